@@ -48,6 +48,8 @@ mod saved;
 mod several_interfaces;
 #[path = "live/soak.rs"]
 mod soak;
+#[path = "live/stateful.rs"]
+mod stateful;
 #[path = "live/tables.rs"]
 mod tables;
 #[path = "live/traffic.rs"]

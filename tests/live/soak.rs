@@ -153,8 +153,8 @@ fn exchange(sent: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The resources of a process.
 #[derive(Clone, Copy, Debug)]
-struct Footprint {
-    memory_kb: u64,
+pub struct Footprint {
+    pub memory_kb: u64,
     descriptors: usize,
     threads: usize,
 }
@@ -174,7 +174,7 @@ impl Footprint {
     }
 
     /// The minimum of a few measurements, because a disconnected client may still have a thread.
-    fn of(pid: Pid) -> Self {
+    pub fn of(pid: Pid) -> Self {
         let looks = (0..5).map(|_| {
             thread::sleep(Duration::from_millis(4));
             let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).expect("it runs").count();

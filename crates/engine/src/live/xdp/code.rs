@@ -10,6 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
 use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext, ring_bytes, TRACK_SLOT_BYTES};
+use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
@@ -67,6 +68,8 @@ pub struct KernelCode {
     _limits: Option<Arc<LimitBinding>>,
     /// The same for tables.
     _tables: Option<Arc<TableBinding>>,
+    /// The same for flows.
+    _flows: Option<Arc<FlowTable>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
@@ -163,6 +166,7 @@ impl KernelCode {
             _halves,
             _limits,
             _tables,
+            _flows: data.flows.cloned(),
             _additions,
         }))
     }

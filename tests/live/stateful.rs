@@ -1,0 +1,205 @@
+//! Tracking on interfaces: real connections pass while policies are swapped and attackers forge segments of all kinds.
+//!
+//! `WEIR_TRANSFERS=1000` sets the number of connections, `WEIR_FORGED=409600` the number of forged SYNs.
+
+use crate::device_under_test::{Running, Setup, TIMEOUT};
+use crate::hosts::{CLIENT, Hosts, SERVER};
+use crate::soak::Footprint;
+use crate::{BETWEEN_BURSTS, check_account, put};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use weir_abi::Link;
+use weir_control::Request;
+use weir_engine::frame_set::FrameSet;
+use weir_engine::live::afpacket::wire::Wire;
+
+const PORT: u16 = 8000;
+/// The first port of the clients, which an attacker knows.
+const CLIENT_PORT: u16 = 20_000;
+/// Number of flows of the table.
+const SIZE: u32 = 4096;
+/// Bytes that a connection sends and gets back at a time.
+const CHUNK: usize = 16 << 10;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+fn from_environment(name: &str, default: u32) -> u32 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A policy that lets clients open connections to one port.
+fn policy(number: u64) -> String {
+    format!(
+        "tracking {{ size {SIZE}; pickup off }}
+upstream {{ tcp dport {} counter drop; tcp track; ct state established,related accept; ct state new tcp dport {PORT} accept; drop }}
+downstream {{ tcp track; ct state established,related accept; drop }}
+",
+        100 + number
+    )
+}
+
+/// Connections that send and receive until told to stop.
+struct Transfers {
+    enough: Arc<AtomicBool>,
+    chunks: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Transfers {
+    fn start(hosts: &Hosts, connections: u32) -> Self {
+        let (enough, chunks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let listener = hosts.server.run(|| TcpListener::bind((SERVER, PORT)).expect("the server has the address"));
+        let serving = hosts.server.start(move || {
+            let streams = (0..connections).map(|_| listener.accept().expect("a client connects").0);
+            let echoes: Vec<_> = streams.map(|stream| thread::spawn(|| echo(stream))).collect();
+            echoes.into_iter().for_each(|echo| echo.join().expect("the connection stands"));
+        });
+        let mut threads = vec![serving];
+        for number in 0..connections {
+            let (enough, chunks) = (enough.clone(), chunks.clone());
+            threads.push(hosts.client.start(move || {
+                let stream = connect(CLIENT_PORT + number as u16);
+                exchange(stream, &enough, &chunks);
+            }));
+        }
+        Transfers { enough, chunks, threads }
+    }
+
+    /// Waits until all connections together have exchanged `chunks` more.
+    fn wait(&self, chunks: u64) {
+        let wanted = self.chunks.load(Ordering::Relaxed) + chunks;
+        crate::wait_until("transfers go on", || self.chunks.load(Ordering::Relaxed) >= wanted);
+    }
+
+    /// Stops all connections. Each must have stood until now.
+    fn stop(self) {
+        self.enough.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("the connection stands"));
+    }
+}
+
+/// Connects from a known port.
+fn connect(port: u16) -> TcpStream {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+    use std::os::fd::AsRawFd;
+    let own = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    let address = |ip: std::net::Ipv4Addr, port: u16| SockaddrIn::from(std::net::SocketAddrV4::new(ip, port));
+    bind(own.as_raw_fd(), &address(CLIENT, port)).expect("the port is free");
+    connect(own.as_raw_fd(), &address(SERVER, PORT)).expect("the policy accepts");
+    TcpStream::from(own)
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(()) = stream.read_exact(&mut chunk) {
+        stream.write_all(&chunk).expect("the connection stands");
+    }
+}
+
+fn exchange(mut stream: TcpStream, enough: &AtomicBool, chunks: &AtomicU64) {
+    stream.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
+    let sent: Vec<u8> = (0..CHUNK).map(|at| (at ^ at >> 8) as u8).collect();
+    let mut received = vec![0; CHUNK];
+    while !enough.load(Ordering::Relaxed) {
+        stream.write_all(&sent).expect("the connection stands");
+        stream.read_exact(&mut received).expect("the connection stands");
+        assert!(sent == received, "the same bytes come back");
+        chunks.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A deterministic number that looks random.
+fn scattered(nth: u32) -> u32 {
+    let mixed = (nth ^ nth >> 16).wrapping_mul(0x9e37_79b1);
+    (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77)
+}
+
+/// A segment without payload to the server, from a client's port or from anybody.
+fn segment(source: u32, sport: u16, flags: u8, nth: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
+    frame.extend(source.to_be_bytes());
+    frame.extend(SERVER.octets());
+    frame.extend([sport.to_be_bytes(), PORT.to_be_bytes()].concat());
+    frame.extend([scattered(nth).to_be_bytes(), scattered(!nth).to_be_bytes()].concat());
+    frame.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    frame
+}
+
+/// Sends forged segments from the client's interface.
+fn forge(hosts: &Hosts, count: u32, forged: impl Fn(u32) -> Vec<u8> + Send + 'static) {
+    let sender = hosts.client.start(move || {
+        let mut wire = Wire::open("c").expect("the host has the wire");
+        let numbers: Vec<u32> = (0..count).collect();
+        for burst in numbers.chunks(64) {
+            let frames: Vec<Vec<u8>> = burst.iter().map(|&nth| forged(nth)).collect();
+            let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
+            wire.send(&set.burst(0)).expect("the wire takes frames");
+            thread::sleep(BETWEEN_BURSTS);
+        }
+    });
+    sender.join().expect("all are sent");
+}
+
+each_engine!(no_attack_cuts_a_connection);
+fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
+    let connections = from_environment("WEIR_TRANSFERS", 40);
+    let syns = from_environment("WEIR_FORGED", 4 * SIZE);
+    put(folder, "edge.weir", &policy(0));
+    let setup = Setup { workers: 2, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
+    let transfers = Transfers::start(hosts, connections);
+    transfers.wait(u64::from(connections) * 2);
+    let before = Footprint::of(running.pid());
+    let client = u32::from(CLIENT);
+    // SYNs from everywhere, more than the table holds.
+    forge(hosts, syns, |nth| segment(0x0b00_0000 | scattered(nth) >> 8, 1024 + nth as u16 % 60_000, SYN, nth));
+    transfers.wait(u64::from(connections));
+    // ACKs of no connection, and blind ones into connections.
+    forge(hosts, syns / 4, |nth| segment(0x0b00_0000 | scattered(nth) >> 8, nth as u16, ACK, nth));
+    forge(hosts, syns / 4, move |nth| segment(client, CLIENT_PORT + (nth % connections) as u16, ACK, nth));
+    // Resets and SYNs into connections.
+    forge(hosts, syns / 4, move |nth| segment(client, CLIENT_PORT + (nth % connections) as u16, RST, nth));
+    forge(hosts, syns / 4, move |nth| segment(client, CLIENT_PORT + (nth % connections) as u16, SYN | RST, nth));
+    transfers.wait(u64::from(connections));
+    let after = Footprint::of(running.pid());
+    transfers.stop();
+    let stats = running.settled();
+    check_account(&stats);
+    let dropped = |reason: &str| stats.upstream.total.reasons.get(reason).copied().unwrap_or_default();
+    for reason in ["no-state", "bad-flags", "rst-out-of-window", "out-of-window"] {
+        assert!(dropped(reason) > u64::from(syns) / 100, "{engine}: {reason}: {stats:#?}");
+    }
+    assert!(after.memory_kb < before.memory_kb + 4096, "{engine}: {after}; began with {before}");
+    assert_eq!(running.stop(), 0);
+}
+
+each_engine!(transfers_survive_swaps_of_the_policy);
+fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &Path) {
+    let connections = from_environment("WEIR_TRANSFERS", 40);
+    put(folder, "edge.weir", &policy(0));
+    let setup = Setup { workers: 2, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
+    let transfers = Transfers::start(hosts, connections);
+    transfers.wait(u64::from(connections) * 2);
+    for number in 1..=5 {
+        put(folder, "next.weir", &policy(number));
+        let generation = running.load(&folder.join("next.weir"));
+        running.ask(&Request::Activate { generation, confirm_s: None }).expect("it can be activated");
+        transfers.wait(u64::from(connections));
+        running.ask(&Request::Rollback).expect("there is an older one");
+        transfers.wait(u64::from(connections));
+    }
+    transfers.stop();
+    let stats = running.settled();
+    check_account(&stats);
+    let refused = stats.downstream.total.reasons.get("no-state").copied().unwrap_or_default();
+    assert_eq!(refused, 0, "{engine}: {stats:#?}");
+    assert_eq!(running.stop(), 0);
+}
