@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::TableOperation;
+use crate::{FlowOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -57,6 +57,11 @@ pub enum Request {
         table: String,
         /// What to do. It says the type of the answer.
         operation: TableOperation,
+    },
+    /// Reads or ends the tracked flows of the active generation.
+    Flows {
+        /// What to do. It says the type of the answer.
+        operation: FlowOperation,
     },
 }
 
@@ -153,6 +158,11 @@ mod tests {
                     }),
                 },
                 r#"{"table":{"table":"bad","operation":{"update":{"file":"/bad.txt","timeout_ms":500,"atomic":true}}}}"#,
+            ),
+            (Request::Flows { operation: FlowOperation::Count }, r#"{"flows":{"operation":"count"}}"#),
+            (
+                Request::Flows { operation: FlowOperation::Kill { matches: "tcp dport 80".into() } },
+                r#"{"flows":{"operation":{"kill":{"matches":"tcp dport 80"}}}}"#,
             ),
             (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },

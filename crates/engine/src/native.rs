@@ -178,7 +178,18 @@ impl NativeCode {
             let reserved = CountedSlots::new(&live.counted, 0);
             reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
         }
-        Ok(Arc::new(NativeCode { chains, tables, counters, additions_max, limits, live, flows, _images, library, _file }))
+        Ok(Arc::new(NativeCode {
+            chains,
+            tables,
+            counters,
+            additions_max,
+            limits,
+            live,
+            flows,
+            _images,
+            library,
+            _file,
+        }))
     }
 
     /// A filter with its own counters, which start at 0. Filters with the same number of a worker run on one thread and

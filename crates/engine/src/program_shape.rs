@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use weir_abi::{Layout, Reason};
 use weir_abi::flow::buckets;
+use weir_abi::{Layout, Reason};
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::tables::{ByRules, LiveTables};

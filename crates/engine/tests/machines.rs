@@ -262,8 +262,9 @@ fn code_without_version_or_chain_is_refused() {
 #[test]
 fn images_must_be_there_and_laid_out_as_expected() {
     let program = chain::artifact().shape();
-    let load =
-        |images| NativeFilter::load("hand", &native_object(), &program, images, None, None, None).err().unwrap().to_string();
+    let load = |images| {
+        NativeFilter::load("hand", &native_object(), &program, images, None, None, None).err().unwrap().to_string()
+    };
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
     entries.insert_text("192.0.2.0/24", None).unwrap();

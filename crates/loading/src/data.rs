@@ -32,7 +32,12 @@ pub struct Data {
 impl Data {
     /// The data for programs in the kernel.
     pub fn for_kernel(&self) -> ProgramData<'_> {
-        ProgramData { images: &self.images, limits: self.limits.as_ref(), tables: self.tables.as_ref(), flows: self.flows.as_ref() }
+        ProgramData {
+            images: &self.images,
+            limits: self.limits.as_ref(),
+            tables: self.tables.as_ref(),
+            flows: self.flows.as_ref(),
+        }
     }
 }
 
@@ -124,11 +129,7 @@ impl Policy {
     }
 
     /// The table of flows: that of `shared` state, or an empty one for a replay.
-    fn flows(
-        &self,
-        shared: Option<&SharedState>,
-        replayed: FlowMemory,
-    ) -> Result<Option<Arc<FlowTable>>, LoadError> {
+    fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(tracking) = &self.program.tracking else { return Ok(None) };
         Ok(Some(match shared {
             Some(shared) => shared.flows(tracking.size)?,

@@ -78,7 +78,6 @@ impl<'a> EvalFilter<'a> {
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
         EvalFilter { program, evaluator: Evaluator::new(program, tables) }
     }
-
 }
 
 impl Filter for EvalFilter<'_> {

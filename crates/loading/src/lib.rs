@@ -37,6 +37,7 @@ pub mod error;
 pub mod eval;
 pub mod feeds;
 mod filter;
+pub mod flow_match;
 pub mod image_facts;
 pub mod kernel;
 pub mod limit_lists;

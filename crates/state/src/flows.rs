@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::flow::{
-    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, HashKeys, Hashed, SLOTS, TAG_EMBRYONIC, TAG_HASH, buckets,
+    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, HashKeys, Hashed, SLOTS, TAG_EMBRYONIC, TAG_HASH, TICKS, age,
+    buckets, ticks,
 };
 
 use crate::StateError;
@@ -48,9 +49,7 @@ impl FlowTable {
     pub fn new(memory: FlowMemory, size: u32, seed: u64) -> Result<Arc<Self>, StateError> {
         let count = buckets(size);
         let (head, buckets) = match memory {
-            FlowMemory::Process => {
-                (Words::reserve(HEAD_WORDS)?, Words::reserve_any(BUCKET_WORDS * count as usize)?)
-            }
+            FlowMemory::Process => (Words::reserve(HEAD_WORDS)?, Words::reserve_any(BUCKET_WORDS * count as usize)?),
             FlowMemory::Kernel => (
                 Words::in_kernel("weir_flow_head", HEAD_WORDS)?,
                 Words::elements_in_kernel("weir_flows", BUCKET_BYTES, count)?,
@@ -89,6 +88,40 @@ impl FlowTable {
                 }
             }
         }
+    }
+
+    /// Ends the flows that are wanted, at the time `now`, while code may change them: their times become so old that
+    /// they have expired. Returns their number. Only code frees slots.
+    pub fn end(&self, now: u32, is_wanted: &dyn Fn(&FlowKey, &Flow) -> bool) -> usize {
+        let slots = (0..self.count as usize).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)));
+        slots.filter(|&(bucket, slot)| self.end_one(bucket, slot, now, is_wanted)).count()
+    }
+
+    fn end_one(&self, bucket: usize, slot: usize, now: u32, is_wanted: &dyn Fn(&FlowKey, &Flow) -> bool) -> bool {
+        let word = &self.entry(bucket, slot)[ENTRY_WORDS - 1];
+        for _ in 0..READS_MAX {
+            if self.tag(bucket, slot) == 0 {
+                return false;
+            }
+            let status = word.load(Ordering::Acquire);
+            let Some((key, flow)) = self.read(bucket, slot).filter(|(key, flow)| is_wanted(key, flow)) else {
+                return false;
+            };
+            // A packet that passes meanwhile changes the time, and the flow is tried again.
+            let ended = flow.pack(key.is_ipv6)[2] == status;
+            let old = status & !u64::from(TICKS - 1) | u64::from(now.wrapping_sub(TICKS / 2) & (TICKS - 1));
+            if ended && word.compare_exchange(status, old, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Brings the times forward of flows that expired so long ago that their times would wrap around. To be called
+    /// every few days at least.
+    pub fn refresh(&self, now_ns: u64) {
+        let now = ticks(now_ns);
+        self.end(now, &|_, flow| age(now, flow.time) > TICKS / 2);
     }
 
     /// Frees all slots, and sets the clock back. No code may use the table meanwhile.

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use weir_abi::flow::{self, buckets};
 use weir_abi::each;
+use weir_abi::flow::{self, buckets};
 
 use crate::StateError;
 use crate::flows::{FlowMemory, FlowTable};
@@ -134,6 +134,8 @@ impl SharedState {
         if let Some(limits) = self.limits.get() {
             limits.refresh(now_ns);
         }
+        let tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter().filter_map(Weak::upgrade).for_each(|table| table.refresh(now_ns));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use ctl::{CtlCommand, CtlOptions, Given, Order, TableAction};
+pub use ctl::{CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, TableAction};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

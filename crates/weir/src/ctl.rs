@@ -3,6 +3,7 @@
 
 use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
+use crate::ctl_flows;
 use crate::ctl_table;
 use crate::ctl_updates;
 use crate::failure::Failure;
@@ -24,6 +25,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Table { name, action } = &options.command {
         return ctl_table::run(options, name, action);
     }
+    if let CtlCommand::Flows(flows) = &options.command {
+        return ctl_flows::run(options, flows);
+    }
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
@@ -39,7 +43,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
-        CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
+        CtlCommand::Flows(_) | CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
     };
     let value = weir_control::ask(&options.control, &request)?;
     if options.json {

@@ -57,15 +57,19 @@ impl Timeouts {
         Timeouts(milliseconds.map(timeout_ticks))
     }
 
-    /// Whether a flow of a protocol counts as absent at the time `now`, ticks.
-    pub fn has_passed(&self, flow: &Flow, protocol: u8, now: u32) -> bool {
+    /// The timeout of a flow of a protocol, ticks.
+    pub fn of(&self, flow: &Flow, protocol: u8) -> u32 {
         let of = |timeout: Timeout| self.0[timeout as usize];
         let usual = of(Timeout::of(flow.state, protocol));
         let waits = flow.sides.iter().any(|side| side.una != side.next) || !flow.replied;
-        let timeout = match flow.state == FlowState::Established && waits {
+        match flow.state == FlowState::Established && waits {
             true => usual.min(of(Timeout::Unacknowledged)),
             false => usual,
-        };
-        age(now, flow.time) > timeout
+        }
+    }
+
+    /// Whether a flow of a protocol counts as absent at the time `now`, ticks.
+    pub fn has_passed(&self, flow: &Flow, protocol: u8, now: u32) -> bool {
+        age(now, flow.time) > self.of(flow, protocol)
     }
 }

@@ -106,7 +106,8 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let artifact = policy.artifact()?;
     let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
-    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape(), policy.images()?, None, None, None)?;
+    let mut clocked =
+        NativeFilter::load(&artifact.name, &object, &artifact.shape(), policy.images()?, None, None, None)?;
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
     let mut before = clocked.stage_cycles().expect("compiled with the clock");

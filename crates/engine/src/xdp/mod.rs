@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
-use weir_abi::kernel::Mode;
 use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::kernel::Mode;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};

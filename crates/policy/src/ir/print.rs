@@ -25,8 +25,8 @@
 //! ```
 
 use super::{
-    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TableKind, Test,
-    TIMEOUTS, Tracking, Wanted,
+    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TIMEOUTS, TableKind,
+    Test, Tracking, Wanted,
 };
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};

@@ -66,6 +66,8 @@ pub enum CtlCommand {
         #[arg(long)]
         force: bool,
     },
+    /// List the tracked flows of the active generation, those with the latest packets first.
+    Flows(FlowsOptions),
     /// Change or read a table of the active generation while packets pass.
     Table {
         /// The name of the table.
@@ -73,6 +75,37 @@ pub enum CtlCommand {
         /// What to do with it.
         #[command(subcommand)]
         action: TableAction,
+    },
+}
+
+/// `weir ctl flows`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct FlowsOptions {
+    /// List at most this many.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// List only flows in this state, such as `syn-sent` or `established`.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// List only flows whose opening packet has these matches, such as `ip saddr 192.0.2.0/24 tcp dport 443`.
+    #[arg(long = "where", value_name = "MATCH")]
+    pub matches: Option<String>,
+    /// What else to do with flows.
+    #[command(subcommand)]
+    pub action: Option<FlowsAction>,
+}
+
+/// `weir ctl flows` with a verb.
+#[derive(Debug, Subcommand)]
+pub enum FlowsAction {
+    /// Count the flows by state.
+    Count,
+    /// End flows whose opening packet has these matches. Their next packets belong to no flow.
+    Kill {
+        /// The matches.
+        #[arg(required = true, value_name = "MATCH", trailing_var_arg = true)]
+        matches: Vec<String>,
     },
 }
 

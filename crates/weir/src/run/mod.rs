@@ -7,6 +7,7 @@ pub mod controller;
 pub mod descriptors;
 mod dpdk;
 mod feeds;
+mod flows;
 pub mod generation;
 pub mod guard;
 mod interfaces;

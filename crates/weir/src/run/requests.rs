@@ -4,6 +4,7 @@ use crate::additions;
 use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::feeds::{Cause, Force, Updater, Updates};
+use crate::run::flows;
 use crate::run::generation::{Generation, Loader};
 use crate::run::preparation;
 use crate::run::succession::Refusal;
@@ -48,6 +49,9 @@ pub fn perform<L: Loader>(
         Request::Posture { name } => controller.posture(name.as_deref())?,
         Request::Table { table, operation } => {
             return tables::perform(&table, operation, &controller.active(), loader.shared(), updates);
+        }
+        Request::Flows { operation } => {
+            return flows::perform(&operation, controller.active().program(), loader.shared());
         }
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };

@@ -9,7 +9,9 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::Counter;
-use weir_abi::kernel::{ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, XdpContext, ring_bytes, TRACK_SLOT_BYTES};
+use weir_abi::kernel::{
+    ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
+};
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};

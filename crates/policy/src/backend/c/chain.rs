@@ -30,8 +30,24 @@ pub(super) struct ChainEmitter<'a> {
 
 /// The fields of `struct packet` that the tracker reads.
 const TRACKED_FIELDS: [&str; 18] = [
-    "saddr6", "daddr6", "l4_offset", "vlan_id", "inner_vlan_id", "sport", "dport", "window", "seq", "ack", "l3", "l4",
-    "proto", "fragment", "tcp_flags", "icmp_type", "l4_length", "doff",
+    "saddr6",
+    "daddr6",
+    "l4_offset",
+    "vlan_id",
+    "inner_vlan_id",
+    "sport",
+    "dport",
+    "window",
+    "seq",
+    "ack",
+    "l3",
+    "l4",
+    "proto",
+    "fragment",
+    "tcp_flags",
+    "icmp_type",
+    "l4_length",
+    "doff",
 ];
 
 impl<'a> ChainEmitter<'a> {
