@@ -29,6 +29,8 @@ pub use bounds::{
 };
 use checker::{Check, Checker, Declared, Reported, Scope};
 pub use constants::name_of;
+pub use table::{DYNAMIC_SIZE_MAX, TIMEOUT_MS_MAX};
+pub use updates::MAX_CHANGE_PERCENT_MAX;
 pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
 
 use crate::catalog::Catalog;
