@@ -9,8 +9,7 @@ use weir_test_support::Packet;
 pub fn decides_as_its_text(policy: &Policy, packets: &[Packet]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("policy.weirb");
-    let bundled =
-        policy.bundle(Cpu::Native).map_err(|error| format!("it cannot be compiled to a bundle: {error}"))?;
+    let bundled = policy.bundle(Cpu::Native).map_err(|error| format!("it cannot be compiled to a bundle: {error}"))?;
     if let Some(error) = bundled.unchecked {
         return Err(format!("the kernel was not asked: {error}"));
     }

@@ -10,9 +10,9 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use weir_engine::Artifact;
 use weir_engine::bundle::key::Signer;
 use weir_engine::cpu::Cpu;
-use weir_engine::Artifact;
 use weir_loading::{Bundled, LoadError, PART_RULES, Policy, PolicyFile};
 use weir_policy::backend::c::{self, Dialect};
 use weir_policy::pass::choose_layouts::CostModel;
@@ -90,8 +90,10 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
 /// Says why the kernel was not asked whether it accepts the code as one program.
 fn unchecked_notice(error: &LoadError) -> String {
     match error.is_not_permitted() {
-        true => "note: the code was not loaded to check it, which needs root: the kernel may still refuse it as too large"
-            .to_owned(),
+        true => {
+            "note: the code was not loaded to check it, which needs root: the kernel may still refuse it as too large"
+                .to_owned()
+        }
         false => format!("note: the engine xdp cannot have these tables on this machine: {error}"),
     }
 }

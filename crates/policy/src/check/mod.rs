@@ -29,9 +29,9 @@ pub use bounds::{
 };
 use checker::{Check, Checker, Declared, Reported, Scope};
 pub use constants::name_of;
+pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
 pub use table::{DYNAMIC_SIZE_MAX, TIMEOUT_MS_MAX};
 pub use updates::MAX_CHANGE_PERCENT_MAX;
-pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
 
 use crate::catalog::Catalog;
 use crate::checked::Checked;
