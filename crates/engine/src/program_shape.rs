@@ -35,6 +35,7 @@ pub struct ProgramShape {
 
 /// A table of the program, for which an image is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableSlot {
     /// The table's name in the policy.
     pub name: String,
