@@ -64,6 +64,21 @@ fn a_bundle_has_the_entries_and_settings_of_all_tables() {
     assert_eq!((&manifest["entries"], &manifest["adders"], &manifest["additions"]), (&json!(6), &json!(1), &json!(1)));
 }
 
+/// Engines in user space need no memory of the kernel.
+#[test]
+fn tables_that_the_kernel_has_no_memory_for_are_reported() {
+    let sandbox = sandbox();
+    let policy = "table t { type ipv4; dynamic; counters; size 100000000; elements = { 198.51.100.7 } }\n\
+                  upstream { ip saddr @t drop; accept }\ndownstream { accept }\n";
+    sandbox.put("t.weir", policy);
+    let problem = "table t: the counters of 134217728 entries on";
+    sandbox.run("compile t.weir -o t.weirb").fails(0, &["note: the engine xdp cannot have these tables", problem]);
+    assert_eq!(replay(&sandbox, "t.weirb", "native").json()["dropped"], 1);
+    for policy in ["t.weir", "t.weirb"] {
+        replay(&sandbox, policy, "xdp").fails(1, &[problem]);
+    }
+}
+
 #[test]
 fn entries_of_a_hostile_bundle_are_refused() {
     let sandbox = sandbox();
