@@ -4,6 +4,8 @@ use crate::bundles::{Parts, forged, refused, replay, sandbox, unpacked, with_man
 use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fs;
+use weir_engine::clang::{BpfShape, Clang, DataSizes, TableRoom};
+use weir_tables::limit_image::Logged;
 
 /// Tables of every kind. No rule looks `admin` up.
 const TABLES: &str = "table admin { type ipv4; elements = { 203.0.113.0/24 } }
@@ -140,4 +142,26 @@ fn declarations_of_tables_of_a_hostile_bundle_are_refused() {
     report("/3/dynamic/size", json!(1u32 << 31), "table seen: a size or timeout that is not possible");
     report("/3/dynamic/timeout_ms", json!(u64::MAX), "table seen: a size or timeout that is not possible");
     report("/4/counters", json!(true), "table one+two: its declaration does not match its rules");
+}
+
+/// An object whose sizes are not those of the tables that it would share with other programs.
+#[test]
+fn code_without_room_for_its_tables_is_refused() {
+    let sandbox = sandbox();
+    sandbox.put("t.weir", "table t { type ipv4; dynamic; counters }\nupstream { ip saddr @t drop; add @t { ip saddr } accept }\ndownstream { accept }\n");
+    assert_eq!(sandbox.run("compile t.weir -o t.weirb").code, 0);
+    let whole = fs::read(sandbox.path("t.weirb")).expect("it was written");
+    let c = unpacked(&whole).into_iter().find(|(name, _)| name == "bpf.c").expect("it is there").1;
+    let c = String::from_utf8(c).expect("text");
+    let clang = Clang::find().expect("clang is installed");
+    let room = |bytes: u32, entries: usize| {
+        let tables = vec![TableRoom { bytes, twice: true, entries: Some((entries, 1)) }];
+        let shape =
+            BpfShape { sizes: DataSizes::Known { tables, limits: None }, counters: 64, logged: Logged::Nothing };
+        let object = clang.bpf("t", &c, &shape).unwrap_or_else(|error| panic!("{error}")).object;
+        sandbox.put("h.weirb", forged(&whole, "bpf.o", object.bytes()));
+        replay(&sandbox, "h.weirb", "xdp")
+    };
+    room(1 << 12, 1 << 17).fails(1, &[".bss.table0: 8200 bytes set aside, the shared map has "]);
+    room(1 << 20, 64).fails(1, &["bytes set aside, the shared map has "]);
 }
