@@ -2,6 +2,8 @@
 
 #[path = "command/additions.rs"]
 mod additions;
+#[path = "command/bundled_tables.rs"]
+mod bundled_tables;
 #[path = "command/bundles.rs"]
 mod bundles;
 #[path = "command/hostile.rs"]

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use std::net::Ipv4Addr;
 use weir_abi::Target;
-use weir_engine::clang::{BpfShape, Clang, LimitsShape};
+use weir_engine::clang::{BpfShape, Clang, DataSizes};
 use weir_engine::{EngineError, Filter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{PART_RULES, Policy};
@@ -143,9 +143,9 @@ downstream {{ accept }}
     let data = policy.data(None).expect("there is memory");
     let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
     let mut shape = BpfShape::new(&artifact.shape(), &data.for_kernel());
-    shape.tables.iter_mut().for_each(|table| table.bytes = BYTES);
-    let LimitsShape::Known { bytes, .. } = &mut shape.limits else { panic!("the policy has limits") };
-    *bytes = BYTES;
+    let DataSizes::Known { tables, limits: Some(limits) } = &mut shape.sizes else { panic!("the policy has limits") };
+    tables.iter_mut().for_each(|table| table.bytes = BYTES);
+    limits.bytes = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object =
         clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;

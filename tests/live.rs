@@ -30,6 +30,8 @@ mod failures;
 mod feeds;
 #[path = "live/flaps.rs"]
 mod flaps;
+#[path = "live/form.rs"]
+mod form;
 #[path = "live/frames.rs"]
 mod frames;
 #[path = "live/hostile.rs"]

@@ -11,12 +11,23 @@
 /*
  * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the
  * maps of the table's image, which are as large. It passes the number of counters of a CPU and that of CPUs, both
- * powers of two.
+ * powers of two; for a bundle when it is loaded.
  */
+#ifndef WEIR_SIZES_AT_LOAD
 #define WEIR_ENTRY_STORAGE(slot)                                                                                       \
 	struct entry_counter weir_entries_##slot[WEIR_ENTRIES_##slot * WEIR_ENTRY_CPUS] WEIR_SECTION(                  \
 		".bss.entries" #slot)
 #define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.labels" #slot)
+#define WEIR_ENTRY_COUNT(slot) WEIR_ENTRIES_##slot
+#define WEIR_ENTRY_COUNTERS(slot) weir_entries_##slot
+#define WEIR_ENTRY_LABELS(slot) weir_labels_##slot
+#else
+#define WEIR_ENTRY_STORAGE(slot) struct entry_counter weir_entries_##slot[1] WEIR_SECTION(".bss.entries" #slot)
+#define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[1] WEIR_SECTION(".bss.labels" #slot)
+#define WEIR_ENTRY_COUNT(slot) weir_sizes.tables[slot].entries
+#define WEIR_ENTRY_COUNTERS(slot) ((struct entry_counter *)sized_at_load(weir_entries_##slot))
+#define WEIR_ENTRY_LABELS(slot) ((uint32_t *)sized_at_load(weir_labels_##slot))
+#endif
 
 /* A number, bounded for the verifier. The compiler must not conclude from the table that the mask has no effect. */
 WEIR_INLINE uint32_t entry_number(uint32_t number, uint32_t capacity)
@@ -25,15 +36,20 @@ WEIR_INLINE uint32_t entry_number(uint32_t number, uint32_t capacity)
 	return number & (capacity - 1);
 }
 
+/* The counter of a number on this CPU. */
+WEIR_INLINE struct entry_counter *entry_counter_at(struct entry_counter *counters, uint32_t capacity, uint32_t number)
+{
+	return &counters[live_cpu() * capacity + entry_number(number, capacity)];
+}
+
 WEIR_INLINE uint64_t entry_time(const struct env *env)
 {
 	return (weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns) >> ENTRY_TIME_SHIFT;
 }
 
-#define WEIR_ENTRY_LABEL(slot, number) weir_labels_##slot[entry_number(number, WEIR_ENTRIES_##slot)]
+#define WEIR_ENTRY_LABEL(slot, number) WEIR_ENTRY_LABELS(slot)[entry_number(number, WEIR_ENTRY_COUNT(slot))]
 #define WEIR_ENTRY_HIT(env, slot, number, len)                                                                         \
-	entry_hit(&weir_entries_##slot[live_cpu() * WEIR_ENTRIES_##slot + entry_number(number, WEIR_ENTRIES_##slot)],  \
-		  len, entry_time(env))
+	entry_hit(entry_counter_at(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number), len, entry_time(env))
 
 /* Several rules may match a packet by one entry. It is counted by the first of them; `bit` belongs to the lookup. */
 WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)

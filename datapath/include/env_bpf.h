@@ -25,31 +25,37 @@
  * for the whole packet for the first 64 slots, which is more than one program can have. The bits of further slots,
  * which programs in parts can have, are read at each lookup.
  */
-#define WEIR_TABLE_STORAGE(slot)                                                                                       \
-	uint8_t weir_table_##slot[WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t)]            \
-		__attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+#define WEIR_TABLE_BYTES(slot, bytes)                                                                                  \
+	uint8_t weir_table_##slot[bytes] __attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
+#define WEIR_HALF(halves, slot)                                                                                        \
+	(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) & 1)
 
 #ifndef WEIR_SIZES_AT_LOAD
 
+#define WEIR_TABLE_STORAGE(slot)                                                                                       \
+	WEIR_TABLE_BYTES(slot, WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t))
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	((struct table){                                                                                               \
-		weir_table_##slot +                                                                                    \
-			(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) &   \
-			 1) * WEIR_TABLE_##slot##_OTHER,                                                               \
-		WEIR_TABLE_##slot##_BYTES - 1})
+	((struct table){weir_table_##slot + WEIR_HALF(halves, slot) * WEIR_TABLE_##slot##_OTHER,                       \
+			WEIR_TABLE_##slot##_BYTES - 1})
 #define WEIR_KNOWN_SIZES true
 
 #else
 
 /*
- * A bundle does not contain the images of limits, and other bundles share its buckets. The loader writes their sizes
- * here and sets those of their sections. The kernel freezes the section, so the verifier knows the numbers. The tables
- * of a list have 0 bytes when they are compiled. The compiler must not conclude anything from the sizes that it sees.
+ * A bundle does not know the sizes of its data: tables continue with what they have become, and other bundles share
+ * tables and buckets. The loader writes the sizes here and sets those of the sections. The kernel freezes the section,
+ * so the verifier knows the numbers. The compiler must not conclude anything from the sizes that it sees.
  */
+struct table_sizes {
+	uint32_t mask;	  /* of the image: its capacity less 1 */
+	uint32_t other;	  /* offset of the second half; 0 if there is none */
+	uint32_t entries; /* counters of a CPU, a power of two; 0 if entries have none */
+};
+
 const volatile struct loaded_sizes {
 	uint32_t limits_mask;
 	uint32_t buckets;
-	uint32_t table_masks[WEIR_TABLES];
+	struct table_sizes tables[WEIR_TABLES];
 } weir_sizes WEIR_SECTION(".rodata.sizes") = {.buckets = 64};
 
 WEIR_INLINE void *sized_at_load(void *memory)
@@ -58,11 +64,18 @@ WEIR_INLINE void *sized_at_load(void *memory)
 	return memory;
 }
 
+/* The offset of a half. A product is one path for the verifier; the compiler would make it a branch. */
+WEIR_INLINE uint64_t half_offset(uint64_t half, uint32_t other)
+{
+	__asm__("" : "+r"(half));
+	return half * other;
+}
+
+#define WEIR_TABLE_STORAGE(slot) WEIR_TABLE_BYTES(slot, sizeof(uint64_t))
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	(WEIR_TABLE_##slot##_BYTES                                                                                     \
-		 ? (struct table){weir_table_##slot + ((halves) >> ((slot) & 63) & 1) * WEIR_TABLE_##slot##_OTHER,     \
-				  WEIR_TABLE_##slot##_BYTES - 1}                                                       \
-		 : (struct table){sized_at_load(weir_table_##slot), weir_sizes.table_masks[slot]})
+	((struct table){(uint8_t *)sized_at_load(weir_table_##slot) +                                                  \
+				half_offset(WEIR_HALF(halves, slot), weir_sizes.tables[slot].other),                   \
+			weir_sizes.tables[slot].mask})
 #define WEIR_KNOWN_SIZES false
 
 #endif

@@ -65,7 +65,7 @@ fn compile(lowered: &ir::lower::Lowered, sources: &SourceMap) {
     ir::verify::verify(program).expect("lowering keeps the invariants");
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(program), "{printed}");
-    let refused = pipeline::unsupported(lowered, &Engine::ALL.map(Engine::into));
+    let refused = pipeline::unsupported(lowered, &Engine::ALL);
     if refused.is_empty() {
         let _ = Target::ALL.map(|target| pipeline::emit(lowered, target));
     } else {
@@ -79,7 +79,7 @@ pub(crate) fn ir_parser(data: &[u8]) {
     let Ok(program) = ir::parse::parse(text) else { return };
     let printed = program.to_string();
     assert_eq!(ir::parse::parse(&printed).as_ref(), Ok(&program), "{printed}");
-    if unsupported(&program, &Engine::ALL.map(Engine::into)).is_empty() {
+    if unsupported(&program, &Engine::ALL).is_empty() {
         let _ = Target::ALL.map(|target| emit(&program, target));
     }
 }

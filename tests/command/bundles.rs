@@ -32,7 +32,7 @@ fn pem(label: &str, base64: &str) -> String {
 }
 
 /// A policy, a capture, and the keys `a` and `b`.
-fn sandbox() -> Sandbox {
+pub fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.put("p.weir", POLICY).put("t.pcap", capture(TRAFFIC));
     for (name, [private, public]) in ["a", "b"].iter().zip(KEYS) {
@@ -47,13 +47,13 @@ fn set_mode(sandbox: &Sandbox, name: &str, mode: u32) {
     fs::set_permissions(sandbox.path(name), fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-fn replay(sandbox: &Sandbox, bundle: &str, engine: &str) -> Ran {
+pub fn replay(sandbox: &Sandbox, bundle: &str, engine: &str) -> Ran {
     sandbox.run(&format!("replay {bundle} --in t.pcap --engine {engine} --json"))
 }
 
-type Parts = Vec<(String, Vec<u8>)>;
+pub type Parts = Vec<(String, Vec<u8>)>;
 
-fn unpacked(bytes: &[u8]) -> Parts {
+pub fn unpacked(bytes: &[u8]) -> Parts {
     let mut archive = tar::Archive::new(bytes);
     let parts = archive.entries().expect("a tar archive").map(|entry| {
         let mut entry = entry.expect("a whole archive");
@@ -80,7 +80,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// The bundle with a replaced member and matching digests.
-fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
+pub fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
     let mut parts = unpacked(bundle);
     parts.iter_mut().find(|(name, _)| name == member).expect("there is such a member").1 = content.to_owned();
     let replaced = |manifest: &mut Value| {
@@ -92,7 +92,7 @@ fn forged(bundle: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
 }
 
 /// The members with a changed manifest and its digest.
-fn with_manifest(mut parts: Parts, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+pub fn with_manifest(mut parts: Parts, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut manifest: Value = serde_json::from_slice(&parts[0].1).expect("a manifest");
     change(&mut manifest);
     parts[0].1 = serde_json::to_vec_pretty(&manifest).expect("a value is JSON");
@@ -391,7 +391,7 @@ fn limited(sandbox: &Sandbox) -> (Vec<u8>, Parts) {
 
 /// No engine accepts the bundle.
 #[track_caller]
-fn refused(sandbox: &Sandbox, bundle: Vec<u8>, message: &str) {
+pub fn refused(sandbox: &Sandbox, bundle: Vec<u8>, message: &str) {
     sandbox.put("h.weirb", bundle);
     for engine in ["eval", "native", "xdp"] {
         replay(sandbox, "h.weirb", engine).fails(1, &[message]);
@@ -405,7 +405,6 @@ fn lists_of_a_hostile_bundle_are_refused() {
     let (_, list) = parts.iter().find(|(name, _)| name == "limits0.csv").expect("there is a list");
     let expected = "# prefix,rate,burst\n10.0.0.0/8,1kpps,10packets\n2001:db8::/32,10mbit,64kbytes\n";
     assert_eq!(String::from_utf8_lossy(list), expected);
-    assert!(!parts.iter().any(|(name, _)| name == "table1.image"), "images of lists are built when they are loaded");
 
     let listed = |list: &str, message: &str| refused(&sandbox, forged(&whole, "limits0.csv", list.as_bytes()), message);
     listed("10.0.0.0/33,5\n", "limits customers:1: `10.0.0.0/33,5`: prefix length above 32");
@@ -424,7 +423,7 @@ fn lists_of_a_hostile_bundle_are_refused() {
         let change = |manifest: &mut Value| manifest["tables"][1][field] = json!(value);
         refused(&sandbox, with_manifest(parts.clone(), change), message);
     };
-    table("built", "compiling", "does not list table1.image in its place");
+    table("built", "compiling", "unknown field `built`");
     table("layout", "exact-set", "belong to different policies");
 }
 
@@ -436,16 +435,14 @@ fn limits_in_the_report_of_a_hostile_bundle_are_refused() {
         let change = |manifest: &mut Value| *manifest["report"].pointer_mut(at).expect("a field") = value;
         refused(&sandbox, with_manifest(parts.clone(), change), message);
     };
-    let mismatch = "limits countries: its labels do not match its table";
     report("/limits/0/default", json!("fast"), "limits customers: not a rate");
     report("/limits/0/name", json!("others"), "limits others: no rule uses it");
     report("/limits/1/name", json!("customers"), "limits customers: it is there twice");
     report("/limits/1", json!(null), "invalid type: null");
     report("/limits/1/labels", json!(null), "limits countries: its prefixes are missing");
     report("/limits/1/labels/slot", json!(9), "limits countries: its table is missing");
-    report("/limits/1/labels/slot", json!(1), mismatch);
+    report("/limits/1/labels/slot", json!(1), "limits countries: its table is missing");
     report("/limits/1/labels/limits/AT", json!("1bit"), "limits countries: bit rates go from");
-    report("/labels", json!([["SI"], [], []]), mismatch);
     report("/limits", json!([]), "it has more lists of prefixes than its report");
     let manifest: Value = serde_json::from_slice(&parts[0].1).expect("a manifest");
     let ir = |from: &str, to: &str, message: &str| {

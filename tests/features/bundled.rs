@@ -9,10 +9,11 @@ use weir_test_support::Packet;
 pub fn decides_as_its_text(policy: &Policy, packets: &[Packet]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("policy.weirb");
-    let (bundle, _) = policy
-        .bundle(Cpu::Native, |compiled| compiled.filter().map(drop))
-        .map_err(|error| format!("it cannot be compiled to a bundle: {error}"))?;
-    bundle.write(&path, None).map_err(|error| error.to_string())?;
+    let bundled = policy.bundle(Cpu::Native).map_err(|error| format!("it cannot be compiled to a bundle: {error}"))?;
+    if let Some(error) = bundled.unchecked {
+        return Err(format!("the kernel was not asked: {error}"));
+    }
+    bundled.bundle.write(&path, None).map_err(|error| error.to_string())?;
     let bundled = weir_loading::load(&path).map_err(|error| error.to_string())?;
     if bundled.limit_needs().buckets != policy.limit_needs().buckets {
         return Err("the bundle needs another number of buckets".to_owned());

@@ -67,7 +67,7 @@ fn exceed(host: &Host, source: u32) -> Vec<Instant> {
     sent.join().expect("all are sent")
 }
 
-each_engine!(a_source_that_exceeds_is_blocked_for_a_while);
+each_engine_and_form!(a_source_that_exceeds_is_blocked_for_a_while);
 fn a_source_that_exceeds_is_blocked_for_a_while(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     // One worker decides the probes in their order.
@@ -114,7 +114,7 @@ fn entries(running: &Running, table: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-each_engine!(a_flood_of_new_sources_fills_a_table_and_counts_the_rest);
+each_engine_and_form!(a_flood_of_new_sources_fills_a_table_and_counts_the_rest);
 fn a_flood_of_new_sources_fills_a_table_and_counts_the_rest(engine: &str, hosts: &Hosts, folder: &Path) {
     let policy = "table seen { type ipv4; dynamic; size 100 }\nupstream { udp add @seen { ip saddr }; accept }\n\
                   downstream { add @seen { ip saddr timeout 1h } accept }\n";

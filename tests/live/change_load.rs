@@ -146,7 +146,7 @@ fn change(table: usize, control: &Path, start: Instant, stop: &AtomicBool) -> (V
     (watched_changes, made)
 }
 
-each_engine!(every_packet_meets_a_table_of_its_time);
+each_engine_and_form!(every_packet_meets_a_table_of_its_time);
 fn every_packet_meets_a_table_of_its_time(engine: &str, hosts: &Hosts, folder: &Path) {
     let seconds = std::env::var("WEIR_CHANGES_SECONDS").ok().map(|text| text.parse().expect("a number of seconds"));
     let length = Duration::from_secs(seconds.unwrap_or(SECONDS));

@@ -1,5 +1,6 @@
 //! `weir run` as the device under test, and its control socket.
 
+use crate::form;
 use crate::hosts::Host;
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -96,7 +97,9 @@ impl Running {
 
     /// Starts Weir with a setup, and waits until it answers.
     pub fn start_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> Self {
-        Self::spawn(folder, setup.command(folder, policy), |mut command| host.run(move || command.spawn()))
+        let policy = form::given(&folder.join(policy));
+        let policy = policy.strip_prefix(folder).unwrap_or(&policy).display().to_string();
+        Self::spawn(folder, setup.command(folder, &policy), |mut command| host.run(move || command.spawn()))
     }
 
     /// Starts a command, and waits until it answers.
@@ -180,7 +183,7 @@ impl Running {
 
     /// Loads a policy. Returns the number of its generation.
     pub fn load(&self, policy: &Path) -> u64 {
-        let loaded = self.ask(&Request::Load { policy: policy.to_owned() });
+        let loaded = self.ask(&Request::Load { policy: form::given(policy) });
         let loaded = loaded.unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
         loaded["generation"].as_u64().expect("a number")
     }

@@ -2,11 +2,13 @@
 //!
 //! `each_engine!(name)` precedes `fn name(engine: &str, hosts: &Hosts, folder: &Path)`. It makes the tests
 //! `name::afpacket`, `name::afxdp` and so on, each with its own hosts and folder. `each_engine!(name, wires)` sets the
-//! interfaces between the hosts.
+//! interfaces between the hosts. `each_engine_and_form!(name)` also makes `name::bundled::afpacket` and
+//! `name::bundled::xdp`, in which Weir gets a bundle of each policy (live/form.rs).
 //!
 //! The test runner selects tests by name and runs them in parallel. The tests of one engine: `cargo test -p weir
 //! --features dpdk --test live ::xdp`.
 
+use crate::form::{Form, with_form};
 use crate::hosts::{Hosts, Wires};
 use std::path::Path;
 
@@ -26,7 +28,24 @@ macro_rules! each_kind {
     ($($test:tt)*) => { test_on!([afpacket, xdp] $($test)*); };
 }
 
+/// Tests on every engine from the text of policies, and on one engine in user space and the kernel engine from bundles.
+macro_rules! each_engine_and_form {
+    ($test:ident) => { test_on!([afpacket, afxdp, xdp, #[cfg(feature = "dpdk")] dpdk] and bundled [afpacket, xdp] $test); };
+}
+
 macro_rules! test_on {
+    ([$($(#[$when:meta])? $engine:ident),*] and bundled [$($bundled:ident),*] $test:ident) => {
+        mod $test {
+            $($(#[$when])? #[test] fn $engine() {
+                crate::each_engine::run(super::$test, stringify!($engine), crate::hosts::Wires::default());
+            })*
+            mod bundled {
+                $(#[test] fn $bundled() {
+                    crate::each_engine::run_bundled(super::super::$test, stringify!($bundled));
+                })*
+            }
+        }
+    };
     ([$($(#[$when:meta])? $engine:ident),*] $test:ident) => {
         mod $test {
             $($(#[$when])? #[test] fn $engine() {
@@ -48,4 +67,9 @@ macro_rules! test_on {
 pub fn run(test: fn(&str, &Hosts, &Path), engine: &str, wires: Wires) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     test(engine, &Hosts::with(wires), folder.path());
+}
+
+/// Runs a test on an engine, with new hosts and with bundles of its policies.
+pub fn run_bundled(test: fn(&str, &Hosts, &Path), engine: &str) {
+    with_form(Form::Bundle, || run(test, engine, Wires::default()));
 }

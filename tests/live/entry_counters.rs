@@ -63,7 +63,7 @@ fn expect(answer: &Value, expected: &[(&str, u64)]) {
     assert_eq!(counts(answer), expected);
 }
 
-each_engine!(entries_count_their_packets);
+each_engine_and_form!(entries_count_their_packets);
 fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     put(folder, "q.weir", &POLICY.replace("  accept\n", "  udp dport 1 counter\n  accept\n"));

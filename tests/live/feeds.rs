@@ -390,7 +390,7 @@ downstream { accept }
     assert_eq!(running.stop(), 0);
 }
 
-each_engine!(guard_rails_hold_for_changes_by_hand);
+each_engine_and_form!(guard_rails_hold_for_changes_by_hand);
 fn guard_rails_hold_for_changes_by_hand(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "bad.txt", "203.0.113.5\n");
     let policy = "

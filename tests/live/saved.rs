@@ -86,16 +86,15 @@ fn change(control: &Path, first: u64, acknowledged: &Mutex<Vec<Instant>>, issued
     }
 }
 
+test_on!([afpacket] and bundled [afpacket, xdp] changes_survive_a_kill_at_any_moment);
 /// Kills Weir at random moments under changes, `WEIR_TEST_KILLS` times or a few.
-#[test]
-fn changes_survive_a_kill_at_any_moment() {
+fn changes_survive_a_kill_at_any_moment(engine: &str, hosts: &Hosts, folder: &Path) {
     let rounds = std::env::var("WEIR_TEST_KILLS").map_or(4, |text| text.parse().expect("a number"));
-    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
     let mut random = Random(std::process::id().into());
     // The table after all changes before `next`.
     let (mut known, mut next) = (BTreeSet::new(), 0);
     for round in 0..rounds {
-        let running = start("afpacket", &hosts, folder.path());
+        let running = start(engine, hosts, folder);
         assert_eq!(suspects(&running), known, "round {round}");
         let (acknowledged, issued) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(next)));
         let changing = {
@@ -107,7 +106,7 @@ fn changes_survive_a_kill_at_any_moment() {
         running.kill();
         changing.join().expect("it ends with Weir");
 
-        let running = start("afpacket", &hosts, folder.path());
+        let running = start(engine, hosts, folder);
         let found = suspects(&running);
         let acknowledged = acknowledged.lock().expect("nobody panics");
         let early = acknowledged.iter().filter(|&&at| at + LOST_MAX < killed).count() as u64;
@@ -132,7 +131,7 @@ fn changes_survive_a_kill_at_any_moment() {
     }
 }
 
-each_engine!(tables_and_timeouts_continue_after_a_restart);
+each_engine_and_form!(tables_and_timeouts_continue_after_a_restart);
 fn tables_and_timeouts_continue_after_a_restart(engine: &str, hosts: &Hosts, folder: &Path) {
     let running = start(engine, hosts, folder);
     done(&running, "suspects add 10.1.0.1 10.2.0.0/16");

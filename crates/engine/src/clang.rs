@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use weir_state::limits::Counted;
+use weir_state::limits::{Counted, Limits};
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
-use crate::program_shape::ImageBuilt;
 use crate::scratch;
 use crate::{EngineError, ProgramData, ProgramShape};
 
@@ -92,39 +91,47 @@ impl BpfObject {
     }
 }
 
-/// Sizes that BPF code is compiled for.
+/// What BPF code is compiled for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BpfShape {
-    /// The room for each table slot.
-    pub tables: Vec<TableRoom>,
+    /// The sizes of its data.
+    pub sizes: DataSizes,
     /// Number of counters per CPU: a power of two.
     pub counters: usize,
-    /// The sizes of limits.
-    pub limits: LimitsShape,
     /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
 }
 
-/// Sizes of limits that BPF code is compiled for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitsShape {
-    /// The program has no limiters.
-    None,
+/// The sizes of the data of BPF code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataSizes {
     /// Sizes of known data.
     Known {
-        /// Capacity of the limiters' image in bytes, a power of two.
-        bytes: u32,
-        /// Number of buckets.
-        buckets: usize,
+        /// The room for each table slot.
+        tables: Vec<TableRoom>,
+        /// The room for limits, if the program has limiters.
+        limits: Option<LimitsRoom>,
     },
     /// The loader writes the sizes (`struct loaded_sizes` in `env_bpf.h`).
-    AtLoad,
+    AtLoad {
+        /// Number of table slots.
+        tables: usize,
+    },
+}
+
+/// The room for limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsRoom {
+    /// Capacity of the limiters' image in bytes, a power of two.
+    pub bytes: u32,
+    /// Number of buckets.
+    pub buckets: usize,
 }
 
 /// The room for a table's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRoom {
-    /// Capacity in bytes: a power of two. 0 for a list of limits whose image is sized when it is loaded.
+    /// Capacity in bytes: a power of two.
     pub bytes: u32,
     /// Whether there is the same room for a second image.
     pub twice: bool,
@@ -143,7 +150,8 @@ pub struct Extras<'a> {
 }
 
 impl TableRoom {
-    fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
+    /// The room for the image of a slot.
+    pub(crate) fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
         match data.map_of(slot) {
             Some(map) => {
                 let entries = data.entry_maps_of(slot).map(|maps| (maps.capacity, maps.cpus));
@@ -152,38 +160,72 @@ impl TableRoom {
             None => TableRoom { bytes: capacity_bytes(image), twice: false, entries: None },
         }
     }
+
+    /// Offset of the second half; 0 if there is none.
+    pub(crate) fn other(&self) -> u32 {
+        if self.twice { self.bytes } else { 0 }
+    }
+
+    /// The flags of the compiler for the slot.
+    fn flags(&self, slot: usize) -> Vec<String> {
+        let mut flags = vec![
+            format!("-DWEIR_TABLE_{slot}_BYTES={}", self.bytes),
+            format!("-DWEIR_TABLE_{slot}_OTHER={}", self.other()),
+        ];
+        if let Some((entries, cpus)) = self.entries {
+            flags.push(format!("-DWEIR_ENTRIES_{slot}={entries}"));
+            flags.push(format!("-DWEIR_ENTRY_CPUS={cpus}"));
+        }
+        flags
+    }
+}
+
+impl LimitsRoom {
+    /// The room for limits.
+    pub(crate) fn of(limits: &Limits) -> Self {
+        LimitsRoom { bytes: limits_capacity_bytes(limits), buckets: limits.buckets.count() }
+    }
 }
 
 impl BpfShape {
-    /// The sizes for the given program and its data.
+    /// The shape for the given program and its data.
     pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
-        let limits = data.limits;
-        let logged = limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default();
-        let limits = limits.map_or(LimitsShape::None, |limits| LimitsShape::Known {
-            bytes: limits_capacity_bytes(limits),
-            buckets: limits.buckets.count(),
-        });
-        BpfShape {
-            tables: data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect(),
-            counters: program.counters().next_power_of_two(),
-            limits,
-            logged,
-        }
+        let tables = data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect();
+        let sizes = DataSizes::Known { tables, limits: data.limits.map(LimitsRoom::of) };
+        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data) }
     }
 
-    /// The sizes for a bundle, which is loaded with images of limits and with buckets of any size.
+    /// The shape for a bundle, which is loaded with data of any size.
     pub fn for_bundle(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
-        let mut shape = BpfShape::new(program, data);
-        if data.limits.is_some() {
-            shape.limits = LimitsShape::AtLoad;
-        }
-        for (room, slot) in shape.tables.iter_mut().zip(&program.tables) {
-            if slot.built == ImageBuilt::Loading {
-                room.bytes = 0;
-            }
-        }
-        shape
+        let sizes = DataSizes::AtLoad { tables: program.tables.len() };
+        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data) }
     }
+
+    /// The flags of the compiler.
+    fn flags(&self) -> Vec<String> {
+        let mut flags = vec![format!("-DWEIR_COUNTERS={}", self.counters)];
+        let limits = match &self.sizes {
+            DataSizes::Known { tables, limits } => {
+                flags.extend((0..).zip(tables).flat_map(|(slot, room)| room.flags(slot)));
+                *limits
+            }
+            DataSizes::AtLoad { tables } => {
+                flags.push("-DWEIR_SIZES_AT_LOAD".to_owned());
+                flags.push(format!("-DWEIR_TABLES={}", (*tables).max(1)));
+                Some(LimitsRoom { bytes: SIZES_BEFORE_LOAD, buckets: SIZES_BEFORE_LOAD as usize })
+            }
+        };
+        if let Some(LimitsRoom { bytes, buckets }) = limits {
+            flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
+            flags.push(format!("-DWEIR_BUCKETS={buckets}"));
+            flags.push(format!("-DWEIR_LOGGED={}", self.logged as u32));
+        }
+        flags
+    }
+}
+
+fn logged(data: &ProgramData<'_>) -> Logged {
+    data.limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
 }
 
 impl Clang {
@@ -247,30 +289,7 @@ impl Clang {
     /// Compiles C for BPF to an object.
     pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
         let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
-        flags.push(format!("-DWEIR_COUNTERS={}", shape.counters));
-        let of_limits = match shape.limits {
-            LimitsShape::None => None,
-            LimitsShape::Known { bytes, buckets } => Some((bytes, buckets)),
-            LimitsShape::AtLoad => {
-                flags.push("-DWEIR_SIZES_AT_LOAD".to_owned());
-                flags.push(format!("-DWEIR_TABLES={}", shape.tables.len().max(1)));
-                Some((SIZES_BEFORE_LOAD, SIZES_BEFORE_LOAD as usize))
-            }
-        };
-        if let Some((bytes, buckets)) = of_limits {
-            flags.push(format!("-DWEIR_LIMITS_BYTES={bytes}"));
-            flags.push(format!("-DWEIR_BUCKETS={buckets}"));
-            flags.push(format!("-DWEIR_LOGGED={}", shape.logged as u32));
-        }
-        let tables = shape.tables.iter().enumerate();
-        for (slot, TableRoom { bytes, twice, entries }) in tables {
-            flags.push(format!("-DWEIR_TABLE_{slot}_BYTES={bytes}"));
-            flags.push(format!("-DWEIR_TABLE_{slot}_OTHER={}", if *twice { *bytes } else { 0 }));
-            if let Some((entries, cpus)) = entries {
-                flags.push(format!("-DWEIR_ENTRIES_{slot}={entries}"));
-                flags.push(format!("-DWEIR_ENTRY_CPUS={cpus}"));
-            }
-        }
+        flags.extend(shape.flags());
         let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
         Ok(Compiled { object: BpfObject(object), took })
     }

@@ -43,5 +43,5 @@ pub use frames::FrameBurst;
 pub use image::Image;
 pub use native::{NativeCode, NativeFilter};
 pub use program_data::ProgramData;
-pub use program_shape::{ImageBuilt, ProgramShape, TableSlot};
+pub use program_shape::{ProgramShape, TableSlot};
 pub use xdp::XdpFilter;

@@ -39,24 +39,13 @@ pub struct ProgramShape {
 
 /// A table of the program, for which an image is loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TableSlot {
     /// The table's name in the policy.
     pub name: String,
     /// The layout that the code expects. It is serialized as its name.
     #[serde(serialize_with = "write_layout", deserialize_with = "read_layout")]
     pub layout: Layout,
-    /// When its image is built.
-    pub built: ImageBuilt,
-}
-
-/// When the image of a table is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ImageBuilt {
-    /// When the policy is compiled. A bundle contains the image.
-    Compiling,
-    /// When the policy is loaded: the image of a list of limits, which names buckets.
-    Loading,
 }
 
 impl ProgramShape {

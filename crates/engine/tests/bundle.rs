@@ -17,7 +17,7 @@ use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, ProgramData, XdpFilter};
-use weir_tables::{Entries, Kind};
+use weir_tables::{Entries, Kind, Table};
 
 mod chain;
 
@@ -28,18 +28,23 @@ fn bundle() -> Bundle {
 
 fn compile() -> Bundle {
     let artifact = chain::artifact();
-    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
-    entries.insert_text("192.0.2.1", None).unwrap();
-    let images: Vec<Arc<Image>> = vec![Arc::new(entries.settle().build(Layout::ExactSet).unwrap())];
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::new(&artifact.shape(), &ProgramData::constant(&images));
+    let shape = BpfShape::for_bundle(&artifact.shape(), &ProgramData::constant(&[]));
     let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
-    Bundle::new(artifact, images, vec![], native, bpf, Cpu::X86_64V3).unwrap()
+    Bundle::new(artifact, vec![table().to_list().into_bytes().into()], vec![], native, bpf, Cpu::X86_64V3).unwrap()
 }
 
+fn table() -> Table {
+    let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+    entries.insert_text("192.0.2.1", None).unwrap();
+    entries.settle()
+}
+
+/// The images of the tables in the bundle.
 fn images(bundle: &Bundle) -> Vec<Arc<Image>> {
-    bundle.images.iter().flatten().cloned().collect()
+    let table = |list: &Arc<[u8]>| Table::from_list("table", list, (Family::Ipv4, Kind::Set), &[]).unwrap();
+    bundle.tables.iter().map(|list| Arc::new(table(list).build(Layout::ExactSet).unwrap())).collect()
 }
 
 fn written(bundle: &Bundle) -> (TempDir, PathBuf) {
@@ -76,7 +81,7 @@ fn a_bundle_comes_back_whole() {
     assert_eq!(after.artifact, before.artifact);
     assert_eq!(code(&after), code(&before));
     assert_eq!(after.cpu, before.cpu);
-    assert_eq!(images(&after)[0].as_bytes(), images(&before)[0].as_bytes());
+    assert_eq!(after.tables, before.tables);
 }
 
 #[test]
@@ -121,7 +126,7 @@ fn a_bundle_is_a_tar_archive_of_its_parts() {
     let mut archive = tar::Archive::new(fs::File::open(path).unwrap());
     let names: Vec<String> =
         archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
-    let expected = ["manifest.json", "manifest.sha256", "native.c", "bpf.c", "native.so", "bpf.o", "table0.image"];
+    let expected = ["manifest.json", "manifest.sha256", "native.c", "bpf.c", "native.so", "bpf.o", "table0.csv"];
     assert_eq!(names, expected);
 }
 
@@ -232,10 +237,8 @@ fn contents_that_no_engine_could_load() {
     odd.artifact.rules = 100_000;
     assert_eq!(refusal(&written(&odd).1), "100000 rules, at most 65503 are possible");
     let mut odd = bundle();
-    odd.artifact.tables[0].layout = Layout::Dxr16x4;
-    let (_folder, path) = written(&odd);
-    let problem = read(&path).err().unwrap().to_string();
-    assert_eq!(problem, "table short: has the layout exact-set, the program expects d16x4r");
+    odd.tables = vec![table().to_list().into_bytes().into(); 1025];
+    assert_eq!(refusal(&written(&odd).1), "1025 tables, at most 1024 are possible");
 }
 
 #[test]

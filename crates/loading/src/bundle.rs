@@ -1,6 +1,7 @@
 //! Compiles a policy's text to a bundle.
 
 use crate::bundle_report;
+use crate::bundle_tables;
 use crate::error::LoadError;
 use crate::kernel::CompiledBpf;
 use crate::policy::Policy;
@@ -9,25 +10,47 @@ use weir_engine::EngineError;
 use weir_engine::bundle::Bundle;
 use weir_engine::cpu::Cpu;
 
+/// A policy that was compiled to a bundle.
+pub struct Bundled {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Run time of clang.
+    pub took: Duration,
+    /// Why the kernel of this machine was not asked whether it accepts the code as one program.
+    pub unchecked: Option<LoadError>,
+}
+
 impl Policy {
-    /// Compiles the policy for `cpu` and for the kernel. `check` is called with the code for the kernel: if it finds the
-    /// code too large, the policy is compiled in parts. Returns the bundle and the run time of clang.
+    /// Compiles the policy for `cpu` and for the kernel. Code that is too large for the kernel is compiled in parts. For
+    /// that it is loaded into the kernel once, with tables as replays have them.
     ///
     /// # Errors
     /// A rule is not supported, there is no clang, or a table or list does not fit its layout.
-    pub fn bundle(
-        &self,
-        cpu: Cpu,
-        check: impl Fn(&CompiledBpf<'_>) -> Result<(), EngineError>,
-    ) -> Result<(Bundle, Duration), LoadError> {
+    pub fn bundle(&self, cpu: Cpu) -> Result<Bundled, LoadError> {
         let artifact = self.artifact()?;
-        let data = self.data(None)?;
+        // Engines in user space can run policies with tables that the kernel has no memory for.
+        let (data, no_data) = match self.kernel_replay_data() {
+            Ok(data) => (data, None),
+            Err(error @ LoadError::State(_)) => (self.data(None)?, Some(error)),
+            Err(error) => return Err(error),
+        };
         let native = self.compile_native(cpu)?;
-        let (bpf, took) = self.in_kernel_for_bundle(&data, |compiled| {
-            check(compiled)?;
-            Ok((compiled.object.clone(), compiled.took))
+        let (bpf, bpf_took, refused) = self.in_kernel_for_bundle(&data, |compiled| {
+            let refused = if no_data.is_some() { None } else { not_permitted(compiled)? };
+            Ok((compiled.object.clone(), compiled.took, refused))
         })?;
+        let tables = bundle_tables::members(self.tables());
         let lists = bundle_report::lists(&self.program, &self.lists);
-        Ok((Bundle::new(artifact, data.images, lists, native.object, bpf, cpu)?, native.took + took))
+        let bundle = Bundle::new(artifact, tables, lists, native.object, bpf, cpu)?;
+        Ok(Bundled { bundle, took: native.took + bpf_took, unchecked: no_data.or(refused.map(LoadError::from)) })
+    }
+}
+
+/// Loads code into the kernel. Returns the error if this process has no right to do so.
+fn not_permitted(compiled: &CompiledBpf<'_>) -> Result<Option<EngineError>, EngineError> {
+    match compiled.filter() {
+        Ok(_) => Ok(None),
+        Err(error @ EngineError::NotPermitted) => Ok(Some(error)),
+        Err(error) => Err(error),
     }
 }

@@ -1,9 +1,13 @@
-//! The report in a bundle's manifest: the program as IR, for reports and the interpreter, and the lists of limits.
+//! The report in a bundle's manifest: the program as IR, for reports and the interpreter, the declarations of tables, and
+//! the lists of limits.
 //!
-//! Entries of lists of prefixes are members of the archive, CSV as in list files (`prefix,rate,burst`). Everything else
-//! about lists is in the report. Loading builds the images of lists, because these name buckets.
+//! Entries of tables and of lists of prefixes are members of the archive, as lists (`prefix,label number` and
+//! `prefix,rate,burst`). Everything else about them is in the report. Loading builds all images: tables continue with what
+//! they have become, and the images of lists of limits name buckets.
 
+use crate::bundle_tables::{self, TableReport};
 use crate::limit_lists::{LimitList, ListedLimits};
+use crate::policy_tables::PolicyTables;
 use crate::shape::shape;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -12,17 +16,17 @@ use std::sync::Arc;
 use weir_abi::{Limit, LimitProblem};
 use weir_engine::bundle::Bundle;
 use weir_policy::check::LIMITERS_MAX;
-use weir_policy::ir::{self, Effect, Limiter, LimiterKind, Program, Slot, SlotContents, SlotId, match_tree};
+use weir_policy::ir::{self, Effect, Limiter, LimiterKind, Program, SlotContents, SlotId, match_tree};
 use weir_state::words::BUCKETS_MAX;
 use weir_tables::limit_image::NESTING_MAX;
-use weir_tables::{BadLines, Image, LabelLimits, PrefixLimits};
+use weir_tables::{BadLines, Kind, LabelLimits, PrefixLimits};
 
 /// The report as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BundleReport {
     ir: String,
-    labels: Vec<Vec<String>>,
+    tables: Vec<TableReport>,
     limits: Vec<ListReport>,
 }
 
@@ -45,11 +49,10 @@ struct LabelReport {
     limits: BTreeMap<String, String>,
 }
 
-/// The contents of a bundle besides its code and images.
+/// The contents of a bundle besides its code.
 pub(crate) struct Contents {
     pub program: Program,
-    /// Labels of each slot.
-    pub labels: Vec<Vec<String>>,
+    pub tables: PolicyTables,
     pub lists: Vec<LimitList>,
 }
 
@@ -64,8 +67,8 @@ fn used<'a>(program: &'a Program, lists: &'a [LimitList]) -> impl Iterator<Item 
     lists.iter().filter(move |list| names.contains(list.name.as_str()))
 }
 
-/// Makes the report from the program, the labels of each slot and the lists of limits.
-pub(crate) fn written(program: &Program, labels: &[Vec<String>], lists: &[LimitList]) -> serde_json::Value {
+/// Makes the report from the program, its tables and the lists of limits.
+pub(crate) fn written(program: &Program, tables: &PolicyTables, lists: &[LimitList]) -> serde_json::Value {
     let limits = used(program, lists).map(|list| ListReport {
         name: list.name.clone(),
         default: list.default.map(|limit| limit.to_string()),
@@ -79,7 +82,8 @@ pub(crate) fn written(program: &Program, labels: &[Vec<String>], lists: &[LimitL
             }
         },
     });
-    let report = BundleReport { ir: program.to_string(), labels: labels.to_vec(), limits: limits.collect() };
+    let tables = bundle_tables::written(tables);
+    let report = BundleReport { ir: program.to_string(), tables, limits: limits.collect() };
     serde_json::to_value(report).expect("strings are JSON")
 }
 
@@ -113,37 +117,25 @@ pub(crate) fn read(path: &Path, bundle: &Bundle) -> Result<Contents, String> {
     let report: BundleReport =
         serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| error.to_string())?;
     let program = ir::parse::parse(&report.ir)?;
-    let same = shape(&program) == bundle.shape()
-        && report.labels.len() == program.slots.len()
-        && program.slots.iter().zip(&bundle.images).all(|(slot, image)| answers_for(image.as_deref(), slot));
-    if !same {
+    if shape(&program) != bundle.shape() {
         return Err("its IR and its code belong to different policies".to_owned());
     }
-    let lists = read_lists(path, &program, &report, bundle)?;
+    let tables = bundle_tables::read(path, &report.tables, bundle)?;
+    bundle_tables::check(&program, &tables)?;
+    let lists = read_lists(path, &program, (&report, &tables), bundle)?;
     check_limiters(&program, &lists)?;
-    check_labels(&program, &report, bundle)?;
+    check_labels(&program, (&report, &tables))?;
     let buckets = crate::limits::buckets(&lists, &program);
     if buckets >= BUCKETS_MAX {
         return Err(format!("its limits need {buckets} buckets, at most {} are possible", BUCKETS_MAX - 1));
     }
-    Ok(Contents { program, labels: report.labels, lists })
-}
-
-/// Whether an image contains as many tables as the slot. Lists of limits have none.
-fn answers_for(image: Option<&Image>, slot: &Slot) -> bool {
-    match (image, &slot.contents) {
-        (None, SlotContents::Limits(_)) => true,
-        (Some(image), SlotContents::Tables(names)) => {
-            !slot.is_fused() || image.view().labels() == (1 << names.len()) - 1
-        }
-        (None, SlotContents::Tables(_)) | (Some(_), SlotContents::Limits(_)) => false,
-    }
+    Ok(Contents { program, tables, lists })
 }
 
 fn read_lists(
     path: &Path,
     program: &Program,
-    report: &BundleReport,
+    (report, tables): (&BundleReport, &PolicyTables),
     bundle: &Bundle,
 ) -> Result<Vec<LimitList>, String> {
     let mut members = bundle.lists.iter();
@@ -163,13 +155,14 @@ fn read_lists(
                 ListedLimits::Prefixes(Arc::new(limits.settle().map_err(|error| error.to_string())?))
             }
             Some(LabelReport { slot, limits }) => {
-                let labels = report.labels.get(usize::from(*slot)).ok_or_else(|| problem(&"its table is missing"))?;
+                let table = program.slots.get(usize::from(*slot)).and_then(|slot| tables.alone_in(slot));
+                let labels = table.ok_or_else(|| problem(&"its table is missing"))?.entries.labels();
                 let mut rates = LabelLimits::default();
                 for (label, text) in limits {
                     rates.insert(label, limit(text)?, name).map_err(|error| problem(&error))?;
                 }
                 let rates = Arc::new(rates.settle().map_err(|error| error.to_string())?);
-                ListedLimits::Labels { rates, labels: labels.iter().map(|label| Box::from(label.as_str())).collect() }
+                ListedLimits::Labels { rates, labels: labels.into() }
             }
         };
         let limiter = program.limiters.iter().find(|limiter| is_listed(limiter) && limiter.name == *name);
@@ -214,15 +207,14 @@ fn check_limiters(program: &Program, lists: &[LimitList]) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks that every label that a lookup can return has a name, and so a bucket.
-fn check_labels(program: &Program, report: &BundleReport, bundle: &Bundle) -> Result<(), String> {
+/// Checks that the labels of a limiter are those of the table that it polices by, so that each that a lookup can return
+/// has a bucket.
+fn check_labels(program: &Program, (report, tables): (&BundleReport, &PolicyTables)) -> Result<(), String> {
     for (limiter, slot) in limited(program).filter(|(limiter, _)| limiter.kind == LimiterKind::Labels) {
         let list = report.limits.iter().find(|list| list.name == limiter.name);
         let declared = list.and_then(|list| list.labels.as_ref()).map(|labels| labels.slot);
-        let index = usize::from(slot.0);
-        let names = report.labels[index].len();
-        let returned = bundle.images[index].as_ref().map_or(0, |image| image.view().labels() as usize);
-        if declared != Some(slot.0) || returned > names {
+        let is_map = tables.alone_in(program.slot(slot)).is_some_and(|table| table.entries.kind() == Kind::Labels);
+        if declared != Some(slot.0) || !is_map {
             return Err(format!("limits {}: its labels do not match its table", limiter.name));
         }
     }

@@ -5,7 +5,6 @@ use crate::limit_lists;
 use crate::limits;
 use crate::policy::Policy;
 use crate::tables;
-use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
 use weir_abi::flow::REPLAY_SEED;
@@ -69,10 +68,7 @@ impl Policy {
                     let built = limit_lists::named(&self.lists, list).prefixes().build(slot.family, slot.layout);
                     built.map_err(|error| LoadError::Image { object: format!("limits {list}"), error })
                 }
-                SlotContents::Tables(_) => {
-                    let text = self.text().expect("a bundle comes with the images of its tables");
-                    text.build(&text.lowered.plan.images[index], slot.counted.is_some())
-                }
+                SlotContents::Tables(_) => self.tables().build(slot),
             };
             image.map(|image| (index, Arc::new(image)))
         };
@@ -109,10 +105,7 @@ impl Policy {
     /// Tables and flows of a replay are in `replayed` memory.
     fn data_with(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Data, LoadError> {
         let mut images = self.images_of_tables()?;
-        let tables = match self.text() {
-            Some(text) => self.bind_tables(text, &images, shared, replayed)?,
-            None => None,
-        };
+        let tables = self.bind_tables(&images, shared, replayed)?;
         let mut limits = None;
         if !self.program.limiters.is_empty() {
             let own = SharedState::new(Memory::OnePolicy);
@@ -139,14 +132,13 @@ impl Policy {
 
     fn bind_tables(
         &self,
-        text: &Text,
         images: &[Option<Arc<Image>>],
         shared: Option<&SharedState>,
         replayed: FlowMemory,
     ) -> Result<Option<LiveTables>, LoadError> {
         Ok(match shared {
             Some(shared) => match (shared.tables(), shared.additions()) {
-                (Some(store), Some(additions)) => Some(tables::bind(text, &self.program, images, store, additions)?),
+                (Some(store), Some(additions)) => Some(tables::bind(self.tables_of(), images, store, additions)?),
                 _ => None,
             },
             None if self.program.changes_tables() || self.program.counts_entries() => {
@@ -154,7 +146,7 @@ impl Policy {
                     FlowMemory::Process => TableStore::for_threads(),
                     FlowMemory::Kernel => TableStore::for_kernel(),
                 };
-                Some(tables::bind_replayed(text, &self.program, images, store)?)
+                Some(tables::bind_replayed(self.tables_of(), images, store)?)
             }
             None => None,
         })

@@ -93,6 +93,17 @@ impl LoadError {
         }
     }
 
+    /// Whether this process may not give programs and their data to the kernel.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            LoadError::Engine(error) => matches!(error, EngineError::NotPermitted),
+            LoadError::State(StateError::Memory { source, .. } | StateError::TableMemory { source, .. }) => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the policy is the cause, so that it is refused on every machine.
     pub fn is_of_policy(&self) -> bool {
         match self {

@@ -10,22 +10,13 @@ use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::{Charged, Evaluator, Protected, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_state::limits::LimitCount;
-use weir_tables::{Image, Reference, Table};
-
-/// The source of lookup results for a slot.
-#[derive(Clone, Debug)]
-pub enum Answers {
-    /// The slow references of each of the slot's tables, or of its list.
-    References(Vec<Arc<Reference>>),
-    /// The image, because a bundle contains no entries.
-    Image(Arc<Image>),
-}
+use weir_tables::{Reference, Table};
 
 /// The contents of a program's slots and limiters.
 #[derive(Clone, Debug)]
 pub struct SlotAnswers {
-    /// The contents of each slot, with the family of its keys.
-    pub slots: Vec<(Family, Answers)>,
+    /// The family of each slot's keys, with the slow references of its tables, or of its list of limits.
+    pub slots: Vec<(Family, Vec<Arc<Reference>>)>,
     /// The entries of tables that are dynamic or have counters, by slot.
     pub followed: HashMap<SlotId, Arc<Table>>,
     /// What rules must not add to dynamic tables, by slot.
@@ -36,18 +27,14 @@ pub struct SlotAnswers {
 
 impl Tables for SlotAnswers {
     fn find(&self, slot: SlotId, key: u128) -> u32 {
-        let (family, answers) = &self.slots[usize::from(slot.0)];
+        let (family, references) = &self.slots[usize::from(slot.0)];
         let ask = |reference: &Reference| match family {
             Family::Ipv4 => reference.find4(key as u32),
             Family::Ipv6 => reference.find6(key),
         };
-        match (family, answers) {
-            (_, Answers::References(references)) => match references.as_slice() {
-                [one] => ask(one),
-                fused => (0..).zip(fused).map(|(index, one)| u32::from(ask(one) != 0) << index).sum(),
-            },
-            (Family::Ipv4, Answers::Image(image)) => image.view().find4(key as u32),
-            (Family::Ipv6, Answers::Image(image)) => image.view().find6(key),
+        match references.as_slice() {
+            [one] => ask(one),
+            fused => (0..).zip(fused).map(|(index, one)| u32::from(ask(one) != 0) << index).sum(),
         }
     }
 

@@ -92,7 +92,7 @@ impl Policy {
     }
 
     /// Compiles the policy's text for a bundle and calls `load` with the code, like [`Policy::in_kernel`]. The code does
-    /// not depend on the sizes of limits in `data`.
+    /// not depend on the sizes of `data`.
     ///
     /// # Errors
     /// The same as [`Policy::in_kernel`].

@@ -32,6 +32,7 @@
 
 mod bundle;
 mod bundle_report;
+mod bundle_tables;
 pub mod data;
 pub mod error;
 pub mod eval;
@@ -46,12 +47,14 @@ pub mod lists;
 pub mod native;
 pub mod policy;
 pub mod policy_file;
+mod policy_tables;
 pub mod regular_file;
 pub mod shape;
 pub mod stamp;
 mod tables;
 pub mod text;
 
+pub use bundle::Bundled;
 pub use data::Data;
 pub use error::{LoadError, Rejected};
 pub use feeds::{ListContents, ListId, ListRead};
@@ -61,5 +64,6 @@ pub use lists::{ListOfLimits, read_table};
 pub use native::CompiledNative;
 pub use policy::{Policy, Unverified};
 pub use policy_file::{PolicyFile, load};
+pub use policy_tables::{DeclaredTable, PolicyTables};
 pub use stamp::{Stamp, Stamps};
 pub use text::{Text, Timing};

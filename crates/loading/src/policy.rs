@@ -2,10 +2,11 @@
 
 use crate::bundle_report::{self, Contents};
 use crate::error::{LoadError, Rejected};
-use crate::eval::{Answers, SlotAnswers};
+use crate::eval::SlotAnswers;
 use crate::limit_lists::{self, LimitList};
+use crate::policy_tables::PolicyTables;
 use crate::shape::shape;
-use crate::tables;
+use crate::tables::{self, TablesOf};
 use crate::text::Text;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,8 +15,8 @@ use weir_engine::bundle::Bundle;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::{Artifact, Source};
 use weir_policy::backend;
-use weir_policy::capability::{self, DeploymentTarget, Engine, Unsupported};
-use weir_policy::ir::{Chain, Direction, FindId, Program, SlotContents};
+use weir_policy::capability::{self, Engine, Unsupported};
+use weir_policy::ir::{Chain, Direction, FindId, Program, Slot, SlotContents};
 use weir_policy::pipeline;
 use weir_tables::Image;
 
@@ -23,8 +24,8 @@ use weir_tables::Image;
 pub struct Policy {
     /// The lowered program, with one top node per rule.
     pub program: Program,
-    /// Labels of each slot. They are empty for sets and fused tables.
-    labels: Vec<Vec<String>>,
+    /// The tables that it declares.
+    tables: PolicyTables,
     /// The lists of limits; of a bundle those that its limiters use.
     pub(crate) lists: Vec<LimitList>,
     /// The images of slots that were built already.
@@ -52,7 +53,7 @@ impl Policy {
     pub(crate) fn of_text(text: Text) -> Self {
         Policy {
             program: text.lowered.program.clone(),
-            labels: text.labels(),
+            tables: PolicyTables::of_text(&text.checked, &text.tables),
             lists: text.limit_lists(),
             images: text.lowered.plan.images.iter().map(|_| OnceLock::new()).collect(),
             origin: Origin::Text(Box::new(text)),
@@ -88,11 +89,10 @@ impl Policy {
             let problem = problem.replace(|c: char| c.is_control(), "?");
             LoadError::ForeignBundle { path: path.to_owned(), problem }
         };
-        let Contents { program, labels, lists } = bundle_report::read(path, &bundle).map_err(foreign)?;
-        let built = |image: &Option<Arc<Image>>| image.clone().map_or_else(OnceLock::new, OnceLock::from);
-        let images = bundle.images.iter().map(built).collect();
+        let Contents { program, tables, lists } = bundle_report::read(path, &bundle).map_err(foreign)?;
+        let images = program.slots.iter().map(|_| OnceLock::new()).collect();
         let unverified = bundle.is_unverified().then(|| Unverified::Bundle(path.to_owned()));
-        Ok(Policy { program, labels, lists, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
+        Ok(Policy { program, tables, lists, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
     }
 
     /// The text of the policy, unless it comes from a bundle.
@@ -120,7 +120,7 @@ impl Policy {
 
     /// The rules that compiled code does not support yet.
     pub fn unsupported(&self) -> Vec<Unsupported> {
-        capability::unsupported(&self.program, &compiled().map(Engine::into))
+        capability::unsupported(&self.program, &compiled())
     }
 
     /// Refuses a policy with rules that the engines do not support yet.
@@ -128,13 +128,12 @@ impl Policy {
     /// # Errors
     /// One diagnostic per rule.
     pub fn refuse_unsupported(&self, engines: &[Engine]) -> Result<(), LoadError> {
-        let targets: Vec<DeploymentTarget> = engines.iter().map(|&engine| engine.into()).collect();
-        if capability::unsupported(&self.program, &targets).is_empty() {
+        if capability::unsupported(&self.program, engines).is_empty() {
             return Ok(());
         }
         match &self.origin {
             Origin::Text(text) => {
-                let diagnostics = pipeline::unsupported(&text.lowered, &targets);
+                let diagnostics = pipeline::unsupported(&text.lowered, engines);
                 Err(Rejected { sources: text.sources.clone(), diagnostics, lists: vec![] }.into())
             }
             Origin::Bundle(_) => Err(LoadError::UnsupportedBundle),
@@ -162,9 +161,23 @@ impl Policy {
 
     /// Name of a label that a lookup returned, or its number if it has no name (in sets).
     pub fn label(&self, chain: &Chain, find: FindId, label: u32) -> String {
-        let slot = usize::from(chain.finds[usize::from(find.0)].slot.0);
-        let name = (label as usize).checked_sub(1).and_then(|index| self.labels[slot].get(index));
-        name.cloned().unwrap_or_else(|| if label == 1 { "found".to_owned() } else { format!("label {label}") })
+        let slot = self.program.slot(chain.finds[usize::from(find.0)].slot);
+        let labels = self.tables.alone_in(slot).map(|table| table.entries.labels()).unwrap_or_default();
+        match (label as usize).checked_sub(1).and_then(|index| labels.get(index)) {
+            Some(name) => name.to_string(),
+            None if label == 1 => "found".to_owned(),
+            None => format!("label {label}"),
+        }
+    }
+
+    /// The tables that it declares.
+    pub fn tables(&self) -> &PolicyTables {
+        &self.tables
+    }
+
+    /// The program with the tables.
+    pub(crate) fn tables_of(&self) -> TablesOf<'_> {
+        TablesOf { program: &self.program, tables: &self.tables }
     }
 
     /// The lists of limits. Of a bundle they are those that rules use.
@@ -177,25 +190,21 @@ impl Policy {
         limit_lists::entries(&self.lists, &self.program)
     }
 
-    /// The contents of tables for the interpreter: entries, or the images of a bundle.
+    /// The contents of tables for the interpreter.
     pub fn answers(&self) -> SlotAnswers {
-        let contents =
-            self.program.slots.iter().enumerate().map(|(index, slot)| match (&slot.contents, &self.origin) {
-                (SlotContents::Limits(list), _) => {
-                    let table = limit_lists::named(&self.lists, list).prefixes();
-                    Answers::References(vec![Arc::new(table.reference(slot.family))])
-                }
-                (SlotContents::Tables(_), Origin::Text(text)) => {
-                    Answers::References(text.references(&text.lowered.plan.images[index]))
-                }
-                (SlotContents::Tables(_), Origin::Bundle(bundle)) => {
-                    Answers::Image(bundle.images[index].clone().expect("a bundle has the images of its tables"))
-                }
-            });
-        let slots = self.program.slots.iter().map(|slot| slot.family).zip(contents).collect();
-        let followed = self.text().map(tables::followed).unwrap_or_default();
-        let protected = self.text().map(tables::protected).unwrap_or_default();
-        SlotAnswers { slots, followed, protected, limits: self.limit_entries() }
+        let references = |slot: &Slot| match &slot.contents {
+            SlotContents::Limits(list) => {
+                let table = limit_lists::named(&self.lists, list).prefixes();
+                vec![Arc::new(table.reference(slot.family))]
+            }
+            SlotContents::Tables(_) => self.tables.references(slot),
+        };
+        SlotAnswers {
+            slots: self.program.slots.iter().map(|slot| (slot.family, references(slot))).collect(),
+            followed: tables::followed(self.tables_of()),
+            protected: tables::protected(self.tables_of()),
+            limits: self.limit_entries(),
+        }
     }
 
     /// The facts about the program that loaders need.
@@ -226,7 +235,7 @@ impl Policy {
             limited: shape.limited,
             flows: shape.flows,
             sources: sources.into(),
-            report: bundle_report::written(&self.program, &self.labels, &self.lists),
+            report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })
     }
 }

@@ -1,8 +1,8 @@
 //! The facts about a program that the engine's loaders need. Its C is not required.
 
-use weir_engine::{ImageBuilt, TableSlot};
+use weir_engine::TableSlot;
 use weir_policy::backend::c;
-use weir_policy::ir::{Program, Slot, SlotContents};
+use weir_policy::ir::{Program, Slot};
 
 /// The shape of a program.
 pub fn shape(program: &Program) -> weir_engine::ProgramShape {
@@ -20,9 +20,5 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
 }
 
 fn table_slot(slot: &Slot) -> TableSlot {
-    let built = match slot.contents {
-        SlotContents::Tables(_) => ImageBuilt::Compiling,
-        SlotContents::Limits(_) => ImageBuilt::Loading,
-    };
-    TableSlot { name: slot.name(), layout: slot.layout, built }
+    TableSlot { name: slot.name(), layout: slot.layout }
 }

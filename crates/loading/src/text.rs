@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::Family;
-use weir_policy::checked::{self, Checked, LimitKeys, TableId};
+use weir_policy::checked::{self, Checked, LimitKeys};
 use weir_policy::ir::lower::Lowered;
-use weir_policy::pass::choose_layouts::{CostModel, Planned};
+use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::pipeline;
 use weir_policy::source::{Source, SourceMap};
 use weir_policy::syntax::{Includes, Parsed};
 use weir_tables::limit_image::NESTING_MAX;
-use weir_tables::{Image, Overlap, Reference, Table};
+use weir_tables::{Overlap, Table};
 
 /// Durations of the steps of reading a policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,39 +107,6 @@ impl Text {
         notices.extend(unknown_labels(&checked, &limits, &tables));
         notices.extend(protected_entries(&checked, &tables));
         Ok(Text { sources, checked, lowered, tables, limits, files, stamps, notices, timing })
-    }
-
-    /// Labels of each image. They are empty for fused tables.
-    pub(crate) fn labels(&self) -> Vec<Vec<String>> {
-        let labels = |image: &Planned| match image.tables() {
-            [one] => self.checked.tables[usize::from(one.0)].facts.labels.clone(),
-            _ => vec![],
-        };
-        self.lowered.plan.images.iter().map(labels).collect()
-    }
-
-    /// The slow references of an image's tables.
-    pub(crate) fn references(&self, image: &Planned) -> Vec<Arc<Reference>> {
-        image.tables().iter().map(|id| Arc::new(self.tables[usize::from(id.0)].reference())).collect()
-    }
-
-    /// Builds an image of tables.
-    ///
-    /// # Errors
-    /// The contents do not fit the layout.
-    pub(crate) fn build(&self, image: &Planned, counted: bool) -> Result<Image, LoadError> {
-        let tables = image.tables();
-        let members: Vec<&Table> = tables.iter().map(|id| &*self.tables[usize::from(id.0)]).collect();
-        let built = match members.as_slice() {
-            [one] if counted => one.build_numbered(image.layout),
-            [one] => one.build(image.layout),
-            fused => weir_tables::exact_sets(fused),
-        };
-        let name = |id: &TableId| self.checked.tables[usize::from(id.0)].name.as_str();
-        built.map_err(|error| {
-            let names: Vec<&str> = tables.iter().map(name).collect();
-            LoadError::Image { object: format!("table {}", names.join("+")), error }
-        })
     }
 }
 

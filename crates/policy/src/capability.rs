@@ -1,7 +1,7 @@
-//! Which features each target supports, and the check that compares a program with targets.
+//! Which features each engine supports, and the check that compares a program with engines.
 //!
-//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`DeploymentTarget::lacks`] is the table of what
-//! each supports.
+//! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`Engine::lacks`] is the table of what each
+//! supports. A bundle has the code of several engines and needs what they support.
 
 use crate::ir::{Effect, Program, RuleId, match_tree};
 use weir_abi::Target;
@@ -19,16 +19,7 @@ pub enum Engine {
     P4,
 }
 
-/// Where a policy is to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeploymentTarget {
-    /// An engine.
-    Engine(Engine),
-    /// A bundle. It carries compiled code of engines, so a policy must also be supported by these engines.
-    Bundle,
-}
-
-/// A feature that some targets lack. All targets support matches, counters and verdicts.
+/// A feature that some engines lack. All engines support matches, counters and verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// `add`, `update`, `exceed add`
@@ -43,15 +34,15 @@ pub enum Feature {
     Track,
 }
 
-/// A feature of a rule that targets do not support.
+/// A feature of a rule that engines do not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The rule that uses it; `None` if it is used besides the rules.
     pub rule: Option<RuleId>,
     /// The feature.
     pub feature: Feature,
-    /// The targets that lack it, each with the reason.
-    pub lacking: Vec<(DeploymentTarget, &'static str)>,
+    /// The engines that lack it, each with the reason.
+    pub lacking: Vec<(Engine, &'static str)>,
 }
 
 impl Engine {
@@ -75,34 +66,14 @@ impl Engine {
             Engine::P4 => "p4",
         }
     }
-}
 
-impl DeploymentTarget {
-    /// The name in messages and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DeploymentTarget::Engine(engine) => engine.name(),
-            DeploymentTarget::Bundle => "bundle",
-        }
-    }
-
-    /// Why the target does not support the feature, or `None` if it does.
+    /// Why the engine does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (DeploymentTarget::Engine(Engine::Eval | Engine::Native | Engine::Xdp), Feature::Track) => None,
-            (DeploymentTarget::Engine(_), Feature::Track) => Some("it cannot track flows yet"),
-            (DeploymentTarget::Engine(_), Feature::Add | Feature::Count) => None,
-            (DeploymentTarget::Bundle, Feature::Add) => Some("tables of a bundle cannot change yet"),
-            (DeploymentTarget::Bundle, Feature::Count) => Some("tables of a bundle have no counters yet"),
-            (DeploymentTarget::Engine(_) | DeploymentTarget::Bundle, Feature::Limit | Feature::Sample) => None,
-            (DeploymentTarget::Bundle, Feature::Track) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Track) => None,
+            (_, Feature::Track) => Some("it cannot track flows yet"),
+            (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
-    }
-}
-
-impl From<Engine> for DeploymentTarget {
-    fn from(engine: Engine) -> Self {
-        DeploymentTarget::Engine(engine)
     }
 }
 
@@ -118,7 +89,7 @@ impl Feature {
         }
     }
 
-    /// The features that an effect needs. If there are none, every target supports the effect.
+    /// The features that an effect needs. If there are none, every engine supports the effect.
     const fn of(effect: &Effect) -> &'static [Self] {
         match effect {
             Effect::Add { .. } => &[Feature::Add],
@@ -133,19 +104,19 @@ impl Feature {
 }
 
 impl Unsupported {
-    /// Names of the targets that lack it: `native, xdp`.
-    pub fn targets(&self) -> String {
-        self.lacking.iter().map(|(target, _)| target.name()).collect::<Vec<_>>().join(", ")
+    /// Names of the engines that lack it: `native, xdp`.
+    pub fn engines(&self) -> String {
+        self.lacking.iter().map(|(engine, _)| engine.name()).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The features of a program that targets do not support, in order of the rules. If there are none, every target
+/// The features of a program that engines do not support, in order of the rules. If there are none, every one of them
 /// supports the program.
-pub fn unsupported(program: &Program, targets: &[DeploymentTarget]) -> Vec<Unsupported> {
+pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
     let mut found = Vec::new();
     let mut report = |rule: Option<RuleId>, feature: Feature| {
-        let lacking = |&target: &DeploymentTarget| Some((target, target.lacks(feature)?));
-        let lacking: Vec<_> = targets.iter().filter_map(lacking).collect();
+        let lacking = |&engine: &Engine| Some((engine, engine.lacks(feature)?));
+        let lacking: Vec<_> = engines.iter().filter_map(lacking).collect();
         if !lacking.is_empty() {
             found.push(Unsupported { rule, feature, lacking });
         }
@@ -194,20 +165,19 @@ chain downstream
 ";
 
     #[test]
-    fn a_program_is_compared_with_the_features_of_each_target() {
+    fn a_program_is_compared_with_the_features_of_each_engine() {
         let program = parse(PROGRAM).unwrap();
-        let found = |program: &Program, targets: &[DeploymentTarget]| {
-            let found = unsupported(program, targets);
+        let found = |program: &Program, engines: &[Engine]| {
+            let found = unsupported(program, engines);
             let line = |entry: &Unsupported| {
-                format!("{:?} {}: {}", entry.rule.map(|rule| rule.0), entry.feature.name(), entry.targets())
+                format!("{:?} {}: {}", entry.rule.map(|rule| rule.0), entry.feature.name(), entry.engines())
             };
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&program, &[]), [""; 0]);
-        assert_eq!(found(&program, &[DeploymentTarget::Bundle]), [""; 0]);
-        assert_eq!(found(&program, &[Engine::Native.into(), Engine::Xdp.into()]), ["Some(2) track: native, xdp"]);
-        assert_eq!(found(&program, &[Engine::Eval.into(), DeploymentTarget::Bundle]), [""; 0]);
+        assert_eq!(found(&program, &[Engine::Native, Engine::Xdp]), ["Some(2) track: native, xdp"]);
+        assert_eq!(found(&program, &[Engine::Eval]), [""; 0]);
         let program = Program { rules: vec![], chains: vec![], ..program };
-        assert_eq!(found(&program, &[Engine::Xdp.into()]), ["None track: xdp"]);
+        assert_eq!(found(&program, &[Engine::Xdp]), ["None track: xdp"]);
     }
 }

@@ -11,7 +11,7 @@
 //! ([`Includes`]) and facts about tables ([`Catalog`]).
 
 use crate::backend;
-use crate::capability::{self, DeploymentTarget, Unsupported};
+use crate::capability::{self, Engine, Unsupported};
 use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
@@ -40,17 +40,17 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     lower::lower(policy, sources, catalog, model)
 }
 
-/// One diagnostic for each rule and feature that a target does not support. If there are none, [`emit`] can compile the
+/// One diagnostic for each rule and feature that an engine does not support. If there are none, [`emit`] can compile the
 /// program.
-pub fn unsupported(lowered: &Lowered, targets: &[DeploymentTarget]) -> Vec<Diagnostic> {
+pub fn unsupported(lowered: &Lowered, engines: &[Engine]) -> Vec<Diagnostic> {
     let refuse = |unsupported: Unsupported| {
         let of_rule = unsupported.rule.map(|rule| lowered.spans[usize::from(rule.0)]);
         let span = of_rule.or(lowered.tracking).expect("a feature is used somewhere");
-        let (what, targets) = (unsupported.feature.name(), unsupported.targets());
-        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({targets})"))
+        let (what, engines) = (unsupported.feature.name(), unsupported.engines());
+        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engines})"))
             .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")
     };
-    capability::unsupported(&lowered.program, targets).into_iter().map(refuse).collect()
+    capability::unsupported(&lowered.program, engines).into_iter().map(refuse).collect()
 }
 
 /// Compiles the program to the source of a target, optimised for it.

@@ -122,6 +122,11 @@ impl Labels {
         &self.names
     }
 
+    /// Labels by id, the first is 1.
+    pub fn into_names(self) -> Vec<Box<str>> {
+        self.names
+    }
+
     /// The highest label in use, for tables of a kind.
     pub fn count(&self, kind: Kind) -> u32 {
         match kind {
@@ -398,13 +403,20 @@ pub struct Facts {
     pub crossings: Crossings,
 }
 
-/// The contents of a table: distinct prefixes, sorted by address and from short to long.
-#[derive(Clone, Debug, PartialEq)]
+/// The contents of a table: distinct prefixes, sorted by address and from short to long. Two tables are equal if they
+/// have the same entries and labels, however often these were given.
+#[derive(Clone, Debug)]
 pub struct Table {
     kind: Kind,
     pub(crate) prefixes: Prefixes,
     labels: Vec<Box<str>>,
     facts: Facts,
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.labels == other.labels && self.prefixes == other.prefixes
+    }
 }
 
 impl Table {

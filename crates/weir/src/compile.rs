@@ -10,12 +10,11 @@ use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use weir_engine::Artifact;
 use weir_engine::bundle::key::Signer;
 use weir_engine::cpu::Cpu;
-use weir_engine::{Artifact, EngineError};
-use weir_loading::{CompiledBpf, PART_RULES, Policy, PolicyFile};
+use weir_loading::{Bundled, LoadError, PART_RULES, Policy, PolicyFile};
 use weir_policy::backend::c::{self, Dialect};
-use weir_policy::capability::{self, DeploymentTarget};
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// The output of `--json`.
@@ -49,10 +48,6 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     if let Some(notice) = signer.as_ref().and_then(Signer::notice) {
         eprintln!("warning: {notice}");
     }
-    let unsupported = capability::unsupported(&policy.program, &[DeploymentTarget::Bundle]);
-    if let Some((_, reason)) = unsupported.first().and_then(|entry| entry.lacking.first()) {
-        return Err(Failure::Rejected(format!("weir: {reason}: load the policy as text")));
-    }
     if let Some(directory) = &options.emit {
         emit(directory, &policy.artifact()?, &policy)?;
     }
@@ -60,7 +55,10 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         CpuName::Native => Cpu::Native,
         CpuName::X86_64V3 => Cpu::X86_64V3,
     };
-    let (bundle, clang_took) = policy.bundle(cpu, check_in_kernel)?;
+    let Bundled { bundle, took: clang_took, unchecked } = policy.bundle(cpu)?;
+    if let Some(error) = unchecked {
+        report::say(&unchecked_notice(&error));
+    }
     bundle.write(&options.output, signer.as_ref())?;
     let bytes = fs::metadata(&options.output).map_err(|error| Failure::file(&options.output, error))?.len();
     let compiled = Compiled {
@@ -69,7 +67,7 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         cpu: cpu.name(),
         signed: signer.is_some(),
         rules: bundle.artifact.rules,
-        tables: bundle.images.len(),
+        tables: bundle.artifact.tables.len(),
         seconds: start.elapsed().as_secs_f64(),
         clang_seconds: clang_took.as_secs_f64(),
     };
@@ -89,18 +87,14 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     ))
 }
 
-/// Loads the code once, to find out whether the kernel accepts it as one program. Without the right to load it, the
-/// code is not checked.
-fn check_in_kernel(compiled: &CompiledBpf<'_>) -> Result<(), EngineError> {
-    match compiled.filter() {
-        Ok(_) => Ok(()),
-        Err(EngineError::NotPermitted) => {
-            eprintln!(
-                "note: the code was not loaded to check it, which needs root: the kernel may still refuse it as too large"
-            );
-            Ok(())
+/// Says why the kernel was not asked whether it accepts the code as one program.
+fn unchecked_notice(error: &LoadError) -> String {
+    match error.is_not_permitted() {
+        true => {
+            "note: the code was not loaded to check it, which needs root: the kernel may still refuse it as too large"
+                .to_owned()
         }
-        Err(error) => Err(error),
+        false => format!("note: the engine xdp cannot have these tables on this machine: {error}"),
     }
 }
 

@@ -20,7 +20,7 @@ pub fn choose(policy: &Policy, option: Option<EngineName>) -> Result<EngineName,
     if policy.is_bundle() {
         return Ok(EngineName::Native);
     }
-    let lacks = |engine: Engine| !capability::unsupported(&policy.program, &[engine.into()]).is_empty();
+    let lacks = |engine: Engine| !capability::unsupported(&policy.program, &[engine]).is_empty();
     if lacks(Engine::Native) && !lacks(Engine::Eval) {
         eprintln!("note: only the interpreter (engine eval) tracks flows yet; it is much slower than compiled code");
         return Ok(EngineName::Eval);

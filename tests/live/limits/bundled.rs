@@ -30,8 +30,7 @@ downstream {{ accept }}
     policy("first", "", "");
     policy("second", "10.20.5.0/24,1/hour,4\n", "tcp dport 7 drop");
     let second = weir_loading::load(&folder.join("second.weir"))?;
-    let (bundle, _) = second.bundle(Cpu::Native, |compiled| compiled.filter().map(drop))?;
-    Ok(bundle.write(&folder.join("second.weirb"), None)?)
+    Ok(second.bundle(Cpu::Native)?.bundle.write(&folder.join("second.weirb"), None)?)
 }
 
 each_engine!(a_bundle_shares_its_limits_with_the_text_before_it);

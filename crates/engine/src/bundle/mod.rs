@@ -6,8 +6,11 @@
 //! manifest.json     what the artifact is, and each member's size and SHA-256
 //! manifest.sha256   SHA-256 of manifest.json, in hexadecimal
 //! manifest.sig      Ed25519 signature of manifest.json, 64 bytes; only if the bundle is signed
-//! native.c bpf.c native.so bpf.o table0.image table1.image ... limits0.csv limits1.csv ...
+//! native.c bpf.c native.so bpf.o table0.csv table1.csv ... limits0.csv limits1.csv ...
 //! ```
+//! Tables are lists of their entries. Their images are built when the bundle is loaded, because tables continue with
+//! what they have become. So no other member can say something else about them.
+//!
 //! Digests detect damage but not forgery, because an attacker who can write the file can write its digests. Signatures
 //! detect both ([`trust`]). The manifest determines every other byte of the file, and any other byte is refused. A
 //! signature of the manifest therefore covers the whole file. The same artifact gives the same bytes. Nothing is
@@ -27,11 +30,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weir_abi::{ABI_VERSION, Target};
 
-use crate::artifact::{Artifact, LISTS_MAX, Source, TABLES_MAX};
+use crate::artifact::{Artifact, LISTS_MAX, Source};
 use crate::clang::{BpfObject, NativeObject};
 use crate::cpu::{self, Cpu};
-use crate::image::{IMAGE_BYTES_MAX, Image};
-use crate::program_shape::{ImageBuilt, TableSlot};
+use crate::program_shape::TableSlot;
 use crate::{EngineError, ProgramShape, elf};
 use archive::Reader;
 use key::{SIGNATURE_BYTES, Signer};
@@ -51,7 +53,7 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 const DIGEST_BYTES: u64 = 64;
 /// Maximum size of a source or an object.
 const CODE_BYTES_MAX: u64 = 256 << 20;
-/// Maximum size of a list of limits.
+/// Maximum size of a list: the entries of a table, or limits.
 const LIST_BYTES_MAX: u64 = 1 << 30;
 /// Maximum size of an archive: a few of the largest tables.
 const BUNDLE_BYTES_MAX: u64 = 4 << 30;
@@ -64,8 +66,8 @@ pub const HEAD_BYTES: usize = archive::BLOCK_BYTES;
 pub struct Bundle {
     /// The description of the compiled policy.
     pub artifact: Artifact,
-    /// Its tables, in slot order; `None` for lists of limits, whose images are built when the policy is loaded.
-    pub images: Vec<Option<Arc<Image>>>,
+    /// The entries of its tables, as lists. The report says to which tables they belong.
+    pub tables: Vec<Arc<[u8]>>,
     /// The prefixes of lists of limits, as CSV. The report says to which lists they belong.
     pub lists: Vec<Arc<[u8]>>,
     /// The processor that the native code was compiled for.
@@ -94,10 +96,15 @@ struct Manifest {
     rules: usize,
     tables: Vec<TableSlot>,
     limiters: usize,
+    adders: usize,
+    additions: usize,
     limited: usize,
     /// Number of flows that its table holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     flows: Option<u32>,
+    /// Number of tables with entries.
+    entries: usize,
+    /// Number of lists of limits.
     lists: usize,
     cpu: Cpu,
     cpu_features: Vec<String>,
@@ -128,26 +135,21 @@ impl Member {
 }
 
 impl Bundle {
-    /// The result of a compilation for `cpu`. Its code may be run. `images` are in slot order.
+    /// The result of a compilation for `cpu`. Its code may be run.
     ///
     /// # Errors
     /// The compiler or its linker made an object that Weir would refuse to load from an archive.
     pub fn new(
         artifact: Artifact,
-        images: Vec<Arc<Image>>,
+        tables: Vec<Arc<[u8]>>,
         lists: Vec<Arc<[u8]>>,
         native: NativeObject,
         bpf: BpfObject,
         cpu: Cpu,
     ) -> Result<Self, EngineError> {
         let path = PathBuf::from(&artifact.name);
-        let contained = |(image, slot): (Arc<Image>, &TableSlot)| match slot.built {
-            ImageBuilt::Compiling => Some(image),
-            ImageBuilt::Loading => None,
-        };
-        let images = images.into_iter().zip(&artifact.tables).map(contained).collect();
         let (cpu_features, standing, unverified) = (cpu::features(cpu), Standing::Trusted, false);
-        let bundle = Bundle { artifact, images, lists, cpu, cpu_features, native, bpf, path, standing, unverified };
+        let bundle = Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, path, standing, unverified };
         bundle.check_native()?;
         bundle.check_bpf()?;
         Ok(bundle)
@@ -231,8 +233,11 @@ impl Bundle {
             rules: artifact.rules,
             tables: artifact.tables.clone(),
             limiters: artifact.limiters,
+            adders: artifact.adders,
+            additions: artifact.additions,
             limited: artifact.limited,
             flows: artifact.flows,
+            entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
             cpu_features: self.cpu_features.clone(),
@@ -254,14 +259,13 @@ impl Bundle {
             Target::ALL.map(|target| (target.file_name().to_owned(), self.artifact.source(target).as_bytes()));
         let mut members: Vec<(String, &[u8])> = sources.into();
         members.extend([(NATIVE_SO.to_owned(), self.native.bytes()), (BPF_O.to_owned(), self.bpf.bytes())]);
-        let images = self.images.iter().enumerate();
-        members.extend(images.filter_map(|(slot, image)| Some((image_name(slot), image.as_ref()?.as_bytes()))));
+        members.extend(self.tables.iter().enumerate().map(|(index, table)| (table_name(index), &**table)));
         members.extend(self.lists.iter().enumerate().map(|(index, list)| (list_name(index), &**list)));
         members
     }
 
-    /// Reads an archive and checks the signature, every member's digest, the ABI version and the images of the tables.
-    /// Its code is checked and run only on request.
+    /// Reads an archive and checks the signature, every member's digest and the ABI version. Its lists are not interpreted
+    /// here. Its code is checked and run only on request.
     pub fn read(path: &Path, trust: &Trust) -> Result<Self, EngineError> {
         let file = File::open(path).map_err(|source| EngineError::Io { path: path.to_owned(), source })?;
         Self::read_file(path, file, trust)
@@ -293,8 +297,8 @@ pub fn is_bundle(start: &[u8]) -> bool {
     archive::starts_with(start, MANIFEST)
 }
 
-fn image_name(slot: usize) -> String {
-    format!("table{slot}.image")
+fn table_name(index: usize) -> String {
+    format!("table{index}.csv")
 }
 
 fn list_name(index: usize) -> String {
@@ -325,9 +329,8 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         rules: manifest.rules,
         tables: manifest.tables,
         limiters: manifest.limiters,
-        // Rules of bundles add to no table.
-        adders: 0,
-        additions: 0,
+        adders: manifest.adders,
+        additions: manifest.additions,
         limited: manifest.limited,
         flows: manifest.flows,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
@@ -340,23 +343,10 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     }
     let native = NativeObject(next(NATIVE_SO, CODE_BYTES_MAX)?);
     let bpf = BpfObject(next(BPF_O, CODE_BYTES_MAX)?);
-    let mut images = Vec::with_capacity(artifact.tables.len());
-    for (index, slot) in artifact.tables.iter().enumerate() {
-        images.push(match slot.built {
-            ImageBuilt::Loading => None,
-            ImageBuilt::Compiling => {
-                let bytes = next(&image_name(index), IMAGE_BYTES_MAX as u64)?;
-                let image = Image::from_bytes(&bytes);
-                let image = image.map_err(|error| refuse(format!("table {}: {error}", slot.name)))?;
-                slot.check(&image)?;
-                Some(Arc::new(image))
-            }
-        });
-    }
-    let mut lists = Vec::with_capacity(manifest.lists);
-    for index in 0..manifest.lists {
-        lists.push(Arc::from(next(&list_name(index), LIST_BYTES_MAX)?));
-    }
+    let mut read = |count: usize, name: fn(usize) -> String| {
+        (0..count).map(|index| Ok(Arc::from(next(&name(index), LIST_BYTES_MAX)?))).collect::<Result<_, EngineError>>()
+    };
+    let (tables, lists) = (read(manifest.entries, table_name)?, read(manifest.lists, list_name)?);
     if listed.next().is_some() {
         return Err(refuse(format!("{MANIFEST} lists more members than a bundle has")));
     }
@@ -366,7 +356,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         false => Standing::Distrusted("nobody signed it".to_owned()),
     };
     let (cpu, cpu_features, path) = (manifest.cpu, manifest.cpu_features, path.to_owned());
-    Ok(Bundle { artifact, images, lists, cpu, cpu_features, native, bpf, path, standing, unverified })
+    Ok(Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, path, standing, unverified })
 }
 
 /// Reads and checks the manifest. Returns whether it has an unverified signature. Nothing in the manifest is
@@ -399,9 +389,8 @@ fn read_manifest(archive: &mut Reader<'_, impl Read>, trust: &Trust) -> Result<(
     if manifest.lists > LISTS_MAX {
         return Err(archive.refuse(format!("{} lists of limits, at most {LISTS_MAX} are possible", manifest.lists)));
     }
-    if manifest.tables.len() > TABLES_MAX {
-        let problem = format!("{} tables, at most {TABLES_MAX} are possible", manifest.tables.len());
-        return Err(archive.refuse(problem));
+    if manifest.entries > LISTS_MAX {
+        return Err(archive.refuse(format!("{} tables, at most {LISTS_MAX} are possible", manifest.entries)));
     }
     Ok((manifest, unverified))
 }

@@ -16,7 +16,7 @@ use super::failed;
 use super::plain::PlainPrograms;
 use super::stream::SOURCES_MAX;
 use crate::EngineError;
-use crate::clang::{BpfObject, BpfShape, Clang, LimitsShape};
+use crate::clang::{BpfObject, BpfShape, Clang, DataSizes};
 
 /// Name of the BPF program.
 const NAME: &str = "weir_generate";
@@ -36,7 +36,8 @@ impl Generator {
     /// # Errors
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
-        let shape = BpfShape { tables: vec![], counters: 1, limits: LimitsShape::None, logged: Logged::Nothing };
+        let sizes = DataSizes::Known { tables: vec![], limits: None };
+        let shape = BpfShape { sizes, counters: 1, logged: Logged::Nothing };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

@@ -11,13 +11,12 @@ use libbpf_rs::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
 use weir_abi::ABI_VERSION;
+use weir_abi::entry::EntryCounter;
 use weir_abi::kernel::{self, Mode};
 
 use super::log;
-use crate::clang::BpfObject;
-use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
-use crate::program_shape::ImageBuilt;
-use crate::{EngineError, ProgramData, ProgramShape, TableSlot, descriptors};
+use crate::clang::{BpfObject, LimitsRoom, TableRoom};
+use crate::{EngineError, ProgramData, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
 use weir_state::tables::{AdditionRings, EntryMaps, SelectedHalves};
 use weir_state::words::Words;
@@ -36,9 +35,9 @@ const TABLE: &str = ".bss.table";
 /// The same for the counters of entries, and for their labels.
 const ENTRIES: &str = ".bss.entries";
 const LABELS: &str = ".bss.labels";
-/// The section of `struct loaded_sizes`, and its least number of words.
+/// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at least.
 const SIZES: &str = ".rodata.sizes";
-const SIZES_WORDS_MIN: usize = 3;
+const TABLE_WORDS: usize = 3;
 /// Bytes after the image of limits, which lookups may read.
 const LIMITS_PADDING: usize = 64;
 /// The section of the rings for additions (datapath/engine/addition_ring.h).
@@ -63,7 +62,7 @@ pub(crate) struct Plan<'a> {
     pub mode: Mode,
     /// Sections with their lengths in bytes, if these differ from the object's.
     pub lengths: &'a [(&'a str, usize)],
-    /// The sizes of limits, for the object of a bundle.
+    /// The sizes of its data, for the object of a bundle.
     pub sizes: Option<LoadedSizes>,
     /// Maps that programs share with those of other objects, by section.
     pub shared: &'a [(String, BorrowedFd<'a>)],
@@ -73,45 +72,47 @@ pub(crate) struct Plan<'a> {
     pub map: &'a dyn Fn(&str) -> bool,
 }
 
-/// Sizes of the data of limits, which the object of a bundle does not know: `struct loaded_sizes` in `env_bpf.h`.
+/// Sizes of data, which the object of a bundle does not know: `struct loaded_sizes` in `env_bpf.h`.
 pub(crate) struct LoadedSizes {
-    /// Capacity of the limiters' image in bytes.
-    limits: u32,
-    buckets: usize,
-    /// Capacity in bytes of each slot whose image is built when the program is loaded.
-    tables: Vec<Option<u32>>,
+    tables: Vec<TableRoom>,
+    limits: Option<LimitsRoom>,
 }
 
 impl LoadedSizes {
-    /// The sizes of these data, if the program has limits.
-    pub fn of(program: &ProgramShape, data: &ProgramData<'_>) -> Option<Self> {
-        let limits = data.limits?;
-        let table = |(slot, image): (&TableSlot, &Arc<Image>)| match slot.built {
-            ImageBuilt::Compiling => None,
-            ImageBuilt::Loading => Some(capacity_bytes(image)),
-        };
-        let tables = program.tables.iter().zip(data.images).map(table).collect();
-        Some(LoadedSizes { limits: limits_capacity_bytes(limits), buckets: limits.buckets.count(), tables })
+    /// The sizes of these data.
+    pub fn of(data: &ProgramData<'_>) -> Self {
+        let tables = data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image));
+        LoadedSizes { tables: tables.collect(), limits: data.limits.map(LimitsRoom::of) }
     }
 
     /// The section's content.
     fn words(&self) -> Vec<u8> {
-        let mut words = vec![self.limits - 1, self.buckets as u32];
-        words.extend(self.tables.iter().map(|bytes| bytes.map_or(0, |bytes| bytes - 1)));
-        words.resize(words.len().max(SIZES_WORDS_MIN), 0);
+        let [limits_mask, buckets] = self.limits.map_or([0, 0], |room| [room.bytes - 1, room.buckets as u32]);
+        let mut words = vec![limits_mask, buckets];
+        for room in &self.tables {
+            words.extend([room.bytes - 1, room.other(), room.entries.map_or(0, |(entries, _)| entries as u32)]);
+        }
+        words.resize(words.len().max(2 + TABLE_WORDS), 0);
         words.into_iter().flat_map(u32::to_ne_bytes).collect()
     }
 
     /// The length of a section in bytes, with those after the last word; `None` if it does not depend on the sizes.
     fn length(&self, section: &str) -> Option<usize> {
         match section {
-            LIMITS => Some(self.limits as usize + LIMITS_PADDING),
-            BUCKETS | EXCEEDED | PASSED => Some(self.buckets * size_of::<u64>()),
-            _ => {
-                let slot: usize = section.strip_prefix(TABLE)?.parse().ok()?;
-                let bytes = *self.tables.get(slot)?;
-                Some(bytes? as usize + size_of::<u64>())
-            }
+            LIMITS => Some(self.limits?.bytes as usize + LIMITS_PADDING),
+            BUCKETS | EXCEEDED | PASSED => Some(self.limits?.buckets * size_of::<u64>()),
+            _ => self.table_length(section),
+        }
+    }
+
+    fn table_length(&self, section: &str) -> Option<usize> {
+        let prefix = [TABLE, ENTRIES, LABELS].into_iter().find(|prefix| section.starts_with(prefix))?;
+        let room = self.tables.get(section[prefix.len()..].parse::<usize>().ok()?)?;
+        match (prefix, room.entries) {
+            (TABLE, _) => Some(room.bytes as usize + room.other() as usize + size_of::<u64>()),
+            (ENTRIES, Some((entries, cpus))) => Some(entries * cpus * size_of::<EntryCounter>()),
+            (_, Some((entries, _))) => Some(entries * size_of::<u32>()),
+            (_, None) => None,
         }
     }
 }
@@ -302,6 +303,12 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
             map.set_value_size(bytes as u32)?;
         }
         if let Some((_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
+            // libbpf maps the shared map where it has set memory aside for the section.
+            let (found, expected) = (map.value_size() as usize, plan.sizes.as_ref().and_then(|of| of.length(&name)));
+            if let Some(bytes) = expected.filter(|&bytes| bytes != found) {
+                let problem = format!("{found} bytes set aside, the shared map has {bytes}");
+                return Err(LoadError::Engine(failed(&name, problem)));
+            }
             map.reuse_fd(*shared)?;
         }
         if !(plan.map)(&name) {

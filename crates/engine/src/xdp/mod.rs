@@ -88,7 +88,7 @@ impl XdpFilter {
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
-            sizes: LoadedSizes::of(program, data),
+            sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES),
             map: &|_| true,

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 use weir_abi::{ABI_VERSION, Layout, Target};
-use weir_engine::{Artifact, ImageBuilt, Source, TableSlot};
+use weir_engine::{Artifact, Source, TableSlot};
 
 const RULES: &str = "
 WEIR_INLINE uint32_t judge(const struct env *env, const struct frame *frame)
@@ -88,7 +88,7 @@ pub fn artifact() -> Artifact {
         abi_version: ABI_VERSION,
         chains: vec!["upstream".to_owned(), "downstream".to_owned()],
         rules: 2,
-        tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet, built: ImageBuilt::Compiling }],
+        tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet }],
         limiters: 0,
         adders: 0,
         additions: 0,

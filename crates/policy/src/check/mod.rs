@@ -30,6 +30,8 @@ pub use bounds::{
 use checker::{Check, Checker, Declared, Reported, Scope};
 pub use constants::name_of;
 pub use sources::{LimitKey, LimitMembers, LimitsSource, ListSource, Members, TableSource};
+pub use table::{DYNAMIC_SIZE_MAX, TIMEOUT_MS_MAX};
+pub use updates::MAX_CHANGE_PERCENT_MAX;
 
 use crate::catalog::Catalog;
 use crate::checked::Checked;

@@ -118,6 +118,22 @@ pub enum ListError {
         /// What is wrong.
         problem: String,
     },
+    /// The labels of a list that Weir has written are not distinct, or its table is a set.
+    Labels {
+        /// The list.
+        name: String,
+        /// Number of labels.
+        labels: usize,
+    },
+    /// A list that Weir has written has a number that no label has.
+    LabelNumber {
+        /// The list.
+        name: String,
+        /// The number, escaped.
+        number: String,
+        /// Number of labels.
+        labels: usize,
+    },
 }
 
 impl std::error::Error for ListError {}
@@ -169,6 +185,10 @@ impl fmt::Display for ListError {
             }
             ListError::TooMany { name } => write!(f, "{name}: more than {PREFIXES_MAX} prefixes"),
             ListError::Database { name, problem } => write!(f, "{name}: {problem}"),
+            ListError::Labels { name, labels } => write!(f, "{name}: its {labels} labels are not those of a map"),
+            ListError::LabelNumber { name, number, labels } => {
+                write!(f, "{name}: there is no label {number}; the labels have the numbers 1 to {labels}")
+            }
         }
     }
 }

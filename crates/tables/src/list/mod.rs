@@ -24,6 +24,7 @@ mod plain;
 mod report;
 pub(crate) mod stray;
 pub(crate) mod text;
+mod written;
 
 #[cfg(test)]
 mod tests;

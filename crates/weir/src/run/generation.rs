@@ -11,7 +11,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
-use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, Stamps, Text};
+use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::{Counted, Limits};
 use weir_state::tables::{LiveTables, TableBinding};
@@ -152,6 +152,11 @@ impl<C> Generation<C> {
     /// Its text, unless it is a bundle.
     pub fn text(&self) -> Option<&Text> {
         self.policy.text()
+    }
+
+    /// The tables that it declares.
+    pub fn declared(&self) -> &PolicyTables {
+        self.policy.tables()
     }
 
     /// Its program.

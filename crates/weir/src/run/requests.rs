@@ -66,10 +66,10 @@ pub fn perform<L: Loader>(
 fn status<D: Datapath>(controller: &Controller<D>, updates: &Updates) -> Status {
     let active = controller.active();
     let text = active.text();
-    let tables = || text.into_iter().flat_map(|text| &text.checked.tables);
-    let watched = tables().filter(|table| table.updates.watch).map(|table| table.name.clone()).collect();
+    let tables = active.declared();
+    let watched = tables.all().iter().filter(|table| table.updates.watch).map(|table| table.name.clone()).collect();
     let has_list = |list: &ListName| match list {
-        ListName::Table(name) => tables().any(|table| table.name == *name),
+        ListName::Table(name) => tables.named(name).is_some(),
         ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
     };
     Status { updates: updates.status(watched, has_list), ..controller.status() }

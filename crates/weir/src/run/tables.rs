@@ -28,9 +28,8 @@ pub fn perform<C>(
 ) -> Result<Value, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
     let store = shared.tables().expect("tables of a running Weir can change");
-    let binding = active.tables().ok_or_else(|| rejected("tables of a bundle cannot change yet"))?;
-    let text = active.text().expect("a policy with tables that change is text");
-    let guarded = Guarded { text, name, store, binding, updates };
+    let binding = active.tables().expect("tables of a running Weir can change");
+    let guarded = Guarded { tables: active.declared(), name, store, binding, updates };
     let tables = Tables { name, store, binding, follows_lists: active.follows_lists(name) };
     match operation {
         TableOperation::Add(given) => {

@@ -128,7 +128,7 @@ impl KernelCode {
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &lengths,
-            sizes: LoadedSizes::of(program, data),
+            sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,

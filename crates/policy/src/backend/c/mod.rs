@@ -36,7 +36,7 @@ use writer::Writer;
 /// Emits the program in a dialect. The caller has checked that the dialect's target supports the program
 /// ([`capability::unsupported`]). The same program gives the same bytes.
 pub fn emit(program: &Program, dialect: Dialect) -> String {
-    let unsupported = capability::unsupported(program, &[Engine::of(dialect.target()).into()]);
+    let unsupported = capability::unsupported(program, &[Engine::of(dialect.target())]);
     assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
     let optimised = pass::optimise(program, dialect.placement());
     let mut out = Writer::default();

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::figures;
 use crate::run::feeds::contents::Contents;
 use std::fmt::{self, Display, Formatter};
-use weir_loading::Text;
+use weir_loading::PolicyTables;
 use weir_policy::checked::{TableId, Updates};
 use weir_tables::{Difference, Overlap, Table};
 
@@ -72,16 +72,16 @@ impl Display for Unsafe {
 
 /// The guard rails of one table.
 pub struct GuardRails<'a> {
-    text: &'a Text,
+    tables: &'a PolicyTables,
     name: &'a str,
     updates: &'a Updates,
 }
 
 impl<'a> GuardRails<'a> {
-    /// The guard rails of a table, by its index in the text.
-    pub fn of(text: &'a Text, table: usize) -> Self {
-        let declared = &text.checked.tables[table];
-        GuardRails { text, name: &declared.name, updates: &declared.updates }
+    /// The guard rails of a table, by its index in the policy.
+    pub fn of(tables: &'a PolicyTables, table: usize) -> Self {
+        let declared = &tables.all()[table];
+        GuardRails { tables, name: &declared.name, updates: &declared.updates }
     }
 
     /// Checks entries that are to be added to a table.
@@ -124,7 +124,7 @@ impl<'a> GuardRails<'a> {
     }
 
     fn overlapping(&self, protected: TableId, overlap: Overlap) -> Unsafe {
-        let protected = self.text.checked.tables[usize::from(protected.0)].name.clone();
+        let protected = self.tables.all()[usize::from(protected.0)].name.clone();
         Unsafe::Protected { table: self.name.to_owned(), protected, overlap }
     }
 }

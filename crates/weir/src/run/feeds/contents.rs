@@ -2,21 +2,21 @@
 
 use crate::failure::Failure;
 use std::sync::Arc;
-use weir_loading::Text;
+use weir_loading::PolicyTables;
 use weir_state::tables::{TableBinding, TableError, TableStore};
 use weir_tables::{Overlap, Table};
 
 /// The tables of a generation.
 #[derive(Clone, Copy)]
 pub struct Contents<'a> {
-    text: &'a Text,
+    tables: &'a PolicyTables,
     live: Option<(&'a TableStore, &'a TableBinding)>,
 }
 
 impl<'a> Contents<'a> {
-    /// The tables of the generation with this text. Without `live` they do not change.
-    pub fn new(text: &'a Text, live: Option<(&'a TableStore, &'a TableBinding)>) -> Self {
-        Contents { text, live }
+    /// The tables of the generation that declares them. Without `live` they do not change.
+    pub fn new(tables: &'a PolicyTables, live: Option<(&'a TableStore, &'a TableBinding)>) -> Self {
+        Contents { tables, live }
     }
 
     /// The store and the images of the tables, if they can change.
@@ -24,7 +24,7 @@ impl<'a> Contents<'a> {
         self.live
     }
 
-    /// The entries of a table, by its index in the text.
+    /// The entries of a table, by its index in the policy.
     ///
     /// # Errors
     /// The entries were lost by a failure.
@@ -50,11 +50,11 @@ impl<'a> Contents<'a> {
         live: impl FnOnce(&TableStore, &TableBinding, &str) -> Result<R, TableError>,
         constant: impl FnOnce(&Arc<Table>) -> R,
     ) -> Result<R, Failure> {
-        let name = &self.text.checked.tables[index].name;
-        match self.live.map(|(store, binding)| live(store, binding, name)) {
+        let declared = &self.tables.all()[index];
+        match self.live.map(|(store, binding)| live(store, binding, &declared.name)) {
             Some(Ok(read)) => Ok(read),
             // No rule looks the table up, so it has no image.
-            None | Some(Err(TableError::NoTable { .. })) => Ok(constant(&self.text.tables[index])),
+            None | Some(Err(TableError::NoTable { .. })) => Ok(constant(&declared.entries)),
             Some(Err(error)) => Err(Failure::Runtime(error.to_string())),
         }
     }

@@ -8,14 +8,14 @@ use serde_json::Value;
 use std::path::Path;
 use weir_abi::Family;
 use weir_control::{ListChanged, ListName};
-use weir_loading::{Text, read_table};
+use weir_loading::{PolicyTables, read_table};
 use weir_state::tables::{TableBinding, TableStore};
 use weir_tables::{Kind, Table};
 
 /// A table that requests change.
 pub struct Guarded<'a> {
-    /// The text of the active generation.
-    pub text: &'a Text,
+    /// The tables that the active generation declares.
+    pub tables: &'a PolicyTables,
     /// The name of the table.
     pub name: &'a str,
     /// The tables.
@@ -34,7 +34,7 @@ impl Guarded<'_> {
     pub fn add(&self, entries: &Table, change: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
         let Some(index) = self.index() else { return change() };
         let _checked = self.updates.change();
-        GuardRails::of(self.text, index).check_added(entries, self.contents())?;
+        GuardRails::of(self.tables, index).check_added(entries, self.contents())?;
         change()
     }
 
@@ -78,7 +78,7 @@ impl Guarded<'_> {
         let (Some(index), contents) = (self.index(), self.contents()) else { return Ok(0) };
         let current = contents.table(index)?;
         let entries = [&current, new].map(|table: &Table| table.facts().entries);
-        let rails = GuardRails::of(self.text, index);
+        let rails = GuardRails::of(self.tables, index);
         let reasons =
             rails.check_update(&current.difference(new), entries, force, |protected| contents.table(protected))?;
         let reasons: Vec<String> = reasons.iter().map(|reason| format!("{}: {reason}", file.display())).collect();
@@ -89,11 +89,11 @@ impl Guarded<'_> {
     }
 
     fn index(&self) -> Option<usize> {
-        self.text.checked.tables.iter().position(|table| table.name == self.name)
+        self.tables.index(self.name)
     }
 
     fn contents(&self) -> Contents<'_> {
-        Contents::new(self.text, Some((self.store, self.binding)))
+        Contents::new(self.tables, Some((self.store, self.binding)))
     }
 }
 

@@ -113,15 +113,15 @@ impl<L: Loader> Updater<'_, L> {
         self.refuse_errors(text, &read, cause)?;
         let changing = self.updates.change();
         let changed = self.compare(text, &active, &read)?;
-        self.refuse_unsafe(text, &active, (&read, &changed), force, cause)?;
+        self.refuse_unsafe(&active, (&read, &changed), force, cause)?;
         let mut reloaded = Reloaded {
             generation: None,
             lists: changed.iter().map(Changed::summary).collect(),
             notices: read.iter().flat_map(|list| list.notices.clone()).collect(),
         };
         if !changed.is_empty() {
-            let in_place = match self.needs_generation(text, &active, &changed) {
-                None => self.change_tables(text, &active, &changed),
+            let in_place = match self.needs_generation(&active, &changed) {
+                None => self.change_tables(&active, &changed),
                 Some(why) => Err(NotInPlace::NeedsGeneration(why)),
             };
             match in_place {
@@ -179,7 +179,7 @@ impl<L: Loader> Updater<'_, L> {
 
     /// The lists whose contents differ from those of the active generation.
     fn compare(&self, text: &Text, active: &Active<L>, read: &[ListRead]) -> Result<Vec<Changed>, Failure> {
-        let contents = self.contents(text, active);
+        let contents = self.contents(active);
         let mut changed = Vec::new();
         for list in read {
             let Ok(new) = &list.contents else { continue };
@@ -211,13 +211,12 @@ impl<L: Loader> Updater<'_, L> {
     /// Refuses changes that the guard rails forbid.
     fn refuse_unsafe(
         &self,
-        text: &Text,
         active: &Active<L>,
         (read, changed): (&[ListRead], &[Changed]),
         force: Force,
         cause: Cause,
     ) -> Result<(), NotUpdated> {
-        let contents = self.contents(text, active);
+        let contents = self.contents(active);
         // A protected table may be updated too.
         let afterwards = |index: usize| match read.iter().find(|list| list.id == ListId::Table(index)) {
             Some(ListRead { contents: Ok(ListContents::Table(table)), .. }) => Ok(table.clone()),
@@ -226,7 +225,7 @@ impl<L: Loader> Updater<'_, L> {
         let mut all = Vec::new();
         for list in changed {
             let (ListId::Table(index), Some(difference)) = (list.id, &list.difference) else { continue };
-            let rails = GuardRails::of(text, index);
+            let rails = GuardRails::of(active.declared(), index);
             let reasons = rails.check_update(difference, list.entries, force, afterwards)?;
             if let Some(first) = reasons.first() {
                 self.updates.refused(&list.name, &list.file, &first.to_string(), cause);
@@ -237,8 +236,8 @@ impl<L: Loader> Updater<'_, L> {
     }
 
     /// Why lists cannot be changed in place; `None` if they can.
-    fn needs_generation(&self, text: &Text, active: &Active<L>, changed: &[Changed]) -> Option<String> {
-        let live = self.contents(text, active).live();
+    fn needs_generation(&self, active: &Active<L>, changed: &[Changed]) -> Option<String> {
+        let live = self.contents(active).live();
         changed.iter().find_map(|list| match (list.table(), &list.name, live) {
             (Some(table), ListName::Table(name), Some((store, binding))) => {
                 store.check(binding, name, TableChange::Replace(table)).err().map(|error| error.to_string())
@@ -250,11 +249,10 @@ impl<L: Loader> Updater<'_, L> {
     /// Changes tables in place: all, or none. Returns notices.
     fn change_tables<'c>(
         &self,
-        text: &Text,
         active: &Active<L>,
         changed: impl IntoIterator<Item = &'c Changed>,
     ) -> Result<Vec<String>, NotInPlace> {
-        let Some((store, binding)) = self.contents(text, active).live() else { return Ok(Vec::new()) };
+        let Some((store, binding)) = self.contents(active).live() else { return Ok(Vec::new()) };
         let table = |list: &'c Changed| match (&list.name, list.table()) {
             (ListName::Table(name), Some(table)) => Some((name.as_str(), table)),
             _ => None,
@@ -324,7 +322,7 @@ impl<L: Loader> Updater<'_, L> {
             return Ok(Vec::new());
         }
         let text = text_of(&active)?;
-        let (_changing, contents) = (self.updates.change(), self.contents(text, &active));
+        let (_changing, contents) = (self.updates.change(), self.contents(&active));
         let (mut as_listed, mut by_hand) = (Vec::new(), Vec::new());
         for list in changed {
             match (list.id, list.table()) {
@@ -334,7 +332,7 @@ impl<L: Loader> Updater<'_, L> {
                 _ => as_listed.push(list),
             }
         }
-        let (reason, may_succeed_later) = match self.change_tables(text, &active, by_hand.iter().copied()) {
+        let (reason, may_succeed_later) = match self.change_tables(&active, by_hand.iter().copied()) {
             Ok(notices) => return Ok(notices),
             Err(NotInPlace::Refused(refused)) => (refused.to_string(), true),
             Err(NotInPlace::NeedsGeneration(why)) => (why, false),
@@ -355,7 +353,7 @@ impl<L: Loader> Updater<'_, L> {
     fn lists(&self, active: &Active<L>, read: &[ListRead]) -> Result<(Vec<(ListId, ListContents)>, Stamps), Failure> {
         let text = text_of(active)?;
         let mut lists = Vec::new();
-        if let Some((store, binding)) = self.contents(text, active).live() {
+        if let Some((store, binding)) = self.contents(active).live() {
             for (index, table) in text.checked.tables.iter().enumerate() {
                 // A table that no rule looks up has not changed.
                 if let Ok(listed) = store.listed(binding, &table.name) {
@@ -378,8 +376,8 @@ impl<L: Loader> Updater<'_, L> {
         }
     }
 
-    fn contents<'t>(&'t self, text: &'t Text, active: &'t Active<L>) -> Contents<'t> {
-        Contents::new(text, self.loader.shared().tables().zip(active.tables()))
+    fn contents<'t>(&'t self, active: &'t Active<L>) -> Contents<'t> {
+        Contents::new(active.declared(), self.loader.shared().tables().zip(active.tables()))
     }
 }
 
