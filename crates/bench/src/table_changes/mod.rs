@@ -80,7 +80,7 @@ fn of_engine(engine: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
         let row = |what: &str| Row::default().of("change", what).of("engine", engine).of("layout", layout);
         rows.extend(table(name_of(layout))?.rows(row)?);
         let replaced = table(large(layout))?.replaced()?;
-        rows.push(row("list of 1.1M").spread("request_us", spread(&replaced)));
+        rows.push(row("list of 1.1M").spread("request_us", spread(&replaced)).number("timed", replaced.len() as f64));
     }
     Ok(rows)
 }
@@ -99,10 +99,11 @@ impl Table<'_> {
         let (answered, rate) = self.answered()?;
         let single =
             row("one address").spread("request_us", spread(&answered)).number("request_us_p99", p99(&answered));
-        let single = single.number("changes_per_s", rate).spread("seen_us", spread(&seen));
-        let mut rows = vec![single.number("seen_us_p99", p99(&seen))];
-        rows.push(row("10,000 addresses").spread("request_us", spread(&self.batches()?)));
-        Ok(rows)
+        let single = single.number("changes_per_s", rate).number("timed", answered.len() as f64);
+        let single = single.spread("seen_us", spread(&seen)).number("seen_us_p99", p99(&seen));
+        let batches = self.batches()?;
+        let batch = row("10,000 addresses").spread("request_us", spread(&batches));
+        Ok(vec![single.number("seen_timed", seen.len() as f64), batch.number("timed", batches.len() as f64)])
     }
 
     /// Microseconds from a request until packets see the change, for additions and removals in turn.
