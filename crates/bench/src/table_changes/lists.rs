@@ -2,6 +2,7 @@
 
 use crate::data::Dataset;
 use crate::options::Options;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -58,18 +59,15 @@ impl Lists {
     /// Addresses that are in no table, in random order.
     pub fn absent(&self, count: usize) -> Vec<u32> {
         let mut random = SplitMix::new(17);
-        let mut absent = Vec::with_capacity(count);
+        let (mut absent, mut drawn) = (Vec::with_capacity(count), HashSet::with_capacity(count));
         while absent.len() < count {
             let address = random.draw() as u32;
             // 10.0.0.0/8 and multicast are for others.
-            if self.addresses.binary_search(&address).is_err() && (11 << 24..224 << 24).contains(&address) {
+            let ours = (11 << 24..224 << 24).contains(&address);
+            if ours && self.addresses.binary_search(&address).is_err() && drawn.insert(address) {
                 absent.push(address);
             }
         }
-        absent.sort_unstable();
-        absent.dedup();
-        // Neighbours in memory would be cheaper.
-        (1..absent.len()).rev().for_each(|last| absent.swap(last, random.below(last as u64 + 1) as usize));
         absent
     }
 }
