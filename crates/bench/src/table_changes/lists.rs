@@ -1,11 +1,9 @@
 //! The policy of the scenario, and its lists.
 
-use crate::data::Dataset;
+use crate::data::{Dataset, list};
 use crate::options::Options;
 use std::collections::HashSet;
-use std::fmt::Write;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use weir::failure::Failure;
 use weir_engine::traffic::SplitMix;
@@ -82,21 +80,12 @@ pub fn large(layout: &str) -> String {
     format!("large_{}", name_of(layout))
 }
 
-/// A list file with the addresses.
-pub fn list(addresses: &[u32]) -> String {
-    addresses.iter().fold(String::new(), |mut text, &address| {
-        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_listed_in_lines() {
-        assert_eq!(list(&[0x0102_0304, 0xff00_0001]), "1.2.3.4\n255.0.0.1\n");
+    fn tables_are_named_after_layouts() {
         assert_eq!((name_of("exact-set"), large("d16x4r")), ("exact_set".to_owned(), "large_d16x4r".to_owned()));
     }
 }

@@ -14,11 +14,12 @@ mod peers;
 mod probe;
 mod timing;
 
+use crate::data::list;
 use crate::live::wire;
 use crate::options::Options;
 use crate::process::Process;
 use crate::row::Row;
-use lists::{LAYOUTS, Lists, large, list, name_of};
+use lists::{LAYOUTS, Lists, large, name_of};
 use probe::Probe;
 use std::fs;
 use std::net::Ipv4Addr;

@@ -1,0 +1,168 @@
+//! `entry-timeouts`: what packets pay for timeouts. A table of 1.1 million addresses has none, or each address has one of
+//! a minute: then 18,000 a second expire, and come back 50 ms later. Both filters take turns, in user space and in the
+//! kernel. Each packet comes from a random one of these addresses.
+
+mod steady;
+
+use crate::data::{Dataset, list};
+use crate::live::memory_engine::{thread_time, turn};
+use crate::options::Options;
+use crate::row::Row;
+use crate::stream;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use steady::{Steady, Timeouts};
+use weir::failure::Failure;
+use weir_abi::Target;
+use weir_engine::cpu::Cpu;
+use weir_engine::live::Loaded;
+use weir_engine::live::xdp::ProgramReader;
+use weir_engine::measure::Spread;
+use weir_engine::traffic::{self, SplitMix};
+use weir_loading::{Policy, load};
+use weir_state::{Memory, SharedState};
+
+/// The layouts whose tables change entry by entry.
+const LAYOUTS: [&str; 2] = ["exact-set", "rank-leaf"];
+/// Number of packets, each from its own source, that are decided again and again.
+const PACKETS: usize = 1 << 16;
+/// Number of turns of each filter.
+const ROUNDS: usize = 41;
+/// Number of times that the kernel decides all packets in a turn.
+const STREAMS: usize = 10;
+
+/// What entries do in the turns, in this order.
+const TIMEOUTS: [&str; 3] = ["none", "idle", "expiring"];
+
+/// Runs the scenario.
+///
+/// # Errors
+/// There is no clang, or the process may not load BPF programs.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let data = Dataset::BLOCK_1_1M.load(&options.data)?;
+    let addresses = shuffled(data.addresses());
+    let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    put(&folder.path().join("list.txt"), &list(&addresses))?;
+    let row = Row::default().of("table", &data.name).of("source", data.source);
+    let row = row.number("entries", addresses.len() as f64);
+    let mut rows = Vec::new();
+    for layout in LAYOUTS {
+        let path = folder.path().join(format!("{layout}.weir"));
+        put(&path, &text(layout, addresses.len()))?;
+        let policy = load(&path)?;
+        for (engine, filter) in [("native", native as MakeFilter), ("xdp", kernel)] {
+            let filters = [filter(&policy, &addresses)?, filter(&policy, &addresses)?];
+            rows.extend(contest(filters, &row.clone().of("engine", engine).of("layout", layout))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// A filter with the table.
+struct Filter {
+    entries: Steady,
+    /// Returns nanoseconds per packet.
+    turn: Box<dyn FnMut() -> Result<f64, Failure>>,
+}
+
+type MakeFilter = fn(&Policy, &[u32]) -> Result<Filter, Failure>;
+
+/// A worker without interfaces.
+fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
+    let shared = Arc::new(SharedState::new(Memory::Process));
+    let data = policy.data(Some(&shared))?;
+    let entries = Steady::new(shared, &data, addresses);
+    let loaded = Loaded { code: policy.compile_native(Cpu::Native)?.load(data)?, chains: [0, 1] };
+    let frames = Arc::new(traffic::packets_from(&addresses[..PACKETS]));
+    let turn = move || Ok(1e3 / turn(&loaded, std::slice::from_ref(&frames))?);
+    Ok(Filter { entries, turn: Box::new(turn) })
+}
+
+/// A program in the kernel.
+fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
+    let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
+    let data = policy.data(Some(&shared))?;
+    let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
+    let entries = Steady::new(shared, &data, addresses);
+    let artifact = policy.artifact()?;
+    let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())?;
+    let frames = traffic::packets_from(&[0]);
+    let sources = addresses[..PACKETS].to_vec();
+    let turn = move || {
+        // The program's reader and table live as long as the program.
+        let _used = (&reader, &data);
+        let mut spent = Duration::ZERO;
+        for _ in 0..STREAMS {
+            let before = thread_time();
+            filter.stream(0, &frames.burst(0), 0, &sources)?;
+            spent += thread_time() - before;
+        }
+        Ok(spent.as_secs_f64() * 1e9 / (STREAMS * PACKETS) as f64)
+    };
+    Ok(Filter { entries, turn: Box::new(turn) })
+}
+
+/// Compares a filter without timeouts with one whose entries have some, while these expire and while they do not. The
+/// latter is how much the place of a table in memory matters.
+fn contest([mut without, mut with]: [Filter; 2], row: &Row) -> Result<Vec<Row>, Failure> {
+    without.entries.set_all(Timeouts::None)?;
+    with.entries.set_all(Timeouts::Spread)?;
+    let mut turns = [const { Vec::new() }; TIMEOUTS.len()];
+    for _ in 0..ROUNDS {
+        turns[0].push((without.turn)()?);
+        turns[1].push((with.turn)()?);
+        turns[2].push(with.entries.during(&mut with.turn)?);
+    }
+    Ok(rows_of(row, turns, with.entries.expired_per_s()))
+}
+
+fn rows_of(row: &Row, turns: [Vec<f64>; TIMEOUTS.len()], expired_per_s: f64) -> Vec<Row> {
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("each had its turns");
+    let to_row = |(index, timeouts): (usize, &str)| {
+        let row = row.clone().of("timeouts", timeouts).spread("ns_per_packet", spread(turns[index].clone()));
+        let ratio = |base: usize| spread(turns[index].iter().zip(&turns[base]).map(|(own, base)| own / base).collect());
+        match index {
+            0 => row,
+            1 => row.spread("times_none", ratio(0)),
+            _ => {
+                row.spread("times_none", ratio(0)).spread("times_idle", ratio(1)).number("expired_per_s", expired_per_s)
+            }
+        }
+    };
+    TIMEOUTS.into_iter().enumerate().map(to_row).collect()
+}
+
+/// Neighbours do not expire together, and packets do not come from neighbours.
+fn shuffled(mut addresses: Vec<u32>) -> Vec<u32> {
+    let mut random = SplitMix::new(17);
+    (1..addresses.len()).rev().for_each(|last| addresses.swap(last, random.below(last as u64 + 1) as usize));
+    addresses
+}
+
+fn text(layout: &str, entries: usize) -> String {
+    format!(
+        "table t {{ type ipv4; dynamic; size {entries}; layout {layout}; file \"list.txt\" }}\n\
+         upstream {{ ip saddr @t drop; accept }}\ndownstream {{ accept }}\n"
+    )
+}
+
+fn put(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| Failure::file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_compared_one_by_one() {
+        let turns = [vec![10.0, 20.0, 40.0], vec![10.0, 10.0, 40.0], vec![11.0, 20.0, 42.0]];
+        let rows = rows_of(&Row::default(), turns, 7.0);
+        assert_eq!((rows[0].get("ns_per_packet"), rows[0].text("timeouts")), (Some(20.0), Some("none")));
+        assert_eq!((rows[1].get("times_none"), rows[1].get("times_idle")), (Some(1.0), None));
+        assert_eq!((rows[2].get("times_none"), rows[2].get("times_none_max")), (Some(1.05), Some(1.1)));
+        assert_eq!((rows[2].get("times_idle"), rows[2].get("expired_per_s")), (Some(1.1), Some(7.0)));
+    }
+}
