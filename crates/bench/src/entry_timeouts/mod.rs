@@ -5,21 +5,22 @@
 mod steady;
 
 use crate::data::{Dataset, list};
-use crate::live::memory_engine::{thread_time, turn};
+use crate::live::memory_engine::thread_time;
 use crate::options::Options;
 use crate::row::Row;
 use crate::stream;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use steady::{Steady, Timeouts};
 use weir::failure::Failure;
-use weir_abi::Target;
+use weir_abi::{BURST_MAX, Target, Verdict};
+use weir_engine::Filter as _;
 use weir_engine::cpu::Cpu;
-use weir_engine::live::Loaded;
 use weir_engine::live::xdp::ProgramReader;
 use weir_engine::measure::Spread;
+use weir_engine::native::Sharing;
 use weir_engine::traffic::{self, SplitMix};
 use weir_loading::{Policy, load};
 use weir_state::{Memory, SharedState};
@@ -28,10 +29,9 @@ use weir_state::{Memory, SharedState};
 const LAYOUTS: [&str; 2] = ["exact-set", "rank-leaf"];
 /// Number of packets, each from its own source, that are decided again and again.
 const PACKETS: usize = 1 << 16;
-/// Number of turns of each filter.
-const ROUNDS: usize = 41;
-/// Number of times that the kernel decides all packets in a turn.
-const STREAMS: usize = 10;
+/// Number of turns of each filter, and their length. Short turns meet the same noise of other users.
+const ROUNDS: usize = 151;
+const TURN: Duration = Duration::from_millis(50);
 
 /// What entries do in the turns, in this order.
 const TIMEOUTS: [&str; 3] = ["none", "idle", "expiring"];
@@ -63,24 +63,23 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
 /// A filter with the table.
 struct Filter {
     entries: Steady,
-    /// Returns nanoseconds per packet.
-    turn: Box<dyn FnMut() -> Result<f64, Failure>>,
+    /// Decides all packets.
+    decide: Box<dyn FnMut() -> Result<(), Failure>>,
 }
 
 type MakeFilter = fn(&Policy, &[u32]) -> Result<Filter, Failure>;
 
-/// A worker without interfaces.
 fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
     let shared = Arc::new(SharedState::new(Memory::Process));
     let data = policy.data(Some(&shared))?;
     let entries = Steady::new(shared, &data, addresses);
-    let loaded = Loaded { code: policy.compile_native(Cpu::Native)?.load(data)?, chains: [0, 1] };
-    let frames = Arc::new(traffic::packets_from(&addresses[..PACKETS]));
-    let turn = move || Ok(1e3 / turn(&loaded, std::slice::from_ref(&frames))?);
-    Ok(Filter { entries, turn: Box::new(turn) })
+    let mut filter = policy.compile_native(Cpu::Native)?.load(data)?.filter(Sharing::Alone, 0);
+    let frames = traffic::packets_from(&addresses[..PACKETS]);
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let decide = move || Ok(frames.bursts().try_for_each(|burst| filter.decide(0, &burst, &mut verdicts))?);
+    Ok(Filter { entries, decide: Box::new(decide) })
 }
 
-/// A program in the kernel.
 fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
     let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
     let data = policy.data(Some(&shared))?;
@@ -90,18 +89,23 @@ fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
     let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())?;
     let frames = traffic::packets_from(&[0]);
     let sources = addresses[..PACKETS].to_vec();
-    let turn = move || {
-        // The program's reader and table live as long as the program.
+    let decide = move || {
+        // The program's table and its reader live as long as the program.
         let _used = (&reader, &data);
-        let mut spent = Duration::ZERO;
-        for _ in 0..STREAMS {
-            let before = thread_time();
-            filter.stream(0, &frames.burst(0), 0, &sources)?;
-            spent += thread_time() - before;
-        }
-        Ok(spent.as_secs_f64() * 1e9 / (STREAMS * PACKETS) as f64)
+        filter.stream(0, &frames.burst(0), 0, &sources)?;
+        Ok(())
     };
-    Ok(Filter { entries, turn: Box::new(turn) })
+    Ok(Filter { entries, decide: Box::new(decide) })
+}
+
+/// Nanoseconds of CPU time per packet.
+fn turn(decide: &mut dyn FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
+    let (start, before, mut packets) = (Instant::now(), thread_time(), 0);
+    while start.elapsed() < TURN {
+        decide()?;
+        packets += PACKETS;
+    }
+    Ok((thread_time() - before).as_secs_f64() * 1e9 / packets as f64)
 }
 
 /// Compares a filter without timeouts with one whose entries have some, while these expire and while they do not. The
@@ -111,9 +115,9 @@ fn contest([mut without, mut with]: [Filter; 2], row: &Row) -> Result<Vec<Row>, 
     with.entries.set_all(Timeouts::Spread)?;
     let mut turns = [const { Vec::new() }; TIMEOUTS.len()];
     for _ in 0..ROUNDS {
-        turns[0].push((without.turn)()?);
-        turns[1].push((with.turn)()?);
-        turns[2].push(with.entries.during(&mut with.turn)?);
+        turns[0].push(turn(&mut without.decide)?);
+        turns[1].push(turn(&mut with.decide)?);
+        turns[2].push(with.entries.during(|| turn(&mut with.decide))?);
     }
     Ok(rows_of(row, turns, with.entries.expired_per_s()))
 }

@@ -66,6 +66,7 @@ impl Steady {
             let passing = scope.spawn(|| self.pass(&stop));
             let done = work();
             stop.store(true, Ordering::Relaxed);
+            passing.thread().unpark();
             passing.join().unwrap_or_else(|panicked| panic::resume_unwind(panicked))?;
             done
         })
@@ -84,7 +85,7 @@ impl Steady {
                 self.tick += 1;
                 self.end_tick()?;
             }
-            thread::sleep((TICK * (now + 1 - first) as u32).saturating_sub(start.elapsed()));
+            thread::park_timeout((TICK * (now + 1 - first) as u32).saturating_sub(start.elapsed()));
         }
         Ok(())
     }

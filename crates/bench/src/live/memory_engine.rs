@@ -84,10 +84,7 @@ pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
 }
 
 /// Runs one worker for each set of frames. Returns the sum of their rates in millions of packets per second.
-///
-/// # Errors
-/// A worker fails or gets no CPU time.
-pub fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> Result<f64, Failure> {
+fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> Result<f64, Failure> {
     let windows: Vec<Windows> = frames.iter().map(|_| Windows::default()).collect();
     let idle = Arc::new(traffic::packets_from(&[0]));
     let lanes = frames.iter().zip(&windows).map(|(frames, windows)| -> Box<dyn Lane> {
