@@ -12,11 +12,10 @@ use weir_state::SharedState;
 use weir_state::tables::{TICK_NS, TableBinding, TableChange, TableStore};
 use weir_tables::{Entries, Kind, Table};
 
-/// The timeout of all entries in ticks, and number of parts: a minute.
-const PARTS: usize = 6000;
+/// The timeout of all entries in ticks, and number of parts: ten minutes.
+const PARTS: usize = 60_000;
 /// Ticks until what has expired comes back.
 const ABSENT: u64 = 5;
-const TICK: Duration = Duration::from_nanos(TICK_NS);
 
 /// Which timeouts entries get.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,14 +55,14 @@ impl Steady {
         Ok(())
     }
 
-    /// Lets time pass while `work` runs.
+    /// Lets time pass while `work` runs, `speed` times as fast as it does.
     ///
     /// # Errors
     /// Those of `work`, or the table refuses what comes back.
-    pub fn during<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn during<T>(&mut self, speed: u64, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let passing = scope.spawn(|| self.pass(&stop));
+            let passing = scope.spawn(|| self.pass(speed, &stop));
             let done = work();
             stop.store(true, Ordering::Relaxed);
             passing.thread().unpark();
@@ -72,20 +71,21 @@ impl Steady {
         })
     }
 
-    /// Entries that have expired and come back, in a second of their time.
-    pub fn expired_per_s(&self) -> f64 {
-        self.returned as f64 / (self.tick.max(1) as f64 * TICK.as_secs_f64())
+    /// Number of entries that have expired and come back.
+    pub fn returned(&self) -> usize {
+        self.returned
     }
 
-    fn pass(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+    fn pass(&mut self, speed: u64, stop: &AtomicBool) -> Result<(), Failure> {
         let (start, first) = (Instant::now(), self.tick);
         while !stop.load(Ordering::Relaxed) {
-            let now = first + (start.elapsed().as_nanos() as u64) / TICK_NS;
-            while self.tick < now {
+            let passed = start.elapsed().as_nanos() as u64 / TICK_NS;
+            while self.tick < first + passed * speed {
                 self.tick += 1;
                 self.end_tick()?;
             }
-            thread::park_timeout((TICK * (now + 1 - first) as u32).saturating_sub(start.elapsed()));
+            let next = Duration::from_nanos(TICK_NS * (passed + 1));
+            thread::park_timeout(next.saturating_sub(start.elapsed()));
         }
         Ok(())
     }
