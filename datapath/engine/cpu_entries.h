@@ -10,8 +10,8 @@
 
 /*
  * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the
- * maps of the table's image, which are as large. It passes the number of counters of a CPU and that of CPUs, both
- * powers of two; for a bundle when it is loaded.
+ * maps of the table's image. They must be exactly as large: docs/decisions/0034-counters-of-entries.md says why. The
+ * engine passes the number of counters of a CPU and that of CPUs, both powers of two; for a bundle when it is loaded.
  */
 #ifndef WEIR_SIZES_AT_LOAD
 #define WEIR_ENTRY_STORAGE(slot)                                                                                       \

@@ -12,6 +12,7 @@ macro_rules! eprintln {
 
 pub mod data;
 mod entry_counters;
+mod entry_timeouts;
 mod line_costs;
 mod live;
 mod moonpol;
@@ -22,6 +23,7 @@ mod rate_accuracy;
 mod rfpf_three_tables;
 mod row;
 mod stateful;
+mod stream;
 mod table_changes;
 mod tables;
 
@@ -83,6 +85,13 @@ const SCENARIOS: &[Scenario] = &[
         paper: "no paper counts the packets of each entry; the goal is at most 10 cycles for a packet that hits",
         run: entry_counters::run,
         plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "entry-timeouts",
+        paper: "no paper lets a million entries expire; the goal is that packets take at most 5% longer",
+        run: entry_timeouts::run,
+        plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
         picks: Picks::Nothing,
     },
     Scenario {

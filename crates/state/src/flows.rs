@@ -48,13 +48,17 @@ impl FlowTable {
     /// There is not enough memory.
     pub fn new(memory: FlowMemory, size: u32, seed: u64) -> Result<Arc<Self>, StateError> {
         let count = buckets(size);
-        let (head, buckets) = match memory {
-            FlowMemory::Process => (Words::reserve(HEAD_WORDS)?, Words::reserve_any(BUCKET_WORDS * count as usize)?),
-            FlowMemory::Kernel => (
-                Words::in_kernel("weir_flow_head", HEAD_WORDS)?,
-                Words::elements_in_kernel("weir_flows", BUCKET_BYTES, count)?,
-            ),
+        let words = BUCKET_WORDS * count as usize;
+        let reserve = || {
+            Ok(match memory {
+                FlowMemory::Process => (Words::of_process(HEAD_WORDS)?, Words::of_process(words)?),
+                FlowMemory::Kernel => (
+                    Words::of_kernel("weir_flow_head", HEAD_WORDS)?,
+                    Words::elements_of_kernel("weir_flows", BUCKET_BYTES, count)?,
+                ),
+            })
         };
+        let (head, buckets) = reserve().map_err(|source| StateError::Memory { count: words, source })?;
         let new = FlowHead::new(count, seed);
         let keys = new.keys;
         for (word, value) in head.all().iter().zip(new.words()) {

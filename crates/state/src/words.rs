@@ -1,10 +1,11 @@
 //! Arrays of 64-bit words that workers or programs in the kernel write while other threads read.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
 
 use libbpf_rs::MapHandle;
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::StateError;
 use crate::kernel_map::mapped_array;
@@ -29,36 +30,35 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// Reserves `count` words in the memory of this process. Untouched pages take no memory.
+    /// Reserves `count` words of buckets in the memory of this process. Untouched pages take no memory.
     ///
     /// # Errors
     /// There is not enough memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(crate) fn reserve(count: usize) -> Result<Self, StateError> {
-        Self::in_process(count, Self::bytes(count)?)
+        check(count)?;
+        Self::of_process(count).map_err(|source| StateError::Memory { count, source })
     }
 
-    /// As [`Words::reserve`], without a bound on their number.
-    pub(crate) fn reserve_any(count: usize) -> Result<Self, StateError> {
-        Self::in_process(count, count.max(1) * size_of::<u64>())
+    /// Reserves `count` words in the memory of this process. Untouched pages take no memory.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub(crate) fn of_process(count: usize) -> io::Result<Self> {
+        Ok(Words { memory: zeros(Self::bytes(count))?, count, map: None })
     }
 
-    fn in_process(count: usize, bytes: usize) -> Result<Self, StateError> {
-        let failed = |source| StateError::Memory { count, source };
-        // The kernel aligns mappings of whole huge pages to huge pages.
-        let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
-        let mapped = MmapOptions::new().len(bytes).no_reserve_swap().map_anon();
-        let memory: MmapRaw = mapped.map_err(failed)?.into();
-        // A kernel may have no huge pages. Each access to a random bucket then walks the page tables.
-        let _no_huge_pages = memory.advise(memmap2::Advice::HugePage);
-        Ok(Words { memory, count, map: None })
+    /// Reserves `count` words in a map of the kernel, which takes all of its memory.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory.
+    pub(crate) fn of_kernel(name: &str, count: usize) -> io::Result<Self> {
+        let (map, memory) = mapped_array(name, Self::bytes(count), 1)?;
+        Ok(Words { memory, count, map: Some(map) })
     }
 
     /// Size in bytes of `count` words, at least one.
-    fn bytes(count: usize) -> Result<usize, StateError> {
-        match count > BUCKETS_MAX {
-            true => Err(StateError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
-            false => Ok(count.max(1) * size_of::<u64>()),
-        }
+    fn bytes(count: usize) -> usize {
+        count.max(1) * size_of::<u64>()
     }
 
     /// Words in the memory of a map.
@@ -67,15 +67,13 @@ impl Words {
         Words { memory, count, map: None }
     }
 
-    /// Reserves `count` words for programs of all generations in the kernel.
+    /// Reserves `count` words of buckets for programs of all generations in the kernel.
     ///
     /// # Errors
     /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`].
     pub(crate) fn in_kernel(name: &str, count: usize) -> Result<Self, StateError> {
-        let failed = |source| StateError::Memory { count, source };
-        let bytes = Self::bytes(count)?;
-        let (map, memory) = mapped_array(name, bytes, 1).map_err(failed)?;
-        Ok(Words { memory, count, map: Some(map) })
+        check(count)?;
+        Self::of_kernel(name, count).map_err(|source| StateError::Memory { count, source })
     }
 
     /// Reserves `elements` elements of `bytes` bytes each for programs of all generations in the kernel: one after the
@@ -83,10 +81,9 @@ impl Words {
     ///
     /// # Errors
     /// The kernel refuses the memory.
-    pub(crate) fn elements_in_kernel(name: &str, bytes: usize, elements: u32) -> Result<Self, StateError> {
+    pub(crate) fn elements_of_kernel(name: &str, bytes: usize, elements: u32) -> io::Result<Self> {
         let count = bytes / size_of::<u64>() * elements as usize;
-        let (map, memory) =
-            mapped_array(name, bytes, elements).map_err(|source| StateError::Memory { count, source })?;
+        let (map, memory) = mapped_array(name, bytes, elements)?;
         Ok(Words { memory, count, map: Some(map) })
     }
 
@@ -117,4 +114,24 @@ impl Words {
         // are atomic too.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
     }
+}
+
+fn check(count: usize) -> Result<(), StateError> {
+    match count > BUCKETS_MAX {
+        true => Err(StateError::Buckets { count, problem: format!("there are at most {BUCKETS_MAX}") }),
+        false => Ok(()),
+    }
+}
+
+/// Memory of this process of at least `bytes` zeros. Untouched pages take none.
+///
+/// # Errors
+/// There is not enough memory.
+pub(crate) fn zeros(bytes: usize) -> io::Result<MmapRaw> {
+    // The kernel aligns mappings of whole huge pages to huge pages.
+    let bytes = if bytes < HUGE_BYTES / 2 { bytes } else { bytes.next_multiple_of(HUGE_BYTES) };
+    let memory: MmapRaw = MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?.into();
+    // A kernel may have no huge pages. Each access to a random word then walks the page tables.
+    let _no_huge_pages = memory.advise(Advice::HugePage);
+    Ok(memory)
 }

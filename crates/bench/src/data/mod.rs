@@ -14,6 +14,7 @@ mod tests;
 
 use geo::GeoShape;
 use hosts::HostShape;
+use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -151,6 +152,14 @@ impl Dataset {
 
 fn insert(entries: &mut Entries, addr: IpAddr, len: u8, label: Option<&str>) {
     entries.insert_prefix(addr, len, label).expect("what is made up is valid");
+}
+
+/// A list file with the addresses.
+pub fn list(addresses: &[u32]) -> String {
+    addresses.iter().fold(String::new(), |mut text, &address| {
+        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
+        text
+    })
 }
 
 /// A list as a table.

@@ -1,7 +1,7 @@
 //! Synthetic lists are the same in every run and similar to their models.
 
 use super::keys::{KeyMix, Keys};
-use super::{Data, Dataset, geo, hosts, shapes};
+use super::{Data, Dataset, geo, hosts, list, shapes};
 use std::fs;
 use std::path::Path;
 use weir_engine::traffic::SplitMix;
@@ -123,4 +123,9 @@ fn edges_are_the_ends_and_beyond() {
     assert_eq!(keys.len(), 4 * 9);
     assert_eq!(keys[4..8], [0x09ff_ffff, 0x0a00_0000, 0x0aff_ffff, 0x0b00_0000]);
     assert_eq!(Keys::edges(&data, 5).len(), 4 * 5);
+}
+
+#[test]
+fn addresses_are_listed_in_lines() {
+    assert_eq!(list(&[0x0102_0304, 0xff00_0001]), "1.2.3.4\n255.0.0.1\n");
 }

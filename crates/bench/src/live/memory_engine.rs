@@ -48,14 +48,19 @@ impl Witness for Clock {
         if self.packets < WINDOW && self.began.is_some() {
             return;
         }
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
+        let now = thread_time();
         if let Some(began) = self.began {
             let ns = (now - began).as_secs_f64() * 1e9 / self.packets as f64;
             self.windows.lock().unwrap_or_else(PoisonError::into_inner).push(ns);
         }
         (self.began, self.packets) = (Some(now), 0);
     }
+}
+
+/// CPU time of this thread.
+pub fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// Measures a ruleset. Returns one row for each number of workers.

@@ -13,7 +13,7 @@ mod contender;
 mod dpdk;
 mod dropped;
 mod engines;
-mod memory_engine;
+pub mod memory_engine;
 pub mod nft;
 mod paper;
 pub mod peers;

@@ -10,12 +10,12 @@
 //!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
 
 use super::super::Row;
+use crate::stream;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Target, Verdict};
-use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::Spread;
 use weir_engine::{Filter, Image, ProgramData, ProgramShape, XdpFilter};
@@ -45,13 +45,6 @@ WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *f
 }
 
 WEIR_XDP_CHAIN(upstream)
-"#;
-
-/// C that is appended to the code of a policy.
-const STREAM_C: &str = r#"
-#include "stream.h"
-
-WEIR_XDP_STREAM(upstream)
 "#;
 
 /// A policy that parses and has one counted rule.
@@ -139,10 +132,7 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
 }
 
 fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
-    let object = Clang::find()?
-        .bpf("stream", &format!("{c}{STREAM_C}"), &BpfShape::new(program, &ProgramData::constant(images)))?
-        .object;
-    Ok(XdpFilter::load("stream", &object, program, &ProgramData::constant(images))?)
+    stream::load(c, program, &ProgramData::constant(images))
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {

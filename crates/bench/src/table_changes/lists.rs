@@ -1,10 +1,9 @@
 //! The policy of the scenario, and its lists.
 
-use crate::data::Dataset;
+use crate::data::{Dataset, list};
 use crate::options::Options;
-use std::fmt::Write;
+use std::collections::HashSet;
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use weir::failure::Failure;
 use weir_engine::traffic::SplitMix;
@@ -58,18 +57,15 @@ impl Lists {
     /// Addresses that are in no table, in random order.
     pub fn absent(&self, count: usize) -> Vec<u32> {
         let mut random = SplitMix::new(17);
-        let mut absent = Vec::with_capacity(count);
+        let (mut absent, mut drawn) = (Vec::with_capacity(count), HashSet::with_capacity(count));
         while absent.len() < count {
             let address = random.draw() as u32;
             // 10.0.0.0/8 and multicast are for others.
-            if self.addresses.binary_search(&address).is_err() && (11 << 24..224 << 24).contains(&address) {
+            let ours = (11 << 24..224 << 24).contains(&address);
+            if ours && self.addresses.binary_search(&address).is_err() && drawn.insert(address) {
                 absent.push(address);
             }
         }
-        absent.sort_unstable();
-        absent.dedup();
-        // Neighbours in memory would be cheaper.
-        (1..absent.len()).rev().for_each(|last| absent.swap(last, random.below(last as u64 + 1) as usize));
         absent
     }
 }
@@ -84,21 +80,12 @@ pub fn large(layout: &str) -> String {
     format!("large_{}", name_of(layout))
 }
 
-/// A list file with the addresses.
-pub fn list(addresses: &[u32]) -> String {
-    addresses.iter().fold(String::new(), |mut text, &address| {
-        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
-        text
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_listed_in_lines() {
-        assert_eq!(list(&[0x0102_0304, 0xff00_0001]), "1.2.3.4\n255.0.0.1\n");
+    fn tables_are_named_after_layouts() {
         assert_eq!((name_of("exact-set"), large("d16x4r")), ("exact_set".to_owned(), "large_d16x4r".to_owned()));
     }
 }

@@ -14,11 +14,12 @@ mod peers;
 mod probe;
 mod timing;
 
+use crate::data::list;
 use crate::live::wire;
 use crate::options::Options;
 use crate::process::Process;
 use crate::row::Row;
-use lists::{LAYOUTS, Lists, large, list, name_of};
+use lists::{LAYOUTS, Lists, large, name_of};
 use probe::Probe;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -35,7 +36,7 @@ const ENGINES: &[&str] =
 const PEERS: &str = "peers";
 
 /// Number of changes of one address of which packets must see each.
-const SEEN: usize = 200;
+const SEEN: usize = 400;
 /// Maximum number of requests that follow one another without a pause.
 const REQUESTS_MAX: usize = 100_000;
 
@@ -80,7 +81,7 @@ fn of_engine(engine: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
         let row = |what: &str| Row::default().of("change", what).of("engine", engine).of("layout", layout);
         rows.extend(table(name_of(layout))?.rows(row)?);
         let replaced = table(large(layout))?.replaced()?;
-        rows.push(row("list of 1.1M").spread("request_us", spread(&replaced)));
+        rows.push(row("list of 1.1M").spread("request_us", spread(&replaced)).number("timed", replaced.len() as f64));
     }
     Ok(rows)
 }
@@ -95,14 +96,20 @@ struct Table<'l> {
 impl Table<'_> {
     /// Measures single changes and batches.
     fn rows(mut self, row: impl Fn(&str) -> Row) -> Result<Vec<Row>, Failure> {
+        // The first change of a table makes images with room for more.
+        let outside = Ipv4Addr::new(10, 0, 0, 2).into();
+        let first_us = self.timed(TableOperation::Add(one(outside)))?;
+        self.ask(TableOperation::Del(one(outside)))?;
         let seen = self.seen()?;
         let (answered, rate) = self.answered()?;
         let single =
             row("one address").spread("request_us", spread(&answered)).number("request_us_p99", p99(&answered));
-        let single = single.number("changes_per_s", rate).spread("seen_us", spread(&seen));
-        let mut rows = vec![single.number("seen_us_p99", p99(&seen))];
-        rows.push(row("10,000 addresses").spread("request_us", spread(&self.batches()?)));
-        Ok(rows)
+        let single = single.number("changes_per_s", rate).number("timed", answered.len() as f64);
+        let single = single.number("first_change_us", first_us);
+        let single = single.spread("seen_us", spread(&seen)).number("seen_us_p99", p99(&seen));
+        let batches = self.batches()?;
+        let batch = row("10,000 addresses").spread("request_us", spread(&batches));
+        Ok(vec![single.number("seen_timed", seen.len() as f64), batch.number("timed", batches.len() as f64)])
     }
 
     /// Microseconds from a request until packets see the change, for additions and removals in turn.
@@ -111,12 +118,11 @@ impl Table<'_> {
         let mut seen = Vec::new();
         for address in self.lists.absent(SEEN / 2) {
             probe.watch(address)?;
-            let given = || GivenEntries { entries: vec![Ipv4Addr::from(address).to_string()], ..Default::default() };
             let asked = probe.now_ns();
-            self.ask(TableOperation::Add(given()))?;
+            self.ask(TableOperation::Add(one(address)))?;
             seen.push(probe.blocked_after_us(asked)?);
             let asked = probe.now_ns();
-            self.ask(TableOperation::Del(given()))?;
+            self.ask(TableOperation::Del(one(address)))?;
             seen.push(probe.passed_after_us(asked)?);
         }
         probe.end()?;

@@ -1,20 +1,23 @@
 //! What an operator would change instead: a set of nftables, and the kernel's own maps.
 
 use super::lists::Lists;
-use super::timing::{BATCH, ROUNDS, TURN, p99, spread};
+use super::timing::{BATCH, ROUNDS, p99, repeated, spread};
 use crate::live::{nft, peers, wire};
 use crate::row::Row;
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use weir::failure::Failure;
 use weir_engine::clang::Clang;
 
-/// Maximum number of changes by an nft each.
-const LINES: usize = 2000;
-/// Number of changes by one nft that runs on. It reads the whole set again for each, which takes a second.
-const INTERACTIVE: usize = 10;
+/// Number of changes by an nft each. An nft reads an interval set as a whole before it changes one address, which takes
+/// seconds.
+const PROCESSES: RangeInclusive<usize> = 3..=2000;
+/// Number of batches. They stay in the set: to delete 10,000 addresses of an interval set, nft 1.0.6 compares each with
+/// all others, which takes minutes.
+const BATCHES: RangeInclusive<usize> = 2..=ROUNDS;
 
 /// Measures the peers with the addresses of the lists.
 ///
@@ -37,31 +40,30 @@ pub fn rows(lists: &Lists) -> Result<Vec<Row>, Failure> {
 
 /// Measures a set: one nft for each change, one that runs on, and batches.
 fn nftables(peer: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
-    let absent = lists.absent(LINES + BATCH * ROUNDS);
-    let (singles, batches) = absent.split_at(LINES);
+    let absent = lists.absent(2 * PROCESSES.end() + BATCH * BATCHES.end());
+    let (singles, batches) = absent.split_at(2 * PROCESSES.end());
+    let (own, common) = singles.split_at(*PROCESSES.end());
     let row = |what: &str| Row::default().of("change", what).of("peer", peer);
-    let (mut times, start) = (Vec::new(), Instant::now());
-    for &address in singles.iter().take_while(|_| start.elapsed() < TURN) {
-        let begun = Instant::now();
-        wire::call("nft", "-f -", &nft::elements("weir", &[address]))?;
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
-    }
-    let rate = times.len() as f64 / start.elapsed().as_secs_f64();
+    let times = repeated(PROCESSES, own.iter(), |&address| change(&[address]))?;
     let one = row("one address, a process each").spread("request_us", spread(&times));
-    let mut rows = vec![one.number("request_us_p99", p99(&times)).number("changes_per_s", rate)];
-    let rest = &singles[times.len().min(LINES)..];
-    let each = interactive(&rest[..rest.len().min(INTERACTIVE)])?;
-    rows.push(row("one address").number("request_us", each).number("changes_per_s", 1e6 / each));
-    let mut times = Vec::new();
-    for batch in batches.chunks_exact(BATCH) {
-        let text = nft::elements("weir", batch);
-        let begun = Instant::now();
-        wire::call("nft", "-f -", &text)?;
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
-        wire::call("nft", "-f -", &text.replace("add element", "delete element"))?;
-    }
-    rows.push(row("10,000 addresses").spread("request_us", spread(&times)));
+    let rate = 1e6 * times.len() as f64 / times.iter().sum::<f64>();
+    let one = one.number("request_us_p99", p99(&times)).number("changes_per_s", rate);
+    let mut rows = vec![one.number("timed", times.len() as f64)];
+    let common = &common[..times.len()];
+    let each = interactive(common)?;
+    let one = row("one address").number("request_us", each).number("changes_per_s", 1e6 / each);
+    rows.push(one.number("timed", common.len() as f64));
+    let times = repeated(BATCHES, batches.chunks_exact(BATCH), change)?;
+    rows.push(row("10,000 addresses").spread("request_us", spread(&times)).number("timed", times.len() as f64));
     Ok(rows)
+}
+
+/// Microseconds to add addresses by an nft of their own.
+fn change(addresses: &[u32]) -> Result<f64, Failure> {
+    let text = nft::elements("weir", addresses);
+    let begun = Instant::now();
+    wire::call("nft", "-f -", &text)?;
+    Ok(begun.elapsed().as_secs_f64() * 1e6)
 }
 
 /// Microseconds of a change in one nft that runs on, of all changes together.
@@ -76,7 +78,7 @@ fn interactive(addresses: &[u32]) -> Result<f64, Failure> {
     }
     drop(input);
     child.wait().map_err(failed)?;
-    Ok(begun.elapsed().as_secs_f64() * 1e6 / addresses.len().max(1) as f64)
+    Ok(begun.elapsed().as_secs_f64() * 1e6 / addresses.len() as f64)
 }
 
 /// Measures the kernel's maps, one system call for each change.
@@ -95,7 +97,8 @@ fn maps(lists: &Lists) -> Result<Vec<Row>, Failure> {
         }
         let rate = 1e6 * times.len() as f64 / times.iter().sum::<f64>();
         let row = Row::default().of("change", "one address").of("peer", peer).spread("request_us", spread(&times));
-        rows.push(row.number("request_us_p99", p99(&times)).number("changes_per_s", rate));
+        let row = row.number("request_us_p99", p99(&times)).number("changes_per_s", rate);
+        rows.push(row.number("timed", times.len() as f64));
     }
     Ok(rows)
 }

@@ -1,9 +1,9 @@
 //! Finds out when packets see a change.
 //!
-//! A thread sends packets from one source, each with a number, and remembers when. Another thread remembers the number
-//! of the last packet that arrived. After an address was blocked, the first packet that did not arrive has seen the
-//! change; after it was released, the first one that arrived. The time is therefore too long by up to the distance of
-//! two packets.
+//! A thread sends packets from one source, each with a number, and remembers when. Another thread remembers which
+//! arrived. The kernel hands packets over a block at a time, milliseconds late, so only the times of sending count. After
+//! an address was blocked, the first packet that did not arrive has seen the change; after it was released, the first one
+//! that arrived. The time is therefore too long by up to the distance of two packets.
 
 use std::panic;
 use std::sync::Arc;
@@ -35,8 +35,10 @@ struct Shared {
     next: AtomicU64,
     /// When each packet was sent, in ns since `start`, by its number.
     sent_ns: Vec<AtomicU64>,
-    /// The number of the last packet that arrived from the source.
+    /// The number of the last packet that arrived.
     arrived: AtomicU64,
+    /// The number of each packet that arrived, by its number.
+    each_arrived: Vec<AtomicU64>,
 }
 
 impl Shared {
@@ -72,6 +74,7 @@ impl Shared {
                     let bytes = burst.bytes(index);
                     if let Some(number) = bytes.get(NUMBER_AT..NUMBER_AT + 8) {
                         let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
+                        self.each_arrived[number as usize % REMEMBERED].store(number, Ordering::Release);
                         self.arrived.fetch_max(number, Ordering::AcqRel);
                     }
                 }
@@ -100,6 +103,7 @@ impl Probe {
             next: AtomicU64::new(1),
             sent_ns: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
             arrived: AtomicU64::new(0),
+            each_arrived: (0..REMEMBERED).map(|_| AtomicU64::new(0)).collect(),
         });
         let (sender, receiver) = (shared.clone(), shared.clone());
         let threads = vec![thread::spawn(move || receiver.receive(sink)), thread::spawn(move || sender.send(source))];
@@ -149,7 +153,10 @@ impl Probe {
         self.wait("packets of a released source do not arrive", || {
             self.shared.arrived.load(Ordering::Acquire) > before
         })?;
-        Ok(self.after_us(self.shared.arrived.load(Ordering::Acquire), asked_ns))
+        let arrived =
+            |&number: &u64| self.shared.each_arrived[number as usize % REMEMBERED].load(Ordering::Acquire) == number;
+        let first = (before + 1..).find(arrived).expect("a later packet has arrived");
+        Ok(self.after_us(first, asked_ns))
     }
 
     fn after_us(&self, number: u64, asked_ns: u64) -> f64 {

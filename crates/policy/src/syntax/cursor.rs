@@ -263,6 +263,21 @@ impl<'a> Cursor<'a> {
         self.expect(TokenKind::OpenBrace, &format!("`{{` after {of}"))
     }
 
+    /// Reads the settings of a block up to its `}`. An invalid setting is skipped.
+    pub(super) fn settings<S>(&mut self, open: Span, setting: impl Fn(&mut Self) -> Parse<S>) -> Vec<S> {
+        let mut settings = Vec::new();
+        while self.block_goes_on(open, &[]) {
+            match setting(self) {
+                Ok(setting) => {
+                    settings.push(setting);
+                    self.end_of_statement("the setting");
+                }
+                Err(Reported) => self.skip_statement(),
+            }
+        }
+        settings
+    }
+
     /// Whether the block continues. Consumes its `}`, and reports a block without one.
     pub(super) fn block_goes_on(&mut self, open: Span, nested: &[&str]) -> bool {
         self.skip_separators();

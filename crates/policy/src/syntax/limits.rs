@@ -15,17 +15,8 @@ pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
     let keyword = cursor.bump();
     let name = cursor.name("a name after `limits`")?;
     let open = cursor.open_block("the name of the limits")?;
-    let mut settings = Vec::new();
     // `table NAME` without a block is a setting. With a block it is an item, so the list was not closed.
-    while cursor.block_goes_on(open, &[]) {
-        match setting(cursor) {
-            Ok(setting) => {
-                settings.push(setting);
-                cursor.end_of_statement("the setting");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
+    let settings = cursor.settings(open, setting);
     Ok(Limits { span: keyword.to(cursor.last_span()), name, settings })
 }
 

@@ -19,16 +19,7 @@ pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
     }
     let name = cursor.name("a name after `table`")?;
     let open = cursor.open_block("the table's name")?;
-    let mut settings = Vec::new();
-    while cursor.block_goes_on(open, &[]) {
-        match table_setting(cursor) {
-            Ok(setting) => {
-                settings.push(setting);
-                cursor.end_of_statement("the setting");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
+    let settings = cursor.settings(open, table_setting);
     Ok(Table { span: keyword.to(cursor.last_span()), name, settings })
 }
 

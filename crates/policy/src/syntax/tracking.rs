@@ -13,16 +13,7 @@ const WORDS: [&str; 6] = ["size", "embryonic", "timeout", "pickup", "one-way", "
 pub(super) fn tracking(cursor: &mut Cursor) -> Parse<Tracking> {
     let keyword = cursor.bump();
     let open = cursor.open_block("`tracking`")?;
-    let mut settings = Vec::new();
-    while cursor.block_goes_on(open, &[]) {
-        match setting(cursor) {
-            Ok(setting) => {
-                settings.push(setting);
-                cursor.end_of_statement("the setting");
-            }
-            Err(Reported) => cursor.skip_statement(),
-        }
-    }
+    let settings = cursor.settings(open, setting);
     Ok(Tracking { span: keyword.to(cursor.last_span()), settings })
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::MapHandle;
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::MmapRaw;
 use weir_abi::entry::{EntryCounter, EntryCounts, hit_time};
 use weir_tables::Kind;
 use weir_tables::live::NumberedMemory;
@@ -18,9 +18,12 @@ use weir_tables::problem::PREFIXES_MAX;
 
 use crate::kernel_map::mapped_array;
 use crate::now_ns;
+use crate::words::{Words, zeros};
 
 /// Maximum size of the counters of a table in the kernel. The verifier allows no larger offsets.
 pub const KERNEL_BYTES_MAX: usize = 1 << 28;
+/// Number of words of a counter.
+const WORDS: usize = size_of::<EntryCounter>() / size_of::<u64>();
 /// Minimum number of counters of a CPU in the kernel.
 const KERNEL_ENTRIES_MIN: usize = 1 << 10;
 
@@ -39,7 +42,7 @@ enum Counters {
     /// One run for each worker of this process that ever counted.
     Workers(Mutex<Vec<Option<Arc<Counted>>>>),
     /// One run for each CPU.
-    Cpus { counted: Counted, map: MapHandle },
+    Cpus(Counted),
 }
 
 /// The maps of the counters of a table.
@@ -55,19 +58,15 @@ pub struct EntryMaps<'a> {
     pub labels: Option<BorrowedFd<'a>>,
 }
 
-/// Runs of counters.
-pub struct Counted(MmapRaw);
+/// Runs of counters, two words each.
+pub struct Counted(Words);
 
 struct Labels {
     memory: MmapRaw,
     map: Option<MapHandle>,
 }
 
-// SAFETY: the counters are accessed only as atomics, here and by compiled code.
-unsafe impl Send for Counted {}
-// SAFETY: as above.
-unsafe impl Sync for Counted {}
-// SAFETY: as above.
+// SAFETY: the labels are accessed only as atomics, here and by compiled code.
 unsafe impl Send for Labels {}
 // SAFETY: as above.
 unsafe impl Sync for Labels {}
@@ -80,7 +79,7 @@ impl EntryCounters {
     pub(super) fn for_workers(kind: Kind) -> io::Result<Self> {
         let capacity = PREFIXES_MAX + 1;
         let labels = (kind == Kind::Labels)
-            .then(|| Ok::<_, io::Error>(Labels { memory: reserve(capacity * size_of::<u32>())?, map: None }))
+            .then(|| Ok::<_, io::Error>(Labels { memory: zeros(capacity * size_of::<u32>())?, map: None }))
             .transpose()?;
         Ok(EntryCounters { capacity, counters: Counters::Workers(Mutex::default()), labels, began: now() })
     }
@@ -100,7 +99,7 @@ impl EntryCounters {
                 mib(KERNEL_BYTES_MAX)
             )));
         }
-        let (map, memory) = mapped_array("weir_entries", bytes, 1)?;
+        let counted = Counted(Words::of_kernel("weir_entries", capacity * cpus * WORDS)?);
         let labels = match kind {
             Kind::Set => None,
             Kind::Labels => {
@@ -108,14 +107,14 @@ impl EntryCounters {
                 Some(Labels { memory, map: Some(map) })
             }
         };
-        Ok(EntryCounters { capacity, counters: Counters::Cpus { counted: Counted(memory), map }, labels, began: now() })
+        Ok(EntryCounters { capacity, counters: Counters::Cpus(counted), labels, began: now() })
     }
 
     /// Whether a declaration with as many entries has room.
     pub(super) fn has_room_for(&self, entries: usize) -> bool {
         match self.counters {
             Counters::Workers(_) => true,
-            Counters::Cpus { .. } => kernel_capacity(entries) <= self.capacity,
+            Counters::Cpus(_) => kernel_capacity(entries) <= self.capacity,
         }
     }
 
@@ -135,7 +134,7 @@ impl EntryCounters {
         if let Some(counted) = &workers[worker] {
             return Ok(counted.clone());
         }
-        let counted = Arc::new(Counted(reserve(self.capacity * size_of::<EntryCounter>())?));
+        let counted = Arc::new(Counted(Words::of_process(self.capacity * WORDS)?));
         Ok(workers[worker].insert(counted).clone())
     }
 
@@ -146,10 +145,11 @@ impl EntryCounters {
 
     /// The maps, if programs in the kernel count.
     pub fn maps(&self) -> Option<EntryMaps<'_>> {
-        let Counters::Cpus { counted, map } = &self.counters else { return None };
+        let Counters::Cpus(counted) = &self.counters else { return None };
+        let counters = counted.0.map()?;
         let labels = self.labels.as_ref().and_then(|labels| labels.map.as_ref());
         let cpus = counted.len() / self.capacity;
-        Some(EntryMaps { capacity: self.capacity, cpus, counters: map.as_fd(), labels: labels.map(MapHandle::as_fd) })
+        Some(EntryMaps { capacity: self.capacity, cpus, counters, labels: labels.map(MapHandle::as_fd) })
     }
 
     /// What all workers have counted for a number. `now` is the time of which this is the state, in units of
@@ -168,14 +168,14 @@ impl EntryCounters {
     }
 
     /// Visits the words of a number, of each worker or CPU.
-    fn each(&self, number: u32, mut visit: impl FnMut([&AtomicU64; 2])) {
+    fn each(&self, number: u32, mut visit: impl FnMut(&[AtomicU64; WORDS])) {
         assert!((number as usize) < self.capacity, "numbers are below the capacity");
         match &self.counters {
             Counters::Workers(workers) => {
                 let workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
                 workers.iter().flatten().for_each(|counted| visit(counted.words(number as usize)));
             }
-            Counters::Cpus { counted, .. } => {
+            Counters::Cpus(counted) => {
                 for at in (number as usize..counted.len()).step_by(self.capacity) {
                     visit(counted.words(at));
                 }
@@ -208,7 +208,7 @@ fn now() -> u32 {
 }
 
 /// Reads a counter while its worker may write it.
-fn read([head, size]: [&AtomicU64; 2]) -> EntryCounts {
+fn read([head, size]: &[AtomicU64; WORDS]) -> EntryCounts {
     let mut before = head.load(Ordering::Acquire);
     loop {
         let size = size.load(Ordering::Acquire);
@@ -230,7 +230,7 @@ impl NumberedMemory for EntryCounters {
         self.each(number, |words| {
             // The first counter has the time of the addition, until it counts.
             let EntryCounter { head, size } = added.take().unwrap_or_default();
-            for (word, value) in words.into_iter().zip([head, size]) {
+            for (word, value) in words.iter().zip([head, size]) {
                 // Reading does not take memory where nobody has counted.
                 if word.load(Ordering::Relaxed) != value {
                     word.store(value, Ordering::Relaxed);
@@ -243,11 +243,11 @@ impl NumberedMemory for EntryCounters {
     fn carry(&self, from: u32, to: u32, label: u32) {
         self.begin(to, label);
         let mut counts = Vec::new();
-        self.each(from, |words| counts.push(words.map(|word| word.load(Ordering::Relaxed))));
+        self.each(from, |words| counts.push(words.each_ref().map(|word| word.load(Ordering::Relaxed))));
         let mut counts = counts.into_iter();
         self.each(to, |words| {
             // A worker that came meanwhile has counted nothing yet.
-            for (word, count) in words.into_iter().zip(counts.next().unwrap_or_default()) {
+            for (word, count) in words.iter().zip(counts.next().unwrap_or_default()) {
                 if count != 0 {
                     word.store(count, Ordering::Relaxed);
                 }
@@ -263,20 +263,16 @@ impl NumberedMemory for EntryCounters {
 impl Counted {
     /// The counters for compiled code.
     pub fn as_ptr(&self) -> *mut EntryCounter {
-        self.0.as_mut_ptr().cast()
+        self.0.as_ptr().cast()
     }
 
     fn len(&self) -> usize {
-        self.0.len() / size_of::<EntryCounter>()
+        self.0.all().len() / WORDS
     }
 
     /// The words of the counter at an index.
-    fn words(&self, at: usize) -> [&AtomicU64; 2] {
-        assert!(at < self.len(), "the counter is in the mapping");
-        // SAFETY: the counter is in the mapping, whose start is a page. It lives as long as the borrow, and all accesses
-        // are atomic.
-        let word = |index: usize| unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().cast::<u64>().add(2 * at + index)) };
-        [word(0), word(1)]
+    fn words(&self, at: usize) -> &[AtomicU64; WORDS] {
+        self.0.all()[WORDS * at..].first_chunk().expect("the counter is in the memory")
     }
 }
 
@@ -287,12 +283,4 @@ impl Labels {
         // are atomic.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().cast::<u32>().add(number as usize)) }
     }
-}
-
-/// Memory of this process, all zeros. Untouched pages take none.
-fn reserve(bytes: usize) -> io::Result<MmapRaw> {
-    let memory: MmapRaw = MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?.into();
-    // A kernel may have no huge pages. Each access to a random counter then walks the page tables.
-    let _no_huge_pages = memory.advise(Advice::HugePage);
-    Ok(memory)
 }

@@ -1,7 +1,7 @@
 //! Lists entries of a table: in the order of addresses, or those with the most packets.
 
 use crate::failure::Failure;
-use crate::run::table_answers::{entry, refused};
+use crate::run::table_answers::{Counted, entry, refused};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,6 @@ use weir_abi::EntryCounts;
 use weir_abi::entry::{age_s, hit_time};
 use weir_control::{ListOrder, Listing, TABLE_ENTRIES_MAX, TableEntries, TableEntry};
 use weir_state::tables::{TableBinding, TableStore, TableView};
-use weir_tables::live::LiveEntry;
 
 /// How long packets are counted for a rate.
 const RATE_TIME: Duration = Duration::from_secs(1);
@@ -58,40 +57,40 @@ fn listed(
     let now_ns = weir_state::now_ns();
     let now = hit_time(now_ns);
     let seconds = before.map_or(1.0, |before| before.at.elapsed().as_secs_f64());
-    let is_wanted = |one: &LiveEntry<'_>| {
-        let is_idle = |idle_ms: u64| {
-            table.counts(one, now).is_some_and(|counts| age_s(counts.last, now) * 1000.0 >= idle_ms as f64)
-        };
-        wanted.from.is_none_or(|from| one.addr >= from) && wanted.idle_ms.is_none_or(is_idle)
+    let is_idle = |counts: Option<EntryCounts>, idle_ms: u64| {
+        counts.is_some_and(|counts| age_s(counts.last, now) * 1000.0 >= idle_ms as f64)
     };
     let top = wanted.top.min(TABLE_ENTRIES_MAX);
-    let all = table.entries().filter(is_wanted);
+    let from = table.entries().filter(|one| wanted.from.is_none_or(|from| one.addr >= from));
+    let all = from
+        .map(|one| Counted { counts: table.counts(&one, now), one })
+        .filter(|found| wanted.idle_ms.is_none_or(|idle_ms| is_idle(found.counts, idle_ms)));
     let entries = match wanted.by {
-        None => all.take(top).map(|one| entry(table, &one, now_ns)).collect(),
+        None => all.take(top).map(|found| entry(table, &found, now_ns)).collect(),
         Some(by) => {
-            let weighed = all.filter_map(|one| {
-                let counts = table.counts(&one, now)?;
-                let earlier = before.and_then(|before| before.counts.get(&(one.addr, one.len)));
+            let weighed = all.filter_map(|found| {
+                let counts = found.counts?;
+                let earlier = before.and_then(|before| before.counts.get(&(found.one.addr, found.one.len)));
                 // An entry that came back meanwhile counts anew.
                 let earlier = earlier.filter(|earlier| earlier.packets <= counts.packets).copied().unwrap_or_default();
                 let weight = match by {
                     ListOrder::Packets => counts.packets,
                     ListOrder::Rate => counts.packets - earlier.packets,
                 };
-                Some((weight, one, counts.bytes.saturating_sub(earlier.bytes)))
+                Some((weight, found, counts.bytes.saturating_sub(earlier.bytes)))
             });
             let mut weighed: Vec<_> = weighed.filter(|&(weight, ..)| weight > 0).collect();
-            weighed.sort_by_key(|(weight, one, _)| (Reverse(*weight), one.addr, one.len));
+            weighed.sort_by_key(|(weight, found, _)| (Reverse(*weight), found.one.addr, found.one.len));
             weighed.truncate(top);
-            let found = weighed.into_iter().map(|(weight, one, bytes)| {
+            let entries = weighed.into_iter().map(|(weight, found, bytes)| {
                 let per_second = |count: f64| (by == ListOrder::Rate).then_some((count / seconds).round());
                 TableEntry {
                     pps: per_second(weight as f64),
                     bps: per_second(bytes as f64 * 8.0),
-                    ..entry(table, &one, now_ns)
+                    ..entry(table, &found, now_ns)
                 }
             });
-            found.collect()
+            entries.collect()
         }
     };
     let refused = table.size().map(|_| store.refused_by(name));

@@ -3,12 +3,13 @@
 use crate::failure::Failure;
 use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
-use crate::run::table_answers::{entry, refused};
+use crate::run::table_answers::{Counted, entry, refused};
 use crate::run::table_list;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use weir_abi::Family;
+use weir_abi::entry::hit_time;
 use weir_control::{GivenEntries, TableChanged, TableFound, TableOperation};
 use weir_loading::read_table;
 use weir_state::SharedState;
@@ -96,9 +97,10 @@ impl Tables<'_> {
             return Err(Failure::Rejected(format!("weir: table {}: `{address}`: {problem}", self.name)));
         }
         let now_ns = weir_state::now_ns();
-        let found = self
-            .store
-            .read(self.binding, self.name, |table| table.longest(address).map(|found| entry(table, &found, now_ns)));
+        let found = self.store.read(self.binding, self.name, |table| {
+            let one = table.longest(address)?;
+            Some(entry(table, &Counted { counts: table.counts(&one, hit_time(now_ns)), one }, now_ns))
+        });
         Ok(json!(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? }))
     }
 

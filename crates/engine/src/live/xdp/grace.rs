@@ -84,7 +84,7 @@ const BETWEEN_WAITS: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_millis(20);
 
 /// A thread that tells writers of tables when programs in the kernel have ended. It ends when it is dropped.
-pub(super) struct ProgramReader {
+pub struct ProgramReader {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }

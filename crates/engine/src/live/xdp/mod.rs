@@ -23,7 +23,8 @@ use weir_tables::live::Readers;
 
 pub use code::{KernelCode, Received};
 use code::{Losses, PortBlocks};
-use grace::{Grace, ProgramReader};
+use grace::Grace;
+pub use grace::ProgramReader;
 pub use ports::Ports;
 use replace::{Outcome, replace_all};
 

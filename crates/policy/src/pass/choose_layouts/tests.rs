@@ -181,3 +181,10 @@ fn a_layout_that_cannot_hold_a_table_is_not_chosen() {
     assert_eq!(of(prefixes(), Layout::ExactSet6), Layout::RankLeaf6);
     assert_eq!(of(prefixes(), Layout::RankLeaf6), Layout::Range6);
 }
+
+#[test]
+fn limits_are_in_layouts_that_hold_all_tickets() {
+    let holding = |family| Layout::ALL.into_iter().filter(move |&layout| holds_limits(layout, family));
+    assert_eq!(holding(Family::Ipv4).collect::<Vec<_>>(), [Layout::RankLeaf, Layout::CountedLeaf]);
+    assert_eq!(holding(Family::Ipv6).collect::<Vec<_>>(), [Layout::RankLeaf6]);
+}
