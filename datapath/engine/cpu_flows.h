@@ -13,6 +13,9 @@
 #include "tracker.h"
 #include "xdp.h"
 
+/* Defines what the headers of the tracker declare. */
+#define WEIR_KERNEL_PART WEIR_IN_KERNEL __attribute__((always_inline))
+
 /* What a CPU knows of its packet: TrackSlot in crates/abi/src/kernel.rs. */
 struct track_slot {
 	struct track track;
@@ -44,13 +47,13 @@ WEIR_INLINE struct track_slot *own_slot(void)
 	return &weir_tracks[live_cpu()];
 }
 
-WEIR_INLINE bool flow_alone(const struct env *env)
+WEIR_KERNEL_PART bool flow_alone(const struct env *env)
 {
 	(void)env;
 	return false;
 }
 
-WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
+WEIR_KERNEL_PART struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
 {
 	(void)env;
 	return bpf_map_lookup_elem(&weir_flows, &number);
@@ -87,13 +90,14 @@ static __attribute__((noinline)) bool lock_slowly(volatile uint64_t *word)
 	return wait.is_held;
 }
 
-WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
+WEIR_KERNEL_PART bool flow_lock(const struct env *env, volatile uint64_t *word)
 {
 	(void)env;
 	return lock_once(word) || lock_slowly(word);
 }
 
-WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes, struct tcp_options *found)
+WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes,
+				    struct tcp_options *found)
 {
 	uint8_t *options = own_slot()->options;
 
@@ -123,13 +127,13 @@ WEIR_GLOBAL uint32_t weir_flow_oldest(uint32_t bucket, uint32_t start, uint32_t 
 	return oldest_in(NULL, bucket, start, now);
 }
 
-WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
+WEIR_KERNEL_PART void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
 {
 	(void)env;
 	weir_flow_free_expired(bucket, now);
 }
 
-WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+WEIR_KERNEL_PART uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
 {
 	(void)env;
 	return weir_flow_oldest(bucket, start, now);
@@ -147,29 +151,24 @@ WEIR_GLOBAL uint32_t weir_track_judge(uint32_t now)
 	return 0;
 }
 
-WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
+WEIR_KERNEL_PART void track_find(const struct env *env, struct track *track, uint32_t now)
 {
 	(void)env;
 	(void)track;
 	weir_track_find(now);
 }
 
-WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now)
+WEIR_KERNEL_PART void track_place(const struct env *env, struct track *track, uint32_t now)
 {
 	(void)env;
 	(void)track;
 	weir_track_place(now);
 }
 
-WEIR_INLINE void track_judge(struct track *track, uint32_t now)
+WEIR_KERNEL_PART void track_judge(struct track *track, uint32_t now)
 {
 	(void)track;
 	weir_track_judge(now);
-}
-
-WEIR_INLINE void track_write(const struct env *env, struct track *track)
-{
-	write_flow(env, track);
 }
 
 /*
@@ -277,7 +276,7 @@ WEIR_INLINE bool is_refused(packet_view *packet)
 WEIR_INLINE enum reason refusal(packet_view *packet)
 {
 	(void)packet;
-	return (enum reason)*(volatile uint8_t *)&own_slot()->track.refused;
+	return (enum reason) * (volatile uint8_t *)&own_slot()->track.refused;
 }
 
 #endif

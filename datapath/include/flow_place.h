@@ -8,14 +8,13 @@
 
 #include "track_subject.h"
 
-/* Steps of the search, which the verifier follows once each. `bucket` is the number of a bucket. */
-WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now);
-WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now);
+/* The settings of the policy. */
+static const struct tracking tracking;
 
 /* What a bucket has room for. */
 struct bucket_use {
-	uint32_t free;	    /* mask of the free slots */
-	uint32_t used;	    /* number of the others */
+	uint32_t free;	  /* mask of the free slots */
+	uint32_t used;	  /* number of the others */
 	bool is_at_bound; /* whether the embryonic flows take their share */
 };
 
@@ -55,6 +54,26 @@ WEIR_INLINE uint32_t oldest_in(const struct env *env, uint32_t number, uint32_t 
 
 	return bucket ? oldest_embryonic(bucket, start, now) : FLOW_SLOTS;
 }
+
+/* These steps again, as functions that the verifier follows once. */
+#ifdef WEIR_BURSTS
+
+WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
+{
+	free_expired_in(env, bucket, now);
+}
+
+WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+{
+	return oldest_in(env, bucket, start, now);
+}
+
+#else
+
+WEIR_IN_KERNEL void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now);
+WEIR_IN_KERNEL uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now);
+
+#endif
 
 WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number)
 {

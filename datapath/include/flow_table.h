@@ -3,9 +3,6 @@
  * The table of flows: buckets of 32 slots, of which each key has two. docs/tracking.md#the-table has the steps, which
  * all engines follow; the reference is crates/policy/src/ir/eval/tracking/table.rs.
  *
- *	bucket	tags[32], one cache line	bit 15 embryonic, bits 0 to 14 of the hash; 0: free
- *		entries[32], a cache line each	key, state words
- *
  * Several CPUs may use a table at once. Whoever changes an entry holds the lock bit of its status word. Keys and tags
  * change only under it, so a lookup compares the key again once it has the lock. A free slot is taken by locking it:
  * its status word is 0. flow_opening_lock() keeps two CPUs from entering the same key twice.
@@ -13,37 +10,9 @@
 #ifndef WEIR_FLOW_TABLE_H
 #define WEIR_FLOW_TABLE_H
 
-#include "flow.h"
+#include "flow_bucket.h"
 
-enum {
-	FLOW_ENTRY_WORDS = FLOW_KEY_WORDS + FLOW_STATE_WORDS,
-	FLOW_STATUS = FLOW_ENTRY_WORDS - 1,
-	TAG_EMBRYONIC = 1 << 15,
-	TAG_HASH = TAG_EMBRYONIC - 1,
-	OPENING_LOCKS = 256,
-	PLACE_TRIES = 4, /* searches for a slot that other CPUs take meanwhile */
-};
-
-#define FLOW_LOCK (UINT64_C(1) << STATUS_LOCK)
-
-struct flow_bucket {
-	uint16_t tags[FLOW_SLOTS];
-	uint64_t entries[FLOW_SLOTS][FLOW_ENTRY_WORDS];
-};
-
-/* What all who use a table share: FlowHead in crates/abi/src/flow.rs. */
-struct flow_head {
-	uint64_t clock; /* time of the latest tracked packet, in units of 2^24 ns since the clock's zero */
-	uint64_t buckets;
-	uint64_t hash_words[FLOW_KEY_WORDS];
-	uint64_t hash_start;
-	uint64_t hash_mix;
-	uint64_t zero[7];
-	uint64_t opening[OPENING_LOCKS]; /* locks of keys that are entered, by hash */
-};
-
-_Static_assert(sizeof(struct flow_bucket) == 66 * FLOW_SLOTS, "abi: BUCKET_BYTES");
-_Static_assert(sizeof(struct flow_head) == 128 + 8 * OPENING_LOCKS, "abi: FlowHead");
+enum { PLACE_TRIES = 4 }; /* searches for a slot that other CPUs take meanwhile */
 
 struct flow_key {
 	uint64_t words[FLOW_KEY_WORDS];
@@ -115,35 +84,31 @@ WEIR_INLINE uint32_t first_slot(uint32_t mask)
 typedef uint16_t flow_tags __attribute__((vector_size(2 * FLOW_SLOTS)));
 typedef int8_t flow_hits __attribute__((vector_size(FLOW_SLOTS)));
 
-WEIR_INLINE uint32_t mask_of_slots(flow_tags equal)
+WEIR_INLINE uint32_t mask_of_slots(const flow_hits *hits)
 {
-	const flow_hits hits = __builtin_convertvector(equal, flow_hits);
 	uint32_t mask = 0;
 
 #ifdef __clang__
 	typedef bool bits __attribute__((ext_vector_type(FLOW_SLOTS)));
-	const bits set = __builtin_convertvector(hits, bits);
+	const bits set = __builtin_convertvector(*hits, bits);
 
 	__builtin_memcpy(&mask, &set, sizeof(mask));
 #else
 	for (uint32_t i = 0; i < FLOW_SLOTS; i++)
-		mask |= (uint32_t)(hits[i] & 1) << i;
+		mask |= (uint32_t)((*hits)[i] & 1) << i;
 #endif
 	return mask;
-}
-
-WEIR_INLINE flow_tags load_tags(const struct flow_bucket *bucket)
-{
-	flow_tags tags;
-
-	__builtin_memcpy(&tags, bucket->tags, sizeof(tags));
-	return tags;
 }
 
 /* The slots whose tag & `bits` is `wanted`, as a mask. */
 WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
 {
-	return mask_of_slots((flow_tags)((load_tags(bucket) & (uint16_t)bits) == (uint16_t)wanted));
+	flow_tags tags;
+	flow_hits hits;
+
+	__builtin_memcpy(&tags, bucket->tags, sizeof(tags));
+	hits = __builtin_convertvector((tags & (uint16_t)bits) == (uint16_t)wanted, flow_hits);
+	return mask_of_slots(&hits);
 }
 
 #else
@@ -166,19 +131,6 @@ WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits,
 }
 
 #endif
-
-/* Whether nothing has to be locked. */
-WEIR_INLINE bool flow_alone(const struct env *env);
-/* The bucket with a number below that of buckets; NULL, which does not happen, if there is none. */
-WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number);
-/* Waits until a lock word is free, and sets its lock bit. Returns false if that takes too long. */
-WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word);
-
-WEIR_INLINE void flow_unlock(const struct env *env, volatile uint64_t *word)
-{
-	if (!flow_alone(env))
-		*word &= ~FLOW_LOCK;
-}
 
 /* Frees a slot, whose lock is held. */
 WEIR_INLINE void flow_free(struct flow_bucket *bucket, uint32_t slot)
@@ -240,8 +192,7 @@ WEIR_INLINE bool flow_expired(const uint64_t *entry, const struct flow_timeouts 
 }
 
 /* Whether the slot has the flow of a key. Then its lock is held. */
-WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t slot,
-			   const struct flow_key *key)
+WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t slot, const struct flow_key *key)
 {
 	uint64_t *entry = bucket->entries[slot];
 
@@ -294,7 +245,8 @@ WEIR_INLINE uint32_t oldest_embryonic(const struct flow_bucket *bucket, uint32_t
 }
 
 /* Frees the slots of a bucket whose flows have expired. */
-WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts, uint32_t now)
+WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts,
+			      uint32_t now)
 {
 	for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
 		uint64_t *entry = bucket->entries[slot];

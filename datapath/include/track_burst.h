@@ -6,8 +6,8 @@
  * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
  * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
  *
- *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their flows
- *	while (track_next())		enters the flows that the last segment opens, tracks the next segment
+ *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their
+ *flows while (track_next())		enters the flows that the last segment opens, tracks the next segment
  *		<chain>_rules()		decides the open packets of the segment
  */
 #ifndef WEIR_TRACK_BURST_H
@@ -15,6 +15,8 @@
 
 #include "burst.h"
 #include "tracker.h"
+
+#ifdef WEIR_BURSTS
 
 /* The packets of a burst as the tracker sees them. */
 struct track_burst {
@@ -26,69 +28,6 @@ struct track_burst {
 	uint64_t openers;   /* packets of the segment that may open a flow */
 	uint64_t replacing; /* those of them that take the place of a flow */
 } WEIR_COLUMNS;
-
-WEIR_INLINE bool flow_alone(const struct env *env)
-{
-	return !env->flows.shared;
-}
-
-WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
-{
-	return &env->flows.buckets[number];
-}
-
-WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
-{
-	(void)env;
-	for (;;) {
-		const uint64_t old = *word;
-
-		if (!(old & FLOW_LOCK) && __sync_bool_compare_and_swap(word, old, old | FLOW_LOCK))
-			return true;
-		__builtin_ia32_pause();
-	}
-}
-
-WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes, struct tcp_options *found)
-{
-	uint8_t options[OPTIONS_ROOM + OPTIONS_BEYOND] = {0};
-	const uint8_t *at = frame_at(frame, offset, bytes);
-
-	if (!at)
-		return;
-	__builtin_memcpy(options, at, bytes);
-	read_options(options, bytes, found);
-}
-
-WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
-{
-	free_expired_in(env, bucket, now);
-}
-
-WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
-{
-	return oldest_in(env, bucket, start, now);
-}
-
-WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
-{
-	find_flow(env, track, now);
-}
-
-WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now)
-{
-	place_flow(env, track, now);
-}
-
-WEIR_INLINE void track_judge(struct track *track, uint32_t now)
-{
-	judge(track, now);
-}
-
-WEIR_INLINE void track_write(const struct env *env, struct track *track)
-{
-	write_flow(env, track);
-}
 
 /* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
 WEIR_INLINE void track_guess(const struct env *env, struct track *track)
@@ -214,7 +153,7 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 	if (WEIR_UNLIKELY(tracked->openers) && track_waits(tracked, track)) {
 		track->outcome = OUTCOME_REFUSE;
 		if (track->is_known)
-			track_write(env, track);
+			write_flow(env, track);
 		return false;
 	}
 	if (track->subject == SUBJECT_TCP)
@@ -289,12 +228,13 @@ static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env 
 
 		if (tracked->packets[i].l4 != L4_TCP)
 			continue;
-		verdicts->words[i] = decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused,
-					    verdicts->lens[i]);
+		verdicts->words[i] =
+			decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused, verdicts->lens[i]);
 		verdicts->open &= ~bit;
 		hits &= ~bit;
 	}
 	return hits;
 }
 
+#endif
 #endif

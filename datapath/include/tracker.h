@@ -9,12 +9,6 @@
 #include "flow_place.h"
 #include "track_fast.h"
 
-/* The steps of a packet. In the kernel each one is a function that the verifier follows once. */
-WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now);
-WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now);
-WEIR_INLINE void track_judge(struct track *track, uint32_t now);
-WEIR_INLINE void track_write(const struct env *env, struct track *track);
-
 /* Finds the flow of the packet, locks it and reads its state words. An expired flow is freed. */
 WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t now)
 {
@@ -166,6 +160,32 @@ WEIR_INLINE void judge(struct track *track, uint32_t now)
 	track->refused = REASON_NO_MATCH;
 }
 
+/* The steps of a packet. In the kernel each one is a function that the verifier follows once. */
+#ifdef WEIR_BURSTS
+
+WEIR_INLINE void track_find(const struct env *env, struct track *track, uint32_t now)
+{
+	find_flow(env, track, now);
+}
+
+WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_t now)
+{
+	place_flow(env, track, now);
+}
+
+WEIR_INLINE void track_judge(struct track *track, uint32_t now)
+{
+	judge(track, now);
+}
+
+#else
+
+WEIR_IN_KERNEL void track_find(const struct env *env, struct track *track, uint32_t now);
+WEIR_IN_KERNEL void track_place(const struct env *env, struct track *track, uint32_t now);
+WEIR_IN_KERNEL void track_judge(struct track *track, uint32_t now);
+
+#endif
+
 /* Whether the packet opens a flow that was not known. */
 WEIR_INLINE bool opens_unknown(const struct track *track)
 {
@@ -190,7 +210,7 @@ WEIR_INLINE void track_read(const struct flow_head *head, const struct frame *fr
 WEIR_INLINE void track_finish(const struct env *env, struct track *track, uint32_t now)
 {
 	if (track->is_known) {
-		track_write(env, track);
+		write_flow(env, track);
 	} else if (opens_unknown(track)) {
 		track_place(env, track, now);
 		if (track->opens == PLACE_FULL)
@@ -249,7 +269,7 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		track->words[word] = words[word];
 	if (track->is_known) {
 		track->outcome = OUTCOME_UPDATE;
-		track_write(env, track);
+		write_flow(env, track);
 	} else {
 		for (uint32_t try = 0; try < PLACE_TRIES; try++) {
 			track_place(env, track, now);

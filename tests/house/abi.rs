@@ -15,8 +15,8 @@ use weir_abi::kernel::{
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
-    Action, Addition, Burst, Counter, EntryCounter, Frame, ImageHeader, Layout, LimitEntry, LimitProfile, Link, Reason,
-    Verdict, burst, each, limit,
+    Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
+    Link, Reason, Verdict, burst, each, flow, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -93,14 +93,35 @@ fn constants() -> Vec<(String, u64)> {
     let bits =
         [("HBH", ext::HBH), ("RT", ext::RT), ("FRAG", ext::FRAG), ("DST", ext::DST), ("AH", ext::AH), ("MH", ext::MH)];
     bits.iter().for_each(|(name, bit)| add(&format!("EXT_{name}"), (*bit).into()));
+    constants.extend(flow_constants());
+    constants
+}
+
+/// The same for flows.
+fn flow_constants() -> Vec<(String, u64)> {
+    let mut constants = vec![
+        ("FLOW_SLOTS".into(), flow::SLOTS as u64),
+        ("FLOW_ENTRY_WORDS".into(), flow::ENTRY_WORDS as u64),
+        ("FLOW_TICK_SHIFT".into(), flow::TICK_SHIFT.into()),
+        ("FLOW_TICKS".into(), flow::TICKS.into()),
+        ("TAG_EMBRYONIC".into(), flow::TAG_EMBRYONIC.into()),
+        ("TAG_HASH".into(), flow::TAG_HASH.into()),
+        ("OPENING_LOCKS".into(), flow::OPENING_LOCKS as u64),
+        ("SCALE_NONE".into(), flow::Side::NO_SCALE.into()),
+        ("SCALE_MAX".into(), flow::Side::SCALE_MAX.into()),
+    ];
+    for (state, name) in FlowState::ALL {
+        let name = name.replace("syn-recv", "syn-received").to_uppercase().replace('-', "_");
+        constants.push((format!("FLOW_{name}"), state as u64));
+    }
     constants
 }
 
 /// C enumerations of which Rust must know every member.
-const SHARED: &[&str] = &["action", "reason", "link", "l3", "l4", "fragment", "ext", "layout"];
+const SHARED: &[&str] = &["action", "reason", "link", "l3", "l4", "fragment", "ext", "layout", "flow_state"];
 
 /// Enumerators that only C uses: a result of the parser for its caller.
-const C_ONLY: &[&str] = &["REASON_NONE"];
+const C_ONLY: &[&str] = &["REASON_NONE", "FLOW_STATES"];
 
 /// The enumerators of `enum name` in a header.
 fn enumerators<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
@@ -200,7 +221,8 @@ fn structures_have_the_same_layout() {
         counters,
         limits,
         additions,
-        entries
+        entries,
+        flows
     );
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
@@ -211,6 +233,10 @@ fn structures_have_the_same_layout() {
     layout!(program, "entry_counter", EntryCounter, head, size);
     layout!(program, "entry_slot", burst::EntrySlot, counters, labels);
     layout!(program, "burst_entries", burst::Entries, slots);
+    layout!(program, "burst_flows", burst::Flows, head, buckets, shared);
+    layout!(program, "flow_head", flow::FlowHead, clock, buckets);
+    same(&mut program, "offsetof(struct flow_head, hash_words)", offset_of!(flow::FlowHead, keys));
+    same(&mut program, "sizeof(struct flow_bucket)", flow::BUCKET_BYTES);
     layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);
     layout!(program, "packet", PacketView, data, cap, len, saddr, daddr, l3_offset, l4_offset, ether_type, vlan_id);
     layout!(program, "packet", PacketView, inner_vlan_id, ip_length, ip_id, sport, dport, window, seq, ack, l3, l4);
@@ -224,7 +250,7 @@ fn structures_have_the_same_layout() {
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of xdp.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned();
-    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n";
+    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -243,6 +269,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, copy);
     layout!(program, "words", Words, halves, zero, more);
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
+    same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "stream", Stream, next, sources);
     layout!(program, "addition_ring", AdditionRing, head, lost, tail, epoch, recent, records);
@@ -302,7 +329,8 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 7] = ["arrival", "device_pair", "net", "net_device", "ns_common", "sum", "summed"];
+    const C_ONLY: [&str; 9] =
+        ["arrival", "device_pair", "lock_wait", "track_slot", "net", "net_device", "ns_common", "sum", "summed"];
     let own = include_str!("abi.rs");
     let mut unknown = Vec::new();
     for header in files(&["h"]).into_iter().filter(|file| file.path.starts_with("datapath/engine/")) {

@@ -120,7 +120,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{GivenEntries, TableOperation};
+    use crate::{FlowOperation, GivenEntries, TableOperation};
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;

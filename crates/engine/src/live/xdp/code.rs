@@ -92,6 +92,18 @@ pub struct Received<'a> {
     pub index: u32,
 }
 
+/// The sections with memory for each CPU, and their lengths in bytes.
+fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
+    let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
+    if program.adders > 0 {
+        lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
+    }
+    if program.flows.is_some() {
+        lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
+    }
+    lengths
+}
+
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
     ///
@@ -113,18 +125,8 @@ impl KernelCode {
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let shared = shared_maps(data);
-        let mut lengths = vec![
-            (COUNTERS, counter_bytes),
-            (PORT_COUNTERS, port_bytes),
-            (PACKETS, cpus * size_of::<PacketSlot>()),
-            (CHECKSUMS, cpus * size_of::<ChecksumSlot>()),
-        ];
-        if program.adders > 0 {
-            lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
-        }
-        if program.flows.is_some() {
-            lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
-        }
+        let mut lengths = slots(program, cpus);
+        lengths.extend([(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)]);
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &lengths,

@@ -7,13 +7,44 @@
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
-use super::functions::Stage;
 use super::rules::{ends, limits, samples_after_limit, void_parameters};
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
 use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
+
+/// The rules of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Those before the tracking point. They may leave packets open.
+    BeforeTracking,
+    /// The others.
+    Rules,
+}
+
+impl Stage {
+    /// The suffix of the function.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Stage::BeforeTracking => "before",
+            Stage::Rules => "rules",
+        }
+    }
+
+    /// The prefix of the suffixes of its parts.
+    fn part_prefix(self) -> &'static str {
+        match self {
+            Stage::BeforeTracking => "before_part",
+            Stage::Rules => "part",
+        }
+    }
+
+    /// The name of a part.
+    pub(super) fn part(self, chain: &str, index: usize) -> String {
+        format!("{chain}_{}_{index}", self.part_prefix())
+    }
+}
 
 /// Writes the parts of the rules of a stage and the function that calls them.
 pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], out: &mut Writer) {

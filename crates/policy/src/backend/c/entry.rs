@@ -1,10 +1,11 @@
 //! The functions that engines call: for a burst in user space, for a frame in BPF.
 
+use super::burst_rules::Stage;
 use super::chain::ChainEmitter;
 use super::column::{CT_STATE, Column};
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
-use super::functions::{self, Stage};
+use super::functions;
 use super::raw::fill_raw;
 use super::writer::Writer;
 use crate::ir::FindId;

@@ -4,10 +4,11 @@
 //! BPF decides one packet (`packet_rules`), native code a burst rule by rule (`burst_rules`). Both are sinks of one
 //! walk (`walk`).
 
+use super::burst_rules::{self, Stage};
 use super::chain::ChainEmitter;
 use super::dialect::Dialect;
+use super::packet_rules;
 use super::writer::Writer;
-use super::{burst_rules, packet_rules};
 use crate::ir::{Node, match_tree};
 
 /// Rules in a part.
@@ -28,38 +29,6 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, out: &mut Writer) {
             burst_rules::emit(chain, Stage::Rules, &parts(&nodes[point + 1..]), out);
         }
         (Dialect::Bpf | Dialect::BpfParts { .. }, _) => packet_rules::emit(chain, &parts(nodes), out),
-    }
-}
-
-/// The rules of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Those before the tracking point. They may leave packets open.
-    BeforeTracking,
-    /// The others.
-    Rules,
-}
-
-impl Stage {
-    /// The suffix of the function.
-    pub(super) fn suffix(self) -> &'static str {
-        match self {
-            Stage::BeforeTracking => "before",
-            Stage::Rules => "rules",
-        }
-    }
-
-    /// The prefix of the suffixes of its parts.
-    fn part_prefix(self) -> &'static str {
-        match self {
-            Stage::BeforeTracking => "before_part",
-            Stage::Rules => "part",
-        }
-    }
-
-    /// The name of a part.
-    pub(super) fn part(self, chain: &str, index: usize) -> String {
-        format!("{chain}_{}_{index}", self.part_prefix())
     }
 }
 

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The memory of a table of flows, and its locks.
+ *
+ *	bucket	tags[32], one cache line	bit 15 embryonic, bits 0 to 14 of the hash; 0: free
+ *		entries[32], a cache line each	key, state words
+ */
+#ifndef WEIR_FLOW_BUCKET_H
+#define WEIR_FLOW_BUCKET_H
+
+#include "flow.h"
+
+enum {
+	FLOW_ENTRY_WORDS = FLOW_KEY_WORDS + FLOW_STATE_WORDS,
+	FLOW_STATUS = FLOW_ENTRY_WORDS - 1,
+	TAG_EMBRYONIC = 1 << 15,
+	TAG_HASH = TAG_EMBRYONIC - 1,
+	OPENING_LOCKS = 256,
+};
+
+#define FLOW_LOCK (UINT64_C(1) << STATUS_LOCK)
+
+struct flow_bucket {
+	uint16_t tags[FLOW_SLOTS];
+	uint64_t entries[FLOW_SLOTS][FLOW_ENTRY_WORDS];
+};
+
+/* What all who use a table share: FlowHead in crates/abi/src/flow.rs. */
+struct flow_head {
+	uint64_t clock; /* time of the latest tracked packet, in units of 2^24 ns since the clock's zero */
+	uint64_t buckets;
+	uint64_t hash_words[FLOW_KEY_WORDS];
+	uint64_t hash_start;
+	uint64_t hash_mix;
+	uint64_t zero[7];
+	uint64_t opening[OPENING_LOCKS]; /* locks of keys that are entered, by hash */
+};
+
+_Static_assert(sizeof(struct flow_bucket) == 66 * FLOW_SLOTS, "abi: BUCKET_BYTES");
+_Static_assert(sizeof(struct flow_head) == 128 + 8 * OPENING_LOCKS, "abi: FlowHead");
+
+/*
+ * A function that the kernel's code defines in cpu_flows.h. It is hidden, so the verifier follows its pointers to the
+ * caller.
+ */
+#define WEIR_IN_KERNEL __attribute__((visibility("hidden")))
+
+#ifdef WEIR_BURSTS
+
+/* Whether nobody else uses the table, so that nothing has to be locked. */
+WEIR_INLINE bool flow_alone(const struct env *env)
+{
+	return !env->flows.shared;
+}
+
+/* The bucket with a number below that of buckets. In the kernel NULL, which does not happen, if there is none. */
+WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
+{
+	return &env->flows.buckets[number];
+}
+
+/* Waits until a word is free, and sets its lock bit. Returns false if that takes too long. */
+WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
+{
+	(void)env;
+	for (;;) {
+		const uint64_t old = *word;
+
+		if (!(old & FLOW_LOCK) && __sync_bool_compare_and_swap(word, old, old | FLOW_LOCK))
+			return true;
+		__builtin_ia32_pause();
+	}
+}
+
+#else
+
+WEIR_IN_KERNEL bool flow_alone(const struct env *env);
+WEIR_IN_KERNEL struct flow_bucket *flow_bucket(const struct env *env, uint32_t number);
+WEIR_IN_KERNEL bool flow_lock(const struct env *env, volatile uint64_t *word);
+
+#endif
+
+WEIR_INLINE void flow_unlock(const struct env *env, volatile uint64_t *word)
+{
+	if (!flow_alone(env))
+		*word &= ~FLOW_LOCK;
+}
+
+#endif
