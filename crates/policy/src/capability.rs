@@ -175,9 +175,9 @@ chain downstream
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&program, &[]), [""; 0]);
-        assert_eq!(found(&program, &[Engine::Native, Engine::Xdp]), ["Some(2) track: native, xdp"]);
-        assert_eq!(found(&program, &[Engine::Eval]), [""; 0]);
+        assert_eq!(found(&program, &[Engine::Xdp, Engine::P4]), ["Some(2) track: p4"]);
+        assert_eq!(found(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), [""; 0]);
         let program = Program { rules: vec![], chains: vec![], ..program };
-        assert_eq!(found(&program, &[Engine::Xdp]), ["None track: xdp"]);
+        assert_eq!(found(&program, &[Engine::P4]), ["None track: p4"]);
     }
 }
