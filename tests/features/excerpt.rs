@@ -12,7 +12,7 @@ use weir_abi::Target;
 use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
-const WHOLE: [&str; 7] = [
+const WHOLE: [&str; 8] = [
     "add-to-tables",
     "defaults-rules",
     "extension-headers",
@@ -20,6 +20,7 @@ const WHOLE: [&str; 7] = [
     "fused-sets",
     "limit-each",
     "table-counters",
+    "tracking",
 ];
 
 /// The part of a program that the feature's snapshot shows.
