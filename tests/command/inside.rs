@@ -37,21 +37,29 @@ fn sandbox() -> Sandbox {
 #[test]
 fn replay_determines_the_direction_of_each_packet() {
     let sandbox = sandbox();
-    let report = sandbox.run("replay p.weir --in t.pcap --inside 192.0.2.0/24,2001:db8::/32 --json --verdicts").json();
-    assert_eq!((&report["direction"], &report["engine"]), (&json!("both"), &json!("eval")));
-    let (accept, drop) = ("accept", "drop");
-    let expected = [accept, accept, accept, accept, accept, drop, drop, drop, drop];
-    assert_eq!(report["verdicts"], json!(expected));
-    assert_eq!(
-        report["reasons"],
-        json!({
-            "p.weir:4": 2, "p.weir:5": 1, "p.weir:10": 2, "p.weir:11": 1,
-            "out-of-window": 1, "rst-out-of-window": 1, "no-state": 1,
-        })
-    );
-    // The rule `tcp track` counts what the tracker does not refuse.
-    assert_eq!((&report["rules"][0]["packets"], &report["rules"][4]["packets"]), (&json!(3), &json!(3)));
-    let text = sandbox.run("replay p.weir --in t.pcap --inside 192.0.2.0/24").out;
+    for engine in ["eval", "native", "xdp"] {
+        let line = "replay p.weir --in t.pcap --inside 192.0.2.0/24,2001:db8::/32 --json --verdicts --engine";
+        let report = sandbox.run(&format!("{line} {engine}")).json();
+        assert_eq!((&report["direction"], &report["engine"]), (&json!("both"), &json!(engine)));
+        let (accept, drop) = ("accept", "drop");
+        let expected = [accept, accept, accept, accept, accept, drop, drop, drop, drop];
+        assert_eq!(report["verdicts"], json!(expected), "{engine}");
+        assert_eq!(
+            report["reasons"],
+            json!({
+                "p.weir:4": 2, "p.weir:5": 1, "p.weir:10": 2, "p.weir:11": 1,
+                "out-of-window": 1, "rst-out-of-window": 1, "no-state": 1,
+            }),
+            "{engine}"
+        );
+        // The rule `tcp track` counts what the tracker does not refuse.
+        assert_eq!(
+            (&report["rules"][0]["packets"], &report["rules"][4]["packets"]),
+            (&json!(3), &json!(3)),
+            "{engine}"
+        );
+    }
+    let text = sandbox.run("replay p.weir --in t.pcap --inside 192.0.2.0/24 --engine eval").out;
     assert!(text.contains("p over t.pcap (both, engine eval)"), "{text}");
     assert!(text.contains("(rst-out-of-window)"), "{text}");
 }
@@ -79,5 +87,4 @@ fn what_is_refused() {
     sandbox.run(&line("--inside 192.0.2.1/24")).fails(2, &["192.0.2.1/24", "bits behind the length of 24 are set"]);
     sandbox.run(&line("--inside eth0")).fails(2, &["a prefix such as 192.0.2.0/24 or 2001:db8::/32 is expected"]);
     sandbox.run(&line("--inside 192.0.2.0/24 --direction upstream")).fails(2, &["--inside", "cannot be used with"]);
-    sandbox.run(&line("--inside 192.0.2.0/24 --engine native")).fails(2, &["E0501", "`track` is not yet supported"]);
 }

@@ -14,7 +14,6 @@ fn sandbox() -> Sandbox {
     sandbox
         .put("list.weir", "table t { type ipv4; file \"list\" }\nupstream { ip saddr @t drop; accept }\n")
         .put("list", "10.0.0.300\n");
-    sandbox.put("track.weir", "upstream { tcp track; accept }\ndownstream { accept }\n");
     sandbox
 }
 
@@ -42,7 +41,6 @@ fn every_failure_is_one_object() {
         ("check p.weir --frob", 2, "--frob"),
         ("replay none.weir --in t.pcap", 2, "none.weir"),
         ("replay bad.weir --in t.pcap", 2, "bad.weir:1:"),
-        ("replay track.weir --in t.pcap --engine native", 2, "track.weir:1:"),
         ("replay p.weir --in none.pcap", 1, "none.pcap"),
         ("replay p.weir --in noise", 1, "noise"),
         ("replay p.weir", 2, "--in"),
@@ -92,8 +90,6 @@ fn mistakes_are_listed_with_their_places() {
     assert_eq!((&report["valid"], &report["policy"]), (&json!(false), &json!("bad.weir")));
     let (report, ..) = failure(&sandbox.run("replay list.weir --in t.pcap --json"));
     assert_eq!(report["errors"][0]["code"], "E0601");
-    let (report, ..) = failure(&sandbox.run("replay track.weir --in t.pcap --engine native --json"));
-    assert_eq!((&report["errors"][0]["code"], &report["errors"][0]["line"]), (&json!("E0501"), &json!(1)));
 }
 
 #[test]
