@@ -63,10 +63,9 @@ impl Transfers {
         let mut threads = vec![serving];
         for number in 0..connections {
             let (enough, chunks) = (enough.clone(), chunks.clone());
-            threads.push(hosts.client.start(move || {
-                let stream = connect(CLIENT_PORT + number as u16);
-                exchange(stream, &enough, &chunks);
-            }));
+            // One after the other, because the server's queue is short.
+            let stream = hosts.client.run(move || connect(CLIENT_PORT + number as u16));
+            threads.push(thread::spawn(move || exchange(stream, &enough, &chunks)));
         }
         Transfers { enough, chunks, threads }
     }
