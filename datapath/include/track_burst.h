@@ -6,8 +6,8 @@
  * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
  * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
  *
- *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their flows
- *	while (track_next())		enters the flows that the last segment opens, tracks the next segment
+ *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their
+ *flows while (track_next())		enters the flows that the last segment opens, tracks the next segment
  *		<chain>_rules()		decides the open packets of the segment
  */
 #ifndef WEIR_TRACK_BURST_H
@@ -156,23 +156,25 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 	tracked->replacing = 0;
 }
 
-static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track, uint64_t time_ns)
+static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
 {
+	/* Later packets of the segment may have other times. */
+	const uint32_t now = status_time(track->words[FLOW_STATE_WORDS - 1]);
+
 	if (flow_alone(env))
 		enter_alone(env, track);
 	else
-		enter_among_others(env, env->flows.head, track, track_time(env->flows.head, time_ns));
+		enter_among_others(env, env->flows.head, track, now);
 }
 
 /* Enters the flows that accepted packets of the last segment open. */
-WEIR_INLINE void track_end_segment(const struct env *env, const struct weir_burst *burst,
-				   const struct verdicts *verdicts, struct track_burst *tracked)
+WEIR_INLINE void track_end_segment(const struct env *env, const struct verdicts *verdicts, struct track_burst *tracked)
 {
 	for (uint64_t rest = tracked->openers; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
 
 		if ((verdicts->words[i] & 0xff) == ACTION_ACCEPT)
-			track_open(env, &tracked->tracks[i], burst_time(burst, i));
+			track_open(env, &tracked->tracks[i]);
 	}
 	tracked->openers = 0;
 	tracked->replacing = 0;
@@ -238,7 +240,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 {
 	uint64_t open = 0;
 
-	track_end_segment(env, burst, verdicts, tracked);
+	track_end_segment(env, verdicts, tracked);
 	if (!tracked->left)
 		return false;
 	tracked->invalid = 0;
@@ -289,8 +291,8 @@ static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env 
 
 		if (tracked->packets[i].l4 != L4_TCP)
 			continue;
-		verdicts->words[i] = decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused,
-					    verdicts->lens[i]);
+		verdicts->words[i] =
+			decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused, verdicts->lens[i]);
 		verdicts->open &= ~bit;
 		hits &= ~bit;
 	}

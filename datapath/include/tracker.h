@@ -232,8 +232,8 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 }
 
 /*
- * Enters the flow that an accepted packet opens, while other CPUs use the table. If its key was entered meanwhile, the
- * packet's flow replaces that.
+ * Enters the flow that an accepted packet opens, while other CPUs use the table. `now` is the time of the packet. If
+ * its key was entered meanwhile, the packet's flow replaces that.
  */
 WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
 {
@@ -252,7 +252,9 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		track_write(env, track);
 	} else {
 		for (uint32_t try = 0; try < PLACE_TRIES; try++) {
-			track_place(env, track, now);
+			/* The place that track_finish() has found, unless its connection has ended meanwhile. */
+			if (try || track->opens == PLACE_KNOWN)
+				track_place(env, track, now);
 			if (track->opens == PLACE_FULL || enter_placed(env, track))
 				break;
 		}
