@@ -277,7 +277,7 @@ WEIR_INLINE bool is_refused(packet_view *packet)
 WEIR_INLINE enum reason refusal(packet_view *packet)
 {
 	(void)packet;
-	return (enum reason)*(volatile uint8_t *)&own_slot()->track.refused;
+	return (enum reason) * (volatile uint8_t *)&own_slot()->track.refused;
 }
 
 #endif

@@ -14,8 +14,8 @@ WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32
 
 /* What a bucket has room for. */
 struct bucket_use {
-	uint32_t free;	    /* mask of the free slots */
-	uint32_t used;	    /* number of the others */
+	uint32_t free;	  /* mask of the free slots */
+	uint32_t used;	  /* number of the others */
 	bool is_at_bound; /* whether the embryonic flows take their share */
 };
 

@@ -240,8 +240,7 @@ WEIR_INLINE bool flow_expired(const uint64_t *entry, const struct flow_timeouts 
 }
 
 /* Whether the slot has the flow of a key. Then its lock is held. */
-WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t slot,
-			   const struct flow_key *key)
+WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t slot, const struct flow_key *key)
 {
 	uint64_t *entry = bucket->entries[slot];
 
@@ -294,7 +293,8 @@ WEIR_INLINE uint32_t oldest_embryonic(const struct flow_bucket *bucket, uint32_t
 }
 
 /* Frees the slots of a bucket whose flows have expired. */
-WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts, uint32_t now)
+WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts,
+			      uint32_t now)
 {
 	for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
 		uint64_t *entry = bucket->entries[slot];

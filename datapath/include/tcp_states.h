@@ -235,8 +235,7 @@ WEIR_INLINE enum outcome tcp_judge(struct flow *flow, const struct segment *segm
 	flow->syn = false;
 	flow->replied |= opening && segment->kind == SEGMENT_ACK;
 	if (step == FLOW_LAST_ACK && segment->kind == SEGMENT_ACK &&
-	    (was_liberal ||
-	     (flow->mine.una == flow->mine.next && flow->theirs.una == flow->theirs.next)))
+	    (was_liberal || (flow->mine.una == flow->mine.next && flow->theirs.una == flow->theirs.next)))
 		flow->state = FLOW_TIME_WAIT;
 	/* A SYN that is sent again must not keep a flow that nobody answers. */
 	return keeps ? OUTCOME_KEEP : OUTCOME_UPDATE;

@@ -28,11 +28,11 @@ struct track {
 	uint64_t words[FLOW_STATE_WORDS];
 	struct flow_at at;
 	uint8_t subject;
-	uint8_t sender; /* side */
-	uint8_t state;	/* enum packet_state, once it is tracked */
-	uint8_t refused; /* enum reason; REASON_NO_MATCH if it is not refused */
-	uint8_t opens;	 /* enum place: where the flow goes that it opens, if it is accepted; PLACE_FULL for none */
-	uint8_t outcome; /* enum outcome */
+	uint8_t sender;	  /* side */
+	uint8_t state;	  /* enum packet_state, once it is tracked */
+	uint8_t refused;  /* enum reason; REASON_NO_MATCH if it is not refused */
+	uint8_t opens;	  /* enum place: where the flow goes that it opens, if it is accepted; PLACE_FULL for none */
+	uint8_t outcome;  /* enum outcome */
 	uint8_t is_known; /* whether its flow was found */
 	uint8_t zero;
 };
@@ -77,7 +77,8 @@ WEIR_INLINE bool end_after(const struct flow_end *a, const struct flow_end *b)
 
 WEIR_INLINE uint64_t key_word(uint32_t port0, uint32_t port1, uint32_t protocol, uint32_t vlan, uint32_t inner)
 {
-	return (uint64_t)port0 << 48 | (uint64_t)port1 << 32 | (uint64_t)protocol << 24 | (uint64_t)(vlan << 12 | inner);
+	return (uint64_t)port0 << 48 | (uint64_t)port1 << 32 | (uint64_t)protocol << 24 |
+	       (uint64_t)(vlan << 12 | inner);
 }
 
 /* The tags of a packet: 12 bits each, 0 without a tag. */
@@ -104,8 +105,8 @@ WEIR_INLINE void set_key(struct track *track, const struct flow_end *source, con
 
 	track->sender = swap;
 	set_addresses(track, source, destination);
-	track->key.words[4] = key_word(swap ? destination->port : source->port,
-				       swap ? source->port : destination->port, protocol, vlans.outer, vlans.inner);
+	track->key.words[4] = key_word(swap ? destination->port : source->port, swap ? source->port : destination->port,
+				       protocol, vlans.outer, vlans.inner);
 }
 
 /* The same for an IPv4 packet with ports or without, as both ends are one number each. */
@@ -282,8 +283,7 @@ WEIR_INLINE bool read_quote(const struct frame *frame, packet_view *packet, cons
 		message = icmp_message(at[0]);
 		if (!message.request)
 			return false;
-		set_icmp_key(track, &quoted.source, &quoted.destination, be16(at + 4), message, quoted.protocol,
-			     vlans);
+		set_icmp_key(track, &quoted.source, &quoted.destination, be16(at + 4), message, quoted.protocol, vlans);
 		return true;
 	}
 	if (has_ports(quoted.protocol)) {
