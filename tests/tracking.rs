@@ -124,8 +124,11 @@ fn run_in_bursts(policy: &Policy, filter: &mut dyn Filter, case: &Case) -> Vec<S
     differ.map(|(step, shows)| format!("line {}: in a burst it is {shows}", step.line)).collect()
 }
 
+/// What an engine is to do.
+type Task<'a> = dyn FnMut(&mut dyn Filter) + 'a;
+
 /// Runs the packets of a case one by one and in bursts, each time without flows before.
-fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(&mut dyn FnMut(&mut dyn Filter))) -> Vec<String> {
+fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(&mut Task<'_>)) -> Vec<String> {
     let mut wrong = Vec::new();
     empty(&mut |filter| wrong.extend(run_one_by_one(policy, filter, case)));
     empty(&mut |filter| wrong.extend(run_in_bursts(policy, filter, case)));
