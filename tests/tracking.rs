@@ -124,24 +124,47 @@ fn run_in_bursts(policy: &Policy, filter: &mut dyn Filter, case: &Case) -> Vec<S
     differ.map(|(step, shows)| format!("line {}: in a burst it is {shows}", step.line)).collect()
 }
 
-/// Uses a filter without flows.
-type Use<'a> = &'a mut dyn FnMut(&mut dyn Filter);
+/// What an engine is to do.
+type Task<'a> = dyn FnMut(&mut dyn Filter) + 'a;
 
 /// Runs the packets of a case one by one and in bursts, each time without flows before.
-fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(Use<'_>)) -> Vec<String> {
+fn run(policy: &Policy, case: &Case, empty: &mut dyn FnMut(&mut Task<'_>)) -> Vec<String> {
     let mut wrong = Vec::new();
     empty(&mut |filter| wrong.extend(run_one_by_one(policy, filter, case)));
     empty(&mut |filter| wrong.extend(run_in_bursts(policy, filter, case)));
     wrong
 }
 
-/// Runs the cases of a script on every engine. Returns the differences to what is expected.
-fn run_script(name: &str, folder: &Path, script: &Script) -> Vec<String> {
-    let policy = policy(folder, script).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let mut native = policy.native().unwrap_or_else(|error| panic!("{name}: {error}"));
-    let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{name}: {error}"));
+/// Scripts whose packets pass the same policy.
+type Group<'a> = Vec<&'a (PathBuf, Script)>;
+
+/// The scripts in groups with the same settings and rules. Compiling and loading a policy takes far longer than running
+/// a script.
+fn groups(scripts: &[(PathBuf, Script)]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for script in scripts {
+        let same = |group: &&mut Group<'_>| {
+            let (_, first) = group[0];
+            first.settings == script.1.settings && first.rules == script.1.rules
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(script),
+            None => groups.push(vec![script]),
+        }
+    }
+    groups
+}
+
+/// Runs the cases of all scripts of a group on every engine. Returns the differences to what is expected.
+fn run_group(group: &Group<'_>) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let first = name(&group[0].0);
+    let policy = policy(folder.path(), &group[0].1).unwrap_or_else(|error| panic!("{first}: {error}"));
+    let mut native = policy.native().unwrap_or_else(|error| panic!("{first}: {error}"));
+    let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{first}: {error}"));
     let mut wrong = Vec::new();
-    for case in &script.cases {
+    for (name, case) in group.iter().flat_map(|(path, script)| script.cases.iter().map(|case| (name(path), case))) {
         assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
         let of_eval = run(&policy, case, &mut |run| run(&mut EvalFilter::new(&policy.program, policy.answers())));
         let of_native = run(&policy, case, &mut |run| {
@@ -165,13 +188,10 @@ fn run_script(name: &str, folder: &Path, script: &Script) -> Vec<String> {
 #[test]
 fn packets_have_the_states_that_scripts_say() {
     let scripts = scripts();
-    let run = |(path, script): &(PathBuf, Script)| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        run_script(&path.file_name().unwrap_or_default().to_string_lossy(), folder.path(), script)
-    };
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = scripts.iter().map(|script| scope.spawn(move || run(script))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("a script runs")).collect()
+        let threads: Vec<_> =
+            groups(&scripts).into_iter().map(|group| scope.spawn(move || run_group(&group))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("the scripts run")).collect()
     });
     let cases: usize = scripts.iter().map(|(_, script)| script.cases.len()).sum();
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));

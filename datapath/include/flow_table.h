@@ -276,7 +276,8 @@ WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, u
 		return __sync_bool_compare_and_swap(status, 0, FLOW_LOCK);
 	if (!flow_lock(env, status))
 		return false;
-	if (*tag & TAG_EMBRYONIC)
+	/* The flow may have ended or expired meanwhile. */
+	if (!*tag || *tag & TAG_EMBRYONIC)
 		return true;
 	flow_unlock(env, status);
 	return false;

@@ -95,23 +95,25 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 	tracked->replacing = 0;
 }
 
-static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track, uint64_t time_ns)
+static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
 {
+	/* Later packets of the segment may have other times. */
+	const uint32_t now = status_time(track->words[FLOW_STATE_WORDS - 1]);
+
 	if (flow_alone(env))
 		enter_alone(env, track);
 	else
-		enter_among_others(env, env->flows.head, track, track_time(env->flows.head, time_ns));
+		enter_among_others(env, env->flows.head, track, now);
 }
 
 /* Enters the flows that accepted packets of the last segment open. */
-WEIR_INLINE void track_end_segment(const struct env *env, const struct weir_burst *burst,
-				   const struct verdicts *verdicts, struct track_burst *tracked)
+WEIR_INLINE void track_end_segment(const struct env *env, const struct verdicts *verdicts, struct track_burst *tracked)
 {
 	for (uint64_t rest = tracked->openers; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
 
 		if ((verdicts->words[i] & 0xff) == ACTION_ACCEPT)
-			track_open(env, &tracked->tracks[i], burst_time(burst, i));
+			track_open(env, &tracked->tracks[i]);
 	}
 	tracked->openers = 0;
 	tracked->replacing = 0;
@@ -177,7 +179,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 {
 	uint64_t open = 0;
 
-	track_end_segment(env, burst, verdicts, tracked);
+	track_end_segment(env, verdicts, tracked);
 	if (!tracked->left)
 		return false;
 	tracked->invalid = 0;

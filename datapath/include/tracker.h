@@ -252,8 +252,8 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 }
 
 /*
- * Enters the flow that an accepted packet opens, while other CPUs use the table. If its key was entered meanwhile, the
- * packet's flow replaces that.
+ * Enters the flow that an accepted packet opens, while other CPUs use the table. `now` is the time of the packet. If
+ * its key was entered meanwhile, the packet's flow replaces that.
  */
 WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
 {
@@ -272,7 +272,9 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		write_flow(env, track);
 	} else {
 		for (uint32_t try = 0; try < PLACE_TRIES; try++) {
-			track_place(env, track, now);
+			/* The place that track_finish() has found, unless its connection has ended meanwhile. */
+			if (try || track->opens == PLACE_KNOWN)
+				track_place(env, track, now);
 			if (track->opens == PLACE_FULL || enter_placed(env, track))
 				break;
 		}

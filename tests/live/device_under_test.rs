@@ -225,15 +225,17 @@ fn read_log(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Repeats `look` until it returns a value. After a timeout, panics with the text of `instead`.
+/// Repeats `look` until it returns a value, with pauses that grow from a quarter of a millisecond to 5 ms. After a
+/// timeout, panics with the text of `instead`.
 fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
-    let start = Instant::now();
+    let (start, mut pause) = (Instant::now(), Duration::from_micros(250));
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(start.elapsed() < TIMEOUT, "{what}: {}", instead());
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(5));
     }
 }
 

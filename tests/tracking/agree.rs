@@ -98,21 +98,28 @@ fn compare(policy: &Policy, packets: &[Packet], name: &str, eval: &Outcome, othe
     assert!(differs.is_none() && eval.2.len() == other.2.len(), "flows of eval and {name}: {differs:#?}");
 }
 
+fn agree(nth: usize, settings: &str, before: &str) {
+    let policy = policy(settings, before);
+    let packets = packets(&mut Dice::new(nth as u64 + 1));
+    let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
+    let mut native = policy.native().unwrap_or_else(|error| panic!("{settings}: {error}"));
+    let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{settings}: {error}"));
+    let by_native = run(&mut native, &packets);
+    compare(&policy, &packets, "native", &eval, &by_native);
+    let by_xdp = run(&mut xdp, &packets);
+    compare(&policy, &packets, "xdp", &eval, &by_xdp);
+    for table in [native.flow_table(), xdp.flow_table()] {
+        table.expect("it tracks").verify().expect("the invariants of the table hold");
+    }
+    assert!(eval.2.len() > 10, "{settings}: only {} flows", eval.2.len());
+}
+
 #[test]
 fn engines_agree_on_generated_flows() {
-    for (nth, (settings, before)) in POLICIES.into_iter().enumerate() {
-        let policy = policy(settings, before);
-        let packets = packets(&mut Dice::new(nth as u64 + 1));
-        let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
-        let mut native = policy.native().unwrap_or_else(|error| panic!("{settings}: {error}"));
-        let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{settings}: {error}"));
-        let by_native = run(&mut native, &packets);
-        compare(&policy, &packets, "native", &eval, &by_native);
-        let by_xdp = run(&mut xdp, &packets);
-        compare(&policy, &packets, "xdp", &eval, &by_xdp);
-        for table in [native.flow_table(), xdp.flow_table()] {
-            table.expect("it tracks").verify().expect("the invariants of the table hold");
-        }
-        assert!(eval.2.len() > 10, "{settings}: only {} flows", eval.2.len());
-    }
+    std::thread::scope(|scope| {
+        let cases = POLICIES.iter().enumerate();
+        let threads: Vec<_> =
+            cases.map(|(nth, (settings, before))| scope.spawn(move || agree(nth, settings, before))).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("the engines agree"));
+    });
 }

@@ -35,6 +35,7 @@ const CFLAGS: &[&str] = &[
     "-Wall",
     "-Wextra",
     "-Werror",
+    "-Wno-psabi",
     "-fno-sanitize-recover=all",
     "-fsanitize=fuzzer,address,undefined",
     "-Idatapath/include",

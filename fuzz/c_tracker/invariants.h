@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What holds of a table of flows after each packet (docs/tracking.md#the-table). The file that includes this one
+ * declares `tracking`.
+ */
+#ifndef C_TRACKER_INVARIANTS_H
+#define C_TRACKER_INVARIANTS_H
+
+#include "track_burst.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ends the run if something does not hold. */
+static void check(bool holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "it does not hold that %s\n", what);
+	abort();
+}
+
+static bool is_zero(const uint64_t *words, uint32_t count)
+{
+	uint64_t any = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		any |= words[i];
+	return !any;
+}
+
+static struct flow_key key_of(const uint64_t *entry)
+{
+	struct flow_key key = {.is_ipv6 = status_bit(entry[FLOW_STATUS], STATUS_IPV6)};
+
+	memcpy(key.words, entry, sizeof(key.words));
+	return key;
+}
+
+/* Side 0 has the smaller address and port, and an IPv4 address is the low half of a word. */
+static void check_key(const uint64_t *entry)
+{
+	const struct flow_key key = key_of(entry);
+	const uint64_t *words = key.words;
+	const uint32_t protocol = words[4] >> 24 & 0xff;
+	const bool is_icmp = protocol == PROTO_ICMP || protocol == PROTO_ICMP6;
+	const struct flow_end one = {words[0], words[1], is_icmp ? 0 : words[4] >> 48 & 0xffff};
+	const struct flow_end other = {words[2], words[3], is_icmp ? 0 : words[4] >> 32 & 0xffff};
+
+	check(!end_after(&one, &other), "side 0 of a key is not above side 1");
+	check(key.is_ipv6 || (!words[0] && !words[2] && words[1] <= UINT32_MAX && words[3] <= UINT32_MAX),
+	      "IPv4 addresses have 32 bits");
+}
+
+static void check_state(const uint64_t *entry)
+{
+	const uint64_t status = entry[FLOW_STATUS];
+	const uint32_t state = status_state(status), protocol = entry[4] >> 24 & 0xff;
+
+	check(state >= FLOW_SYN_SENT && state <= FLOW_REPLIED, "a flow has a state");
+	check((protocol == PROTO_TCP) == (state < FLOW_UNREPLIED), "the state is one of the protocol");
+	check(!status_bit(status, STATUS_LOCK), "no flow stays locked");
+	check((state == FLOW_UNREPLIED) != status_bit(status, STATUS_REPLIED) || protocol == PROTO_TCP,
+	      "the state says whether the flow was answered");
+	for (uint32_t side = 0; side < 2; side++)
+		check((status >> (STATUS_WINDOW + 8 * side) & 0xff) <= window_of(WINDOW_MAX),
+		      "a window has 2^30 bytes");
+}
+
+static uint32_t embryonic_in(const struct flow_bucket *bucket)
+{
+	return (uint32_t)__builtin_popcount(slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC));
+}
+
+static void check_slot(const struct flow_head *head, const struct flow_bucket *buckets, uint32_t number, uint32_t slot)
+{
+	const uint64_t *entry = buckets[number].entries[slot];
+	const uint32_t tag = buckets[number].tags[slot];
+	struct flow_key key;
+	struct flow_hash hash;
+
+	if (!tag) {
+		check(is_zero(entry, FLOW_ENTRY_WORDS), "a free slot is empty");
+		return;
+	}
+	key = key_of(entry);
+	hash = flow_hash(head, &key);
+	check((tag & TAG_HASH) == hash.tag, "the tag is that of the key");
+	check(!(tag & TAG_EMBRYONIC) == !status_embryonic(entry[FLOW_STATUS]), "the tag says whether it is embryonic");
+	check(number == hash.bucket[0] || number == hash.bucket[1], "a flow is in one of its buckets");
+	check_key(entry);
+	check_state(entry);
+	for (uint32_t which = 0; which < 2; which++) {
+		const struct flow_bucket *bucket = &buckets[hash.bucket[which]];
+
+		for (uint32_t other = 0; other < FLOW_SLOTS; other++)
+			check((number == hash.bucket[which] && slot == other) || bucket->tags[other] == 0 ||
+				      !key_equals(bucket->entries[other], &key),
+			      "a key is in the table once");
+	}
+}
+
+/* Checks a table. */
+static void check_table(const struct flow_head *head, const struct flow_bucket *buckets)
+{
+	for (uint32_t number = 0; number < head->buckets; number++)
+		for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++)
+			check_slot(head, buckets, number, slot);
+	for (uint32_t lock = 0; lock < OPENING_LOCKS; lock++)
+		check(!(head->opening[lock] & FLOW_LOCK), "no key stays locked");
+}
+
+/* Checks what one packet changed of a slot, whose word or tag differs. Returns whether it has a new flow. */
+static bool check_change(const struct flow_bucket *before, const struct flow_bucket *after, uint32_t slot, uint32_t now,
+			 bool is_refused)
+{
+	const uint64_t *old = before->entries[slot], *new = after->entries[slot];
+	const bool was_used = before->tags[slot], is_used = after->tags[slot];
+	const bool was_embryonic = before->tags[slot] & TAG_EMBRYONIC;
+	const bool had_expired = was_used && flow_expired(old, &tracking.timeouts, now);
+	const struct flow_key key = key_of(new);
+
+	check(!is_refused || (!is_used && had_expired), "a refused packet changes no flow");
+	if (is_used && was_used && key_equals(old, &key))
+		return false;
+	check(!was_used || was_embryonic || had_expired, "no established flow makes room");
+	check(!is_used || status_time(new[FLOW_STATUS]) == now, "a new flow has the time of its packet");
+	check(!is_used || (after->tags[slot] & TAG_EMBRYONIC), "a new flow is embryonic");
+	return is_used;
+}
+
+/* Checks what one packet changed of a table. */
+static void check_changes(const struct flow_head *head, const struct flow_bucket *before,
+			  const struct flow_bucket *after, bool is_refused)
+{
+	const uint32_t now = (uint32_t)head->clock & (FLOW_TICKS - 1);
+	uint32_t entered = 0, lost = 0;
+
+	for (uint32_t number = 0; number < head->buckets; number++) {
+		const struct flow_bucket *old = &before[number], *new = &after[number];
+		const uint32_t bound =
+			embryonic_in(old) > tracking.embryonic_max ? embryonic_in(old) : tracking.embryonic_max;
+		uint32_t entered_here = 0;
+
+		if (!memcmp(old, new, sizeof(*old)))
+			continue;
+		for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
+			const bool differs = old->tags[slot] != new->tags[slot] ||
+					     memcmp(old->entries[slot], new->entries[slot], sizeof(old->entries[slot]));
+
+			if (!differs)
+				continue;
+			entered_here += check_change(old, new, slot, now, is_refused);
+			lost += old->tags[slot] && !flow_expired(old->entries[slot], &tracking.timeouts, now) &&
+				memcmp(old->entries[slot], new->entries[slot], 8 * FLOW_KEY_WORDS);
+		}
+		check(!entered_here || embryonic_in(new) <= bound, "embryonic flows take no more than their share");
+		entered += entered_here;
+	}
+	check(entered <= 1 && lost <= 1, "a packet enters one flow at most, and evicts or ends one");
+}
+
+#endif
