@@ -89,6 +89,7 @@ WEIR_INLINE void judge_tcp(struct track *track, uint32_t now)
 	const bool is_reply = !flow.from_opener, was_replied = flow.replied;
 	enum reason refused = REASON_NO_MATCH;
 
+	keep_in_memory(&flow);
 	track->outcome = (uint8_t)tcp_judge(&flow, &track->segment, &tracking, &refused);
 	track->state = STATE_ESTABLISHED;
 	track->refused = REASON_NO_MATCH;
