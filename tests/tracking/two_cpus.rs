@@ -19,7 +19,7 @@ use weir_test_support::{Link, Packet};
 /// Number of flows of a round. Both CPUs go through them in the same order.
 const FLOWS: usize = 32;
 /// Number of rounds of each engine.
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 200;
 /// Longest time that one CPU begins later than the other one.
 const SKEW_NS: u64 = 400;
 /// The two packets are concurrent if the middles of their runs are less than this apart: a program needs longer.
