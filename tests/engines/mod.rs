@@ -78,7 +78,7 @@ pub struct Decided {
 
 /// Time in ns between the same packets in successive chains. Shared buckets are full again after it. It is a multiple of
 /// the ticks of flows and of additions, so that the same packets have the same ages later. A bit more than an hour.
-const CHAIN_NS: u64 = 3 * 78_125 << TICK_SHIFT;
+const CHAIN_NS: u64 = (3 * 78_125) << TICK_SHIFT;
 
 /// Runs the packets through every chain of a program, one chain after the other.
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
