@@ -3,7 +3,11 @@
 //! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first.
 //! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 24 otherwise.
 
+#[path = "conntrack/flows.rs"]
+mod conntrack_flows;
 mod engines;
+#[path = "random/flows.rs"]
+mod flows;
 #[path = "random/packets.rs"]
 mod packets;
 
@@ -58,7 +62,7 @@ fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
 /// Policies with up to four chains in all engines.
 fn engines_agree(packets: BoxedStrategy<Packet>) {
     let size = Size { postures: 1, rules: [0, 14] };
-    let case = (packets::in_time(packets, PACKETS), policies(packets::pool(), size));
+    let case = (flows::among(packets, PACKETS), policies(packets::pool(), size));
     let outcome = runner(policies_wanted().div_ceil(2), 64).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
         let mut engines = Engines::load_with_parts(&policy, PART_RULES).map_err(TestCaseError::fail)?;
@@ -81,7 +85,7 @@ fn engines_agree_on_broken_and_real_packets() {
 fn interpreted_cases() -> impl Strategy<Value = (Vec<Packet>, Text)> {
     let size = Size { postures: 1, rules: [0, 20] };
     let packet = prop_oneof![3 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
-    (packets::in_time(packet, 40), policies(packets::pool(), size))
+    (flows::among(packet, 40), policies(packets::pool(), size))
 }
 
 #[test]
@@ -131,8 +135,12 @@ fn from_conditions(program: &Program) -> Program {
             let tests = condition.tests.iter().rev();
             tests.fold(Node::Rule(condition.rule), |node, &test| Node::When { test: test.clone(), body: vec![node] })
         };
-        let nodes = conditions(&chain.tree.nodes).iter().map(node).collect();
-        chain.tree.nodes = nodes;
+        let parts = chain.tree.nodes.split_inclusive(|node| *node == Node::Track);
+        let listed = parts.flat_map(|part| {
+            let tracks = part.last().filter(|node| **node == Node::Track).cloned();
+            conditions(part).iter().map(node).chain(tracks).collect::<Vec<_>>()
+        });
+        chain.tree.nodes = listed.collect();
     }
     program
 }
@@ -164,8 +172,9 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
         });
         hits
     });
-    let entries = entries.collect();
-    Decided { verdicts, counters, limits: limits.collect(), additions, entries }
+    let (entries, mut flows) = (entries.collect(), Vec::new());
+    evaluator.flows(&mut |key, flow| flows.push((*key, *flow)));
+    Decided { verdicts, counters, limits: limits.collect(), additions, entries, flows }
 }
 
 #[test]

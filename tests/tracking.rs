@@ -6,6 +6,8 @@ mod agree;
 #[path = "conntrack/flows.rs"]
 mod conntrack_flows;
 mod engines;
+#[path = "tracking/two_cpus.rs"]
+mod two_cpus;
 
 use engines::{load, root};
 use std::path::{Path, PathBuf};

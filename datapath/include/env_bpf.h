@@ -251,6 +251,15 @@ WEIR_INLINE uint64_t forget64(uint64_t x)
 	return x + weir_words.zero;
 }
 
+/*
+ * Keeps an object in memory. Else each of its fields may become several variables, each with its place on the stack,
+ * of which a program and its functions have 512 bytes together.
+ */
+WEIR_INLINE void keep_in_memory(void *object)
+{
+	__asm__ volatile("" : : "r"(object) : "memory");
+}
+
 /* Keeps reads below it after reads above it. BPF has no fence for reads; x86 needs none. */
 WEIR_INLINE void read_fence(void)
 {

@@ -72,6 +72,11 @@ WEIR_INLINE uint32_t forget(uint32_t x)
 	return x;
 }
 
+WEIR_INLINE void keep_in_memory(void *object)
+{
+	(void)object;
+}
+
 WEIR_INLINE uint64_t forget64(uint64_t x)
 {
 	return x;

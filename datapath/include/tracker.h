@@ -83,6 +83,7 @@ WEIR_INLINE void judge_tcp(struct track *track, uint32_t now)
 	const bool is_reply = !flow.from_opener, was_replied = flow.replied;
 	enum reason refused = REASON_NO_MATCH;
 
+	keep_in_memory(&flow);
 	track->outcome = (uint8_t)tcp_judge(&flow, &track->segment, &tracking, &refused);
 	track->state = STATE_ESTABLISHED;
 	track->refused = REASON_NO_MATCH;
@@ -253,22 +254,20 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 
 /*
  * Enters the flow that an accepted packet opens, while other CPUs use the table. `now` is the time of the packet. If
- * its key was entered meanwhile, the packet's flow replaces that.
+ * its key was entered meanwhile, the packet is judged again, as one that comes after the other CPU's packet.
  */
 WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
 {
 	volatile uint64_t *opening = &head->opening[track->hash.tag & (OPENING_LOCKS - 1)];
-	uint64_t words[FLOW_STATE_WORDS];
 
 	if (!flow_lock(env, opening))
 		return;
-	for (uint32_t word = 0; word < FLOW_STATE_WORDS; word++)
-		words[word] = track->words[word];
+	/* The words are those of the new flow unless the key is known. */
 	track_find(env, track, now);
-	for (uint32_t word = 0; word < FLOW_STATE_WORDS; word++)
-		track->words[word] = words[word];
 	if (track->is_known) {
-		track->outcome = OUTCOME_UPDATE;
+		track_judge(track, now);
+		if (track->outcome == OUTCOME_REOPEN)
+			track->outcome = OUTCOME_UPDATE;
 		write_flow(env, track);
 	} else {
 		for (uint32_t try = 0; try < PLACE_TRIES; try++) {

@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_abi::entry::{age, hit_time};
+use weir_abi::flow::{self, Flow, FlowKey, TICK_SHIFT};
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
@@ -12,6 +14,7 @@ use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
 use weir_policy::pass::choose_layouts::CostModel;
+use weir_state::flows::FlowTable;
 use weir_state::limits::LimitCount;
 use weir_test_support as support;
 
@@ -69,17 +72,21 @@ pub struct Decided {
     pub additions: AdditionCounts,
     /// The counts of the entries that were hit, by slot.
     pub entries: Vec<EntryHits>,
+    /// The flows in the order of their slots, with the times after the first packet.
+    pub flows: Vec<(FlowKey, Flow)>,
 }
 
-/// Time in ns between the same packets in successive chains. Shared buckets are full again after it.
-const CHAIN_NS: u64 = 3600 * 1_000_000_000;
+/// Time in ns between the same packets in successive chains. Shared buckets are full again after it. It is a multiple of
+/// the ticks of flows and of additions, so that the same packets have the same ages later. A bit more than an hour.
+const CHAIN_NS: u64 = (3 * 78_125) << TICK_SHIFT;
 
 /// Runs the packets through every chain of a program, one chain after the other.
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let entries_before = entry_hits(filter, program);
     // Other engines get the same packets later.
-    let began = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| hit_time(burst.time_ns(0)));
+    let began_ns = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| burst.time_ns(0));
+    let began = hit_time(began_ns);
     let mut verdicts = Vec::with_capacity(program.chains.len());
     for chain in 0..program.chains.len() {
         let mut all = Vec::new();
@@ -101,7 +108,11 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let additions = filter.addition_counts();
     let entries =
         entry_hits(filter, program).into_iter().zip(&entries_before).map(|(now, then)| hits_since(now, then, began));
-    Ok(Decided { verdicts, counters, limits, additions, entries: entries.collect() })
+    let (entries, mut flows) = (entries.collect(), Vec::new());
+    filter.flows(&mut |key, flow| {
+        flows.push((*key, Flow { time: flow::age(flow.time, flow::ticks(began_ns)), ..*flow }));
+    });
+    Ok(Decided { verdicts, counters, limits, additions, entries, flows })
 }
 
 /// Entries of a table that were hit, in order: address, prefix length and counts.
@@ -190,6 +201,11 @@ impl<'a> Engines<'a> {
         let mut eval = EvalFilter::new(program, self.policy.answers());
         let decided = decide(&mut eval, program, sets)?;
         let mut others = Vec::new();
+        // The interpreter begins without flows.
+        let compiled = self.compiled.iter().flat_map(|(native, xdp)| [native.flow_table(), xdp.flow_table()]);
+        let tables: Vec<Arc<FlowTable>> =
+            compiled.chain(self.parts.iter().map(XdpFilter::flow_table)).flatten().cloned().collect();
+        tables.iter().for_each(|table| table.clear());
         if let Some((native, xdp)) = &mut self.compiled {
             others.push(("native", decide(native, program, sets)?));
             others.push(("xdp", decide(xdp, program, sets)?));
@@ -197,6 +213,7 @@ impl<'a> Engines<'a> {
         if let Some(parts) = &mut self.parts {
             others.push(("xdp in parts", decide(parts, program, sets)?));
         }
+        tables.iter().try_for_each(|table| table.verify())?;
         Ok((decided, others))
     }
 
@@ -229,6 +246,10 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     }
     if !same_hits(&one.entries, &other.entries) {
         return Some(format!("counts of entries: {:?}, {:?}", one.entries, other.entries));
+    }
+    let flows = one.flows.iter().zip(&other.flows).find(|(one, other)| one != other);
+    if flows.is_some() || one.flows.len() != other.flows.len() {
+        return Some(format!("{} flows, {} flows: {flows:#?}", one.flows.len(), other.flows.len()));
     }
     if one.additions != other.additions {
         return Some(format!("additions: {:?}, {:?}", one.additions, other.additions));

@@ -22,8 +22,8 @@ const REAL_ADDRESSES: usize = 6;
 
 /// The time of the first packet, and possible gaps between packets: none, some around a tick of 10 ms, and some after
 /// which a limit has room again.
-const START_NS: u64 = 1_700_000_000_000_000_000;
-const GAPS_NS: [u64; 9] = [0, 0, 0, 1_000, 3_000_000, 10_000_000, 24_000_000, 250_000_000, 7_000_000_000];
+pub const START_NS: u64 = 1_700_000_000_000_000_000;
+pub const GAPS_NS: [u64; 9] = [0, 0, 0, 1_000, 3_000_000, 10_000_000, 24_000_000, 250_000_000, 7_000_000_000];
 
 /// The real packets.
 pub fn captured() -> &'static [Packet] {

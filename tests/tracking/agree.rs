@@ -27,10 +27,13 @@ fn policy(settings: &str, before: &str) -> Policy {
     // What opens a flow is not always accepted, and a limit decides packets in their order.
     let rules = "ct state established accept\n  ct state related accept\n  ct state new tcp dport 0-3000 drop\n  \
         ct state new limit rate 500pps accept\n  ct state invalid counter\n  tcp track\n  drop";
-    let text = format!("tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{ accept }}\n");
+    written(&format!("tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{ accept }}\n"))
+}
+
+fn written(text: &str) -> Policy {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("agree.weir");
-    std::fs::write(&path, &text).expect("it can be written");
+    std::fs::write(&path, text).expect("it can be written");
     load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
@@ -122,4 +125,26 @@ fn engines_agree_on_generated_flows() {
             cases.map(|(nth, (settings, before))| scope.spawn(move || agree(nth, settings, before))).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("the engines agree"));
     });
+}
+
+/// Rules before the tracking point need more than those after it. In the kernel each rule is a program.
+#[test]
+fn rules_in_parts_know_the_state() {
+    let rules = "limit rate 5000pps exceed mark
+  tcp dport 80 ct state new,established accept
+  ct state established accept
+  tcp track
+  ct state != { new, untracked } counter
+  ct state new accept";
+    let policy = written(&format!("tracking {{ size 64 }}\nupstream {{\n  {rules}\n}}\ndownstream {{ accept }}\n"));
+    let mut packets = packets(&mut Dice::new(9));
+    packets.truncate(3000);
+    let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
+    let mut native = policy.native().unwrap_or_else(|error| panic!("native: {error}"));
+    let by_native = run(&mut native, &packets);
+    compare(&policy, &packets, "native", &eval, &by_native);
+    let data = policy.kernel_replay_data().expect("there is memory");
+    let parts = policy.compile_bpf_in_parts(&data, 1).and_then(|compiled| compiled.filter());
+    let by_parts = run(&mut parts.unwrap_or_else(|error| panic!("in parts: {error}")), &packets);
+    compare(&policy, &packets, "xdp in parts", &eval, &by_parts);
 }

@@ -5,6 +5,7 @@
 mod additions;
 mod limits;
 mod matches;
+mod tracking;
 
 use crate::strategy::Pool;
 use proptest::collection::vec;
@@ -47,6 +48,8 @@ pub struct Policy {
     tables: Vec<String>,
     limits: Vec<String>,
     defaults: Vec<String>,
+    /// The settings, if the policy tracks.
+    tracking: Option<Vec<String>>,
     /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
     directions: Vec<Option<Vec<String>>>,
 }
@@ -55,6 +58,7 @@ impl Display for Policy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.tables.iter().chain(&self.limits).try_for_each(|table| writeln!(f, "{table}"))?;
         writeln!(f, "defaults {{ {} }}", self.defaults.join("; "))?;
+        self.tracking.iter().try_for_each(|settings| writeln!(f, "tracking {{ {} }}", settings.join("; ")))?;
         for (at, pair) in self.directions.chunks(2).enumerate() {
             if at > 0 {
                 writeln!(f, "posture p-{at} {{")?;
@@ -85,23 +89,39 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let tables: Vec<_> = TABLES.iter().map(|&(name, family, labelled)| table(pool, name, family, labelled)).collect();
     let base = [some(rules(pool, size)), some(rules(pool, size))];
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
-    (tables, limits::lists(pool), defaults(), base, postures)
-        .prop_map(|(tables, limits, defaults, base, postures)| Policy {
-            tables,
-            limits,
-            defaults,
-            directions: base.into_iter().chain(postures.into_iter().flatten()).collect(),
+    let tracking = option::weighted(0.5, tracking::settings());
+    (tables, limits::lists(pool), defaults(), tracking, base, postures)
+        .prop_map(|(tables, limits, defaults, tracking, base, postures)| {
+            let directions = base.into_iter().chain(postures.into_iter().flatten());
+            let written =
+                |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.is_some())).collect();
+            let directions = directions.map(|rules| rules.map(written)).collect();
+            Policy { tables, limits, defaults, tracking, directions }
         })
         .boxed()
 }
 
-fn some(rules: BoxedStrategy<Vec<String>>) -> BoxedStrategy<Option<Vec<String>>> {
+/// A rule as it is in a policy that tracks, and in the others.
+#[derive(Clone, Debug)]
+struct Rule {
+    plain: Option<String>,
+    tracking: Option<String>,
+}
+
+impl Rule {
+    fn text(self, tracks: bool) -> Option<String> {
+        if tracks { self.tracking } else { self.plain }
+    }
+}
+
+fn some(rules: BoxedStrategy<Vec<Rule>>) -> BoxedStrategy<Option<Vec<Rule>>> {
     rules.prop_map(Some).boxed()
 }
 
-fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<String>> {
+fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<Rule>> {
     let [least, most] = size.rules;
-    vec(rule(pool), least..=most).boxed()
+    let last = tracking::last_rule().prop_map(|tracking| Rule { plain: None, tracking });
+    (vec(rule(pool), least..=most), last).prop_map(|(rules, last)| rules.into_iter().chain([last]).collect()).boxed()
 }
 
 /// `table nets { type ipv4; elements = { ... } }`
@@ -174,7 +194,7 @@ fn defaults() -> impl Strategy<Value = Vec<String>> {
 }
 
 /// Matches, statements, and an optional verdict.
-fn rule(pool: &Pool) -> BoxedStrategy<String> {
+fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
     let matches = prop_oneof![
         1 => Just(Vec::new()),
         12 => vec(matches::one(pool), 1..3),
@@ -185,8 +205,8 @@ fn rule(pool: &Pool) -> BoxedStrategy<String> {
     let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
     let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
-    (matches, guard, limit, add, select(vec!["", "counter"]), sample, verdict)
-        .prop_map(|(mut words, guard, limit, add, counter, sample, verdict)| {
+    (matches, guard, limit, add, select(vec!["", "counter"]), sample, verdict, tracking::of_rule())
+        .prop_map(|(mut words, guard, limit, add, counter, sample, verdict, of_state)| {
             // A final `accept` without matches would leave nothing to the rules after it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
@@ -194,9 +214,14 @@ fn rule(pool: &Pool) -> BoxedStrategy<String> {
             // A rule must have an effect.
             let does_nothing = limit.is_empty() && add.is_empty() && sample.is_empty() && verdict.is_empty();
             let counter = if does_nothing { "counter" } else { counter };
-            let statements = [guard, limit.as_str(), add.as_str(), counter, sample, verdict].map(str::to_owned);
-            let words: Vec<String> = words.into_iter().chain(statements).filter(|word| !word.is_empty()).collect();
-            words.join(" ")
+            let statements = [limit.as_str(), add.as_str(), counter, sample, verdict];
+            let line = |state: &str, guard: &str| {
+                let words = [state].into_iter().chain(words.iter().map(String::as_str)).chain([guard]);
+                let words: Vec<&str> = words.chain(statements).filter(|word| !word.is_empty()).collect();
+                Some(words.join(" "))
+            };
+            let guard_and_track = if of_state.tracks { "tcp track" } else { guard };
+            Rule { plain: line("", guard), tracking: line(&of_state.test, guard_and_track) }
         })
         .boxed()
 }

@@ -16,6 +16,30 @@ pub const DEPTH_MAX: usize = 256;
 /// # Errors
 /// The first violated invariant, and where.
 pub fn verify(program: &Program) -> Result<(), String> {
+    verify_declarations(program)?;
+    program.chains.iter().try_for_each(|chain| verify_chain(program, chain, false).map(|_| ()))
+}
+
+/// Checks a program whose chains are the parts of one chain, in order: a packet that one part tracks is tracked in the
+/// next.
+///
+/// # Errors
+/// The first violated invariant, and where.
+pub fn verify_parts(program: &Program) -> Result<(), String> {
+    verify_declarations(program)?;
+    let mut parts = program.chains.iter();
+    parts.try_fold(false, |tracked, part| verify_chain(program, part, tracked)).map(|_| ())
+}
+
+/// Checks a chain whose packets are `tracked` before it. Returns whether they are tracked after it.
+fn verify_chain(program: &Program, chain: &Chain, tracked: bool) -> Result<bool, String> {
+    let found = chain.tree.staged.clone();
+    let mut walk = Walk { program, chain, guards: vec![Guard::Any], found, limiters: vec![], tracked };
+    walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
+    Ok(walk.tracked)
+}
+
+fn verify_declarations(program: &Program) -> Result<(), String> {
     if program.rules.len() > Reason::RULES_MAX {
         return Err(format!("{} rules, at most {}", program.rules.len(), Reason::RULES_MAX));
     }
@@ -47,11 +71,6 @@ pub fn verify(program: &Program) -> Result<(), String> {
     }
     if program.tracking.is_some_and(|tracking| !is_sound_tracking(&tracking)) {
         return Err("tracking: a size, share or timeout that is out of bounds".to_owned());
-    }
-    for chain in &program.chains {
-        let found = chain.tree.staged.clone();
-        let mut walk = Walk { program, chain, guards: vec![Guard::Any], found, limiters: vec![], tracked: false };
-        walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
     }
     Ok(())
 }

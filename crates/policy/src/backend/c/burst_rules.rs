@@ -53,7 +53,8 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], ou
     if let [whole] = parts {
         out.blank();
         out.function(&format!("static void {name}"), &parameters);
-        if stage == Stage::BeforeTracking {
+        // A function with a part of the rules may not need all that the rules need.
+        if chain.tracking_point().is_some_and(|point| point > 0) {
             void_parameters(&parameters, out);
         }
         BurstSink { chain, out, coverage: Coverage::Some }.body(whole);

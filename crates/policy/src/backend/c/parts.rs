@@ -48,7 +48,7 @@ fn emit_chain(
         Chain { tree, ..lowered.clone() }
     };
     let parts = Program { chains: bodies.iter().map(part).collect(), ..program.clone() };
-    let parts = pass::optimise(&parts, Placement::Lazy);
+    let parts = pass::optimise_parts(&parts, Placement::Lazy);
     for (index, part) in parts.chains.iter().enumerate() {
         let is_last = index + 1 == parts.chains.len();
         let part = chain.part(&parts, part, format!("{}_part_{index}", chain.name));

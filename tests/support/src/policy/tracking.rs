@@ -1,0 +1,67 @@
+//! Random settings of tracking, and what rules do with the state of a packet.
+
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+
+/// Timeouts by name.
+const TIMEOUTS: [&str; 13] = [
+    "syn-sent",
+    "syn-recv",
+    "established",
+    "unacknowledged",
+    "fin-wait",
+    "close-wait",
+    "last-ack",
+    "time-wait",
+    "closed",
+    "udp",
+    "udp-replied",
+    "icmp",
+    "other",
+];
+/// The states of packets.
+const STATES: [&str; 5] = ["new", "established", "related", "invalid", "untracked"];
+
+/// The lines of `tracking { ... }`. Tables are small, so that they fill up.
+pub fn settings() -> BoxedStrategy<Vec<String>> {
+    let size = select(vec!["size 64", "size 64", "size 96", "size 1024", ""]);
+    let embryonic = select(vec!["", "embryonic 1%", "embryonic 10%", "embryonic 50%", "embryonic 100%"]);
+    let pickup = select(vec!["", "pickup on", "pickup off"]);
+    let one_way = select(vec!["", "", "", "one-way"]);
+    let invalid = select(vec!["", "", "invalid rules", "invalid drop", "invalid accept", "invalid divert"]);
+    let named = subsequence(TIMEOUTS.to_vec(), 0..=5);
+    let times = prop::collection::vec(select(vec!["1s", "1s", "3s", "45s", "2m", "20d"]), TIMEOUTS.len());
+    let timeouts = (named, times).prop_map(|(names, times)| {
+        names.iter().zip(times).map(|(name, time)| format!("timeout {name} {time}")).collect::<Vec<_>>()
+    });
+    ([size, embryonic, pickup, one_way, invalid], timeouts)
+        .prop_map(|(lines, timeouts)| {
+            lines.map(str::to_owned).into_iter().filter(|line| !line.is_empty()).chain(timeouts).collect()
+        })
+        .boxed()
+}
+
+/// What a rule does with the state of a packet.
+#[derive(Clone, Debug)]
+pub struct OfRule {
+    /// A match, or nothing.
+    pub test: String,
+    /// Whether it has `tcp track`.
+    pub tracks: bool,
+}
+
+/// Most rules ask for no state.
+pub fn of_rule() -> impl Strategy<Value = OfRule> + Clone {
+    let states = (subsequence(STATES.to_vec(), 1..=3), select(vec!["", "", "!= "]))
+        .prop_map(|(states, not)| format!("ct state {not}{{ {} }}", states.join(", ")));
+    let test = prop_oneof![2 => Just(String::new()), 1 => states];
+    let tracks = select(vec![false, false, false, false, false, true]);
+    (test, tracks).prop_map(|(test, tracks)| OfRule { test, tracks })
+}
+
+/// The last rule of a direction: most of them accept what begins or continues a flow, so that there are flows.
+pub fn last_rule() -> impl Strategy<Value = Option<String>> + Clone {
+    let rules = vec!["accept", "ct state new,established accept", "ct state != invalid accept", "tcp track accept"];
+    option::weighted(0.8, select(rules).prop_map(str::to_owned))
+}
