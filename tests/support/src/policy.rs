@@ -42,6 +42,9 @@ pub struct Size {
     pub rules: [usize; 2],
 }
 
+/// Share of the policies that track. The verifier takes long to check them.
+const TRACKING_SHARE: f64 = 0.15;
+
 /// A policy. `Debug` prints its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -89,7 +92,7 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let tables: Vec<_> = TABLES.iter().map(|&(name, family, labelled)| table(pool, name, family, labelled)).collect();
     let base = [some(rules(pool, size)), some(rules(pool, size))];
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
-    let tracking = option::weighted(0.5, tracking::settings());
+    let tracking = option::weighted(TRACKING_SHARE, tracking::settings());
     (tables, limits::lists(pool), defaults(), tracking, base, postures)
         .prop_map(|(tables, limits, defaults, tracking, base, postures)| {
             let directions = base.into_iter().chain(postures.into_iter().flatten());

@@ -25,7 +25,7 @@ const STATES: [&str; 5] = ["new", "established", "related", "invalid", "untracke
 
 /// The lines of `tracking { ... }`. Tables are small, so that they fill up.
 pub fn settings() -> BoxedStrategy<Vec<String>> {
-    let size = select(vec!["size 64", "size 64", "size 96", "size 1024", ""]);
+    let size = select(vec!["size 64", "size 64", "size 96", "size 1024", "size 4096"]);
     let embryonic = select(vec!["", "embryonic 1%", "embryonic 10%", "embryonic 50%", "embryonic 100%"]);
     let pickup = select(vec!["", "pickup on", "pickup off"]);
     let one_way = select(vec!["", "", "", "one-way"]);
