@@ -351,7 +351,6 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
         "upstream { accept }\ndownstream { accept }\nposture high { upstream { drop } downstream { accept } }\n",
     );
     put(folder, "bad.weir", "upstream {\n  tcp dport htttp accept\n}\ndownstream { accept }\n");
-    put(folder, "later.weir", "upstream { tcp track accept; drop }\ndownstream { accept }\n");
     let running = Running::start(&hosts.weir, folder, "good.weir", engine, 1);
     let refused = |request: &Request, words: &[&str]| {
         let before = running.status();
@@ -363,7 +362,6 @@ fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     };
     let load = |name: &str| Request::Load { policy: folder.join(name) };
     refused(&load("bad.weir"), &["bad.weir:2", "htttp"]);
-    refused(&load("later.weir"), &["track"]);
     refused(&load("none.weir"), &["none.weir"]);
     refused(&Request::Load { policy: "good.weir".into() }, &["absolute"]);
     refused(&Request::Activate { generation: 7, confirm_s: None }, &["no generation 7", "ready generations: 1"]);

@@ -203,5 +203,6 @@ fn a_renamed_interface_has_its_new_name(engine: &str, hosts: &Hosts, folder: &Pa
     assert!(stats.workers.iter().all(|worker| names(&worker.interfaces) == ["lower", "uplink"]), "{engine}");
     let access = running.status().access.join("\n");
     assert!(!access.contains("upper"), "{engine}: {access}");
-    assert_eq!(running.stop(), 0);
+    let log = running.log();
+    assert_eq!(running.stop(), 0, "{engine}: {log}");
 }

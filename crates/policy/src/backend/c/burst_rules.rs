@@ -53,9 +53,14 @@ pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], ou
     if let [whole] = parts {
         out.blank();
         out.function(&format!("static void {name}"), &parameters);
-        // A function with a part of the rules may not need all that the rules need.
-        if chain.tracking_point().is_some_and(|point| point > 0) {
-            void_parameters(&parameters, out);
+        match stage {
+            // A function with a part of the rules may not need all that the rules need.
+            Stage::BeforeTracking => void_parameters(&parameters, out),
+            Stage::Rules if chain.tracking_point().is_some_and(|point| point > 0) => {
+                let burst: Vec<String> = parameters.iter().filter(|one| one.ends_with("burst")).cloned().collect();
+                void_parameters(&burst, out);
+            }
+            Stage::Rules => {}
         }
         BurstSink { chain, out, coverage: Coverage::Some }.body(whole);
     } else {
