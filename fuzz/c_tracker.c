@@ -11,6 +11,7 @@
 #include "tcp_states.h"
 
 /* The settings of this input. Generated code has a constant. */
+#define WEIR_TRACKING
 static struct tracking tracking;
 
 #include "c_tracker/chains.h"

@@ -8,8 +8,10 @@
 
 #include "track_subject.h"
 
-/* The settings of the policy. */
+/* The settings of the policy. A program that changes them, such as a fuzz target, defines WEIR_TRACKING. */
+#ifndef WEIR_TRACKING
 static const struct tracking tracking;
+#endif
 
 /* What a bucket has room for. */
 struct bucket_use {
