@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice, recv, send, socket_with};
@@ -11,6 +13,9 @@ use crate::EngineError;
 
 /// The error of an interface that no longer exists.
 const REMOVED: &str = "it was removed";
+/// Maximum time in which the kernel finds an interface by neither its old nor its new name, and a pause meanwhile.
+const RENAMING_MAX: Duration = Duration::from_millis(100);
+const RENAMING_PAUSE: Duration = Duration::from_millis(1);
 
 /// `ETHTOOL_GCHANNELS`
 const GET_CHANNELS: u32 = 0x3c;
@@ -238,8 +243,10 @@ impl Device {
     }
 
     /// Calls ioctl with a request for the interface. If the interface was renamed after [`Device::request`], the kernel
-    /// reports that it does not exist. The call is then repeated with the new name.
+    /// reports that it does not exist. The call is then repeated with the new name. While the kernel renames an
+    /// interface, it has the new name already, but is found by neither.
     fn ask(&self, what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+        let start = Instant::now();
         loop {
             // SAFETY: the name ends with a zero, because names of the kernel are one byte shorter than the field. If
             // `what` has a pointer in the request, it points to what the kernel fills.
@@ -252,7 +259,10 @@ impl Device {
             }
             let name = self.request()?.ifr_name;
             if name == request.ifr_name {
-                return Err(error);
+                if start.elapsed() > RENAMING_MAX {
+                    return Err(error);
+                }
+                thread::sleep(RENAMING_PAUSE);
             }
             request.ifr_name = name;
         }
