@@ -60,12 +60,14 @@ impl Transfers {
             let echoes: Vec<_> = streams.map(|stream| thread::spawn(|| echo(stream))).collect();
             echoes.into_iter().for_each(|echo| echo.join().expect("the connection stands"));
         });
+        // All connections together exchange about 8000 chunks a second.
+        let pause = Duration::from_micros(125) * connections;
         let mut threads = vec![serving];
         for number in 0..connections {
             let (enough, chunks) = (enough.clone(), chunks.clone());
             // One after the other, because the server's queue is short.
             let stream = hosts.client.run(move || connect(CLIENT_PORT + number as u16));
-            threads.push(thread::spawn(move || exchange(stream, &enough, &chunks)));
+            threads.push(thread::spawn(move || exchange(stream, pause, &enough, &chunks)));
         }
         Transfers { enough, chunks, threads }
     }
@@ -101,7 +103,8 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-fn exchange(mut stream: TcpStream, enough: &AtomicBool, chunks: &AtomicU64) {
+/// Sends and receives chunks, with a pause after each.
+fn exchange(mut stream: TcpStream, pause: Duration, enough: &AtomicBool, chunks: &AtomicU64) {
     stream.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
     let sent: Vec<u8> = (0..CHUNK).map(|at| (at ^ at >> 8) as u8).collect();
     let mut received = vec![0; CHUNK];
@@ -110,7 +113,7 @@ fn exchange(mut stream: TcpStream, enough: &AtomicBool, chunks: &AtomicU64) {
         stream.read_exact(&mut received).expect("the connection stands");
         assert!(sent == received, "the same bytes come back");
         chunks.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(pause);
     }
 }
 
