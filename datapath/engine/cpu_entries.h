@@ -44,7 +44,7 @@ WEIR_INLINE struct entry_counter *entry_counter_at(struct entry_counter *counter
 
 WEIR_INLINE uint64_t entry_time(const struct env *env)
 {
-	return (weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns) >> ENTRY_TIME_SHIFT;
+	return env_coarse_now(env) >> ENTRY_TIME_SHIFT;
 }
 
 #define WEIR_ENTRY_LABEL(slot, number) WEIR_ENTRY_LABELS(slot)[entry_number(number, WEIR_ENTRY_COUNT(slot))]

@@ -16,7 +16,7 @@
 /* Defines what the headers of the tracker declare. */
 #define WEIR_KERNEL_PART WEIR_IN_KERNEL __attribute__((always_inline))
 
-/* What a CPU knows of its packet: TrackSlot in crates/abi/src/kernel.rs. */
+/* What a CPU knows of its packet. Its size is TRACK_SLOT_BYTES in crates/abi/src/kernel.rs. */
 struct track_slot {
 	struct track track;
 	uint32_t now; /* ticks */
@@ -25,7 +25,7 @@ struct track_slot {
 	uint8_t zero[40];
 };
 
-_Static_assert(sizeof(struct track_slot) == 256, "TrackSlot");
+_Static_assert(sizeof(struct track_slot) == 256, "TRACK_SLOT_BYTES");
 
 /* One for each CPU. The engine makes the section that long. */
 struct track_slot weir_tracks[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.tracks");
@@ -65,13 +65,6 @@ struct lock_wait {
 	volatile uint64_t *word;
 	uint64_t is_held;
 };
-
-WEIR_INLINE bool lock_once(volatile uint64_t *word)
-{
-	const uint64_t old = *word;
-
-	return !(old & FLOW_LOCK) && __sync_val_compare_and_swap(word, old, old | FLOW_LOCK) == old;
-}
 
 static long lock_step(uint32_t step, void *state)
 {
@@ -186,7 +179,7 @@ WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 		frame = live_frame(ctx);
 	else if (!replay_frame(ctx, &env, &frame))
 		return 0;
-	slot->now = track_time(&weir_flow_head, weir_mode.live ? bpf_ktime_get_coarse_ns() : env.now_ns);
+	slot->now = track_time(&weir_flow_head, env_coarse_now(&env));
 	slot->is_tracked = true;
 	track_read(&weir_flow_head, &frame, packet, &slot->track);
 	if (slot->track.subject == SUBJECT_TCP)

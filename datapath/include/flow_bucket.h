@@ -45,6 +45,14 @@ _Static_assert(sizeof(struct flow_head) == 128 + 8 * OPENING_LOCKS, "abi: FlowHe
  */
 #define WEIR_IN_KERNEL __attribute__((visibility("hidden")))
 
+/* Sets the lock bit of a word, if it is free. */
+WEIR_INLINE bool lock_once(volatile uint64_t *word)
+{
+	const uint64_t old = *word;
+
+	return !(old & FLOW_LOCK) && __sync_val_compare_and_swap(word, old, old | FLOW_LOCK) == old;
+}
+
 #ifdef WEIR_BURSTS
 
 /* Whether nobody else uses the table, so that nothing has to be locked. */
@@ -63,13 +71,9 @@ WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t numb
 WEIR_INLINE bool flow_lock(const struct env *env, volatile uint64_t *word)
 {
 	(void)env;
-	for (;;) {
-		const uint64_t old = *word;
-
-		if (!(old & FLOW_LOCK) && __sync_bool_compare_and_swap(word, old, old | FLOW_LOCK))
-			return true;
+	while (!lock_once(word))
 		__builtin_ia32_pause();
-	}
+	return true;
 }
 
 #else

@@ -1,6 +1,6 @@
 //! Tables of bundles: what a bundle says of them, and which tables of an attacker are refused.
 
-use crate::bundles::{Parts, forged, refused, replay, sandbox, unpacked, with_manifest};
+use crate::bundles::{Parts, bundle_of, forged, refused, replay, sandbox, unpacked, with_manifest};
 use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fs;
@@ -27,12 +27,7 @@ downstream { accept }
 
 /// A bundle with tables, and its members.
 fn bundled(sandbox: &Sandbox) -> (Vec<u8>, Parts) {
-    sandbox.put("t.weir", TABLES);
-    assert_eq!(sandbox.run("compile t.weir -o t.weirb").code, 0);
-    assert_eq!(replay(sandbox, "t.weirb", "eval").code, 0);
-    let whole = fs::read(sandbox.path("t.weirb")).expect("it was written");
-    let parts = unpacked(&whole);
-    (whole, parts)
+    bundle_of(sandbox, "t", TABLES)
 }
 
 #[test]

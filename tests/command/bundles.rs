@@ -379,14 +379,19 @@ upstream {
 downstream { accept }
 ";
 
-/// A bundle with limits, and its members.
-fn limited(sandbox: &Sandbox) -> (Vec<u8>, Parts) {
-    sandbox.put("l.weir", LIMITED);
-    assert_eq!(sandbox.run("compile l.weir -o l.weirb").code, 0);
-    assert_eq!(replay(sandbox, "l.weirb", "eval").code, 0);
-    let whole = fs::read(sandbox.path("l.weirb")).expect("it was written");
+/// The bundle of a policy, which runs, and its members.
+pub fn bundle_of(sandbox: &Sandbox, name: &str, text: &str) -> (Vec<u8>, Parts) {
+    sandbox.put(format!("{name}.weir"), text);
+    assert_eq!(sandbox.run(&format!("compile {name}.weir -o {name}.weirb")).code, 0);
+    assert_eq!(replay(sandbox, &format!("{name}.weirb"), "eval").code, 0);
+    let whole = fs::read(sandbox.path(format!("{name}.weirb"))).expect("it was written");
     let parts = unpacked(&whole);
     (whole, parts)
+}
+
+/// A bundle with limits, and its members.
+fn limited(sandbox: &Sandbox) -> (Vec<u8>, Parts) {
+    bundle_of(sandbox, "l", LIMITED)
 }
 
 /// No engine accepts the bundle.

@@ -245,8 +245,12 @@ impl NativeFilter {
         live: Option<LiveTables>,
         flows: Option<Arc<FlowTable>>,
     ) -> Result<Self, EngineError> {
-        let filter = NativeCode::load(name, object, program, images, limits, live, flows)?.filter(Sharing::Alone, 0);
-        Ok(NativeFilter { fills_buckets: true, ..filter })
+        Ok(Self::alone(&NativeCode::load(name, object, program, images, limits, live, flows)?))
+    }
+
+    /// The only filter of some code, as [`NativeFilter::load`] makes it.
+    pub fn alone(code: &Arc<NativeCode>) -> Self {
+        NativeFilter { fills_buckets: true, ..code.filter(Sharing::Alone, 0) }
     }
 
     /// Whether it needs the reception times of packets.

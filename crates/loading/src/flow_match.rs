@@ -7,7 +7,7 @@ use weir_policy::diag::render::{Style, render};
 use weir_policy::field::{Field, Subject};
 use weir_policy::ir::eval::packet::{Frame, Packet, parse};
 use weir_policy::ir::eval::{field, guard_holds};
-use weir_policy::ir::{Program, Test, match_tree};
+use weir_policy::ir::{Test, match_tree};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_policy::source::Source;
 use weir_policy::syntax::NoIncludes;
@@ -83,7 +83,7 @@ impl Opening {
 
 /// Matches that a flow has if its opening packet has them.
 pub struct FlowMatch {
-    program: Program,
+    tests: Vec<Test>,
 }
 
 /// The fields that are known of a flow.
@@ -122,8 +122,10 @@ impl FlowMatch {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let matches = FlowMatch { program: lowered.program };
-        for test in matches.tests() {
+        // The only rule upstream.
+        let conditions = match_tree::conditions(&lowered.program.chains[0].tree.nodes);
+        let tests: Vec<Test> = conditions.into_iter().take(1).flat_map(|condition| condition.tests).cloned().collect();
+        for test in &tests {
             let unknown = match test {
                 Test::Guard(_) => None,
                 Test::Value { subject: Subject::Field(field), .. } => {
@@ -136,19 +138,13 @@ impl FlowMatch {
                 return Err(format!("`{unknown}` is not known of a flow"));
             }
         }
-        Ok(matches)
-    }
-
-    /// The tests of the only rule upstream.
-    fn tests(&self) -> Vec<&Test> {
-        let conditions = match_tree::conditions(&self.program.chains[0].tree.nodes);
-        conditions.into_iter().next().map(|condition| condition.tests).unwrap_or_default()
+        Ok(FlowMatch { tests })
     }
 
     /// Whether a flow has the matches.
     pub fn matches(&self, opening: &Opening) -> bool {
         let packet = opening.packet();
-        self.tests().into_iter().all(|test| match test {
+        self.tests.iter().all(|test| match test {
             Test::Guard(guard) => guard_holds(*guard, &packet),
             Test::Value { subject: Subject::Field(of), mask, set, negated } => {
                 set.contains(field::value(*of, &packet) & mask.unwrap_or(u128::MAX)) != *negated

@@ -44,16 +44,7 @@ impl CompiledNative<'_> {
     /// # Errors
     /// The code is not for this machine.
     pub fn filter(&self, data: Data) -> Result<NativeFilter, LoadError> {
-        let Policy { program, .. } = self.policy;
-        Ok(NativeFilter::load(
-            &program.name,
-            &self.object,
-            &self.policy.shape(),
-            data.images,
-            data.limits,
-            data.tables,
-            data.flows,
-        )?)
+        Ok(NativeFilter::alone(&self.load(data)?))
     }
 }
 

@@ -24,6 +24,8 @@ const LOCK: u64 = 1 << 63;
 /// Reads of an entry that code is changing, before it is left out.
 const READS_MAX: usize = 1000;
 
+const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
+
 /// Where flows are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowMemory {
@@ -39,6 +41,8 @@ pub struct FlowTable {
     buckets: Words,
     count: u32,
     keys: HashKeys,
+    /// When old times were brought forward last, ns.
+    refreshed_ns: AtomicU64,
 }
 
 impl FlowTable {
@@ -64,7 +68,8 @@ impl FlowTable {
         for (word, value) in head.all().iter().zip(new.words()) {
             word.store(value, Ordering::Relaxed);
         }
-        Ok(Arc::new(FlowTable { head, buckets, count, keys }))
+        let refreshed_ns = AtomicU64::new(crate::now_ns());
+        Ok(Arc::new(FlowTable { head, buckets, count, keys, refreshed_ns }))
     }
 
     /// Number of buckets.
@@ -85,20 +90,22 @@ impl FlowTable {
     /// Calls `visit` with the key and state of each flow, also of expired ones. Code may change flows meanwhile; each
     /// flow is as it was at some time.
     pub fn each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        for bucket in 0..self.count as usize {
-            for slot in (0..SLOTS).filter(|&slot| self.tag(bucket, slot) != 0) {
-                if let Some((key, flow)) = self.read(bucket, slot) {
-                    visit(&key, &flow);
-                }
+        for (bucket, slot) in self.slots().filter(|&(bucket, slot)| self.tag(bucket, slot) != 0) {
+            if let Some((key, flow)) = self.read(bucket, slot) {
+                visit(&key, &flow);
             }
         }
+    }
+
+    /// Each slot: its bucket, and its number there.
+    fn slots(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count as usize).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)))
     }
 
     /// Ends the flows that are wanted, at the time `now`, while code may change them: their times become so old that
     /// they have expired. Returns their number. Only code frees slots.
     pub fn end(&self, now: u32, is_wanted: &dyn Fn(&FlowKey, &Flow) -> bool) -> usize {
-        let slots = (0..self.count as usize).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot)));
-        slots.filter(|&(bucket, slot)| self.end_one(bucket, slot, now, is_wanted)).count()
+        self.slots().filter(|&(bucket, slot)| self.end_one(bucket, slot, now, is_wanted)).count()
     }
 
     fn end_one(&self, bucket: usize, slot: usize, now: u32, is_wanted: &dyn Fn(&FlowKey, &Flow) -> bool) -> bool {
@@ -122,8 +129,13 @@ impl FlowTable {
     }
 
     /// Brings the times forward of flows that expired so long ago that their times would wrap around. To be called
-    /// every few days at least.
+    /// every few days at least. It reads the whole table, but once a day only.
     pub fn refresh(&self, now_ns: u64) {
+        let last_ns = self.refreshed_ns.load(Ordering::Relaxed);
+        if now_ns.saturating_sub(last_ns) < DAY_NS {
+            return;
+        }
+        self.refreshed_ns.store(now_ns, Ordering::Relaxed);
         let now = ticks(now_ns);
         self.end(now, &|_, flow| age(now, flow.time) > TICKS / 2);
     }
@@ -140,7 +152,7 @@ impl FlowTable {
     /// The invariant that is violated.
     pub fn verify(&self) -> Result<(), String> {
         let mut keys = std::collections::HashSet::new();
-        for (bucket, slot) in (0..self.count as usize).flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket, slot))) {
+        for (bucket, slot) in self.slots() {
             let (tag, at) = (self.tag(bucket, slot), format!("slot {slot} of bucket {bucket}"));
             if tag == 0 {
                 let is_empty = self.entry(bucket, slot).iter().all(|word| word.load(Ordering::Relaxed) == 0);

@@ -72,15 +72,21 @@ impl Flows<'_> {
     }
 
     fn list(&self, top: usize, state: Option<FlowState>, matches: Option<&FlowMatch>) -> FlowsListed {
-        let mut found: Vec<(FlowKey, Flow)> = Vec::new();
+        let (mut total, mut found): (_, Vec<(FlowKey, Flow)>) = (0, Vec::new());
+        let order = |(key, flow): &(FlowKey, Flow)| (age(self.now, flow.time), Reverse(key.words));
         self.each(&mut |key, flow| {
             let has_state = state.is_none_or(|state| flow.state == state);
             if has_state && matches.is_none_or(|matches| matches.matches(&Opening::of(key, flow))) {
+                total += 1;
                 found.push((*key, *flow));
             }
+            // A table has millions of flows, and few are listed.
+            if found.len() > 2 * FLOWS_MAX {
+                found.sort_by_key(order);
+                found.truncate(top);
+            }
         });
-        let total = found.len();
-        found.sort_by_key(|(key, flow)| (age(self.now, flow.time), Reverse(key.words)));
+        found.sort_by_key(order);
         found.truncate(top);
         FlowsListed { total, flows: found.iter().map(|(key, flow)| self.entry(key, flow)).collect() }
     }
