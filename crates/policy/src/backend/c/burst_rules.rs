@@ -7,7 +7,7 @@
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
-use super::rules::{ends, limits, samples_after_limit, void_parameters};
+use super::rules::{ends, limits, samples_after_limit};
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
@@ -50,41 +50,35 @@ impl Stage {
 pub(super) fn emit(chain: &ChainEmitter<'_>, stage: Stage, parts: &[&[Node]], out: &mut Writer) {
     let name = format!("{}_{}", chain.name, stage.suffix());
     let parameters = parameters(chain);
-    if let [whole] = parts {
-        out.blank();
-        out.function(&format!("static void {name}"), &parameters);
-        match stage {
-            // A function with a part of the rules may not need all that the rules need.
-            Stage::BeforeTracking => void_parameters(&parameters, out),
-            Stage::Rules if chain.tracking_point().is_some_and(|point| point > 0) => {
-                let burst: Vec<String> = parameters.iter().filter(|one| one.ends_with("burst")).cloned().collect();
-                void_parameters(&burst, out);
-            }
-            Stage::Rules => {}
-        }
-        BurstSink { chain, out, coverage: Coverage::Some }.body(whole);
-    } else {
+    if parts.len() > 1 {
         for (index, part) in parts.iter().enumerate() {
             out.blank();
-            out.function(&format!("WEIR_NOINLINE void {}", stage.part(&chain.name, index)), &parameters);
-            void_parameters(&parameters, out);
-            BurstSink { chain, out, coverage: Coverage::Some }.body(part);
-            out.close();
-        }
-        let arguments = arguments(chain).join(", ");
-        out.blank();
-        out.function(&format!("static void {name}"), &parameters);
-        for index in 0..parts.len() {
-            out.line(&format!("{}({arguments});", stage.part(&chain.name, index)));
-            out.line("if (!verdicts->open)");
-            out.inner("return;");
+            out.function_with(&format!("WEIR_NOINLINE void {}", stage.part(&chain.name, index)), &parameters, |out| {
+                BurstSink { chain, out, coverage: Coverage::Some }.body(part);
+            });
         }
     }
-    if stage == Stage::Rules && !parts.last().is_some_and(|last| ends(chain.program, last)) {
-        let no_match = action(chain.program.defaults.no_match);
-        out.line(&format!("decide_open(env, verdicts, {no_match}, REASON_NO_MATCH);"));
+    out.blank();
+    out.function_with(&format!("static void {name}"), &parameters, |out| {
+        match parts {
+            [whole] => BurstSink { chain, out, coverage: Coverage::Some }.body(whole),
+            _ => calls(chain, stage, parts.len(), out),
+        }
+        if stage == Stage::Rules && !parts.last().is_some_and(|last| ends(chain.program, last)) {
+            let no_match = action(chain.program.defaults.no_match);
+            out.line(&format!("decide_open(env, verdicts, {no_match}, REASON_NO_MATCH);"));
+        }
+    });
+}
+
+/// Calls the parts of a stage until no packet is open.
+fn calls(chain: &ChainEmitter<'_>, stage: Stage, parts: usize, out: &mut Writer) {
+    let arguments = arguments(chain).join(", ");
+    for index in 0..parts {
+        out.line(&format!("{}({arguments});", stage.part(&chain.name, index)));
+        out.line("if (!verdicts->open)");
+        out.inner("return;");
     }
-    out.close();
 }
 
 fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {

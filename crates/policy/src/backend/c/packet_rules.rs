@@ -3,7 +3,7 @@
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
-use super::rules::{ends, void_parameters};
+use super::rules::ends;
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Invalid, Node, RuleId, SlotContents, eval};
@@ -52,17 +52,16 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
     let decide = if chain.tracks() { "_decide" } else { "" };
     out.blank();
-    out.function(&format!("WEIR_INLINE uint32_t {}{decide}", chain.name), &parameters);
-    void_parameters(&parameters, out);
-    let mut sink = PacketSink { chain, out, sampled };
-    sink.variables(false);
-    walk(chain, &chain.chain.tree.nodes, &mut sink);
-    match (ends(chain.program, &chain.chain.tree.nodes), is_last) {
-        (true, _) => {}
-        (false, true) => no_match(chain, sampled, out),
-        (false, false) => out.line("return VERDICT_NONE;"),
-    }
-    out.close();
+    out.function_with(&format!("WEIR_INLINE uint32_t {}{decide}", chain.name), &parameters, |out| {
+        let mut sink = PacketSink { chain, out, sampled };
+        sink.variables(false);
+        walk(chain, &chain.chain.tree.nodes, &mut sink);
+        match (ends(chain.program, &chain.chain.tree.nodes), is_last) {
+            (true, _) => {}
+            (false, true) => no_match(chain, sampled, out),
+            (false, false) => out.line("return VERDICT_NONE;"),
+        }
+    });
     if chain.tracks() {
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
@@ -127,31 +126,34 @@ struct PacketSink<'a, 'b> {
 }
 
 impl PacketSink<'_, '_> {
-    fn whole(mut self, body: &[Node]) {
-        self.out.blank();
-        self.out.function(&format!("WEIR_INLINE uint32_t {}_rules", self.chain.name), &parameters(self.chain));
-        self.variables(self.chain.samples);
-        walk(self.chain, body, &mut self);
-        if !ends(self.chain.program, body) {
-            no_match(self.chain, self.sampled, self.out);
-        }
-        self.out.close();
+    fn whole(self, body: &[Node]) {
+        let PacketSink { chain, out, sampled } = self;
+        out.blank();
+        out.function_with(&format!("WEIR_INLINE uint32_t {}_rules", chain.name), &parameters(chain), |out| {
+            let mut sink = PacketSink { chain, out, sampled };
+            sink.variables(chain.samples);
+            walk(chain, body, &mut sink);
+            if !ends(chain.program, body) {
+                no_match(chain, sampled, out);
+            }
+        });
     }
 
-    fn part(mut self, index: usize, body: &[Node]) {
-        let mut parameters = parameters(self.chain);
-        if self.chain.samples {
+    fn part(self, index: usize, body: &[Node]) {
+        let PacketSink { chain, out, sampled } = self;
+        let mut parameters = parameters(chain);
+        if chain.samples {
             parameters.push("uint32_t *sampled".to_owned());
         }
-        self.out.blank();
-        self.out.function(&format!("WEIR_NOINLINE uint32_t {}_part_{index}", self.chain.name), &parameters);
-        void_parameters(&parameters[2..], self.out);
-        self.variables(false);
-        walk(self.chain, body, &mut self);
-        if !ends(self.chain.program, body) {
-            self.out.line("return VERDICT_NONE;");
-        }
-        self.out.close();
+        out.blank();
+        out.function_with(&format!("WEIR_NOINLINE uint32_t {}_part_{index}", chain.name), &parameters, |out| {
+            let mut sink = PacketSink { chain, out, sampled };
+            sink.variables(false);
+            walk(chain, body, &mut sink);
+            if !ends(chain.program, body) {
+                out.line("return VERDICT_NONE;");
+            }
+        });
     }
 
     fn variables(&mut self, sampled: bool) {

@@ -1,6 +1,5 @@
 //! Properties of a block of rules that its code depends on.
 
-use super::writer::Writer;
 use crate::ir::{Effect, FindId, Node, Program, Rule, match_tree};
 
 /// Whether the block decides every packet.
@@ -44,12 +43,4 @@ pub(super) fn samples_after_limit(rule: &Rule) -> bool {
     let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
     let from_limit = rule.effects.iter().skip_while(|effect| !ends(effect));
     from_limit.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
-}
-
-/// Casts parameters to void, because a part may not use all of them.
-pub(super) fn void_parameters(parameters: &[String], out: &mut Writer) {
-    for parameter in parameters {
-        let name = parameter.split(['*', ' ']).next_back().expect("parameters have names");
-        out.line(&format!("(void){name};"));
-    }
 }

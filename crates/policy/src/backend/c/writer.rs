@@ -49,6 +49,19 @@ impl Writer {
         self.open("");
     }
 
+    /// Writes a function whose body may not use all its parameters: casts those to void that it does not.
+    pub fn function_with(&mut self, head: &str, parameters: &[String], write: impl FnOnce(&mut Self)) {
+        self.function(head, parameters);
+        let start = self.text.len();
+        write(self);
+        let body = self.text.split_off(start);
+        for name in parameters.iter().map(|parameter| name(parameter)).filter(|name| !uses(&body, name)) {
+            self.line(&format!("(void){name};"));
+        }
+        self.text.push_str(&body);
+        self.close();
+    }
+
     /// Writes an `if` with terms that must all hold, and its opening brace.
     pub fn open_if(&mut self, terms: &[String]) {
         // A single term needs no parentheses.
@@ -139,6 +152,18 @@ impl Writer {
     }
 }
 
+/// The name of a declared parameter.
+fn name(parameter: &str) -> &str {
+    parameter.rsplit(['*', ' ']).next().unwrap_or(parameter)
+}
+
+/// Whether code uses a name outside of comments.
+fn uses(code: &str, name: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let outside = code.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code));
+    outside.flat_map(|code| code.split(|c| !is_word(c))).any(|word| word == name)
+}
+
 /// Whether the text is a single function call.
 fn is_call(text: &str) -> bool {
     let named = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -163,7 +188,16 @@ pub fn comment(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::comment;
+    use super::{Writer, comment};
+
+    #[test]
+    fn parameters_that_a_body_does_not_use_are_cast_to_void() {
+        let mut out = Writer::default();
+        let parameters = ["const int *first", "int second", "int third"].map(str::to_owned);
+        out.function_with("static int f", &parameters, |out| out.line("return *first + seconds; /* third */"));
+        let lines = "\t(void)second;\n\t(void)third;\n\treturn *first + seconds; /* third */\n";
+        assert_eq!(out.finish(), format!("static int f({})\n{{\n{lines}}}\n", parameters.join(", ")));
+    }
 
     #[test]
     fn no_text_begins_or_ends_a_comment() {
