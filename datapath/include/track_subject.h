@@ -190,7 +190,9 @@ WEIR_INLINE void frame_options(const struct frame *frame, uint32_t offset, uint3
 
 	if (!at)
 		return;
-	__builtin_memcpy(options, at, bytes);
+	/* Word by word: for a length that is not known, clang would call the C library. */
+	for (uint32_t i = 0; i < bytes; i += 4)
+		__builtin_memcpy(options + i, at + i, 4);
 	read_options(options, bytes, found);
 }
 #else

@@ -42,7 +42,9 @@ const WARNINGS: [&str; 6] = [
     "-Wno-unknown-warning-option",
     "-Wno-invalid-feature-combination",
 ];
-const NATIVE_FLAGS: [&str; 6] = ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none"];
+/// A call of a function that the code does not contain is an error of the emitter: `-z defs`.
+const NATIVE_FLAGS: [&str; 7] =
+    ["-O3", "-shared", "-fPIC", "-nostdlib", "-fvisibility=default", "-Wl,--build-id=none", "-Wl,-z,defs"];
 /// `-g` makes BTF, which describes maps and functions to the loader. Without crash diagnostics, code that is too long
 /// for BPF's jumps does not leave crash reports.
 const BPF_FLAGS: [&str; 6] = ["--target=bpf", "-mcpu=v3", "-O2", "-g", "-fno-crash-diagnostics", COMPILE_ONLY];
