@@ -152,6 +152,12 @@ WEIR_INLINE uint32_t first_of(uint64_t mask)
 	return (uint32_t)__builtin_ctzll(mask);
 }
 
+/* The mask of the first `count` packets. */
+WEIR_INLINE uint64_t first_bits(uint32_t count)
+{
+	return count < WEIR_BURST_MAX ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
+}
+
 static void __attribute__((noinline, unused)) count_hits(const struct env *env, uint32_t reason, uint64_t hits,
 							 const struct verdicts *verdicts)
 {

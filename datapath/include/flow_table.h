@@ -39,20 +39,21 @@ enum place {
 	PLACE_KNOWN, /* the slot of the same key: the connection begins anew */
 };
 
-/* HashKeys::hash() */
-WEIR_INLINE struct flow_hash flow_hash(const struct flow_head *head, const struct flow_key *key)
+/* The product of a word of the key and its secret: NH of UMAC. */
+WEIR_INLINE uint64_t hash_word(uint64_t word, uint64_t secret)
 {
-	uint64_t hash = head->hash_start + key->is_ipv6;
+	const uint32_t low = (uint32_t)word + (uint32_t)secret;
+	const uint32_t high = (uint32_t)(word >> 32) + (uint32_t)(secret >> 32);
+
+	return (uint64_t)low * high;
+}
+
+/* The buckets and the tag that follow from the sum of the products. */
+WEIR_INLINE struct flow_hash flow_hash_of(const struct flow_head *head, uint64_t sum)
+{
+	uint64_t hash = sum ^ head->hash_mix;
 	uint32_t tag;
 
-	for (uint32_t i = 0; i < FLOW_KEY_WORDS; i++) {
-		const uint64_t word = key->words[i], secret = head->hash_words[i];
-		const uint32_t low = (uint32_t)word + (uint32_t)secret;
-		const uint32_t high = (uint32_t)(word >> 32) + (uint32_t)(secret >> 32);
-
-		hash += (uint64_t)low * high;
-	}
-	hash ^= head->hash_mix;
 	hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
 	hash ^= hash >> 31;
@@ -62,6 +63,29 @@ WEIR_INLINE struct flow_hash flow_hash(const struct flow_head *head, const struc
 			   (uint32_t)((hash >> 32) * head->buckets >> 32)},
 		.tag = tag ? tag : 1,
 	};
+}
+
+/* HashKeys::hash() */
+WEIR_INLINE struct flow_hash flow_hash(const struct flow_head *head, const struct flow_key *key)
+{
+	uint64_t sum = head->hash_start + key->is_ipv6;
+
+	for (uint32_t i = 0; i < FLOW_KEY_WORDS; i++)
+		sum += hash_word(key->words[i], head->hash_words[i]);
+	return flow_hash_of(head, sum);
+}
+
+/* The part of the sum that all keys of IPv4 share. */
+WEIR_INLINE uint64_t ipv4_hash_start(const struct flow_head *head)
+{
+	return head->hash_start + hash_word(0, head->hash_words[0]) + hash_word(0, head->hash_words[2]);
+}
+
+/* The sum of a key of IPv4, whose other words are 0. */
+WEIR_INLINE uint64_t ipv4_hash(const struct flow_head *head, uint64_t start, const struct flow_key *key)
+{
+	return start + hash_word((uint32_t)key->words[1], head->hash_words[1]) +
+	       hash_word((uint32_t)key->words[3], head->hash_words[3]) + hash_word(key->words[4], head->hash_words[4]);
 }
 
 WEIR_INLINE bool key_equals(const uint64_t *entry, const struct flow_key *key)

@@ -146,4 +146,15 @@ _Static_assert(offsetof(struct packet, l3) == 76 && offsetof(struct packet, hdrl
 /* A parsed packet as rules read it. */
 typedef const WEIR_FRESH struct packet packet_view;
 
+/* Whether a packet is no fragment and of these protocols: four fields in one comparison. */
+WEIR_INLINE bool is_whole(packet_view *packet, enum l3 l3, enum l4 l4, enum proto proto)
+{
+	const uint8_t wanted[] = {(uint8_t)l3, (uint8_t)l4, (uint8_t)proto, FRAGMENT_NONE};
+	uint32_t fields, same;
+
+	__builtin_memcpy(&fields, (const void *)&packet->l3, sizeof(fields));
+	__builtin_memcpy(&same, wanted, sizeof(same));
+	return fields == same;
+}
+
 #endif

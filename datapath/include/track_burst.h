@@ -24,6 +24,7 @@ struct track_burst {
 	struct track tracks[WEIR_BURST_MAX];
 	uint64_t left;	    /* packets that are still to be tracked */
 	uint64_t open;	    /* those of them that rules decide */
+	uint64_t plain;	    /* those of them that track_fast() may track, if their flow is where it was guessed */
 	uint64_t invalid;   /* packets of the segment that were refused */
 	uint64_t openers;   /* packets of the segment that may open a flow */
 	uint64_t replacing; /* those of them that take the place of a flow */
@@ -43,41 +44,58 @@ WEIR_INLINE void track_guess(const struct env *env, struct track *track)
 }
 
 /*
- * Tracks a packet in the common case: the guess was right, nobody else uses the table, and no earlier packet of the
- * segment takes the place of a flow. Returns false, and changes nothing, in all other cases.
+ * Tracks a plain packet in the common case: the guess was right. Nobody else uses the table, so a slot with the key of
+ * the flow is in use. Returns false, and changes nothing, in all other cases.
  */
-WEIR_INLINE bool track_guessed(const struct env *env, const struct weir_burst *burst, const struct track_burst *tracked,
-			       uint32_t i, uint32_t now)
+WEIR_INLINE bool track_guessed(const struct env *env, const struct track *track, packet_view *packet, uint32_t now)
 {
-	const struct track *track = &tracked->tracks[i];
-	packet_view *packet = &tracked->packets[i];
-	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
-	uint64_t *entry = bucket->entries[track->at.slot];
-	struct frame frame;
+	uint64_t *entry = flow_bucket(env, track->at.bucket)->entries[track->at.slot];
 
-	if (!flow_alone(env) || tracked->replacing || track->subject != SUBJECT_TCP || !is_plain_ack(packet))
+	return key_equals(entry, &track->key) && !established_expired(entry, now) &&
+	       track_fast(entry, packet, track->sender, now);
+}
+
+/*
+ * Reads the key of a plain ACK of TCP over IPv4, which almost all packets are, with the result of track_read(). `start`
+ * is ipv4_hash_start(). Returns false, and changes nothing that matters, if it is something else.
+ */
+WEIR_INLINE bool track_read_plain(const struct flow_head *head, uint64_t start, packet_view *packet,
+				  struct track *track)
+{
+	if (!is_whole(packet, L3_IPV4, L4_TCP, PROTO_TCP) || !is_plain_ack(packet))
 		return false;
-	if ((bucket->tags[track->at.slot] & TAG_HASH) != track->hash.tag || !key_equals(entry, &track->key) ||
-	    flow_expired(entry, &tracking.timeouts, now))
-		return false;
-	frame = burst_frame(burst, i);
-	return has_plain_options(&frame, packet) && track_fast(entry, packet, track->sender, now);
+	set_ipv4_key(track, packet, (struct vlans){packet->vlan_id, packet->inner_vlan_id});
+	track->key.is_ipv6 = false;
+	track->hash = flow_hash_of(head, ipv4_hash(head, start, &track->key));
+	track->opens = PLACE_FULL;
+	track->subject = SUBJECT_TCP;
+	track->segment.kind = SEGMENT_ACK;
+	return true;
 }
 
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)
 {
-	uint64_t left = verdicts->open;
+	const struct flow_head *head = env->flows.head;
+	const uint64_t ipv4_start = ipv4_hash_start(head);
+	uint64_t left = verdicts->open, plain = 0;
 
-	for (uint32_t i = 0; i < burst->count; i++)
-		left |= (uint64_t)(!(verdicts->open >> i & 1) && is_tracked_late(verdicts->words[i])) << i;
+	for (uint64_t decided = ~left & first_bits(burst->count); decided; decided &= decided - 1) {
+		const uint32_t i = first_of(decided);
+
+		left |= (uint64_t)is_tracked_late(verdicts->words[i]) << i;
+	}
 	for (uint64_t rest = left; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
 		const struct frame frame = burst_frame(burst, i);
+		packet_view *packet = &tracked->packets[i];
 		struct track *track = &tracked->tracks[i];
 
-		track_read(env->flows.head, &frame, &tracked->packets[i], track);
+		if (WEIR_UNLIKELY(!track_read_plain(head, ipv4_start, packet, track)))
+			track_read(head, &frame, packet, track);
+		if (track->subject == SUBJECT_TCP)
+			plain |= (uint64_t)(is_plain_ack(packet) && has_plain_options(&frame, packet)) << i;
 		if (track->subject >= SUBJECT_TCP) {
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[0]));
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
@@ -91,6 +109,7 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 	}
 	tracked->left = left;
 	tracked->open = verdicts->open;
+	tracked->plain = flow_alone(env) ? plain : 0;
 	tracked->openers = 0;
 	tracked->replacing = 0;
 }
@@ -177,21 +196,28 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 							 struct verdicts *verdicts, struct track_burst *tracked,
 							 uint8_t *states)
 {
-	uint64_t open = 0;
+	uint64_t open = 0, left = tracked->left;
+	uint32_t now;
 
 	track_end_segment(env, verdicts, tracked);
-	if (!tracked->left)
+	if (!left)
 		return false;
 	tracked->invalid = 0;
-	for (; tracked->left; tracked->left &= tracked->left - 1) {
-		const uint32_t i = first_of(tracked->left);
+	now = track_time(env->flows.head, burst_time(burst, first_of(left)));
+	for (; left; left &= left - 1) {
+		const uint32_t i = first_of(left);
 		const uint64_t bit = UINT64_C(1) << i;
 		struct track *track = &tracked->tracks[i];
-		const uint32_t now = track_time(env->flows.head, burst_time(burst, i));
 
-		if (WEIR_LIKELY(track_guessed(env, burst, tracked, i, now)))
-			track_established(track);
-		else if (!track_in_segment(env, burst, tracked, i, now))
+		if (burst->times.each_ns)
+			now = track_time(env->flows.head, burst->times.each_ns[i]);
+		if (WEIR_LIKELY(tracked->plain & bit) && !tracked->replacing &&
+		    track_guessed(env, track, &tracked->packets[i], now)) {
+			states[i] = STATE_ESTABLISHED;
+			open |= tracked->open & bit;
+			continue;
+		}
+		if (!track_in_segment(env, burst, tracked, i, now))
 			break;
 		states[i] = track->state;
 		if (!(tracked->open & bit))
@@ -204,6 +230,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		tracked->invalid |= track->state == STATE_INVALID ? bit : 0;
 		open |= bit;
 	}
+	tracked->left = left;
 	verdicts->open = open;
 	return true;
 }

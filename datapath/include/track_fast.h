@@ -26,6 +26,17 @@ WEIR_INLINE bool is_plain_ack(packet_view *packet)
 	return (packet->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
+/* flow_expired() of an established TCP connection. Of other flows it says nothing, but track_fast() refuses them. */
+WEIR_INLINE bool established_expired(const uint64_t *entry, uint32_t now)
+{
+	const struct flow_timeouts *timeouts = &tracking.timeouts;
+	const uint32_t age = flow_age(now, status_time(entry[FLOW_STATUS]));
+
+	if (age > timeouts->of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED])
+		return true;
+	return WEIR_UNLIKELY(age > timeouts->unacknowledged) && entry[FLOW_KEY_WORDS] != entry[FLOW_KEY_WORDS + 1];
+}
+
 /*
  * Tracks a plain ACK of the flow in an entry, whose lock is held if others use the table, and releases it. Its options
  * say nothing of selective acknowledgements, and the flow has not expired. Returns false, and changes nothing, if this
