@@ -22,14 +22,12 @@ const LONGEST: &[&str] = &["weir live", "weir random", "weir features", "weir co
 /// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let mut report = Report::default();
-    report.step("rustfmt", || shell::run(&mut cargo(["fmt", "--all", "--check"])));
-    report.step("clang-format", clang_format);
-    report.step("check without features", || shell::run(&mut cargo(["check", "--package", "weir", "--quiet"])));
-    report.step("clippy", || {
-        let all = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
-        shell::run(&mut cargo(all))
-    });
-    report.step("build tests", || shell::run(&mut cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"])));
+    report.step("rustfmt", cargo(["fmt", "--all", "--check"]));
+    report.step("clang-format", clang_format());
+    report.step("check without features", cargo(["check", "--package", "weir", "--quiet"]));
+    let clippy = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
+    report.step("clippy", cargo(clippy));
+    report.step("build tests", cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"]));
     let mut by_binary = Times::default();
     let mut fuzz_build = None;
     report.runner("tests", || tests(&mut by_binary, &mut fuzz_build));
@@ -48,13 +46,12 @@ pub fn bless() -> Result<(), String> {
 
 /// Checks the C with one version of clang-format, because versions format differently. Generated C in snapshots is
 /// excluded.
-fn clang_format() -> Result<(), String> {
+fn clang_format() -> Command {
     let mut files = shell::files(Path::new("."), &["c", "h"]);
     files.retain(|path| !path.starts_with("./tests/policies"));
-    if files.is_empty() {
-        return Ok(());
-    }
-    shell::run(Command::new("clang-format-19").args(["--dry-run", "-Werror", "--"]).args(files))
+    let mut command = Command::new("clang-format-19");
+    command.args(["--dry-run", "-Werror", "--"]).args(files);
+    command
 }
 
 /// Runs the tests, one binary per core at a time. The fuzz targets are built meanwhile. Their build starts after the
@@ -101,8 +98,11 @@ struct Report {
 
 impl Report {
     /// Runs a step without tests. It counts only if it fails.
-    fn step(&mut self, name: &str, run: impl FnOnce() -> Result<(), String>) {
-        self.runner(name, || run().map(|()| Tally::default()));
+    fn step(&mut self, name: &str, mut command: Command) {
+        self.runner(name, || {
+            let (output, outcome) = shell::run_and_read(name, &mut command);
+            outcome.map(|()| Tally::default()).map_err(|status| format!("{status}\n{output}"))
+        });
     }
 
     /// Runs a step and counts its tests. A failure of the step itself (such as a build error) counts as one.
