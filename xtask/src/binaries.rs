@@ -81,7 +81,7 @@ impl Binary {
         let mut parts = run.split(|byte| *byte == 0).filter(|part| !part.is_empty());
         let (path, folder) = (Path::new(OsStr::from_bytes(parts.next()?)), OsStr::from_bytes(parts.next()?));
         let mut command = Command::new(path);
-        command.current_dir(folder).env_clear();
+        command.current_dir(folder);
         let mut package = "";
         for variable in parts {
             package = variable.strip_prefix(PACKAGE).and_then(|name| str::from_utf8(name).ok()).unwrap_or(package);

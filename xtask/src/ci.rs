@@ -15,9 +15,12 @@ const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 /// Number of parallel tests per core. Tests on interfaces mostly wait.
 const TESTS_PER_CORE: usize = 2;
 
-/// The binaries that take longest, which begin first. The first one mostly waits for the kernel, so it begins beside
-/// the others, which compile and compute.
-const LONGEST: &[&str] = &["weir live", "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
+/// The tests on interfaces. They wait for the kernel, and have limits of time.
+const LIVE: &str = "weir live";
+/// The binaries that take longest, which begin first.
+const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
+/// Gives the processors to [`LIVE`] first. The other tests compile and compute.
+const NICE: [&str; 3] = ["nice", "-n", "10"];
 
 /// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
@@ -82,7 +85,8 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
 
 /// Runs a test binary. Returns its name and duration, and its results.
 fn run_tests(binary: Binary) -> (String, Duration, Tally) {
-    let Binary { name, mut command } = binary;
+    let Binary { name, command } = binary;
+    let mut command = if name == LIVE { command } else { shell::yielding(NICE, &command) };
     let start = Instant::now();
     let (output, outcome) = shell::run_and_read(&name, &mut command);
     let tally = Tally::read(&name, &output, outcome);

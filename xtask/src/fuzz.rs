@@ -20,6 +20,9 @@ const HANG_SECONDS: u32 = 10;
 /// Maximum memory in MiB. More means a leak or an unbounded allocation.
 const MEMORY_MAX_MIB: u32 = 1024;
 
+/// Runs a program only on processors that are idle otherwise (`SCHED_IDLE`).
+const IDLE: [&str; 3] = ["chrt", "--idle", "0"];
+
 /// Folders with inputs of other tests that serve as additional seeds.
 const MORE_SEEDS: &[(&str, &str)] = &[("policy_parser", "tests/errors"), ("ir_parser", "crates/policy/tests/programs")];
 
@@ -66,7 +69,7 @@ pub struct Build(Child);
 impl Build {
     /// Starts the build.
     pub fn start() -> Result<Self, String> {
-        let started = shell::in_background(&build_rust()?).stdin(Stdio::null()).spawn();
+        let started = shell::yielding(IDLE, &build_rust()?).stdin(Stdio::null()).spawn();
         started.map(Build).map_err(|error| format!("building fuzz targets: {error}"))
     }
 

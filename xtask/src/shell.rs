@@ -21,12 +21,13 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command, which runs only on processors that are idle otherwise (`SCHED_IDLE`).
-pub fn in_background(command: &Command) -> Command {
-    let mut idle = Command::new("chrt");
-    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
-    idle.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    idle
+/// The same command with lower priority: started by `program`, which sets it.
+pub fn yielding(program: [&str; 3], command: &Command) -> Command {
+    let mut yielding = Command::new(program[0]);
+    yielding.args(&program[1..]).arg(command.get_program()).args(command.get_args());
+    yielding.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.get_current_dir().map(|folder| yielding.current_dir(folder));
+    yielding
 }
 
 /// Cargo's output folder.
