@@ -120,3 +120,24 @@ fn name(command: &Command) -> String {
     }
     name
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{in_parallel, run_and_read, yielding};
+    use std::process::Command;
+
+    #[test]
+    fn a_yielding_command_is_the_same_command() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "nice; pwd; echo $NAME >&2; exit 3"]).current_dir("/").env("NAME", "weir");
+        let (output, outcome) = run_and_read("test", &mut yielding(["nice", "-n", "19"], &command));
+        assert_eq!((output.as_str(), outcome), ("19\n/\nweir\n", Err("exit status: 3".to_owned())));
+    }
+
+    #[test]
+    fn all_jobs_are_done() {
+        let mut doubled = in_parallel((0..100).collect(), 3, |number| 2 * number);
+        doubled.sort_unstable();
+        assert_eq!(doubled, (0..100).map(|number| 2 * number).collect::<Vec<i32>>());
+    }
+}
