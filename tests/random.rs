@@ -15,6 +15,7 @@ use engines::{Decided, Engines, difference, load, root};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::cell::Cell;
+use std::io::{Write, stderr};
 use weir_abi::Reason;
 use weir_loading::Policy;
 use weir_loading::eval::SlotAnswers;
@@ -35,12 +36,14 @@ const POLICIES: u32 = 24;
 const PART_RULES: usize = 3;
 /// Number of programs that only the interpreter runs.
 const PROGRAMS: u32 = 2500;
+/// Maximum time in ms in which a failing case is reduced.
+const SHRINK_MAX_MS: u32 = 60_000;
 
-fn runner(cases: u32, shrinks: u32) -> TestRunner {
+fn runner(cases: u32) -> TestRunner {
     let regressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/random.regressions");
     TestRunner::new(Config {
         cases,
-        max_shrink_iters: shrinks,
+        max_shrink_time: SHRINK_MAX_MS,
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()
     })
@@ -63,10 +66,18 @@ fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
 fn engines_agree(packets: BoxedStrategy<Packet>) {
     let size = Size { postures: 1, rules: [0, 14] };
     let case = (flows::among(packets, PACKETS), policies(packets::pool(), size));
-    let outcome = runner(policies_wanted().div_ceil(2), 64).run(&case, |(packets, text)| {
+    let has_failed = Cell::new(false);
+    let outcome = runner(policies_wanted().div_ceil(2)).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
-        let mut engines = Engines::load_with_parts(&policy, PART_RULES).map_err(TestCaseError::fail)?;
-        engines.agree(&packets).map(|_| ()).map_err(TestCaseError::fail)
+        let agreed = Engines::load_with_parts(&policy, PART_RULES).and_then(|mut engines| engines.agree(&packets));
+        agreed.map(|_| ()).map_err(|failure| {
+            // Reducing takes long, so the first failure is printed before it, past the capture of the test runner.
+            if !has_failed.replace(true) {
+                let _closed =
+                    writeln!(stderr(), "{failure}\nThis case is reduced, for {SHRINK_MAX_MS} ms at most:\n{text}");
+            }
+            TestCaseError::fail(failure)
+        })
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
@@ -92,7 +103,7 @@ fn interpreted_cases() -> impl Strategy<Value = (Vec<Packet>, Text)> {
 fn optimised_programs_decide_as_they_were_written() {
     let case = interpreted_cases();
     let hits = Cell::new(0);
-    let outcome = runner(PROGRAMS, 2000).run(&case, |(packets, text)| {
+    let outcome = runner(PROGRAMS).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
         let lowered = interpret(&policy.program, policy.answers(), &packets);
         let rules = &lowered.counters[usize::from(Reason::RULE_BASE)..];
@@ -114,7 +125,7 @@ fn optimised_programs_decide_as_they_were_written() {
 
 #[test]
 fn conditions_say_what_the_tree_says() {
-    let outcome = runner(PROGRAMS / 10, 2000).run(&interpreted_cases(), |(packets, text)| {
+    let outcome = runner(PROGRAMS / 10).run(&interpreted_cases(), |(packets, text)| {
         let policy = front_end(&text)?;
         let program = optimise(&policy.program, Placement::Staged);
         let tree = interpret(&program, policy.answers(), &packets);

@@ -167,12 +167,16 @@ fn check_no_descriptors(running: &Running) {
     running.wait_until("it answers again", |running| running.ask(&Request::Status).is_ok());
 }
 
-/// The thread with the given name.
+/// The thread with the given name. A new thread sets its name itself.
 fn thread_of(running: &Running, name: &str) -> Pid {
-    let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
     let is_it = |path: &Path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-    let found = tasks.filter_map(Result::ok).map(|task| task.path()).find(|path| is_it(path)).expect("there is one");
-    let number = found.file_name().and_then(|name| name.to_str()?.parse().ok());
+    let mut found = None;
+    running.wait_until("a thread has the name", |running| {
+        let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).expect("it runs");
+        found = tasks.filter_map(Result::ok).map(|task| task.path()).find(|path| is_it(path));
+        found.is_some()
+    });
+    let number = found.as_deref().and_then(|path| path.file_name()?.to_str()?.parse().ok());
     Pid::from_raw(number.expect("a number"))
 }
 

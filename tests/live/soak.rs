@@ -1,8 +1,9 @@
 //! Mixed traffic for a long time with a change of policy every second. All packets are counted; memory, descriptors and
 //! threads do not grow.
 //!
-//! Takes ten seconds per engine. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live soak:: -- --nocapture` sets the
-//! duration and reports every minute. `loses_nothing::xdp` in place of `soak::` selects one engine.
+//! Takes six seconds per engine, one for each kind of change. `WEIR_SOAK_SECONDS=1800 cargo test -p weir --test live
+//! soak:: -- --nocapture` sets the duration and reports every minute. `loses_nothing::xdp` in place of `soak::` selects
+//! one engine.
 
 use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Hosts, SERVER, Wires};
@@ -24,7 +25,7 @@ use weir_control::Request;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
-const SECONDS: u64 = 10;
+const SECONDS: u64 = 6;
 /// Number of loads before the first measurement: more than generations are kept.
 const WARM_UP_LOADS: u64 = 10;
 /// Tolerated growth of memory in KB, which the allocator may retain.

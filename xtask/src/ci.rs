@@ -1,12 +1,13 @@
 //! The steps of CI, in order. Later steps run even if one fails.
 
+use crate::binaries::{self, Binary};
 use crate::shell::{self, cargo, target_dir};
-use crate::tally::Tally;
-use crate::times::{Stopwatch, Times};
+use crate::tally::{Failure, Tally};
+use crate::times::Times;
 use crate::{compile_once, fuzz};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Features that are off by default, but tested.
 const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
@@ -14,26 +15,30 @@ const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 /// Number of parallel tests per core. Tests on interfaces mostly wait.
 const TESTS_PER_CORE: usize = 2;
 
-/// Runs every step. Prints the durations, and as last line the sum of all tests.
+/// The tests on interfaces. They wait for the kernel, and have limits of time.
+const LIVE: &str = "weir live";
+/// The binaries that take longest, which begin first.
+const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
+/// Gives the processors to [`LIVE`] first. The other tests compile and compute.
+const NICE: [&str; 3] = ["nice", "-n", "10"];
+
+/// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let mut report = Report::default();
-    report.step("rustfmt", || shell::run(&mut cargo(["fmt", "--all", "--check"])));
-    report.step("clang-format", clang_format);
-    report.step("check without features", || shell::run(&mut cargo(["check", "--package", "weir", "--quiet"])));
-    report.step("clippy", || {
-        let all = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
-        shell::run(&mut cargo(all))
-    });
-    report.step("build tests", || shell::run(&mut cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"])));
-    let mut binaries = Times::default();
+    report.step("rustfmt", cargo(["fmt", "--all", "--check"]));
+    report.step("clang-format", clang_format());
+    report.step("check without features", cargo(["check", "--package", "weir", "--quiet"]));
+    let clippy = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
+    report.step("clippy", cargo(clippy));
+    report.step("build tests", cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"]));
+    let mut by_binary = Times::default();
     let mut fuzz_build = None;
-    report.runner("tests", |tally| tests(tally, &mut binaries, &mut fuzz_build));
-    report.runner("fuzz", |tally| {
+    report.runner("tests", || tests(&mut by_binary, &mut fuzz_build));
+    report.runner("fuzz", || {
         fuzz_build.unwrap_or_else(fuzz::Build::start)?.wait()?;
-        *tally += fuzz::run_built(fuzz_seconds)?;
-        Ok(())
+        Ok(fuzz::run_built(fuzz_seconds))
     });
-    report.end(&binaries)
+    report.end(&by_binary)
 }
 
 /// Runs the tests and overwrites every snapshot with their output.
@@ -44,72 +49,82 @@ pub fn bless() -> Result<(), String> {
 
 /// Checks the C with one version of clang-format, because versions format differently. Generated C in snapshots is
 /// excluded.
-fn clang_format() -> Result<(), String> {
+fn clang_format() -> Command {
     let mut files = shell::files(Path::new("."), &["c", "h"]);
     files.retain(|path| !path.starts_with("./tests/policies"));
-    if files.is_empty() {
-        return Ok(());
-    }
-    shell::run(Command::new("clang-format-19").args(["--dry-run", "-Werror", "--"]).args(files))
+    let mut command = Command::new("clang-format-19");
+    command.args(["--dry-run", "-Werror", "--"]).args(files);
+    command
 }
 
-/// Runs the tests. They wait for interfaces much of the time, in which the fuzz targets are built. This build starts with the first test binary:
-/// until then cargo locks the folder that both build in.
-fn tests(
-    tally: &mut Tally,
-    binaries: &mut Times,
-    fuzz_build: &mut Option<Result<fuzz::Build, String>>,
-) -> Result<(), String> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast"]);
-    command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
-    command.env("PATH", compile_once::install(&target_dir().join("compile-once"))?);
-    let mut watch = Stopwatch::default();
-    let outcome = shell::run_lines(&mut command, |line| {
-        tally.add_line(line);
-        watch.add_line(line);
-        if watch.is_running() {
-            fuzz_build.get_or_insert_with(fuzz::Build::start);
-        }
-    });
-    *binaries = watch.end();
-    outcome?;
+/// Runs the tests, one binary per core at a time. The fuzz targets are built meanwhile. Their build starts after the
+/// tests in documents, because cargo locks the folder that both build in.
+fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>) -> Result<Tally, String> {
+    let cores = shell::cores();
+    let path = compile_once::install(&target_dir().join("compile-once"))?;
+    let test = |what| {
+        let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast", what]);
+        command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
+        command.env("PATH", &path);
+        command
+    };
+    let mut listing = test("--tests");
+    let mut binaries = binaries::list(listing.arg("--quiet"), &target_dir().join("binaries"))?;
+    let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
+    binaries.sort_by_key(|binary| order(&binary.name));
+    let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
+    *fuzz_build = Some(fuzz::Build::start());
+    let mut sum = Tally::default();
+    for (name, took, tally) in std::iter::once(documents).chain(shell::in_parallel(binaries, cores, run_tests)) {
+        times.add(name, took);
+        sum += tally;
+    }
     // A test runner without tests succeeds, which would hide an error here.
-    if tally.passed == 0 || binaries.is_empty() { Err("no test was run".into()) } else { Ok(()) }
+    if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
+}
+
+/// Runs a test binary. Returns its name and duration, and its results.
+fn run_tests(binary: Binary) -> (String, Duration, Tally) {
+    let Binary { name, command } = binary;
+    let mut command = if name == LIVE { command } else { shell::yielding(NICE, &command) };
+    let start = Instant::now();
+    let (output, outcome) = shell::run_and_read(&name, &mut command);
+    let tally = Tally::read(&name, &output, outcome);
+    (name, start.elapsed(), tally)
 }
 
 /// The results of the steps.
 #[derive(Default)]
 struct Report {
     tally: Tally,
-    broken: Vec<String>,
     times: Times,
 }
 
 impl Report {
     /// Runs a step without tests. It counts only if it fails.
-    fn step(&mut self, name: &str, run: impl FnOnce() -> Result<(), String>) {
-        self.runner(name, |_| run());
+    fn step(&mut self, name: &str, mut command: Command) {
+        self.runner(name, || {
+            let (output, outcome) = shell::run_and_read(name, &mut command);
+            outcome.map(|()| Tally::default()).map_err(|status| format!("{status}\n{output}"))
+        });
     }
 
-    /// Runs a step and counts its tests. A failure without a failed test (a crash, a build error) counts as one.
-    fn runner(&mut self, name: &str, run: impl FnOnce(&mut Tally) -> Result<(), String>) {
+    /// Runs a step and counts its tests. A failure of the step itself (such as a build error) counts as one.
+    fn runner(&mut self, name: &str, run: impl FnOnce() -> Result<Tally, String>) {
         println!("ci: {name}");
         let start = Instant::now();
-        let mut tally = Tally::default();
-        if let Err(message) = run(&mut tally) {
-            self.broken.push(format!("{name}: {message}"));
-            tally.failed = tally.failed.max(1);
+        match run() {
+            Ok(tally) => self.tally += tally,
+            Err(message) => self.tally.failures.push(Failure::new(name, &message)),
         }
-        self.tally += tally;
         self.times.add(name, start.elapsed());
     }
 
-    fn end(self, binaries: &Times) -> Result<(), String> {
+    fn end(self, by_binary: &Times) -> Result<(), String> {
         println!("ci: time by step:\n{}", self.times);
-        println!("ci: time by test binary:\n{binaries}");
-        self.broken.iter().for_each(|message| println!("ci: FAILED {message}"));
+        println!("ci: time by test binary:\n{by_binary}");
+        print!("{}", self.tally.failures());
         println!("{}", self.tally);
-        if self.tally.failed == 0 { Ok(()) } else { Err("ci failed".into()) }
+        if self.tally.failures.is_empty() { Ok(()) } else { Err("ci failed".into()) }
     }
 }

@@ -6,10 +6,9 @@
 //! written to `fuzz/corpus/<target>`, which `cargo test` replays.
 
 use crate::shell::{self, cargo, target_dir};
-use crate::tally::Tally;
+use crate::tally::{Failure, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 
 /// Duration of each target in CI, in seconds.
 pub const CI_SECONDS: u32 = 7;
@@ -20,6 +19,9 @@ const INPUT_MAX_BYTES: u32 = 4096;
 const HANG_SECONDS: u32 = 10;
 /// Maximum memory in MiB. More means a leak or an unbounded allocation.
 const MEMORY_MAX_MIB: u32 = 1024;
+
+/// Runs a program only on processors that are idle otherwise (`SCHED_IDLE`).
+const IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 
 /// Folders with inputs of other tests that serve as additional seeds.
 const MORE_SEEDS: &[(&str, &str)] = &[("policy_parser", "tests/errors"), ("ir_parser", "crates/policy/tests/programs")];
@@ -41,9 +43,8 @@ const CFLAGS: &[&str] = &[
     "-Idatapath/include",
 ];
 
-/// Fuzzes `target`, or all targets, for `seconds` each. Returns the number of passed targets. The error names the
-/// failed ones.
-pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
+/// Fuzzes `target`, or all targets, for `seconds` each. The error contains the messages of the failed ones.
+pub fn run(target: Option<&str>, seconds: u32) -> Result<(), String> {
     let targets = targets();
     let chosen: Vec<&Target> = targets.iter().filter(|t| target.is_none_or(|name| t.name == name)).collect();
     if chosen.is_empty() {
@@ -53,11 +54,12 @@ pub fn run(target: Option<&str>, seconds: u32) -> Result<Tally, String> {
     if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
         shell::run(&mut build_rust()?)?;
     }
-    fuzz_chosen(chosen, seconds)
+    let tally = fuzz_chosen(chosen, seconds);
+    if tally.failures.is_empty() { Ok(()) } else { Err(format!("{tally}\n{}", tally.failures())) }
 }
 
 /// Fuzzes all targets for `seconds` each, after [`Build::wait`].
-pub fn run_built(seconds: u32) -> Result<Tally, String> {
+pub fn run_built(seconds: u32) -> Tally {
     fuzz_chosen(targets().iter().collect(), seconds)
 }
 
@@ -67,7 +69,7 @@ pub struct Build(Child);
 impl Build {
     /// Starts the build.
     pub fn start() -> Result<Self, String> {
-        let started = shell::in_background(&build_rust()?).stdin(Stdio::null()).spawn();
+        let started = shell::yielding(IDLE, &build_rust()?).stdin(Stdio::null()).spawn();
         started.map(Build).map_err(|error| format!("building fuzz targets: {error}"))
     }
 
@@ -78,31 +80,17 @@ impl Build {
     }
 }
 
-fn fuzz_chosen(chosen: Vec<&Target>, seconds: u32) -> Result<Tally, String> {
-    let (mut tally, mut broken) = (Tally::default(), Vec::new());
-    for outcome in fuzz_all(chosen, seconds) {
+/// Fuzzes targets in parallel, one per core, because each is a process with one thread.
+fn fuzz_chosen(chosen: Vec<&Target>, seconds: u32) -> Tally {
+    let mut tally = Tally::default();
+    for outcome in shell::in_parallel(chosen, shell::cores(), |target| target.fuzz(seconds)) {
         match outcome {
             Ok(()) => tally.passed += 1,
-            Err(message) => broken.push(message),
+            Err(failure) => tally.failures.push(failure),
         }
     }
-    println!("fuzz: {} targets passed, {} failed", tally.passed, broken.len());
-    if broken.is_empty() { Ok(tally) } else { Err(broken.join("; ")) }
-}
-
-/// Fuzzes targets in parallel, one per core, because each is a process with one thread.
-fn fuzz_all(targets: Vec<&Target>, seconds: u32) -> Vec<Result<(), String>> {
-    let queue = Mutex::new(targets.into_iter());
-    let next = || queue.lock().expect("no worker panics while it holds the lock").next();
-    let work = || std::iter::from_fn(next).map(|target| target.fuzz(seconds)).collect::<Vec<_>>();
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .flat_map(|worker| worker.join().expect("a worker reports failures and does not panic"))
-            .collect()
-    })
+    println!("fuzz: {tally}");
+    tally
 }
 
 /// A fuzz target.
@@ -123,7 +111,11 @@ fn targets() -> Vec<Target> {
 }
 
 impl Target {
-    fn fuzz(&self, seconds: u32) -> Result<(), String> {
+    fn fuzz(&self, seconds: u32) -> Result<(), Failure> {
+        self.try_fuzz(seconds).map_err(|message| Failure::new(format!("fuzz: {}", self.name), &message))
+    }
+
+    fn try_fuzz(&self, seconds: u32) -> Result<(), String> {
         let program = match self.source.extension() {
             Some(extension) if extension == "c" => self.build_c()?,
             _ => rust_dir()?.join(&self.name),
@@ -145,7 +137,7 @@ impl Target {
         command.args([&learnt, &seeds, &crashes]);
         command.args(MORE_SEEDS.iter().filter(|(target, _)| target == name).map(|(_, folder)| folder));
         println!("fuzz: {name}, {seconds} s");
-        let summary = quiet_run(&mut command).map_err(|message| format!("{name}: {message}"))?;
+        let summary = quiet_run(&mut command)?;
         println!("fuzz: {name} passed\n{summary}");
         Ok(())
     }
@@ -179,13 +171,16 @@ fn host() -> Result<String, String> {
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or("rustc -vV: no host".into())
 }
 
-/// Runs a fuzz target and returns two summarizing lines of its output. All output is printed if it fails.
+/// Runs a fuzz target and returns two summarizing lines of its output. If it fails, all output is printed, and the error
+/// begins at the panic or at the sanitizer's report.
 fn quiet_run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         eprintln!("{stderr}");
-        return Err(format!("{}, see above", output.status));
+        let lines: Vec<&str> = stderr.lines().collect();
+        let first = lines.iter().position(|line| line.contains(" panicked at ") || line.contains("ERROR: "));
+        return Err(format!("{}, see above\n{}", output.status, lines[first.unwrap_or(0)..].join("\n")));
     }
     // Without counters libFuzzer would mutate inputs blindly. This means that the build flags no longer work.
     let loaded =

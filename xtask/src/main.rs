@@ -4,6 +4,7 @@
 //! that plain `cargo test` checks them.
 #![forbid(unsafe_code)]
 
+mod binaries;
 mod ci;
 mod compile_once;
 mod fuzz;
@@ -43,13 +44,13 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = compile_once::called_as_compiler() {
+    if let Some(code) = compile_once::called_as_compiler().or_else(binaries::called_as_runner) {
         return code;
     }
     shell::enter_root();
     let result = match Cli::parse().task {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
-        Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds).map(|_| ()),
+        Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
         Task::Bless => ci::bless(),
     };
     match result {

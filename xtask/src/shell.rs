@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// Makes the repository's root the working directory. All paths below are relative to it.
 pub fn enter_root() {
@@ -20,12 +21,13 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command, which runs only on processors that are idle otherwise (`SCHED_IDLE`).
-pub fn in_background(command: &Command) -> Command {
-    let mut idle = Command::new("chrt");
-    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
-    idle.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    idle
+/// The same command with lower priority: started by `program`, which sets it.
+pub fn yielding(program: [&str; 3], command: &Command) -> Command {
+    let mut yielding = Command::new(program[0]);
+    yielding.args(&program[1..]).arg(command.get_program()).args(command.get_args());
+    yielding.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.get_current_dir().map(|folder| yielding.current_dir(folder));
+    yielding
 }
 
 /// Cargo's output folder.
@@ -40,24 +42,54 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-/// Runs a command. Prints each line of its standard output and standard error, and passes it to `line`.
-pub fn run_lines(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), String> {
-    let name = name(command);
-    let failed = |error: std::io::Error| format!("{name}: {error}");
-    let (output, stdout) = std::io::pipe().map_err(failed)?;
-    let stderr = stdout.try_clone().map_err(failed)?;
-    let mut child = command.stdout(stdout).stderr(stderr).spawn().map_err(failed)?;
-    // `command` keeps two write ends of the pipe. Reading ends only when all write ends are closed.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    // Tests may print bytes that are not UTF-8, so bytes are split instead of characters.
-    for bytes in BufReader::new(output).split(b'\n') {
-        let bytes = bytes.map_err(failed)?;
-        let text = String::from_utf8_lossy(&bytes);
-        println!("{text}");
-        line(&text);
-    }
-    let status = child.wait().map_err(failed)?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+/// Runs a command. Prints each line of its standard output and standard error after `name`, because several commands
+/// print at the same time. Returns all lines, and the exit status unless it is success.
+pub fn run_and_read(name: &str, command: &mut Command) -> (String, Result<(), String>) {
+    let mut text = String::new();
+    let mut run = || {
+        let (output, stdout) = std::io::pipe()?;
+        let stderr = stdout.try_clone()?;
+        let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
+        // `command` keeps two write ends of the pipe. Reading ends only when all write ends are closed.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        // Tests may print bytes that are not UTF-8, so bytes are split instead of characters.
+        for bytes in BufReader::new(output).split(b'\n') {
+            let line = String::from_utf8_lossy(&bytes?).into_owned();
+            println!("{name}: {line}");
+            text += &line;
+            text.push('\n');
+        }
+        child.wait()
+    };
+    let outcome = match run() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    (text, outcome)
+}
+
+/// Does all jobs, `workers` at a time, in their order. Returns the results in the order in which jobs end.
+pub fn in_parallel<J: Send, R: Send>(jobs: Vec<J>, workers: usize, work: impl Fn(J) -> R + Sync) -> Vec<R> {
+    let queue = Mutex::new(jobs.into_iter());
+    let next = || queue.lock().expect("no worker panics while it holds the lock").next();
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(job) = next() {
+                    let result = work(job);
+                    results.lock().expect("no worker panics while it holds the lock").push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().expect("no worker panics while it holds the lock")
+}
+
+/// The number of processors.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// All files below `dir` with one of the extensions, sorted, without build outputs and hidden folders.
@@ -87,4 +119,25 @@ fn name(command: &Command) -> String {
         name.push_str(&arg.to_string_lossy());
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{in_parallel, run_and_read, yielding};
+    use std::process::Command;
+
+    #[test]
+    fn a_yielding_command_is_the_same_command() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "nice; pwd; echo $NAME >&2; exit 3"]).current_dir("/").env("NAME", "weir");
+        let (output, outcome) = run_and_read("test", &mut yielding(["nice", "-n", "19"], &command));
+        assert_eq!((output.as_str(), outcome), ("19\n/\nweir\n", Err("exit status: 3".to_owned())));
+    }
+
+    #[test]
+    fn all_jobs_are_done() {
+        let mut doubled = in_parallel((0..100).collect(), 3, |number| 2 * number);
+        doubled.sort_unstable();
+        assert_eq!(doubled, (0..100).map(|number| 2 * number).collect::<Vec<i32>>());
+    }
 }

@@ -1,67 +1,156 @@
-//! Counts passed and failed tests in the output of test runners.
+//! Counts passed tests in the output of test runners, and finds the messages of failed ones.
+
+use std::fmt;
+
+/// Maximum number of lines of all messages at the end of a log, unless there are very many failures.
+const LINES_OF_ALL: usize = 34;
+/// Maximum and minimum number of lines of one message.
+const LINES_OF_ONE: [usize; 2] = [3, 15];
+/// Maximum number of characters of a line. Random cases have lines of a mebibyte.
+const LINE_CHARS: usize = 240;
+
+/// A failed test, or a failed step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    name: String,
+    /// The whole message.
+    lines: Vec<String>,
+}
+
+impl Failure {
+    /// A failure with a message of any number of lines.
+    pub fn new(name: impl Into<String>, message: &str) -> Self {
+        Failure { name: name.into(), lines: message.lines().map(str::to_owned).collect() }
+    }
+
+    /// The essential lines of the message: those around the first panic. Without backtraces, empty lines, and
+    /// proptest's advice on its seeds.
+    fn excerpt(&self, count: usize) -> Vec<String> {
+        let (mut lines, mut in_backtrace) = (Vec::new(), false);
+        for line in &self.lines {
+            in_backtrace |= line == "stack backtrace:";
+            if !in_backtrace && !line.trim().is_empty() && !line.starts_with("proptest: ") {
+                lines.push(line);
+            }
+            in_backtrace &= !line.starts_with("note: ");
+        }
+        let panic = lines.iter().position(|line| line.starts_with("thread '") && line.contains(" panicked at "));
+        // What precedes a panic may belong to it, such as a seed or the difference between snapshots.
+        let first = panic.unwrap_or(0).saturating_sub(count / 2);
+        lines.iter().skip(first).take(count).map(|line| line.chars().take(LINE_CHARS).collect()).collect()
+    }
+}
 
 /// The sum over test runners.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Number of passed tests, without ignored ones.
     pub passed: u64,
-    /// Number of failed tests, and of failed steps without a failed test.
-    pub failed: u64,
+    /// Failed tests and steps.
+    pub failures: Vec<Failure>,
 }
 
 impl Tally {
-    /// Adds the numbers of a line of libtest's output, if it is a summary: `test result: ok. 12 passed; 0 failed; 0
-    /// ignored; 0 measured; 0 filtered out; finished in 0.01s`.
-    pub fn add_line(&mut self, line: &str) {
-        let Some(rest) = line.strip_prefix("test result: ") else { return };
-        let Some((_, counts)) = rest.split_once(". ") else { return };
-        for part in counts.split("; ") {
-            match part.split_once(' ').map(|(n, what)| (n.parse::<u64>(), what)) {
-                Some((Ok(n), "passed")) => self.passed += n,
-                Some((Ok(n), "failed")) => self.failed += n,
-                _ => {}
+    /// The tests in libtest's output, of which each summary counts as in `test result: ok. 12 passed; 0 failed; 0
+    /// ignored; 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one
+    /// failure, whose message are the last lines.
+    pub fn read(runner: &str, output: &str, outcome: Result<(), String>) -> Self {
+        let (mut tally, mut in_message) = (Tally::default(), false);
+        for line in output.lines() {
+            if let Some(test) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+                tally.failures.push(Failure::new(format!("{runner}: {test}"), ""));
+                in_message = true;
+            } else if let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+            {
+                let passed = counts.split("; ").find_map(|part| part.strip_suffix(" passed"));
+                tally.passed += passed.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
+                in_message = false;
+            } else if line == "failures:" {
+                in_message = false;
+            } else if let (true, Some(failure)) = (in_message, tally.failures.last_mut()) {
+                failure.lines.push(line.to_owned());
             }
         }
+        if let (Err(message), true) = (outcome, tally.failures.is_empty()) {
+            let lines: Vec<&str> = output.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LINES_OF_ONE[1] - 1)..];
+            tally.failures.push(Failure::new(runner, &format!("{message}\n{}", last.join("\n"))));
+        }
+        tally
+    }
+
+    /// The failures with excerpts of their messages. Few failures get more lines.
+    pub fn failures(&self) -> impl fmt::Display {
+        let [min, max] = LINES_OF_ONE;
+        let each = (LINES_OF_ALL / self.failures.len().max(1)).saturating_sub(1).clamp(min, max);
+        let mut text = String::new();
+        for failure in &self.failures {
+            text += &format!("ci: FAILED {}\n", failure.name);
+            failure.excerpt(each).iter().for_each(|line| text += &format!("    {line}\n"));
+        }
+        text
     }
 }
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
-        self.failed += other.failed;
+        self.failures.extend(other.failures);
     }
 }
 
-impl std::fmt::Display for Tally {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failures.len())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    use super::{Failure, LINE_CHARS, Tally};
 
-    fn tally(lines: &[&str]) -> Tally {
-        let mut tally = Tally::default();
-        lines.iter().for_each(|line| tally.add_line(line));
-        tally
-    }
+    /// The output of a runner with two failed tests.
+    const FAILED: &str = "running 3 tests\ntest a ... FAILED\ntest b ... FAILED\ntest c ... ok\n\nfailures:\n\n\
+        ---- a stdout ----\nproptest: Saving this and future failures\ncc 1234\n\n\
+        thread 'a' (7) panicked at tests/a.rs:1:2:\nTest failed: eval and xdp differ\nstack backtrace:\n   0: core\n\
+        note: Some details are omitted\n\n---- b stdout ----\n\nthread 'b' panicked at tests/b.rs:1:2:\nno\n\n\n\
+        failures:\n    a\n    b\n\n\
+        test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s\n";
 
     #[test]
     fn summaries_add_up() {
-        let sum = tally(&[
-            "running 3 tests",
-            "test a::b ... ok",
-            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s",
-            "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s",
-        ]);
-        assert_eq!(sum, Tally { passed: 13, failed: 2 });
-        assert_eq!(sum.to_string(), "13 passed, 2 failed");
+        let passed = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
+        let mut sum = Tally::read("one", &format!("{passed}\n    {passed}\n7 passed\n{passed}\n"), Ok(()));
+        assert_eq!(sum, Tally { passed: 6, failures: Vec::new() });
+        sum += Tally::read("two", FAILED, Err("exit status: 101".into()));
+        assert_eq!(sum.to_string(), "7 passed, 2 failed");
     }
 
     #[test]
-    fn other_lines_count_nothing() {
-        assert_eq!(tally(&["    test result: ok. 3 passed; 0 failed", "7 passed", ""]), Tally::default());
+    fn failures_have_their_messages() {
+        let tally = Tally::read("random", FAILED, Err("exit status: 101".into()));
+        let expected = "ci: FAILED random: a\n    cc 1234\n    thread 'a' (7) panicked at tests/a.rs:1:2:\n    \
+            Test failed: eval and xdp differ\nci: FAILED random: b\n    thread 'b' panicked at tests/b.rs:1:2:\n    no\n";
+        assert_eq!(tally.failures().to_string(), expected);
+    }
+
+    #[test]
+    fn a_crash_is_a_failure() {
+        let tally = Tally::read("live", "running 1 test\nfree(): invalid pointer\n", Err("signal: 6".into()));
+        let expected = "ci: FAILED live\n    signal: 6\n    running 1 test\n    free(): invalid pointer\n";
+        assert_eq!(tally.failures().to_string(), expected);
+        assert_eq!(tally.to_string(), "0 passed, 1 failed");
+    }
+
+    #[test]
+    fn messages_fit_the_end_of_a_log() {
+        let before: String = (0..50).map(|line| format!("before {line}\n")).collect();
+        let long = format!("{before}thread 'a' panicked at a.rs:1:\n{}\n{before}", "x".repeat(1 << 20));
+        for (failures, lines) in [(1, 16), (2, 32), (5, 30), (20, 80)] {
+            let tally = Tally { passed: 0, failures: vec![Failure::new("a", &long); failures] };
+            let text = tally.failures().to_string();
+            assert_eq!(text.lines().count(), lines);
+            assert!(text.contains("panicked at a.rs") && text.lines().all(|line| line.len() <= LINE_CHARS + 4));
+        }
     }
 }
