@@ -35,6 +35,17 @@ pub enum FlowMemory {
     Kernel,
 }
 
+/// The contents of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// It has no flow.
+    Free,
+    /// Code is changing it, for longer than a reader waits.
+    Busy,
+    /// It has this flow.
+    Flow(FlowKey, Flow),
+}
+
 /// A table of flows. Compiled code changes it; this process reads it.
 pub struct FlowTable {
     head: Words,
@@ -95,6 +106,42 @@ impl FlowTable {
                 visit(&key, &flow);
             }
         }
+    }
+
+    /// Number of slots.
+    pub fn slot_count(&self) -> usize {
+        self.count as usize * SLOTS
+    }
+
+    /// A slot by its number, below [`FlowTable::slot_count`]. Code may change it meanwhile.
+    pub fn slot(&self, number: usize) -> Slot {
+        let (bucket, slot) = (number / SLOTS, number % SLOTS);
+        if self.tag(bucket, slot) == 0 {
+            return Slot::Free;
+        }
+        self.read(bucket, slot).map_or(Slot::Busy, |(key, flow)| Slot::Flow(key, flow))
+    }
+
+    /// Enters a flow that is not embryonic, in place of one with the same key. Returns whether it had room. No code may
+    /// use the table meanwhile.
+    pub fn enter(&self, key: &FlowKey, flow: &Flow) -> bool {
+        let Hashed { buckets, tag } = self.keys.hash(key, self.count);
+        let buckets = buckets.map(|bucket| bucket as usize);
+        let tags = buckets.map(|bucket| self.tags(bucket));
+        let has_key = |bucket: usize, slot: usize| self.read(bucket, slot).is_some_and(|(known, _)| known == *key);
+        let slots = |side: usize| tags[side].iter().enumerate().map(move |(slot, &tag)| (buckets[side], slot, tag));
+        let known = (0..2).flat_map(slots).find(|&(bucket, slot, of)| of & TAG_HASH == tag && has_key(bucket, slot));
+        // The better bucket is the one with more free slots: step 1 of docs/tracking.md#the-table.
+        let [first, second] = tags.map(|tags| tags.iter().filter(|&&tag| tag != 0).count());
+        let free = || slots(usize::from(second < first)).find(|&(_, _, tag)| tag == 0);
+        let Some((bucket, slot, _)) = known.or_else(free) else { return false };
+        let words = key.words.into_iter().chain(flow.pack(key.is_ipv6));
+        self.entry(bucket, slot).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        let shift = 16 * (slot % TAGS_IN_WORD);
+        let word = &self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD];
+        let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
+        word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
+        true
     }
 
     /// Each slot: its bucket, and its number there.
@@ -173,6 +220,10 @@ impl FlowTable {
         Ok(())
     }
 
+    fn tags(&self, bucket: usize) -> [u16; SLOTS] {
+        std::array::from_fn(|slot| self.tag(bucket, slot))
+    }
+
     fn tag(&self, bucket: usize, slot: usize) -> u16 {
         let word = self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD].load(Ordering::Acquire);
         (word >> (16 * (slot % TAGS_IN_WORD))) as u16
@@ -203,6 +254,7 @@ impl FlowTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_abi::flow::{FlowState, Side};
 
     #[test]
     fn an_empty_table_has_no_flows_and_takes_no_memory() {
@@ -214,6 +266,33 @@ mod tests {
         let table = FlowTable::new(FlowMemory::Process, 1000, 1).expect("it is little");
         table.each(&mut |key, _| panic!("{key:?}"));
         assert_eq!(table.verify(), Ok(()));
+    }
+
+    fn established(nth: u32, una: u32) -> (FlowKey, Flow) {
+        let (key, opener) = FlowKey::of((nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
+        let sides = [Side { una, next: una, ..Side::default() }; 2];
+        let state = FlowState::Established;
+        (key, Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, sides })
+    }
+
+    #[test]
+    fn flows_are_entered_until_the_table_is_full_and_once_each() {
+        let table = FlowTable::new(FlowMemory::Process, 320, 1).expect("it is little");
+        let entered: Vec<u32> = (0..1000)
+            .filter(|&nth| {
+                let (key, flow) = established(nth, nth);
+                table.enter(&key, &flow)
+            })
+            .collect();
+        assert_eq!(entered.len(), table.slot_count(), "all slots are used");
+        assert_eq!(table.verify(), Ok(()));
+        let (key, flow) = established(entered[0], 7);
+        assert!(table.enter(&key, &flow), "it takes its own place");
+        let slots = (0..table.slot_count()).map(|number| table.slot(number));
+        assert_eq!(slots.filter(|&slot| slot == Slot::Flow(key, flow)).count(), 1);
+        assert_eq!(table.verify(), Ok(()));
+        table.clear();
+        assert!((0..table.slot_count()).all(|number| table.slot(number) == Slot::Free));
     }
 
     #[test]
