@@ -24,6 +24,9 @@ const LOCK: u64 = 1 << 63;
 /// Reads of an entry that code is changing, before it is left out.
 const READS_MAX: usize = 1000;
 
+/// Flows that are entered at once.
+const FLOWS_AT_ONCE: usize = 64;
+
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// Where flows are kept.
@@ -122,19 +125,36 @@ impl FlowTable {
         self.read(bucket, slot).map_or(Slot::Busy, |(key, flow)| Slot::Flow(key, flow))
     }
 
-    /// Enters a flow that is not embryonic, in place of one with the same key. Returns whether it had room. No code may
+    /// Enters flows that are not embryonic, each in place of one with the same key. Returns how many had room. No code may
     /// use the table meanwhile.
-    pub fn enter(&self, key: &FlowKey, flow: &Flow) -> bool {
-        let Hashed { buckets, tag } = self.keys.hash(key, self.count);
+    pub fn enter(&self, flows: &[(FlowKey, Flow)]) -> usize {
+        let mut entered = 0;
+        for flows in flows.chunks(FLOWS_AT_ONCE) {
+            let hashed: Vec<Hashed> = flows.iter().map(|(key, _)| self.keys.hash(key, self.count)).collect();
+            // Waits for the tags of all of them at once. Otherwise each flow waits for memory.
+            let words = hashed.iter().flat_map(|hashed| hashed.buckets).map(|bucket| bucket as usize * BUCKET_WORDS);
+            let touched = words.fold(0, |all, word| all ^ self.buckets.all()[word].load(Ordering::Relaxed));
+            std::hint::black_box(touched);
+            let had_room = flows.iter().zip(&hashed).filter(|((key, flow), hashed)| self.enter_one(key, flow, hashed));
+            entered += had_room.count();
+        }
+        entered
+    }
+
+    fn enter_one(&self, key: &FlowKey, flow: &Flow, &Hashed { buckets, tag }: &Hashed) -> bool {
         let buckets = buckets.map(|bucket| bucket as usize);
         let tags = buckets.map(|bucket| self.tags(bucket));
         let has_key = |bucket: usize, slot: usize| self.read(bucket, slot).is_some_and(|(known, _)| known == *key);
-        let slots = |side: usize| tags[side].iter().enumerate().map(move |(slot, &tag)| (buckets[side], slot, tag));
-        let known = (0..2).flat_map(slots).find(|&(bucket, slot, of)| of & TAG_HASH == tag && has_key(bucket, slot));
+        let known = (0..2).find_map(|side| {
+            let hits = mask(&tags[side], |of| of & TAG_HASH == tag);
+            let slot = (0..SLOTS).find(|&slot| hits >> slot & 1 != 0 && has_key(buckets[side], slot))?;
+            Some((buckets[side], slot))
+        });
         // The better bucket is the one with more free slots: step 1 of docs/tracking.md#the-table.
-        let [first, second] = tags.map(|tags| tags.iter().filter(|&&tag| tag != 0).count());
-        let free = || slots(usize::from(second < first)).find(|&(_, _, tag)| tag == 0);
-        let Some((bucket, slot, _)) = known.or_else(free) else { return false };
+        let free = tags.map(|tags| mask(&tags, |of| of == 0));
+        let better = usize::from(free[1].count_ones() > free[0].count_ones());
+        let first_free = Some(free[better].trailing_zeros() as usize).filter(|&slot| slot < SLOTS);
+        let Some((bucket, slot)) = known.or(first_free.map(|slot| (buckets[better], slot))) else { return false };
         let words = key.words.into_iter().chain(flow.pack(key.is_ipv6));
         self.entry(bucket, slot).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         let shift = 16 * (slot % TAGS_IN_WORD);
@@ -221,7 +241,10 @@ impl FlowTable {
     }
 
     fn tags(&self, bucket: usize) -> [u16; SLOTS] {
-        std::array::from_fn(|slot| self.tag(bucket, slot))
+        let words = &self.buckets.all()[bucket * BUCKET_WORDS..][..TAGS_WORDS];
+        std::array::from_fn(|slot| {
+            (words[slot / TAGS_IN_WORD].load(Ordering::Relaxed) >> (16 * (slot % TAGS_IN_WORD))) as u16
+        })
     }
 
     fn tag(&self, bucket: usize, slot: usize) -> u16 {
@@ -251,6 +274,11 @@ impl FlowTable {
     }
 }
 
+/// The slots whose tags have a property, the first in the lowest bit.
+fn mask(tags: &[u16; SLOTS], has: impl Fn(u16) -> bool) -> u32 {
+    (0..SLOTS).fold(0, |mask, slot| mask | u32::from(has(tags[slot])) << slot)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,16 +306,11 @@ mod tests {
     #[test]
     fn flows_are_entered_until_the_table_is_full_and_once_each() {
         let table = FlowTable::new(FlowMemory::Process, 320, 1).expect("it is little");
-        let entered: Vec<u32> = (0..1000)
-            .filter(|&nth| {
-                let (key, flow) = established(nth, nth);
-                table.enter(&key, &flow)
-            })
-            .collect();
+        let entered: Vec<u32> = (0..1000).filter(|&nth| table.enter(&[established(nth, nth)]) == 1).collect();
         assert_eq!(entered.len(), table.slot_count(), "all slots are used");
         assert_eq!(table.verify(), Ok(()));
         let (key, flow) = established(entered[0], 7);
-        assert!(table.enter(&key, &flow), "it takes its own place");
+        assert_eq!(table.enter(&[(key, flow)]), 1, "it takes its own place");
         let slots = (0..table.slot_count()).map(|number| table.slot(number));
         assert_eq!(slots.filter(|&slot| slot == Slot::Flow(key, flow)).count(), 1);
         assert_eq!(table.verify(), Ok(()));

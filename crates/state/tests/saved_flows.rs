@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age, ticks};
 use weir_state::flows::{FlowMemory, FlowTable, Slot};
@@ -43,6 +43,10 @@ fn flow(state: FlowState, una: u32) -> Flow {
     let sides = if is_tcp { [side; 2] } else { [Side::default(); 2] };
     let replied = !matches!(state, FlowState::SynSent | FlowState::Unreplied);
     Flow { time: now(), state, opener: 1, liberal: false, replied, syn: true, sides }
+}
+
+fn enter(table: &FlowTable, key: &FlowKey, flow: &Flow) -> bool {
+    table.enter(&[(*key, *flow)]) == 1
 }
 
 fn table(size: u32, seed: u64) -> Arc<FlowTable> {
@@ -89,11 +93,11 @@ fn answered_flows_continue_in_another_table_without_checks_of_windows() {
     let kept = [FlowState::Established, FlowState::Resetting, FlowState::FinWait, FlowState::CloseWait];
     let lost = [FlowState::SynSent, FlowState::SynReceived, FlowState::TimeWait, FlowState::Closed];
     for (nth, state) in (0..).zip(kept.into_iter().chain(lost)) {
-        assert!(first.enter(&key(nth, TCP), &flow(state, nth)));
-        assert!(first.enter(&key(100 + nth, TCP), &flow(state, nth)));
+        assert!(enter(&first, &key(nth, TCP), &flow(state, nth)));
+        assert!(enter(&first, &key(100 + nth, TCP), &flow(state, nth)));
     }
-    assert!(first.enter(&key(50, UDP), &flow(FlowState::Replied, 0)));
-    assert!(first.enter(&key(51, UDP), &flow(FlowState::Unreplied, 0)));
+    assert!(enter(&first, &key(50, UDP), &flow(FlowState::Replied, 0)));
+    assert!(enter(&first, &key(51, UDP), &flow(FlowState::Unreplied, 0)));
     save(folder.path(), &first);
 
     let (second, notices) = restored(folder.path(), 64);
@@ -120,10 +124,10 @@ fn timeouts_continue_while_no_process_runs() {
         ..flow(FlowState::Established, 0)
     };
     let idle = |hours| Flow { sides: [Side { next: 0, ..idle(hours).sides[0] }; 2], ..idle(hours) };
-    assert!(first.enter(&key(1, TCP), &idle(1)));
-    assert!(first.enter(&key(2, TCP), &idle(100)));
-    assert!(first.enter(&key(3, TCP), &idle(125)), "it has expired");
-    assert!(first.enter(&key(4, UDP), &flow(FlowState::Replied, 0)));
+    assert!(enter(&first, &key(1, TCP), &idle(1)));
+    assert!(enter(&first, &key(2, TCP), &idle(100)));
+    assert!(enter(&first, &key(3, TCP), &idle(125)), "it has expired");
+    assert!(enter(&first, &key(4, UDP), &flow(FlowState::Replied, 0)));
     save(folder.path(), &first);
 
     let present = Clocks::now();
@@ -158,27 +162,27 @@ fn only_what_has_changed_is_written() {
     let bytes = || fs::metadata(&file).unwrap().len();
     let (first, timeouts) = (table(100_000, 1), timeouts());
     let mut saver = saver(folder.path());
-    (0..50_000).for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth))));
+    (0..50_000).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth))));
     let minute_ago = now().wrapping_sub(61 * 60) & (TICKS - 1);
-    assert!(first.enter(&key(10, TCP), &Flow { time: minute_ago, ..flow(FlowState::Established, 9) }));
+    assert!(enter(&first, &key(10, TCP), &Flow { time: minute_ago, ..flow(FlowState::Established, 9) }));
     let mut pass = || saver.complete(Some((&first, &timeouts))).unwrap();
     pass();
     let whole = bytes();
     assert!(whole < 50_000 * 49, "36 bytes for IPv4, 60 for IPv6: {whole}");
     // Flows that are used are not written each time.
     let used = (0..50_000).filter(|&nth| nth != 10);
-    used.for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth + 1))));
+    used.for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth + 1))));
     pass();
     assert_eq!(bytes(), whole);
     // A new state, a new flow, and one that has ended.
-    assert!(first.enter(&key(6, TCP), &flow(FlowState::FinWait, 7)));
-    assert!(first.enter(&key(60_000, TCP), &flow(FlowState::Established, 7)));
+    assert!(enter(&first, &key(6, TCP), &flow(FlowState::FinWait, 7)));
+    assert!(enter(&first, &key(60_000, TCP), &flow(FlowState::Established, 7)));
     assert_eq!(first.end(now(), &|known, _| *known == key(8, TCP)), 1);
     pass();
     let written = bytes() - whole;
     assert!((36 + 36 + 4..=36 + 36 + 4 + 3 * 24).contains(&written), "{written}");
     // A flow that was used later than a minute after its record.
-    assert!(first.enter(&key(10, TCP), &flow(FlowState::Established, 9)));
+    assert!(enter(&first, &key(10, TCP), &flow(FlowState::Established, 9)));
     pass();
     assert_eq!(bytes() - whole, written + 36 + 24);
 
@@ -197,11 +201,11 @@ fn the_file_stays_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let first = table(50_000, 1);
     let (mut saver, timeouts) = (saver(folder.path()), timeouts());
-    (0..30_000).for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth))));
+    (0..30_000).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth))));
     let mut largest = 0;
     for round in 0..12 {
         let state = if round % 2 == 0 { FlowState::FinWait } else { FlowState::CloseWait };
-        (0..30_000).for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(state, nth))));
+        (0..30_000).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(state, nth))));
         saver.complete(Some((&first, &timeouts))).unwrap();
         largest = largest.max(fs::metadata(folder.path().join("flows")).unwrap().len());
         assert!(!folder.path().join("flows.new").exists());
@@ -218,13 +222,13 @@ fn a_key_that_has_moved_is_restored_once() {
     let folder = tempfile::tempdir().unwrap();
     let first = table(64, 1);
     let (mut saver, timeouts) = (saver(folder.path()), timeouts());
-    let enter = |state: FlowState, keys: &mut dyn Iterator<Item = u32>| {
-        keys.filter(|&nth| first.enter(&key(nth, TCP), &flow(state, nth))).count()
+    let enter_all = |state: FlowState, keys: &mut dyn Iterator<Item = u32>| {
+        keys.filter(|&nth| enter(&first, &key(nth, TCP), &flow(state, nth))).count()
     };
-    assert_eq!(enter(FlowState::Established, &mut (0..40)), 40);
+    assert_eq!(enter_all(FlowState::Established, &mut (0..40)), 40);
     saver.complete(Some((&first, &timeouts))).unwrap();
     first.clear();
-    assert_eq!(enter(FlowState::FinWait, &mut (0..40).rev()), 40);
+    assert_eq!(enter_all(FlowState::FinWait, &mut (0..40).rev()), 40);
     saver.complete(Some((&first, &timeouts))).unwrap();
     drop(saver);
     let (second, notices) = restored(folder.path(), 640);
@@ -236,7 +240,7 @@ fn a_key_that_has_moved_is_restored_once() {
 fn a_smaller_table_takes_what_it_has_room_for() {
     let folder = tempfile::tempdir().unwrap();
     let first = table(1000, 1);
-    (0..500).for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth))));
+    (0..500).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth))));
     save(folder.path(), &first);
     let (second, notices) = restored(folder.path(), 64);
     assert_eq!(flows(&second).len(), 64);
@@ -249,7 +253,7 @@ fn a_smaller_table_takes_what_it_has_room_for() {
 fn flows_wait_for_each_new_table_until_one_is_saved() {
     let folder = tempfile::tempdir().unwrap();
     let first = table(1000, 1);
-    (0..100).for_each(|nth| assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth))));
+    (0..100).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth))));
     save(folder.path(), &first);
     let shared = SharedState::new(Memory::Process);
     shared.keep_flows(restore(&Folder::open(folder.path()).unwrap(), Clocks::now()).unwrap().flows);
@@ -271,7 +275,7 @@ fn a_damaged_file_is_told_and_what_is_before_the_damage_counts() {
     let first = table(640, 1);
     let (mut saver, timeouts) = (saver(folder.path()), timeouts());
     for nth in 0..8 {
-        assert!(first.enter(&key(nth, TCP), &flow(FlowState::Established, nth)));
+        assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth)));
         saver.complete(Some((&first, &timeouts))).unwrap();
     }
     drop(saver);
@@ -331,7 +335,7 @@ fn files_of_others_are_kept() {
 fn a_disk_that_refuses_loses_nothing_for_good() {
     let folder = tempfile::tempdir().unwrap();
     let first = table(640, 1);
-    assert!(first.enter(&key(1, TCP), &flow(FlowState::Established, 1)));
+    assert!(enter(&first, &key(1, TCP), &flow(FlowState::Established, 1)));
     let (mut saver, timeouts) = (saver(folder.path()), timeouts());
     fs::create_dir(folder.path().join("flows.new")).unwrap();
     assert!(saver.step(Some((&first, &timeouts))).is_err() && saver.has_failed());
@@ -343,4 +347,47 @@ fn a_disk_that_refuses_loses_nothing_for_good() {
     drop(saver);
     let (second, _) = restored(folder.path(), 640);
     assert_eq!(flows(&second).len(), 1);
+}
+
+/// `WEIR_FLOWS=9000000` sets the number of flows.
+#[test]
+fn many_flows_take_little_time() {
+    let count = std::env::var("WEIR_FLOWS").map_or(200_000, |text| text.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let first = table(count + count / 9, 1);
+    let all: Vec<(FlowKey, Flow)> =
+        (0..count).map(|nth| (key(2 * nth, TCP), flow(FlowState::Established, nth))).collect();
+    let entered = first.enter(&all);
+    drop(all);
+    let (mut saver, timeouts) = (saver(folder.path()), timeouts());
+    let mut pass = |what: &str| {
+        let (mut steps, mut longest, begun) = (0, Duration::ZERO, Instant::now());
+        // A step waits after the one before.
+        while begun.elapsed() < PAUSE
+            || !folder.path().join("flows").exists()
+            || folder.path().join("flows.new").exists()
+        {
+            let step = Instant::now();
+            saver.step(Some((&first, &timeouts))).unwrap();
+            if step.elapsed() > Duration::from_micros(100) {
+                steps += 1;
+                longest = longest.max(step.elapsed());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let bytes = fs::metadata(folder.path().join("flows")).unwrap().len();
+        eprintln!("{what}: {steps} steps, the longest {longest:?}, {bytes} bytes, {:?}", begun.elapsed());
+    };
+    pass("first pass");
+    pass("later pass");
+    drop(saver);
+    let begun = Instant::now();
+    let open = Folder::open(folder.path()).unwrap();
+    let saved = restore(&open, Clocks::now()).unwrap().flows.unwrap();
+    let (read, second) = (begun.elapsed(), table(count + count / 9, 2));
+    saved.restore(&second, &timeouts, Clocks::now());
+    eprintln!("read in {read:?}, restored after {:?}", begun.elapsed());
+    let mut found = 0;
+    second.each(&mut |_, _| found += 1);
+    assert_eq!(found, entered);
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufReader, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weir_abi::flow::{Flow, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS, Timeouts};
+use weir_abi::flow::{Flow, FlowKey, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS, Timeouts};
 use weir_abi::flow::{age, ticks, timeout_ticks};
 
 use super::flow_record::{FrameTime, Record, read};
@@ -111,17 +111,16 @@ impl SavedFlows {
         for number in 1..=self.frames {
             let payload = frames.next()?.ok_or("the end is missing")?;
             let (time, records) = read(payload, self.last.len()).ok_or("unknown record")?;
-            for Record { slot, flow } in records {
-                let Some((key, flow)) = flow.filter(|_| self.last[slot as usize] == number) else { continue };
-                let Some(flow) = continued(flow, time, clocks) else { continue };
-                if timeouts.has_passed(&flow, key.protocol(), ticks(clocks.now_ns)) {
-                    continue;
-                }
-                match table.enter(&key, &flow) {
-                    true => entered += 1,
-                    false => left_out += 1,
-                }
-            }
+            let alive = |Record { slot, flow }: Record| {
+                let (key, flow) = flow.filter(|_| self.last[slot as usize] == number)?;
+                let flow = continued(flow, time, clocks)?;
+                let has_expired = timeouts.has_passed(&flow, key.protocol(), ticks(clocks.now_ns));
+                (!has_expired).then_some((key, flow))
+            };
+            let flows: Vec<(FlowKey, Flow)> = records.into_iter().filter_map(alive).collect();
+            let had_room = table.enter(&flows);
+            entered += had_room;
+            left_out += flows.len() - had_room;
         }
         Ok((entered, left_out))
     }
