@@ -209,7 +209,8 @@ fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &P
 }
 
 each_engine!(transfers_survive_restarts);
-/// A kill, and an end in order directly after a connection was opened. Without the flows, each segment would be refused.
+/// A kill, and an end in order directly after a connection was opened, with another size then. Without the flows, each
+/// segment would be refused.
 fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     let connections = from_environment("WEIR_TRANSFERS", 40);
     put(folder, "edge.weir", &policy(0));
@@ -241,6 +242,7 @@ fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
     assert_eq!(running.stop(), 0);
 
+    put(folder, "edge.weir", &policy(0).replace(&format!("size {SIZE}"), "size 1000"));
     let running = start();
     let wanted = FlowOperation::List {
         top: 1,
