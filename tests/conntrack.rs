@@ -1,7 +1,8 @@
 //! Compares Weir's tracking with the kernel's conntrack, packet by packet.
 //!
-//! Both judge the same packets: captures, and generated flows that are reordered, sent again, overlapping, wrapped
-//! around and attacked. Each difference must be one that docs/tracking.md explains. `WEIR_CONNTRACK_FLOWS=100000` sets
+//! Both judge the same packets over IPv4 and IPv6: captures; generated TCP flows that are reordered, sent again,
+//! overlapping, wrapped around and attacked; requests and replies of UDP, ICMP and another protocol; and ICMP errors
+//! about all of them. Each difference must be one that docs/tracking.md explains. `WEIR_CONNTRACK_FLOWS=100000` sets
 //! the number of generated flows, `WEIR_CONNTRACK_SEED` which they are, `WEIR_CONNTRACK_CAPTURES` names a folder with captures.
 
 #[path = "conntrack/differences.rs"]
@@ -11,17 +12,25 @@ mod engines;
 mod flows;
 #[path = "conntrack/kernel.rs"]
 mod kernel;
+#[path = "conntrack/message_differences.rs"]
+mod message_differences;
+#[path = "conntrack/messages.rs"]
+mod messages;
+#[path = "conntrack/packets.rs"]
+mod packets;
 #[path = "conntrack/weir.rs"]
 mod weir;
 
 use differences::{Difference, Then};
-use flows::{Dice, flow};
+use flows::{Dice, RST, SYN, flow};
 use kernel::{Conntrack, with_conntrack};
+use messages::messages;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 use std::path::Path;
 use weir::{Judged, Policies, Weir, parsed};
-use weir_abi::flow::Flow;
-use weir_abi::packet::{Fragment, L3};
+use weir_abi::flow::{Flow, FlowState};
+use weir_abi::packet::{Fragment, L3, L4};
 use weir_engine::capture::CaptureReader;
 use weir_policy::ir::eval::packet::Packet;
 
@@ -45,6 +54,14 @@ fn ends(packet: &Packet) -> (Ends, u8) {
     (ends, packet.proto)
 }
 
+/// Whether the flow has the numbers of a segment that has just passed. A SYN or reset may belong to no connection, and a
+/// liberal flow has not all numbers.
+fn has_numbers(packet: &Packet, flow: Option<Flow>) -> bool {
+    let opening = [FlowState::SynSent, FlowState::SynSent2];
+    let is_known = flow.is_some_and(|flow| !flow.liberal && !opening.contains(&flow.state));
+    packet.l4 == L4::Tcp && packet.tcp_flags & (SYN | RST) == 0 && is_known
+}
+
 /// The comparison so far.
 #[derive(Default)]
 struct Compared {
@@ -59,30 +76,36 @@ struct Compared {
 }
 
 impl Compared {
-    /// Has both judge packets that begin without flows.
-    fn compare(&mut self, policies: &Policies, conntrack: &mut Conntrack, packets: &[Vec<u8>]) {
+    /// Has both judge packets that begin without flows. `belongs` says to which flow a packet belongs.
+    fn compare<F: Hash + Eq + Copy>(
+        &mut self,
+        policies: &Policies,
+        conntrack: &mut Conntrack,
+        packets: &[Vec<u8>],
+        belongs: impl Fn(usize) -> F,
+    ) {
         conntrack.flush();
         let mut weir = Weir::new(&policies.all);
         let theirs = conntrack.judge(packets);
-        let mut flows: HashMap<(Ends, u8), Vec<usize>> = HashMap::new();
+        let mut flows: HashMap<F, Vec<usize>> = HashMap::new();
         let mut diverged = HashSet::new();
         self.packets += packets.len();
         for (at, (bytes, theirs)) in packets.iter().zip(theirs).enumerate() {
             let ours = weir.judge(bytes);
-            let ends = ends(&parsed(bytes));
-            flows.entry(ends).or_default().push(at);
+            let flow = belongs(at);
+            flows.entry(flow).or_default().push(at);
             let Some(theirs) = theirs else {
                 self.unknown.push(format!("not forwarded: {:?}", parsed(bytes)));
                 continue;
             };
-            if diverged.contains(&ends) {
+            if diverged.contains(&flow) {
                 self.skipped += 1;
             } else if ours.shown == theirs {
                 self.alike += 1;
             } else {
-                let of_flow: Vec<&Vec<u8>> = flows[&ends].iter().map(|&at| &packets[at]).collect();
+                let of_flow: Vec<&Vec<u8>> = flows[&flow].iter().map(|&at| &packets[at]).collect();
                 if self.explain(policies, &of_flow, &ours, theirs) == Then::Diverged {
-                    diverged.insert(ends);
+                    diverged.insert(flow);
                 }
             }
         }
@@ -92,15 +115,25 @@ impl Compared {
     fn explain(&mut self, policies: &Policies, of_flow: &[&Vec<u8>], ours: &Judged, theirs: &str) -> Then {
         let mut alone = Weir::new(&policies.one);
         let mut earlier: Vec<(Packet, Option<Flow>)> = Vec::new();
+        let mut newest = None;
         let (last, before) = of_flow.split_last().expect("the packet itself");
         for bytes in before {
-            earlier.push((parsed(bytes), alone.flow()));
-            alone.judge(bytes);
+            // Errors change no flow.
+            if parsed(bytes).l4 == L4::Tcp {
+                earlier.push((parsed(bytes), alone.flow()));
+            }
+            let passes = alone.judge(bytes).reason.is_none();
+            if passes && has_numbers(&parsed(bytes), alone.flow()) {
+                newest = Some(&bytes[..]);
+            }
         }
         let packet = parsed(last);
         let flow = alone.flow();
-        let difference = Difference { packet: &packet, ours, theirs, flow, earlier: &earlier };
-        if let Some((class, then)) = difference.class() {
+        let class = match packet.l4 == L4::Tcp {
+            true => Difference { packet: &packet, ours, theirs, flow, earlier: &earlier }.class(),
+            false => message_differences::class(last, before, newest, ours, theirs),
+        };
+        if let Some((class, then)) = class {
             *self.known.entry(class).or_default() += 1;
             return then;
         }
@@ -108,6 +141,11 @@ impl Compared {
             let Packet { tcp_flags, seq, ack, window, sport, dport, proto, .. } = packet;
             format!("{proto} {sport}>{dport} flags={tcp_flags:#04x} seq={seq} ack={ack} window={window}")
         };
+        if packet.l4 != L4::Tcp {
+            let history: String = before.iter().map(|bytes| format!("    {bytes:02x?}\n")).collect();
+            self.unknown.push(format!("weir {ours:?}, kernel {theirs}\n{history}    {last:02x?}  {flow:?}"));
+            return Then::Diverged;
+        }
         let history = earlier.iter().rev().take(12).rev();
         let history: String = history.map(|(packet, flow)| format!("    {}  {flow:?}\n", line(packet))).collect();
         self.unknown.push(format!("weir {ours:?}, kernel {theirs}\n{history}    {}  {flow:?}", line(&packet)));
@@ -128,8 +166,8 @@ impl Compared {
     }
 }
 
-#[test]
-fn the_kernel_judges_generated_flows_alike() {
+/// Compares generated flows: `generate` makes the packets of a flow with a number.
+fn compare_generated(generate: fn(&mut Dice, u32) -> Vec<Vec<u8>>) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let wanted = number("WEIR_CONNTRACK_FLOWS").unwrap_or(FLOWS);
     let seed = number("WEIR_CONNTRACK_SEED").unwrap_or(SEED).into();
@@ -137,16 +175,26 @@ fn the_kernel_judges_generated_flows_alike() {
     let compared = with_conntrack(|mut conntrack| {
         let (mut compared, mut dice) = (Compared::default(), Dice::new(seed));
         for first in (0..wanted).step_by(BATCH as usize) {
-            let numbers = first..wanted.min(first + BATCH);
-            let segments = numbers.flat_map(|number| {
-                let segments = flow(&mut dice);
-                segments.into_iter().map(move |segment| segment.packet(number))
-            });
-            compared.compare(&policies, &mut conntrack, &segments.collect::<Vec<_>>());
+            let (mut packets, mut numbers) = (Vec::new(), Vec::new());
+            for number in first..wanted.min(first + BATCH) {
+                packets.extend(generate(&mut dice, number));
+                numbers.resize(packets.len(), number);
+            }
+            compared.compare(&policies, &mut conntrack, &packets, |at| numbers[at]);
         }
         compared
     });
     compared.report();
+}
+
+#[test]
+fn the_kernel_judges_generated_flows_alike() {
+    compare_generated(|dice, number| flow(dice).into_iter().map(|segment| segment.packet(number)).collect());
+}
+
+#[test]
+fn the_kernel_judges_requests_replies_and_errors_alike() {
+    compare_generated(messages);
 }
 
 /// The IP packets of a capture that the kernel forwards: whole, not malformed and not fragments, which it would
@@ -189,7 +237,9 @@ fn the_kernel_judges_captures_alike() {
         let mut compared = Compared::default();
         for (packets, path) in &captures {
             println!("{}: {} packets", path.display(), packets.len());
-            packets.chunks(CAPTURED).for_each(|packets| compared.compare(&policies, &mut conntrack, packets));
+            for packets in packets.chunks(CAPTURED) {
+                compared.compare(&policies, &mut conntrack, packets, |at| ends(&parsed(&packets[at])));
+            }
         }
         compared
     });

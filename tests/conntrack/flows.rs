@@ -1,6 +1,8 @@
 //! Generated flows: two hosts that talk TCP over a network that loses, doubles and reorders segments, and an attacker
 //! who forges some.
 
+use crate::packets::{Host, TCP, ip};
+
 /// A deterministic generator (SplitMix64).
 pub struct Dice(u64);
 
@@ -25,7 +27,7 @@ impl Dice {
         self.below(times) == 0
     }
 
-    fn pick<T: Copy>(&mut self, among: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, among: &[T]) -> T {
         among[self.below(among.len() as u64) as usize]
     }
 }
@@ -34,7 +36,7 @@ impl Dice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// 0: from the host that opens the connection.
-    pub from: usize,
+    pub from: Host,
     pub flags: u8,
     pub seq: u32,
     pub ack: u32,
@@ -49,35 +51,25 @@ pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
 impl Segment {
-    /// The IPv4 packet of a flow with a number.
+    /// The packet of a flow with a number: IPv6 if the number is odd.
     pub fn packet(&self, flow: u32) -> Vec<u8> {
-        let client = (0x0a00_0000 | flow >> 8).to_be_bytes();
-        let (server, ports) = ([198, 51, 100, 1], [1024 + (flow & 0xff) as u16, 80]);
-        let (source, destination) = if self.from == 0 { (client, server) } else { (server, client) };
-        let (sport, dport) = if self.from == 0 { (ports[0], ports[1]) } else { (ports[1], ports[0]) };
+        let ports = [1024 + (flow & 0xff) as u16, 80];
         let header = 20 + self.options.len();
-        let length = (20 + header + usize::from(self.payload)) as u16;
-        let mut packet = vec![0x45, 0];
-        packet.extend(length.to_be_bytes());
-        packet.extend([0, 0, 0, 0, 64, 6, 0, 0]);
-        packet.extend(source);
-        packet.extend(destination);
-        packet.extend(sport.to_be_bytes());
-        packet.extend(dport.to_be_bytes());
-        packet.extend(self.seq.to_be_bytes());
-        packet.extend(self.ack.to_be_bytes());
-        packet.extend([(header / 4) as u8 * 16, self.flags]);
-        packet.extend(self.window.to_be_bytes());
-        packet.extend([0; 4]);
-        packet.extend(&self.options);
-        packet.resize(usize::from(length), 0);
-        packet
+        let mut segment: Vec<u8> = [ports[self.from], ports[1 - self.from]].map(u16::to_be_bytes).concat();
+        segment.extend(self.seq.to_be_bytes());
+        segment.extend(self.ack.to_be_bytes());
+        segment.extend([(header / 4) as u8 * 16, self.flags]);
+        segment.extend(self.window.to_be_bytes());
+        segment.extend([0; 4]);
+        segment.extend(&self.options);
+        segment.resize(header + usize::from(self.payload), 0);
+        ip(flow, [self.from, 1 - self.from], TCP, &segment)
     }
 }
 
 /// What a host does.
 #[derive(Clone, Debug)]
-struct Host {
+struct Speaker {
     /// What it sends next, what of it was acknowledged, and what it expects next.
     next: u32,
     una: u32,
@@ -120,7 +112,15 @@ fn conversation(dice: &mut Dice) -> Vec<Segment> {
     let mut hosts = [0, 1].map(|_| {
         let isn = initial_number(dice);
         let window = dice.pick(&[0xffff, 64240, 29200, 1000, 100]);
-        Host { next: isn, una: isn, expects: 0, window, scale: dice.pick(&scales), sack: !dice.one_in(3), spoke: false }
+        Speaker {
+            next: isn,
+            una: isn,
+            expects: 0,
+            window,
+            scale: dice.pick(&scales),
+            sack: !dice.one_in(3),
+            spoke: false,
+        }
     });
     hosts[0].expects = hosts[1].next;
     hosts[1].expects = hosts[0].next;
@@ -135,7 +135,7 @@ fn conversation(dice: &mut Dice) -> Vec<Segment> {
     segments
 }
 
-fn options(dice: &mut Dice, host: &Host) -> Vec<u8> {
+fn options(dice: &mut Dice, host: &Speaker) -> Vec<u8> {
     let mut options = vec![2, 4, 5, 180];
     if host.sack {
         options.extend([4, 2, 1, 1]);
@@ -147,9 +147,9 @@ fn options(dice: &mut Dice, host: &Host) -> Vec<u8> {
     options
 }
 
-fn open(dice: &mut Dice, hosts: &mut [Host; 2], segments: &mut Vec<Segment>) {
+fn open(dice: &mut Dice, hosts: &mut [Speaker; 2], segments: &mut Vec<Segment>) {
     let [client, server] = hosts;
-    let mut syn = |host: &Host, from, flags, ack| {
+    let mut syn = |host: &Speaker, from, flags, ack| {
         let options = options(dice, host);
         Segment { from, flags, seq: host.next, ack, window: host.window, options, payload: 0 }
     };
@@ -163,12 +163,19 @@ fn open(dice: &mut Dice, hosts: &mut [Host; 2], segments: &mut Vec<Segment>) {
     segments.push(plain(client, 0, ACK, 0));
 }
 
-fn plain(host: &Host, from: usize, flags: u8, payload: u16) -> Segment {
+fn plain(host: &Speaker, from: usize, flags: u8, payload: u16) -> Segment {
     Segment { from, flags, seq: host.next, ack: host.expects, window: host.window, options: vec![], payload }
 }
 
 /// One host sends as much as the other takes, and that one acknowledges.
-fn exchange(dice: &mut Dice, hosts: &mut [Host; 2], from: usize, mss: u16, scaled: bool, segments: &mut Vec<Segment>) {
+fn exchange(
+    dice: &mut Dice,
+    hosts: &mut [Speaker; 2],
+    from: usize,
+    mss: u16,
+    scaled: bool,
+    segments: &mut Vec<Segment>,
+) {
     let to = 1 - from;
     // Some hosts ignore that the window of a SYN is not scaled.
     let scaled = scaled && (hosts[to].spoke || dice.one_in(20));
@@ -205,7 +212,7 @@ fn exchange(dice: &mut Dice, hosts: &mut [Host; 2], from: usize, mss: u16, scale
     segments.push(answer);
 }
 
-fn close(dice: &mut Dice, hosts: &mut [Host; 2], segments: &mut Vec<Segment>) {
+fn close(dice: &mut Dice, hosts: &mut [Speaker; 2], segments: &mut Vec<Segment>) {
     let first = dice.below(2) as usize;
     match dice.below(5) {
         0 => {}

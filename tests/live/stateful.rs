@@ -7,7 +7,7 @@ use crate::hosts::{CLIENT, Hosts, SERVER};
 use crate::soak::Footprint;
 use crate::{BETWEEN_BURSTS, check_account, put};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +23,8 @@ const PORT: u16 = 8000;
 const CLIENT_PORT: u16 = 20_000;
 /// Number of flows of the table.
 const SIZE: u32 = 4096;
+/// After this time, a flow of a table of this size is on disk.
+const SAVED_AFTER: Duration = Duration::from_millis(1500);
 /// Bytes that a connection sends and gets back at a time.
 const CHUNK: usize = 16 << 10;
 const SYN: u8 = 2;
@@ -37,7 +39,7 @@ fn from_environment(name: &str, default: u32) -> u32 {
 fn policy(number: u64) -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off }}
-upstream {{ tcp dport {} counter drop; tcp track; ct state established,related accept; ct state new tcp dport {PORT} accept; drop }}
+upstream {{ tcp dport {} counter drop; tcp track; ct state established,related accept; ct state new tcp dport {PORT} accept; ct state new udp dport {PORT} accept; drop }}
 downstream {{ tcp track; ct state established,related accept; drop }}
 ",
         100 + number
@@ -204,6 +206,64 @@ fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &P
     let refused = stats.downstream.total.reasons.get("no-state").copied().unwrap_or_default();
     assert_eq!(refused, 0, "{engine}: {stats:#?}");
     assert_eq!(running.stop(), 0);
+}
+
+each_engine!(transfers_survive_restarts);
+/// A kill, and an end in order directly after a connection was opened, with another size then. Without the flows, each
+/// segment would be refused.
+fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
+    let connections = from_environment("WEIR_TRANSFERS", 40);
+    put(folder, "edge.weir", &policy(0));
+    let more = vec!["--state".to_owned(), folder.join("state").display().to_string()];
+    let setup = Setup { workers: 2, more, ..Setup::new(engine) };
+    let start = || Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
+    let running = start();
+    let transfers = Transfers::start(hosts, connections);
+    let bind = |address| UdpSocket::bind(address).expect("the host has the address");
+    let asked = hosts.server.run(move || bind((SERVER, PORT)));
+    let asks = hosts.client.run(move || bind((CLIENT, CLIENT_PORT)));
+    let tell = |from: &UdpSocket, to: &UdpSocket, text: &str| {
+        from.send_to(text.as_bytes(), to.local_addr().expect("it is bound")).expect("it can be sent");
+        let mut received = [0; 64];
+        to.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
+        let length = to.recv(&mut received).expect("the datagram passes");
+        assert_eq!(&received[..length], text.as_bytes(), "{engine}");
+    };
+    tell(&asks, &asked, "request");
+    tell(&asked, &asks, "reply");
+    transfers.wait(u64::from(connections) * 2);
+    thread::sleep(SAVED_AFTER);
+    running.kill();
+
+    let running = start();
+    tell(&asked, &asks, "another reply");
+    transfers.wait(u64::from(connections) * 2);
+    let late = hosts.client.run(move || connect(CLIENT_PORT + connections as u16));
+    assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
+    assert_eq!(running.stop(), 0);
+
+    put(folder, "edge.weir", &policy(0).replace(&format!("size {SIZE}"), "size 1000"));
+    let running = start();
+    let wanted = FlowOperation::List {
+        top: 1,
+        state: Some("established".to_owned()),
+        matches: Some(format!("tcp sport {}", late.local_addr().expect("it is connected").port())),
+    };
+    let listed = running.ask(&Request::Flows { operation: wanted }).expect("flows can be listed");
+    let listed: FlowsListed = weir_control::read(listed).expect("flows");
+    assert!(listed.flows.len() == 1 && listed.flows[0].liberal, "{engine}: {listed:?}\n{}", running.log());
+    transfers.wait(u64::from(connections) * 2);
+    transfers.stop();
+    check_account(&running.settled());
+    assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
+    assert_eq!(running.stop(), 0);
+}
+
+/// Packets that were refused because their flow was not known.
+fn refused(running: &Running) -> u64 {
+    let stats = running.stats();
+    let counts = [&stats.upstream, &stats.downstream].map(|stats| stats.total.reasons.get("no-state").copied());
+    counts.into_iter().flatten().sum()
 }
 
 each_kind!(flows_are_listed_counted_and_ended);

@@ -125,7 +125,7 @@ impl Policy {
     fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(tracking) = &self.program.tracking else { return Ok(None) };
         Ok(Some(match shared {
-            Some(shared) => shared.flows(tracking.size)?,
+            Some(shared) => shared.flows(tracking.size, &tracking.timeouts())?,
             None => FlowTable::new(replayed, tracking.size, REPLAY_SEED)?,
         }))
     }

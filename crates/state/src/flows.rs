@@ -24,6 +24,9 @@ const LOCK: u64 = 1 << 63;
 /// Reads of an entry that code is changing, before it is left out.
 const READS_MAX: usize = 1000;
 
+/// Flows that are entered at once.
+const FLOWS_AT_ONCE: usize = 64;
+
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// Where flows are kept.
@@ -33,6 +36,17 @@ pub enum FlowMemory {
     Process,
     /// In maps of the kernel.
     Kernel,
+}
+
+/// The contents of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// It has no flow.
+    Free,
+    /// Code is changing it, for longer than a reader waits.
+    Busy,
+    /// It has this flow.
+    Flow(FlowKey, Flow),
 }
 
 /// A table of flows. Compiled code changes it; this process reads it.
@@ -95,6 +109,59 @@ impl FlowTable {
                 visit(&key, &flow);
             }
         }
+    }
+
+    /// Number of slots.
+    pub fn slot_count(&self) -> usize {
+        self.count as usize * SLOTS
+    }
+
+    /// A slot by its number, below [`FlowTable::slot_count`]. Code may change it meanwhile.
+    pub fn slot(&self, number: usize) -> Slot {
+        let (bucket, slot) = (number / SLOTS, number % SLOTS);
+        if self.tag(bucket, slot) == 0 {
+            return Slot::Free;
+        }
+        self.read(bucket, slot).map_or(Slot::Busy, |(key, flow)| Slot::Flow(key, flow))
+    }
+
+    /// Enters flows that are not embryonic, each in place of one with the same key. Returns how many had room. No code may
+    /// use the table meanwhile.
+    pub fn enter(&self, flows: &[(FlowKey, Flow)]) -> usize {
+        let mut entered = 0;
+        for flows in flows.chunks(FLOWS_AT_ONCE) {
+            let hashed: Vec<Hashed> = flows.iter().map(|(key, _)| self.keys.hash(key, self.count)).collect();
+            // Waits for the tags of all of them at once. Otherwise each flow waits for memory.
+            let words = hashed.iter().flat_map(|hashed| hashed.buckets).map(|bucket| bucket as usize * BUCKET_WORDS);
+            let touched = words.fold(0, |all, word| all ^ self.buckets.all()[word].load(Ordering::Relaxed));
+            std::hint::black_box(touched);
+            let had_room = flows.iter().zip(&hashed).filter(|((key, flow), hashed)| self.enter_one(key, flow, hashed));
+            entered += had_room.count();
+        }
+        entered
+    }
+
+    fn enter_one(&self, key: &FlowKey, flow: &Flow, &Hashed { buckets, tag }: &Hashed) -> bool {
+        let buckets = buckets.map(|bucket| bucket as usize);
+        let tags = buckets.map(|bucket| self.tags(bucket));
+        let has_key = |bucket: usize, slot: usize| self.read(bucket, slot).is_some_and(|(known, _)| known == *key);
+        let known = (0..2).find_map(|side| {
+            let hits = mask(&tags[side], |of| of & TAG_HASH == tag);
+            let slot = (0..SLOTS).find(|&slot| hits >> slot & 1 != 0 && has_key(buckets[side], slot))?;
+            Some((buckets[side], slot))
+        });
+        // The better bucket is the one with more free slots: step 1 of docs/tracking.md#the-table.
+        let free = tags.map(|tags| mask(&tags, |of| of == 0));
+        let better = usize::from(free[1].count_ones() > free[0].count_ones());
+        let first_free = Some(free[better].trailing_zeros() as usize).filter(|&slot| slot < SLOTS);
+        let Some((bucket, slot)) = known.or(first_free.map(|slot| (buckets[better], slot))) else { return false };
+        let words = key.words.into_iter().chain(flow.pack(key.is_ipv6));
+        self.entry(bucket, slot).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        let shift = 16 * (slot % TAGS_IN_WORD);
+        let word = &self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD];
+        let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
+        word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
+        true
     }
 
     /// Each slot: its bucket, and its number there.
@@ -173,6 +240,13 @@ impl FlowTable {
         Ok(())
     }
 
+    fn tags(&self, bucket: usize) -> [u16; SLOTS] {
+        let words = &self.buckets.all()[bucket * BUCKET_WORDS..][..TAGS_WORDS];
+        std::array::from_fn(|slot| {
+            (words[slot / TAGS_IN_WORD].load(Ordering::Relaxed) >> (16 * (slot % TAGS_IN_WORD))) as u16
+        })
+    }
+
     fn tag(&self, bucket: usize, slot: usize) -> u16 {
         let word = self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD].load(Ordering::Acquire);
         (word >> (16 * (slot % TAGS_IN_WORD))) as u16
@@ -200,9 +274,15 @@ impl FlowTable {
     }
 }
 
+/// The slots whose tags have a property, the first in the lowest bit.
+fn mask(tags: &[u16; SLOTS], has: impl Fn(u16) -> bool) -> u32 {
+    (0..SLOTS).fold(0, |mask, slot| mask | u32::from(has(tags[slot])) << slot)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_abi::flow::{FlowState, Side};
 
     #[test]
     fn an_empty_table_has_no_flows_and_takes_no_memory() {
@@ -214,6 +294,28 @@ mod tests {
         let table = FlowTable::new(FlowMemory::Process, 1000, 1).expect("it is little");
         table.each(&mut |key, _| panic!("{key:?}"));
         assert_eq!(table.verify(), Ok(()));
+    }
+
+    fn established(nth: u32, una: u32) -> (FlowKey, Flow) {
+        let (key, opener) = FlowKey::of((nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
+        let sides = [Side { una, next: una, ..Side::default() }; 2];
+        let state = FlowState::Established;
+        (key, Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, sides })
+    }
+
+    #[test]
+    fn flows_are_entered_until_the_table_is_full_and_once_each() {
+        let table = FlowTable::new(FlowMemory::Process, 320, 1).expect("it is little");
+        let entered: Vec<u32> = (0..1000).filter(|&nth| table.enter(&[established(nth, nth)]) == 1).collect();
+        assert_eq!(entered.len(), table.slot_count(), "all slots are used");
+        assert_eq!(table.verify(), Ok(()));
+        let (key, flow) = established(entered[0], 7);
+        assert_eq!(table.enter(&[(key, flow)]), 1, "it takes its own place");
+        let slots = (0..table.slot_count()).map(|number| table.slot(number));
+        assert_eq!(slots.filter(|&slot| slot == Slot::Flow(key, flow)).count(), 1);
+        assert_eq!(table.verify(), Ok(()));
+        table.clear();
+        assert!((0..table.slot_count()).all(|number| table.slot(number) == Slot::Free));
     }
 
     #[test]

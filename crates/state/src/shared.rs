@@ -1,14 +1,15 @@
 //! The owner of shared state: one for each datapath.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use weir_abi::each;
-use weir_abi::flow::{self, buckets};
+use weir_abi::flow::{self, Timeouts, buckets};
 
 use crate::StateError;
 use crate::flows::{FlowMemory, FlowTable};
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
+use crate::saved::{Clocks, SavedFlows};
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
 
@@ -41,6 +42,8 @@ pub struct SharedState {
     additions: OnceLock<Arc<Additions>>,
     /// The tables of flows that some generation uses.
     flows: Mutex<Vec<Weak<FlowTable>>>,
+    /// Flows for each new table, until a table is saved.
+    saved_flows: Mutex<Option<SavedFlows>>,
     /// Debts for limits that nobody has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
 }
@@ -59,8 +62,8 @@ impl SharedState {
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (flows, debts) = (Mutex::default(), Mutex::default());
-        SharedState { memory, seed, limits, tables, additions, flows, debts }
+        let (flows, saved_flows, debts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        SharedState { memory, seed, limits, tables, additions, flows, saved_flows, debts }
     }
 
     /// The state of limits, reserved at the first call.
@@ -108,11 +111,26 @@ impl SharedState {
         Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
     }
 
-    /// The table of flows for policies with this size. Policies with another size have another table.
+    /// Keeps saved flows, with which new tables of flows begin until [`SharedState::end_saved_flows`].
+    pub fn keep_flows(&self, flows: Option<SavedFlows>) {
+        *self.saved_flows() = flows;
+    }
+
+    /// From now on, new tables of flows begin empty. Returns what was found while saved flows were restored.
+    pub fn end_saved_flows(&self) -> Vec<String> {
+        self.saved_flows().take().map(|saved| saved.take_notices()).unwrap_or_default()
+    }
+
+    fn saved_flows(&self) -> MutexGuard<'_, Option<SavedFlows>> {
+        self.saved_flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of flows for policies with this size. Policies with another size have another table. A new table has
+    /// the saved flows that have not expired after `timeouts`.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn flows(&self, size: u32) -> Result<Arc<FlowTable>, StateError> {
+    pub fn flows(&self, size: u32, timeouts: &Timeouts) -> Result<Arc<FlowTable>, StateError> {
         let mut tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.strong_count() > 0);
         let known = tables.iter().filter_map(Weak::upgrade).find(|table| table.buckets() == buckets(size));
@@ -125,6 +143,9 @@ impl SharedState {
             Memory::Kernel { .. } => (FlowMemory::Kernel, RandomState::new().hash_one(())),
         };
         let table = FlowTable::new(memory, size, seed)?;
+        if let Some(saved) = &*self.saved_flows() {
+            saved.restore(&table, timeouts, Clocks::now());
+        }
         tables.push(Arc::downgrade(&table));
         Ok(table)
     }

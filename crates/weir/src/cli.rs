@@ -355,7 +355,7 @@ pub struct RunOptions {
     /// the largest table of addresses.
     #[arg(long, value_name = "N", value_parser = limits_room)]
     pub limits_room: Option<usize>,
-    /// Keep dynamic tables and the debts of limits in this folder, so that they outlive Weir.
+    /// Keep dynamic tables, the debts of limits and answered flows in this folder, so that they outlive Weir.
     #[arg(long = "state", value_name = "DIR")]
     pub state_folder: Option<PathBuf>,
     /// Append the counts of limits to this file, as JSON lines, for lists with `log exceeded` or `log all`.

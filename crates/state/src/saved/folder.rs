@@ -5,6 +5,7 @@
 //!   tables-7.snapshot         all dynamic tables at one time
 //!   tables-7.journal          changes since then, and until tables-8.journal begins
 //!   debts                     the debts of limits
+//!   flows                     established flows: what slots of the table hold, the last record of a slot counts
 //!   *.new                     a file that is not complete
 //!   *.unread                  a file that could not be read or used at a start; it is never removed
 //! ```
@@ -30,6 +31,8 @@ pub(super) const SNAPSHOT: &str = "snapshot";
 pub(super) const JOURNAL: &str = "journal";
 /// The file with the debts of limits.
 pub(super) const DEBTS: &str = "debts";
+/// The file with flows.
+pub(super) const FLOWS: &str = "flows";
 
 impl Folder {
     /// Makes the folder if there is none, and locks it. Files that were not completed are removed.
@@ -96,7 +99,7 @@ impl Folder {
 
     /// Sets all files with state aside.
     pub(super) fn set_all_aside(&self) -> io::Result<()> {
-        let mut files = vec![self.file(DEBTS)];
+        let mut files = vec![self.file(DEBTS), self.file(FLOWS)];
         for kind in [JOURNAL, SNAPSHOT] {
             files.extend(self.numbers(kind)?.into_iter().map(|number| self.numbered(number, kind)));
         }

@@ -7,6 +7,8 @@
 //! ```
 //! A check is a CRC-32C. A reader stops at the first frame that is not complete or whose check is wrong.
 
+use std::io::Read;
+
 /// What the payloads of a file are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -16,6 +18,8 @@ pub(super) enum Purpose {
     Journal = 2,
     /// The debts of limits at one time, with a last record too.
     Debts = 3,
+    /// Flows, record by record. The number of such a file is that of the table's slots.
+    Flows = 4,
 }
 
 const MAGIC: &[u8; 8] = b"weirkeep";
@@ -108,6 +112,64 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// The payloads of a file that is read piece by piece, because it may be larger than memory should hold.
+pub(super) struct FrameReader<R> {
+    from: R,
+    at: u64,
+    payload: Vec<u8>,
+}
+
+impl<R: Read> FrameReader<R> {
+    /// The frames of a file with this purpose, and the number in its header.
+    ///
+    /// # Errors
+    /// The file cannot be read, or does not begin with such a header.
+    pub fn open(mut from: R, purpose: Purpose) -> Result<(Self, u64), String> {
+        let mut bytes = Vec::new();
+        from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        let number = bytes.get(16..24).map_or(0, |number| u64::from_le_bytes(number.try_into().expect("eight bytes")));
+        Frames::open(&bytes, purpose, number)?;
+        Ok((FrameReader { from, at: HEADER_BYTES as u64, payload: Vec::new() }, number))
+    }
+
+    /// Position of the next frame in the file.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next payload, or `None` at the end.
+    ///
+    /// # Errors
+    /// The frame cannot be read, or is damaged or incomplete. No frame after it can be read.
+    pub fn next(&mut self) -> Result<Option<&[u8]>, String> {
+        match self.read(FRAME_BYTES)? {
+            0 => return Ok(None),
+            FRAME_BYTES => {}
+            _ => return Err("incomplete".to_owned()),
+        }
+        let word = |at: usize| u32::from_le_bytes(self.payload[at..at + 4].try_into().expect("four bytes"));
+        let (length, check) = (word(0) as usize, word(4));
+        if length > PAYLOAD_BYTES_MAX {
+            return Err("damaged".to_owned());
+        }
+        if self.read(length)? < length {
+            return Err("incomplete".to_owned());
+        }
+        if crc32c(&self.payload) != check {
+            return Err("damaged".to_owned());
+        }
+        self.at += (FRAME_BYTES + length) as u64;
+        Ok(Some(&self.payload))
+    }
+
+    /// Reads up to `count` bytes, and returns how many there were.
+    fn read(&mut self, count: usize) -> Result<usize, String> {
+        self.payload.clear();
+        let read = self.from.by_ref().take(count as u64).read_to_end(&mut self.payload);
+        read.map_err(|error| error.to_string())
+    }
+}
+
 /// CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, &byte| CRC_OF_BYTE[usize::from(crc as u8 ^ byte)] ^ crc >> 8)
@@ -139,6 +201,19 @@ mod tests {
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
     }
 
+    /// What is found in a file, piece by piece: frames, the position behind them, and the damage.
+    fn streamed(bytes: &[u8]) -> Result<(usize, usize, Option<String>), String> {
+        let (mut frames, number) = FrameReader::open(bytes, Purpose::Journal)?;
+        assert_eq!(number, 7);
+        let mut found = 0;
+        loop {
+            match frames.next().map(|payload| payload.is_some()) {
+                Ok(true) => found += 1,
+                end => return Ok((found, frames.at() as usize, end.err())),
+            }
+        }
+    }
+
     #[test]
     fn a_file_is_read_up_to_its_damage() {
         let mut file = header(Purpose::Journal, 7);
@@ -148,7 +223,8 @@ mod tests {
         let whole = file.len();
         append_frame(&mut file, |bytes| bytes.extend(b"three"));
         let read = |bytes: &[u8]| {
-            let mut frames = Frames::open(bytes, Purpose::Journal, 7)?;
+            let streamed = streamed(bytes);
+            let mut frames = Frames::open(bytes, Purpose::Journal, 7).inspect_err(|_| assert!(streamed.is_err()))?;
             let mut found = Vec::new();
             let end = loop {
                 match frames.next() {
@@ -157,7 +233,9 @@ mod tests {
                     Err(damage) => break Some(damage),
                 }
             };
-            Ok::<_, String>((found.len(), frames.at(), end))
+            let found = (found.len(), frames.at(), end);
+            assert_eq!(streamed.as_ref(), Ok(&found));
+            Ok::<_, String>(found)
         };
         assert_eq!(read(&file), Ok((3, file.len(), None)));
         for cut in whole + 1..file.len() {

@@ -1,4 +1,4 @@
-//! State on disk: dynamic tables and the debts of limits, so that they outlive the process.
+//! State on disk: dynamic tables, the debts of limits and flows, so that they outlive the process.
 //!
 //! ```text
 //!   a change ──appends──> ChangeLog ──every 0.2 s──> tables-7.journal            a thread of its own writes
@@ -6,7 +6,7 @@
 //!   start: the newest snapshot that is whole, then the journals since then
 //! ```
 //! The debts of limits change with every packet. Another thread writes them anew each second, or less often if that takes
-//! long.
+//! long. A third thread goes over the table of flows and writes what has changed.
 //!
 //! A change waits for nobody: it appends some bytes to memory. Records say what an entry is afterwards, so a journal may
 //! contain changes that its snapshot has already. The previous snapshot and the journals since then are kept too, in
@@ -17,6 +17,9 @@
 
 mod cursor;
 pub mod debts;
+mod flow_reader;
+mod flow_record;
+mod flow_saver;
 mod folder;
 mod frame;
 pub mod log;
@@ -25,6 +28,8 @@ pub mod restore;
 pub mod saver;
 
 pub use debts::DebtSaver;
+pub use flow_reader::SavedFlows;
+pub use flow_saver::FlowSaver;
 pub use folder::Folder;
 pub use log::{ChangeLog, Clocks};
 pub use restore::{Restored, restore};

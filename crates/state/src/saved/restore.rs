@@ -10,6 +10,7 @@ use std::path::Path;
 use weir_tables::Entries;
 
 use super::debts;
+use super::flow_reader::{self, SavedFlows};
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
 use super::frame::{Frames, HEADER_BYTES, Purpose};
 use super::log::Clocks;
@@ -24,6 +25,8 @@ pub struct Restored {
     pub tables: Vec<SavedTable>,
     /// The debts of limits, without those that are paid.
     pub debts: Vec<SavedDebts>,
+    /// The flows, if there is a file of them.
+    pub flows: Option<SavedFlows>,
     /// What is damaged or missing, for the log.
     pub notices: Vec<String>,
     /// Names of the files that are set aside, now or earlier.
@@ -68,7 +71,8 @@ pub fn restore(folder: &Folder, clocks: Clocks) -> io::Result<Restored> {
     tables.sort_by(|(one, _), (other, _)| one.cmp(other));
     let tables = tables.into_iter().map(|(key, contents)| contents.table(&key, clocks)).collect();
     let debts = debts::read(folder, clocks, &mut notices)?;
-    Ok(Restored { tables, debts, notices, unread: folder.unread()? })
+    let flows = flow_reader::find(folder, &mut notices)?;
+    Ok(Restored { tables, debts, flows, notices, unread: folder.unread()? })
 }
 
 /// Applies the journals since the snapshot `base`. Without one, the tables begin empty with journal 1.

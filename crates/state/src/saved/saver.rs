@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::debts::DebtSaver;
+use super::flow_saver::FlowSaver;
 use super::folder::{Folder, JOURNAL, SNAPSHOT};
 use super::frame::{HEADER_BYTES, Purpose, header};
 use super::log::{ChangeLog, Clocks, Waiting};
@@ -72,6 +73,11 @@ impl Saver {
     /// A saver of debts for the same folder.
     pub fn debts(&self) -> DebtSaver {
         DebtSaver::new(self.folder.clone())
+    }
+
+    /// A saver of flows for the same folder.
+    pub fn flows(&self) -> FlowSaver {
+        FlowSaver::new(self.folder.clone())
     }
 
     /// Writes the changes that wait, and a snapshot if one is needed. To be called several times a second. `active` is

@@ -28,8 +28,9 @@ pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedStat
     let Some(tracking) = &program.tracking else {
         return Err(Failure::Rejected("weir: the active policy does not track flows".to_owned()));
     };
-    let table = shared.flows(tracking.size).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
-    let flows = Flows { table: &table, timeouts: tracking.timeouts(), now: ticks(weir_state::now_ns()) };
+    let timeouts = tracking.timeouts();
+    let table = shared.flows(tracking.size, &timeouts).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
+    let flows = Flows { table: &table, timeouts, now: ticks(weir_state::now_ns()) };
     Ok(match operation {
         FlowOperation::List { top, state, matches } => {
             let state = state.as_deref().map(named).transpose()?;

@@ -1,8 +1,8 @@
-//! `weir run --state`: dynamic tables and the debts of limits continue after a restart.
+//! `weir run --state`: dynamic tables, the debts of limits and flows continue after a restart.
 //!
-//! The folder is read before the first policy is loaded. Then a thread writes the changes of tables and another the debts
-//! of limits, so that a slow disk delays nothing else, and debts do not delay changes. An error of the disk is told and
-//! never stops the filter.
+//! The folder is read before the first policy is loaded. Then a thread writes the changes of tables, another the debts of
+//! limits, and a third one flows, so that a slow disk delays nothing else, and neither debts nor flows delay changes. An
+//! error of the disk is told and never stops the filter.
 
 use crate::failure::Failure;
 use crate::run::controller::Controller;
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_control::StateStatus;
 use weir_state::SharedState;
-use weir_state::saved::{ChangeLog, Clocks, Folder, Restored, Saver, restore};
+use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, Restored, Saver, restore};
 
 /// Interval of writing changes. A change is on disk after this time and the time that the disk takes.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -36,8 +36,8 @@ struct SavingReport(Arc<Mutex<Saving>>);
 
 #[derive(Default)]
 struct Saving {
-    /// Why something is not saved now: the tables, the debts.
-    errors: [Option<String>; 2],
+    /// Why something is not saved now: the tables, the debts, the flows.
+    errors: [Option<String>; 3],
     /// Names of the files that are set aside.
     unread: Vec<String>,
 }
@@ -47,6 +47,7 @@ struct Saving {
 enum Saved {
     Tables,
     Debts,
+    Flows,
 }
 
 impl Saving {
@@ -89,12 +90,19 @@ struct SavingThread {
     ended: Receiver<()>,
 }
 
+/// Whether another step follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Next,
+    Last,
+}
+
 impl SavingThread {
     /// Starts a thread that makes a step each [`INTERVAL`], and a last one when it is stopped. It ends with `owner`.
     fn start<T: Send + Sync + 'static>(
         name: &str,
         owner: Weak<T>,
-        mut step: impl FnMut(&T) + Send + 'static,
+        mut step: impl FnMut(&T, Turn) + Send + 'static,
     ) -> Result<Self, Failure> {
         let (stop, stopped) = channel();
         let (end, ended) = channel();
@@ -102,8 +110,9 @@ impl SavingThread {
             loop {
                 let received = stopped.recv_timeout(INTERVAL);
                 let Some(owner) = owner.upgrade() else { break };
-                step(&owner);
-                if received != Err(RecvTimeoutError::Timeout) {
+                let turn = if received == Err(RecvTimeoutError::Timeout) { Turn::Next } else { Turn::Last };
+                step(&owner, turn);
+                if turn == Turn::Last {
                     break;
                 }
             }
@@ -138,6 +147,7 @@ impl StateFolder {
             tables.make_last(&log, restored.tables);
         }
         shared.keep_debts(restored.debts);
+        shared.keep_flows(restored.flows);
         Ok(StateFolder { path: path.to_owned(), folder, log, report })
     }
 
@@ -157,10 +167,10 @@ impl StateFolder {
             StateStatus { folder: shown.clone(), error: saving.error().cloned(), unread: saving.unread.clone() }
         });
         let mut saver = Saver::new(path.clone(), folder, log.clone());
-        let mut debts = saver.debts();
+        let (mut debts, flows) = (saver.debts(), saver.flows());
         let debts = {
             let (path, report, loader) = (path.clone(), report.clone(), loader.clone());
-            SavingThread::start("weir-debts", Arc::downgrade(controller), move |_| {
+            SavingThread::start("weir-debts", Arc::downgrade(controller), move |_, _| {
                 let Some(limits) = loader.shared().known_limits() else { return };
                 match debts.step(limits) {
                     Err(problem) => report.note(&path, Saved::Debts, Some(problem.to_string())),
@@ -169,8 +179,9 @@ impl StateFolder {
                 }
             })?
         };
+        let flows = save_flows(flows, controller, loader, (path.clone(), report.clone()))?;
         let (loader, mut last) = (loader.clone(), None);
-        let tables = SavingThread::start("weir-state", Arc::downgrade(controller), move |controller| {
+        let tables = SavingThread::start("weir-state", Arc::downgrade(controller), move |controller, _| {
             // Another generation may have refused changes that this one has.
             let active = controller.active();
             if last.replace(active.id).is_some_and(|last| last != active.id) {
@@ -192,8 +203,33 @@ impl StateFolder {
                 Ok(()) => report.note(&path, Saved::Tables, None),
             }
         })?;
-        Ok(SavingThreads(vec![tables, debts]))
+        Ok(SavingThreads(vec![tables, debts, flows]))
     }
+}
+
+/// Starts the thread that writes the flows of the active generation.
+fn save_flows<L: Loader>(
+    mut saver: FlowSaver,
+    controller: &Arc<Controller<L::Datapath>>,
+    loader: &L,
+    (path, report): (PathBuf, SavingReport),
+) -> Result<SavingThread, Failure> {
+    let loader = loader.clone();
+    SavingThread::start("weir-flows", Arc::downgrade(controller), move |controller, turn| {
+        let active = controller.active();
+        let timeouts = active.program().tracking.map(|tracking| (tracking.size, tracking.timeouts()));
+        let table = timeouts.and_then(|(size, timeouts)| loader.shared().flows(size, &timeouts).ok());
+        if table.is_some() {
+            loader.shared().end_saved_flows().iter().for_each(|notice| eprintln!("weir: {notice}"));
+        }
+        let watched = table.as_ref().zip(timeouts.as_ref().map(|(_, timeouts)| timeouts));
+        let saved = if turn == Turn::Last { saver.complete(watched) } else { saver.step(watched) };
+        match saved {
+            Err(problem) => report.note(&path, Saved::Flows, Some(problem.to_string())),
+            Ok(()) if saver.has_failed() => {}
+            Ok(()) => report.note(&path, Saved::Flows, None),
+        }
+    })
 }
 
 impl SavingThreads {

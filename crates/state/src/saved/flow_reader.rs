@@ -1,0 +1,144 @@
+//! Reads the file of flows. It is read twice, a frame at a time: at the start to find damage and the last record of each
+//! slot, and when there is a table that the flows enter. So it may be larger than memory should hold.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Seek};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_abi::flow::{Flow, FlowKey, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS, Timeouts};
+use weir_abi::flow::{age, ticks, timeout_ticks};
+
+use super::flow_record::{FrameTime, Record, read};
+use super::folder::{FLOWS, Folder};
+use super::frame::{FrameReader, Purpose};
+use super::log::Clocks;
+use crate::flows::FlowTable;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 16;
+
+/// Flows that wait for a table.
+pub struct SavedFlows {
+    path: PathBuf,
+    /// The open file. Its name may belong to another one later.
+    file: Mutex<File>,
+    /// For each slot of the former table the number, from 1, of the frame with its last record.
+    last: Vec<u32>,
+    /// Number of frames that are whole.
+    frames: u32,
+    notices: Mutex<Vec<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Finds the flows of a folder. Without a file there are none. Damage is told in `notices`; the flows before it count. A
+/// file that is no such file, or that another version of Weir wrote, is set aside.
+///
+/// # Errors
+/// The file cannot be set aside.
+pub(super) fn find(folder: &Folder, notices: &mut Vec<String>) -> io::Result<Option<SavedFlows>> {
+    let path = folder.file(FLOWS);
+    let problem = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => error.to_string(),
+        Ok(file) => match SavedFlows::open(&path, file) {
+            Ok((saved, damage)) => {
+                notices.extend(damage.map(|damage| format!("{}: {damage}", path.display())));
+                return Ok(Some(saved));
+            }
+            Err(problem) => problem,
+        },
+    };
+    let kept = folder.set_aside(&path)?;
+    notices.push(format!("{}: {problem}; it is kept as {kept}; flows begin anew", path.display()));
+    Ok(None)
+}
+
+impl SavedFlows {
+    /// Reads a file for the first time. Returns what is wrong with its end besides.
+    ///
+    /// # Errors
+    /// It is no such file.
+    fn open(path: &Path, file: File) -> Result<(Self, Option<String>), String> {
+        let (mut frames, slots) = FrameReader::open(BufReader::with_capacity(READ_BYTES, &file), Purpose::Flows)?;
+        if slots > u64::from(SIZE_MAX) + SLOTS as u64 {
+            return Err(format!("a table of {slots} flows is too large"));
+        }
+        let (mut last, mut count) = (vec![0; slots as usize], 0);
+        let damage = loop {
+            let at = frames.at();
+            let problem = match frames.next() {
+                Ok(None) => break None,
+                Err(problem) => problem,
+                Ok(Some(payload)) => match read(payload, last.len()) {
+                    Some((_, records)) => {
+                        count += 1;
+                        records.iter().for_each(|record| last[record.slot as usize] = count);
+                        continue;
+                    }
+                    None => "unknown record".to_owned(),
+                },
+            };
+            break Some(format!("byte {at}: {problem}; the flows from there on are lost"));
+        };
+        drop(frames);
+        let (path, file, notices) = (path.to_owned(), Mutex::new(file), Mutex::default());
+        Ok((SavedFlows { path, file, last, frames: count, notices }, damage))
+    }
+
+    /// Enters the flows that have not expired in an empty table, which no code may use meanwhile. Can be repeated.
+    pub fn restore(&self, table: &FlowTable, timeouts: &Timeouts, clocks: Clocks) {
+        let problem = match self.enter(table, timeouts, clocks) {
+            Ok((_, 0)) => return,
+            Ok((entered, left_out)) => {
+                let (all, size) = (entered + left_out, table.slot_count());
+                format!("{left_out} of {all} flows have no room in a table of {size}, and are left out")
+            }
+            Err(problem) => format!("{problem}; the flows from there on are lost"),
+        };
+        lock(&self.notices).push(format!("{}: {problem}", self.path.display()));
+    }
+
+    /// Returns the number of flows that were entered and of those that had no room.
+    fn enter(&self, table: &FlowTable, timeouts: &Timeouts, clocks: Clocks) -> Result<(usize, usize), String> {
+        let mut file = lock(&self.file);
+        file.rewind().map_err(|error| error.to_string())?;
+        let (mut frames, _) = FrameReader::open(BufReader::with_capacity(READ_BYTES, &*file), Purpose::Flows)?;
+        let (mut entered, mut left_out) = (0, 0);
+        for number in 1..=self.frames {
+            let payload = frames.next()?.ok_or("the end is missing")?;
+            let (time, records) = read(payload, self.last.len()).ok_or("unknown record")?;
+            let alive = |Record { slot, flow }: Record| {
+                let (key, flow) = flow.filter(|_| self.last[slot as usize] == number)?;
+                let flow = continued(flow, time, clocks)?;
+                let has_expired = timeouts.has_passed(&flow, key.protocol(), ticks(clocks.now_ns));
+                (!has_expired).then_some((key, flow))
+            };
+            let flows: Vec<(FlowKey, Flow)> = records.into_iter().filter_map(alive).collect();
+            let had_room = table.enter(&flows);
+            entered += had_room;
+            left_out += flows.len() - had_room;
+        }
+        Ok((entered, left_out))
+    }
+
+    /// What was found since the last call.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *lock(&self.notices))
+    }
+}
+
+/// A flow as it continues: its time in the present clock, and a connection without checks of windows, because more may
+/// have passed than was saved. `None` if its last packet is so long ago that no timeout lasts.
+fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
+    let since = clocks.day_ns.saturating_sub(time.day_ns) >> TICK_SHIFT;
+    let age = since + u64::from(age(time.now, flow.time));
+    if age > timeout_ticks(TIMEOUT_MAX_MS).into() {
+        return None;
+    }
+    let time = ticks(clocks.now_ns).wrapping_sub(age as u32) & (TICKS - 1);
+    Some(Flow { time, syn: false, liberal: flow.state != FlowState::Replied, ..flow })
+}
