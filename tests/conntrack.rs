@@ -16,8 +16,6 @@ mod kernel;
 mod message_differences;
 #[path = "conntrack/messages.rs"]
 mod messages;
-#[path = "conntrack/packets.rs"]
-mod packets;
 #[path = "conntrack/weir.rs"]
 mod weir;
 

@@ -1,7 +1,10 @@
 //! Generated flows: two hosts that talk TCP over a network that loses, doubles and reorders segments, and an attacker
 //! who forges some.
 
-use crate::packets::{Host, TCP, ip};
+#[path = "packets.rs"]
+pub mod packets;
+
+use packets::{Host, TCP, ip};
 
 /// A deterministic generator (SplitMix64).
 pub struct Dice(u64);

@@ -1,7 +1,7 @@
 //! The differences at packets of other protocols than TCP. Each has a row in docs/tracking.md.
 
 use crate::differences::Then;
-use crate::packets::{OPTIONS, UDP_LITE};
+use crate::messages::{OPTIONS, UDP_LITE};
 use crate::weir::{Judged, parsed};
 use weir_abi::Reason;
 use weir_abi::packet::{L3, L4};

@@ -1,9 +1,20 @@
 //! Generated requests and replies of UDP, ICMP and a protocol without ports, and ICMP errors about flows of every kind.
 
+use crate::flows::packets::{Host, TCP, address, ip, is_ipv6};
 use crate::flows::{Dice, flow};
-use crate::packets::{
-    EXPERIMENT, HOSTS, Host, ICMP, ICMP6, OPTIONS, ROUTER, STRANGER, TCP, UDP, UDP_LITE, ip, is_client, is_ipv6,
-};
+
+pub const HOSTS: [Host; 2] = [0, 1];
+pub const ROUTER: Host = 2;
+pub const STRANGER: Host = 3;
+
+pub const ICMP: u8 = 1;
+pub const UDP: u8 = 17;
+pub const ICMP6: u8 = 58;
+/// The destination options of IPv6.
+pub const OPTIONS: u8 = 60;
+pub const UDP_LITE: u8 = 136;
+/// For experiments (RFC 3692).
+pub const EXPERIMENT: u8 = 253;
 
 /// A flow of `dice` with a number, and errors about it: its packets in the order in which they pass.
 pub fn messages(dice: &mut Dice, number: u32) -> Vec<Vec<u8>> {
@@ -127,4 +138,10 @@ fn error(dice: &mut Dice, number: u32, about: &[u8]) -> Vec<u8> {
 
 fn seq(packet: &[u8], header: usize) -> u32 {
     u32::from_be_bytes(packet[header + 4..header + 8].try_into().expect("four bytes"))
+}
+
+/// Whether the client has sent a packet.
+pub fn is_client(number: u32, packet: &[u8]) -> bool {
+    let source = if is_ipv6(number) { &packet[8..24] } else { &packet[12..16] };
+    source == address(number, 0)
 }

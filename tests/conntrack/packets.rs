@@ -3,19 +3,7 @@
 /// A host: client and server have the flows, routers send errors, and a stranger forges some.
 pub type Host = usize;
 
-pub const HOSTS: [Host; 2] = [0, 1];
-pub const ROUTER: Host = 2;
-pub const STRANGER: Host = 3;
-
-pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
-pub const ICMP6: u8 = 58;
-/// The destination options of IPv6.
-pub const OPTIONS: u8 = 60;
-pub const UDP_LITE: u8 = 136;
-/// For experiments (RFC 3692).
-pub const EXPERIMENT: u8 = 253;
 
 /// The IP packet of a flow with a number, between two hosts. Flows with odd numbers are IPv6.
 pub fn ip(number: u32, [source, destination]: [Host; 2], protocol: u8, payload: &[u8]) -> Vec<u8> {
@@ -38,7 +26,7 @@ pub fn ip(number: u32, [source, destination]: [Host; 2], protocol: u8, payload: 
 }
 
 /// The client of each flow has an address of its own.
-fn address(number: u32, host: Host) -> Vec<u8> {
+pub fn address(number: u32, host: Host) -> Vec<u8> {
     if is_ipv6(number) {
         let last = if host == 0 { number } else { 1 };
         let address = 0x2001_0db8 << 96 | (host as u128) << 64 | u128::from(last);
@@ -50,10 +38,4 @@ fn address(number: u32, host: Host) -> Vec<u8> {
 
 pub fn is_ipv6(number: u32) -> bool {
     number % 2 == 1
-}
-
-/// Whether the client has sent a packet.
-pub fn is_client(number: u32, packet: &[u8]) -> bool {
-    let source = if is_ipv6(number) { &packet[8..24] } else { &packet[12..16] };
-    source == address(number, 0)
 }

@@ -69,8 +69,9 @@ impl<'p> Flows<'p> {
             0 => datagrams(dice, number as u16),
             1 => echoes(dice, number as u16, is_ipv6),
             _ => {
+                // Even numbers of flows are those of IPv4.
                 let tcp = |segment: &crate::conntrack_flows::Segment| {
-                    (6, segment.from, segment.packet(number)[IPV4_HEADER..].to_vec())
+                    (6, segment.from, segment.packet(2 * number)[IPV4_HEADER..].to_vec())
                 };
                 flow(dice).iter().map(tcp).collect()
             }
