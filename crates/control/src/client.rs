@@ -80,16 +80,40 @@ impl Client {
     /// # Errors
     /// The server answers with an error, or the connection is closed: servers disconnect silent clients.
     pub fn ask(&mut self, request: &Request) -> Result<Value, Error> {
-        let line = request.line().map_err(Error::NotARequest)?;
-        let path = || self.path.clone();
-        let failed = |source| Error::Connection { path: path(), source };
-        match self.stream.get_mut().write_all(line.as_bytes()) {
-            // A server that refuses the client answers and closes the connection without reading the request.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            written => written.map_err(failed)?,
+        self.send(&request.line().map_err(Error::NotARequest)?)?;
+        self.receive()
+    }
+
+    /// Sends requests together. Appends their answers to `answers`, in their order: a value, or [`Error::Refused`] or
+    /// [`Error::Failed`]. All requests must fit into the buffers of the connection, because no answer is read before.
+    ///
+    /// # Errors
+    /// As of [`Client::ask`]; then the other requests have no answer.
+    pub fn ask_all(&mut self, requests: &[Request], answers: &mut Vec<Result<Value, Error>>) -> Result<(), Error> {
+        let lines: Result<String, _> = requests.iter().map(Request::line).collect();
+        self.send(&lines.map_err(Error::NotARequest)?)?;
+        for _ in requests {
+            match self.receive() {
+                answer @ (Ok(_) | Err(Error::Refused(_) | Error::Failed(_))) => answers.push(answer),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
+    }
+
+    fn send(&mut self, lines: &str) -> Result<(), Error> {
+        match self.stream.get_mut().write_all(lines.as_bytes()) {
+            // A server that refuses the client answers and closes the connection without reading the request.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(|source| Error::Connection { path: self.path.clone(), source }),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Value, Error> {
+        let path = || self.path.clone();
         let mut answer = String::new();
-        self.stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(failed)?;
+        let read = self.stream.by_ref().take(ANSWER_BYTES_MAX).read_line(&mut answer);
+        read.map_err(|source| Error::Connection { path: path(), source })?;
         match Answer::parse(&answer) {
             Ok(Answer::Ok(value)) => Ok(value),
             Ok(Answer::Error(text)) => Err(Error::Refused(text)),

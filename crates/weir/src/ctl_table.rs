@@ -6,13 +6,18 @@ use crate::figures;
 use crate::report;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use weir_control::{
     Client, GivenEntries, ListOrder, Listing, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry,
     TableFound, TableOperation,
 };
 use weir_policy::diag::printable::printable;
+
+/// Lines of a stream that are sent together, at most. Requests of so many bytes fit into the buffers of the connection.
+const LINES_AT_ONCE: usize = 256;
+/// Their bytes, at most, unless it is one line.
+const BYTES_AT_ONCE: usize = 1 << 14;
 
 /// Runs the command for the table `name`.
 ///
@@ -133,33 +138,36 @@ fn shown(TableEntry { entry, label, packets, bytes, last_s, pps, bps, timeout_s 
     format!("{entry}{label}{}{last}{rate}{expires}", counted.unwrap_or_default())
 }
 
-/// Sends each line of standard input and prints a line for it. A line that is refused does not end the stream.
+/// Sends each line of standard input and prints a line for it. A line that is refused does not end the stream. Lines
+/// that arrive together are sent together.
 fn stream(options: &CtlOptions, name: &str, atomic: bool) -> Result<(), Failure> {
     let mut client = Client::connect(&options.control)?;
+    let mut input = BufReader::with_capacity(BYTES_AT_ONCE, io::stdin().lock());
     let (mut lines, mut refused) = (0u64, 0u64);
-    for line in io::stdin().lock().lines() {
-        let line = line.map_err(|error| Failure::system("standard input", error))?;
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [verb, rest @ ..] = words.as_slice() else { continue };
-        lines += 1;
-        let done = match line_operation(verb, rest, atomic) {
-            Ok(operation) => ask(&mut client, options, &request(name, &operation)).map(|value| (operation, value)),
-            Err(problem) => Err(weir_control::Error::Refused(format!("weir: {problem}"))),
-        };
-        let answer = match done {
-            Ok((_, value)) if options.json => format!("{value}\n"),
-            Ok((operation, value)) => text(&operation, value)?,
-            Err(weir_control::Error::Refused(problem) | weir_control::Error::Failed(problem)) => {
-                refused += 1;
-                let problem = problem.trim_start_matches("weir: ");
-                match options.json {
-                    true => format!("{}\n", json!({ "error": problem })),
-                    false => format!("error: {}\n", printable(problem)),
-                }
-            }
-            Err(error) => return Err(error.into()),
-        };
-        report::print(&answer)?;
+    loop {
+        let together = next_lines(&mut input).map_err(|error| Failure::system("standard input", error))?;
+        let operations: Vec<Result<TableOperation, String>> =
+            together.iter().filter_map(|line| line_operation(line, atomic)).collect();
+        let requests: Vec<Request> = operations.iter().flatten().map(|operation| request(name, operation)).collect();
+        let mut answers = Vec::new();
+        let outcome = ask_all(&mut client, options, &requests, &mut answers);
+        let mut answers = answers.into_iter();
+        let mut printed = String::new();
+        for operation in &operations {
+            let done = match operation {
+                Ok(operation) => answers.next().map(|answer| answer.map(|value| (operation, value))),
+                Err(problem) => Some(Err(weir_control::Error::Refused(format!("weir: {problem}")))),
+            };
+            let Some(done) = done else { break };
+            lines += 1;
+            refused += u64::from(done.is_err());
+            printed.push_str(&line_answer(options, done)?);
+        }
+        report::print(&printed)?;
+        outcome?;
+        if together.is_empty() {
+            break;
+        }
     }
     match refused {
         0 => Ok(()),
@@ -167,20 +175,67 @@ fn stream(options: &CtlOptions, name: &str, atomic: bool) -> Result<(), Failure>
     }
 }
 
-/// Sends a request. A server disconnects clients that were silent for long, so a closed connection is opened again. The
-/// request may then be executed twice, with the same result.
-fn ask(client: &mut Client, options: &CtlOptions, request: &Request) -> Result<Value, weir_control::Error> {
-    match client.ask(request) {
+/// The text for a line of a stream.
+fn line_answer(
+    options: &CtlOptions,
+    done: Result<(&TableOperation, Value), weir_control::Error>,
+) -> Result<String, Failure> {
+    match done {
+        Ok((_, value)) if options.json => Ok(format!("{value}\n")),
+        Ok((operation, value)) => text(operation, value),
+        Err(error) => {
+            let problem = error.to_string();
+            let problem = problem.trim_start_matches("weir: ");
+            Ok(match options.json {
+                true => format!("{}\n", json!({ "error": problem })),
+                false => format!("error: {}\n", printable(problem)),
+            })
+        }
+    }
+}
+
+/// Waits for a line. Returns it and those that have arrived with it; none at the end.
+fn next_lines(input: &mut BufReader<impl Read>) -> io::Result<Vec<String>> {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    loop {
+        let mut line = String::new();
+        bytes += input.read_line(&mut line)?;
+        if line.is_empty() {
+            return Ok(lines);
+        }
+        lines.push(line);
+        let next = input.buffer().iter().position(|&byte| byte == b'\n');
+        if next.is_none_or(|next| bytes + next >= BYTES_AT_ONCE) || lines.len() == LINES_AT_ONCE {
+            return Ok(lines);
+        }
+    }
+}
+
+/// Sends requests and appends their answers. A server disconnects clients that were silent for long, so a closed
+/// connection is opened again. Requests may then be executed twice, with the same result.
+fn ask_all(
+    client: &mut Client,
+    options: &CtlOptions,
+    requests: &[Request],
+    answers: &mut Vec<Result<Value, weir_control::Error>>,
+) -> Result<(), weir_control::Error> {
+    match client.ask_all(requests, answers) {
         Err(weir_control::Error::NoAnswer { .. } | weir_control::Error::Connection { .. }) => {
             *client = Client::connect(&options.control)?;
-            client.ask(request)
+            client.ask_all(&requests[answers.len()..], answers)
         }
         result => result,
     }
 }
 
-/// The operation of a line of a stream.
-fn line_operation(verb: &str, rest: &[&str], atomic: bool) -> Result<TableOperation, String> {
+/// The operation of a line of a stream; `None` if the line is empty.
+fn line_operation(line: &str, atomic: bool) -> Option<Result<TableOperation, String>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [verb, rest @ ..] = words.as_slice() else { return None };
+    Some(operation_of(verb, rest, atomic))
+}
+
+fn operation_of(verb: &str, rest: &[&str], atomic: bool) -> Result<TableOperation, String> {
     let given =
         |entries: &[&str], timeout_ms: Option<u64>| GivenEntries { timeout_ms, atomic, ..GivenEntries::of(entries) };
     match (verb, rest) {

@@ -24,7 +24,7 @@ use probe::Probe;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use timing::{BATCH, ROUNDS, TURN, p99, spread};
 use weir::failure::Failure;
 use weir_control::{Client, GivenEntries, Request, TableOperation};
@@ -38,7 +38,9 @@ const PEERS: &str = "peers";
 /// Number of changes of one address of which packets must see each.
 const SEEN: usize = 400;
 /// Maximum number of requests that follow one another without a pause.
-const REQUESTS_MAX: usize = 100_000;
+const REQUESTS_MAX: usize = 200_000;
+/// Maximum number of requests that are sent together.
+const TOGETHER: usize = 128;
 
 /// Runs the scenario.
 ///
@@ -107,9 +109,12 @@ impl Table<'_> {
         let single = single.number("changes_per_s", rate).number("timed", answered.len() as f64);
         let single = single.number("first_change_us", first_us);
         let single = single.spread("seen_us", spread(&seen)).number("seen_us_p99", p99(&seen));
+        let (rate, timed) = self.together(rate)?;
+        let together = row("one address, requests together").number("changes_per_s", rate).number("timed", timed);
         let batches = self.batches()?;
         let batch = row("10,000 addresses").spread("request_us", spread(&batches));
-        Ok(vec![single.number("seen_timed", seen.len() as f64), batch.number("timed", batches.len() as f64)])
+        let batch = batch.number("timed", batches.len() as f64);
+        Ok(vec![single.number("seen_timed", seen.len() as f64), together, batch])
     }
 
     /// Microseconds from a request until packets see the change, for additions and removals in turn.
@@ -143,6 +148,36 @@ impl Table<'_> {
         }
         let rate = times.len() as f64 / start.elapsed().as_secs_f64();
         Ok((times, rate))
+    }
+
+    /// Changes a second if a request does not wait for the answers of those before it, as in `weir ctl table stream` and
+    /// `nft -i`, and their number: additions and then removals of the same addresses. `rate` is the rate one by one.
+    fn together(&mut self, rate: f64) -> Result<(f64, f64), Failure> {
+        let at_once = (rate as usize).clamp(1, TOGETHER);
+        let (start, absent) = (Instant::now(), self.lists.absent(REQUESTS_MAX / 2));
+        let added = self.all_together(absent.chunks(at_once), TableOperation::Add, TURN / 2)?;
+        let removed = self.all_together(absent[..added].chunks(at_once), TableOperation::Del, Duration::MAX)?;
+        let changes = (added + removed) as f64;
+        Ok((changes / start.elapsed().as_secs_f64(), changes))
+    }
+
+    /// Changes addresses for a time. Returns their number.
+    fn all_together<'a>(
+        &mut self,
+        parts: impl Iterator<Item = &'a [u32]>,
+        operation: fn(GivenEntries) -> TableOperation,
+        turn: Duration,
+    ) -> Result<usize, Failure> {
+        let (start, mut changes) = (Instant::now(), 0);
+        for part in parts.take_while(|_| start.elapsed() < turn) {
+            let request = |&address| Request::Table { table: self.name.clone(), operation: operation(one(address)) };
+            let requests: Vec<Request> = part.iter().map(request).collect();
+            let mut answers = Vec::new();
+            self.client.ask_all(&requests, &mut answers)?;
+            answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+            changes += part.len();
+        }
+        Ok(changes)
     }
 
     /// Microseconds to add a batch from a file. It is removed again.

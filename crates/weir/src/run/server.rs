@@ -25,6 +25,8 @@ use weir_control::{
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Most clients that wait to be accepted.
 const QUEUE_MAX: i32 = 128;
+/// Answers that are longer are sent, even if there are further requests.
+const ANSWERS_BYTES: usize = 1 << 16;
 
 /// The server. Its socket is removed when it is dropped.
 pub struct Server {
@@ -183,7 +185,7 @@ fn may_connect(stream: &UnixStream) -> Result<(), String> {
 
 /// Refuses a client. Nothing was sent to it before, so the answer fits into the socket's buffer.
 fn refuse(stream: &UnixStream, why: &str) {
-    let _gone = answer(stream, &Answer::Failed(why.to_owned()));
+    let _gone = send(stream, &Answer::Failed(why.to_owned()).line());
 }
 
 /// The clients that have a slot.
@@ -265,38 +267,49 @@ enum Received {
 }
 
 impl ClientSlot {
-    /// Answers requests until there are no more.
+    /// Answers requests until there are no more. Answers to requests that arrive together are sent together.
     fn serve(&self, handler: &impl Fn(Request) -> Result<Value, Failure>) -> io::Result<()> {
         let stream = &self.client.stream;
         let mut reader = BufReader::new(stream);
+        let mut answers = String::new();
         loop {
             let line = match read_line(&mut reader, SILENCE_MAX, REQUEST_TIME_MAX)? {
                 Received::Request(line) => line,
                 Received::End => return Ok(()),
-                Received::Invalid(why) => return answer(stream, &Answer::Error(format!("weir: not a request: {why}"))),
+                Received::Invalid(why) => return send(stream, &refusal(&why).line()),
             };
             self.client.set_silent_since(None);
-            let result = match Request::parse(&line) {
-                Ok(request) => Failure::catch(|| handler(request)),
-                Err(error) => Err(Failure::Rejected(format!("weir: not a request: {error}"))),
-            };
-            answer(
-                stream,
-                &match result {
-                    Ok(value) => Answer::Ok(value),
-                    Err(Failure::Rejected(text)) => Answer::Error(text),
-                    Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
-                    Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => {
-                        Answer::Error(failure.to_string())
-                    }
-                },
-            )?;
-            self.client.set_silent_since(Some(Instant::now()));
-            if !line.ends_with(b"\n") {
+            answers.push_str(&answer(&line, handler).line());
+            let is_last = !line.ends_with(b"\n");
+            if is_last || !reader.buffer().contains(&b'\n') || answers.len() > ANSWERS_BYTES {
+                send(stream, &answers)?;
+                answers.clear();
+                self.client.set_silent_since(Some(Instant::now()));
+            }
+            if is_last {
                 return Ok(());
             }
         }
     }
+}
+
+/// The answer to a line.
+fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Value, Failure>) -> Answer {
+    let request = match Request::parse(line) {
+        Ok(request) => request,
+        Err(error) => return refusal(&error.to_string()),
+    };
+    match Failure::catch(|| handler(request)) {
+        Ok(value) => Answer::Ok(value),
+        Err(Failure::Rejected(text)) => Answer::Error(text),
+        Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
+        Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => Answer::Error(failure.to_string()),
+    }
+}
+
+/// The answer to a line that is not a request.
+fn refusal(why: &str) -> Answer {
+    Answer::Error(format!("weir: not a request: {why}"))
 }
 
 /// Reads a line. The last one may lack its newline. The line must begin within `silence`, and then be complete within
@@ -313,7 +326,9 @@ fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Durat
         if left.is_zero() {
             return Ok(late());
         }
-        reader.get_ref().set_read_timeout(Some(left))?;
+        if reader.buffer().is_empty() {
+            reader.get_ref().set_read_timeout(Some(left))?;
+        }
         let bytes = match reader.fill_buf() {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -339,11 +354,10 @@ fn read_line(reader: &mut BufReader<&UnixStream>, silence: Duration, time: Durat
     }
 }
 
-/// Sends an answer within [`ANSWER_TIME_MAX`].
-fn answer(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
-    let line = answer.line();
+/// Sends answers within [`ANSWER_TIME_MAX`].
+fn send(mut stream: &UnixStream, answers: &str) -> io::Result<()> {
     let deadline = Instant::now() + ANSWER_TIME_MAX;
-    let mut rest = line.as_bytes();
+    let mut rest = answers.as_bytes();
     while !rest.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -83,6 +83,25 @@ fn an_invalid_request_is_answered() {
 }
 
 #[test]
+fn requests_that_are_sent_together_are_answered_in_their_order() {
+    let (_folder, path, _server) = serve();
+    let mut client = weir_control::Client::connect(&path).expect("it listens");
+    for _ in 0..3 {
+        let requests: Vec<Request> =
+            (0..300).map(|number| if number % 7 == 3 { Request::Rollback } else { Request::Status }).collect();
+        let mut answers = Vec::new();
+        client.ask_all(&requests, &mut answers).expect("the connection continues");
+        assert_eq!(answers.len(), requests.len());
+        for (number, answer) in answers.into_iter().enumerate() {
+            match answer {
+                Ok(value) => assert!(value == "fine" && number % 7 != 3, "{number}: {value}"),
+                Err(error) => assert!(error.to_string() == "weir: no" && number % 7 == 3, "{number}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn clients_that_hang_up_release_their_slots() {
     let (_folder, path, _server) = serve();
     for _ in 0..3 {
