@@ -25,6 +25,7 @@ use differences::{Difference, Then};
 use flows::{Dice, RST, SYN, flow};
 use kernel::{Conntrack, with_conntrack};
 use messages::messages;
+use packets::of_segment;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::path::Path;
@@ -193,7 +194,7 @@ fn compare_generated(generate: fn(&mut Dice, u32) -> Vec<Vec<u8>>) {
 
 #[test]
 fn the_kernel_judges_generated_flows_alike() {
-    compare_generated(|dice, number| flow(dice).into_iter().map(|segment| segment.packet(number)).collect());
+    compare_generated(|dice, number| flow(dice).iter().map(|segment| of_segment(number, segment)).collect());
 }
 
 #[test]

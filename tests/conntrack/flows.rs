@@ -1,8 +1,6 @@
 //! Generated flows: two hosts that talk TCP over a network that loses, doubles and reorders segments, and an attacker
 //! who forges some.
 
-use crate::packets::{Host, TCP, ip};
-
 /// A deterministic generator (SplitMix64).
 pub struct Dice(u64);
 
@@ -36,7 +34,7 @@ impl Dice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// 0: from the host that opens the connection.
-    pub from: Host,
+    pub from: usize,
     pub flags: u8,
     pub seq: u32,
     pub ack: u32,
@@ -51,8 +49,23 @@ pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
 impl Segment {
-    /// The packet of a flow with a number: IPv6 if the number is odd.
+    /// The IPv4 packet of a flow with a number.
     pub fn packet(&self, flow: u32) -> Vec<u8> {
+        let client = (0x0a00_0000 | flow).to_be_bytes();
+        let server = [198, 51, 100, 1];
+        let (source, destination) = if self.from == 0 { (client, server) } else { (server, client) };
+        let segment = self.bytes(flow);
+        let mut packet = vec![0x45, 0];
+        packet.extend((20 + segment.len() as u16).to_be_bytes());
+        packet.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        packet.extend(source);
+        packet.extend(destination);
+        packet.extend(segment);
+        packet
+    }
+
+    /// The segment without an IP header.
+    pub fn bytes(&self, flow: u32) -> Vec<u8> {
         let ports = [1024 + (flow & 0xff) as u16, 80];
         let header = 20 + self.options.len();
         let mut segment: Vec<u8> = [ports[self.from], ports[1 - self.from]].map(u16::to_be_bytes).concat();
@@ -63,7 +76,7 @@ impl Segment {
         segment.extend([0; 4]);
         segment.extend(&self.options);
         segment.resize(header + usize::from(self.payload), 0);
-        ip(flow, [self.from, 1 - self.from], TCP, &segment)
+        segment
     }
 }
 

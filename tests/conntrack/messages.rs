@@ -3,6 +3,7 @@
 use crate::flows::{Dice, flow};
 use crate::packets::{
     EXPERIMENT, HOSTS, Host, ICMP, ICMP6, OPTIONS, ROUTER, STRANGER, TCP, UDP, UDP_LITE, ip, is_client, is_ipv6,
+    of_segment,
 };
 
 /// A flow of `dice` with a number, and errors about it: its packets in the order in which they pass.
@@ -11,7 +12,7 @@ pub fn messages(dice: &mut Dice, number: u32) -> Vec<Vec<u8>> {
         0 => datagrams(dice, number),
         1 => requests(dice, number),
         2 => experiments(dice, number),
-        _ => flow(dice).into_iter().map(|segment| segment.packet(number)).collect(),
+        _ => flow(dice).iter().map(|segment| of_segment(number, segment)).collect(),
     };
     let mut packets: Vec<Vec<u8>> = Vec::new();
     for (at, packet) in of_flow.iter().enumerate() {

@@ -1,5 +1,7 @@
 //! IP packets of generated flows.
 
+use crate::flows::Segment;
+
 /// A host: client and server have the flows, routers send errors, and a stranger forges some.
 pub type Host = usize;
 
@@ -56,4 +58,12 @@ pub fn is_ipv6(number: u32) -> bool {
 pub fn is_client(number: u32, packet: &[u8]) -> bool {
     let source = if is_ipv6(number) { &packet[8..24] } else { &packet[12..16] };
     source == address(number, 0)
+}
+
+/// The packet of a generated segment.
+pub fn of_segment(number: u32, segment: &Segment) -> Vec<u8> {
+    match is_ipv6(number) {
+        true => ip(number, [segment.from, 1 - segment.from], TCP, &segment.bytes(number)),
+        false => segment.packet(number),
+    }
 }
