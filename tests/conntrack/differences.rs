@@ -166,6 +166,7 @@ impl Difference<'_> {
             _ if self.flow?.liberal => "reset-of-pickup",
             Established if self.had_old_fin() => "old-fin",
             SynSent2 | SynReceived | SynReceived2 => "reset-while-opening",
+            _ if self.flow?.syn => "reset-after-syn",
             _ => self.overshoot()?,
         };
         Some((class, Then::Diverged))
@@ -199,16 +200,17 @@ impl Difference<'_> {
         match (self.state(), shown, self.theirs) {
             (Some(Closed), "new", "established") if is_syn => Some("reopened-after-reset"),
             (Some(FinWait | CloseWait | LastAck), _, "new") if is_syn => Some("last-ack"),
-            (None, "invalid", "established") if had(SynSent, RST) => Some("reset-of-opener"),
+            (None, "invalid", "established" | "related") if had(SynSent, RST) => Some("reset-of-opener"),
             (Some(FinWait | CloseWait | LastAck), "invalid", "established") if self.flow?.syn => Some("challenge-ack"),
             _ if numbers.len() > 1 => Some("several-syns"),
             (Some(_), "established", "invalid") if self.is_in_largest_window() => Some("largest-window"),
-            (Some(TimeWait), "new", "established") if is_syn && had(LastAck, SYN) => Some("challenge-ack"),
+            (Some(TimeWait), "new", "established" | "invalid") if is_syn && had(LastAck, SYN) => Some("challenge-ack"),
             (Some(Closed), ..) => Some("after-reset"),
             (Some(_), "established", "invalid") if self.had_other_ack() => Some("reset-of-pickup"),
             (Some(_), ..) if self.had_refused_syn_ack() => Some("refused-syn-ack"),
             (Some(_), ..) if self.had_overshoot() => Some("overshoot"),
             (Some(_), "established", "invalid") if self.begun_anew() => Some("begun-anew"),
+            (Some(_), "established", "invalid") if self.had_old_handshake() => Some("old-handshake"),
             _ => None,
         }
     }
@@ -268,6 +270,17 @@ impl Difference<'_> {
             packet.tcp_flags & (SYN | ACK) == SYN | ACK && flow.is_some_and(|flow| flow.syn)
         };
         self.flow.is_some_and(|flow| flow.liberal) && self.earlier.iter().any(answered)
+    }
+
+    /// Whether a SYN and its SYN-ACK came again after the handshake. The kernel takes their numbers for those of the
+    /// connection.
+    fn had_old_handshake(&self) -> bool {
+        let again = |(packet, flow): &(Packet, Option<Flow>)| {
+            let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));
+            let is_old = |flow: Flow| flow.syn && packet.ack == flow.sides[1 - sender].next;
+            packet.tcp_flags & (SYN | ACK | RST) == SYN | ACK && flow.is_some_and(is_old)
+        };
+        self.earlier.iter().any(again)
     }
 
     /// Whether the segment begins inside the largest window, and not at its beginning.
