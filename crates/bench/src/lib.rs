@@ -127,7 +127,7 @@ const SCENARIOS: &[Scenario] = &[
         paper: "Moving down the stack, Fig. 5: throughputs of a stateful firewall by technology and threads; up to 50 Gbps with packets of 1500 bytes",
         run: stateful::run,
         plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
-        picks: Picks::Nothing,
+        picks: Picks::Engines,
     },
     Scenario {
         name: "table-changes",

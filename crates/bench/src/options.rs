@@ -28,7 +28,7 @@ pub struct Options {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
-    /// Scenario `live`: only this engine or contender; may be given more than once.
+    /// Scenarios `live`, `stateful` and `table-changes`: only this engine, contender or part; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// Draw the result as SVG.
