@@ -25,8 +25,10 @@ use weir_engine::xdp::plain::PlainPrograms;
 pub const DROP_ALL: &str = "peer_drop_all";
 /// The address of the forwarder's interfaces, to which hosts send.
 const MAC: &str = "02:00:00:00:00:02";
+/// Number of connections that are opened at the same time: fewer than a table lets be unanswered.
+const HANDSHAKES: usize = 512;
 /// Time after which all packets that were sent have arrived.
-const SETTLE: Duration = Duration::from_millis(50);
+const SETTLE: Duration = Duration::from_millis(3);
 
 /// The four interfaces.
 pub struct Wires {
@@ -67,8 +69,10 @@ impl Wires {
     /// # Errors
     /// `ip` fails.
     pub fn route(&self) -> Result<(), Failure> {
+        wire::call("ip", "address add 10.255.255.2/24 dev lower", "")?;
         wire::call("ip", &format!("route add {} dev upper", Ipv4Addr::from(SERVER)), "")?;
-        wire::call("ip", "route add default via 10.255.255.1 dev lower onlink", "")?;
+        // One next hop for all clients, because the kernel remembers few.
+        wire::call("ip", "route add default via 10.255.255.1 dev lower", "")?;
         let path = "/proc/sys/net/ipv4/ip_forward";
         fs::write(path, "1").map_err(|error| Failure::Runtime(format!("{path}: {error}")))
     }
@@ -87,19 +91,20 @@ impl Wires {
     /// # Errors
     /// The interfaces failed.
     pub fn open_flows(&self, clients: &[u32]) -> Result<(), Failure> {
-        let mut ends = [&self.source, &self.sink].map(|port| afpacket::wire::Wire::open(port.name));
-        for segment in [Segment::SYN, Segment::SYN_ACK, Segment::ACK] {
-            let frames: Vec<Vec<u8>> =
-                clients.iter().map(|&client| segment.frame(client, SMALL_FRAME_BYTES)).collect();
-            let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
-            let end = ends[usize::from(segment.from_server)].as_mut();
-            let end = end.map_err(|error| Failure::Runtime(error.to_string()))?;
-            for burst in set.bursts() {
-                end.send(&burst)?;
-                // A veth has room for four bursts. The receiver may run in another thread.
-                thread::sleep(Duration::from_micros(100));
+        let open = |port: &Port| afpacket::wire::Wire::open(port.name);
+        let mut ends = [open(&self.source)?, open(&self.sink)?];
+        for clients in clients.chunks(HANDSHAKES) {
+            for segment in [Segment::SYN, Segment::SYN_ACK, Segment::ACK] {
+                let frames: Vec<Vec<u8>> =
+                    clients.iter().map(|&client| segment.frame(client, SMALL_FRAME_BYTES)).collect();
+                let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
+                for burst in set.bursts() {
+                    ends[usize::from(segment.from_server)].send(&burst)?;
+                    // A veth has room for four bursts. The receiver may run in another thread.
+                    thread::sleep(Duration::from_micros(50));
+                }
+                thread::sleep(SETTLE);
             }
-            thread::sleep(SETTLE);
         }
         Ok(())
     }
