@@ -126,7 +126,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "stateful",
         paper: "Moving down the stack, Fig. 5: throughputs of a stateful firewall by technology and threads; up to 50 Gbps with packets of 1500 bytes",
         run: stateful::run,
-        plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
+        plot: stateful::plot,
         picks: Picks::Engines,
     },
     Scenario {
@@ -144,6 +144,9 @@ const SCENARIOS: &[Scenario] = &[
         picks: Picks::Cells,
     },
 ];
+
+/// The scenarios that `--quick` shortens.
+const QUICK: [&str; 2] = ["stateful", "thread-layouts"];
 
 #[derive(Serialize)]
 struct Outcome<'a> {
@@ -191,6 +194,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if !options.only.is_empty() && scenario.picks != Picks::Engines {
         return Err(Failure::Rejected(format!("weir: {name} takes no --only")));
+    }
+    if options.quick && !QUICK.contains(&name) {
+        return Err(Failure::Rejected(format!("weir: {name} takes no --quick")));
     }
     let rows = (scenario.run)(options)?;
     if let Some(path) = &options.plot {

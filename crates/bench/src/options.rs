@@ -31,6 +31,9 @@ pub struct Options {
     /// Scenarios `live`, `stateful` and `table-changes`: only this engine, contender or part; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
+    /// Scenarios `stateful` and `thread-layouts`: fewer and shorter turns.
+    #[arg(long)]
+    pub quick: bool,
     /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

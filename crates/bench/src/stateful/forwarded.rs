@@ -6,6 +6,7 @@
 //! dropped in front of the forwarder measures the generator's share. Differences to that turn of the same round are
 //! what forwarding costs.
 
+use super::rules;
 use super::segments::clients;
 use super::wires::{DROP_ALL, Wires};
 use crate::live::forwarder::KernelPolicy;
@@ -13,7 +14,6 @@ use crate::live::generating_core;
 use crate::live::spent::{Core, Spent};
 use crate::live::wire;
 use crate::row::Row;
-use std::fs;
 use std::time::Duration;
 use weir::failure::Failure;
 use weir_engine::live::attach::Attached;
@@ -23,8 +23,8 @@ use weir_engine::xdp::generate::Generator;
 
 /// Numbers of connections.
 const CONNECTIONS: [usize; 2] = [4096, 32_768];
-/// Number of turns of each forwarder.
-const ROUNDS: usize = 15;
+/// Number of turns of each forwarder, usually and in a quick run.
+pub const ROUNDS: [usize; 2] = [15, 5];
 /// CPU time of a turn; the warm-up takes the given fraction more.
 const TURN: Duration = Duration::from_millis(100);
 const WARM_UP_PART: u32 = 4;
@@ -41,31 +41,6 @@ const CONNTRACK: usize = 2;
 const XDP: usize = 3;
 const XDP_TRACKING: usize = 4;
 const NAMES: [&str; 5] = ["none: dropped at once", "kernel", "kernel with conntrack", "xdp", "xdp with tracking"];
-
-/// Without tracking: one field of the packet decides.
-const STATELESS: &str = "upstream { tcp dport 443 accept; drop }\ndownstream { tcp sport 443 accept; drop }\n";
-
-/// A policy with tracking that has the same rules as [`CONNTRACK_RULES`].
-fn tracking(connections: usize) -> String {
-    format!(
-        "tracking {{ size {}; pickup off }}
-upstream {{ ct state established,related accept; ct state new tcp dport 443 accept; drop }}
-downstream {{ ct state established,related accept; drop }}
-",
-        2 * connections
-    )
-}
-
-/// The kernel's tracking, with the same rules.
-const CONNTRACK_RULES: &str = "
-add table ip weir
-add chain ip weir forward { type filter hook forward priority 0; policy drop; }
-add rule ip weir forward ct state established,related accept
-add rule ip weir forward ct state new tcp dport 443 accept
-";
-
-/// Settings of the kernel's tracking. A card verifies checksums, which a veth pair leaves to conntrack; so it does not.
-const CONNTRACK_SETTINGS: [(&str, &str); 2] = [("nf_conntrack_checksum", "0"), ("nf_conntrack_tcp_loose", "0")];
 
 /// What forwards.
 enum Forwarder {
@@ -84,7 +59,7 @@ impl Forwarder {
             }
             Forwarder::Kernel => {}
             Forwarder::Conntrack => {
-                wire::call("nft", "-f -", CONNTRACK_RULES)?;
+                wire::call("nft", "-f -", rules::CONNTRACK)?;
             }
             Forwarder::Xdp(policy) => policy.enter()?,
         }
@@ -118,33 +93,35 @@ impl Turn {
     }
 }
 
-/// Measures each number of connections in a namespace of its own.
+/// Measures each number of connections in a namespace of its own, `rounds` times.
 ///
 /// # Errors
 /// The process may not make network namespaces, something that is needed is missing, or packets were lost.
-pub fn rows() -> Result<Vec<Row>, Failure> {
+pub fn rows(rounds: usize) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for connections in CONNECTIONS {
-        rows.extend(wire::in_namespace(|| race(connections))?);
+        rows.extend(wire::in_namespace(|| race(connections, rounds))?);
     }
     Ok(rows)
 }
 
-fn race(connections: usize) -> Result<Vec<Row>, Failure> {
+fn race(connections: usize, number: usize) -> Result<Vec<Row>, Failure> {
     let core = Core::new(generating_core()?);
     let wires = Wires::open()?;
     wires.route()?;
-    for (name, value) in CONNTRACK_SETTINGS {
-        let path = format!("/proc/sys/net/netfilter/{name}");
-        fs::write(&path, value).map_err(|error| Failure::Runtime(format!("{path}: {error}")))?;
-    }
+    rules::set_conntrack()?;
     let clients = clients(connections);
     let mut generator = wires.generator(&clients, SMALL_FRAME_BYTES)?;
     let xdp = |text: &str| {
         Ok::<_, Failure>(Forwarder::Xdp(Box::new(KernelPolicy::load(&wires.lower, &wires.upper, &[("f.weir", text)])?)))
     };
-    let mut forwarders =
-        [Forwarder::Nothing(None), Forwarder::Kernel, Forwarder::Conntrack, xdp(STATELESS)?, xdp(&tracking(connections))?];
+    let mut forwarders = [
+        Forwarder::Nothing(None),
+        Forwarder::Kernel,
+        Forwarder::Conntrack,
+        xdp(rules::STATELESS)?,
+        xdp(&rules::tracking(connections))?,
+    ];
     let mut packets = Vec::new();
     for (number, forwarder) in forwarders.iter_mut().enumerate() {
         forwarder.enter(&wires)?;
@@ -156,7 +133,7 @@ fn race(connections: usize) -> Result<Vec<Row>, Failure> {
         forwarder.leave()?;
     }
     let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..number {
         let mut round = [Turn::default(); NAMES.len()];
         for (number, forwarder) in forwarders.iter_mut().enumerate() {
             forwarder.enter(&wires)?;
@@ -194,9 +171,8 @@ fn to_rows(connections: usize, rounds: &[[Turn; NAMES.len()]]) -> Vec<Row> {
         Spread::of(rounds.iter().map(of).collect()).expect("there were rounds")
     };
     // Without the generator's share of the same round.
-    let own = |round: &[Turn; NAMES.len()], number: usize| {
-        round[number].ns_per_packet() - round[GENERATOR].ns_per_packet()
-    };
+    let own =
+        |round: &[Turn; NAMES.len()], number: usize| round[number].ns_per_packet() - round[GENERATOR].ns_per_packet();
     let row = |(number, name): (usize, &&str)| {
         let sum = rounds.iter().fold(Turn::default(), |sum, round| Turn {
             sent: sum.sent + round[number].sent,
@@ -204,7 +180,7 @@ fn to_rows(connections: usize, rounds: &[[Turn; NAMES.len()]]) -> Vec<Row> {
             spent: sum.spent.plus(round[number].spent),
         });
         let row = Row::default().of("part", "forwarded").of("forwarder", name);
-        let mut row = row.number("connections", connections as f64);
+        let mut row = row.of("connections", &connections.to_string());
         row = row.spread("cpu_ns_per_packet", spread(&|round| round[number].ns_per_packet()));
         if number != GENERATOR {
             row = row.spread("own_cpu_ns_per_packet", spread(&|round| own(round, number)));
@@ -239,19 +215,24 @@ mod tests {
         let turn = |ns: u64| Turn {
             sent: 1000,
             done: 1000,
-            spent: Spent {
-                wall: Duration::from_micros(ns),
-                processor: Duration::from_micros(ns),
-                ..Spent::default()
-            },
+            spent: Spent { wall: Duration::from_micros(ns), processor: Duration::from_micros(ns), ..Spent::default() },
         };
         // The second round is on a machine that is twice as slow.
         let round = [50, 450, 850, 150, 250];
         let rows = to_rows(4096, &[round.map(turn), round.map(|ns| turn(2 * ns))]);
         let get = |number: usize, field: &str| rows[number].get(field);
-        assert_eq!((get(XDP_TRACKING, "own_cpu_ns_per_packet_min"), get(XDP, "own_cpu_ns_per_packet_max")), (Some(200.0), Some(200.0)));
-        assert_eq!((get(XDP_TRACKING, "share_of_conntrack"), get(XDP_TRACKING, "share_of_conntrack_min")), (Some(0.25), Some(0.25)));
+        assert_eq!(
+            (get(XDP_TRACKING, "own_cpu_ns_per_packet_min"), get(XDP, "own_cpu_ns_per_packet_max")),
+            (Some(200.0), Some(200.0))
+        );
+        assert_eq!(
+            (get(XDP_TRACKING, "share_of_conntrack"), get(XDP_TRACKING, "share_of_conntrack_min")),
+            (Some(0.25), Some(0.25))
+        );
         assert_eq!(get(XDP_TRACKING, "added_share_of_conntrack"), Some(0.25));
-        assert_eq!((get(CONNTRACK, "added_ns_per_packet_min"), get(GENERATOR, "own_cpu_ns_per_packet")), (Some(400.0), None));
+        assert_eq!(
+            (get(CONNTRACK, "added_ns_per_packet_min"), get(GENERATOR, "own_cpu_ns_per_packet")),
+            (Some(400.0), None)
+        );
     }
 }

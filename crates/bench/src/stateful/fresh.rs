@@ -87,11 +87,7 @@ impl Fresh {
             flooded += if first >= SIZE { syn } else { 0 };
         }
         let rate = |flows: u32, cycles: u64| f64::from(flows) * tsc::frequency_hz() / cycles as f64;
-        Ok(Turn {
-            opened: rate(CONNECTIONS, opened),
-            shaken: rate(CONNECTIONS, shaken),
-            flooded: rate(SIZE, flooded),
-        })
+        Ok(Turn { opened: rate(CONNECTIONS, opened), shaken: rate(CONNECTIONS, shaken), flooded: rate(SIZE, flooded) })
     }
 
     /// Opens connections until one is refused. Returns the number of those before.

@@ -36,15 +36,21 @@ impl Segment {
 
     /// Writes the segment of a numbered connection. The server is the same host for all of them. Checksums stay 0.
     pub fn write(self, packet: &mut [u8], connection: u32) {
-        self.write_between(packet, (0x0a00_0000 + connection / PORTS, 1024 + (connection % PORTS) as u16), HEADERS);
+        let client = (0x0a00_0000 + connection / PORTS, 1024 + (connection % PORTS) as u16);
+        self.write_between(packet, client, (SERVER, SERVER_PORT), HEADERS);
     }
 
     /// The segment of a connection from a client's address, with right checksums: a frame of `bytes` bytes, at least
     /// [`SMALL_FRAME_BYTES`]. A smallest frame is padded, a longer one has data.
     pub fn frame(self, client: u32, bytes: usize) -> Vec<u8> {
+        self.frame_between((client, CLIENT_PORT), (SERVER, SERVER_PORT), bytes)
+    }
+
+    /// The same between two addresses and ports.
+    pub fn frame_between(self, client: (u32, u16), server: (u32, u16), bytes: usize) -> Vec<u8> {
         let mut frame = vec![0; bytes];
         let end = if bytes == SMALL_FRAME_BYTES { HEADERS } else { bytes };
-        self.write_between(&mut frame, (client, CLIENT_PORT), end);
+        self.write_between(&mut frame, client, server, end);
         let header = checksum(&frame[14..34], 0);
         frame[24..26].copy_from_slice(&header.to_be_bytes());
         let pseudo = checksum(&frame[26..34], 6 + (end - 34) as u32);
@@ -54,8 +60,7 @@ impl Segment {
     }
 
     /// Writes the headers, for a frame that ends at `end`.
-    fn write_between(self, packet: &mut [u8], client: (u32, u16), end: usize) {
-        let server = (SERVER, SERVER_PORT);
+    fn write_between(self, packet: &mut [u8], client: (u32, u16), server: (u32, u16), end: usize) {
         let (source, destination) = if self.from_server { (server, client) } else { (client, server) };
         let total = u16::try_from(end - 14).expect("a frame is shorter than 64 KiB").to_be_bytes();
         packet[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);
