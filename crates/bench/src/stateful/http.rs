@@ -5,7 +5,6 @@ use super::hosts::{Host, Hosts, SERVER};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
@@ -21,58 +20,39 @@ const READ_BYTES: usize = 1 << 16;
 
 /// A running server. `GET /N` is answered with N bytes.
 pub struct Server {
-    address: SocketAddr,
-    enough: Arc<AtomicBool>,
-    host_stop: Option<Stop>,
+    listener: Arc<TcpListener>,
     threads: Vec<JoinHandle<()>>,
 }
-
-/// Connects to the server from its own host, to end threads that wait for a connection.
-type Stop = Box<dyn Fn() + Send>;
 
 impl Server {
     /// Starts the server on its host.
     ///
     /// # Errors
     /// The port cannot be opened.
-    pub fn start(hosts: &Arc<Hosts>) -> Result<Self, Failure> {
+    pub fn start(hosts: &Hosts) -> Result<Self, Failure> {
         let address = SocketAddr::from((SERVER, PORT));
         let listener = hosts.server.run(move || TcpListener::bind(address));
         let listener = Arc::new(listener.map_err(|error| Failure::Runtime(format!("{address}: {error}")))?);
-        let enough = Arc::new(AtomicBool::new(false));
         let threads = (0..THREADS).map(|_| {
-            let (listener, enough) = (listener.clone(), enough.clone());
+            let listener = listener.clone();
             thread::spawn(move || {
                 let page = vec![b'x'; READ_BYTES];
                 while let Ok((stream, _)) = listener.accept() {
-                    if enough.load(Ordering::Relaxed) {
-                        return;
-                    }
                     // The client counts what fails.
                     let _failed = serve(stream, &page);
                 }
             })
         });
         let threads = threads.collect();
-        let own = hosts.clone();
-        let stop: Stop = Box::new(move || {
-            own.server.run(move || {
-                // If the connection fails, the thread has ended already.
-                let _ended = TcpStream::connect(address);
-            });
-        });
-        Ok(Server { address, enough, host_stop: Some(stop), threads })
+        Ok(Server { listener, threads })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.enough.store(true, Ordering::Relaxed);
-        let stop = self.host_stop.take().expect("it is there until now");
+        // Ends all waiting calls of accept().
+        let _ended = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         for thread in self.threads.drain(..) {
-            while !thread.is_finished() {
-                stop();
-            }
             let _ended = thread.join();
         }
     }
