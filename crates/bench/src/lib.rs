@@ -26,6 +26,7 @@ mod stateful;
 mod stream;
 mod table_changes;
 mod tables;
+mod thread_layouts;
 
 use crate::options::Options;
 use crate::row::{Row, rounded};
@@ -142,6 +143,13 @@ const SCENARIOS: &[Scenario] = &[
         run: tables::run,
         plot: tables::plot,
         picks: Picks::Cells,
+    },
+    Scenario {
+        name: "thread-layouts",
+        paper: "Moving down the stack, Fig. 4-5: one thread is fastest on DPDK, and five on packet sockets",
+        run: thread_layouts::run,
+        plot: thread_layouts::plot,
+        picks: Picks::Engines,
     },
 ];
 

@@ -10,7 +10,7 @@
 mod chart;
 mod contender;
 #[cfg(feature = "dpdk")]
-mod dpdk;
+pub mod dpdk;
 mod dropped;
 mod engines;
 pub mod forwarder;

@@ -1,8 +1,8 @@
 //! Draws the scenario: the CPU time of a packet, and the paper's Fig. 5 (throughput by packet size) and Fig. 6 (HTTP
 //! transfers by page and number of connections).
 
-use crate::plot::grouped::{self, Cell, Chart, Panel};
-use crate::plot::names;
+use crate::plot::by_fields::{Plan, chart};
+use crate::plot::grouped;
 use crate::row::Row;
 
 /// Draws the rows. Parts that were not measured are left out.
@@ -14,16 +14,6 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
         chart(format!("{title}: HTTP transfers by number of connections (paper: Fig. 6)"), rows, &HTTP),
     ];
     grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
-}
-
-/// Which rows a chart has, and by which fields they become panels, groups and bars.
-struct Plan {
-    part: &'static str,
-    panels: [&'static str; 2],
-    group: &'static str,
-    bar: &'static str,
-    field: &'static str,
-    unit: &'static str,
 }
 
 const MEMORY: Plan = Plan {
@@ -58,33 +48,6 @@ const HTTP: Plan = Plan {
     field: "mbit_per_s",
     unit: "Mbit/s",
 };
-
-fn chart(title: String, rows: &[Row], plan: &Plan) -> Option<Chart> {
-    let has = |row: &&Row| {
-        row.text("part") == Some(plan.part) && row.text(plan.group).is_some() && row.get(plan.field).is_some()
-    };
-    let rows: Vec<&Row> = rows.iter().filter(has).collect();
-    let names = |field: &str| names(rows.iter().copied(), field);
-    let (groups, bars) = (names(plan.group), names(plan.bar));
-    let cell = |wanted: [(&str, &str); 4]| {
-        let found = rows.iter().find(|row| wanted.iter().all(|(field, name)| row.text(field) == Some(name)));
-        found.and_then(|row| row.get(plan.field)).map_or(Cell::Nothing, Cell::Bar)
-    };
-    let mut panels = Vec::new();
-    for first in names(plan.panels[0]) {
-        for second in names(plan.panels[1]) {
-            let at = [(plan.panels[0], first), (plan.panels[1], second)];
-            let cells = |group: &&str| {
-                bars.iter().map(|bar| cell([at[0], at[1], (plan.group, *group), (plan.bar, *bar)])).collect()
-            };
-            let title = format!("{} {first}, {} {second}: {}", at[0].0, at[1].0, plan.unit);
-            panels.push(Panel { title, cells: groups.iter().map(cells).collect() });
-        }
-    }
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    let chart = Chart { title, groups: owned(&groups), bars: owned(&bars), panels, cut: f64::INFINITY };
-    (!chart.panels.is_empty()).then_some(chart)
-}
 
 #[cfg(test)]
 mod tests {

@@ -38,8 +38,9 @@ struct Turn {
 /// # Errors
 /// Files cannot be written, or there is no clang.
 pub fn rows() -> Result<Vec<Row>, Failure> {
-    let text = format!("tracking {{ size {SIZE}; pickup off }}\nupstream {{ tcp track; accept }}\n");
-    let filter = policy(&text, "{ tcp track; accept }")?.native()?;
+    let settings = format!("tracking {{ size {SIZE}; pickup off }}\n");
+    let filter =
+        policy(&(settings + "upstream { tcp track; accept }\ndownstream { tcp track; accept }\n"))?.native()?;
     let table = filter.flow_table().expect("the policy tracks").clone();
     let mut fresh = Fresh { filter, table, ring: Segment::ring(BURST_MAX), verdicts: [Verdict(0); BURST_MAX] };
     let turns = (0..=ROUNDS).map(|_| fresh.turn()).collect::<Result<Vec<_>, Failure>>()?;

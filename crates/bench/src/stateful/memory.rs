@@ -52,13 +52,15 @@ impl Filters {
     fn load(connections: u32) -> Result<Self, Failure> {
         let size = (u64::from(connections) * 100).div_ceil(FILLED_PERCENT);
         let settings = format!("tracking {{ size {size} }}\n");
-        let tracked = policy(&format!("{settings}upstream {{ ct state established accept; accept }}\n"), "{ accept }")?;
+        let tracked = policy(&format!(
+            "{settings}upstream {{ ct state established accept; accept }}\ndownstream {{ accept }}\n"
+        ))?;
         let tracking = tracked.native()?;
         let table = tracking.flow_table().expect("the policy tracks").clone();
         let shape = weir_engine::ProgramShape { chains: vec!["upstream".to_owned()], ..tracked.shape() };
         let object = Clang::find()?.native("bare", BARE, Cpu::Native)?.object;
         let bare = NativeFilter::load("bare", &object, &shape, vec![], None, None, Some(table.clone()))?;
-        let stateless = policy("upstream { tcp flags ack accept; drop }\n", "{ accept }")?.native()?;
+        let stateless = policy("upstream { tcp flags ack accept; drop }\ndownstream { accept }\n")?.native()?;
         Ok(Filters { tracking, bare, stateless, table })
     }
 

@@ -8,7 +8,7 @@
 
 mod chart;
 mod device;
-mod filters;
+pub mod filters;
 mod flood;
 mod forwarded;
 mod fresh;
@@ -16,11 +16,11 @@ mod held;
 mod hosts;
 mod http;
 mod memory;
-mod rules;
-mod segments;
+pub mod rules;
+pub mod segments;
 mod throughput;
 mod transfers;
-mod wires;
+pub mod wires;
 
 use crate::options::Options;
 use crate::row::Row;
