@@ -18,7 +18,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
 
 const MEMORY: Plan = Plan {
     part: "memory",
-    panels: ["flows", "engine"],
+    panels: ["traffic", "engine"],
     group: "connections",
     bar: "policy",
     field: "cycles_per_packet",

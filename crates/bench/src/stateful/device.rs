@@ -25,13 +25,14 @@ add chain ip weir forward { type filter hook forward priority 0; policy drop; }
 add rule ip weir forward ct state established,related accept
 add rule ip weir forward iif lower tcp dport 80 ct state new accept
 ";
-/// The same with a proxy, as nft(8) says.
+/// The same with a proxy, as nft(8) says, but without its timestamps: Linux 6.18 rejects the ones with which the proxy
+/// answers the server (`TcpExtTSEcrRejected`), so that connections wait for a second.
 const SYNPROXY: &str = "
 add table ip weir
 add chain ip weir before { type filter hook prerouting priority raw; policy accept; }
 add rule ip weir before iif lower tcp dport 80 tcp flags & (fin | syn | rst | ack) == syn notrack
 add chain ip weir forward { type filter hook forward priority 0; policy drop; }
-add rule ip weir forward iif lower tcp dport 80 ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm
+add rule ip weir forward iif lower tcp dport 80 ct state invalid,untracked synproxy mss 1460 wscale 7 sack-perm
 add rule ip weir forward ct state established,related accept
 add rule ip weir forward iif lower tcp dport 80 ct state new accept
 ";

@@ -45,7 +45,7 @@ pub fn rows() -> Result<Vec<Row>, Failure> {
     let mut fresh = Fresh { filter, table, ring: Segment::ring(BURST_MAX), verdicts: [Verdict(0); BURST_MAX] };
     let turns = (0..=ROUNDS).map(|_| fresh.turn()).collect::<Result<Vec<_>, Failure>>()?;
     let spread = |of: fn(&Turn) -> f64| Spread::of(turns[1..].iter().map(of).collect()).expect("there were turns");
-    let row = |flows: &str| Row::default().of("part", "memory").of("engine", "native").of("flows", flows);
+    let row = |traffic: &str| Row::default().of("part", "memory").of("engine", "native").of("traffic", traffic);
     let cycles = |spread: Spread| {
         let per_flow = tsc::frequency_hz();
         Spread { min: per_flow / spread.max, median: per_flow / spread.median, max: per_flow / spread.min }

@@ -2,7 +2,7 @@
 //! which the kernel removes with the thread.
 //!
 //! ```text
-//! client 10.9.0.1 (c) ==veth== (lower) device (upper) ==veth== (s) server 10.9.0.2
+//! client 10.9.0.1 (c) ==veth== (lower) device (upper) ==veth== (s) server 10.9.0.2 to 10.9.0.65
 //! ```
 //! `lower` has the Ethernet address of `s`, and `upper` that of `c`. So hosts send the same frames to a device that
 //! routes and to one that is a bump in the wire.
@@ -18,11 +18,27 @@ use weir::failure::Failure;
 
 /// The client's address.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-/// The server's address.
+/// The server's first address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
+/// Number of addresses of the server. They keep clients from using a port again soon: nftables' proxy takes the
+/// acknowledgement of a new connection for one of the old connection that conntrack still knows.
+const SERVERS: u8 = 64;
 /// Ethernet addresses of the client and of the server.
 const CLIENT_MAC: &str = "02:00:00:00:00:01";
 const SERVER_MAC: &str = "02:00:00:00:00:02";
+
+/// All addresses of the server.
+pub fn servers() -> impl Iterator<Item = Ipv4Addr> + Clone {
+    let [a, b, c, first] = SERVER.octets();
+    (first..first + SERVERS).map(move |last| Ipv4Addr::new(a, b, c, last))
+}
+
+/// Commands of `ip` that say where the server's addresses are.
+fn neighbours(interface: &str) -> String {
+    servers()
+        .map(|address| format!("neigh replace {address} lladdr {SERVER_MAC} dev {interface} nud permanent\n"))
+        .collect()
+}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -111,7 +127,9 @@ impl Hosts {
         }
         hosts.lay("lower", SERVER_MAC, &hosts.client, ("c", CLIENT, CLIENT_MAC))?;
         hosts.lay("upper", CLIENT_MAC, &hosts.server, ("s", SERVER, SERVER_MAC))?;
-        hosts.client.call("ip", &format!("neigh replace {SERVER} lladdr {SERVER_MAC} dev c nud permanent"), "")?;
+        hosts.client.call("ip", "-batch -", &neighbours("c"))?;
+        let more = servers().skip(1).map(|address| format!("address add {address}/32 dev s\n"));
+        hosts.server.call("ip", "-batch -", &more.collect::<String>())?;
         hosts.server.call("ip", &format!("neigh replace {CLIENT} lladdr {CLIENT_MAC} dev s nud permanent"), "")?;
         // Answers to forged sources leave the way that they came.
         hosts.server.call("ip", &format!("route add default via {CLIENT}"), "")?;
@@ -141,13 +159,13 @@ impl Hosts {
         for line in [
             "address add 10.8.0.1/24 dev lower".to_owned(),
             format!("route add {CLIENT} dev lower"),
-            format!("route add {SERVER} dev upper"),
+            "route add 10.9.0.0/24 dev upper".to_owned(),
             format!("neigh replace {CLIENT} lladdr {CLIENT_MAC} dev lower nud permanent"),
-            format!("neigh replace {SERVER} lladdr {SERVER_MAC} dev upper nud permanent"),
             format!("route add default via {CLIENT} dev lower onlink"),
         ] {
             self.device.call("ip", &line, "")?;
         }
+        self.device.call("ip", "-batch -", &neighbours("upper"))?;
         self.device.set("ipv4/ip_forward", "1")
     }
 }

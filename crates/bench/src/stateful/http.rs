@@ -1,9 +1,9 @@
 //! A web server and its clients, on the sockets of two hosts: HTTP/1.0, one request for each connection.
 
 use super::device::PORT;
-use super::hosts::{Host, Hosts, SERVER};
+use super::hosts::{Host, Hosts, servers};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Server {
     /// # Errors
     /// The port cannot be opened.
     pub fn start(hosts: &Hosts) -> Result<Self, Failure> {
-        let address = SocketAddr::from((SERVER, PORT));
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let listener = hosts.server.run(move || TcpListener::bind(address));
         let listener = Arc::new(listener.map_err(|error| Failure::Runtime(format!("{address}: {error}")))?);
         let threads = (0..THREADS).map(|_| {
@@ -105,10 +105,9 @@ pub struct Measured {
 
 /// Requests pages of `bytes` bytes over `connections` connections at the same time, for a while.
 pub fn request(client: &Host, connections: usize, bytes: usize, during: Duration) -> Measured {
-    let address = SocketAddr::from((SERVER, PORT));
     let start = Instant::now();
     let threads = client.run(move || {
-        let one = |_| thread::spawn(move || repeat(address, bytes, start + during));
+        let one = |number| thread::spawn(move || repeat(number, bytes, start + during));
         (0..connections).map(one).collect::<Vec<_>>()
     });
     let mut all = Measured::default();
@@ -122,12 +121,14 @@ pub fn request(client: &Host, connections: usize, bytes: usize, during: Duration
     all
 }
 
-/// Requests one page after the other until the end.
-fn repeat(address: SocketAddr, bytes: usize, end: Instant) -> Measured {
+/// Requests one page after the other until the end, from one address of the server after the other.
+fn repeat(number: usize, bytes: usize, end: Instant) -> Measured {
+    let mut addresses = servers().cycle().skip(number % servers().count());
     let mut measured = Measured::default();
     let mut buffer = vec![0; READ_BYTES];
     while Instant::now() < end {
         let start = Instant::now();
+        let address = SocketAddr::from((addresses.next().expect("it is a cycle"), PORT));
         match get(address, bytes, &mut buffer, start) {
             Ok(first_ms) => {
                 measured.first_ms.push(first_ms);

@@ -103,7 +103,7 @@ fn established(connections: u32) -> Result<Vec<Row>, Failure> {
     let row = Row::default()
         .of("part", "memory")
         .of("engine", "native")
-        .of("flows", "established")
+        .of("traffic", "established")
         .of("connections", &connections.to_string());
     let row = row.number("flows", f64::from(flows));
     let ratio: Vec<f64> = turns[0].iter().zip(&turns[1]).map(|(tracked, bare)| tracked / bare).collect();

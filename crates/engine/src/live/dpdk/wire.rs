@@ -123,7 +123,7 @@ mod tests {
     // DPDK starts once in a process.
     #[test]
     fn packets_come_back_from_a_ring() {
-        let eal = Eal::start("--no-huge -m 64 --no-pci --vdev=net_ring0 --vdev=net_ring1").expect("DPDK starts");
+        let eal = Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1").expect("DPDK starts");
         the_window_of_a_packet_of_several_pieces_is_in_one(&eal);
         threads_hand_packets_over_and_send_those_that_are_accepted(&eal);
     }
