@@ -98,12 +98,13 @@ impl Sender {
     pub fn send(&mut self, mut held: Held, verdicts: &[Verdict]) -> usize {
         let (mut accepted, mut others) = ([std::ptr::null_mut(); BURST_MAX], 0);
         let mut count = 0;
-        for at in 0..held.count {
-            if verdicts[at].action() == Some(Action::Accept) {
-                accepted[count] = held.packets[at];
+        for (at, verdict) in verdicts[..held.count].iter().enumerate() {
+            let packet = held.packets[at];
+            if verdict.action() == Some(Action::Accept) {
+                accepted[count] = packet;
                 count += 1;
             } else {
-                held.packets[others] = held.packets[at];
+                held.packets[others] = packet;
                 others += 1;
             }
         }
