@@ -3,20 +3,17 @@
 use super::device::PORT;
 use super::hosts::{Hosts, SERVER};
 use super::segments::{Segment, clients};
-use nix::net::if_::if_nametoindex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
-use weir_engine::clang::BpfObject;
+use weir_abi::BURST_MAX;
+use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
-use weir_engine::xdp::generate::Generator;
 
 /// Number of SYNs per second.
 pub const SYNS_PER_S: u32 = 100_000;
-/// SYNs that are sent at once. A call of the generator takes 20 ms.
-const AT_ONCE: u32 = 64 * 48;
 /// Addresses of the sources, and ports of each.
 const ADDRESSES: usize = 46_000;
 const PORTS: u16 = 8;
@@ -29,11 +26,11 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// Starts the flood. `generator` is the result of [`Generator::compile`].
-    pub fn start(hosts: &Hosts, generator: &Arc<BpfObject>) -> Self {
+    /// Starts the flood.
+    pub fn start(hosts: &Hosts) -> Self {
         let (enough, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stop, count, object) = (enough.clone(), sent.clone(), generator.clone());
-        let thread = hosts.client.start(move || flood(&object, &stop, &count));
+        let (stop, count) = (enough.clone(), sent.clone());
+        let thread = hosts.client.start(move || flood(&stop, &count));
         Flood { enough, sent, thread: Some(thread) }
     }
 
@@ -58,20 +55,21 @@ impl Drop for Flood {
     }
 }
 
-fn flood(object: &BpfObject, enough: &AtomicBool, sent: &AtomicU64) -> Result<(), Failure> {
-    let index = if_nametoindex("c").map_err(|error| Failure::Runtime(format!("interface c: {error}")))?;
-    let sources = clients(ADDRESSES);
-    let generators = (0..PORTS).map(|port| {
-        let server = (u32::from(SERVER), PORT);
-        let syn = Segment::SYN.frame_between((sources[0], 1024 + port), server, SMALL_FRAME_BYTES);
-        Generator::load(object, index, &syn, &sources)
-    });
-    let mut generators = generators.collect::<Result<Vec<_>, _>>()?;
-    let (start, mut next) = (Instant::now(), 0);
+fn flood(enough: &AtomicBool, sent: &AtomicU64) -> Result<(), Failure> {
+    // A packet socket, because not every device takes frames that XDP sends into a veth pair.
+    let mut wire = Wire::open_to_send("c")?;
+    let addresses = clients(ADDRESSES);
+    let sources = (0..PORTS).flat_map(|port| addresses.iter().map(move |&address| (address, 1024 + port)));
+    let mut sources = sources.cycle();
+    let mut ring = Segment::ring(BURST_MAX);
+    let start = Instant::now();
     while !enough.load(Ordering::Relaxed) {
-        generators[next].send(AT_ONCE)?;
-        next = (next + 1) % generators.len();
-        let all = sent.fetch_add(AT_ONCE.into(), Ordering::Relaxed) + u64::from(AT_ONCE);
+        for (index, source) in sources.by_ref().take(BURST_MAX).enumerate() {
+            let syn = Segment::SYN.frame_between(source, (SERVER.into(), PORT), SMALL_FRAME_BYTES);
+            ring.frame_mut(index).copy_from_slice(&syn);
+        }
+        wire.send(&ring.burst(0))?;
+        let all = sent.fetch_add(BURST_MAX as u64, Ordering::Relaxed) + BURST_MAX as u64;
         let due = Duration::from_secs_f64(all as f64 / f64::from(SYNS_PER_S));
         thread::sleep(due.saturating_sub(start.elapsed()));
     }

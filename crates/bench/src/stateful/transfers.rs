@@ -7,13 +7,10 @@ use super::held;
 use super::hosts::Hosts;
 use super::http::{self, Measured, Server};
 use crate::row::Row;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use weir::failure::Failure;
-use weir_engine::clang::{BpfObject, Clang};
 use weir_engine::measure::Spread;
-use weir_engine::xdp::generate::Generator;
 
 /// Pages with their names.
 const PAGES: [(&str, usize); 2] = [("1 KB", 1 << 10), ("1 MB", 1 << 20)];
@@ -45,17 +42,16 @@ pub const QUICK: Effort =
 /// # Errors
 /// The process may not make network namespaces, or something that a device needs is missing.
 pub fn rows(devices: &[&str], effort: Effort) -> Result<Vec<Row>, Failure> {
-    let generator = Arc::new(Generator::compile(&Clang::find()?)?);
     let mut rows = Vec::new();
     for device in devices {
-        rows.extend(of_device(device, &generator, effort)?);
+        rows.extend(of_device(device, effort)?);
     }
     Ok(rows)
 }
 
-fn of_device(name: &str, generator: &Arc<BpfObject>, effort: Effort) -> Result<Vec<Row>, Failure> {
+fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let hosts = Arc::new(Hosts::new()?);
+    let hosts = Hosts::new()?;
     let device = Device::start(name, &hosts, folder.path())?;
     let row = |part: &str, flood: &str| Row::default().of("part", part).of("device", name).of("flood", flood);
     let mut rows = held::rows(&row("held", "none"), &hosts, &device, effort.held)?;
@@ -63,7 +59,7 @@ fn of_device(name: &str, generator: &Arc<BpfObject>, effort: Effort) -> Result<V
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
     rows.extend(pages(&row("http", "none"), &hosts, effort));
-    let flood = Flood::start(&hosts, generator);
+    let flood = Flood::start(&hosts);
     thread::sleep(FILLED);
     rows.extend(pages(&row("http", "SYN").number("flood_syns_per_s", SYNS_PER_S.into()), &hosts, effort));
     if let Some(flows) = device.flows(&hosts) {

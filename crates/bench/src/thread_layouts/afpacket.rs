@@ -60,7 +60,7 @@ impl Deliver for Wire {
 /// What runs between the pairs.
 enum Running {
     Layout(layout::Running),
-    Workers(Workers),
+    Workers(Box<Workers>),
 }
 
 /// Measures turns of `turn` with threads in a layout, after one more that warms up.
@@ -87,7 +87,7 @@ pub fn turns(
             let lanes = AfPacketLane::open(&interfaces, workers)?;
             let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
             let loaded = Loaded { code: codes.tracking.clone(), chains: [0, 1] };
-            Running::Workers(Workers::start(lanes, &loaded)?)
+            Running::Workers(Box::new(Workers::start(lanes, &loaded)?))
         }
     };
     let turns = (0..=rounds).map(|_| one(wires, generator, turn)).collect::<Result<Vec<_>, Failure>>();
