@@ -26,6 +26,7 @@ mod stateful;
 mod stream;
 mod table_changes;
 mod tables;
+mod thread_layouts;
 
 use crate::options::Options;
 use crate::row::{Row, rounded};
@@ -126,8 +127,8 @@ const SCENARIOS: &[Scenario] = &[
         name: "stateful",
         paper: "Moving down the stack, Fig. 5: throughputs of a stateful firewall by technology and threads; up to 50 Gbps with packets of 1500 bytes",
         run: stateful::run,
-        plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
-        picks: Picks::Nothing,
+        plot: stateful::plot,
+        picks: Picks::Engines,
     },
     Scenario {
         name: "table-changes",
@@ -143,7 +144,17 @@ const SCENARIOS: &[Scenario] = &[
         plot: tables::plot,
         picks: Picks::Cells,
     },
+    Scenario {
+        name: "thread-layouts",
+        paper: "Moving down the stack, Fig. 4-5: one thread is fastest on DPDK, and five on packet sockets",
+        run: thread_layouts::run,
+        plot: thread_layouts::plot,
+        picks: Picks::Engines,
+    },
 ];
+
+/// The scenarios that `--quick` shortens.
+const QUICK: [&str; 2] = ["stateful", "thread-layouts"];
 
 #[derive(Serialize)]
 struct Outcome<'a> {
@@ -191,6 +202,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     if !options.only.is_empty() && scenario.picks != Picks::Engines {
         return Err(Failure::Rejected(format!("weir: {name} takes no --only")));
+    }
+    if options.quick && !QUICK.contains(&name) {
+        return Err(Failure::Rejected(format!("weir: {name} takes no --quick")));
     }
     let rows = (scenario.run)(options)?;
     if let Some(path) = &options.plot {

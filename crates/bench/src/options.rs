@@ -28,9 +28,12 @@ pub struct Options {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
-    /// Scenario `live`: only this engine or contender; may be given more than once.
+    /// Scenarios `live`, `stateful` and `table-changes`: only this engine, contender or part; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
+    /// Scenarios `stateful` and `thread-layouts`: fewer and shorter turns.
+    #[arg(long)]
+    pub quick: bool,
     /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

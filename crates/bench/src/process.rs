@@ -62,7 +62,9 @@ impl Process {
     }
 
     /// CPU time of its threads.
-    #[cfg(feature = "dpdk")]
+    ///
+    /// # Errors
+    /// The process has ended.
     pub fn processor(&self) -> Result<Duration, Failure> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let entries = fs::read_dir(&tasks).map_err(|error| Failure::file(&tasks, error))?;

@@ -10,15 +10,16 @@
 mod chart;
 mod contender;
 #[cfg(feature = "dpdk")]
-mod dpdk;
+pub mod dpdk;
 mod dropped;
 mod engines;
+pub mod forwarder;
 pub mod memory_engine;
 pub mod nft;
 mod paper;
 pub mod peers;
 mod rulesets;
-mod spent;
+pub mod spent;
 mod weir_xdp;
 pub mod wire;
 
@@ -153,7 +154,10 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
 }
 
 /// Pins this thread to the last core, because the first handles more interrupts. Falls back to the current core.
-fn generating_core() -> Result<usize, Failure> {
+///
+/// # Errors
+/// It cannot be pinned.
+pub fn generating_core() -> Result<usize, Failure> {
     let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
     match cpu::pin_to(last) {
         Ok(()) => Ok(last),

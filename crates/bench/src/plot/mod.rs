@@ -1,5 +1,6 @@
 //! Draws rows as horizontal bars or in groups.
 
+pub mod by_fields;
 pub mod grouped;
 
 use crate::row::Row;

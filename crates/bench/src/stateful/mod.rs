@@ -1,121 +1,77 @@
-//! `stateful`: what tracking costs. Segments of established connections, of one, of a few thousand or of all at random;
-//! new connections; and floods. Beside it the bare access to the same table (`bare.c`), and the same policy without
-//! tracking.
+//! `stateful`: what tracking costs and how it behaves, beside the kernel's conntrack and its SYN proxy.
+//!
+//! * In memory (`memory.rs`): cycles a packet, beside the bare access to the same table and the same policy without
+//!   tracking; and new flows (`fresh.rs`).
+//! * The CPU time of a forwarded packet of established flows (`forwarded.rs`).
+//! * After RFC 9411: throughput (`throughput.rs`), and transfers and connections of real hosts with and without a flood
+//!   (`transfers.rs`, `held.rs`).
 
-mod segments;
+mod chart;
+mod device;
+pub mod filters;
+mod flood;
+mod forwarded;
+mod fresh;
+mod held;
+mod hosts;
+mod http;
+mod memory;
+pub mod rules;
+pub mod segments;
+mod throughput;
+mod transfers;
+pub mod wires;
 
 use crate::options::Options;
 use crate::row::Row;
-use segments::Segment;
-use std::fs;
-use std::sync::Arc;
+use device::DEVICES;
 use weir::failure::Failure;
-use weir_abi::{BURST_MAX, Verdict};
-use weir_engine::clang::Clang;
-use weir_engine::cpu::Cpu;
-use weir_engine::frame_set::FrameSet;
-use weir_engine::measure::{self, Spread};
-use weir_engine::traffic::SplitMix;
-use weir_engine::{Filter, NativeFilter, tsc};
-use weir_loading::{Policy, load};
-use weir_state::flows::FlowTable;
 
-/// The bare access.
-const BARE: &str = include_str!("bare.c");
-/// Number of buffers of the ring: the default of drivers.
-const RING: usize = 1024;
-/// Number of packets of a turn.
-const PACKETS: usize = 1 << 19;
-/// Number of turns of each filter.
-const ROUNDS: usize = 9;
-/// Share of the table's slots that connections take.
-const FILLED_PERCENT: u64 = 80;
-/// Number of connections.
-const CONNECTIONS: [u32; 3] = [4096, 1_000_000, 10_000_000];
+/// The parts of the scenario.
+const PARTS: [&str; 4] = ["memory", "forwarded", "throughput", "transfers"];
 
-/// Runs the scenario.
+/// Draws the rows.
+pub fn plot(title: &str, rows: &[Row]) -> String {
+    chart::svg(title, rows)
+}
+
+/// Runs the scenario. `--only` selects parts, devices, or both.
 ///
 /// # Errors
-/// Files cannot be written, or there is no clang.
-pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
+/// The process may not make network namespaces, or something that the scenario needs is missing.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let known: Vec<&str> = PARTS.iter().chain(DEVICES).copied().collect();
+    if let Some(unknown) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {}", known.join(", "))));
+    }
+    let (parts, devices) = (selected(&PARTS, &options.only), selected(DEVICES, &options.only));
+    let (effort, quick) = if options.quick { (transfers::QUICK, 1) } else { (transfers::FULL, 0) };
     let mut rows = Vec::new();
-    for connections in CONNECTIONS {
-        rows.extend(established(connections)?);
+    for part in parts {
+        rows.extend(match part {
+            "memory" => [memory::rows()?, fresh::rows()?].concat(),
+            "forwarded" => forwarded::rows(forwarded::ROUNDS[quick])?,
+            "throughput" => throughput::rows(&devices, throughput::ROUNDS[quick])?,
+            _ => transfers::rows(&devices, effort)?,
+        });
     }
     Ok(rows)
 }
 
-/// The filters that take turns, all with the same flows.
-struct Filters {
-    tracking: NativeFilter,
-    bare: NativeFilter,
-    stateless: NativeFilter,
-    table: Arc<FlowTable>,
+/// The names among `all` that are selected: all of them, if `only` has none.
+fn selected<'a>(all: &[&'a str], only: &[String]) -> Vec<&'a str> {
+    let chosen: Vec<&str> = all.iter().copied().filter(|name| only.iter().any(|only| only == name)).collect();
+    if chosen.is_empty() { all.to_vec() } else { chosen }
 }
 
-impl Filters {
-    fn load(connections: u32) -> Result<Self, Failure> {
-        let size = (u64::from(connections) * 100).div_ceil(FILLED_PERCENT);
-        let settings = format!("tracking {{ size {size} }}\n");
-        let policy = policy(&format!("{settings}upstream {{ ct state established accept; accept }}\n"), "{ accept }")?;
-        let tracking = policy.native()?;
-        let table = tracking.flow_table().expect("the policy tracks").clone();
-        let shape = weir_engine::ProgramShape { chains: vec!["upstream".to_owned()], ..policy.shape() };
-        let object = Clang::find()?.native("bare", BARE, Cpu::Native)?.object;
-        let bare = NativeFilter::load("bare", &object, &shape, vec![], None, None, Some(table.clone()))?;
-        let stateless = self::policy("upstream { tcp flags ack accept; drop }\n", "{ accept }")?.native()?;
-        Ok(Filters { tracking, bare, stateless, table })
-    }
+#[cfg(test)]
+mod tests {
+    use super::selected;
 
-    /// Opens connections from the first to the last one.
-    fn open(&mut self, connections: u32, ring: &mut FrameSet) -> Result<(), Failure> {
-        let mut verdicts = [Verdict(0); BURST_MAX];
-        for first in (0..connections).step_by(BURST_MAX) {
-            for segment in [Segment::SYN, Segment::SYN_ACK, Segment::ACK] {
-                for (index, connection) in (first..connections.min(first + BURST_MAX as u32)).enumerate() {
-                    segment.write(ring.frame_mut(index), connection);
-                }
-                let chain = usize::from(segment.from_server);
-                self.tracking.decide(chain, &ring.burst(0), &mut verdicts)?;
-            }
-        }
-        Ok(())
+    #[test]
+    fn parts_and_devices_are_selected_apart() {
+        let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert_eq!(selected(&["a", "b"], &only(&["b", "x"])), ["b"]);
+        assert_eq!(selected(&["a", "b"], &only(&["x"])), ["a", "b"]);
     }
-}
-
-fn policy(upstream: &str, downstream: &str) -> Result<Policy, Failure> {
-    let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let path = directory.path().join("stateful.weir");
-    fs::write(&path, format!("{upstream}downstream {downstream}\n")).map_err(|error| Failure::file(&path, error))?;
-    Ok(load(&path)?)
-}
-
-/// Segments of established connections.
-fn established(connections: u32) -> Result<Vec<Row>, Failure> {
-    let mut filters = Filters::load(connections)?;
-    let mut ring = Segment::ring(RING);
-    filters.open(connections, &mut ring)?;
-    let mut flows = 0;
-    filters.table.each(&mut |_, _| flows += 1);
-    let mut random = SplitMix::new(17);
-    let mut turns: [Vec<f64>; 3] = Default::default();
-    for _ in 0..ROUNDS {
-        let Filters { tracking, bare, stateless, .. } = &mut filters;
-        for (filter, turns) in [tracking, bare, stateless].into_iter().zip(&mut turns) {
-            let write = |packet: &mut [u8]| Segment::ACK.write(packet, random.below(connections.into()) as u32);
-            turns.push(measure::measure_ring(filter, 0, &mut ring, PACKETS, write)?);
-        }
-    }
-    let row = Row::default().of("engine", "native").number("connections", connections.into());
-    let row = row.number("flows", f64::from(flows));
-    let ratio: Vec<f64> = turns[0].iter().zip(&turns[1]).map(|(tracked, bare)| tracked / bare).collect();
-    let names = ["tracking", "bare access", "stateless"];
-    let mut rows = Vec::new();
-    for (name, turns) in names.into_iter().zip(turns) {
-        let cycles = Spread::of(turns).expect("each had its turns");
-        let row = row.clone().of("policy", name).spread("cycles_per_packet", cycles);
-        rows.push(row.spread("ns_per_packet", cycles.scaled(1e9 / tsc::frequency_hz())));
-    }
-    rows[0] = rows[0].clone().spread("ratio_to_bare", Spread::of(ratio).expect("each had its turns"));
-    Ok(rows)
 }

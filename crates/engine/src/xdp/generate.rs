@@ -1,9 +1,10 @@
 //! Generates packets in the kernel, to measure their receivers.
 //!
 //! BPF_PROG_TEST_RUN in live frames mode runs a program (datapath/engine/generate.h) on frames from a small pool. It
-//! sends them out of an interface, 64 at a time. The receiver is a veth peer that polls, because it has an XDP program
-//! or GRO. It processes the 64 frames in the same thread before the next ones are made. So no packet waits or is lost,
-//! and the CPU time of the thread covers both generation *and* processing.
+//! sends them out of an interface, 64 at a time, with new headers, because a receiver that forwards changes them. The
+//! receiver is a veth peer that polls, because it has an XDP program or GRO. It processes the 64 frames in the same
+//! thread before the next ones are made. So no packet waits or is lost, and the CPU time of the thread covers both
+//! generation *and* processing.
 
 use std::time::Duration;
 

@@ -209,7 +209,7 @@ fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize) -> Result<Vec
 
 /// A capture in the format of libpcap: magic number, version 2.4, maximum length, link type; then each packet after its
 /// time and lengths.
-fn pcap(frames: &FrameSet) -> Vec<u8> {
+pub fn pcap(frames: &FrameSet) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut bytes = words(&[0xa1b2_c3d4, 4 << 16 | 2, 0, 0, LONGEST.into(), 1]);
     for burst in frames.bursts() {

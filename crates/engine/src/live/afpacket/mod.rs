@@ -111,6 +111,15 @@ impl Port {
         let counters = PortCounters::new(name, socket.device().index(), side);
         Ok(Port { socket, ring, outbox: Outbox::default(), counters })
     }
+
+    /// Opens a port that receives nothing.
+    fn open_to_send(name: &str, side: Side) -> Result<Self, EngineError> {
+        let socket = Socket::open(name)?;
+        let ring = Ring::map(&socket, ring::LATE_MS)?;
+        socket.bind_to_send()?;
+        let counters = PortCounters::new(name, socket.device().index(), side);
+        Ok(Port { socket, ring, outbox: Outbox::default(), counters })
+    }
 }
 
 impl Lane for AfPacketLane {

@@ -16,6 +16,9 @@ pub struct Wire {
     offloads: [Offload; BURST_MAX],
 }
 
+// SAFETY: the frames' pointers point into the wire's own ring.
+unsafe impl Send for Wire {}
+
 impl Wire {
     /// Opens an interface.
     ///
@@ -23,6 +26,16 @@ impl Wire {
     /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<Self, EngineError> {
         let port = Port::open(interface, Side::Lower, None, ring::LATE_MS)?;
+        let frames = [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX];
+        Ok(Wire { port, frames, offloads: [Offload::default(); BURST_MAX] })
+    }
+
+    /// Opens an interface only to send, so that the kernel copies no received packets for it.
+    ///
+    /// # Errors
+    /// See [`Wire::open`].
+    pub fn open_to_send(interface: &str) -> Result<Self, EngineError> {
+        let port = Port::open_to_send(interface, Side::Lower)?;
         let frames = [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX];
         Ok(Wire { port, frames, offloads: [Offload::default(); BURST_MAX] })
     }

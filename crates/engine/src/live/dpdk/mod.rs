@@ -8,6 +8,7 @@
 //! last packet. From then on it sleeps for [`NAP`] between polls.
 
 mod eal;
+pub mod held;
 mod port;
 mod queue;
 mod shim;

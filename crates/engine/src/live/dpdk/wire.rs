@@ -115,13 +115,38 @@ impl Drop for Wire {
 
 #[cfg(test)]
 mod tests {
+    use super::super::held;
     use super::*;
+    use weir_abi::verdict::Sampled;
+    use weir_abi::{Action, Reason, Verdict};
 
+    // DPDK starts once in a process.
     #[test]
-    fn the_window_of_a_packet_of_several_pieces_is_in_one() {
+    fn packets_come_back_from_a_ring() {
+        let eal = Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1").expect("DPDK starts");
+        the_window_of_a_packet_of_several_pieces_is_in_one(&eal);
+        threads_hand_packets_over_and_send_those_that_are_accepted(&eal);
+    }
+
+    fn threads_hand_packets_over_and_send_those_that_are_accepted(eal: &Eal) {
+        let (mut receiver, mut sender) = held::open(eal, "net_ring1", 2048).expect("it has queues");
+        let frames: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 60]).collect();
+        let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], 60)));
+        assert!(receiver.receive().is_none());
+        sender.put(&set.burst(0));
+        let held = receiver.receive().expect("packets wait");
+        let held = std::thread::spawn(move || held).join().expect("it can be moved");
+        let verdict = |at: usize| Verdict::new([Action::Accept, Action::Drop][at % 2], Reason::rule(0), Sampled::No);
+        let verdicts: Vec<Verdict> = (0..8).map(verdict).collect();
+        assert_eq!(sender.send(held, &verdicts), 4);
+        let held = receiver.receive().expect("half of them wait");
+        let first: Vec<u8> = (0..held.burst().len()).map(|at| held.burst().bytes(at)[0]).collect();
+        assert_eq!(first, [0, 2, 4, 6]);
+    }
+
+    fn the_window_of_a_packet_of_several_pieces_is_in_one(eal: &Eal) {
         const PIECE: usize = 200;
-        let eal = Eal::start("--no-huge -m 64 --no-pci --vdev=net_ring0").expect("DPDK starts");
-        let mut wire = Wire::open(&eal, "net_ring0", PIECE as u16).expect("a ring that gives back what it takes");
+        let mut wire = Wire::open(eal, "net_ring0", PIECE as u16).expect("a ring that gives back what it takes");
         let bytes: Vec<u8> = (0..9000).map(|at| (at ^ at >> 8) as u8).collect();
         for length in [60, PIECE, PIECE + 1, 1500, WINDOW_BYTES - 1, WINDOW_BYTES, WINDOW_BYTES + 1, 9000] {
             let set = FrameSet::new(Link::Ethernet, [(&bytes[..length], length as u32)]);

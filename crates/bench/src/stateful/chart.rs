@@ -1,0 +1,78 @@
+//! Draws the scenario: the CPU time of a packet, and the paper's Fig. 5 (throughput by packet size) and Fig. 6 (HTTP
+//! transfers by page and number of connections).
+
+use crate::plot::by_fields::{Plan, chart};
+use crate::plot::grouped;
+use crate::row::Row;
+
+/// Draws the rows. Parts that were not measured are left out.
+pub fn svg(title: &str, rows: &[Row]) -> String {
+    let charts = [
+        chart(format!("{title}: a packet in memory"), rows, &MEMORY),
+        chart(format!("{title}: what a forwarded packet of established flows costs on a veth pair"), rows, &FORWARDED),
+        chart(format!("{title}: throughput by packet size (paper: Fig. 5)"), rows, &THROUGHPUT),
+        chart(format!("{title}: HTTP transfers by number of connections (paper: Fig. 6)"), rows, &HTTP),
+    ];
+    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+}
+
+const MEMORY: Plan = Plan {
+    part: "memory",
+    panels: ["traffic", "engine"],
+    group: "connections",
+    bar: "policy",
+    field: "cycles_per_packet",
+    unit: "cycles per packet",
+};
+const FORWARDED: Plan = Plan {
+    part: "forwarded",
+    panels: ["connections", "part"],
+    group: "forwarder",
+    bar: "part",
+    field: "cpu_ns_per_packet",
+    unit: "ns of CPU time per packet, including the generator",
+};
+const THROUGHPUT: Plan = Plan {
+    part: "throughput",
+    panels: ["frame_bytes", "part"],
+    group: "device",
+    bar: "tracking",
+    field: "gbit_per_s",
+    unit: "Gbit/s",
+};
+const HTTP: Plan = Plan {
+    part: "http",
+    panels: ["page", "flood"],
+    group: "device",
+    bar: "connections",
+    field: "mbit_per_s",
+    unit: "Mbit/s",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_has_its_chart() {
+        let part = |part| Row::default().of("part", part);
+        let rows = [
+            part("throughput")
+                .of("device", "xdp")
+                .of("tracking", "yes")
+                .of("frame_bytes", "88")
+                .number("gbit_per_s", 1.5),
+            part("http")
+                .of("device", "synproxy")
+                .of("flood", "SYN")
+                .of("page", "1 KB")
+                .of("connections", "256")
+                .number("mbit_per_s", 77.5),
+        ];
+        let text = svg("stateful", &rows);
+        for wanted in ["Fig. 5", "xdp", "frame_bytes 88", "1.5", "Fig. 6", "synproxy", "page 1 KB, flood SYN", "77.5"] {
+            assert!(text.contains(wanted), "{wanted} is missing");
+        }
+        assert!(!text.contains("a packet in memory"));
+    }
+}

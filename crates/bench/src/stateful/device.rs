@@ -1,0 +1,104 @@
+//! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine.
+
+use super::hosts::Hosts;
+use crate::process::Process;
+use std::fs;
+use std::path::Path;
+use weir::failure::Failure;
+use weir_control::{FlowOperation, FlowsCounted, Request};
+
+/// Their names.
+#[cfg(feature = "dpdk")]
+pub const DEVICES: &[&str] = &["none", "conntrack", "synproxy", "xdp", "afxdp", "afpacket", "dpdk"];
+#[cfg(not(feature = "dpdk"))]
+pub const DEVICES: &[&str] = &["none", "conntrack", "synproxy", "xdp", "afxdp", "afpacket"];
+
+/// The server's port.
+pub const PORT: u16 = 80;
+/// Number of flows of Weir's table: as many as the kernel's conntrack holds by default.
+const SIZE: u32 = 1 << 18;
+
+/// Who may open a connection, as rules of nftables.
+const CONNTRACK: &str = "
+add table ip weir
+add chain ip weir forward { type filter hook forward priority 0; policy drop; }
+add rule ip weir forward ct state established,related accept
+add rule ip weir forward iif lower tcp dport 80 ct state new accept
+";
+/// The same with a proxy, as nft(8) says, but without its timestamps: Linux 6.18 rejects the ones with which the proxy
+/// answers the server (`TcpExtTSEcrRejected`), so that connections wait for a second.
+const SYNPROXY: &str = "
+add table ip weir
+add chain ip weir before { type filter hook prerouting priority raw; policy accept; }
+add rule ip weir before iif lower tcp dport 80 tcp flags & (fin | syn | rst | ack) == syn notrack
+add chain ip weir forward { type filter hook forward priority 0; policy drop; }
+add rule ip weir forward iif lower tcp dport 80 ct state invalid,untracked synproxy mss 1460 wscale 7 sack-perm
+add rule ip weir forward ct state established,related accept
+add rule ip weir forward iif lower tcp dport 80 ct state new accept
+";
+
+/// A running device.
+pub struct Device {
+    process: Option<Process>,
+}
+
+impl Device {
+    /// Starts a device by its name between the interfaces of its host. Files are written to the folder.
+    ///
+    /// # Errors
+    /// It does not start, or something that it needs is missing.
+    pub fn start(name: &str, hosts: &Hosts, folder: &Path) -> Result<Self, Failure> {
+        match name {
+            "none" => hosts.route()?,
+            "conntrack" => {
+                hosts.route()?;
+                hosts.device.set("netfilter/nf_conntrack_tcp_loose", "0")?;
+                hosts.device.call("nft", "-f -", CONNTRACK)?;
+            }
+            "synproxy" => {
+                hosts.route()?;
+                hosts.device.set("netfilter/nf_conntrack_tcp_loose", "0")?;
+                hosts.device.call("nft", "-f -", SYNPROXY)?;
+            }
+            engine => {
+                let policy = folder.join("device.weir");
+                fs::write(&policy, weir_policy()).map_err(|error| Failure::file(&policy, error))?;
+                let (folder, arguments) = (folder.to_owned(), engine_arguments(engine));
+                let process = hosts.device.run(move || Process::start(&folder, &policy, &arguments))?;
+                return Ok(Device { process: Some(process) });
+            }
+        }
+        Ok(Device { process: None })
+    }
+
+    /// Number of flows that it tracks, if it does.
+    pub fn flows(&self, hosts: &Hosts) -> Option<f64> {
+        let Some(process) = &self.process else { return hosts.device.number("netfilter/nf_conntrack_count") };
+        let counted = weir_control::ask(process.control(), &Request::Flows { operation: FlowOperation::Count }).ok()?;
+        Some(weir_control::read::<FlowsCounted>(counted).ok()?.flows as f64)
+    }
+}
+
+fn weir_policy() -> String {
+    format!(
+        "tracking {{ size {SIZE}; pickup off }}
+upstream {{ ct state established,related accept; tcp dport {PORT} ct state new accept; drop }}
+downstream {{ ct state established,related accept; drop }}
+"
+    )
+}
+
+/// The arguments of `weir run` on an engine between `lower` and `upper`, with one worker.
+pub fn engine_arguments(engine: &str) -> Vec<String> {
+    let port = |wire: &str| if engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() };
+    let (lower, upper) = (port("lower"), port("upper"));
+    let mut arguments =
+        ["--engine", engine, "--workers", "1", "--lower", &lower, "--upper", &upper].map(str::to_owned).to_vec();
+    if engine == "dpdk" {
+        // Rings of 4096 packets.
+        let ring = "qpairs=1,blocksz=65536,framesz=2048,framecnt=4096";
+        let ports = ["lower", "upper"].map(|wire| format!(" --vdev={},iface={wire},{ring}", port(wire)));
+        arguments.extend(["--eal".to_owned(), format!("--no-huge -m 256 --no-pci{}", ports.concat())]);
+    }
+    arguments
+}
