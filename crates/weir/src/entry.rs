@@ -3,6 +3,7 @@
 use crate::cli;
 use crate::failure::Failure;
 use crate::report::Format;
+use crate::signals;
 use clap::Parser;
 use std::process::ExitCode;
 use weir_engine::scratch;
@@ -21,6 +22,7 @@ pub fn main<C: Parser>(format: impl FnOnce(&C) -> Format, run: impl FnOnce(&C) -
         }
     };
     let outcome = run(&command);
+    signals::wait_if_ending();
     // Ends compilers that other threads still run.
     scratch::abandon();
     match outcome {

@@ -5,8 +5,23 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 use weir_engine::scratch;
+
+/// Whether a signal is about to end the process.
+static ENDING: AtomicBool = AtomicBool::new(false);
+/// Pause between two looks at [`ENDING`].
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits for the end if a signal is about to end the process. Its compilers were stopped, so the command has failed, but
+/// the exit status must tell the signal.
+pub fn wait_if_ending() {
+    while ENDING.load(Ordering::SeqCst) {
+        thread::sleep(LOOK);
+    }
+}
 
 /// Makes SIGINT, SIGTERM and SIGHUP clean up before they end the process.
 ///
@@ -14,9 +29,11 @@ use weir_engine::scratch;
 /// The thread for signals cannot be started.
 pub fn clean_up_and_die() -> Result<(), Failure> {
     on_signals(&[SIGINT, SIGTERM, SIGHUP], |signal| {
+        ENDING.store(true, Ordering::SeqCst);
         scratch::abandon();
         // Returns only if the signal cannot be sent. The process then continues.
         let _ = emulate_default_handler(signal);
+        ENDING.store(false, Ordering::SeqCst);
     })
 }
 
