@@ -51,7 +51,7 @@ WEIR_INLINE bool track_guessed(const struct env *env, const struct track *track,
 {
 	uint64_t *entry = flow_bucket(env, track->at.bucket)->entries[track->at.slot];
 
-	return key_equals(entry, &track->key) && !established_expired(entry, now) &&
+	return key_equals(entry, &track->key) && !established_expired(entry, &tracking.timeouts, now) &&
 	       track_fast(entry, packet, track->sender, now);
 }
 

@@ -27,9 +27,8 @@ WEIR_INLINE bool is_plain_ack(packet_view *packet)
 }
 
 /* flow_expired() of an established TCP connection. Of other flows it says nothing, but track_fast() refuses them. */
-WEIR_INLINE bool established_expired(const uint64_t *entry, uint32_t now)
+WEIR_INLINE bool established_expired(const uint64_t *entry, const struct flow_timeouts *timeouts, uint32_t now)
 {
-	const struct flow_timeouts *timeouts = &tracking.timeouts;
 	const uint32_t age = flow_age(now, status_time(entry[FLOW_STATUS]));
 
 	if (age > timeouts->of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED])
