@@ -20,29 +20,23 @@ enum {
 
 _Static_assert(GENERATED_CHECKSUM_AT + 2 == STREAM_SOURCE_AT, "the checksum is in front of the source");
 
-/* The first frame's bytes in front of the source. */
-struct generated {
-	uint32_t known;
-	uint32_t words[GENERATED_WORDS];
-	uint16_t checksum;
-};
-
-struct generated weir_generated WEIR_SECTION(".bss.generated");
+/* The first frame's bytes in front of the source, and whether they are known. */
+uint32_t generated_known WEIR_SECTION(".bss.generated");
+uint32_t generated_words[GENERATED_WORDS] WEIR_SECTION(".bss.generated");
+uint16_t generated_checksum WEIR_SECTION(".bss.generated");
 
 /* Writes what receivers change, or remembers it of the first frame. The frame has a source. */
 WEIR_INLINE void generate_header(uint8_t *frame)
 {
-	struct generated *first = &weir_generated;
-
-	if (!first->known) {
+	if (!generated_known) {
 		for (uint32_t i = 0; i < GENERATED_WORDS; i++)
-			first->words[i] = ((const unaligned32 *)frame)[i];
-		first->checksum = *(const unaligned16 *)(frame + GENERATED_CHECKSUM_AT);
-		first->known = 1;
+			generated_words[i] = ((const unaligned32 *)frame)[i];
+		generated_checksum = *(const unaligned16 *)(frame + GENERATED_CHECKSUM_AT);
+		generated_known = 1;
 	}
 	for (uint32_t i = 0; i < GENERATED_WORDS; i++)
-		((unaligned32 *)frame)[i] = first->words[i];
-	*(unaligned16 *)(frame + GENERATED_CHECKSUM_AT) = first->checksum;
+		((unaligned32 *)frame)[i] = generated_words[i];
+	*(unaligned16 *)(frame + GENERATED_CHECKSUM_AT) = generated_checksum;
 }
 
 WEIR_SECTION("xdp") uint32_t weir_generate(struct xdp_md *ctx)

@@ -1,4 +1,4 @@
-//! A flood of SYNs from the client's host, at a fixed rate, from more sources than any table of this scenario holds.
+//! A flood of SYNs from the client's host, at a given rate at most, from more sources than any table of this scenario holds.
 
 use super::device::PORT;
 use super::hosts::{Hosts, SERVER};
@@ -12,8 +12,8 @@ use weir_abi::BURST_MAX;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 
-/// Number of SYNs per second.
-pub const SYNS_PER_S: u32 = 100_000;
+/// Maximum number of SYNs per second.
+const SYNS_PER_S: u32 = 100_000;
 /// Addresses of the sources, and ports of each.
 const ADDRESSES: usize = 46_000;
 const PORTS: u16 = 8;
@@ -62,16 +62,17 @@ fn flood(enough: &AtomicBool, sent: &AtomicU64) -> Result<(), Failure> {
     let sources = (0..PORTS).flat_map(|port| addresses.iter().map(move |&address| (address, 1024 + port)));
     let mut sources = sources.cycle();
     let mut ring = Segment::ring(BURST_MAX);
-    let start = Instant::now();
+    let mut due = Instant::now();
     while !enough.load(Ordering::Relaxed) {
         for (index, source) in sources.by_ref().take(BURST_MAX).enumerate() {
             let syn = Segment::SYN.frame_between(source, (SERVER.into(), PORT), SMALL_FRAME_BYTES);
             ring.frame_mut(index).copy_from_slice(&syn);
         }
         wire.send(&ring.burst(0))?;
-        let all = sent.fetch_add(BURST_MAX as u64, Ordering::Relaxed) + BURST_MAX as u64;
-        let due = Duration::from_secs_f64(all as f64 / f64::from(SYNS_PER_S));
-        thread::sleep(due.saturating_sub(start.elapsed()));
+        sent.fetch_add(BURST_MAX as u64, Ordering::Relaxed);
+        // What the machine had no time for is not sent later.
+        due = (due + Duration::from_secs(1) * BURST_MAX as u32 / SYNS_PER_S).max(Instant::now());
+        thread::sleep(due - Instant::now().min(due));
     }
     Ok(())
 }

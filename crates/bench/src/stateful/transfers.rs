@@ -2,13 +2,13 @@
 //! 7.2 to 7.5): pages of 1 KB and 1 MB over new connections, and connections that are held at the same time.
 
 use super::device::Device;
-use super::flood::{Flood, SYNS_PER_S};
+use super::flood::Flood;
 use super::held;
 use super::hosts::Hosts;
 use super::http::{self, Measured, Server};
 use crate::row::Row;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_engine::measure::Spread;
 
@@ -58,10 +58,10 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let server = Server::start(&hosts)?;
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
-    rows.extend(pages(&row("http", "none"), &hosts, effort));
+    rows.extend(pages(&row("http", "none"), &hosts, effort, None));
     let flood = Flood::start(&hosts);
     thread::sleep(FILLED);
-    rows.extend(pages(&row("http", "SYN").number("flood_syns_per_s", SYNS_PER_S.into()), &hosts, effort));
+    rows.extend(pages(&row("http", "SYN"), &hosts, effort, Some(&flood)));
     if let Some(flows) = device.flows(&hosts) {
         rows.push(row("held", "SYN").number("flood_syns", flood.sent() as f64).number("flows", flows));
     }
@@ -71,13 +71,20 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
 }
 
 /// Measures each page over each number of connections.
-fn pages(row: &Row, hosts: &Hosts, effort: Effort) -> Vec<Row> {
+fn pages(row: &Row, hosts: &Hosts, effort: Effort, flood: Option<&Flood>) -> Vec<Row> {
+    let sent = || flood.map_or(0, Flood::sent);
     let mut rows = Vec::new();
     for (page, bytes) in PAGES {
         for &connections in effort.connections {
             let turn = |_| http::request(&hosts.client, connections, bytes, effort.turn);
+            let (before, start) = (sent(), Instant::now());
             let turns: Vec<Measured> = (0..effort.rounds).map(turn).collect();
-            let row = row.clone().of("page", page).of("connections", &connections.to_string());
+            let syns_per_s = (sent() - before) as f64 / start.elapsed().as_secs_f64();
+            let row = row
+                .clone()
+                .number("flood_syns_per_s", syns_per_s)
+                .of("page", page)
+                .of("connections", &connections.to_string());
             rows.push(to_row(row, bytes, &turns));
         }
     }

@@ -1,7 +1,7 @@
 //! The layouts on packet sockets, between two veth pairs, with a generator that sends more than they can take.
 
 use super::layout::{self, Codes, Deliver, Ends, Held, Read};
-use super::{Counted, Threads};
+use super::threads::{Counted, Threads};
 use crate::stateful::wires::Wires;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //! own, because DPDK removes a virtual port when it is closed.
 
 use super::layout::{self, Codes, Deliver, Ends, Held, Read};
-use super::{Counted, Threads};
+use super::threads::{Counted, Threads};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write;
 use std::path::Path;

@@ -5,6 +5,7 @@ mod afpacket;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod layout;
+mod threads;
 
 use crate::live::wire;
 use crate::options::Options;
@@ -15,9 +16,10 @@ use crate::stateful::filters::policy;
 use crate::stateful::rules;
 use crate::stateful::segments::{Segment, clients};
 use crate::stateful::wires::Wires;
-use layout::{Codes, THREADS};
+use layout::Codes;
 use std::sync::Arc;
 use std::time::Duration;
+use threads::{Counted, Threads};
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Link, Verdict};
 use weir_engine::cpu::Cpu;
@@ -30,8 +32,6 @@ use weir_state::now_ns;
 
 /// The engines.
 const ENGINES: &[&str] = if cfg!(feature = "dpdk") { &["afpacket", "dpdk"] } else { &["afpacket"] };
-/// Numbers of Weir's workers.
-const WORKERS: [usize; 2] = [1, 2];
 /// Number of established flows.
 const CONNECTIONS: usize = 4096;
 /// Bytes of frames.
@@ -40,38 +40,6 @@ const FRAMES: [usize; 2] = [88, 1500];
 const TURN: Duration = Duration::from_millis(400);
 /// Number of turns of each, usually and in a quick run.
 const ROUNDS: [usize; 2] = [7, 2];
-
-/// What runs.
-#[derive(Clone, Copy, Debug)]
-enum Threads {
-    /// A layout of the paper, by its number of threads.
-    Layout(usize),
-    /// Weir's workers, by their number.
-    Workers(usize),
-}
-
-impl Threads {
-    fn all() -> impl Iterator<Item = Threads> {
-        THREADS.map(Threads::Layout).into_iter().chain(WORKERS.map(Threads::Workers))
-    }
-
-    /// The name in rows.
-    fn name(self) -> String {
-        match self {
-            Threads::Layout(threads) => format!("paper, {threads} threads").replace("1 threads", "1 thread"),
-            Threads::Workers(workers) => format!("weir, {workers} workers").replace("1 workers", "1 worker"),
-        }
-    }
-}
-
-/// The counts of a turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    seconds: f64,
-    sent: u64,
-    /// CPU time of all threads but the generator.
-    processor_s: f64,
-}
 
 /// Runs the scenario.
 ///
