@@ -284,7 +284,7 @@ impl<T: Tables> Run<'_, '_, T> {
                 Effect::Add { adder } => self.add(*adder),
                 Effect::Count { find } => self.count_entry(*find),
                 // It happened before the rule counted.
-                Effect::Track => {}
+                Effect::Track | Effect::Synproxy => {}
             }
         }
         None

@@ -191,7 +191,16 @@ impl Tracker {
         let now = self.now();
         let Some((slot, flow)) = self.table.find(&key, now) else {
             let (state, sides) = (FlowState::Unreplied, [Side::default(); 2]);
-            let flow = Flow { time: now, state, opener: sender, liberal: false, replied: false, syn: false, sides };
+            let flow = Flow {
+                time: now,
+                state,
+                opener: sender,
+                liberal: false,
+                replied: false,
+                syn: false,
+                proxied: false,
+                sides,
+            };
             return self.opening(key, flow);
         };
         let replied = flow.replied || sender != flow.opener;

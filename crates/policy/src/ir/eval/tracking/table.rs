@@ -219,7 +219,16 @@ mod tests {
 
     fn flow(state: FlowState, time: u32) -> Flow {
         let replied = state != FlowState::SynSent;
-        Flow { time, state, opener: 0, liberal: false, replied, syn: false, sides: [Side::default(); 2] }
+        Flow {
+            time,
+            state,
+            opener: 0,
+            liberal: false,
+            replied,
+            syn: false,
+            proxied: false,
+            sides: [Side::default(); 2],
+        }
     }
 
     fn table(size: u32, embryonic_percent: u8) -> FlowTable {
