@@ -33,7 +33,6 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
-        ("ACTION_REPLY".into(), Action::REPLY.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
         ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),

@@ -23,12 +23,14 @@
 mod hash;
 mod head;
 mod key;
+mod proxied;
 mod timeout;
 mod window;
 
 pub use hash::{HashKeys, Hashed};
 pub use head::{FlowHead, OPENING_LOCKS};
 pub use key::FlowKey;
+pub use proxied::{Agreed, Proxied};
 pub use timeout::{Timeout, Timeouts};
 pub use window::Window;
 

@@ -2,11 +2,12 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits, of flows and
-//! of the ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies and of the
+//! ticks of additions, which all engines must compute alike.
 
 pub mod addition;
 pub mod burst;
+pub mod cookie;
 pub mod counter;
 pub mod dpdk;
 pub mod each;
@@ -20,6 +21,7 @@ pub mod link;
 pub mod packet;
 pub mod rate;
 pub mod reason;
+pub mod siphash;
 pub mod target;
 pub mod verdict;
 
