@@ -18,6 +18,8 @@ mod limits;
 mod outputs;
 #[path = "command/postures.rs"]
 mod postures;
+#[path = "command/replies.rs"]
+mod replies;
 #[path = "command/signals.rs"]
 mod signals;
 #[path = "command/tables.rs"]

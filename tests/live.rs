@@ -91,7 +91,7 @@ fn check_account(stats: &Stats) {
     for (direction, from, to) in [(&stats.upstream, "lower", "upper"), (&stats.downstream, "upper", "lower")] {
         let total = &direction.total;
         assert_eq!(total.packets, ports(from).map(|port| port.rx_packets).sum::<u64>(), "{stats:#?}");
-        assert_eq!(total.packets, total.passed + total.dropped + total.diverted, "{stats:#?}");
+        assert_eq!(total.packets, total.passed + total.dropped + total.diverted + total.replied, "{stats:#?}");
         assert_eq!(total.packets, total.reasons.values().sum::<u64>(), "{stats:#?}");
         assert_eq!(total.passed, out(to), "{stats:#?}");
     }
@@ -114,9 +114,9 @@ fn check_workers(stats: &Stats) {
             (&direction.current, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.current))),
             (&direction.total, workers.iter().fold(Outcome::default(), |sum, worker| sum.plus(worker.total))),
         ] {
-            let Outcome { packets, bytes, passed, dropped, diverted } = outcome;
-            let all = (tally.packets, tally.bytes, tally.passed, tally.dropped, tally.diverted);
-            assert_eq!((packets, bytes, passed, dropped, diverted), all, "{stats:#?}");
+            let Outcome { packets, bytes, passed, dropped, diverted, replied } = outcome;
+            let all = (tally.packets, tally.bytes, tally.passed, tally.dropped, tally.diverted, tally.replied);
+            assert_eq!((packets, bytes, passed, dropped, diverted, replied), all, "{stats:#?}");
         }
     }
     for port in &stats.interfaces {

@@ -15,7 +15,7 @@ enum {
 	FLOW_TICK_SHIFT = 24,
 };
 
-#define FLOW_TICKS (UINT32_C(1) << 28) /* times are modulo this */
+#define FLOW_TICKS (UINT32_C(1) << 27) /* times are modulo this */
 
 /* The state of a flow: FlowState. */
 enum flow_state {
@@ -37,6 +37,7 @@ enum flow_state {
 
 /* The fields of the status word, the last one of an entry. */
 enum {
+	STATUS_PROXIED = 27,
 	STATUS_WINDOW = 28, /* of side 0; side 1 follows, here and below */
 	STATUS_SCALE = 44,
 	STATUS_STATE = 52,
@@ -75,6 +76,7 @@ struct flow {
 	bool liberal;
 	bool replied;
 	bool syn;
+	bool proxied;
 };
 
 /* The smallest window that is not less than a number of bytes, in eight bits: Window::of(). */
@@ -166,6 +168,7 @@ WEIR_INLINE struct flow flow_load(const uint64_t *words, uint32_t sender)
 		.liberal = status_bit(status, STATUS_LIBERAL),
 		.replied = status_bit(status, STATUS_REPLIED),
 		.syn = status_bit(status, STATUS_SYN),
+		.proxied = status_bit(status, STATUS_PROXIED),
 	};
 }
 
@@ -184,7 +187,8 @@ WEIR_INLINE void flow_store(uint64_t *words, const struct flow *flow, uint32_t s
 	words[2] = flow->time | side_status(&flow->mine, sender) | side_status(&flow->theirs, 1 - sender) |
 		   (uint64_t)flow->state << STATUS_STATE | (uint64_t)opener << STATUS_OPENER |
 		   (uint64_t)is_ipv6 << STATUS_IPV6 | (uint64_t)flow->liberal << STATUS_LIBERAL |
-		   (uint64_t)flow->replied << STATUS_REPLIED | (uint64_t)flow->syn << STATUS_SYN;
+		   (uint64_t)flow->replied << STATUS_REPLIED | (uint64_t)flow->syn << STATUS_SYN |
+		   (uint64_t)flow->proxied << STATUS_PROXIED;
 }
 
 #endif

@@ -115,6 +115,7 @@ WEIR_INLINE void begin_anew(struct flow *flow, const struct segment *segment)
 	flow->state = FLOW_SYN_RECEIVED;
 	flow->liberal = true;
 	flow->syn = false;
+	flow->proxied = false;
 }
 
 /*

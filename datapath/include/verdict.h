@@ -16,12 +16,12 @@ enum action {
 	ACTION_ACCEPT = 0,
 	ACTION_DROP = 1,
 	ACTION_DIVERT = 2,
-	ACTION_REPLY = 3, /* reserved: nothing decides it */
+	ACTION_REPLY = 3, /* send it back out of the port at which it came in */
 };
 
 enum {
 	VERDICT_SAMPLED = 1 << 8,
-	VERDICT_REWRITTEN = 1 << 9, /* reserved: no packet leaves with it */
+	VERDICT_REWRITTEN = 1 << 9, /* the chain changed the packet */
 	VERDICT_NONE = 0xff,	    /* not decided yet; no packet leaves with it */
 };
 
@@ -49,6 +49,7 @@ enum reason {
 	REASON_NO_STATE = 20,
 	REASON_RST_OUT_OF_WINDOW = 21,
 	REASON_STATE_FULL = 22,
+	REASON_SYN_COOKIE = 23,	      /* a SYN that was answered */
 	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };

@@ -16,7 +16,7 @@ use weir_abi::kernel::{
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
-    Link, Reason, Verdict, burst, each, flow, limit,
+    Link, Reason, Verdict, burst, cookie, each, flow, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -33,7 +33,6 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
-        ("ACTION_REPLY".into(), Action::REPLY.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
         ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
@@ -109,6 +108,8 @@ fn flow_constants() -> Vec<(String, u64)> {
         ("OPENING_LOCKS".into(), flow::OPENING_LOCKS as u64),
         ("SCALE_NONE".into(), flow::Side::NO_SCALE.into()),
         ("SCALE_MAX".into(), flow::Side::SCALE_MAX.into()),
+        ("COOKIE_EPOCH_SHIFT".into(), cookie::EPOCH_SHIFT.into()),
+        ("COOKIE_SIZES".into(), cookie::MSS.len() as u64),
     ];
     for (state, name) in FlowState::ALL {
         let name = name.replace("syn-recv", "syn-received").to_uppercase().replace('-', "_");
@@ -235,6 +236,7 @@ fn structures_have_the_same_layout() {
     layout!(program, "burst_entries", burst::Entries, slots);
     layout!(program, "burst_flows", burst::Flows, head, buckets, shared);
     layout!(program, "flow_head", flow::FlowHead, clock, buckets);
+    layout!(program, "flow_proxied", flow::Proxied, delta, stamp, isn, mss);
     same(&mut program, "offsetof(struct flow_head, hash_words)", offset_of!(flow::FlowHead, keys));
     same(&mut program, "sizeof(struct flow_bucket)", flow::BUCKET_BYTES);
     layout!(program, "image_header", ImageHeader, magic, layout, entries, labels, bytes, section);

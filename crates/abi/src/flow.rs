@@ -11,23 +11,26 @@
 //!  word 6      next of side 0, 32 | next of side 1, 32
 //!  word 7      the status word
 //!
-//!   63  62   61 60    59      58      57    56   55  52 51   48 47   44 43     36 35     28 27          0
-//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+-------------+
-//!  |lck|syn|sack1 0|replied|liberal|family|orig| state |scale 1|scale 0|window 1 |window 0 |    time     |
-//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+-------------+
+//!   63  62   61 60    59      58      57    56   55  52 51   48 47   44 43     36 35     28  27  26        0
+//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+---+-----------+
+//!  |lck|syn|sack1 0|replied|liberal|family|orig| state |scale 1|scale 0|window 1 |window 0 |pxy|   time    |
+//!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+---+-----------+
 //! ```
 //! The first field of each word is in its most significant bits. Side 0 is the endpoint with the smaller address and
-//! port. Words 0 to 4 and the family are the key. `lck` is free for engines.
+//! port. Words 0 to 4 and the family are the key. `lck` is free for engines. `pxy` says that a SYN proxy opened the flow:
+//! what it needs to translate packets lies beside the table ([`Proxied`]).
 
 mod hash;
 mod head;
 mod key;
+mod proxied;
 mod timeout;
 mod window;
 
 pub use hash::{HashKeys, Hashed};
 pub use head::{FlowHead, OPENING_LOCKS};
 pub use key::FlowKey;
+pub use proxied::{Agreed, Proxied};
 pub use timeout::{Timeout, Timeouts};
 pub use window::Window;
 
@@ -42,10 +45,10 @@ pub const TAG_HASH: u16 = TAG_EMBRYONIC - 1;
 
 /// log2 of the number of nanoseconds of a tick, 16.8 ms.
 pub const TICK_SHIFT: u32 = 24;
-/// Times are modulo this number of ticks, 52 days.
-pub const TICKS: u32 = 1 << 28;
-/// The longest timeout. It is well below [`TICKS`], so that a flow is recognised as expired for weeks.
-pub const TIMEOUT_MAX_MS: u64 = 20 * 24 * 3600 * 1000;
+/// Times are modulo this number of ticks, 26 days.
+pub const TICKS: u32 = 1 << 27;
+/// The longest timeout. It is well below [`TICKS`], so that a flow is recognised as expired for days.
+pub const TIMEOUT_MAX_MS: u64 = 10 * 24 * 3600 * 1000;
 
 /// The minimum, maximum and default number of flows of a table.
 pub const SIZE_MIN: u32 = 64;
@@ -183,6 +186,8 @@ pub struct Flow {
     pub replied: bool,
     /// Whether the opener sent a SYN in a state that ignores it, and no answer was seen since.
     pub syn: bool,
+    /// Whether a SYN proxy opened it, so that its packets are translated. Its numbers are those of the server.
+    pub proxied: bool,
     /// The sides; of other protocols than TCP both are empty.
     pub sides: [Side; 2],
 }
@@ -196,7 +201,7 @@ impl Flow {
             status |= u64::from(side.window.0) << (28 + 8 * index) | u64::from(side.scale) << (44 + 4 * index);
             status |= u64::from(side.sack) << (60 + index);
         }
-        let bits = [(57, is_ipv6), (58, self.liberal), (59, self.replied), (62, self.syn)];
+        let bits = [(27, self.proxied), (57, is_ipv6), (58, self.liberal), (59, self.replied), (62, self.syn)];
         status |= bits.iter().map(|&(bit, set)| u64::from(set) << bit).sum::<u64>();
         [pair(|side| side.una), pair(|side| side.next), status]
     }
@@ -226,6 +231,7 @@ impl Flow {
             liberal: bit(58),
             replied: bit(59),
             syn: bit(62),
+            proxied: bit(27),
             sides: [side(0), side(1)],
         };
         Some((flow, bit(57)))
@@ -254,6 +260,7 @@ mod tests {
                 liberal: number & 2 != 0,
                 replied: number & 4 != 0,
                 syn: number & 8 != 0,
+                proxied: number & 2 == 0,
                 sides: if number & 1 == 0 { [one, other] } else { [other, one] },
             };
             assert_eq!(Flow::unpack(flow.pack(number % 3 == 0)), (flow, number % 3 == 0), "{name}");

@@ -2,11 +2,12 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits, of flows and
-//! of the ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies and of the
+//! ticks of additions, which all engines must compute alike.
 
 pub mod addition;
 pub mod burst;
+pub mod cookie;
 pub mod counter;
 pub mod dpdk;
 pub mod each;
@@ -20,6 +21,7 @@ pub mod link;
 pub mod packet;
 pub mod rate;
 pub mod reason;
+pub mod siphash;
 pub mod target;
 pub mod verdict;
 
@@ -40,7 +42,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 7;
+pub const ABI_VERSION: u32 = 8;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

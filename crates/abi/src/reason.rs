@@ -67,6 +67,8 @@ builtin! {
     RST_OUT_OF_WINDOW = 21, "rst-out-of-window";
     /// The packet opens a flow, and the table of flows has no room for it.
     STATE_FULL = 22, "state-full";
+    /// A SYN that was answered by a SYN-ACK with a cookie.
+    SYN_COOKIE = 23, "syn-cookie";
 }
 
 impl Reason {

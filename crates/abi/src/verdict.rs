@@ -12,27 +12,26 @@ pub enum Action {
     Drop = 1,
     /// Send it to the divert interface instead.
     Divert = 2,
+    /// Send it back out of the port at which it came in, rewritten. No policy names this action: statements imply it.
+    Reply = 3,
 }
 
 impl Action {
     /// All of them.
-    pub const ALL: [Action; 3] = [Action::Accept, Action::Drop, Action::Divert];
-
-    /// The number of *reply*, which would send a packet back where it came from. It is reserved and no action: nothing can decide
-    /// it, and a verdict with this number has no action.
-    pub const REPLY: u8 = 3;
+    pub const ALL: [Action; 4] = [Action::Accept, Action::Drop, Action::Divert, Action::Reply];
 
     /// The action with this policy keyword.
     pub fn from_name(name: &str) -> Option<Action> {
-        Self::ALL.into_iter().find(|action| action.name() == name)
+        Self::ALL.into_iter().find(|action| action.name() == name && *action != Action::Reply)
     }
 
-    /// The policy keyword.
+    /// The policy keyword, and the name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Action::Accept => "accept",
             Action::Drop => "drop",
             Action::Divert => "divert",
+            Action::Reply => "reply",
         }
     }
 }
@@ -46,7 +45,8 @@ impl Action {
 /// +----------------+---------+-----+-----+------------+
 /// ```
 /// Reasons below [`Reason::RULE_BASE`] are built in, the others are rules. `smp` says that a copy of the packet was
-/// sampled to the divert interface. `rwr` is reserved and 0, as is the action 3 ([`Action::REPLY`]). Example: rule 3 drops a packet that was sampled: `0x0023_0101`.
+/// sampled to the divert interface, and `rwr` that the chain changed the packet: what leaves is not what was received.
+/// Only accepted packets and replies are changed. Example: rule 3 drops a packet that was sampled: `0x0023_0101`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Verdict(pub u32);
@@ -54,7 +54,7 @@ pub struct Verdict(pub u32);
 impl Verdict {
     /// Set if a copy went to the divert interface.
     pub const SAMPLED: u32 = 1 << 8;
-    /// Bit that would say that the chain rewrote the packet. It is reserved: a verdict with it has no action.
+    /// Set if the chain changed the packet.
     pub const REWRITTEN: u32 = 1 << 9;
 
     /// Packs a verdict.
@@ -68,12 +68,18 @@ impl Verdict {
 
     /// The action; `None` for a word that no datapath produces.
     pub const fn action(self) -> Option<Action> {
-        match self.0 & 0xffff & !Self::SAMPLED {
+        match self.0 & 0xffff & !(Self::SAMPLED | Self::REWRITTEN) {
             0 => Some(Action::Accept),
             1 => Some(Action::Drop),
             2 => Some(Action::Divert),
+            3 => Some(Action::Reply),
             _ => None,
         }
+    }
+
+    /// The same verdict on a packet that the chain changed.
+    pub const fn of_rewritten(self) -> Self {
+        Verdict(self.0 | Self::REWRITTEN)
     }
 
     /// The reason.
@@ -84,6 +90,11 @@ impl Verdict {
     /// Whether a copy was sampled to the divert interface.
     pub const fn sampled(self) -> bool {
         self.0 & Self::SAMPLED != 0
+    }
+
+    /// Whether the chain changed the packet.
+    pub const fn rewritten(self) -> bool {
+        self.0 & Self::REWRITTEN != 0
     }
 }
 
@@ -104,16 +115,17 @@ mod tests {
     use crate::Reason;
 
     #[test]
-    fn what_is_reserved_is_no_verdict() {
+    fn verdicts_say_what_they_were_made_of() {
         for action in Action::ALL {
-            assert_eq!(Action::from_name(action.name()), Some(action));
+            let is_named = action != Action::Reply;
+            assert_eq!(Action::from_name(action.name()), is_named.then_some(action), "no policy says `reply`");
             for sampled in [Sampled::Yes, Sampled::No] {
                 let verdict = Verdict::new(action, Reason::rule(3), sampled);
                 assert_eq!(verdict.action(), Some(action));
-                assert_eq!(Verdict(verdict.0 | Verdict::REWRITTEN).action(), None);
+                assert!(!verdict.rewritten() && verdict.of_rewritten().rewritten());
+                assert_eq!(verdict.of_rewritten().action(), Some(action));
             }
         }
-        assert_eq!(Verdict(Action::REPLY.into()).action(), None);
-        assert_eq!(Action::from_name("reply"), None);
+        assert_eq!(Verdict(0xff).action(), None);
     }
 }

@@ -120,7 +120,7 @@ impl TxDropped {
 /// Counters of one direction, since the last activation or since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Packets received: the sum of `passed`, `dropped` and `diverted`.
+    /// Packets received: the sum of `passed`, `dropped`, `diverted` and `replied`.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
@@ -130,6 +130,9 @@ pub struct Tally {
     pub dropped: u64,
     /// Packets diverted.
     pub diverted: u64,
+    /// Packets that were answered.
+    #[serde(default)]
+    pub replied: u64,
     /// Packets that were copied to the divert interface. Diverted packets do not count.
     pub sampled: u64,
     /// Counters of all rules of all policies in this time.
@@ -155,7 +158,7 @@ pub struct TableCount {
 /// Numbers of verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Packets received: the sum of `passed`, `dropped` and `diverted`.
+    /// Packets received: the sum of `passed`, `dropped`, `diverted` and `replied`.
     pub packets: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
@@ -165,6 +168,9 @@ pub struct Outcome {
     pub dropped: u64,
     /// Packets diverted.
     pub diverted: u64,
+    /// Packets that were answered.
+    #[serde(default)]
+    pub replied: u64,
 }
 
 /// The name under which the counts of unloaded policies are summed up, once there are too many to list.
@@ -192,6 +198,7 @@ impl Outcome {
             passed: self.passed + other.passed,
             dropped: self.dropped + other.dropped,
             diverted: self.diverted + other.diverted,
+            replied: self.replied + other.replied,
         }
     }
 }
@@ -199,12 +206,13 @@ impl Outcome {
 impl Tally {
     /// Adds the counts of another tally. Rules are equal if `at` and `rule` are, tables if their names are.
     pub fn add(&mut self, other: &Tally) {
-        let Tally { packets, bytes, passed, dropped, diverted, sampled, rules, reasons, tables } = other;
+        let Tally { packets, bytes, passed, dropped, diverted, replied, sampled, rules, reasons, tables } = other;
         self.packets += packets;
         self.bytes += bytes;
         self.passed += passed;
         self.dropped += dropped;
         self.diverted += diverted;
+        self.replied += replied;
         self.sampled += sampled;
         for (place, rule) in rules.iter().enumerate() {
             let same = |known: &RuleCount| known.at == rule.at && known.rule == rule.rule;

@@ -58,12 +58,14 @@ impl Tables for SlotAnswers {
 pub struct EvalFilter<'a> {
     program: &'a Program,
     evaluator: Evaluator<'a, SlotAnswers>,
+    /// The packets of the last burst that were changed, with their indices.
+    rewritten: Vec<(usize, Vec<u8>)>,
 }
 
 impl<'a> EvalFilter<'a> {
     /// A filter whose counters are 0. The interpreter must support all effects of the program.
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
-        EvalFilter { program, evaluator: Evaluator::new(program, tables) }
+        EvalFilter { program, evaluator: Evaluator::new(program, tables), rewritten: vec![] }
     }
 }
 
@@ -73,11 +75,17 @@ impl Filter for EvalFilter<'_> {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+        self.rewritten.clear();
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let frame = frame(burst, index);
             *verdict = self.evaluator.decide(chain, frame, &mut ());
+            self.rewritten.extend(self.evaluator.leaving().map(|bytes| (index, bytes.to_vec())));
         }
         Ok(())
+    }
+
+    fn rewritten(&self, visit: &mut dyn FnMut(usize, &[u8])) {
+        self.rewritten.iter().for_each(|(index, bytes)| visit(*index, bytes));
     }
 
     fn counters(&self) -> Vec<Counter> {

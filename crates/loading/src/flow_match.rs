@@ -161,7 +161,16 @@ mod tests {
 
     fn flow(opener: usize) -> Flow {
         let sides = [Side::default(); 2];
-        Flow { time: 0, state: FlowState::Established, opener, liberal: false, replied: true, syn: false, sides }
+        Flow {
+            time: 0,
+            state: FlowState::Established,
+            opener,
+            liberal: false,
+            replied: true,
+            syn: false,
+            proxied: false,
+            sides,
+        }
     }
 
     fn opening(opener: usize, protocol: u8, vlan: [u16; 2]) -> Opening {

@@ -32,6 +32,8 @@ pub enum Feature {
     Sample,
     /// `tracking`, `track`, `ct state`
     Track,
+    /// `synproxy`
+    Synproxy,
 }
 
 /// A feature of a rule that engines do not support.
@@ -72,6 +74,8 @@ impl Engine {
         match (self, feature) {
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Track) => None,
             (_, Feature::Track) => Some("it cannot track flows yet"),
+            (Engine::Eval, Feature::Synproxy) => None,
+            (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
     }
@@ -86,6 +90,7 @@ impl Feature {
             Feature::Limit => "limit",
             Feature::Sample => "sample",
             Feature::Track => "track",
+            Feature::Synproxy => "synproxy",
         }
     }
 
@@ -98,7 +103,7 @@ impl Feature {
             Effect::Limit { add: None, .. } => &[Feature::Limit],
             Effect::Sample { .. } => &[Feature::Sample],
             // Reported once for the whole program.
-            Effect::Track | Effect::Verdict(_) => &[],
+            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => &[],
         }
     }
 }
@@ -123,6 +128,10 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
     };
     if program.tracking.is_some() {
         report(first_tracking(program), Feature::Track);
+    }
+    if program.tracking.is_some_and(|tracking| tracking.synproxy.is_some()) {
+        let answering = (0..).zip(&program.rules).find(|(_, rule)| rule.answers());
+        report(answering.map(|(index, _)| RuleId(index)), Feature::Synproxy);
     }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {

@@ -393,6 +393,8 @@ pub enum Effect {
     Add(Add),
     /// Tracks the TCP connection.
     Track,
+    /// Tracks the TCP connection, and answers SYNs.
+    Synproxy,
     /// Decides the packet.
     Verdict(Action),
 }

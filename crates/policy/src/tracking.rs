@@ -19,6 +19,8 @@ pub struct Tracking {
     pub invalid: Invalid,
     /// The timeouts in milliseconds, indexed by [`Timeout`].
     pub timeouts_ms: [u64; Timeout::COUNT],
+    /// How `tcp synproxy` answers, if the policy says so.
+    pub synproxy: Option<Synproxy>,
 }
 
 impl Default for Tracking {
@@ -30,6 +32,7 @@ impl Default for Tracking {
             one_way: false,
             invalid: Invalid::Rules,
             timeouts_ms: TIMEOUTS.map(|(_, _, seconds)| seconds * 1000),
+            synproxy: None,
         }
     }
 }
@@ -39,6 +42,44 @@ impl Tracking {
     pub fn timeouts(&self) -> Timeouts {
         Timeouts::of_milliseconds(self.timeouts_ms)
     }
+}
+
+/// How `tcp synproxy` answers SYNs, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synproxy {
+    /// The largest segment that the servers receive, [`Synproxy::MSS_MIN`] to [`Synproxy::MSS_MAX`].
+    pub mss: u16,
+    /// The shift of the servers' windows that clients are told, at most 14. Needs timestamps.
+    pub wscale: Option<u8>,
+    /// Whether the servers permit selective acknowledgements. Needs timestamps.
+    pub sack: bool,
+    /// Whether the servers send timestamps.
+    pub timestamp: bool,
+    /// When SYNs are answered; `None`: always.
+    pub threshold: Option<Threshold>,
+}
+
+impl Synproxy {
+    /// The smallest MSS: what every host receives (RFC 9293, section 3.7.1).
+    pub const MSS_MIN: u16 = 536;
+    /// The largest MSS: an IPv4 packet with both headers.
+    pub const MSS_MAX: u16 = 65_495;
+}
+
+/// A threshold with hysteresis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// More SYNs than this in a second switch the proxy on.
+    pub on: u32,
+    /// Seconds with fewer SYNs than this, at least 1, switch it off.
+    pub off: u32,
+    /// Number of these seconds.
+    pub calm_s: u32,
+}
+
+impl Threshold {
+    /// The largest number of seconds.
+    pub const CALM_MAX_S: u32 = 86_400;
 }
 
 /// What happens to invalid packets where they are tracked.

@@ -72,6 +72,10 @@ fn broken_programs_are_refused() {
         parse("program x\nrule 0 x:1 [reply] reply\n").unwrap_err(),
         "line 2: cannot read 'rule 0 x:1 [reply] reply'"
     );
+    assert_eq!(
+        parse("program x\nrule 0 x:1 [synproxy] tcp synproxy\nchain upstream\n  rule 0\n").unwrap_err(),
+        "chain upstream: rule 0: nothing says how SYNs are answered"
+    );
     assert_eq!(refused("   rule 0\n"), "line 6: bad indentation");
     assert_eq!(refused("  when tcp port in 22\n"), "line 6: cannot read 'when tcp port in 22'");
 }

@@ -3,13 +3,15 @@
 use crate::engine::action;
 use crate::failure::Failure;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use weir_abi::{Action, Verdict};
 use weir_engine::EngineError;
 use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWriter};
 use weir_engine::output::{OutputFile, is_same_file, is_stream};
-use weir_loading::Policy;
+use weir_loading::{Policy, eval};
+use weir_policy::ir::eval::packet::{self, Frame};
 
 /// The name of standard input and output on the command line. A file with this name is `./-`.
 const STREAM: &str = "-";
@@ -85,20 +87,21 @@ pub fn refuse_input(output: &Path, policy: &Policy, inputs: &[&Path]) -> Result<
 pub struct Sinks {
     passed: Option<CaptureWriter>,
     dropped: Option<CaptureWriter>,
+    replies: Option<CaptureWriter>,
 }
 
 impl Sinks {
     /// Whether a capture is written to standard output, so that the report cannot be. `/dev/stdout` is recognised too.
-    pub fn take_standard_output(outputs: [Option<&Path>; 2]) -> bool {
+    pub fn take_standard_output(outputs: [Option<&Path>; 3]) -> bool {
         outputs.into_iter().flatten().any(is_standard_output)
     }
 
-    /// Creates the outputs for packets that pass and for packets that are dropped, in the format `form`.
+    /// Creates the outputs for packets that pass, that are dropped, and that Weir itself sends, in the format `form`.
     ///
     /// # Errors
     /// Two of the files are the same, or an output cannot be written or is a terminal.
     pub fn create(
-        outputs: [Option<&Path>; 2],
+        outputs: [Option<&Path>; 3],
         policy: &Policy,
         inputs: &[&Path],
         form: CaptureForm,
@@ -111,32 +114,49 @@ impl Sinks {
                 return Err(Failure::Rejected(message));
             }
         }
-        if let [Some(passed), Some(dropped)] = outputs
-            && (is_same_file(passed, dropped) || is_standard_output(passed) && is_standard_output(dropped))
-        {
-            return Err(Failure::Rejected("weir: --out and --dropped must be different files".to_owned()));
+        let named = [("--out", outputs[0]), ("--dropped", outputs[1]), ("--replies", outputs[2])];
+        let named: Vec<_> = named.into_iter().filter_map(|(name, output)| Some((name, output?))).collect();
+        for (index, (name, one)) in named.iter().enumerate() {
+            let same = |other: &Path| is_same_file(one, other) || is_standard_output(one) && is_standard_output(other);
+            if let Some((other, _)) = named[index + 1..].iter().find(|(_, other)| same(other)) {
+                return Err(Failure::Rejected(format!("weir: {name} and {other} must be different files")));
+            }
         }
         let create = |output: Option<&Path>| output.map(|output| create(output, form)).transpose();
-        let [passed, dropped] = outputs;
-        Ok(Sinks { passed: create(passed)?, dropped: create(dropped)? })
+        let [passed, dropped, replies] = outputs;
+        Ok(Sinks { passed: create(passed)?, dropped: create(dropped)?, replies: create(replies)? })
     }
 
-    /// Writes the frames of a burst to the outputs of their verdicts.
+    /// Writes the frames of a burst to the outputs of their verdicts, those that were rewritten as they leave.
     ///
     /// # Errors
     /// An output cannot be written.
-    pub fn write(&mut self, burst: &CaptureBurst<'_>, verdicts: &[Verdict]) -> Result<(), Failure> {
-        if self.passed.is_none() && self.dropped.is_none() {
+    pub fn write(
+        &mut self,
+        burst: &CaptureBurst<'_>,
+        verdicts: &[Verdict],
+        rewritten: &BTreeMap<usize, Vec<u8>>,
+    ) -> Result<(), Failure> {
+        if self.passed.is_none() && self.dropped.is_none() && self.replies.is_none() {
             return Ok(());
         }
         for (index, verdict) in verdicts.iter().enumerate().take(burst.frames().len()) {
             let sink = match action(*verdict) {
                 Action::Accept => &mut self.passed,
                 Action::Drop => &mut self.dropped,
-                Action::Divert => &mut None,
+                Action::Divert | Action::Reply => &mut None,
             };
+            let leaving = rewritten.get(&index);
             if let Some(writer) = sink {
-                writer.write(burst, index)?;
+                match leaving {
+                    Some(bytes) => writer.write_rewritten(burst, index, bytes)?,
+                    None => writer.write(burst, index)?,
+                }
+            }
+            if let (Some(writer), Some(bytes)) = (&mut self.replies, leaving)
+                && is_own(eval::frame(burst.frames(), index), *verdict, bytes)
+            {
+                writer.write_rewritten(burst, index, bytes)?;
             }
         }
         Ok(())
@@ -147,14 +167,22 @@ impl Sinks {
     /// # Errors
     /// An output cannot be written.
     pub fn finish(mut self) -> Result<(), Failure> {
-        for writer in [&mut self.passed, &mut self.dropped].into_iter().flatten() {
+        for writer in [&mut self.passed, &mut self.dropped, &mut self.replies].into_iter().flatten() {
             writer.flush()?;
         }
-        for writer in [self.passed, self.dropped].into_iter().flatten() {
+        for writer in [self.passed, self.dropped, self.replies].into_iter().flatten() {
             writer.finish()?;
         }
         Ok(())
     }
+}
+
+/// Whether a packet that leaves is one of Weir's own: a reply, or a segment with other flags than the received one, such
+/// as the SYN to a server in place of a client's ACK.
+fn is_own(received: Frame<'_>, verdict: Verdict, leaving: &[u8]) -> bool {
+    let flags = |frame: Frame<'_>| packet::parse(frame).0.tcp_flags;
+    let wire_len = leaving.len() as u32;
+    action(verdict) == Action::Reply || flags(received) != flags(Frame { bytes: leaving, wire_len, ..received })
 }
 
 fn is_standard_output(output: &Path) -> bool {

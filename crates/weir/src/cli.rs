@@ -252,6 +252,10 @@ pub struct ReplayOptions {
     /// Write the packets that are dropped to this file, or to standard output (`-`).
     #[arg(long, value_name = "CAPTURE")]
     pub dropped: Option<PathBuf>,
+    /// Write the packets that Weir itself sends to this file, or to standard output (`-`): answers to SYNs, and its
+    /// handshakes with servers.
+    #[arg(long, value_name = "CAPTURE")]
+    pub replies: Option<PathBuf>,
     /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,

@@ -114,9 +114,13 @@ fn stats(stats: &Stats) -> String {
     let mut text = String::new();
     for (name, direction) in [("upstream", &stats.upstream), ("downstream", &stats.downstream)] {
         let DirectionStats { current, total } = direction;
+        let replied = match current.replied {
+            0 => String::new(),
+            replied => format!(" {} answered,", figures::grouped(replied)),
+        };
         let _ = writeln!(
             text,
-            "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted, {} sampled",
+            "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted,{replied} {} sampled",
             figures::grouped(current.packets),
             figures::grouped(total.packets),
             figures::grouped(current.passed),

@@ -75,8 +75,25 @@ impl Directions {
         burst: &FrameBurst<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), EngineError> {
+        self.decide_and_rewrite(filter, burst, verdicts, &mut |_, _| {})
+    }
+
+    /// As [`Directions::decide`]. Calls `rewritten` with the index and bytes of each packet that the policy changed, in
+    /// order, as it leaves.
+    ///
+    /// # Errors
+    /// The engine fails.
+    pub fn decide_and_rewrite(
+        &self,
+        filter: &mut dyn Filter,
+        burst: &FrameBurst<'_>,
+        verdicts: &mut [Verdict],
+        rewritten: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), EngineError> {
         if self.inside.is_empty() {
-            return filter.decide(self.chains[0], burst, verdicts);
+            filter.decide(self.chains[0], burst, verdicts)?;
+            filter.rewritten(rewritten);
+            return Ok(());
         }
         let mut decided = 0;
         while decided < burst.len() {
@@ -84,6 +101,7 @@ impl Directions {
             let others = (decided..burst.len()).take_while(|&index| self.chain(eval::frame(burst, index)) == chain);
             let count = others.count();
             filter.decide(chain, &burst.after(decided).first(count), &mut verdicts[decided..])?;
+            filter.rewritten(&mut |index, bytes| rewritten(decided + index, bytes));
             decided += count;
         }
         Ok(())

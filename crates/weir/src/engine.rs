@@ -22,7 +22,9 @@ pub fn choose(policy: &Policy, option: Option<EngineName>) -> Result<EngineName,
     }
     let lacks = |engine: Engine| !capability::unsupported(&policy.program, &[engine]).is_empty();
     if lacks(Engine::Native) && !lacks(Engine::Eval) {
-        eprintln!("note: only the interpreter (engine eval) tracks flows yet; it is much slower than compiled code");
+        eprintln!(
+            "note: only the interpreter (engine eval) supports all statements of this policy yet; it is much slower than compiled code"
+        );
         return Ok(EngineName::Eval);
     }
     match Clang::find() {

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_control::{AdditionStats, CountedLimit, RuleCount};
+use weir_engine::Filter;
 use weir_engine::capture::{CaptureBurst, CaptureReader};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
@@ -46,6 +47,8 @@ pub struct Replayed {
     pub dropped: u64,
     /// Packets sent to the divert interface.
     pub diverted: u64,
+    /// Packets that were answered.
+    pub replied: u64,
     /// Packets that were copied to the divert interface.
     pub sampled: u64,
     /// Every rule with the count of its matches.
@@ -133,11 +136,10 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
     report::say_warnings(&policy);
     let directions = Directions::only(&mut policy, &options.chain)?;
-    let outputs = [options.out.as_deref(), options.dropped.as_deref()];
+    let outputs = [options.out.as_deref(), options.dropped.as_deref(), options.replies.as_deref()];
     let stdout_is_taken = Sinks::take_standard_output(outputs);
     if stdout_is_taken && options.json {
-        let message =
-            "weir: --json and a capture cannot both go to standard output: name a file with --out or --dropped";
+        let message = "weir: --json and a capture cannot both go to standard output: name a file with --out, --dropped or --replies";
         return Err(Failure::Rejected(message.to_owned()));
     }
     let engine = engine::choose(&policy, options.engine)?;
@@ -150,12 +152,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let mut shown = started;
     let outcome = loop {
         match reader.next_burst() {
-            Ok(Some(burst)) => {
-                let mut verdicts = [Verdict(0); BURST_MAX];
-                directions.decide(filter.as_mut(), burst.frames(), &mut verdicts)?;
-                tally.add(&burst, &verdicts);
-                sinks.write(&burst, &verdicts)?;
-            }
+            Ok(Some(burst)) => decide(&directions, filter.as_mut(), &burst, &mut tally, &mut sinks)?,
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -198,6 +195,22 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     failure.map_or(Ok(()), Err)
 }
 
+/// Decides a burst, counts its verdicts, and writes its packets.
+fn decide(
+    directions: &Directions,
+    filter: &mut dyn Filter,
+    burst: &CaptureBurst<'_>,
+    tally: &mut Tally,
+    sinks: &mut Sinks,
+) -> Result<(), Failure> {
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let mut rewritten = BTreeMap::new();
+    let mut keep = |index: usize, bytes: &[u8]| _ = rewritten.insert(index, bytes.to_vec());
+    directions.decide_and_rewrite(filter, burst.frames(), &mut verdicts, &mut keep)?;
+    tally.add(burst, &verdicts);
+    sinks.write(burst, &verdicts, &rewritten)
+}
+
 /// Progress on standard error, if that is a terminal and the size of the capture is known.
 fn progress(reader: &CaptureReader) -> ProgressBar {
     let Some(bytes) = reader.size_bytes() else { return ProgressBar::hidden() };
@@ -215,6 +228,7 @@ struct Tally {
     passed: u64,
     dropped: u64,
     diverted: u64,
+    replied: u64,
     sampled: u64,
     cut: Option<Cut>,
     verdicts: Option<Vec<&'static str>>,
@@ -231,6 +245,7 @@ impl Tally {
                 Action::Accept => self.passed += 1,
                 Action::Drop => self.dropped += 1,
                 Action::Divert => self.diverted += 1,
+                Action::Reply => self.replied += 1,
             }
             self.sampled += u64::from(verdict.sampled());
             Cut::add(&mut self.cut, eval::frame(frames, index), *verdict);
@@ -269,6 +284,7 @@ fn summary(
         passed: tally.passed,
         dropped: tally.dropped,
         diverted: tally.diverted,
+        replied: tally.replied,
         sampled: tally.sampled,
         rules: report::rule_counts(&policy.program, counters),
         reasons: report::reason_counts(&policy.program, counters),
@@ -315,13 +331,20 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     if replayed.diverted > 0 {
         text += &row("diverted", replayed.diverted);
     }
+    if replayed.replied > 0 {
+        text += &row("answered", replayed.replied);
+    }
     if replayed.sampled > 0 {
         text += &row("sampled", replayed.sampled);
     }
-    for (title, wanted) in
-        [("Dropped by", Some(Action::Drop)), ("Passed by", Some(Action::Accept)), ("Diverted by", Some(Action::Divert))]
-    {
-        section(&mut text, title, wanted, program, counters, replayed.packets);
+    let titles = [
+        ("Dropped by", Action::Drop),
+        ("Passed by", Action::Accept),
+        ("Diverted by", Action::Divert),
+        ("Answered by", Action::Reply),
+    ];
+    for (title, wanted) in titles {
+        section(&mut text, title, Some(wanted), program, counters, replayed.packets);
     }
     section(&mut text, "Matched by rules without a verdict", None, program, counters, replayed.packets);
     text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();

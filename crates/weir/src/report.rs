@@ -96,6 +96,7 @@ fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
         Reason::IP_OPTIONS => decided(defaults.ip_options),
         Reason::LIMIT => None,
         Reason::UNKNOWN_INTERFACE => Some(Action::Drop),
+        Reason::SYN_COOKIE => Some(Action::Reply),
         Reason(number) if (Reason::BAD_FLAGS.0..=Reason::STATE_FULL.0).contains(&number) => {
             program.tracking.map(|tracking| tracking.invalid.verdict())
         }

@@ -13,7 +13,7 @@
 //! A packet begins with the seconds since the packet before it, and `>` (upstream, from the client) or `<` (downstream,
 //! from the server). It is a packet in the usual notation ([`crate::notation`]), or a TCP segment between 192.0.2.1
 //! port 40000 and 198.51.100.1 port 80. A segment has flags (letters of `FSRPAUEC`, or `-`), the fields of `tcp`, and the
-//! options `wscale=N`, `sackok` and `sack=A-B`.
+//! options `mss=N`, `wscale=N`, `sackok`, `sack=A-B` and `ts=VALUE,ECHO`.
 //!
 //! Behind ` : ` comes `new`, `established`, `related` or `untracked`; a reason (`bad-ack`); or `drop` or `accept`, the
 //! verdict of a `rule`. `in STATES` lists the states of all flows after the packet, sorted, or `none`.
@@ -135,8 +135,8 @@ fn step(line: usize, delay: &str, rest: &str) -> Result<(u64, Step), String> {
     Ok(((seconds * 1e9) as u64, step))
 }
 
-/// The notation of a TCP segment between client and server.
-fn segment(is_upstream: bool, text: &str) -> Result<String, String> {
+/// The packet, in the usual notation, that a TCP segment between client and server stands for.
+pub fn segment(is_upstream: bool, text: &str) -> Result<String, String> {
     let (header, payload) = text.split_once('/').map_or((text, String::new()), |(h, p)| (h, format!(" /{p}")));
     let mut words = header.split_whitespace();
     let letters = words.next().unwrap_or("");
@@ -149,6 +149,15 @@ fn segment(is_upstream: bool, text: &str) -> Result<String, String> {
     let (mut fields, mut options) = (String::new(), String::new());
     for word in words {
         match word.split_once('=') {
+            Some(("mss", size)) => {
+                let size: u16 = size.parse().map_err(|_| format!("{word} is no size"))?;
+                options += &format!("0204{size:04x}");
+            }
+            Some(("ts", stamps)) => {
+                let (value, echo) = stamps.split_once(',').ok_or_else(|| format!("{word} are no timestamps"))?;
+                let stamp = |text: &str| text.parse::<u32>().map_err(|_| format!("{word} are no timestamps"));
+                options += &format!("0101080a{:08x}{:08x}", stamp(value)?, stamp(echo)?);
+            }
             Some(("wscale", shift)) => {
                 let shift: u8 = shift.parse().map_err(|_| format!("{word} is no shift"))?;
                 options += &format!("010303{shift:02x}");

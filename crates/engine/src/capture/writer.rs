@@ -38,9 +38,28 @@ impl CaptureWriter {
 
     /// Writes packet `index` of a burst. All bursts must come from one capture.
     pub fn write(&mut self, burst: &CaptureBurst<'_>, index: usize) -> Result<(), EngineError> {
+        self.write_packet(burst, index, burst.frames().bytes(index), burst.frames().wire_len(index))
+    }
+
+    /// Writes other bytes in place of packet `index` of a burst, of which as much was cut off.
+    pub fn write_rewritten(&mut self, burst: &CaptureBurst<'_>, index: usize, bytes: &[u8]) -> Result<(), EngineError> {
+        let received = burst.frames().bytes(index).len();
+        // A packet of the same length is the same one up to some fields. A new one is complete.
+        let is_whole = bytes.len() != received;
+        let wire_len = if is_whole { bytes.len() as u32 } else { burst.frames().wire_len(index) };
+        self.write_packet(burst, index, bytes, wire_len)
+    }
+
+    fn write_packet(
+        &mut self,
+        burst: &CaptureBurst<'_>,
+        index: usize,
+        bytes: &[u8],
+        wire_len: u32,
+    ) -> Result<(), EngineError> {
         let written = match self.form {
-            CaptureForm::Pcap { resolution, .. } => self.write_pcap(burst, index, resolution),
-            CaptureForm::Pcapng => self.write_pcapng(burst, index),
+            CaptureForm::Pcap { resolution, .. } => self.write_pcap(burst, index, resolution, bytes, wire_len),
+            CaptureForm::Pcapng => self.write_pcapng(burst, index, bytes, wire_len),
         };
         written.map_err(|source| EngineError::Io { path: self.path.clone(), source })
     }
@@ -72,27 +91,31 @@ impl CaptureWriter {
         }
     }
 
-    fn write_pcap(&mut self, burst: &CaptureBurst<'_>, index: usize, resolution: Resolution) -> io::Result<()> {
-        let bytes = burst.frames().bytes(index);
+    fn write_pcap(
+        &mut self,
+        burst: &CaptureBurst<'_>,
+        index: usize,
+        resolution: Resolution,
+        bytes: &[u8],
+        wire_len: u32,
+    ) -> io::Result<()> {
         let ns = burst.stamp_ns(index);
         let seconds = u32::try_from(ns / NS_PER_S).unwrap_or(u32::MAX);
         let fraction = resolution.stamp(ns % NS_PER_S) as u32;
-        self.write_words(&[seconds, fraction, bytes.len() as u32, burst.frames().wire_len(index)])?;
+        self.write_words(&[seconds, fraction, bytes.len() as u32, wire_len])?;
         self.out.write_all(bytes)
     }
 
-    fn write_pcapng(&mut self, burst: &CaptureBurst<'_>, index: usize) -> io::Result<()> {
+    fn write_pcapng(&mut self, burst: &CaptureBurst<'_>, index: usize, bytes: &[u8], wire_len: u32) -> io::Result<()> {
         let id = burst.interface_id(index);
         while self.described <= id as usize {
             self.write_interface(&burst.interfaces()[self.described])?;
             self.described += 1;
         }
-        let bytes = burst.frames().bytes(index);
         let stamp = burst.interfaces()[id as usize].resolution.written().stamp(burst.stamp_ns(index));
         let (high, low) = ((stamp >> 32) as u32, stamp as u32);
         let block_bytes = 32 + (bytes.len() as u32).next_multiple_of(4);
-        let len = burst.frames().wire_len(index);
-        self.write_words(&[block::ENHANCED_PACKET, block_bytes, id, high, low, bytes.len() as u32, len])?;
+        self.write_words(&[block::ENHANCED_PACKET, block_bytes, id, high, low, bytes.len() as u32, wire_len])?;
         self.write_padded(bytes)?;
         self.write_words(&[block_bytes])
     }

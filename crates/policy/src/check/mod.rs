@@ -18,6 +18,7 @@ mod rule;
 mod satisfy;
 mod shadow;
 mod sources;
+mod synproxy;
 mod table;
 mod tracking;
 mod updates;

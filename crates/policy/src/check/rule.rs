@@ -31,7 +31,8 @@ impl<'a> Checker<'a> {
             let key = match effect {
                 Effect::Limit { by, .. } => by.key(),
                 Effect::Add(add) => Some(add.key),
-                Effect::Counter | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+                Effect::Counter | Effect::Sample { .. } => None,
+                Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
             };
             if let Some(key) = key.filter(|key| !matches.contains(&Match::Guard(key.guard()))) {
                 matches.push(Match::Guard(key.guard()));
@@ -408,6 +409,7 @@ impl<'a> Checker<'a> {
         match statement {
             Statement::Counter(_) => Ok(Effect::Counter),
             Statement::Track(_) => Ok(Effect::Track),
+            Statement::Synproxy(_) => Ok(Effect::Synproxy),
             Statement::Verdict(action, _) => Ok(Effect::Verdict(*action)),
             Statement::Sample { copies, packets } => self.sample(copies, packets),
             Statement::Limit { subject, limits, exceed, span } => {

@@ -34,6 +34,7 @@ impl Checker<'_> {
                 self.tracking_setting(&mut tracking, setting);
             }
         }
+        self.synproxy_needs_an_offer(&tracking, postures);
         let rules = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten().flatten();
         let mut needing = rules.filter(|rule| needs_state(rule));
         place.or_else(|| needing.next().map(|rule| rule.span)).map(|span| (tracking, span))
@@ -67,6 +68,8 @@ impl Checker<'_> {
                 }
             },
             TrackingSetting::OneWay(_) => tracking.one_way = true,
+            TrackingSetting::SynproxyOffer(offer) => self.synproxy_offer(tracking, offer),
+            TrackingSetting::SynproxyThreshold(threshold) => self.synproxy_threshold(tracking, threshold),
             TrackingSetting::Invalid(word) => match Invalid::from_name(&word.text) {
                 Some(invalid) => tracking.invalid = invalid,
                 None => {
@@ -103,15 +106,19 @@ impl Checker<'_> {
     /// Reports a `track` behind a statement that acts on the packet. A rule does not count refused packets, so nothing
     /// may happen to them before.
     pub(super) fn track_comes_first(&mut self, effects: &[Effect], statements: &[Statement]) -> Check<()> {
-        let acts = |effect: &Effect| !matches!(effect, Effect::Counter | Effect::Track);
-        let first = effects.iter().position(acts);
-        let track = effects.iter().rposition(|effect| *effect == Effect::Track);
+        let tracks = |effect: &Effect| matches!(effect, Effect::Track | Effect::Synproxy);
+        let first = effects.iter().position(|effect| *effect != Effect::Counter && !tracks(effect));
+        let track = effects.iter().rposition(tracks);
         match first.zip(track) {
-            Some((first, track)) if first < track => Err(self.report(
-                Diagnostic::error("E0324", statements[track].span(), "`track` comes after another statement")
-                    .note(statements[first].span(), "this happens to packets before they are tracked")
-                    .help("write `track` first: `tcp track sample 1/1000`"),
-            )),
+            Some((first, track)) if first < track => {
+                let name = if effects[track] == Effect::Track { "track" } else { "synproxy" };
+                let message = format!("`{name}` comes after another statement");
+                Err(self.report(
+                    Diagnostic::error("E0324", statements[track].span(), message)
+                        .note(statements[first].span(), "this happens to packets before they are tracked")
+                        .help(format!("write `{name}` first: `tcp {name} sample 1/1000`")),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -123,5 +130,7 @@ fn number(atom: &Atom, min: u32, max: u32) -> Option<u32> {
 
 fn needs_state(rule: &Rule) -> bool {
     let is_state = |m: &Match| matches!(m, Match::Value { subject: Subject::Field(Field::CtState), .. });
-    rule.effects.contains(&Effect::Track) || rule.matches.iter().any(is_state)
+    rule.effects.contains(&Effect::Track)
+        || rule.effects.contains(&Effect::Synproxy)
+        || rule.matches.iter().any(is_state)
 }

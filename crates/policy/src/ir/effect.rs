@@ -85,7 +85,12 @@ impl Rule {
 
     /// Whether it drops packets that the tracker refuses.
     pub fn tracks(&self) -> bool {
-        self.effects.contains(&Effect::Track)
+        self.effects.iter().any(Effect::tracks)
+    }
+
+    /// Whether it answers SYNs.
+    pub fn answers(&self) -> bool {
+        self.effects.contains(&Effect::Synproxy)
     }
 
     /// The finds that its effects use.
@@ -125,17 +130,25 @@ pub enum Effect {
     },
     /// Drops packets of TCP that the tracker refuses. The rule does not count them. The first effect of its rule.
     Track,
+    /// The same, and answers SYNs that would open a connection. The first effect of its rule.
+    Synproxy,
     /// Decides the packet and ends the chain.
     Verdict(Action),
 }
 
 impl Effect {
+    /// Whether it drops packets that the tracker refuses.
+    pub fn tracks(&self) -> bool {
+        matches!(self, Effect::Track | Effect::Synproxy)
+    }
+
     /// The find that it uses, done on every path to the rule.
     pub fn find(&self) -> Option<FindId> {
         match self {
             Effect::Limit { find, .. } => *find,
             Effect::Count { find } => Some(*find),
-            Effect::Add { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Add { .. } | Effect::Sample { .. } => None,
+            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
         }
     }
 
@@ -143,9 +156,8 @@ impl Effect {
     pub fn limiter(&self) -> Option<LimiterId> {
         match self {
             Effect::Limit { limiter, .. } => Some(*limiter),
-            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => {
-                None
-            }
+            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } => None,
+            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
         }
     }
 
@@ -154,7 +166,8 @@ impl Effect {
         match self {
             Effect::Add { adder } => Some(*adder),
             Effect::Limit { add, .. } => *add,
-            Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => None,
+            Effect::Count { .. } | Effect::Sample { .. } => None,
+            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
         }
     }
 
@@ -162,9 +175,8 @@ impl Effect {
     pub fn exceeded_verdict(&self) -> Option<Action> {
         match self {
             Effect::Limit { exceed, .. } => exceed.verdict(),
-            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } | Effect::Track | Effect::Verdict(_) => {
-                None
-            }
+            Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } => None,
+            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
         }
     }
 }

@@ -136,7 +136,7 @@ impl Lowering<'_> {
         let mut steps: Vec<Step> = rule.matches.iter().flat_map(|m| self.steps(m)).collect();
         let mut effects: Vec<Effect> = rule.effects.iter().filter_map(|effect| self.effect(effect)).collect();
         // What the tracker refuses is not counted.
-        let first = effects.iter().take_while(|effect| **effect == Effect::Track).count();
+        let first = effects.iter().take_while(|effect| effect.tracks()).count();
         effects.splice(first..first, self.counts(&steps));
         // `check` has put the guards of their addresses among the matches.
         steps.extend(effects.iter().filter_map(Effect::find).map(Step::Find));
@@ -176,6 +176,7 @@ impl Lowering<'_> {
             }
             checked::Effect::Add(add) => Effect::Add { adder: self.adder(add) },
             checked::Effect::Track => Effect::Track,
+            checked::Effect::Synproxy => Effect::Synproxy,
             checked::Effect::Verdict(action) => Effect::Verdict(*action),
         })
     }

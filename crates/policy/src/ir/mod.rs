@@ -20,7 +20,7 @@ pub use crate::checked::{
     AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, TableKind, ValueSet,
 };
 use crate::field::Field;
-pub use crate::tracking::{Invalid, PacketState, TIMEOUTS, Timeout, Tracking};
+pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};

@@ -2,7 +2,7 @@
 
 use super::{
     AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree,
-    Slot, SlotContents, SlotId, TIMEOUTS, Test, Tracking, ValueSet, Wanted, print, verify,
+    Slot, SlotContents, SlotId, Synproxy, TIMEOUTS, Test, Threshold, Tracking, ValueSet, Wanted, print, verify,
 };
 use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, TableKind,
@@ -50,6 +50,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "defaults" => defaults(words).map(|defaults| program.defaults = defaults),
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "tracking" => tracking(words).map(|tracking| program.tracking = Some(tracking)),
+            "synproxy" => synproxy(words).zip(program.tracking.as_mut()).map(|(read, of)| of.synproxy = Some(read)),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "adder" => adder(words).map(|adder| program.adders.push(adder)),
@@ -121,6 +122,34 @@ fn tracking(text: &str) -> Option<Tracking> {
         tracking.timeouts_ms[index] = milliseconds.parse().ok()?;
     }
     Some(tracking)
+}
+
+/// `mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s`
+fn synproxy(text: &str) -> Option<Synproxy> {
+    let (offer, threshold) = match text.split_once(" on ") {
+        Some((offer, threshold)) => (offer, Some(threshold)),
+        None => (text, None),
+    };
+    let threshold = match threshold.map(|threshold| threshold.split(' ').collect::<Vec<_>>()) {
+        None => None,
+        Some(words) => {
+            let [on, "off", off, "for", calm] = words[..] else { return None };
+            let calm_s = calm.strip_suffix('s')?.parse().ok()?;
+            Some(Threshold { on: on.parse().ok()?, off: off.parse().ok()?, calm_s })
+        }
+    };
+    let (mss, options) = offer.strip_prefix("mss ")?.split_once(' ').unwrap_or((offer.strip_prefix("mss ")?, ""));
+    let mut read = Synproxy { mss: mss.parse().ok()?, wscale: None, sack: false, timestamp: false, threshold };
+    let mut words = options.split(' ').filter(|word| !word.is_empty());
+    while let Some(word) = words.next() {
+        match word {
+            "wscale" => read.wscale = Some(words.next()?.parse().ok()?),
+            "sack-perm" => read.sack = true,
+            "timestamp" => read.timestamp = true,
+            _ => return None,
+        }
+    }
+    Some(read)
 }
 
 /// `3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms`
@@ -250,7 +279,11 @@ fn effect(text: &str) -> Option<Effect> {
     if let Some(adder) = text.strip_prefix("add ") {
         return Some(Effect::Add { adder: AdderId(adder.parse().ok()?) });
     }
-    if text == "track" { Some(Effect::Track) } else { Some(Effect::Verdict(Action::from_name(text)?)) }
+    match text {
+        "track" => Some(Effect::Track),
+        "synproxy" => Some(Effect::Synproxy),
+        _ => Some(Effect::Verdict(Action::from_name(text)?)),
+    }
 }
 
 /// Parses the lines of a chain. `Ok(None)` if its head is invalid.

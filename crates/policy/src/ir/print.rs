@@ -5,6 +5,7 @@
 //! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 //! on-exit block
 //! tracking size 262144 embryonic 25% pickup on one-way off invalid rules syn-sent 120000ms ... other 600000ms
+//! synproxy mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! slot 2 limits customers ip4 rank-leaf
@@ -25,8 +26,8 @@
 //! ```
 
 use super::{
-    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, TIMEOUTS, TableKind,
-    Test, Tracking, Wanted,
+    Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Synproxy, TIMEOUTS,
+    TableKind, Test, Threshold, Tracking, Wanted,
 };
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
@@ -86,10 +87,22 @@ impl Display for Program {
 }
 
 fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
-    let Tracking { size, embryonic_percent, pickup, one_way, invalid, timeouts_ms } = tracking;
+    let Tracking { size, embryonic_percent, pickup, one_way, invalid, timeouts_ms, synproxy } = tracking;
     write!(f, "tracking size {size} embryonic {embryonic_percent}% pickup {}", if *pickup { "on" } else { "off" })?;
     write!(f, " one-way {} invalid {}", if *one_way { "on" } else { "off" }, invalid.name())?;
     TIMEOUTS.iter().zip(timeouts_ms).try_for_each(|((_, name, _), ms)| write!(f, " {name} {ms}ms"))?;
+    writeln!(f)?;
+    synproxy.iter().try_for_each(|synproxy| print_synproxy(f, synproxy))
+}
+
+fn print_synproxy(f: &mut Formatter<'_>, synproxy: &Synproxy) -> fmt::Result {
+    let Synproxy { mss, wscale, sack, timestamp, threshold } = synproxy;
+    write!(f, "synproxy mss {mss}")?;
+    wscale.iter().try_for_each(|shift| write!(f, " wscale {shift}"))?;
+    write!(f, "{}{}", if *sack { " sack-perm" } else { "" }, if *timestamp { " timestamp" } else { "" })?;
+    if let Some(Threshold { on, off, calm_s }) = threshold {
+        write!(f, " on {on} off {off} for {calm_s}s")?;
+    }
     writeln!(f)
 }
 
@@ -217,6 +230,7 @@ fn effect(effect: &Effect) -> String {
         Effect::Add { adder } => format!("add {}", adder.0),
         Effect::Count { find } => format!("count find {}", find.0),
         Effect::Track => "track".to_owned(),
+        Effect::Synproxy => "synproxy".to_owned(),
         Effect::Verdict(action) => action.name().to_owned(),
     }
 }

@@ -1,8 +1,8 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents, Test,
-    Tracking, Wanted,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents,
+    Synproxy, Test, Threshold, Tracking, Wanted,
 };
 use crate::field::{Field, Guard, Notation, Subject};
 use crate::pass::choose_layouts::FUSED_MAX;
@@ -171,9 +171,14 @@ impl Walk<'_> {
     /// A rule that drops what the tracker refuses comes after the tracking, and does so first.
     fn track(&self, rule: RuleId) -> Result<(), String> {
         let effects = &self.program.rule(rule).effects;
-        let last = effects.iter().rposition(|effect| *effect == Effect::Track);
+        let last = effects.iter().rposition(Effect::tracks);
+        if effects.contains(&Effect::Synproxy)
+            && self.program.tracking.is_none_or(|settings| settings.synproxy.is_none())
+        {
+            return Err(format!("rule {}: nothing says how SYNs are answered", rule.0));
+        }
         match last.map(|last| &effects[..last]) {
-            Some(before) if !self.tracked || before.iter().any(|effect| *effect != Effect::Track) => {
+            Some(before) if !self.tracked || !before.iter().all(Effect::tracks) => {
                 Err(format!("rule {}: packets are not tracked yet", rule.0))
             }
             _ => Ok(()),
@@ -274,8 +279,19 @@ fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
 }
 
 /// Whether the settings of the tracker are valid.
-fn is_sound_tracking(Tracking { size, embryonic_percent, timeouts_ms, .. }: &Tracking) -> bool {
+fn is_sound_tracking(Tracking { size, embryonic_percent, timeouts_ms, one_way, synproxy, .. }: &Tracking) -> bool {
     (flow::SIZE_MIN..=flow::SIZE_MAX).contains(size)
         && (1..=100).contains(embryonic_percent)
         && timeouts_ms.iter().all(|timeout| (1..=flow::TIMEOUT_MAX_MS).contains(timeout))
+        && synproxy.as_ref().is_none_or(|synproxy| !one_way && is_sound_synproxy(synproxy))
+}
+
+fn is_sound_synproxy(Synproxy { mss, wscale, sack, timestamp, threshold }: &Synproxy) -> bool {
+    let is_sound = |&Threshold { on, off, calm_s }: &Threshold| {
+        (1..=on).contains(&off) && (1..=Threshold::CALM_MAX_S).contains(&calm_s)
+    };
+    (Synproxy::MSS_MIN..=Synproxy::MSS_MAX).contains(mss)
+        && wscale.is_none_or(|shift| shift <= flow::Side::SCALE_MAX)
+        && (*timestamp || wscale.is_none() && !sack)
+        && threshold.as_ref().is_none_or(is_sound)
 }

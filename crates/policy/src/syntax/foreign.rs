@@ -18,9 +18,9 @@ const IN_RULES: &[Foreign] = &[
     (&["set"], "`set` statements", "write `add @NAME { ip saddr timeout 10m }` or `update @NAME { ... }`"),
     (&["delete"], "deletions by rules", "entries leave by their timeout: `add @NAME { ip saddr timeout 10m }`"),
     (
-        &["notrack", "synproxy", "flow", "dup", "fwd"],
+        &["notrack", "flow", "dup", "fwd"],
         "this statement",
-        "the statements are counter, sample, limit, add, update, track, accept, drop, divert",
+        "the statements are counter, sample, limit, add, update, track, synproxy, accept, drop, divert",
     ),
     (
         &["iif", "oif", "iifname", "oifname", "fib", "rt", "socket", "osf", "numgen", "jhash", "symhash", "ipsec"],

@@ -10,12 +10,7 @@ use crate::source::Span;
 
 /// `10mbit burst 64kbytes`, `400/second burst 100 packets`
 pub(super) fn limit(cursor: &mut Cursor) -> Parse<Limit> {
-    let mut rate = number(cursor, "a rate such as `500`, `20kpps`, `400/minute` or `10mbit`")?;
-    in_bytes(cursor, &rate)?;
-    if cursor.eat(TokenKind::Slash) {
-        let per = cursor.name("`second`, `minute` or `hour` after `/`")?;
-        rate = Name { text: format!("{}/{}", rate.text, per.text), span: rate.span.to(per.span) };
-    }
+    let rate = rate(cursor, "a rate such as `500`, `20kpps`, `400/minute` or `10mbit`")?;
     let burst = match cursor.is_word("burst") {
         true => {
             cursor.bump();
@@ -24,6 +19,17 @@ pub(super) fn limit(cursor: &mut Cursor) -> Parse<Limit> {
         false => None,
     };
     Ok(Limit { rate, burst })
+}
+
+/// `500`, `20kpps`, `400/minute`
+pub(super) fn rate(cursor: &mut Cursor, expected: &str) -> Parse<Name> {
+    let rate = number(cursor, expected)?;
+    in_bytes(cursor, &rate)?;
+    if !cursor.eat(TokenKind::Slash) {
+        return Ok(rate);
+    }
+    let per = cursor.name("`second`, `minute` or `hour` after `/`")?;
+    Ok(Name { text: format!("{}/{}", rate.text, per.text), span: rate.span.to(per.span) })
 }
 
 fn number(cursor: &mut Cursor, expected: &str) -> Parse<Name> {

@@ -2,7 +2,8 @@
 
 use super::tree::{
     Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, OnExceed,
-    Operand, Operator, Rule, Statement, Subject, TableSetting, TrackingSetting, Value, Values,
+    Operand, Operator, Rule, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting, TrackingSetting,
+    Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -96,6 +97,15 @@ impl Display for TrackingSetting {
             TrackingSetting::Pickup(word) => write!(f, "pickup {}", word.text),
             TrackingSetting::OneWay(_) => write!(f, "one-way"),
             TrackingSetting::Invalid(word) => write!(f, "invalid {}", word.text),
+            TrackingSetting::SynproxyOffer(SynproxyOffer { mss, wscale, sack_perm, timestamp, .. }) => {
+                write!(f, "synproxy mss {mss}")?;
+                wscale.iter().try_for_each(|wscale| write!(f, " wscale {wscale}"))?;
+                sack_perm.iter().try_for_each(|_| write!(f, " sack-perm"))?;
+                timestamp.iter().try_for_each(|_| write!(f, " timestamp"))
+            }
+            TrackingSetting::SynproxyThreshold(SynproxyThreshold { on, off, calm, .. }) => {
+                write!(f, "synproxy on {} off {} for {calm}", on.text, off.text)
+            }
         }
     }
 }
@@ -269,6 +279,7 @@ impl Display for Statement {
                 write!(f, " }}")
             }
             Statement::Track(_) => write!(f, "track"),
+            Statement::Synproxy(_) => write!(f, "synproxy"),
             Statement::Verdict(action, _) => write!(f, "{}", action.name()),
         }
     }

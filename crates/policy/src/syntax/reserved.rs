@@ -3,7 +3,7 @@
 use crate::diag::Diagnostic;
 use crate::source::Span;
 
-/// The action that sends a packet back to its source. Its number in the ABI is [`weir_abi::Action::REPLY`].
+/// The action that sends a packet back to its source: [`weir_abi::Action::Reply`].
 pub(crate) const REPLY: &str = "reply";
 
 /// The error for [`REPLY`].

@@ -51,6 +51,7 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         }
         Some("sample") => rule.statements.push(sample(cursor)?),
         Some("track") => rule.statements.push(Statement::Track(cursor.bump())),
+        Some("synproxy") => rule.statements.push(synproxy(cursor)?),
         Some("add") => rule.statements.push(addition::of_rule(cursor, AddKind::Add)?),
         Some("update") => rule.statements.push(addition::of_rule(cursor, AddKind::Update)?),
         Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
@@ -101,6 +102,17 @@ fn sample(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::Sample { copies, packets })
 }
 
+fn synproxy(cursor: &mut Cursor) -> Parse<Statement> {
+    let span = cursor.bump();
+    match cursor.word() {
+        Some("mss" | "wscale" | "sack-perm" | "timestamp" | "name") => Err(cursor.report(
+            Diagnostic::error("E0106", cursor.span(), "Weir does not have options of `synproxy` in rules")
+                .help("all rules share them: `tracking { synproxy mss 1460 wscale 7 sack-perm timestamp }`"),
+        )),
+        _ => Ok(Statement::Synproxy(span)),
+    }
+}
+
 /// Parses a match, or a statement that begins like one (`ip saddr limit @customers`).
 fn condition(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     let start = cursor.span();
@@ -128,7 +140,7 @@ fn after_statement(cursor: &mut Cursor, rule: &Rule, start: crate::source::Span)
             .label("this is tested too late")
             .note(rule.statements[0].span(), "the statements begin here")
             .help(
-                "write all matches first, then `counter`, `sample`, `limit`, `add`, `update`, `track` and the verdict",
+                "write all matches first, then `counter`, `sample`, `limit`, `add`, `update`, `track`, `synproxy` and the verdict",
             ),
     ))
 }

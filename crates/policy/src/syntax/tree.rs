@@ -9,7 +9,7 @@ mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
-pub use tracking::{Tracking, TrackingSetting};
+pub use tracking::{SynproxyOffer, SynproxyThreshold, Tracking, TrackingSetting};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
 use crate::diag::{Diagnostic, Severity};
@@ -357,7 +357,8 @@ impl Statement {
     /// Where.
     pub fn span(&self) -> Span {
         match self {
-            Statement::Counter(span) | Statement::Track(span) | Statement::Verdict(_, span) => *span,
+            Statement::Counter(span) | Statement::Track(span) | Statement::Synproxy(span) => *span,
+            Statement::Verdict(_, span) => *span,
             Statement::Sample { copies, packets } => copies.span.to(packets.span),
             Statement::Limit { span, .. } | Statement::LimitRate { span, .. } => *span,
             Statement::LimitEach(limit) => limit.span,
@@ -404,6 +405,8 @@ pub enum Statement {
     Add(Add),
     /// `track`
     Track(Span),
+    /// `synproxy`
+    Synproxy(Span),
     /// `accept`, `drop`, `divert`
     Verdict(Action, Span),
 }

@@ -49,6 +49,7 @@ pub fn outcome(program: &Program, counters: &[Counter]) -> Outcome {
             Action::Accept => &mut outcome.passed,
             Action::Drop => &mut outcome.dropped,
             Action::Divert => &mut outcome.diverted,
+            Action::Reply => &mut outcome.replied,
         } += counter.packets;
     }
     outcome
@@ -56,13 +57,14 @@ pub fn outcome(program: &Program, counters: &[Counter]) -> Outcome {
 
 /// The tally of the counters of a program. Samples are not in these counters.
 pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
-    let Outcome { packets, bytes, passed, dropped, diverted } = outcome(program, counters);
+    let Outcome { packets, bytes, passed, dropped, diverted, replied } = outcome(program, counters);
     Tally {
         packets,
         bytes,
         passed,
         dropped,
         diverted,
+        replied,
         sampled: 0,
         rules: report::rule_counts(program, counters),
         reasons: report::reason_counts(program, counters),

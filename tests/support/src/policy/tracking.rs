@@ -31,7 +31,7 @@ pub fn settings() -> BoxedStrategy<Vec<String>> {
     let one_way = select(vec!["", "", "", "one-way"]);
     let invalid = select(vec!["", "", "invalid rules", "invalid drop", "invalid accept", "invalid divert"]);
     let named = subsequence(TIMEOUTS.to_vec(), 0..=5);
-    let times = prop::collection::vec(select(vec!["1s", "1s", "3s", "45s", "2m", "20d"]), TIMEOUTS.len());
+    let times = prop::collection::vec(select(vec!["1s", "1s", "3s", "45s", "2m", "10d"]), TIMEOUTS.len());
     let timeouts = (named, times).prop_map(|(names, times)| {
         names.iter().zip(times).map(|(name, time)| format!("timeout {name} {time}")).collect::<Vec<_>>()
     });

@@ -44,5 +44,6 @@ pub(super) fn action(action: Action) -> &'static str {
         Action::Accept => "ACTION_ACCEPT",
         Action::Drop => "ACTION_DROP",
         Action::Divert => "ACTION_DIVERT",
+        Action::Reply => "ACTION_REPLY",
     }
 }

@@ -132,6 +132,7 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
             // It came before the rule counted.
             Effect::Track => {}
+            Effect::Synproxy => unreachable!("compiler bug: `capability` refuses synproxy"),
         }
     }
     if opened {

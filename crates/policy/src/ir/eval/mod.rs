@@ -9,7 +9,9 @@ pub mod explain;
 pub mod field;
 mod observer;
 pub mod packet;
+pub mod rewrite;
 mod tables;
+mod tcp_options;
 mod tracking;
 
 use super::{
@@ -38,6 +40,8 @@ pub struct Evaluator<'a, T> {
     buckets: Buckets,
     additions: Additions,
     tracker: Option<Tracker>,
+    /// The last packet as it leaves, if it was rewritten.
+    leaving: Option<Vec<u8>>,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
@@ -47,7 +51,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let buckets = Buckets::new(program, &tables);
         let additions = Additions::new(program, &tables);
         let tracker = program.tracking.as_ref().map(Tracker::new);
-        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions, tracker }
+        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions, tracker, leaving: None }
     }
 
     /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
@@ -84,8 +88,14 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.tracker.iter().for_each(Tracker::verify);
     }
 
+    /// The last frame as it leaves, if the chain changed it: a reply, or an accepted packet.
+    pub fn leaving(&self) -> Option<&[u8]> {
+        self.leaving.as_deref()
+    }
+
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
+        self.leaving = None;
         self.buckets.tick(frame.time_ns);
         self.additions.advance(self.program, frame.time_ns);
         let (packet, malformed) = packet::parse(frame);
@@ -96,7 +106,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         if let Some((action, reason)) = before_rules(self.program, &packet) {
             self.count(usize::from(reason.0), frame.wire_len);
             self.finish(action, None, &packet, frame);
-            return Verdict::new(action, reason, Sampled::No);
+            return self.verdict(action, reason, Sampled::No);
         }
         let (decided, tracked, sampled) = self.run(chain, &packet, frame, observer);
         let (action, reason) = decided.unwrap_or_else(|| {
@@ -104,15 +114,20 @@ impl<'a, T: Tables> Evaluator<'a, T> {
             (self.program.defaults.no_match, Reason::NO_MATCH)
         });
         self.finish(action, tracked, &packet, frame);
-        Verdict::new(action, reason, sampled)
+        self.verdict(action, reason, sampled)
+    }
+
+    fn verdict(&self, action: Action, reason: Reason, sampled: Sampled) -> Verdict {
+        let verdict = Verdict::new(action, reason, sampled);
+        if self.leaving.is_some() { verdict.of_rewritten() } else { verdict }
     }
 
     /// Runs the rules of a chain: the decision, the state, and whether the packet is sampled.
     fn run(&mut self, chain: usize, packet: &Packet, frame: Frame<'_>, observer: &mut impl Observer) -> Ran {
         let chain = &self.program.chains[chain];
         let found = vec![0; chain.finds.len()];
-        let (counted, exceeded, sampled, tracked) = (vec![], false, Sampled::No, None);
-        let mut run = Run { eval: self, chain, frame, packet, found, counted, exceeded, sampled, tracked };
+        let (counted, exceeded, sampled, tracked, asked) = (vec![], false, Sampled::No, None, false);
+        let mut run = Run { eval: self, chain, frame, packet, found, counted, exceeded, sampled, tracked, asked };
         for &id in &chain.tree.staged {
             run.find(id);
         }
@@ -125,6 +140,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         if let (Some(tracker), Action::Accept) = (&mut self.tracker, action) {
             let tracked = tracked.unwrap_or_else(|| tracker.track(packet, frame));
             tracker.open(&tracked);
+            self.leaving = tracked.leaving;
         }
     }
 
@@ -167,6 +183,8 @@ struct Run<'r, 'a, T> {
     sampled: Sampled,
     /// The state, once the packet is tracked.
     tracked: Option<Tracked>,
+    /// Whether the proxy has seen the packet.
+    asked: bool,
 }
 
 impl<T: Tables> Run<'_, '_, T> {
@@ -193,9 +211,10 @@ impl<T: Tables> Run<'_, '_, T> {
     fn track(&mut self) -> Option<(Action, Reason)> {
         let tracker = self.eval.tracker.as_mut().expect("`verify` requires the settings");
         let tracked = tracker.track(self.packet, self.frame);
+        let refused = tracked.refused;
         self.tracked = Some(tracked);
         match self.eval.program.tracking.map(|tracking| tracking.invalid) {
-            Some(Invalid::Decide(action)) => tracked.refused.map(|reason| self.refuse(action, reason)),
+            Some(Invalid::Decide(action)) => refused.map(|reason| self.refuse(action, reason)),
             _ => None,
         }
     }
@@ -227,7 +246,7 @@ impl<T: Tables> Run<'_, '_, T> {
                 (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
             }
             Test::Value { subject: Subject::Field(Field::CtState), mask, set, negated } => {
-                let tracked = self.tracked.expect("`verify` requires that the packet is tracked");
+                let tracked = self.tracked.as_ref().expect("`verify` requires that the packet is tracked");
                 let value = tracked.state as u128;
                 (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
             }
@@ -247,9 +266,13 @@ impl<T: Tables> Run<'_, '_, T> {
         let reason = Reason::rule(id.0);
         if program.rule(id).tracks()
             && self.packet.l4 == L4::Tcp
-            && let Some(refused) = self.tracked.and_then(|tracked| tracked.refused)
+            && let Some(refused) = self.tracked.as_ref().and_then(|tracked| tracked.refused)
         {
             return Some(self.refuse(Action::Drop, refused));
+        }
+        if program.rule(id).answers() && self.answered() {
+            self.eval.count(usize::from(Reason::SYN_COOKIE.0), self.frame.wire_len);
+            return Some((Action::Reply, Reason::SYN_COOKIE));
         }
         self.eval.count(usize::from(reason.0), self.frame.wire_len);
         for effect in &program.rule(id).effects {
@@ -284,10 +307,21 @@ impl<T: Tables> Run<'_, '_, T> {
                 Effect::Add { adder } => self.add(*adder),
                 Effect::Count { find } => self.count_entry(*find),
                 // It happened before the rule counted.
-                Effect::Track => {}
+                Effect::Track | Effect::Synproxy => {}
             }
         }
         None
+    }
+
+    /// Answers a SYN that would open a connection, if the proxy is on. It is counted once.
+    fn answered(&mut self) -> bool {
+        if std::mem::replace(&mut self.asked, true) {
+            return false;
+        }
+        let tracker = self.eval.tracker.as_mut().expect("`verify` requires the settings");
+        let tracked = self.tracked.as_ref().expect("`verify` requires that the packet is tracked");
+        self.eval.leaving = tracker.answer(tracked, self.packet, self.frame);
+        self.eval.leaving.is_some()
     }
 
     /// Counts the packet at the entry that a find has found, unless an earlier rule did.

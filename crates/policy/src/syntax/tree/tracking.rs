@@ -27,6 +27,38 @@ pub enum TrackingSetting {
     OneWay(Span),
     /// `invalid drop`
     Invalid(Name),
+    /// `synproxy mss 1460 wscale 7 sack-perm timestamp`
+    SynproxyOffer(SynproxyOffer),
+    /// `synproxy on 10000/second off 1000/second for 30s`
+    SynproxyThreshold(SynproxyThreshold),
+}
+
+/// What the servers behind `synproxy` offer.
+#[derive(Clone, Debug)]
+pub struct SynproxyOffer {
+    /// The whole setting.
+    pub span: Span,
+    /// The largest segment.
+    pub mss: Atom,
+    /// The shift of windows.
+    pub wscale: Option<Atom>,
+    /// `sack-perm`
+    pub sack_perm: Option<Span>,
+    /// `timestamp`
+    pub timestamp: Option<Span>,
+}
+
+/// When `synproxy` answers SYNs.
+#[derive(Clone, Debug)]
+pub struct SynproxyThreshold {
+    /// The whole setting.
+    pub span: Span,
+    /// More SYNs than this switch it on.
+    pub on: Name,
+    /// Fewer SYNs than this switch it off.
+    pub off: Name,
+    /// For how long.
+    pub calm: Atom,
 }
 
 impl TrackingSetting {
@@ -37,6 +69,8 @@ impl TrackingSetting {
             TrackingSetting::Timeout(of, _) => of.span,
             TrackingSetting::Pickup(word) | TrackingSetting::Invalid(word) => word.span,
             TrackingSetting::OneWay(span) => *span,
+            TrackingSetting::SynproxyOffer(offer) => offer.span,
+            TrackingSetting::SynproxyThreshold(threshold) => threshold.span,
         }
     }
 
@@ -49,6 +83,8 @@ impl TrackingSetting {
             TrackingSetting::Pickup(_) => "pickup".to_owned(),
             TrackingSetting::OneWay(_) => "one-way".to_owned(),
             TrackingSetting::Invalid(_) => "invalid".to_owned(),
+            TrackingSetting::SynproxyOffer(_) => "synproxy mss".to_owned(),
+            TrackingSetting::SynproxyThreshold(_) => "synproxy on".to_owned(),
         }
     }
 }

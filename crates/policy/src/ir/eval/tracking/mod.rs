@@ -2,20 +2,29 @@
 //!
 //! It keeps what the entries of [`weir_abi::flow`] have room for, and nothing more. `docs/tracking.md` has the rules.
 
+mod proxied;
 mod quote;
 mod segment;
+mod switch;
+mod synproxy;
 mod table;
 mod tcp;
+mod tracked;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
 use super::packet::{Frame, Packet};
+use super::rewrite;
 use crate::ir::{PacketState, Tracking};
+use proxied::Subject;
 use segment::Segment;
-use table::FlowTable;
+use synproxy::SynProxy;
+use table::{FlowTable, Slot};
 use tcp::Outcome;
+use tracked::Opening;
+pub(super) use tracked::Tracked;
 use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICKS, ticks};
 use weir_abi::packet::{Fragment, L3, L4};
@@ -26,29 +35,8 @@ pub(super) struct Tracker {
     table: FlowTable,
     /// Time of the latest tracked packet, ns; `None` before the first.
     clock_ns: Option<u64>,
-}
-
-/// What the tracker says of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tracked {
-    /// Its state.
-    pub(super) state: PacketState,
-    /// Why it is invalid.
-    pub(super) refused: Option<Reason>,
-    /// The flow that it opens if it is accepted.
-    opening: Option<(FlowKey, Flow)>,
-}
-
-impl Tracked {
-    const UNTRACKED: Tracked = Tracked::of(PacketState::Untracked);
-
-    const fn of(state: PacketState) -> Self {
-        Tracked { state, refused: None, opening: None }
-    }
-
-    const fn refused(reason: Reason) -> Self {
-        Tracked { state: PacketState::Invalid, refused: Some(reason), opening: None }
-    }
+    /// Present if the policy says how SYNs are answered.
+    synproxy: Option<SynProxy>,
 }
 
 /// The types of ICMP messages (RFC 792, 950) and of ICMPv6 messages (RFC 4443, 4861, 2710, 3810) by what the tracker
@@ -83,7 +71,8 @@ impl IcmpKind {
 
 impl Tracker {
     pub(super) fn new(settings: &Tracking) -> Self {
-        Tracker { settings: *settings, table: FlowTable::new(settings), clock_ns: None }
+        let synproxy = settings.synproxy.as_ref().map(SynProxy::new);
+        Tracker { settings: *settings, table: FlowTable::new(settings), clock_ns: None, synproxy }
     }
 
     /// Sets the clock, which never goes back.
@@ -118,12 +107,16 @@ impl Tracker {
 
     /// Enters the flow that an accepted packet opens, if there is room.
     pub(super) fn open(&mut self, tracked: &Tracked) {
-        let Some((key, flow)) = tracked.opening else { return };
+        let Some(Opening { key, flow, proxied }) = tracked.opening else { return };
         let now = self.now();
         // A connection that begins anew takes the place of the old one.
-        match self.table.find(&key, now) {
-            Some((slot, _)) => self.table.set(slot, &flow),
-            None => _ = self.table.insert(&key, &flow, now),
+        let slot = match self.table.find(&key, now) {
+            Some((slot, _)) => Some(slot),
+            None => self.table.insert(&key, &flow, now),
+        };
+        if let Some(slot) = slot {
+            self.table.set(slot, &flow);
+            proxied.iter().for_each(|proxied| self.table.set_proxied(slot, *proxied));
         }
     }
 
@@ -143,26 +136,43 @@ impl Tracker {
         let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
         let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
         let Some((slot, flow)) = self.table.find(&key, now) else {
-            return match tcp::open(sender, &segment, &self.settings, now) {
-                Ok(flow) => self.opening(key, flow),
-                Err(reason) => Tracked::refused(reason),
-            };
+            let by_cookie = self.opened_by_cookie(packet, frame, &segment, key, sender);
+            let tracked = by_cookie.unwrap_or_else(|| self.reopened(key, sender, &segment));
+            return self.if_there_is_room(tracked);
         };
+        // Where a SYN would open the connection anew, a cookie does.
+        let is_over = flow.state == FlowState::TimeWait || flow.state == FlowState::Closed && sender == flow.opener;
+        if is_over && let Some(tracked) = self.opened_by_cookie(packet, frame, &segment, key, sender) {
+            return tracked;
+        }
+        if flow.proxied {
+            return self.of_proxied(Subject { packet, frame, segment: &segment, key, sender, slot, flow });
+        }
+        let outcome = tcp::judge(&flow, sender, &segment, &self.settings);
+        self.after(outcome, key, sender, slot, &flow, &segment)
+    }
+
+    /// Does to a flow what the outcome of a segment says.
+    fn after(
+        &mut self,
+        outcome: Outcome,
+        key: FlowKey,
+        sender: usize,
+        slot: Slot,
+        flow: &Flow,
+        segment: &Segment<'_>,
+    ) -> Tracked {
+        let now = self.now();
         let is_reply = sender != flow.opener;
         let state = if is_reply || flow.replied { PacketState::Established } else { PacketState::New };
-        match tcp::judge(&flow, sender, &segment, &self.settings) {
+        match outcome {
             Outcome::Update(next) => {
                 self.table.set(slot, &Flow { time: now, replied: next.replied | is_reply, ..next });
             }
             Outcome::Keep(next) => self.table.set(slot, &Flow { replied: next.replied | is_reply, ..next }),
             Outcome::Remove => self.table.remove(slot),
             Outcome::Refuse(reason) => return Tracked::refused(reason),
-            Outcome::Reopen => {
-                return match tcp::open(sender, &segment, &self.settings, now) {
-                    Ok(flow) => Tracked { opening: Some((key, flow)), ..Tracked::of(PacketState::New) },
-                    Err(reason) => Tracked::refused(reason),
-                };
-            }
+            Outcome::Reopen => return self.reopened(key, sender, segment),
         }
         Tracked::of(state)
     }
@@ -191,8 +201,17 @@ impl Tracker {
         let now = self.now();
         let Some((slot, flow)) = self.table.find(&key, now) else {
             let (state, sides) = (FlowState::Unreplied, [Side::default(); 2]);
-            let flow = Flow { time: now, state, opener: sender, liberal: false, replied: false, syn: false, sides };
-            return self.opening(key, flow);
+            let flow = Flow {
+                time: now,
+                state,
+                opener: sender,
+                liberal: false,
+                replied: false,
+                syn: false,
+                proxied: false,
+                sides,
+            };
+            return self.if_there_is_room(Tracked::opens(key, flow, None));
         };
         let replied = flow.replied || sender != flow.opener;
         let state = if replied { FlowState::Replied } else { FlowState::Unreplied };
@@ -208,20 +227,30 @@ impl Tracker {
         if quoted.source != packet.daddr {
             return Tracked::refused(Reason::NO_STATE);
         }
-        let Some((_, flow)) = self.table.find(&quoted.key, now) else { return Tracked::refused(Reason::NO_STATE) };
-        match quoted.seq {
-            Some(seq) if !window::has_sent(&flow, quoted.sender, seq) => Tracked::refused(Reason::OUT_OF_WINDOW),
-            _ => Tracked::of(PacketState::Related),
+        let Some((slot, flow)) = self.table.find(&quoted.key, now) else { return Tracked::refused(Reason::NO_STATE) };
+        let Some(seq) = quoted.seq else { return Tracked::of(PacketState::Related) };
+        // What the server has sent was translated.
+        let proxied = (flow.proxied && quoted.sender != flow.opener).then(|| self.table.proxied(slot));
+        let seq = seq.wrapping_sub(proxied.map_or(0, |proxied| proxied.delta));
+        if !window::has_sent(&flow, quoted.sender, seq) {
+            return Tracked::refused(Reason::OUT_OF_WINDOW);
+        }
+        let related = Tracked::of(PacketState::Related);
+        match proxied {
+            Some(proxied) => related.leaving(rewrite::quote_from_client(packet, frame, quoted.seq_at, &proxied)),
+            None => related,
         }
     }
 
     /// A packet that opens a flow, if the table has room.
-    fn opening(&mut self, key: FlowKey, flow: Flow) -> Tracked {
-        debug_assert!(flow.time < TICKS);
-        if !self.table.has_room(&key, flow.time) {
-            return Tracked::refused(Reason::STATE_FULL);
+    fn if_there_is_room(&mut self, tracked: Tracked) -> Tracked {
+        match &tracked.opening {
+            Some(Opening { key, flow, .. }) if !self.table.has_room(key, flow.time) => {
+                debug_assert!(flow.time < TICKS);
+                Tracked::refused(Reason::STATE_FULL)
+            }
+            _ => tracked,
         }
-        Tracked { opening: Some((key, flow)), ..Tracked::of(PacketState::New) }
     }
 }
 

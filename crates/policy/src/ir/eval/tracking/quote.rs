@@ -15,6 +15,8 @@ pub(super) struct Quoted {
     pub(super) source: u128,
     /// Its sequence number, if it is TCP.
     pub(super) seq: Option<u32>,
+    /// Where that number is in the frame.
+    pub(super) seq_at: usize,
 }
 
 /// Bytes of the ICMP header in front of the quoted packet.
@@ -43,7 +45,8 @@ pub(super) fn read(packet: &Packet, vlan: [u16; 2], frame: Frame<'_>) -> Option<
         }
     };
     let seq = (protocol == 6).then(|| be32(&transport[4..]));
-    Some(Quoted { key, sender, source, seq })
+    let seq_at = packet.l4_offset + ICMP_HEADER + header + 4;
+    Some(Quoted { key, sender, source, seq, seq_at })
 }
 
 /// The protocol, source and destination, and the length of the header.

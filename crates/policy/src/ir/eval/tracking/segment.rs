@@ -1,7 +1,8 @@
 //! What the tracker reads of a TCP segment.
 
 use crate::ir::eval::packet::{Frame, Packet};
-use weir_abi::WINDOW_BYTES;
+use crate::ir::eval::rewrite;
+use crate::ir::eval::tcp_options::{self, kind};
 use weir_abi::flow::Side;
 
 /// What a segment does (RFC 9293, section 3.1). A reset counts before SYN, SYN before FIN, FIN before ACK.
@@ -25,13 +26,13 @@ pub(super) struct Segment<'a> {
     pub(super) ack: Option<u32>,
     /// The window as written.
     pub(super) window: u32,
-    options: &'a [u8],
+    pub(super) options: &'a [u8],
 }
 
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
+pub(super) const FIN: u8 = 1;
+pub(super) const SYN: u8 = 2;
+pub(super) const RST: u8 = 4;
+pub(super) const ACK: u8 = 16;
 const URG: u8 = 32;
 /// The flags that have a meaning for the state. PSH, ECE and CWR may always be set.
 const MEANT: u8 = FIN | SYN | RST | ACK | URG;
@@ -59,15 +60,13 @@ impl<'a> Segment<'a> {
         let header = usize::from(packet.doff) * 4;
         let payload = u32::from(packet.l4_length) - header as u32;
         let controls = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
-        let captured = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
-        let options = captured.get(packet.l4_offset + 20..packet.l4_offset + header).unwrap_or_default();
         Some(Segment {
             kind,
             seq: packet.seq,
             end: packet.seq.wrapping_add(payload).wrapping_add(controls),
             ack: (flags & ACK != 0).then_some(packet.ack),
             window: packet.window.into(),
-            options,
+            options: rewrite::options(packet, frame),
         })
     }
 
@@ -78,53 +77,25 @@ impl<'a> Segment<'a> {
     /// The shift that a SYN offers, or [`Side::NO_SCALE`] (RFC 7323, section 2.2).
     pub(super) fn scale(&self) -> u8 {
         let mut found = Side::NO_SCALE;
-        self.each_option(|kind, data| {
-            if let (3, &[shift]) = (kind, data) {
+        for option in tcp_options::each(self.options) {
+            if let (kind::WINDOW_SCALE, &[shift]) = (option.kind, option.data) {
                 found = shift.min(Side::SCALE_MAX);
             }
-        });
+        }
         found
     }
 
     /// Whether a SYN permits selective acknowledgements (RFC 2018, section 2).
     pub(super) fn permits_sack(&self) -> bool {
-        let mut found = false;
-        self.each_option(|kind, data| found |= kind == 4 && data.is_empty());
-        found
+        tcp_options::each(self.options).any(|option| option.kind == kind::SACK_PERMITTED && option.data.is_empty())
     }
 
     /// The highest right edge among the acknowledgement and the blocks of selective ones (RFC 2018, section 3).
     pub(super) fn highest_ack(&self, ack: u32) -> u32 {
-        let mut highest = ack;
-        self.each_option(|kind, data| {
-            if kind == 5 && !data.is_empty() && data.len().is_multiple_of(8) {
-                let edges = data.chunks_exact(8).map(|block| be32(&block[4..]));
-                highest = edges.fold(highest, |highest, edge| if after(edge, highest) { edge } else { highest });
-            }
-        });
-        highest
+        let blocks = tcp_options::each(self.options)
+            .filter(|option| option.kind == kind::SACK && option.data.len().is_multiple_of(8))
+            .flat_map(|option| option.data.chunks_exact(8));
+        let edges = blocks.map(|block| tcp_options::be32(&block[4..]));
+        edges.fold(ack, |highest, edge| if after(edge, highest) { edge } else { highest })
     }
-
-    /// Calls `visit` with the kind and data of each option, up to the first that is cut off (RFC 9293, section 3.2).
-    fn each_option(&self, mut visit: impl FnMut(u8, &[u8])) {
-        let mut rest = self.options;
-        while let Some((&kind, tail)) = rest.split_first() {
-            match kind {
-                0 => return,
-                1 => rest = tail,
-                _ => {
-                    let length = tail.first().map_or(0, |&length| usize::from(length));
-                    if length < 2 || length > rest.len() {
-                        return;
-                    }
-                    visit(kind, &rest[2..length]);
-                    rest = &rest[length..];
-                }
-            }
-        }
-    }
-}
-
-fn be32(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }

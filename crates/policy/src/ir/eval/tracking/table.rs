@@ -5,8 +5,8 @@
 
 use crate::ir::Tracking;
 use weir_abi::flow::{
-    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH, Timeouts, age, buckets,
-    embryonic_max,
+    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, Proxied, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH, Timeouts, age,
+    buckets, embryonic_max,
 };
 
 /// The flows.
@@ -17,6 +17,8 @@ pub(super) struct FlowTable {
     /// Most embryonic flows of a bucket.
     embryonic_max: usize,
     timeouts: Timeouts,
+    /// What proxied flows need; empty if the policy answers no SYNs.
+    proxied: Vec<[Proxied; SLOTS]>,
 }
 
 /// A slot.
@@ -42,6 +44,7 @@ impl FlowTable {
             keys: HashKeys::of(REPLAY_SEED),
             embryonic_max: embryonic_max(settings.embryonic_percent),
             timeouts: settings.timeouts(),
+            proxied: vec![[Proxied::default(); SLOTS]; if settings.synproxy.is_some() { count } else { 0 }],
         }
     }
 
@@ -81,6 +84,22 @@ impl FlowTable {
         *tag = *tag & TAG_HASH | if flow.is_embryonic() { TAG_EMBRYONIC } else { 0 };
     }
 
+    /// The flow of a slot; `None` if the slot is free.
+    pub(super) fn at(&self, at: Slot) -> Option<Flow> {
+        let is_taken = self.tags[at.bucket][at.slot] != 0;
+        is_taken.then(|| unpack(&self.entries[at.bucket][at.slot]).0)
+    }
+
+    /// What a proxied flow needs.
+    pub(super) fn proxied(&self, at: Slot) -> Proxied {
+        self.proxied[at.bucket][at.slot]
+    }
+
+    /// Replaces what a proxied flow needs.
+    pub(super) fn set_proxied(&mut self, at: Slot, proxied: Proxied) {
+        self.proxied[at.bucket][at.slot] = proxied;
+    }
+
     /// Frees a slot.
     pub(super) fn remove(&mut self, at: Slot) {
         self.tags[at.bucket][at.slot] = 0;
@@ -92,18 +111,18 @@ impl FlowTable {
         !matches!(self.place(key, now), Place::Full)
     }
 
-    /// Enters a flow. Returns whether it had room.
-    pub(super) fn insert(&mut self, key: &FlowKey, flow: &Flow, now: u32) -> bool {
+    /// Enters a flow. Returns its slot, if it had room.
+    pub(super) fn insert(&mut self, key: &FlowKey, flow: &Flow, now: u32) -> Option<Slot> {
         let at = match self.place(key, now) {
             Place::Free(at) | Place::Evict(at) => at,
-            Place::Full => return false,
+            Place::Full => return None,
         };
         let entry = &mut self.entries[at.bucket][at.slot];
         entry[..5].copy_from_slice(&key.words);
         entry[5..].copy_from_slice(&flow.pack(key.is_ipv6));
         self.tags[at.bucket][at.slot] = self.hash(key).tag;
         self.set(at, flow);
-        true
+        Some(at)
     }
 
     /// Finds a slot for a new flow:
@@ -198,6 +217,7 @@ impl FlowTable {
                 assert_eq!(tag & TAG_HASH, hashed.tag);
                 assert_eq!(tag & TAG_EMBRYONIC != 0, flow.is_embryonic());
                 assert!(hashed.buckets.contains(&(bucket as u32)), "a flow is in one of its buckets");
+                assert!(!flow.proxied || !self.proxied.is_empty(), "only a policy with a proxy has proxied flows");
                 assert!(keys.insert(key), "a key is in the table once");
             }
         }
@@ -219,7 +239,16 @@ mod tests {
 
     fn flow(state: FlowState, time: u32) -> Flow {
         let replied = state != FlowState::SynSent;
-        Flow { time, state, opener: 0, liberal: false, replied, syn: false, sides: [Side::default(); 2] }
+        Flow {
+            time,
+            state,
+            opener: 0,
+            liberal: false,
+            replied,
+            syn: false,
+            proxied: false,
+            sides: [Side::default(); 2],
+        }
     }
 
     fn table(size: u32, embryonic_percent: u8) -> FlowTable {
@@ -230,7 +259,7 @@ mod tests {
     fn embryonic_flows_take_their_share_and_the_oldest_goes_first() {
         let mut table = table(64, 25);
         for nth in 0..1000 {
-            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth));
+            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth).is_some());
             table.verify();
         }
         let mut times = Vec::new();
@@ -243,7 +272,7 @@ mod tests {
     fn established_flows_are_never_evicted() {
         let mut table = table(64, 25);
         let established = flow(FlowState::Established, 0);
-        let entered: Vec<u32> = (0..200).filter(|&nth| table.insert(&key(nth), &established, 0)).collect();
+        let entered: Vec<u32> = (0..200).filter(|&nth| table.insert(&key(nth), &established, 0).is_some()).collect();
         assert_eq!(entered.len(), 64, "all slots are used");
         assert!((1000..2000).all(|nth| !table.has_room(&key(nth), 1)));
         assert!(entered.iter().all(|&nth| table.find(&key(nth), 1).is_some()));
@@ -253,10 +282,11 @@ mod tests {
     #[test]
     fn a_full_table_evicts_embryonic_flows() {
         let mut table = table(32, 25);
-        let entered = (0..28).filter(|&nth| table.insert(&key(nth), &flow(FlowState::Established, 0), 0)).count();
+        let entered =
+            (0..28).filter(|&nth| table.insert(&key(nth), &flow(FlowState::Established, 0), 0).is_some()).count();
         assert_eq!(entered, 28);
         for nth in 100..110 {
-            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth));
+            assert!(table.insert(&key(nth), &flow(FlowState::SynSent, nth), nth).is_some());
         }
         let alive: Vec<u32> = (100..110).filter(|&nth| table.find(&key(nth), 110).is_some()).collect();
         assert_eq!(alive, [106, 107, 108, 109]);
@@ -279,7 +309,7 @@ mod tests {
     fn two_choices_fill_a_table_nearly_completely() {
         let mut table = table(32 * 1000, 25);
         let established = flow(FlowState::Established, 0);
-        let refused = (0..32_000).find(|&nth| !table.insert(&key(nth), &established, 0)).unwrap_or(32_000);
+        let refused = (0..32_000).find(|&nth| table.insert(&key(nth), &established, 0).is_none()).unwrap_or(32_000);
         assert!(refused > 30_000, "the first flow was refused after {refused} of 32000");
     }
 

@@ -143,7 +143,7 @@ fn begun_anew(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Flow {
     next.sides[1 - sender] = Side { una: ack, next: ack, window: window(65535), scale: 0, sack: true };
     next.sides[sender] =
         Side { una: segment.seq, next: segment.end, window: window(segment.window), scale: 0, sack: true };
-    (next.state, next.liberal, next.syn) = (FlowState::SynReceived, true, false);
+    (next.state, next.liberal, next.syn, next.proxied) = (FlowState::SynReceived, true, false, false);
     next
 }
 
@@ -203,6 +203,7 @@ pub(super) fn open(sender: usize, segment: &Segment<'_>, settings: &Tracking, ti
         liberal: settings.one_way,
         replied: false,
         syn: false,
+        proxied: false,
         sides: [Side::default(); 2],
     };
     match segment.kind {

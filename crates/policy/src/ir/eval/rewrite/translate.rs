@@ -1,0 +1,78 @@
+//! Translates the packets of a proxied flow between the numbers that its client knows and those of its server.
+//!
+//! Sequence numbers of the server, and what acknowledges them, differ by `delta`; its timestamps, and their echoes, by
+//! `stamp`; windows by their shifts ([`Proxied`]). The length of a packet stays.
+
+use super::checksum::Checksum;
+use super::patch::Patch;
+use crate::ir::eval::packet::{Frame, Packet};
+use crate::ir::eval::tcp_options::{self, kind};
+use weir_abi::WINDOW_BYTES;
+use weir_abi::flow::Proxied;
+
+/// Where the fields of a TCP header are (RFC 9293, section 3.1).
+const SEQ: usize = 4;
+const ACK: usize = 8;
+const WINDOW: usize = 14;
+const CHECKSUM: usize = 16;
+const OPTIONS: usize = 20;
+const FLAG_SYN: u8 = 2;
+const FLAG_ACK: u8 = 16;
+/// Where ICMP has its checksum (RFC 792).
+const ICMP_CHECKSUM: usize = 2;
+
+/// A segment of the client, as the server expects it. The server shifts this client's windows by `scale`.
+pub fn from_client(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxied: &Proxied, scale: u8) -> Vec<u8> {
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM, checksum);
+    if packet.tcp_flags & FLAG_ACK != 0 {
+        let back = proxied.delta.wrapping_neg();
+        patch.add(ACK, back);
+        for option in tcp_options::each(options(packet, frame)) {
+            let at = OPTIONS + option.at;
+            match (option.kind, option.data.len()) {
+                (kind::SACK, length) if length.is_multiple_of(8) => {
+                    (at..at + length).step_by(4).for_each(|edge| patch.add(edge, back));
+                }
+                (kind::TIMESTAMPS, 8) if proxied.agreed().timestamps => {
+                    patch.add(at + 4, proxied.stamp.wrapping_neg());
+                }
+                _ => {}
+            }
+        }
+    }
+    if packet.tcp_flags & FLAG_SYN == 0 {
+        patch.put(WINDOW, &proxied.window_for_server(packet.window, scale).to_be_bytes());
+    }
+    patch.done()
+}
+
+/// A segment of the server, as the client expects it. The server's windows are shifted by `scale`.
+pub fn from_server(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxied: &Proxied, scale: u8) -> Vec<u8> {
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM, checksum);
+    patch.add(SEQ, proxied.delta);
+    let timestamps = |option: &tcp_options::TcpOption<'_>| option.kind == kind::TIMESTAMPS && option.data.len() == 8;
+    if let Some(option) = tcp_options::each(options(packet, frame)).find(timestamps)
+        && proxied.agreed().timestamps
+    {
+        patch.add(OPTIONS + option.at, proxied.stamp);
+    }
+    if packet.tcp_flags & FLAG_SYN == 0 {
+        patch.put(WINDOW, &proxied.window_for_client(packet.window, scale).to_be_bytes());
+    }
+    patch.done()
+}
+
+/// An ICMP error about a segment of the server that the client's side has seen translated. The quoted sequence number is
+/// `at` bytes behind the beginning of the frame.
+pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: &Proxied) -> Vec<u8> {
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, ICMP_CHECKSUM, Checksum::Finished);
+    patch.add(at - packet.l4_offset, proxied.delta.wrapping_neg());
+    patch.done()
+}
+
+/// The captured options of a segment.
+pub(in crate::ir::eval) fn options<'a>(packet: &Packet, frame: Frame<'a>) -> &'a [u8] {
+    let captured = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
+    let header = usize::from(packet.doff) * 4;
+    captured.get(packet.l4_offset + OPTIONS..packet.l4_offset + header).unwrap_or_default()
+}
