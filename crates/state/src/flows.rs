@@ -300,7 +300,7 @@ mod tests {
         let (key, opener) = FlowKey::of((nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
         let sides = [Side { una, next: una, ..Side::default() }; 2];
         let state = FlowState::Established;
-        (key, Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, sides })
+        (key, Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, proxied: false, sides })
     }
 
     #[test]

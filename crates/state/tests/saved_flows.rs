@@ -42,7 +42,7 @@ fn flow(state: FlowState, una: u32) -> Flow {
     let side = Side { una, next: una.wrapping_add(500), window: Window::of(65535), scale: 7, sack: true };
     let sides = if is_tcp { [side; 2] } else { [Side::default(); 2] };
     let replied = !matches!(state, FlowState::SynSent | FlowState::Unreplied);
-    Flow { time: now(), state, opener: 1, liberal: false, replied, syn: true, sides }
+    Flow { time: now(), state, opener: 1, liberal: false, replied, syn: true, proxied: false, sides }
 }
 
 fn enter(table: &FlowTable, key: &FlowKey, flow: &Flow) -> bool {

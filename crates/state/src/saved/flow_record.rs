@@ -103,8 +103,9 @@ fn is_sound(key: &FlowKey, flow: &Flow) -> bool {
 }
 
 /// Whether a flow is worth keeping: it was answered and is not over. A connection in `time-wait` has nothing to send.
+/// How numbers of a proxied one are translated is not in its flow, so it cannot continue.
 pub(super) fn is_kept(flow: &Flow) -> bool {
-    !flow.is_embryonic() && flow.state != FlowState::TimeWait
+    !flow.is_embryonic() && flow.state != FlowState::TimeWait && !flow.proxied
 }
 
 #[cfg(test)]
@@ -115,7 +116,8 @@ mod tests {
 
     fn flow(state: FlowState) -> Flow {
         let side = |una: u32| Side { una, next: una, window: Window::of(65535), scale: 7, sack: true };
-        Flow { time: 99, state, opener: 1, liberal: false, replied: true, syn: false, sides: [side(1), side(!0)] }
+        let sides = [side(1), side(!0)];
+        Flow { time: 99, state, opener: 1, liberal: false, replied: true, syn: false, proxied: false, sides }
     }
 
     fn records() -> Vec<Record> {
@@ -159,6 +161,7 @@ mod tests {
             (key, Flow { state: FlowState::Replied, ..flow }),
             (key, Flow { state: FlowState::SynSent, ..flow }),
             (key, Flow { replied: false, ..flow }),
+            (key, Flow { proxied: true, ..flow }),
             (key, window(255)),
         ] {
             let of = |flow| payload(&[Record { slot: 1, flow: Some((key, flow)) }]);
