@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use weir_abi::{ABI_VERSION, Action, Counter, Layout, Link, Reason, Verdict};
-use weir_engine::clang::{BpfObject, BpfShape, Clang, NativeObject};
+use weir_engine::clang::{BpfObject, BpfShape, Clang, Extras, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::measure;
@@ -255,7 +255,13 @@ fn code_without_version_or_chain_is_refused() {
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
     assert_eq!(load(&c), "native code of odd: has no function weir_downstream");
     let c = chain::native_c() + "int absent(void);\nint asks(void);\nint asks(void)\n{\n\treturn absent();\n}\n";
-    let error = load(&c);
+    let refused = clang.native("odd", &c, Cpu::Native).unwrap_err().to_string();
+    assert!(refused.contains("undefined reference to `absent'"), "{refused}");
+    // Other code, which was linked without this check.
+    let extras = Extras { headers: &[], flags: &["-Wl,-z,undefs".to_owned()] };
+    let object = clang.native_with("odd", &c, Cpu::Native, extras).unwrap().object;
+    let loaded = NativeFilter::load("odd", &object, &program, vec![image()], None, None, None);
+    let error = loaded.err().unwrap().to_string();
     assert!(error.contains("undefined symbol: absent"), "{error}");
 }
 
