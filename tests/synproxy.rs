@@ -1,0 +1,101 @@
+//! The SYN proxy between real hosts: Linux is the client and the server, the interpreter decides each packet.
+//!
+//! ```text
+//! client 10.9.0.1 (c) ---- (lower) bridge (upper) ---- (s) server 10.9.0.2
+//! ```
+//! The bridge forwards, replies and rewrites as the verdicts say. Nothing else connects both hosts. It proves that Linux
+//! takes part: it answers the keep-alive, sends nothing before, and never notices the translation.
+
+#[path = "synproxy/bridge.rs"]
+mod bridge;
+mod engines;
+#[path = "live/hosts.rs"]
+#[allow(dead_code, reason = "tests on interfaces use the rest")]
+mod hosts;
+#[path = "synproxy/talk.rs"]
+mod talk;
+
+use bridge::{Bridge, Lost};
+use hosts::{Host, Hosts};
+use talk::{client_first, refused, serve, server_first};
+
+/// Options of TCP that a host has: timestamps, selective acknowledgements, window scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Options([bool; 3]);
+
+const ALL: Options = Options([true, true, true]);
+const NONE: Options = Options([false, false, false]);
+
+impl Options {
+    /// Sets the options of a host.
+    fn set(self, host: &Host) {
+        let names = ["tcp_timestamps", "tcp_sack", "tcp_window_scaling"];
+        for (name, is_on) in names.into_iter().zip(self.0) {
+            let path = format!("/proc/sys/net/ipv4/{name}");
+            host.run(move || std::fs::write(path, if is_on { "1" } else { "0" }).expect("the host's own setting"));
+        }
+    }
+}
+
+/// What a policy says of a server.
+fn offer(options: Options) -> &'static str {
+    match options {
+        Options([true, true, true]) => "wscale 7 sack-perm timestamp",
+        Options([true, true, false]) => "sack-perm timestamp",
+        Options([true, false, true]) => "wscale 7 timestamp",
+        Options([true, false, false]) => "timestamp",
+        Options([false, ..]) => "",
+    }
+}
+
+/// Lets hosts talk through a bridge, with each protocol.
+fn talk_through(client: Options, server: Options, offer: &str, lost: Lost) {
+    let hosts = Hosts::new();
+    client.set(&hosts.client);
+    server.set(&hosts.server);
+    let bridge = Bridge::start(&hosts.weir, offer, lost);
+    serve(&hosts.server);
+    let what = format!("client {client:?}, server {server:?}, {offer:?}, {lost:?}");
+    let talks: &[(&str, fn() -> std::io::Result<()>)] = match lost {
+        // Nobody sends this SYN again if the client has nothing to say.
+        Lost::SynToServer => &[("client first", client_first)],
+        _ => &[("client first", client_first), ("server first", server_first), ("refused", refused)],
+    };
+    for &(name, talk) in talks {
+        hosts.client.run(talk).unwrap_or_else(|error| panic!("{what}: {name}: {error}\n{}", bridge.said()));
+    }
+    let counts = bridge.stop();
+    assert!(counts.replies as usize >= talks.len(), "{what}: each SYN was answered: {counts:?}");
+    assert_eq!(counts.lost > 0, lost != Lost::Nothing, "{what}: {counts:?}");
+    assert!(counts.translated >= 20, "{what}: {counts:?}");
+    // What closed sockets get, and what a lost packet makes old.
+    assert!(counts.dropped <= 20, "{what}: nothing real is dropped: {counts:?}");
+}
+
+#[test]
+fn linux_talks_through_the_proxy_with_all_options() {
+    talk_through(ALL, ALL, offer(ALL), Lost::Nothing);
+}
+
+#[test]
+fn clients_lack_options() {
+    for client in [NONE, Options([true, false, false]), Options([true, true, false]), Options([false, true, true])] {
+        talk_through(client, ALL, offer(ALL), Lost::Nothing);
+    }
+}
+
+#[test]
+fn servers_lack_options() {
+    for server in [NONE, Options([true, false, true]), Options([true, true, false])] {
+        talk_through(ALL, server, offer(server), Lost::Nothing);
+        // The policy promises more than the server has.
+        talk_through(ALL, server, offer(ALL), Lost::Nothing);
+    }
+}
+
+#[test]
+fn each_packet_of_the_handshake_is_lost_once() {
+    for lost in [Lost::Syn, Lost::SynAck, Lost::SynToServer, Lost::SynAckOfServer, Lost::KeepAlive, Lost::AckToServer] {
+        talk_through(ALL, ALL, offer(ALL), lost);
+    }
+}
