@@ -48,6 +48,9 @@ fn offer(options: Options) -> &'static str {
     }
 }
 
+/// What a client does, with its name.
+type Talk = (&'static str, fn() -> std::io::Result<()>);
+
 /// Lets hosts talk through a bridge, with each protocol.
 fn talk_through(client: Options, server: Options, offer: &str, lost: Lost) {
     let hosts = Hosts::new();
@@ -56,7 +59,7 @@ fn talk_through(client: Options, server: Options, offer: &str, lost: Lost) {
     let bridge = Bridge::start(&hosts.weir, offer, lost);
     serve(&hosts.server);
     let what = format!("client {client:?}, server {server:?}, {offer:?}, {lost:?}");
-    let talks: &[(&str, fn() -> std::io::Result<()>)] = match lost {
+    let talks: &[Talk] = match lost {
         // Nobody sends this SYN again if the client has nothing to say.
         Lost::SynToServer => &[("client first", client_first)],
         _ => &[("client first", client_first), ("server first", server_first), ("refused", refused)],

@@ -4,8 +4,8 @@
  *
  * BPF_PROG_TEST_RUN runs the program in live frames mode. The kernel gives the program one frame after the other from a
  * small pool, and acts on its return value. Each frame gets the next source of a list, and leaves through the interface
- * that the run names as its origin. A frame comes back to the pool as its receiver left it. A receiver that forwards has
- * changed the Ethernet addresses, the TTL and the header's checksum; so these are written anew.
+ * that the run names as its origin. A frame comes back to the pool as its receiver left it. A receiver that forwards
+ * has changed the Ethernet addresses, the TTL and the header's checksum; so these are written anew.
  */
 #ifndef WEIR_GENERATE_H
 #define WEIR_GENERATE_H
@@ -14,7 +14,7 @@
 #include "sources.h"
 
 enum {
-	GENERATED_WORDS = STREAM_SOURCE_AT / 4,	   /* of the frame in front of the source, without the checksum */
+	GENERATED_WORDS = STREAM_SOURCE_AT / 4,	     /* of the frame in front of the source, without the checksum */
 	GENERATED_CHECKSUM_AT = GENERATED_WORDS * 4, /* two bytes, up to the source */
 };
 
