@@ -6,9 +6,9 @@
  * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
  * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
  *
- *	track_begin()			reads all packets that are open or accepted, and fetches the lines of their
- *flows while (track_next())		enters the flows that the last segment opens, tracks the next segment
- *		<chain>_rules()		decides the open packets of the segment
+ *	track_begin()		reads all packets that are open or accepted, and fetches the lines of their flows
+ *	while (track_next())	enters the flows that the last segment opens, tracks the next segment
+ *		<chain>_rules()	decides the open packets of the segment
  */
 #ifndef WEIR_TRACK_BURST_H
 #define WEIR_TRACK_BURST_H
@@ -57,7 +57,7 @@ WEIR_INLINE bool track_guessed(const struct env *env, const struct track *track,
 
 /*
  * Reads the key of a plain ACK of TCP over IPv4, which almost all packets are, with the result of track_read(). `start`
- * is ipv4_hash_start(). Returns false, and changes nothing that matters, if it is something else.
+ * is ipv4_hash_start(). Returns false, and writes nothing, if it is something else.
  */
 WEIR_INLINE bool track_read_plain(const struct flow_head *head, uint64_t start, packet_view *packet,
 				  struct track *track)

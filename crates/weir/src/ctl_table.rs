@@ -146,6 +146,9 @@ fn stream(options: &CtlOptions, name: &str, atomic: bool) -> Result<(), Failure>
     let (mut lines, mut refused) = (0u64, 0u64);
     loop {
         let together = next_lines(&mut input).map_err(|error| Failure::system("standard input", error))?;
+        if together.is_empty() {
+            break;
+        }
         let operations: Vec<Result<TableOperation, String>> =
             together.iter().filter_map(|line| line_operation(line, atomic)).collect();
         let requests: Vec<Request> = operations.iter().flatten().map(|operation| request(name, operation)).collect();
@@ -165,9 +168,6 @@ fn stream(options: &CtlOptions, name: &str, atomic: bool) -> Result<(), Failure>
         }
         report::print(&printed)?;
         outcome?;
-        if together.is_empty() {
-            break;
-        }
     }
     match refused {
         0 => Ok(()),

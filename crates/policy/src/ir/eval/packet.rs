@@ -349,11 +349,11 @@ fn extension(proto: u8) -> Option<u8> {
     }
 }
 
-fn be16(bytes: &[u8]) -> u16 {
+pub(super) fn be16(bytes: &[u8]) -> u16 {
     u16::from_be_bytes([bytes[0], bytes[1]])
 }
 
-fn be32(bytes: &[u8]) -> u32 {
+pub(super) fn be32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 

@@ -1,5 +1,11 @@
 //! The options of a TCP header (RFC 9293, section 3.2).
 
+use super::packet::{Frame, Packet, be16, be32};
+use weir_abi::WINDOW_BYTES;
+
+/// Bytes of the header in front of its options.
+pub(super) const HEADER_BYTES: usize = 20;
+
 /// Kinds of options: RFC 9293, section 3.2; RFC 7323, section 2.2; RFC 2018, sections 2 and 3; RFC 7323, section 3.2.
 pub(super) mod kind {
     pub(in crate::ir::eval) const MSS: u8 = 2;
@@ -18,6 +24,13 @@ pub(super) struct TcpOption<'a> {
     pub(super) data: &'a [u8],
 }
 
+/// The captured options of a segment.
+pub(super) fn of<'a>(packet: &Packet, frame: Frame<'a>) -> &'a [u8] {
+    let captured = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
+    let header = usize::from(packet.doff) * 4;
+    captured.get(packet.l4_offset + HEADER_BYTES..packet.l4_offset + header).unwrap_or_default()
+}
+
 /// The options up to the first that is cut off.
 pub(super) fn each(options: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
     let mut at = 0;
@@ -34,18 +47,18 @@ pub(super) fn each(options: &[u8]) -> impl Iterator<Item = TcpOption<'_>> {
     })
 }
 
+/// The first option of a kind that has so many bytes of data.
+pub(super) fn find(options: &[u8], kind: u8, bytes: usize) -> Option<TcpOption<'_>> {
+    each(options).find(|option| option.kind == kind && option.data.len() == bytes)
+}
+
 /// The value and the echo of the timestamps option.
 pub(super) fn timestamps(options: &[u8]) -> Option<[u32; 2]> {
-    let found = each(options).find(|option| option.kind == kind::TIMESTAMPS && option.data.len() == 8)?;
+    let found = find(options, kind::TIMESTAMPS, 8)?;
     Some([0, 4].map(|at| be32(&found.data[at..])))
 }
 
 /// The largest segment that a SYN names.
 pub(super) fn mss(options: &[u8]) -> Option<u16> {
-    let found = each(options).find(|option| option.kind == kind::MSS && option.data.len() == 2)?;
-    Some(u16::from_be_bytes([found.data[0], found.data[1]]))
-}
-
-pub(super) fn be32(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    find(options, kind::MSS, 2).map(|option| be16(option.data))
 }

@@ -4,7 +4,7 @@
 //! header is new, and so is its checksum. What the packet carried is left out.
 
 use super::checksum::{Checksum, folded, sum, updated};
-use crate::ir::eval::packet::{Frame, Packet};
+use crate::ir::eval::packet::{Frame, Packet, be16};
 use weir_abi::Link;
 use weir_abi::packet::L3;
 
@@ -110,7 +110,7 @@ fn reply6(packet: &Packet, length: usize) -> Vec<u8> {
 fn onward4(packet: &Packet, frame: Frame<'_>, length: usize) -> Vec<u8> {
     let mut header = frame.bytes[packet.l3_offset..packet.l4_offset].to_vec();
     let total = ((header.len() + length) as u16).to_be_bytes();
-    let checksum = u16::from_be_bytes([header[10], header[11]]);
+    let checksum = be16(&header[10..]);
     if header[2..4] != total {
         let checksum = updated(checksum, &header[2..4], &total);
         header[10..12].copy_from_slice(&checksum.to_be_bytes());

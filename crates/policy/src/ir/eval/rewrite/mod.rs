@@ -9,5 +9,4 @@ mod translate;
 
 pub use build::{Built, Way, build};
 pub use checksum::Checksum;
-pub(super) use translate::options;
 pub use translate::{from_client, from_server, quote_from_client};

@@ -1,6 +1,7 @@
 //! Changes bytes of a transport header in place, with its checksum.
 
 use super::checksum::{Checksum, updated};
+use crate::ir::eval::packet::{be16, be32};
 
 /// A copy of a frame that changes.
 pub(super) struct Patch {
@@ -29,15 +30,14 @@ impl Patch {
             return;
         }
         let field = self.l4 + self.checksum_at;
-        let checksum = u16::from_be_bytes([self.bytes[field], self.bytes[field + 1]]);
+        let checksum = be16(&self.bytes[field..]);
         let checksum = updated(checksum, &old, &self.bytes[from..to]);
         self.bytes[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
     /// Adds to a number of 32 bits.
     pub(super) fn add(&mut self, at: usize, difference: u32) {
-        let number = &self.bytes[self.l4 + at..self.l4 + at + 4];
-        let number = u32::from_be_bytes([number[0], number[1], number[2], number[3]]);
+        let number = be32(&self.bytes[self.l4 + at..]);
         self.put(at, &number.wrapping_add(difference).to_be_bytes());
     }
 

@@ -6,8 +6,7 @@
 use super::checksum::Checksum;
 use super::patch::Patch;
 use crate::ir::eval::packet::{Frame, Packet};
-use crate::ir::eval::tcp_options::{self, kind};
-use weir_abi::WINDOW_BYTES;
+use crate::ir::eval::tcp_options::{self, HEADER_BYTES, kind};
 use weir_abi::flow::Proxied;
 
 /// Where the fields of a TCP header are (RFC 9293, section 3.1).
@@ -15,7 +14,6 @@ const SEQ: usize = 4;
 const ACK: usize = 8;
 const WINDOW: usize = 14;
 const CHECKSUM: usize = 16;
-const OPTIONS: usize = 20;
 const FLAG_SYN: u8 = 2;
 const FLAG_ACK: u8 = 16;
 /// Where ICMP has its checksum (RFC 792).
@@ -27,8 +25,8 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxie
     if packet.tcp_flags & FLAG_ACK != 0 {
         let back = proxied.delta.wrapping_neg();
         patch.add(ACK, back);
-        for option in tcp_options::each(options(packet, frame)) {
-            let at = OPTIONS + option.at;
+        for option in tcp_options::each(tcp_options::of(packet, frame)) {
+            let at = HEADER_BYTES + option.at;
             match (option.kind, option.data.len()) {
                 (kind::SACK, length) if length.is_multiple_of(8) => {
                     (at..at + length).step_by(4).for_each(|edge| patch.add(edge, back));
@@ -50,11 +48,10 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxie
 pub fn from_server(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxied: &Proxied, scale: u8) -> Vec<u8> {
     let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM, checksum);
     patch.add(SEQ, proxied.delta);
-    let timestamps = |option: &tcp_options::TcpOption<'_>| option.kind == kind::TIMESTAMPS && option.data.len() == 8;
-    if let Some(option) = tcp_options::each(options(packet, frame)).find(timestamps)
+    if let Some(option) = tcp_options::find(tcp_options::of(packet, frame), kind::TIMESTAMPS, 8)
         && proxied.agreed().timestamps
     {
-        patch.add(OPTIONS + option.at, proxied.stamp);
+        patch.add(HEADER_BYTES + option.at, proxied.stamp);
     }
     if packet.tcp_flags & FLAG_SYN == 0 {
         patch.put(WINDOW, &proxied.window_for_client(packet.window, scale).to_be_bytes());
@@ -68,11 +65,4 @@ pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: 
     let mut patch = Patch::new(frame.bytes, packet.l4_offset, ICMP_CHECKSUM, Checksum::Finished);
     patch.add(at - packet.l4_offset, proxied.delta.wrapping_neg());
     patch.done()
-}
-
-/// The captured options of a segment.
-pub(in crate::ir::eval) fn options<'a>(packet: &Packet, frame: Frame<'a>) -> &'a [u8] {
-    let captured = &frame.bytes[..frame.bytes.len().min(WINDOW_BYTES)];
-    let header = usize::from(packet.doff) * 4;
-    captured.get(packet.l4_offset + OPTIONS..packet.l4_offset + header).unwrap_or_default()
 }

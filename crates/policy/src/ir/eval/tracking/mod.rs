@@ -15,7 +15,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use super::packet::{Frame, Packet};
+use super::packet::{Frame, Packet, be16};
 use super::rewrite;
 use crate::ir::{PacketState, Tracking};
 use proxied::Subject;
@@ -185,7 +185,7 @@ impl Tracker {
             IcmpKind::Neighbour => return Tracked::UNTRACKED,
             IcmpKind::Other => return Tracked::refused(Reason::NO_STATE),
         };
-        let identifier = quote::be16(&frame.bytes[packet.l4_offset + 4..]);
+        let identifier = be16(&frame.bytes[packet.l4_offset + 4..]);
         let ends = [packet.saddr, packet.daddr];
         let vlan = vlan(packet);
         let (key, sender) = FlowKey::of_icmp(ends, identifier, request, is_reply, packet.proto, vlan, is_ipv6(packet));

@@ -1,6 +1,6 @@
 //! The packet that an ICMP error quotes (RFC 792; RFC 4443, section 2.4).
 
-use crate::ir::eval::packet::{Frame, Packet};
+use crate::ir::eval::packet::{Frame, Packet, be16, be32};
 use weir_abi::WINDOW_BYTES;
 use weir_abi::flow::FlowKey;
 use weir_abi::packet::L3;
@@ -74,12 +74,4 @@ fn icmp(kind: u8) -> Option<(u8, bool)> {
         14 | 16 | 18 | 129 => Some((kind - 1, true)),
         _ => None,
     }
-}
-
-pub(super) fn be16(bytes: &[u8]) -> u16 {
-    u16::from_be_bytes([bytes[0], bytes[1]])
-}
-
-fn be32(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }

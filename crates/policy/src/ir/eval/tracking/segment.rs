@@ -1,7 +1,6 @@
 //! What the tracker reads of a TCP segment.
 
-use crate::ir::eval::packet::{Frame, Packet};
-use crate::ir::eval::rewrite;
+use crate::ir::eval::packet::{Frame, Packet, be32};
 use crate::ir::eval::tcp_options::{self, kind};
 use weir_abi::flow::Side;
 
@@ -66,7 +65,7 @@ impl<'a> Segment<'a> {
             end: packet.seq.wrapping_add(payload).wrapping_add(controls),
             ack: (flags & ACK != 0).then_some(packet.ack),
             window: packet.window.into(),
-            options: rewrite::options(packet, frame),
+            options: tcp_options::of(packet, frame),
         })
     }
 
@@ -95,7 +94,7 @@ impl<'a> Segment<'a> {
         let blocks = tcp_options::each(self.options)
             .filter(|option| option.kind == kind::SACK && option.data.len().is_multiple_of(8))
             .flat_map(|option| option.data.chunks_exact(8));
-        let edges = blocks.map(|block| tcp_options::be32(&block[4..]));
+        let edges = blocks.map(|block| be32(&block[4..]));
         edges.fold(ack, |highest, edge| if after(edge, highest) { edge } else { highest })
     }
 }
