@@ -18,10 +18,11 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 8,
+	WEIR_ABI_VERSION = 9,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
-	WEIR_RULE_BASE = 32,	  /* lower counters and reasons are built in, higher ones are rules */
+	REWRITE_BYTES = WEIR_WINDOW_BYTES + 112,
+	WEIR_RULE_BASE = 32, /* lower counters and reasons are built in, higher ones are rules */
 };
 
 struct weir_frame {
@@ -96,6 +97,24 @@ struct burst_flows {
 	uint64_t shared; /* whether other workers use it too */
 };
 
+/*
+ * What leaves in place of a received packet: Rewrite in crates/abi/src/rewrite.rs. The first `head` bytes are new; the
+ * received ones follow from there.
+ */
+struct weir_rewrite {
+	uint32_t len; /* bytes that leave */
+	uint32_t head;
+	uint32_t checksum_at; /* offset of the checksum that was updated, 0 if none was */
+	uint8_t checksum[2];  /* that checksum as received */
+	uint8_t zero[2];
+	uint8_t bytes[REWRITE_BYTES];
+} __attribute__((aligned(64)));
+
+/* Where a chain puts the packets that it changes; NULL if it changes none. */
+struct burst_rewrites {
+	struct weir_rewrite *packets; /* one for each frame */
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -109,6 +128,7 @@ struct weir_burst {
 	struct burst_additions additions;
 	struct burst_entries entries;
 	struct burst_flows flows;
+	struct burst_rewrites rewrites;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -123,7 +143,9 @@ _Static_assert(sizeof(struct entry_counter) == 16, "abi: EntryCounter");
 _Static_assert(sizeof(struct entry_slot) == 16, "abi: EntrySlot");
 _Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
 _Static_assert(sizeof(struct burst_flows) == 24, "abi: Flows");
-_Static_assert(sizeof(struct weir_burst) == 144, "abi: Burst");
+_Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
+_Static_assert(sizeof(struct burst_rewrites) == 8, "abi: Rewrites");
+_Static_assert(sizeof(struct weir_burst) == 152, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

@@ -16,7 +16,7 @@ use weir_abi::kernel::{
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
-    Link, Reason, Verdict, burst, cookie, each, flow, limit,
+    Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -31,6 +31,7 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_ABI_VERSION".into(), weir_abi::ABI_VERSION.into()),
         ("WEIR_BURST_MAX".into(), weir_abi::BURST_MAX as u64),
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
+        ("REWRITE_BYTES".into(), weir_abi::REWRITE_BYTES as u64),
         ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
         ("REASON_RULE".into(), Reason::RULE_BASE.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
@@ -223,7 +224,8 @@ fn structures_have_the_same_layout() {
         limits,
         additions,
         entries,
-        flows
+        flows,
+        rewrites
     );
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
@@ -235,6 +237,8 @@ fn structures_have_the_same_layout() {
     layout!(program, "entry_slot", burst::EntrySlot, counters, labels);
     layout!(program, "burst_entries", burst::Entries, slots);
     layout!(program, "burst_flows", burst::Flows, head, buckets, shared);
+    layout!(program, "burst_rewrites", burst::Rewrites, packets);
+    layout!(program, "weir_rewrite", Rewrite, len, head, checksum_at, checksum, bytes);
     layout!(program, "flow_head", flow::FlowHead, clock, buckets);
     layout!(program, "flow_proxied", flow::Proxied, delta, stamp, isn, mss);
     same(&mut program, "offsetof(struct flow_head, hash_words)", offset_of!(flow::FlowHead, keys));

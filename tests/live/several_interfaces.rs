@@ -102,7 +102,7 @@ fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
                 break;
             }
             let drop = Verdict::new(Action::Drop, Reason::NO_MATCH, Sampled::No);
-            lane.dispatch(&vec![drop; count]).expect("the interfaces are there");
+            lane.dispatch(&vec![drop; count], &[]).expect("the interfaces are there");
         }
         lane.wait(Duration::from_millis(2)).expect("the interfaces are there");
     }

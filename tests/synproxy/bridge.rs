@@ -156,9 +156,10 @@ fn run(policy: &str, sockets: &[OwnedFd; 2], lost: Lost, stop: &AtomicBool, said
 fn decide(filter: &mut EvalFilter<'_>, chain: usize, frame: &[u8], time_ns: u64) -> (Verdict, Option<Vec<u8>>) {
     let set = FrameSet::new(Link::Ethernet, [(frame, frame.len() as u32)]).with_times([time_ns]);
     let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
-    filter.decide(chain, &set.bursts().next().expect("one frame"), &mut verdicts).expect("it decides");
+    let burst = set.burst(0);
+    filter.decide(chain, &burst, &mut verdicts).expect("it decides");
     let mut leaving = None;
-    filter.rewritten(&mut |_, bytes| leaving = Some(bytes.to_vec()));
+    filter.rewritten(&burst, &verdicts, &mut |_, bytes| leaving = Some(bytes.to_vec()));
     (verdicts[0], leaving)
 }
 

@@ -208,7 +208,7 @@ fn run_line(
     filter.decide(chain, &burst, &mut verdicts).expect("it decides");
     let mut leaves = String::new();
     let verdict = verdicts[0];
-    filter.rewritten(&mut |_, bytes| {
+    filter.rewritten(&burst, &verdicts, &mut |_, bytes| {
         let is_reply = verdict.action() == Some(Action::Reply);
         check_ends(&packet.bytes, bytes, link, is_reply);
         let arrow = if is_reply { "<=" } else { "=>" };
@@ -277,10 +277,11 @@ fn errors_quote_what_the_server_has_sent() {
         let set = FrameSet::new(Link::RawIp, [(packet.bytes.as_slice(), packet.wire)]).with_times([time_ns]);
         let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
         let chain = policy.program.chain(None, Direction::Upstream).expect("there are rules");
-        filter.decide(chain, &set.bursts().next().expect("one packet"), &mut verdicts).expect("it decides");
+        let burst = set.burst(0);
+        filter.decide(chain, &burst, &mut verdicts).expect("it decides");
         assert_eq!(shown(&policy, verdicts[0]), if passes { "related" } else { "out-of-window" });
         assert_eq!(verdicts[0].rewritten(), passes);
-        filter.rewritten(&mut |_, bytes| {
+        filter.rewritten(&burst, &verdicts, &mut |_, bytes| {
             assert_eq!(sum(&bytes[20..]), 0xffff, "the checksum of the error");
             assert_eq!(be32(&bytes[52..]), 7001);
             assert_eq!(bytes[..22], packet.bytes[..22]);

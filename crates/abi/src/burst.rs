@@ -1,7 +1,7 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
 use crate::flow::FlowHead;
-use crate::{Addition, Counter, EntryCounter};
+use crate::{Addition, Counter, EntryCounter, Rewrite};
 use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
@@ -127,6 +127,19 @@ impl Flows {
     pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0 };
 }
 
+/// Where a chain puts the packets that it changes: `struct burst_rewrites`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Rewrites {
+    /// One for each frame; null if the program changes no packets.
+    pub packets: *mut Rewrite,
+}
+
+impl Rewrites {
+    /// Those of a program that changes no packets.
+    pub const NONE: Rewrites = Rewrites { packets: null_mut() };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +167,8 @@ pub struct Burst {
     pub entries: Entries,
     /// The flows that are tracked.
     pub flows: Flows,
+    /// The packets that it changes.
+    pub rewrites: Rewrites,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -165,4 +180,5 @@ const _: () = assert!(size_of::<Additions>() == 16);
 const _: () = assert!(size_of::<EntrySlot>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 24);
-const _: () = assert!(size_of::<Burst>() == 144);
+const _: () = assert!(size_of::<Rewrites>() == 8);
+const _: () = assert!(size_of::<Burst>() == 152);

@@ -21,6 +21,7 @@ pub mod link;
 pub mod packet;
 pub mod rate;
 pub mod reason;
+pub mod rewrite;
 pub mod siphash;
 pub mod target;
 pub mod verdict;
@@ -37,12 +38,13 @@ pub use link::Link;
 pub use packet::PacketView;
 pub use rate::{Limit, LimitProblem, Rate};
 pub use reason::Reason;
+pub use rewrite::{REWRITE_BYTES, Rewrite};
 pub use target::Target;
 pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 8;
+pub const ABI_VERSION: u32 = 9;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

@@ -29,6 +29,8 @@ pub struct Artifact {
     pub limited: usize,
     /// Number of flows that its table holds; `None` if it does not track.
     pub flows: Option<u32>,
+    /// Whether chains change packets.
+    pub rewrites: bool,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
@@ -71,6 +73,7 @@ impl Artifact {
             additions: self.additions,
             limited: self.limited,
             flows: self.flows,
+            rewrites: self.rewrites,
         }
     }
 

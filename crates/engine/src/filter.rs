@@ -20,9 +20,10 @@ pub trait Filter {
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError>;
 
     /// Calls `visit` with the index and the bytes of each packet of the last burst that the chain changed, in order, as
-    /// it leaves: those whose verdict says so ([`Verdict::rewritten`]). Makes no calls if the filter changes no packets.
-    fn rewritten(&self, visit: &mut dyn FnMut(usize, &[u8])) {
-        let _ = visit;
+    /// it leaves: those whose verdict says so ([`Verdict::rewritten`]). `burst` and `verdicts` are those of the last
+    /// [`Filter::decide`]. Makes no calls if the filter changes no packets.
+    fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
+        let _ = (burst, verdicts, visit);
     }
 
     /// Packets and bytes since loading, indexed by [`weir_abi::Reason`]: the built-in reasons, then one per rule.

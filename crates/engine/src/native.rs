@@ -12,7 +12,7 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::flow::{Flow, FlowKey};
-use weir_abi::{ABI_VERSION, AdditionCounts, Burst, Counter, EntryCounts, Verdict, burst};
+use weir_abi::{ABI_VERSION, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
@@ -37,6 +37,8 @@ pub struct NativeCode {
     counters: usize,
     /// Maximum number of additions that one packet makes.
     additions_max: usize,
+    /// Whether chains change packets.
+    rewrites: bool,
     /// The data of limiters, if the program has any.
     limits: Option<Limits>,
     /// The tables that can change, if there are any.
@@ -71,6 +73,8 @@ pub struct NativeFilter {
     entries: CountedSlots,
     /// What rules add to tables. `None` if tables change by requests only.
     additions: Option<AdditionBuffer>,
+    /// What leaves in place of the packets of the last burst. Empty if the program changes no packets.
+    rewrites: Vec<Rewrite>,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
     /// Whether other filters charge the same buckets.
@@ -172,7 +176,7 @@ impl NativeCode {
         }
         let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
         let live = live.filter(|live| live.images.iter().any(Option::is_some));
-        let (counters, additions_max) = (program.counters(), program.additions);
+        let (counters, additions_max, rewrites) = (program.counters(), program.additions, program.rewrites);
         let (_images, _file) = (images, file);
         if let Some(live) = &live {
             let reserved = CountedSlots::new(&live.counted, 0);
@@ -183,6 +187,7 @@ impl NativeCode {
             tables,
             counters,
             additions_max,
+            rewrites,
             limits,
             live,
             flows,
@@ -204,7 +209,9 @@ impl NativeCode {
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
         let counted = self.live.as_ref().map_or(&[][..], |live| &live.counted);
         let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
-        NativeFilter { code: self.clone(), tables, reader, counters, entries, additions, fills_buckets: false, sharing }
+        let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
+        let code = self.clone();
+        NativeFilter { code, tables, reader, counters, entries, additions, rewrites, fills_buckets: false, sharing }
     }
 }
 
@@ -264,6 +271,12 @@ impl NativeFilter {
         if let Some(reader) = &mut self.reader {
             reader.rest();
         }
+    }
+
+    /// What leaves in place of the packets of the last burst that were changed, by index. Empty if the program changes
+    /// no packets.
+    pub fn rewrites(&self) -> &[Rewrite] {
+        &self.rewrites
     }
 
     /// The flows, if the program tracks.
@@ -343,10 +356,18 @@ impl Filter for NativeFilter {
         while !rest.is_empty() {
             let now = self.begin_tick(&rest)?;
             let (first, others) = verdicts.split_at_mut(now);
-            self.decide_at_once(chain, &rest.first(now), first);
+            self.decide_at_once(chain, &rest.first(now), burst.len() - rest.len(), first);
             (rest, verdicts) = (rest.after(now), others);
         }
         Ok(())
+    }
+
+    fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
+        for ((index, verdict), rewrite) in verdicts.iter().enumerate().zip(&self.rewrites) {
+            if verdict.rewritten() {
+                visit(index, &rewrite.packet(burst.bytes(index)));
+            }
+        }
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -388,8 +409,8 @@ impl NativeFilter {
         Ok(count)
     }
 
-    /// Decides a burst in one call. Its verdicts are those of its packets.
-    fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) {
+    /// Decides packets of a burst, from the one with the index `from`, in one call. The verdicts are theirs.
+    fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, from: usize, verdicts: &mut [Verdict]) {
         let function = self.code.chains[chain];
         assert_eq!(verdicts.len(), burst.len(), "a verdict for each packet");
         if std::mem::take(&mut self.fills_buckets)
@@ -419,6 +440,10 @@ impl NativeFilter {
             additions: self.additions.as_mut().map_or(burst::Additions::NONE, AdditionBuffer::as_c),
             entries: self.entries.as_c(),
             flows: self.flows_as_c(),
+            rewrites: match self.rewrites.get_mut(from..) {
+                Some([]) | None => burst::Rewrites::NONE,
+                Some(packets) => burst::Rewrites { packets: packets.as_mut_ptr() },
+            },
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
@@ -428,6 +453,7 @@ impl NativeFilter {
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
         // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
         // program tracks (`ProgramShape::check_flows`); other workers use it only if it is `shared`.
+        // `rewrites` has room for each packet of the burst, or is null if the program changes none.
         unsafe { function(&arguments) };
         if let Some(additions) = &mut self.additions {
             additions.take();

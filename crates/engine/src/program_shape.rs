@@ -35,6 +35,8 @@ pub struct ProgramShape {
     pub limited: usize,
     /// Number of flows that its table holds; `None` if it does not track.
     pub flows: Option<u32>,
+    /// Whether chains change packets.
+    pub rewrites: bool,
 }
 
 /// A table of the program, for which an image is loaded.

@@ -84,7 +84,7 @@ impl Filter for EvalFilter<'_> {
         Ok(())
     }
 
-    fn rewritten(&self, visit: &mut dyn FnMut(usize, &[u8])) {
+    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
         self.rewritten.iter().for_each(|(index, bytes)| visit(*index, bytes));
     }
 

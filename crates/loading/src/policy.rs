@@ -234,6 +234,7 @@ impl Policy {
             additions: shape.additions,
             limited: shape.limited,
             flows: shape.flows,
+            rewrites: shape.rewrites,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })

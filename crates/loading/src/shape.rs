@@ -16,6 +16,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         additions: program.additions_max(),
         limited: program.limited().len(),
         flows: program.tracking.map(|tracking| tracking.size),
+        rewrites: program.rewrites(),
     }
 }
 

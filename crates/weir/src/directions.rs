@@ -92,7 +92,7 @@ impl Directions {
     ) -> Result<(), EngineError> {
         if self.inside.is_empty() {
             filter.decide(self.chains[0], burst, verdicts)?;
-            filter.rewritten(rewritten);
+            filter.rewritten(burst, verdicts, rewritten);
             return Ok(());
         }
         let mut decided = 0;
@@ -100,8 +100,9 @@ impl Directions {
             let chain = self.chain(eval::frame(burst, decided));
             let others = (decided..burst.len()).take_while(|&index| self.chain(eval::frame(burst, index)) == chain);
             let count = others.count();
-            filter.decide(chain, &burst.after(decided).first(count), &mut verdicts[decided..])?;
-            filter.rewritten(&mut |index, bytes| rewritten(decided + index, bytes));
+            let (run, verdicts) = (burst.after(decided).first(count), &mut verdicts[decided..decided + count]);
+            filter.decide(chain, &run, verdicts)?;
+            filter.rewritten(&run, verdicts, &mut |index, bytes| rewritten(decided + index, bytes));
             decided += count;
         }
         Ok(())

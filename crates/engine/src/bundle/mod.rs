@@ -102,6 +102,9 @@ struct Manifest {
     /// Number of flows that its table holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     flows: Option<u32>,
+    /// Whether chains change packets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    rewrites: bool,
     /// Number of tables with entries.
     entries: usize,
     /// Number of lists of limits.
@@ -237,6 +240,7 @@ impl Bundle {
             additions: artifact.additions,
             limited: artifact.limited,
             flows: artifact.flows,
+            rewrites: artifact.rewrites,
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
@@ -333,6 +337,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         additions: manifest.additions,
         limited: manifest.limited,
         flows: manifest.flows,
+        rewrites: manifest.rewrites,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use weir_abi::Verdict;
+use weir_abi::{Rewrite, Verdict};
 
 use crate::{EngineError, FrameBurst};
 
@@ -170,12 +170,14 @@ pub trait Lane: Send {
     /// until [`Lane::dispatch`], which must precede the next call.
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError>;
 
-    /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side and
-    /// releases the others. A packet that cannot be sent is dropped and counted with its reason.
+    /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side, replies out
+    /// of the port at which they arrived, and releases the others. A packet that was changed leaves as the element of
+    /// `rewrites` with its index says; the slice is empty if the program changes none. Copies are of received packets. A
+    /// packet that cannot be sent is dropped and counted with its reason.
     ///
     /// # Panics
     /// Panics if the number of verdicts differs from that of packets.
-    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError>;
+    fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError>;
 
     /// Waits for packets, up to `timeout`.
     fn wait(&mut self, timeout: Duration) -> Result<(), EngineError>;

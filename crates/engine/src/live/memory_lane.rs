@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use weir_abi::{Action, BURST_MAX, Frame, Verdict};
+use weir_abi::{Action, BURST_MAX, Frame, Rewrite, Verdict};
 
 use crate::frame_set::FrameSet;
 use crate::live::lane::{Lane, PortCounters, Side, add};
@@ -76,7 +76,7 @@ impl<W: Witness> Lane for MemoryLane<W> {
         Ok(burst)
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let (from, count) = self.received;
         assert_eq!(verdicts.len(), count, "a verdict for each packet");
         self.witness.decided(from, verdicts);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use weir_abi::{BURST_MAX, Verdict};
+use weir_abi::{BURST_MAX, Rewrite, Verdict};
 use weir_state::now_ns;
 
 use crate::live::lane::{Lane, Side};
@@ -35,7 +35,13 @@ impl Deciders {
         self.filters.iter_mut().for_each(NativeFilter::rest);
     }
 
-    fn decide(&mut self, from: Side, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
+    /// Decides a burst. Returns what leaves in place of the packets that were changed.
+    fn decide(
+        &mut self,
+        from: Side,
+        burst: &FrameBurst<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<&[Rewrite], EngineError> {
         let index = from as usize;
         self.bursts_since[index] = 0;
         self.bursts_since[1 - index] += 1;
@@ -44,9 +50,10 @@ impl Deciders {
         }
         let filter = &mut self.filters[index];
         match filter.needs_times() {
-            true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts),
-            false => filter.decide(self.chains[index], burst, verdicts),
+            true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts)?,
+            false => filter.decide(self.chains[index], burst, verdicts)?,
         }
+        Ok(filter.rewrites())
     }
 }
 
@@ -124,8 +131,8 @@ pub(super) fn run(lane: &mut dyn Lane, handover: &Handover, stop: &AtomicBool) -
             let burst = lane.receive(from)?;
             let count = burst.len();
             if count > 0 {
-                deciders.decide(from, &burst, &mut verdicts)?;
-                lane.dispatch(&verdicts[..count])?;
+                let rewrites = deciders.decide(from, &burst, &mut verdicts)?;
+                lane.dispatch(&verdicts[..count], rewrites)?;
                 moved += count;
             }
         }

@@ -94,6 +94,7 @@ pub fn artifact() -> Artifact {
         additions: 0,
         limited: 0,
         flows: None,
+        rewrites: false,
         sources: vec![
             Source { target: Target::Native, text: native_c() },
             Source { target: Target::Bpf, text: bpf_c() },

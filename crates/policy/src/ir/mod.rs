@@ -171,6 +171,11 @@ impl Program {
         self.chains.iter().map(of_chain).max().unwrap_or(0)
     }
 
+    /// Whether packets leave changed.
+    pub fn rewrites(&self) -> bool {
+        self.tracking.is_some_and(|tracking| tracking.synproxy.is_some())
+    }
+
     /// Whether tables change while packets pass, by rules or because entries expire.
     pub fn changes_tables(&self) -> bool {
         let expires = |slot: &Slot| slot.dynamic.is_some_and(|dynamic| dynamic.timeout_ms.is_some());

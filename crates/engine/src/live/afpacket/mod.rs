@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
+use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict};
 
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
@@ -139,7 +139,7 @@ impl Lane for AfPacketLane {
         Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let Received { from: (from, index), frames, offloads, count } = &self.received;
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
         let (port, out) = self.sides.facing(*from, *index);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
-use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict};
+use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict};
 
 use super::busy::Waiting;
 use super::options::{Buffers, How};
@@ -145,7 +145,7 @@ impl Lane for AfXdpLane {
         Ok(unsafe { FrameBurst::from_raw(&received.frames[..count], Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let AfXdpLane { sides, divert, umem, received, .. } = self;
         assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
         let (from, index) = received.from;

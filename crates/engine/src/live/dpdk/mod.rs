@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::thread::set_current_timer_slack;
-use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict, WINDOW_BYTES};
+use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict, WINDOW_BYTES};
 
 pub use eal::Eal;
 
@@ -207,7 +207,7 @@ impl Lane for DpdkLane {
         Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let DpdkLane { sides, divert, received, passed, diverted, dropped, .. } = self;
         assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
         let (from, index) = received.from;
