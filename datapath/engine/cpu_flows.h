@@ -19,13 +19,14 @@
 /* What a CPU knows of its packet. Its size is TRACK_SLOT_BYTES in crates/abi/src/kernel.rs. */
 struct track_slot {
 	struct track track;
+	uint64_t now_ns;
 	uint32_t now; /* ticks */
-	uint32_t is_tracked;
+	bool is_tracked;
+	bool is_asked; /* whether the SYN proxy has seen it */
 	uint8_t options[OPTIONS_ROOM + OPTIONS_BEYOND];
-	uint8_t zero[40];
-};
+} __attribute__((aligned(512)));
 
-_Static_assert(sizeof(struct track_slot) == 256, "TRACK_SLOT_BYTES");
+_Static_assert(sizeof(struct track_slot) == 512, "TRACK_SLOT_BYTES");
 
 /* One for each CPU. The engine makes the section that long. */
 struct track_slot weir_tracks[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.tracks");

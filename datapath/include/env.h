@@ -94,7 +94,8 @@ struct burst_entries {
 struct burst_flows {
 	struct flow_head *head;
 	struct flow_bucket *buckets;
-	uint64_t shared; /* whether other workers use it too */
+	uint64_t shared;	      /* whether other workers use it too */
+	struct flow_proxied *proxied; /* one for each slot; NULL if the policy has no SYN proxy */
 };
 
 /*
@@ -142,10 +143,10 @@ _Static_assert(sizeof(struct burst_additions) == 16, "abi: Additions");
 _Static_assert(sizeof(struct entry_counter) == 16, "abi: EntryCounter");
 _Static_assert(sizeof(struct entry_slot) == 16, "abi: EntrySlot");
 _Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
-_Static_assert(sizeof(struct burst_flows) == 24, "abi: Flows");
+_Static_assert(sizeof(struct burst_flows) == 32, "abi: Flows");
 _Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
 _Static_assert(sizeof(struct burst_rewrites) == 8, "abi: Rewrites");
-_Static_assert(sizeof(struct weir_burst) == 152, "abi: Burst");
+_Static_assert(sizeof(struct weir_burst) == 160, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

@@ -25,6 +25,14 @@ struct flow_bucket {
 	uint64_t entries[FLOW_SLOTS][FLOW_ENTRY_WORDS];
 };
 
+/* Whether SYNs are answered (syn_switch.h). */
+struct syn_switch {
+	uint64_t second; /* of the latest SYN */
+	uint64_t count;	 /* of its SYNs */
+	uint64_t calm_from;
+	uint64_t is_on;
+};
+
 /* What all who use a table share: FlowHead in crates/abi/src/flow.rs. */
 struct flow_head {
 	uint64_t clock; /* time of the latest tracked packet, in units of 2^24 ns since the clock's zero */
@@ -32,7 +40,9 @@ struct flow_head {
 	uint64_t hash_words[FLOW_KEY_WORDS];
 	uint64_t hash_start;
 	uint64_t hash_mix;
-	uint64_t zero[7];
+	uint64_t cookie_secret[2];
+	uint64_t cookies_made; /* the epoch of the latest cookie + 1; 0 if there was none */
+	struct syn_switch syns;
 	uint64_t opening[OPENING_LOCKS]; /* locks of keys that are entered, by hash */
 };
 

@@ -21,9 +21,11 @@ enum {
 enum option {
 	OPTION_END = 0,
 	OPTION_NOP = 1,
+	OPTION_MSS = 2,
 	OPTION_SCALE = 3,
 	OPTION_SACK_PERMITTED = 4,
 	OPTION_SACK = 5,
+	OPTION_TIMESTAMPS = 8,
 };
 
 /* NOP, NOP, timestamps: how almost every segment begins, if it has options (RFC 7323, appendix A). */
@@ -34,6 +36,13 @@ struct tcp_options {
 	uint32_t scale;	  /* of a SYN, or SCALE_NONE */
 	uint32_t highest; /* highest edge of the acknowledgement and of selective ones */
 	bool sack;	  /* whether selective acknowledgements are permitted */
+#ifdef WEIR_REWRITES
+	bool has_mss;
+	bool has_stamp;
+	uint16_t mss; /* 0 without the option */
+	uint32_t stamp;
+	uint32_t echo;
+#endif
 };
 
 /* `a` comes after `b` (RFC 9293, section 3.4). */
@@ -70,6 +79,21 @@ WEIR_INLINE void read_option(const uint8_t *options, uint32_t at, uint32_t bytes
 				found->highest = edge;
 		}
 		break;
+#ifdef WEIR_REWRITES
+	case OPTION_MSS:
+		if (bytes == 4 && !found->has_mss) {
+			found->has_mss = true;
+			found->mss = be16(option_at(options, at + 2));
+		}
+		break;
+	case OPTION_TIMESTAMPS:
+		if (bytes == 10 && !found->has_stamp) {
+			found->has_stamp = true;
+			found->stamp = be32(option_at(options, at + 2));
+			found->echo = be32(option_at(options, at + 6));
+		}
+		break;
+#endif
 	default:
 		break;
 	}

@@ -7,7 +7,17 @@
 #define WEIR_TCP_STATES_H
 
 #include "flow_table.h"
+#include "syn_switch.h"
 #include "tcp_window.h"
+
+/* What the servers behind the SYN proxy offer, and when it answers: Synproxy in crates/policy/src/ir/tracking.rs. */
+struct synproxy {
+	struct syn_threshold threshold;
+	uint16_t mss;
+	uint8_t scale; /* SCALE_NONE: none */
+	bool sack;
+	bool timestamp;
+};
 
 /* The settings of `tracking { ... }`. Generated code has one constant, so compilers fold it. */
 struct tracking {
@@ -16,6 +26,7 @@ struct tracking {
 	uint32_t invalid; /* the verdict on invalid packets, or VERDICT_NONE if rules decide them */
 	bool pickup;
 	bool one_way;
+	struct synproxy synproxy;
 };
 
 /* What a segment does to its flow. */
@@ -25,6 +36,7 @@ enum outcome {
 	OUTCOME_REMOVE, /* it passes and ends the flow, which nobody had answered */
 	OUTCOME_REOPEN, /* it opens the connection anew */
 	OUTCOME_REFUSE,
+	OUTCOME_NONE, /* it passes and changes nothing */
 };
 
 /* A step of the state machine: a state, or one of these. */

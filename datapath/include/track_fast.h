@@ -17,7 +17,7 @@ typedef uint32_t flow_half __attribute__((may_alias));
 /* The fields of the status word that tell whether the common case applies, and their values then. */
 #define FAST_MASK                                                                                                      \
 	((uint64_t)(FLOW_STATES - 1) << STATUS_STATE | UINT64_C(1) << STATUS_LIBERAL | UINT64_C(1) << STATUS_REPLIED | \
-	 UINT64_C(1) << STATUS_SYN)
+	 UINT64_C(1) << STATUS_SYN | UINT64_C(1) << STATUS_PROXIED)
 #define FAST_STATUS ((uint64_t)FLOW_ESTABLISHED << STATUS_STATE | UINT64_C(1) << STATUS_REPLIED)
 
 /* Whether the packet is an ACK without SYN, FIN and RST. */

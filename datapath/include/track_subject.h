@@ -6,6 +6,7 @@
 #ifndef WEIR_TRACK_SUBJECT_H
 #define WEIR_TRACK_SUBJECT_H
 
+#include "edit.h"
 #include "flow_table.h"
 #include "packet.h"
 #include "tcp_states.h"
@@ -24,7 +25,7 @@ enum subject {
 struct track {
 	struct flow_key key;
 	struct flow_hash hash;
-	struct segment segment; /* of TCP; of an error `seq`, and `has_ack` if it quotes TCP */
+	struct segment segment; /* of TCP; of an error `seq`, its offset as `end`, and `has_ack` if it quotes TCP */
 	uint64_t words[FLOW_STATE_WORDS];
 	struct flow_at at;
 	uint8_t subject;
@@ -35,6 +36,9 @@ struct track {
 	uint8_t outcome;  /* enum outcome */
 	uint8_t is_known; /* whether its flow was found */
 	uint8_t zero;
+#ifdef WEIR_REWRITES
+	struct edit edit;
+#endif
 };
 
 /* PacketState: nftables' bits. */
@@ -213,6 +217,20 @@ WEIR_INLINE bool has_plain_options(const struct frame *frame, packet_view *packe
 	return at && be32(at) == OPTIONS_TIMESTAMPS;
 }
 
+#ifdef WEIR_REWRITES
+/* Reads the only option of a segment with plain options. */
+WEIR_INLINE void read_plain_timestamps(const struct frame *frame, packet_view *packet, struct tcp_options *found)
+{
+	const uint8_t *at = frame_at(frame, packet->l4_offset + TCP_HEADER_BYTES + 4, 8);
+
+	if (!at)
+		return;
+	found->has_stamp = true;
+	found->stamp = be32(at);
+	found->echo = be32(at + 4);
+}
+#endif
+
 /* Reads a segment of a known kind. */
 WEIR_INLINE void read_segment(const struct frame *frame, packet_view *packet, struct segment *segment)
 {
@@ -231,6 +249,10 @@ WEIR_INLINE void read_segment(const struct frame *frame, packet_view *packet, st
 	if (!has_plain_options(frame, packet))
 		frame_options(frame, packet->l4_offset + TCP_HEADER_BYTES, header - TCP_HEADER_BYTES,
 			      &segment->options);
+#ifdef WEIR_REWRITES
+	else if (header != TCP_HEADER_BYTES)
+		read_plain_timestamps(frame, packet, &segment->options);
+#endif
 }
 
 WEIR_INLINE bool has_ports(uint32_t protocol)
@@ -307,6 +329,7 @@ WEIR_INLINE bool read_quote(const struct frame *frame, packet_view *packet, cons
 		quoted.destination.port = be16(at + 2);
 	}
 	track->segment.seq = be32(at + 4);
+	track->segment.end = start + quoted.bytes + 4;
 	track->segment.has_ack = quoted.protocol == PROTO_TCP;
 	set_key(track, &quoted.source, &quoted.destination, quoted.protocol, vlans);
 	return true;

@@ -6,8 +6,11 @@
 #ifndef WEIR_TRACKER_H
 #define WEIR_TRACKER_H
 
-#include "flow_place.h"
 #include "track_fast.h"
+#include "track_judge.h"
+#ifdef WEIR_REWRITES
+#include "synproxy.h"
+#endif
 
 /* Finds the flow of the packet, locks it and reads its state words. An expired flow is freed. */
 WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t now)
@@ -56,93 +59,41 @@ WEIR_INLINE void write_flow(const struct env *env, const struct track *track)
 		flow_unlock(env, &bucket->entries[slot][FLOW_STATUS]);
 }
 
-/* The flow that a TCP segment opens. Returns false if it opens none. */
-WEIR_INLINE bool new_connection(struct track *track, uint32_t now)
-{
-	struct flow flow;
+#ifndef WEIR_REWRITES
 
-	if (!tcp_open(&flow, &track->segment, &tracking))
-		return false;
-	flow.time = now;
-	flow_store(track->words, &flow, track->sender, track->key.is_ipv6);
-	return true;
+/* Without a SYN proxy. */
+WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32_t now)
+{
+	(void)env;
+	(void)track;
+	(void)now;
+	return false;
 }
 
-/* The flow that a request of another protocol opens. */
-WEIR_INLINE void new_request(struct track *track, uint32_t now)
+WEIR_INLINE void enter_proxied(const struct env *env, const struct track *track)
 {
-	const struct flow flow = {.state = FLOW_UNREPLIED, .from_opener = true, .time = now};
-
-	flow_store(track->words, &flow, track->sender, track->key.is_ipv6);
+	(void)env;
+	(void)track;
 }
 
-/* Judges a segment of a known flow. */
-WEIR_INLINE void judge_tcp(struct track *track, uint32_t now)
+#endif
+
+/* The packet leaves as it was received. */
+WEIR_INLINE void track_keep(struct track *track)
 {
-	struct flow flow = flow_load(track->words, track->sender);
-	const bool is_reply = !flow.from_opener, was_replied = flow.replied;
-	enum reason refused = REASON_NO_MATCH;
-
-	keep_in_memory(&flow);
-	track->outcome = (uint8_t)tcp_judge(&flow, &track->segment, &tracking, &refused);
-	track->state = STATE_ESTABLISHED;
-	track->refused = REASON_NO_MATCH;
-	switch (track->outcome) {
-	case OUTCOME_UPDATE:
-	case OUTCOME_KEEP:
-		flow.time = track->outcome == OUTCOME_UPDATE ? now : flow.time;
-		flow.replied |= is_reply;
-		flow_store(track->words, &flow, track->sender, track->key.is_ipv6);
-		break;
-	case OUTCOME_REOPEN:
-		new_connection(track, now);
-		track->opens = PLACE_KNOWN;
-		track->state = STATE_NEW;
-		return;
-	case OUTCOME_REFUSE:
-		track_refuse(track, refused);
-		return;
-	default:
-		break;
-	}
-	if (!is_reply && !was_replied)
-		track->state = STATE_NEW;
-}
-
-/* Judges a packet of a known flow of another protocol. */
-WEIR_INLINE void judge_other(struct track *track, uint32_t now)
-{
-	struct flow flow = flow_load(track->words, track->sender);
-
-	flow.replied |= !flow.from_opener;
-	flow.state = flow.replied ? FLOW_REPLIED : FLOW_UNREPLIED;
-	flow.time = now;
-	flow_store(track->words, &flow, track->sender, track->key.is_ipv6);
-	track->outcome = OUTCOME_UPDATE;
-	track->state = flow.replied ? STATE_ESTABLISHED : STATE_NEW;
-	track->refused = REASON_NO_MATCH;
-}
-
-/* Whether the sender of the quoted packet may have sent it: has_sent() in window.rs. Errors change no flow. */
-WEIR_INLINE void judge_error(struct track *track)
-{
-	const struct flow flow = flow_load(track->words, track->sender);
-	const uint32_t window = window_bytes(flow.theirs.window), seq = track->segment.seq;
-
-	track->outcome = OUTCOME_REFUSE;
-	if (track->segment.has_ack && !flow.liberal &&
-	    (seq_after(flow.mine.una - window, seq) || seq_after(seq, flow.mine.next))) {
-		track_refuse(track, REASON_OUT_OF_WINDOW);
-		return;
-	}
-	track->state = STATE_RELATED;
-	track->refused = REASON_NO_MATCH;
+#ifdef WEIR_REWRITES
+	track->edit.kind = EDIT_NONE;
+#else
+	(void)track;
+#endif
 }
 
 /* Judges a packet whose flow was looked up: sets its state, and the words of its flow or of the one that it opens. */
-WEIR_INLINE void judge(struct track *track, uint32_t now)
+WEIR_INLINE void judge(const struct env *env, struct track *track, uint32_t now)
 {
 	track->opens = PLACE_FULL;
+	if (proxy_judges(env, track, now))
+		return;
 	if (track->is_known) {
 		if (track->subject == SUBJECT_TCP)
 			judge_tcp(track, now);
@@ -174,16 +125,16 @@ WEIR_INLINE void track_place(const struct env *env, struct track *track, uint32_
 	place_flow(env, track, now);
 }
 
-WEIR_INLINE void track_judge(struct track *track, uint32_t now)
+WEIR_INLINE void track_judge(const struct env *env, struct track *track, uint32_t now)
 {
-	judge(track, now);
+	judge(env, track, now);
 }
 
 #else
 
 WEIR_IN_KERNEL void track_find(const struct env *env, struct track *track, uint32_t now);
 WEIR_IN_KERNEL void track_place(const struct env *env, struct track *track, uint32_t now);
-WEIR_IN_KERNEL void track_judge(struct track *track, uint32_t now);
+WEIR_IN_KERNEL void track_judge(const struct env *env, struct track *track, uint32_t now);
 
 #endif
 
@@ -214,8 +165,10 @@ WEIR_INLINE void track_finish(const struct env *env, struct track *track, uint32
 		write_flow(env, track);
 	} else if (opens_unknown(track)) {
 		track_place(env, track, now);
-		if (track->opens == PLACE_FULL)
+		if (track->opens == PLACE_FULL) {
 			track_refuse(track, REASON_STATE_FULL);
+			track_keep(track);
+		}
 	}
 }
 
@@ -234,6 +187,7 @@ WEIR_INLINE void enter_alone(const struct env *env, struct track *track)
 
 	if (!bucket)
 		return;
+	enter_proxied(env, track);
 	if (track->opens == PLACE_KNOWN)
 		flow_write(bucket, slot, track->words);
 	else
@@ -248,6 +202,7 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 
 	if (!bucket || !flow_claim(env, bucket, slot, (enum place)track->opens))
 		return false;
+	enter_proxied(env, track);
 	flow_enter(bucket, slot, track->hash.tag, &track->key, track->words);
 	return true;
 }
@@ -259,15 +214,21 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
 {
 	volatile uint64_t *opening = &head->opening[track->hash.tag & (OPENING_LOCKS - 1)];
+#ifdef WEIR_REWRITES
+	/* Its verdict stands, and so does what becomes of it. */
+	const struct edit edit = track->edit;
+#endif
 
 	if (!flow_lock(env, opening))
 		return;
 	/* The words are those of the new flow unless the key is known. */
 	track_find(env, track, now);
 	if (track->is_known) {
-		track_judge(track, now);
-		if (track->outcome == OUTCOME_REOPEN)
+		track_judge(env, track, now);
+		if (track->outcome == OUTCOME_REOPEN) {
 			track->outcome = OUTCOME_UPDATE;
+			enter_proxied(env, track);
+		}
 		write_flow(env, track);
 	} else {
 		for (uint32_t try = 0; try < PLACE_TRIES; try++) {
@@ -279,6 +240,9 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		}
 	}
 	flow_unlock(env, opening);
+#ifdef WEIR_REWRITES
+	track->edit = edit;
+#endif
 }
 
 /* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */

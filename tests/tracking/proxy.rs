@@ -19,8 +19,8 @@ use weir_loading::Policy;
 use weir_loading::eval::EvalFilter;
 use weir_policy::ir::Direction;
 use weir_policy::ir::eval::packet::{Frame, parse};
-use weir_test_support::notation;
 use weir_test_support::script::{Case, Script, segment};
+use weir_test_support::{Packet, notation};
 
 /// Time of the first packet of a case, ns: well after the beginning of an epoch (2^36 ns).
 const START_NS: u64 = 1_000_000_000_000;
@@ -182,13 +182,59 @@ fn expectation(text: &str) -> (&str, Option<&str>, &str) {
     }
 }
 
-/// Runs a line of a case. Returns the differences to what is expected.
+/// A packet, and what the interpreter says of it.
+struct Passed {
+    chain: usize,
+    packet: Packet,
+    verdict: Verdict,
+    leaves: Option<Vec<u8>>,
+}
+
+/// Decides packets of one chain, as one burst. Returns verdicts, and what leaves in place of packets.
+fn decide(filter: &mut dyn Filter, run: &[Passed]) -> Vec<(Verdict, Option<Vec<u8>>)> {
+    let mut decided = Vec::new();
+    for set in crate::engines::frame_sets(run.iter().map(|passed| &passed.packet)) {
+        for burst in set.bursts() {
+            let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
+            let verdicts = &mut verdicts[..burst.len()];
+            filter.decide(run[0].chain, &burst, verdicts).expect("it decides");
+            let first = decided.len();
+            decided.extend(verdicts.iter().map(|&verdict| (verdict, None)));
+            filter.rewritten(&burst, verdicts, &mut |index, bytes| decided[first + index].1 = Some(bytes.to_vec()));
+        }
+    }
+    decided
+}
+
+/// Runs the packets of a case through a compiled policy, one by one and in bursts. Returns the differences to the
+/// interpreter.
+fn run_compiled(policy: &Policy, filter: &mut dyn Filter, empty: &dyn Fn(), passed: &[Passed]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (how, together) in [("one by one", false), ("in bursts", true)] {
+        empty();
+        let runs = passed.chunk_by(|one, next| together && one.chain == next.chain);
+        let decided: Vec<_> = runs.flat_map(|run| decide(filter, run)).collect();
+        for (nth, (passed, (verdict, leaves))) in passed.iter().zip(decided).enumerate() {
+            if (passed.verdict, &passed.leaves) != (verdict, &leaves) {
+                let (is, should) = (shown(policy, verdict), shown(policy, passed.verdict));
+                wrong.push(format!(
+                    "{how}, packet {nth}: {} is {is}, not {should}, and leaves as\n    {leaves:02x?}, not\n    {:02x?}",
+                    passed.packet, passed.leaves
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Runs a line of a case. Adds its packet to those that have passed. Returns the differences to what is expected.
 fn run_line(
     policy: &Policy,
     filter: &mut EvalFilter<'_>,
     (line, carrier): (&str, Carrier),
     cookie: &mut Cookie,
     time_ns: &mut u64,
+    passed: &mut Vec<Passed>,
 ) -> Vec<String> {
     let (delay, rest) = line.split_once(' ').expect("a time and a packet");
     let seconds: f64 = delay.parse().expect("a time such as +0.1");
@@ -208,13 +254,18 @@ fn run_line(
     filter.decide(chain, &burst, &mut verdicts).expect("it decides");
     let mut leaves = String::new();
     let verdict = verdicts[0];
+    let mut bytes_left = None;
     filter.rewritten(&burst, &verdicts, &mut |_, bytes| {
+        bytes_left = Some(bytes.to_vec());
         let is_reply = verdict.action() == Some(Action::Reply);
         check_ends(&packet.bytes, bytes, link, is_reply);
         let arrow = if is_reply { "<=" } else { "=>" };
         leaves = format!("{arrow} {}", described(bytes, link, cookie, is_reply));
     });
     assert_eq!(verdict.rewritten(), !leaves.is_empty());
+    let (bytes, wire) = (packet.bytes.clone(), packet.wire);
+    let packet = Packet { bytes, wire, link: packet.link, time_ns: *time_ns };
+    passed.push(Passed { chain, packet, verdict, leaves: bytes_left });
     let (state, flows, expected) = expectation(expected);
     let now = states(policy, filter, *time_ns).join(",");
     let now = if now.is_empty() { "none".to_owned() } else { now };
@@ -265,7 +316,7 @@ fn errors_quote_what_the_server_has_sent() {
     ];
     for line in lines {
         let line = (line, Carrier::Ipv4);
-        assert_eq!(run_line(&policy, &mut filter, line, &mut cookie, &mut time_ns), [""; 0]);
+        assert_eq!(run_line(&policy, &mut filter, line, &mut cookie, &mut time_ns, &mut vec![]), [""; 0]);
     }
     for (seq, passes) in [(cookie.number + 1, true), (cookie.number + 500_000, false)] {
         let mut quote =
@@ -308,19 +359,24 @@ fn the_proxy_does_what_scripts_say() {
         };
         let no_cases: Vec<Case> = vec![];
         let policy = policy(&Script { settings: of("tracking "), rules: of("rule "), cases: no_cases });
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut native = policy.native().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let native_flows = native.flow_table().expect("it tracks").clone();
         for carrier in [Carrier::Ipv4, Carrier::Ipv6, Carrier::Vlan, Carrier::Options] {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let (mut filter, mut cookie, mut time_ns) = (None, Cookie::default(), START_NS);
-            let mut case = "";
-            for line in &lines {
-                if let Some(begins) = line.strip_prefix("case ") {
-                    filter = Some(EvalFilter::new(&policy.program, policy.answers()));
-                    (cookie, time_ns, case, cases) = (Cookie::default(), START_NS, begins, cases + 1);
-                } else if line.starts_with('+') {
-                    let filter = filter.as_mut().unwrap_or_else(|| panic!("{name}: a packet before a case"));
-                    let differences = run_line(&policy, filter, (line, carrier), &mut cookie, &mut time_ns);
-                    wrong.extend(differences.iter().map(|d| format!("{name} ({carrier:?}): {case}\n  {d}")));
+            // The lines before the first case are the settings.
+            for case in lines.split(|line| line.starts_with("case ")).skip(1) {
+                let mut filter = EvalFilter::new(&policy.program, policy.answers());
+                let (mut cookie, mut time_ns, mut passed) = (Cookie::default(), START_NS, Vec::new());
+                let mut differences = Vec::new();
+                for line in case.iter().filter(|line| line.starts_with('+')) {
+                    let line = (*line, carrier);
+                    differences.extend(run_line(&policy, &mut filter, line, &mut cookie, &mut time_ns, &mut passed));
                 }
+                assert!(!passed.is_empty(), "{name}: a case without packets");
+                let by_native = run_compiled(&policy, &mut native, &|| native_flows.clear(), &passed);
+                differences.extend(by_native.iter().map(|difference| format!("native, {difference}")));
+                wrong.extend(differences.iter().map(|d| format!("{name} ({carrier:?}): {}\n  {d}", case[0])));
+                cases += 1;
             }
         }
     }

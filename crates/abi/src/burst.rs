@@ -1,6 +1,6 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
-use crate::flow::FlowHead;
+use crate::flow::{FlowHead, Proxied};
 use crate::{Addition, Counter, EntryCounter, Rewrite};
 use std::ptr::{null, null_mut};
 
@@ -120,11 +120,13 @@ pub struct Flows {
     pub buckets: *mut u64,
     /// Whether other workers track the same flows: 0 or 1.
     pub shared: u64,
+    /// What is kept of proxied flows, one for each slot; null if the program has no SYN proxy.
+    pub proxied: *mut Proxied,
 }
 
 impl Flows {
     /// Those of a program that does not track.
-    pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0 };
+    pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0, proxied: null_mut() };
 }
 
 /// Where a chain puts the packets that it changes: `struct burst_rewrites`.
@@ -179,6 +181,6 @@ const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Additions>() == 16);
 const _: () = assert!(size_of::<EntrySlot>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
-const _: () = assert!(size_of::<Flows>() == 24);
+const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);
-const _: () = assert!(size_of::<Burst>() == 152);
+const _: () = assert!(size_of::<Burst>() == 160);

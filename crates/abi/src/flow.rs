@@ -28,7 +28,7 @@ mod timeout;
 mod window;
 
 pub use hash::{HashKeys, Hashed};
-pub use head::{FlowHead, OPENING_LOCKS};
+pub use head::{FlowHead, FlowSecrets, OPENING_LOCKS, SynSwitch};
 pub use key::FlowKey;
 pub use proxied::{Agreed, Proxied};
 pub use timeout::{Timeout, Timeouts};

@@ -171,7 +171,7 @@ pub struct PacketSlot {
 }
 
 /// Bytes in which a program on one CPU keeps what the tracker knows of a packet: `struct track_slot`.
-pub const TRACK_SLOT_BYTES: usize = 256;
+pub const TRACK_SLOT_BYTES: usize = 512;
 
 /// Words that programs read and the engine writes: `struct words`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

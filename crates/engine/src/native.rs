@@ -303,7 +303,8 @@ impl NativeFilter {
     fn flows_as_c(&self) -> burst::Flows {
         let Some(table) = &self.code.flows else { return burst::Flows::NONE };
         let (head, buckets) = table.as_ptrs();
-        burst::Flows { head, buckets, shared: (self.sharing == Sharing::Shared).into() }
+        let shared = (self.sharing == Sharing::Shared).into();
+        burst::Flows { head, buckets, shared, proxied: table.proxied() }
     }
 
     /// The buckets and counts of the program's limiters, as C takes them.

@@ -71,6 +71,10 @@ impl ProgramShape {
     /// Refuses a table of flows of another size.
     pub(crate) fn check_flows(&self, table: Option<&FlowTable>) -> Result<(), EngineError> {
         let (found, expected) = (table.map(FlowTable::buckets), self.flows.map(buckets));
+        if self.rewrites && table.is_none_or(|table| table.proxied().is_null()) {
+            let problem = "has no room for proxied flows".to_owned();
+            return Err(EngineError::Image { table: "flows".to_owned(), problem });
+        }
         match found == expected {
             true => Ok(()),
             false => Err(EngineError::Image {

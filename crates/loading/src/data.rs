@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
-use weir_abi::flow::REPLAY_SEED;
+use weir_abi::flow::FlowSecrets;
 use weir_engine::ProgramData;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_state::flows::{FlowMemory, FlowTable};
@@ -124,10 +124,14 @@ impl Policy {
     /// The table of flows: that of `shared` state, or an empty one for a replay.
     fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(tracking) = &self.program.tracking else { return Ok(None) };
-        Ok(Some(match shared {
+        let table = match shared {
             Some(shared) => shared.flows(tracking.size, &tracking.timeouts())?,
-            None => FlowTable::new(replayed, tracking.size, REPLAY_SEED)?,
-        }))
+            None => FlowTable::new(replayed, tracking.size, FlowSecrets::REPLAY)?,
+        };
+        if self.program.rewrites() {
+            table.keep_proxied()?;
+        }
+        Ok(Some(table))
     }
 
     fn bind_tables(

@@ -53,4 +53,10 @@ pub enum StateError {
         /// What the system says.
         source: io::Error,
     },
+    /// The system gives no random numbers.
+    #[error("no random numbers for the keys of flows: {source}")]
+    Secrets {
+        /// What the system says.
+        source: io::Error,
+    },
 }

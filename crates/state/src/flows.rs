@@ -1,12 +1,13 @@
 //! The flows that policies track (`docs/tracking.md`, [`weir_abi::flow`]).
 
+use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use weir_abi::flow::{
-    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, HashKeys, Hashed, SLOTS, TAG_EMBRYONIC, TAG_HASH, TICKS, age,
-    buckets, ticks,
+    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, FlowSecrets, HashKeys, Hashed, Proxied, SLOTS, TAG_EMBRYONIC,
+    TAG_HASH, TICKS, age, buckets, ticks,
 };
 
 use crate::StateError;
@@ -53,6 +54,9 @@ pub enum Slot {
 pub struct FlowTable {
     head: Words,
     buckets: Words,
+    /// What is kept of proxied flows, one for each slot, once a policy needs it.
+    proxied: OnceLock<Words>,
+    memory: FlowMemory,
     count: u32,
     keys: HashKeys,
     /// When old times were brought forward last, ns.
@@ -60,11 +64,11 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// An empty table for `size` flows, whose keys are hashed with a seed. Whoever knows the seed can fill a bucket.
+    /// An empty table for `size` flows.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(memory: FlowMemory, size: u32, seed: u64) -> Result<Arc<Self>, StateError> {
+    pub fn new(memory: FlowMemory, size: u32, secrets: FlowSecrets) -> Result<Arc<Self>, StateError> {
         let count = buckets(size);
         let words = BUCKET_WORDS * count as usize;
         let reserve = || {
@@ -77,13 +81,13 @@ impl FlowTable {
             })
         };
         let (head, buckets) = reserve().map_err(|source| StateError::Memory { count: words, source })?;
-        let new = FlowHead::new(count, seed);
+        let new = FlowHead::new(count, secrets);
         let keys = new.keys;
         for (word, value) in head.all().iter().zip(new.words()) {
             word.store(value, Ordering::Relaxed);
         }
         let refreshed_ns = AtomicU64::new(crate::now_ns());
-        Ok(Arc::new(FlowTable { head, buckets, count, keys, refreshed_ns }))
+        Ok(Arc::new(FlowTable { head, buckets, proxied: OnceLock::new(), memory, count, keys, refreshed_ns }))
     }
 
     /// Number of buckets.
@@ -99,6 +103,37 @@ impl FlowTable {
     /// The maps of the head and of the buckets, if they are in the kernel.
     pub fn maps(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         self.head.map().zip(self.buckets.map())
+    }
+
+    /// Makes room for what is kept of proxied flows. It stays as long as the table, so flows stay proxied when policies
+    /// follow one another.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn keep_proxied(&self) -> Result<(), StateError> {
+        if self.proxied.get().is_some() {
+            return Ok(());
+        }
+        let bytes = SLOTS * size_of::<Proxied>();
+        let count = bytes / size_of::<u64>() * self.count as usize;
+        let words = match self.memory {
+            FlowMemory::Process => Words::of_process(count),
+            FlowMemory::Kernel => Words::elements_of_kernel("weir_proxied", bytes, self.count),
+        };
+        let words = words.map_err(|source| StateError::Memory { count, source })?;
+        // If another thread was faster, its memory is used.
+        self.proxied.get_or_init(|| words);
+        Ok(())
+    }
+
+    /// What is kept of proxied flows, by slot, for compiled code. Null before [`FlowTable::keep_proxied`].
+    pub fn proxied(&self) -> *mut Proxied {
+        self.proxied.get().map_or(std::ptr::null_mut(), |words| words.as_ptr().cast())
+    }
+
+    /// Its map, if it is in the kernel.
+    pub fn proxied_map(&self) -> Option<BorrowedFd<'_>> {
+        self.proxied.get()?.map()
     }
 
     /// Calls `visit` with the key and state of each flow, also of expired ones. Code may change flows meanwhile; each
@@ -207,10 +242,17 @@ impl FlowTable {
         self.end(now, &|_, flow| age(now, flow.time) > TICKS / 2);
     }
 
-    /// Frees all slots, and sets the clock back. No code may use the table meanwhile.
+    /// Frees all slots, sets the clock back, and forgets that cookies were made. No code may use the table meanwhile.
     pub fn clear(&self) {
         self.buckets.all().iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        self.head.all()[0].store(0, Ordering::Relaxed);
+        let changing = [
+            offset_of!(FlowHead, clock)..offset_of!(FlowHead, buckets),
+            offset_of!(FlowHead, cookies_made)..size_of::<FlowHead>(),
+        ];
+        for bytes in changing {
+            let words = &self.head.all()[bytes.start / size_of::<u64>()..bytes.end / size_of::<u64>()];
+            words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
     }
 
     /// Checks the invariants of the table, for tests. No code may use it meanwhile.
@@ -284,14 +326,16 @@ mod tests {
     use super::*;
     use weir_abi::flow::{FlowState, Side};
 
+    const SECRETS: FlowSecrets = FlowSecrets { seed: 1, cookies: [2, 3] };
+
     #[test]
     fn an_empty_table_has_no_flows_and_takes_no_memory() {
-        let table = FlowTable::new(FlowMemory::Process, 10_000_000, 1).expect("it is only set aside");
+        let table = FlowTable::new(FlowMemory::Process, 10_000_000, SECRETS).expect("it is only set aside");
         assert_eq!(table.buckets(), 312_500);
         let (head, _) = table.as_ptrs();
         assert!(!head.is_null());
         assert_eq!(table.keys, HashKeys::of(1));
-        let table = FlowTable::new(FlowMemory::Process, 1000, 1).expect("it is little");
+        let table = FlowTable::new(FlowMemory::Process, 1000, SECRETS).expect("it is little");
         table.each(&mut |key, _| panic!("{key:?}"));
         assert_eq!(table.verify(), Ok(()));
     }
@@ -305,7 +349,7 @@ mod tests {
 
     #[test]
     fn flows_are_entered_until_the_table_is_full_and_once_each() {
-        let table = FlowTable::new(FlowMemory::Process, 320, 1).expect("it is little");
+        let table = FlowTable::new(FlowMemory::Process, 320, SECRETS).expect("it is little");
         let entered: Vec<u32> = (0..1000).filter(|&nth| table.enter(&[established(nth, nth)]) == 1).collect();
         assert_eq!(entered.len(), table.slot_count(), "all slots are used");
         assert_eq!(table.verify(), Ok(()));
@@ -320,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_table_with_a_wrong_tag_is_found() {
-        let table = FlowTable::new(FlowMemory::Process, 64, 1).expect("it is little");
+        let table = FlowTable::new(FlowMemory::Process, 64, SECRETS).expect("it is little");
         table.buckets.all()[0].store(1 << 16, Ordering::Relaxed);
         assert_eq!(table.verify(), Err("slot 1 of bucket 0 is locked".to_owned()));
     }

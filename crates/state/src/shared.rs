@@ -3,8 +3,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use rustix::rand::{GetRandomFlags, getrandom};
 use weir_abi::each;
-use weir_abi::flow::{self, Timeouts, buckets};
+use weir_abi::flow::{FlowSecrets, Timeouts, buckets};
 
 use crate::StateError;
 use crate::flows::{FlowMemory, FlowTable};
@@ -137,12 +138,12 @@ impl SharedState {
         if let Some(known) = known {
             return Ok(known);
         }
-        let (memory, seed) = match self.memory {
-            Memory::OnePolicy => (FlowMemory::Process, flow::REPLAY_SEED),
-            Memory::Process => (FlowMemory::Process, RandomState::new().hash_one(())),
-            Memory::Kernel { .. } => (FlowMemory::Kernel, RandomState::new().hash_one(())),
+        let (memory, secrets) = match self.memory {
+            Memory::OnePolicy => (FlowMemory::Process, FlowSecrets::REPLAY),
+            Memory::Process => (FlowMemory::Process, drawn_secrets()?),
+            Memory::Kernel { .. } => (FlowMemory::Kernel, drawn_secrets()?),
         };
-        let table = FlowTable::new(memory, size, seed)?;
+        let table = FlowTable::new(memory, size, secrets)?;
         if let Some(saved) = &*self.saved_flows() {
             saved.restore(&table, timeouts, Clocks::now());
         }
@@ -158,6 +159,19 @@ impl SharedState {
         let tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         tables.iter().filter_map(Weak::upgrade).for_each(|table| table.refresh(now_ns));
     }
+}
+
+/// Secrets from the system.
+fn drawn_secrets() -> Result<FlowSecrets, StateError> {
+    let mut bytes = [0; 3 * size_of::<u64>()];
+    let mut drawn = 0;
+    while drawn < bytes.len() {
+        let now = getrandom(&mut bytes[drawn..], GetRandomFlags::empty());
+        drawn += now.map_err(|errno| StateError::Secrets { source: errno.into() })?;
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    let [seed, first, second] = [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]));
+    Ok(FlowSecrets { seed, cookies: [first, second] })
 }
 
 /// Number of buckets to reserve in the kernel. By default lists may grow by a quarter, or an address table may get

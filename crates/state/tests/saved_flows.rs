@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age, ticks};
+use weir_abi::flow::{
+    Flow, FlowKey, FlowSecrets, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age, ticks,
+};
 use weir_state::flows::{FlowMemory, FlowTable, Slot};
 use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, Saver, restore};
 use weir_state::{Memory, SharedState};
@@ -50,7 +52,7 @@ fn enter(table: &FlowTable, key: &FlowKey, flow: &Flow) -> bool {
 }
 
 fn table(size: u32, seed: u64) -> Arc<FlowTable> {
-    FlowTable::new(FlowMemory::Process, size, seed).unwrap()
+    FlowTable::new(FlowMemory::Process, size, FlowSecrets { seed, cookies: [seed; 2] }).unwrap()
 }
 
 fn flows(table: &FlowTable) -> Vec<(FlowKey, Flow)> {

@@ -47,6 +47,8 @@ pub(crate) const TRACKS: &str = ".bss.tracks";
 /// The head of the table of flows, and the map of its buckets.
 const FLOW_HEAD: &str = ".bss.flow_head";
 const FLOWS: &str = "weir_flows";
+/// The map of what is kept of proxied flows.
+const PROXIED: &str = "weir_proxied";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -201,7 +203,8 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
         std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
     });
     let flows = data.flows.and_then(|table| table.maps()).map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
-    let limits = limits.into_iter().chain(flows.into_iter().flatten());
+    let proxied = data.flows.and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
+    let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
 }
 

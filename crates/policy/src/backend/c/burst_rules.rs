@@ -87,7 +87,7 @@ fn parameters(chain: &ChainEmitter<'_>) -> Vec<String> {
         parameters.push("const struct weir_burst *burst".to_owned());
     }
     if chain.has_columns() {
-        let access = if chain.marks() || chain.counts_entries() { "" } else { "const " };
+        let access = if chain.marks() || chain.counts_entries() || chain.answers() { "" } else { "const " };
         parameters.push(format!("{access}struct {}_packets *packets", chain.name));
     }
     parameters.push("struct verdicts *verdicts".to_owned());
@@ -237,6 +237,10 @@ impl Sink for BurstSink<'_, '_> {
 
     fn drop_refused(&mut self) {
         self.out.line("hits = drop_refused(env, verdicts, &packets->tracked, hits);");
+    }
+
+    fn answer(&mut self) {
+        self.out.line("hits = answer_hits(env, burst, verdicts, &packets->tracked, hits);");
     }
 
     fn count(&mut self, rule: RuleId) {

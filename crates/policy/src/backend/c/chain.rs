@@ -8,7 +8,7 @@ use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
-use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test};
+use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test, match_tree};
 use std::collections::BTreeSet;
 use weir_abi::{Action, Family, Layout};
 
@@ -80,7 +80,12 @@ impl<'a> ChainEmitter<'a> {
     /// Whether the rules read `struct weir_burst`.
     pub(super) fn needs_burst(&self) -> bool {
         let (program, nodes) = (self.program, &self.chain.tree.nodes);
-        self.conditions.uses_raw() || rules::limits(program, nodes) || rules::adds(program, nodes)
+        self.conditions.uses_raw() || rules::limits(program, nodes) || rules::adds(program, nodes) || self.answers()
+    }
+
+    /// Whether any rule answers SYNs.
+    pub(super) fn answers(&self) -> bool {
+        match_tree::rules(&self.chain.tree.nodes).any(|id| self.program.rule(id).answers())
     }
 
     /// Whether any rule tests `meta exceeded`.

@@ -60,6 +60,9 @@ impl ChainEmitter<'_> {
             let (number, hits) = (self.number_name(*id), self.conditions.find_name(*id));
             out.line(&format!("count_entries(burst, {slot}, packets.{number}, packets.{hits}_hits);"));
         }
+        if self.program.rewrites() {
+            out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
+        }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
         out.close();

@@ -65,6 +65,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     if let Dialect::BpfParts { rules } = dialect {
         out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
     }
+    if program.rewrites() {
+        out.line("#define WEIR_REWRITES");
+    }
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }

@@ -257,6 +257,12 @@ impl Sink for PacketSink<'_, '_> {
         self.refuse("packet->l4 == L4_TCP && is_refused(packet)", Action::Drop);
     }
 
+    fn answer(&mut self) {
+        let sampled = or_sampled(self.chain, self.sampled);
+        self.out.line("if (is_answered())");
+        self.out.inner(&format!("return decide(env, ACTION_REPLY, REASON_SYN_COOKIE, packet->len){sampled};"));
+    }
+
     fn count(&mut self, rule: RuleId) {
         self.out.line(&format!("count(env, REASON_RULE + {}, packet->len);", rule.0));
     }

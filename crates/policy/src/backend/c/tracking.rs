@@ -2,9 +2,9 @@
 
 use super::dialect::{Dialect, action};
 use super::writer::Writer;
-use crate::ir::{Invalid, Timeout, Tracking};
+use crate::ir::{Invalid, Synproxy, Timeout, Tracking};
 use weir_abi::FlowState;
-use weir_abi::flow::{embryonic_max, timeout_ticks};
+use weir_abi::flow::{Side, embryonic_max, timeout_ticks};
 
 /// The classes of protocols in C, each with one of its protocols, and the states of their flows.
 const CLASSES: [(&str, u8, std::ops::RangeInclusive<FlowState>); 4] = [
@@ -30,6 +30,20 @@ fn timeouts(tracking: &Tracking, out: &mut Writer) {
     out.close_with(",");
 }
 
+/// Writes the settings of the SYN proxy.
+fn synproxy(proxy: &Synproxy, out: &mut Writer) {
+    out.open(".synproxy =");
+    if let Some(threshold) = &proxy.threshold {
+        let (on, off, calm_s) = (threshold.on, threshold.off, threshold.calm_s);
+        out.line(&format!(".threshold = {{.is_set = true, .on = {on}, .off = {off}, .calm_s = {calm_s}}},"));
+    }
+    out.line(&format!(".mss = {},", proxy.mss));
+    out.line(&format!(".scale = {},", proxy.wscale.unwrap_or(Side::NO_SCALE)));
+    out.line(&format!(".sack = {},", proxy.sack));
+    out.line(&format!(".timestamp = {},", proxy.timestamp));
+    out.close_with(",");
+}
+
 /// Writes the settings, and includes the tracker that reads them.
 pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.blank();
@@ -46,6 +60,9 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.line(&format!(".invalid = {invalid},"));
     out.line(&format!(".pickup = {},", tracking.pickup));
     out.line(&format!(".one_way = {},", tracking.one_way));
+    if let Some(proxy) = &tracking.synproxy {
+        synproxy(proxy, out);
+    }
     out.close_with(";");
     out.blank();
     out.line(if dialect.is_bpf() { "#include \"cpu_flows.h\"" } else { "#include \"track_burst.h\"" });

@@ -25,6 +25,8 @@ pub(super) trait Sink {
     fn track(&mut self);
     /// Drops packets of TCP that the tracker refuses.
     fn drop_refused(&mut self);
+    /// Answers packets of a rule with `tcp synproxy`.
+    fn answer(&mut self);
     /// Counts the packets that match the rule.
     fn count(&mut self, rule: RuleId);
     /// Copies one packet in `one_in` to the divert interface.
@@ -119,6 +121,9 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
     if chain.program.rule(id).tracks() {
         sink.drop_refused();
     }
+    if chain.program.rule(id).answers() {
+        sink.answer();
+    }
     sink.count(id);
     for effect in &chain.program.rule(id).effects {
         match effect {
@@ -131,8 +136,7 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
             Effect::Count { find } => sink.count_entries(*find),
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
             // It came before the rule counted.
-            Effect::Track => {}
-            Effect::Synproxy => unreachable!("compiler bug: `capability` refuses synproxy"),
+            Effect::Track | Effect::Synproxy => {}
         }
     }
     if opened {
