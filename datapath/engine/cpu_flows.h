@@ -139,9 +139,43 @@ WEIR_GLOBAL uint32_t weir_track_place(uint32_t now)
 	return 0;
 }
 
+WEIR_GLOBAL uint32_t weir_judge_tcp(uint32_t now)
+{
+	judge_tcp(&own_slot()->track, now);
+	return 0;
+}
+
+WEIR_KERNEL_PART void track_judge_tcp(struct track *track, uint32_t now)
+{
+	(void)track;
+	weir_judge_tcp(now);
+}
+
+/* The frame that a program received or replays. */
+WEIR_INLINE bool tracked_frame(struct xdp_md *ctx, struct frame *frame)
+{
+	struct env env;
+
+	if (!weir_mode.live)
+		return replay_frame(ctx, &env, frame);
+	*frame = live_frame(ctx);
+	return true;
+}
+
+#ifdef WEIR_REWRITES
+#include "cpu_proxy.h"
+#else
+/* Without a SYN proxy. */
+WEIR_INLINE uint32_t proxy_verdict(const struct frame *frame, uint32_t verdict)
+{
+	(void)frame;
+	return verdict;
+}
+#endif
+
 WEIR_GLOBAL uint32_t weir_track_judge(uint32_t now)
 {
-	judge(&own_slot()->track, now);
+	judge(NULL, &own_slot()->track, now);
 	return 0;
 }
 
@@ -159,8 +193,9 @@ WEIR_KERNEL_PART void track_place(const struct env *env, struct track *track, ui
 	weir_track_place(now);
 }
 
-WEIR_KERNEL_PART void track_judge(struct track *track, uint32_t now)
+WEIR_KERNEL_PART void track_judge(const struct env *env, struct track *track, uint32_t now)
 {
+	(void)env;
 	(void)track;
 	weir_track_judge(now);
 }
@@ -180,8 +215,11 @@ WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 		frame = live_frame(ctx);
 	else if (!replay_frame(ctx, &env, &frame))
 		return 0;
-	slot->now = track_time(&weir_flow_head, env_coarse_now(&env));
+	slot->now_ns = env_coarse_now(&env);
+	slot->now = track_time(&weir_flow_head, slot->now_ns);
 	slot->is_tracked = true;
+	slot->is_asked = false;
+	track_keep(&slot->track);
 	track_read(&weir_flow_head, &frame, packet, &slot->track);
 	if (slot->track.subject == SUBJECT_TCP)
 		read_segment(&frame, packet, &slot->track.segment);
@@ -210,7 +248,7 @@ WEIR_INLINE void track_packet(struct track *track, uint32_t now)
 		track_established(track);
 		return;
 	}
-	track_judge(track, now);
+	track_judge(NULL, track, now);
 	track_finish(NULL, track, now);
 }
 
@@ -244,13 +282,15 @@ WEIR_INLINE uint32_t track_verdict(const struct frame *frame, uint32_t verdict)
 {
 	struct track_slot *slot = own_slot();
 
-	if (!is_tracked_late(verdict))
+	if (is_tracked_late(verdict)) {
+		if (!slot->is_tracked)
+			track(frame);
+		if (slot->track.opens != PLACE_FULL)
+			weir_track_open(slot->now);
+	} else if ((verdict & 0xff) != ACTION_REPLY) {
 		return verdict;
-	if (!slot->is_tracked)
-		track(frame);
-	if (slot->track.opens != PLACE_FULL)
-		weir_track_open(slot->now);
-	return verdict;
+	}
+	return proxy_verdict(frame, verdict);
 }
 
 /* The state of a packet that was tracked, as rules test it. */

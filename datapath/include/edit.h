@@ -37,6 +37,8 @@ struct edit {
 	uint32_t scale; /* the shift that the sender, or the server for a client's segment, uses */
 	struct flow_proxied proxied;
 	struct new_segment segment;
+	uint32_t sum;	 /* while a segment is translated: what its changes add to the checksum */
+	uint32_t stamps; /* and the timestamps that were found */
 };
 
 #endif

@@ -83,7 +83,7 @@ WEIR_INLINE void patch16(struct weir_rewrite *rewrite, uint32_t at, uint32_t val
 	if (old == value)
 		return;
 	put16(field, value);
-	*sum += 0xffff - old + value;
+	*sum = forget(*sum + 0xffff - old + value);
 }
 
 WEIR_INLINE void patch32(struct weir_rewrite *rewrite, uint32_t at, uint32_t value, uint32_t *sum)
@@ -97,7 +97,7 @@ WEIR_INLINE void patch32(struct weir_rewrite *rewrite, uint32_t at, uint32_t val
 		return;
 	*sum += 3 * 0xffff - sum32(be32(words)) - (odd ? be16(words + 4) : 0xffff);
 	put32(field, value);
-	*sum += sum32(be32(words)) + (odd ? be16(words + 4) : 0);
+	*sum = forget(*sum + sum32(be32(words)) + (odd ? be16(words + 4) : 0));
 }
 
 /* Adds to a number of 32 bits. */
@@ -133,39 +133,50 @@ WEIR_INLINE bool rewrite_from(const struct frame *frame, uint32_t bytes, struct 
 WEIR_IN_KERNEL bool rewrite_from(const struct frame *frame, uint32_t bytes, struct weir_rewrite *rewrite);
 #endif
 
-/* An option of a translated segment. `options` is where the options begin. */
+/* An option of a translated segment. */
 struct option_place {
 	uint32_t kind;
 	uint32_t at; /* of its data */
 	uint32_t bytes;
 };
 
-/* Translates an option. `*stamps` is the number of timestamps before it. */
-WEIR_INLINE void translate_option(struct weir_rewrite *rewrite, const struct edit *edit,
-				  const struct option_place *option, uint32_t *stamps, uint32_t *sum)
+WEIR_INLINE void translate_option(struct weir_rewrite *rewrite, struct edit *edit, const struct option_place *option)
 {
 	const bool to_server = edit->kind == EDIT_FROM_CLIENT;
 
 	if (option->kind == OPTION_SACK && to_server && option->bytes % 8 == 0) {
 		for (uint32_t edge = 0; edge < 2 * SACK_BLOCKS_MAX; edge++)
 			if (4 * edge < option->bytes)
-				patch_add(rewrite, option->at + 4 * edge, 0 - edit->proxied.delta, sum);
+				patch_add(rewrite, option->at + 4 * edge, 0 - edit->proxied.delta, &edit->sum);
 	}
 	if (option->kind == OPTION_TIMESTAMPS && option->bytes == 8 &&
 	    proxied_has(&edit->proxied, PROXIED_TIMESTAMPS)) {
 		if (to_server)
-			patch_add(rewrite, option->at + 4, 0 - edit->proxied.stamp, sum);
-		else if (!*stamps)
-			patch_add(rewrite, option->at, edit->proxied.stamp, sum);
-		*stamps += 1;
+			patch_add(rewrite, option->at + 4, 0 - edit->proxied.stamp, &edit->sum);
+		else if (!edit->stamps)
+			patch_add(rewrite, option->at, edit->proxied.stamp, &edit->sum);
+		edit->stamps++;
 	}
 }
 
-/* Translates the options of a segment: `bytes` of them at `start`. */
-WEIR_INLINE void translate_options(struct weir_rewrite *rewrite, const struct edit *edit, uint32_t start,
-				   uint32_t bytes, uint32_t *sum)
+/* In the kernel a function that the verifier follows once. */
+#ifdef WEIR_BURSTS
+
+WEIR_INLINE void rewrite_option(struct weir_rewrite *rewrite, struct edit *edit, const struct option_place *option)
 {
-	uint32_t at = 0, stamps = 0;
+	translate_option(rewrite, edit, option);
+}
+
+#else
+
+WEIR_IN_KERNEL void rewrite_option(struct weir_rewrite *rewrite, struct edit *edit, const struct option_place *option);
+
+#endif
+
+/* Translates the options of a segment: `bytes` of them at `start`. */
+WEIR_INLINE void translate_options(struct weir_rewrite *rewrite, struct edit *edit, uint32_t start, uint32_t bytes)
+{
+	uint32_t at = 0;
 
 	for (uint32_t step = 0; step < TCP_OPTIONS_MAX && at < bytes; step++) {
 		const uint8_t *option = rewrite_at(rewrite, start + at);
@@ -179,23 +190,23 @@ WEIR_INLINE void translate_options(struct weir_rewrite *rewrite, const struct ed
 			length = at + 1 < bytes ? option[1] : 0;
 			if (length < 2 || length > bytes - at)
 				return;
-			translate_option(rewrite, edit, &place, &stamps, sum);
+			rewrite_option(rewrite, edit, &place);
 		}
 		at = forget(at + length);
-		stamps = forget(stamps);
-		*sum = forget(*sum);
 	}
 }
 
 /* A segment of a proxied flow for the other side. Its length stays. */
-WEIR_INLINE void translate_segment(const struct frame *frame, packet_view *packet, const struct edit *edit,
+WEIR_INLINE void translate_segment(const struct frame *frame, packet_view *packet, struct edit *edit,
 				   struct weir_rewrite *rewrite)
 {
 	const uint32_t l4 = packet->l4_offset, header = (uint32_t)packet->doff * 4, flags = packet->tcp_flags;
 	const struct flow_proxied *proxied = &edit->proxied;
 	const bool to_server = edit->kind == EDIT_FROM_CLIENT;
-	uint32_t options = header - TCP_HEADER_BYTES, sum = 0;
+	uint32_t options = header - TCP_HEADER_BYTES;
 
+	edit->sum = 0;
+	edit->stamps = 0;
 	/* Options that were not captured whole are not read. */
 	if (!rewrite_from(frame, l4 + header, rewrite)) {
 		options = 0;
@@ -207,18 +218,18 @@ WEIR_INLINE void translate_segment(const struct frame *frame, packet_view *packe
 	rewrite->checksum[0] = rewrite_at(rewrite, l4)[SEGMENT_CHECKSUM];
 	rewrite->checksum[1] = rewrite_at(rewrite, l4)[SEGMENT_CHECKSUM + 1];
 	if (!to_server)
-		patch_add(rewrite, l4 + SEGMENT_SEQ, proxied->delta, &sum);
+		patch_add(rewrite, l4 + SEGMENT_SEQ, proxied->delta, &edit->sum);
 	else if (flags & TCP_ACK)
-		patch_add(rewrite, l4 + SEGMENT_ACK_NUMBER, 0 - proxied->delta, &sum);
+		patch_add(rewrite, l4 + SEGMENT_ACK_NUMBER, 0 - proxied->delta, &edit->sum);
 	if (!to_server || flags & TCP_ACK)
-		translate_options(rewrite, edit, l4 + TCP_HEADER_BYTES, options, &sum);
+		translate_options(rewrite, edit, l4 + TCP_HEADER_BYTES, options);
 	if (!(flags & TCP_SYN)) {
 		const uint32_t window = to_server ? window_for_server(proxied, packet->window, edit->scale)
 						  : window_for_client(proxied, packet->window, edit->scale);
 
-		patch16(rewrite, l4 + SEGMENT_WINDOW, window, &sum);
+		patch16(rewrite, l4 + SEGMENT_WINDOW, window, &edit->sum);
 	}
-	patch_checksum(rewrite, l4 + SEGMENT_CHECKSUM, sum);
+	patch_checksum(rewrite, l4 + SEGMENT_CHECKSUM, edit->sum);
 }
 
 /* An ICMP error for the server about a segment whose number is `at` bytes behind the beginning of the frame. */
@@ -376,8 +387,8 @@ WEIR_INLINE void build_packet(const struct frame *frame, packet_view *packet, co
 }
 
 /* Makes what leaves in place of a packet. `quoted_seq` is the offset of the number that an ICMP error quotes. */
-WEIR_INLINE void rewrite_packet(const struct frame *frame, packet_view *packet, const struct edit *edit,
-				uint32_t quoted_seq, struct weir_rewrite *rewrite)
+WEIR_INLINE void rewrite_packet(const struct frame *frame, packet_view *packet, struct edit *edit, uint32_t quoted_seq,
+				struct weir_rewrite *rewrite)
 {
 	switch (edit->kind) {
 	case EDIT_FROM_CLIENT:

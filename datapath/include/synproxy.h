@@ -246,7 +246,7 @@ WEIR_INLINE void client_waits(const struct env *env, struct track *track, uint32
 		}
 		break;
 	case SEGMENT_RESET:
-		judge_tcp(track, now);
+		track_judge_tcp(track, now);
 		if (track->state != STATE_INVALID)
 			edit_reset(track);
 		break;
@@ -263,7 +263,7 @@ WEIR_INLINE void server_answers(struct track *track, struct flow_proxied *kept, 
 
 	switch (segment->kind) {
 	case SEGMENT_SYN_ACK:
-		judge_tcp(track, now);
+		track_judge_tcp(track, now);
 		if (track->state == STATE_INVALID)
 			break;
 		proxied_answer(&track->edit.proxied, segment->seq, segment->options.has_stamp, segment->options.stamp);
@@ -271,7 +271,7 @@ WEIR_INLINE void server_answers(struct track *track, struct flow_proxied *kept, 
 		edit_keep_alive(track);
 		break;
 	case SEGMENT_RESET:
-		judge_tcp(track, now);
+		track_judge_tcp(track, now);
 		if (track->state == STATE_INVALID)
 			break;
 		/* The client expects the number behind the cookie. */
@@ -301,7 +301,7 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 	}
 	if (segment->kind != SEGMENT_SYN && segment->kind != SEGMENT_SYN_ACK)
 		segment->window = window_for_server(proxied, segment->window, track->edit.scale);
-	judge_tcp(track, now);
+	track_judge_tcp(track, now);
 	if (track->opens != PLACE_FULL)
 		track->edit.kind = EDIT_NONE;
 }
@@ -310,7 +310,7 @@ WEIR_INLINE void server_goes_on(struct track *track, uint32_t now)
 {
 	bool has_begun_anew;
 
-	judge_tcp(track, now);
+	track_judge_tcp(track, now);
 	has_begun_anew = (track->outcome == OUTCOME_UPDATE || track->outcome == OUTCOME_KEEP) &&
 			 !status_bit(track->words[FLOW_STATE_WORDS - 1], STATUS_PROXIED);
 	if (has_begun_anew || track->opens != PLACE_FULL)

@@ -149,7 +149,7 @@ static void __attribute__((noinline)) rewrite_burst(const struct weir_burst *bur
 {
 	for (uint64_t rest = tracked->edits; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest), action = verdicts->words[i] & 0xff;
-		const struct track *track = &tracked->tracks[i];
+		struct track *track = &tracked->tracks[i];
 		const struct frame frame = burst_frame(burst, i);
 
 		if (action != ACTION_ACCEPT && action != ACTION_REPLY)

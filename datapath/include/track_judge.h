@@ -61,6 +61,20 @@ WEIR_INLINE void judge_tcp(struct track *track, uint32_t now)
 		track->state = STATE_NEW;
 }
 
+/* In the kernel a function that the verifier follows once. */
+#ifdef WEIR_BURSTS
+
+WEIR_INLINE void track_judge_tcp(struct track *track, uint32_t now)
+{
+	judge_tcp(track, now);
+}
+
+#else
+
+WEIR_IN_KERNEL void track_judge_tcp(struct track *track, uint32_t now);
+
+#endif
+
 /* Judges a packet of a known flow of another protocol. */
 WEIR_INLINE void judge_other(struct track *track, uint32_t now)
 {

@@ -96,7 +96,7 @@ WEIR_INLINE void judge(const struct env *env, struct track *track, uint32_t now)
 		return;
 	if (track->is_known) {
 		if (track->subject == SUBJECT_TCP)
-			judge_tcp(track, now);
+			track_judge_tcp(track, now);
 		else if (track->subject == SUBJECT_ERROR)
 			judge_error(track);
 		else

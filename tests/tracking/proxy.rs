@@ -362,6 +362,8 @@ fn the_proxy_does_what_scripts_say() {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut native = policy.native().unwrap_or_else(|error| panic!("{name}: {error}"));
         let native_flows = native.flow_table().expect("it tracks").clone();
+        let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let xdp_flows = xdp.flow_table().expect("it tracks").clone();
         for carrier in [Carrier::Ipv4, Carrier::Ipv6, Carrier::Vlan, Carrier::Options] {
             // The lines before the first case are the settings.
             for case in lines.split(|line| line.starts_with("case ")).skip(1) {
@@ -375,6 +377,8 @@ fn the_proxy_does_what_scripts_say() {
                 assert!(!passed.is_empty(), "{name}: a case without packets");
                 let by_native = run_compiled(&policy, &mut native, &|| native_flows.clear(), &passed);
                 differences.extend(by_native.iter().map(|difference| format!("native, {difference}")));
+                let by_xdp = run_compiled(&policy, &mut xdp, &|| xdp_flows.clear(), &passed);
+                differences.extend(by_xdp.iter().map(|difference| format!("xdp, {difference}")));
                 wrong.extend(differences.iter().map(|d| format!("{name} ({carrier:?}): {}\n  {d}", case[0])));
                 cases += 1;
             }

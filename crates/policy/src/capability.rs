@@ -74,7 +74,7 @@ impl Engine {
         match (self, feature) {
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Track) => None,
             (_, Feature::Track) => Some("it cannot track flows yet"),
-            (Engine::Eval | Engine::Native, Feature::Synproxy) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }

@@ -44,6 +44,8 @@ const LIMITS_PADDING: usize = 64;
 pub(crate) const ADDITIONS: &str = ".bss.additions";
 /// The slots of CPUs for tracked packets.
 pub(crate) const TRACKS: &str = ".bss.tracks";
+/// What leaves in place of each CPU's packet.
+pub(crate) const REWRITES: &str = ".bss.rewrites";
 /// The head of the table of flows, and the map of its buckets.
 const FLOW_HEAD: &str = ".bss.flow_head";
 const FLOWS: &str = "weir_flows";

@@ -11,6 +11,7 @@ pub(crate) mod load;
 pub(crate) mod log;
 pub mod plain;
 mod replay;
+mod rewritten;
 pub mod stream;
 
 use std::net::IpAddr;
@@ -39,6 +40,7 @@ use load::{
     maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
+use rewritten::Rewritten;
 
 /// A program loaded into the kernel, with its tables and counters.
 pub struct XdpFilter {
@@ -55,6 +57,8 @@ pub struct XdpFilter {
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
     flows: Option<Arc<FlowTable>>,
+    /// What leaves in place of packets, if the program changes any.
+    rewritten: Option<Rewritten>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
@@ -107,6 +111,7 @@ impl XdpFilter {
             }
             _ => None,
         };
+        let rewritten = program.rewrites.then(|| Rewritten::of(&object)).transpose()?;
         let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
         let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
@@ -124,6 +129,7 @@ impl XdpFilter {
             counted_entries,
             additions,
             flows: data.flows.cloned(),
+            rewritten,
             replay,
             costs,
             load_took,
@@ -223,6 +229,7 @@ impl Filter for XdpFilter {
         self.fill_buckets(burst);
         let name = &self.programs[chain];
         let program = find(&self.object, name)?;
+        self.rewritten.iter_mut().for_each(Rewritten::clear);
         for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {
             if let Some(additions) = &mut self.additions {
                 additions.begin_tick(burst.time_ns(index))?;
@@ -231,8 +238,15 @@ impl Filter for XdpFilter {
             if let Some(additions) = &mut self.additions {
                 additions.take();
             }
+            if let Some(rewritten) = &mut self.rewritten {
+                rewritten.take(burst, index, *verdict);
+            }
         }
         Ok(())
+    }
+
+    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
+        self.rewritten.iter().for_each(|rewritten| rewritten.each(visit));
     }
 
     fn counters(&self) -> Vec<Counter> {

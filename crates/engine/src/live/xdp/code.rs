@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_test_run_opts};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
-use weir_abi::Counter;
 use weir_abi::kernel::{
     ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
+use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
@@ -20,8 +20,8 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, TRACKS, addition_rings, fill_tables, join_parts, load_object, map,
-    program_name, shared_maps,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, fill_tables, join_parts,
+    load_object, map, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -100,6 +100,9 @@ fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     }
     if program.flows.is_some() {
         lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
+    }
+    if program.rewrites {
+        lengths.push((REWRITES, cpus * size_of::<Rewrite>()));
     }
     lengths
 }
