@@ -6,6 +6,8 @@ mod agree;
 #[path = "conntrack/flows.rs"]
 mod conntrack_flows;
 mod engines;
+#[path = "proxied/flows.rs"]
+mod proxied_flows;
 #[path = "tracking/proxy.rs"]
 mod proxy;
 #[path = "tracking/two_cpus.rs"]

@@ -1,12 +1,16 @@
 //! All engines agree on generated flows: many at once, in small tables, with pauses in which flows expire.
 
-use crate::conntrack_flows::{Dice, flow};
+use crate::conntrack_flows::{Dice, SYN, Segment, flow};
 use crate::engines::{self, load};
-use weir_abi::Verdict;
+use crate::proxied_flows::connection;
+use std::collections::BTreeMap;
 use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::packet::L3;
+use weir_abi::{Action, Verdict};
 use weir_engine::Filter;
 use weir_loading::Policy;
 use weir_loading::eval::EvalFilter;
+use weir_policy::ir::eval::packet::{Frame, parse};
 use weir_test_support::{Link, Packet};
 
 /// Flows that pass at the same time.
@@ -14,19 +18,28 @@ const AT_ONCE: usize = 40;
 /// Number of flows of a run.
 const FLOWS: u32 = 1500;
 /// The policies: settings, and the rules before those for each state.
-const POLICIES: [(&str, &str); 6] = [
+const POLICIES: [(&str, &str); 9] = [
     ("size 16384", ""),
     ("size 64; embryonic 50%", ""),
     ("size 96; invalid drop", "tcp dport 80-20000 tcp window > 30000 accept"),
     ("size 1024; one-way", "tcp flags rst tcp sport > 30000 accept"),
     ("size 64; pickup off; embryonic 100%", "tcp track"),
     ("size 320; timeout syn-sent 1s; timeout established 1s; timeout unacknowledged 1s; timeout time-wait 1s", ""),
+    ("size 16384; synproxy mss 1460 wscale 7 sack-perm timestamp", "tcp synproxy"),
+    (
+        "size 4096; invalid accept; synproxy mss 1300 sack-perm timestamp; synproxy on 200/second off 100/second for 1s",
+        "tcp dport < 2000 tcp synproxy",
+    ),
+    ("size 1024; pickup off; synproxy mss 9000", "sample 1/3\n  tcp synproxy\n  tcp synproxy"),
 ];
 
 fn policy(settings: &str, before: &str) -> Policy {
     // What opens a flow is not always accepted, and a limit decides packets in their order.
-    let rules = "ct state established accept\n  ct state related accept\n  ct state new tcp dport 0-3000 drop\n  \
-        ct state new limit rate 500pps accept\n  ct state invalid counter\n  tcp track\n  drop";
+    let (port, rate) = if settings.contains("synproxy") { ("sport < 1040", 5000) } else { ("dport 0-3000", 500) };
+    let rules = format!(
+        "ct state established accept\n  ct state related accept\n  ct state new tcp {port} drop\n  \
+         ct state new limit rate {rate}pps accept\n  ct state invalid counter\n  tcp track\n  drop"
+    );
     written(&format!("tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{ accept }}\n"))
 }
 
@@ -37,15 +50,16 @@ fn written(text: &str) -> Policy {
     load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Packets of many flows, in turn. Now and then nothing passes for a while.
-fn packets(dice: &mut Dice) -> Vec<Packet> {
+/// Packets of many flows, in turn. Now and then nothing passes for a while. `begin` makes the packets of a flow with a
+/// number that begins at a time.
+fn packets(dice: &mut Dice, begin: &dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>) -> Vec<Packet> {
     let mut waiting: Vec<Vec<Vec<u8>>> = Vec::new();
     let (mut packets, mut begun, mut time_ns) = (Vec::new(), 0, 1_000_000_000);
     while begun < FLOWS || !waiting.is_empty() {
         if begun < FLOWS && waiting.len() < AT_ONCE {
             // Few numbers of flows: a later one may have the key of an earlier one.
             let number = dice.below(u64::from(FLOWS) / 2) as u32;
-            let mut segments: Vec<_> = flow(dice).iter().map(|segment| segment.packet(number)).collect();
+            let mut segments = begin(dice, number, time_ns);
             segments.reverse();
             waiting.push(segments);
             begun += 1;
@@ -69,41 +83,80 @@ fn packets(dice: &mut Dice) -> Vec<Packet> {
     packets
 }
 
-/// The verdicts on all packets, the counters and the flows.
-type Outcome = (Vec<Verdict>, Vec<weir_abi::Counter>, Vec<(FlowKey, Flow)>);
+/// A generated connection of any kind.
+fn any(dice: &mut Dice, number: u32, _: u64) -> Vec<Vec<u8>> {
+    flow(dice).iter().map(|segment| segment.packet(number)).collect()
+}
+
+/// A connection through the SYN proxy, or of any kind.
+fn proxied(dice: &mut Dice, number: u32, time_ns: u64) -> Vec<Vec<u8>> {
+    if dice.one_in(4) {
+        return any(dice, number, time_ns);
+    }
+    let syn = Segment { from: 0, flags: SYN, seq: 0, ack: 0, window: 0, options: vec![], payload: 0 };
+    let bytes = syn.packet(number);
+    let (packet, _) =
+        parse(Frame { bytes: &bytes, wire_len: bytes.len() as u32, link: weir_abi::Link::RawIp, time_ns });
+    let ends = [(packet.saddr, packet.sport), (packet.daddr, packet.dport)];
+    let (key, client) = FlowKey::of(ends[0], ends[1], packet.proto, [0; 2], packet.l3 == L3::Ipv6);
+    connection(dice, &key, client, time_ns).iter().map(|segment| segment.packet(number)).collect()
+}
+
+/// What engines say of packets.
+struct Outcome {
+    verdicts: Vec<Verdict>,
+    /// What leaves in place of packets, by index.
+    leaves: BTreeMap<usize, Vec<u8>>,
+    counters: Vec<weir_abi::Counter>,
+    flows: Vec<(FlowKey, Flow)>,
+}
 
 /// Decides all packets by the first chain, the last tenth by the other one.
 fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
-    let mut decided = Vec::new();
+    let (mut decided, mut leaves) = (Vec::new(), BTreeMap::new());
     let (most, rest) = packets.split_at(packets.len() / 10 * 9);
     for (chain, packets) in [most, rest].into_iter().enumerate() {
         for set in &mut engines::frame_sets(packets) {
             for burst in set.bursts() {
                 let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
                 filter.decide(chain, &burst, &mut verdicts).expect("the engine decides");
+                let first = decided.len();
+                filter.rewritten(&burst, &verdicts[..burst.len()], &mut |index, bytes| {
+                    leaves.insert(first + index, bytes.to_vec());
+                });
                 decided.extend_from_slice(&verdicts[..burst.len()]);
             }
         }
     }
     let mut flows = Vec::new();
     filter.flows(&mut |key, flow| flows.push((*key, *flow)));
-    (decided, filter.counters(), flows)
+    Outcome { verdicts: decided, leaves, counters: filter.counters(), flows }
 }
 
 fn compare(policy: &Policy, packets: &[Packet], name: &str, eval: &Outcome, other: &Outcome) {
-    let differs = eval.0.iter().zip(&other.0).position(|(one, other)| one != other);
+    let differs = eval.verdicts.iter().zip(&other.verdicts).position(|(one, other)| one != other);
     if let Some(at) = differs {
         let shown = |verdict: Verdict| engines::verdict(&policy.program, verdict);
-        panic!("packet {at}: eval {}, {name} {}\n  {}", shown(eval.0[at]), shown(other.0[at]), packets[at]);
+        panic!(
+            "packet {at}: eval {}, {name} {}\n  {}",
+            shown(eval.verdicts[at]),
+            shown(other.verdicts[at]),
+            packets[at]
+        );
     }
-    assert_eq!(eval.1, other.1, "counters of eval and {name}");
-    let differs = eval.2.iter().zip(&other.2).find(|(one, other)| one != other);
-    assert!(differs.is_none() && eval.2.len() == other.2.len(), "flows of eval and {name}: {differs:#?}");
+    for (at, packet) in packets.iter().enumerate() {
+        let [one, other] = [eval, other].map(|outcome| outcome.leaves.get(&at));
+        assert_eq!(one, other, "packet {at}, {packet}: what leaves by eval and {name}");
+    }
+    assert_eq!(eval.counters, other.counters, "counters of eval and {name}");
+    let differs = eval.flows.iter().zip(&other.flows).find(|(one, other)| one != other);
+    assert!(differs.is_none() && eval.flows.len() == other.flows.len(), "flows of eval and {name}: {differs:#?}");
 }
 
 fn agree(nth: usize, settings: &str, before: &str) {
     let policy = policy(settings, before);
-    let packets = packets(&mut Dice::new(nth as u64 + 1));
+    let proxies = settings.contains("synproxy");
+    let packets = packets(&mut Dice::new(nth as u64 + 1), if proxies { &proxied } else { &any });
     let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
     let mut native = policy.native().unwrap_or_else(|error| panic!("{settings}: {error}"));
     let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{settings}: {error}"));
@@ -114,7 +167,10 @@ fn agree(nth: usize, settings: &str, before: &str) {
     for table in [native.flow_table(), xdp.flow_table()] {
         table.expect("it tracks").verify().expect("the invariants of the table hold");
     }
-    assert!(eval.2.len() > 10, "{settings}: only {} flows", eval.2.len());
+    assert!(eval.flows.len() > 10, "{settings}: only {} flows", eval.flows.len());
+    let replies = eval.verdicts.iter().filter(|verdict| verdict.action() == Some(Action::Reply)).count();
+    let translated = eval.leaves.len() - replies;
+    assert_eq!(proxies, replies > 100 && translated > 500, "{settings}: {replies} replies, {translated} changed");
 }
 
 #[test]
@@ -137,7 +193,7 @@ fn rules_in_parts_know_the_state() {
   ct state != { new, untracked } counter
   ct state new accept";
     let policy = written(&format!("tracking {{ size 64 }}\nupstream {{\n  {rules}\n}}\ndownstream {{ accept }}\n"));
-    let mut packets = packets(&mut Dice::new(9));
+    let mut packets = packets(&mut Dice::new(9), &any);
     packets.truncate(3000);
     let eval = run(&mut EvalFilter::new(&policy.program, policy.answers()), &packets);
     let mut native = policy.native().unwrap_or_else(|error| panic!("native: {error}"));
