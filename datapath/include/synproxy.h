@@ -15,6 +15,23 @@
 
 enum { EPOCH_TICKS_SHIFT = COOKIE_EPOCH_SHIFT - FLOW_TICK_SHIFT };
 
+/* What becomes of the packet. */
+WEIR_INLINE struct edit track_edit(const struct track *track)
+{
+	return track->edit;
+}
+
+WEIR_INLINE void track_set_edit(struct track *track, const struct edit *edit)
+{
+	track->edit = *edit;
+}
+
+/* The packet leaves as it was received. */
+WEIR_INLINE void track_keep(struct track *track)
+{
+	track->edit.kind = EDIT_NONE;
+}
+
 /* What is kept of a proxied flow, beside its slot, whose lock is held. In the kernel NULL, which does not happen. */
 #ifdef WEIR_BURSTS
 WEIR_INLINE struct flow_proxied *proxied_at(const struct env *env, const struct flow_at *at)
@@ -303,7 +320,7 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 		segment->window = window_for_server(proxied, segment->window, track->edit.scale);
 	track_judge_tcp(track, now);
 	if (track->opens != PLACE_FULL)
-		track->edit.kind = EDIT_NONE;
+		track_keep(track);
 }
 
 WEIR_INLINE void server_goes_on(struct track *track, uint32_t now)
@@ -377,7 +394,7 @@ WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32
 {
 	const uint64_t status = track->words[FLOW_STATE_WORDS - 1];
 
-	track->edit.kind = EDIT_NONE;
+	track_keep(track);
 	if (track->subject == SUBJECT_TCP) {
 		if (!track->is_known)
 			return open_by_cookie(env, track, now);

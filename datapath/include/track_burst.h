@@ -14,10 +14,7 @@
 #define WEIR_TRACK_BURST_H
 
 #include "burst.h"
-#include "tracker.h"
-#ifdef WEIR_REWRITES
-#include "rewrite.h"
-#endif
+#include "proxy_burst.h"
 
 #ifdef WEIR_BURSTS
 
@@ -31,11 +28,7 @@ struct track_burst {
 	uint64_t invalid;   /* packets of the segment that were refused */
 	uint64_t openers;   /* packets of the segment that may open a flow */
 	uint64_t replacing; /* those of them that take the place of a flow */
-#ifdef WEIR_REWRITES
-	uint64_t asking; /* packets of the segment whose SYN may be answered */
-	uint64_t asked;	 /* packets that the proxy has seen */
-	uint64_t edits;	 /* packets that change if they leave */
-#endif
+	struct proxy_burst proxy;
 } WEIR_COLUMNS;
 
 /* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
@@ -81,117 +74,6 @@ WEIR_INLINE bool track_read_plain(const struct flow_head *head, uint64_t start, 
 	return true;
 }
 
-#ifdef WEIR_REWRITES
-
-WEIR_INLINE void proxy_begin(struct track_burst *tracked)
-{
-	tracked->asking = 0;
-	tracked->asked = 0;
-	tracked->edits = 0;
-}
-
-WEIR_INLINE void proxy_end_segment(struct track_burst *tracked)
-{
-	tracked->asking = 0;
-}
-
-/* After the judgement of a packet. */
-WEIR_INLINE void proxy_note(struct track_burst *tracked, uint32_t i)
-{
-	const struct track *track = &tracked->tracks[i];
-
-	tracked->edits |= (uint64_t)(track->edit.kind != EDIT_NONE) << i;
-	tracked->asking |= (uint64_t)asks_to_open(track) << i;
-}
-
-/*
- * Whether what becomes of the packet may depend on answers to earlier SYNs of the segment: a cookie is valid only if
- * one was made, and a SYN near the threshold is answered only if enough came before it.
- */
-WEIR_INLINE bool proxy_waits(const struct env *env, const struct track_burst *tracked, const struct track *track,
-			     uint64_t time_ns, uint32_t now)
-{
-	const struct syn_switch *syns = &flow_head(env)->syns;
-	const struct syn_threshold *threshold = &tracking.synproxy.threshold;
-
-	if (!tracked->asking || track->subject != SUBJECT_TCP)
-		return false;
-	if (track->segment.kind == SEGMENT_SYN)
-		return !switch_is_steady(syns, time_ns, threshold);
-	return track->segment.kind == SEGMENT_ACK && switch_may_answer(syns, threshold) &&
-	       flow_head(env)->cookies_made != (uint64_t)epoch_at(env, now) + 1;
-}
-
-/* Answers those hits of a rule with `tcp synproxy` that ask to open a connection, if the proxy is on. Returns the
- * others. */
-static uint64_t __attribute__((noinline)) answer_hits(const struct env *env, const struct weir_burst *burst,
-						      struct verdicts *verdicts, struct track_burst *tracked,
-						      uint64_t hits)
-{
-	for (uint64_t rest = hits & tracked->asking & ~tracked->asked; rest; rest &= rest - 1) {
-		const uint32_t i = first_of(rest);
-		const uint64_t bit = rest & -rest;
-
-		tracked->asked |= bit;
-		if (!answer(env, &tracked->tracks[i], burst_time(burst, i)))
-			continue;
-		verdicts->words[i] = decide(env, ACTION_REPLY, REASON_SYN_COOKIE, verdicts->lens[i]);
-		verdicts->open &= ~bit;
-		tracked->edits |= bit;
-		hits &= ~bit;
-	}
-	return hits;
-}
-
-/* Makes what leaves in place of packets that are accepted or answered. */
-static void __attribute__((noinline)) rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts,
-						    struct track_burst *tracked)
-{
-	for (uint64_t rest = tracked->edits; rest; rest &= rest - 1) {
-		const uint32_t i = first_of(rest), action = verdicts->words[i] & 0xff;
-		struct track *track = &tracked->tracks[i];
-		const struct frame frame = burst_frame(burst, i);
-
-		if (action != ACTION_ACCEPT && action != ACTION_REPLY)
-			continue;
-		rewrite_packet(&frame, &tracked->packets[i], &track->edit, track->segment.end,
-			       &burst->rewrites.packets[i]);
-		verdicts->words[i] |= VERDICT_REWRITTEN;
-	}
-}
-
-#else
-
-/* Without a SYN proxy. */
-WEIR_INLINE void proxy_begin(struct track_burst *tracked)
-{
-	(void)tracked;
-}
-
-WEIR_INLINE void proxy_end_segment(struct track_burst *tracked)
-{
-	(void)tracked;
-}
-
-WEIR_INLINE void proxy_note(struct track_burst *tracked, uint32_t i)
-{
-	(void)tracked;
-	(void)i;
-}
-
-WEIR_INLINE bool proxy_waits(const struct env *env, const struct track_burst *tracked, const struct track *track,
-			     uint64_t time_ns, uint32_t now)
-{
-	(void)env;
-	(void)tracked;
-	(void)track;
-	(void)time_ns;
-	(void)now;
-	return false;
-}
-
-#endif
-
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)
@@ -231,7 +113,7 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 	tracked->plain = flow_alone(env) ? plain : 0;
 	tracked->openers = 0;
 	tracked->replacing = 0;
-	proxy_begin(tracked);
+	tracked->proxy = (struct proxy_burst){0, 0, 0};
 }
 
 static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
@@ -256,7 +138,7 @@ WEIR_INLINE void track_end_segment(const struct env *env, const struct verdicts 
 	}
 	tracked->openers = 0;
 	tracked->replacing = 0;
-	proxy_end_segment(tracked);
+	tracked->proxy.asking = 0;
 }
 
 WEIR_INLINE bool share_bucket(const struct flow_hash *a, const struct flow_hash *b)
@@ -293,7 +175,7 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 		return true;
 	track_find(env, track, now);
 	if (WEIR_UNLIKELY(tracked->openers) &&
-	    (track_waits(tracked, track) || proxy_waits(env, tracked, track, burst_time(burst, i), now))) {
+	    (track_waits(tracked, track) || proxy_waits(env, &tracked->proxy, track, burst_time(burst, i), now))) {
 		track->outcome = OUTCOME_REFUSE;
 		if (track->is_known)
 			write_flow(env, track);
@@ -303,7 +185,7 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 		read_segment(&frame, &tracked->packets[i], &track->segment);
 	track_judge(env, track, now);
 	track_finish(env, track, now);
-	proxy_note(tracked, i);
+	proxy_note(&tracked->proxy, track, i);
 	if (track->opens != PLACE_FULL) {
 		tracked->openers |= bit;
 		tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
@@ -388,5 +270,46 @@ static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env 
 	return hits;
 }
 
+#ifdef WEIR_REWRITES
+
+/* Answers those hits of a rule with `tcp synproxy` that ask to open a connection, if the proxy is on. Returns the
+ * others. */
+static uint64_t __attribute__((noinline, unused)) answer_hits(const struct env *env, const struct weir_burst *burst,
+							      struct verdicts *verdicts, struct track_burst *tracked,
+							      uint64_t hits)
+{
+	for (uint64_t rest = hits & tracked->proxy.asking & ~tracked->proxy.asked; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const uint64_t bit = rest & -rest;
+
+		tracked->proxy.asked |= bit;
+		if (!answer(env, &tracked->tracks[i], burst_time(burst, i)))
+			continue;
+		verdicts->words[i] = decide(env, ACTION_REPLY, REASON_SYN_COOKIE, verdicts->lens[i]);
+		verdicts->open &= ~bit;
+		tracked->proxy.edits |= bit;
+		hits &= ~bit;
+	}
+	return hits;
+}
+
+/* Makes what leaves in place of packets that are accepted or answered. */
+static void __attribute__((noinline, unused)) rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts,
+							    struct track_burst *tracked)
+{
+	for (uint64_t rest = tracked->proxy.edits; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest), action = verdicts->words[i] & 0xff;
+		struct track *track = &tracked->tracks[i];
+		const struct frame frame = burst_frame(burst, i);
+
+		if (action != ACTION_ACCEPT && action != ACTION_REPLY)
+			continue;
+		rewrite_packet(&frame, &tracked->packets[i], &track->edit, track->segment.end,
+			       &burst->rewrites.packets[i]);
+		verdicts->words[i] |= VERDICT_REWRITTEN;
+	}
+}
+
+#endif
 #endif
 #endif

@@ -10,6 +10,8 @@
 #include "track_judge.h"
 #ifdef WEIR_REWRITES
 #include "synproxy.h"
+#else
+#include "no_synproxy.h"
 #endif
 
 /* Finds the flow of the packet, locks it and reads its state words. An expired flow is freed. */
@@ -57,35 +59,6 @@ WEIR_INLINE void write_flow(const struct env *env, const struct track *track)
 		flow_write(bucket, slot, track->words);
 	else
 		flow_unlock(env, &bucket->entries[slot][FLOW_STATUS]);
-}
-
-#ifndef WEIR_REWRITES
-
-/* Without a SYN proxy. */
-WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32_t now)
-{
-	(void)env;
-	(void)track;
-	(void)now;
-	return false;
-}
-
-WEIR_INLINE void enter_proxied(const struct env *env, const struct track *track)
-{
-	(void)env;
-	(void)track;
-}
-
-#endif
-
-/* The packet leaves as it was received. */
-WEIR_INLINE void track_keep(struct track *track)
-{
-#ifdef WEIR_REWRITES
-	track->edit.kind = EDIT_NONE;
-#else
-	(void)track;
-#endif
 }
 
 /* Judges a packet whose flow was looked up: sets its state, and the words of its flow or of the one that it opens. */
@@ -214,10 +187,8 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
 {
 	volatile uint64_t *opening = &head->opening[track->hash.tag & (OPENING_LOCKS - 1)];
-#ifdef WEIR_REWRITES
 	/* Its verdict stands, and so does what becomes of it. */
-	const struct edit edit = track->edit;
-#endif
+	const struct edit edit = track_edit(track);
 
 	if (!flow_lock(env, opening))
 		return;
@@ -240,9 +211,7 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		}
 	}
 	flow_unlock(env, opening);
-#ifdef WEIR_REWRITES
-	track->edit = edit;
-#endif
+	track_set_edit(track, &edit);
 }
 
 /* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */

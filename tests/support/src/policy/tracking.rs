@@ -30,14 +30,25 @@ pub fn settings() -> BoxedStrategy<Vec<String>> {
     let pickup = select(vec!["", "pickup on", "pickup off"]);
     let one_way = select(vec!["", "", "", "one-way"]);
     let invalid = select(vec!["", "", "invalid rules", "invalid drop", "invalid accept", "invalid divert"]);
+    let offer = select(vec![
+        "",
+        "synproxy mss 1460",
+        "synproxy mss 1460 wscale 7 sack-perm timestamp",
+        "synproxy mss 9000 sack-perm timestamp",
+    ]);
+    let threshold =
+        select(vec!["", "", "synproxy on 5/second off 2/second for 1s", "synproxy on 3/second off 3/second for 3s"]);
+    let synproxy =
+        (offer, threshold).prop_map(|(offer, threshold)| if offer.is_empty() { [""; 2] } else { [offer, threshold] });
     let named = subsequence(TIMEOUTS.to_vec(), 0..=5);
     let times = prop::collection::vec(select(vec!["1s", "1s", "3s", "45s", "2m", "10d"]), TIMEOUTS.len());
     let timeouts = (named, times).prop_map(|(names, times)| {
         names.iter().zip(times).map(|(name, time)| format!("timeout {name} {time}")).collect::<Vec<_>>()
     });
-    ([size, embryonic, pickup, one_way, invalid], timeouts)
-        .prop_map(|(lines, timeouts)| {
-            lines.map(str::to_owned).into_iter().filter(|line| !line.is_empty()).chain(timeouts).collect()
+    ([size, embryonic, pickup, one_way, invalid], synproxy, timeouts)
+        .prop_map(|(lines, synproxy, timeouts)| {
+            let lines = lines.into_iter().chain(synproxy).filter(|line| !line.is_empty());
+            lines.map(str::to_owned).chain(timeouts).collect()
         })
         .boxed()
 }
