@@ -57,6 +57,15 @@ pub struct Packet {
     pub icmp_code: u8,
 }
 
+/// The flags of TCP that have a meaning for connections (RFC 9293, section 3.1): bits of [`Packet::tcp_flags`].
+pub(super) mod tcp_flag {
+    pub(in crate::ir::eval) const FIN: u8 = 1;
+    pub(in crate::ir::eval) const SYN: u8 = 2;
+    pub(in crate::ir::eval) const RST: u8 = 4;
+    pub(in crate::ir::eval) const ACK: u8 = 16;
+    pub(in crate::ir::eval) const URG: u8 = 32;
+}
+
 /// Most VLAN tags that are parsed.
 const VLAN_TAGS_MAX: usize = 2;
 /// Most IPv6 extension headers that are parsed.

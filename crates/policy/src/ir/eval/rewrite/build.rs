@@ -3,7 +3,7 @@
 //! Ends, VLAN tags and, if the packet goes on, the IP header with its options are those of the received packet. The TCP
 //! header is new, and so is its checksum. What the packet carried is left out.
 
-use super::checksum::{Checksum, folded, sum, updated};
+use super::checksum::{folded, sum, updated};
 use crate::ir::eval::packet::{Frame, Packet, be16};
 use weir_abi::Link;
 use weir_abi::packet::L3;
@@ -41,7 +41,7 @@ const HOPS: u8 = 64;
 const TCP: u8 = 6;
 
 /// Builds a segment in place of a received one.
-pub fn build(packet: &Packet, frame: Frame<'_>, checksum: Checksum, built: &Built) -> Vec<u8> {
+pub fn build(packet: &Packet, frame: Frame<'_>, built: &Built) -> Vec<u8> {
     let mut bytes = frame.bytes[..packet.l3_offset].to_vec();
     if built.way == Way::Back && frame.link == Link::Ethernet {
         bytes[..12].rotate_left(6);
@@ -67,12 +67,8 @@ pub fn build(packet: &Packet, frame: Frame<'_>, checksum: Checksum, built: &Buil
     tcp.extend([0; 4]);
     tcp.extend(&built.options);
     tcp.extend(&built.payload);
-    let pseudo = pseudo_header(packet, length);
-    let field = match checksum {
-        Checksum::Finished => !folded(sum(pseudo, &tcp)),
-        Checksum::Unfinished => folded(pseudo),
-    };
-    tcp[16..18].copy_from_slice(&field.to_be_bytes());
+    let checksum = !folded(sum(pseudo_header(packet, length), &tcp));
+    tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
     bytes.extend(tcp);
     bytes
 }

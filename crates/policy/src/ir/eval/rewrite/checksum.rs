@@ -1,15 +1,5 @@
 //! The Internet checksum (RFC 1071), and its incremental update (RFC 1624).
 
-/// Whether the transport checksum of a packet is complete. The kernel leaves that of a packet between its own hosts to
-/// the interface: the field then has the sum of the pseudo header, and nothing of the segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// It covers the segment.
-    Finished,
-    /// Whoever sends the packet adds the segment.
-    Unfinished,
-}
-
 /// Adds bytes to a sum, as big-endian words. An odd last byte is the upper half of a word.
 pub(super) fn sum(start: u32, bytes: &[u8]) -> u32 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));

@@ -8,5 +8,4 @@ mod patch;
 mod translate;
 
 pub use build::{Built, Way, build};
-pub use checksum::Checksum;
 pub use translate::{from_client, from_server, quote_from_client};

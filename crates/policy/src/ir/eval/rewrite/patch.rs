@@ -1,6 +1,6 @@
 //! Changes bytes of a transport header in place, with its checksum.
 
-use super::checksum::{Checksum, updated};
+use super::checksum::updated;
 use crate::ir::eval::packet::{be16, be32};
 
 /// A copy of a frame that changes.
@@ -10,13 +10,12 @@ pub(super) struct Patch {
     l4: usize,
     /// Where its checksum is, from there.
     checksum_at: usize,
-    checksum: Checksum,
 }
 
 impl Patch {
     /// A copy of a frame whose transport header begins at `l4` and has its checksum at `checksum_at`.
-    pub(super) fn new(bytes: &[u8], l4: usize, checksum_at: usize, checksum: Checksum) -> Self {
-        Patch { bytes: bytes.to_vec(), l4, checksum_at, checksum }
+    pub(super) fn new(bytes: &[u8], l4: usize, checksum_at: usize) -> Self {
+        Patch { bytes: bytes.to_vec(), l4, checksum_at }
     }
 
     /// Replaces bytes, `at` bytes behind the beginning of the transport header. They have been captured.
@@ -26,7 +25,7 @@ impl Patch {
         let to = to.min(self.bytes.len());
         let old = self.bytes[from..to].to_vec();
         self.bytes[self.l4 + at..self.l4 + at + new.len()].copy_from_slice(new);
-        if self.checksum == Checksum::Unfinished || old == self.bytes[from..to] {
+        if old == self.bytes[from..to] {
             return;
         }
         let field = self.l4 + self.checksum_at;

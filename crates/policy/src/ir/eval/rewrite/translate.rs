@@ -3,9 +3,8 @@
 //! Sequence numbers of the server, and what acknowledges them, differ by `delta`; its timestamps, and their echoes, by
 //! `stamp`; windows by their shifts ([`Proxied`]). The length of a packet stays.
 
-use super::checksum::Checksum;
 use super::patch::Patch;
-use crate::ir::eval::packet::{Frame, Packet};
+use crate::ir::eval::packet::{Frame, Packet, tcp_flag};
 use crate::ir::eval::tcp_options::{self, HEADER_BYTES, kind};
 use weir_abi::flow::Proxied;
 
@@ -14,15 +13,13 @@ const SEQ: usize = 4;
 const ACK: usize = 8;
 const WINDOW: usize = 14;
 const CHECKSUM: usize = 16;
-const FLAG_SYN: u8 = 2;
-const FLAG_ACK: u8 = 16;
 /// Where ICMP has its checksum (RFC 792).
 const ICMP_CHECKSUM: usize = 2;
 
 /// A segment of the client, as the server expects it. The server shifts this client's windows by `scale`.
-pub fn from_client(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxied: &Proxied, scale: u8) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM, checksum);
-    if packet.tcp_flags & FLAG_ACK != 0 {
+pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Vec<u8> {
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM);
+    if packet.tcp_flags & tcp_flag::ACK != 0 {
         let back = proxied.delta.wrapping_neg();
         patch.add(ACK, back);
         for option in tcp_options::each(tcp_options::of(packet, frame)) {
@@ -38,22 +35,22 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxie
             }
         }
     }
-    if packet.tcp_flags & FLAG_SYN == 0 {
+    if packet.tcp_flags & tcp_flag::SYN == 0 {
         patch.put(WINDOW, &proxied.window_for_server(packet.window, scale).to_be_bytes());
     }
     patch.done()
 }
 
 /// A segment of the server, as the client expects it. The server's windows are shifted by `scale`.
-pub fn from_server(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxied: &Proxied, scale: u8) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM, checksum);
+pub fn from_server(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Vec<u8> {
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM);
     patch.add(SEQ, proxied.delta);
     if let Some(option) = tcp_options::find(tcp_options::of(packet, frame), kind::TIMESTAMPS, 8)
         && proxied.agreed().timestamps
     {
         patch.add(HEADER_BYTES + option.at, proxied.stamp);
     }
-    if packet.tcp_flags & FLAG_SYN == 0 {
+    if packet.tcp_flags & tcp_flag::SYN == 0 {
         patch.put(WINDOW, &proxied.window_for_client(packet.window, scale).to_be_bytes());
     }
     patch.done()
@@ -62,7 +59,7 @@ pub fn from_server(packet: &Packet, frame: Frame<'_>, checksum: Checksum, proxie
 /// An ICMP error about a segment of the server that the client's side has seen translated. The quoted sequence number is
 /// `at` bytes behind the beginning of the frame.
 pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: &Proxied) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, ICMP_CHECKSUM, Checksum::Finished);
+    let mut patch = Patch::new(frame.bytes, packet.l4_offset, ICMP_CHECKSUM);
     patch.add(at - packet.l4_offset, proxied.delta.wrapping_neg());
     patch.done()
 }

@@ -3,14 +3,14 @@
 //!
 //! One idea with `mod.rs`: the tracker, whose part for proxied flows this is.
 
-use super::segment::{Kind, RST, Segment};
+use super::segment::{Kind, Segment};
 use super::synproxy::{keep_alive, syn};
 use super::table::Slot;
 use super::tcp;
 use super::{Tracked, Tracker};
 use crate::ir::PacketState;
-use crate::ir::eval::packet::{self, Frame, Packet};
-use crate::ir::eval::rewrite::{self, Built, Checksum, Way};
+use crate::ir::eval::packet::{self, Frame, Packet, tcp_flag};
+use crate::ir::eval::rewrite::{self, Built, Way};
 use crate::ir::eval::tcp_options;
 use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, FlowState, Proxied};
@@ -30,7 +30,7 @@ pub(super) struct Subject<'a> {
 impl Subject<'_> {
     /// The packet that leaves in its place.
     fn becomes(&self, built: &Built) -> Vec<u8> {
-        rewrite::build(self.packet, self.frame, Checksum::Finished, built)
+        rewrite::build(self.packet, self.frame, built)
     }
 }
 
@@ -69,7 +69,7 @@ impl Tracker {
                 let tracked = self.judged(subject, segment);
                 // The server does not know the acknowledged number.
                 let (way, options, payload) = (Way::On, vec![], vec![]);
-                let reset = Built { way, seq: segment.seq, ack: 0, flags: RST, window: 0, options, payload };
+                let reset = Built { way, seq: segment.seq, ack: 0, flags: tcp_flag::RST, window: 0, options, payload };
                 tracked.unless_refused(|| subject.becomes(&reset))
             }
         }
@@ -102,7 +102,7 @@ impl Tracker {
                 // The client expects the number behind the cookie.
                 let mut proxied = proxied;
                 proxied.delta = proxied.delta.wrapping_add(1).wrapping_sub(segment.seq);
-                tracked.unless_refused(|| rewrite::from_server(packet, frame, Checksum::Finished, &proxied, 0))
+                tracked.unless_refused(|| rewrite::from_server(packet, frame, &proxied, 0))
             }
             Kind::Syn | Kind::Fin => Tracked::refused(Reason::BAD_FLAGS),
             // An old connection. The client does not know its numbers.
@@ -113,7 +113,7 @@ impl Tracker {
     fn client_goes_on(&mut self, subject: Subject<'_>) -> Tracked {
         let Subject { packet, frame, sender, slot, flow, .. } = subject;
         let scale = flow.sides[sender].scale;
-        let translated = rewrite::from_client(packet, frame, Checksum::Finished, &self.table.proxied(slot), scale);
+        let translated = rewrite::from_client(packet, frame, &self.table.proxied(slot), scale);
         let tracked = {
             let frame = Frame { bytes: &translated, ..frame };
             let (packet, malformed) = packet::parse(frame);
@@ -137,7 +137,7 @@ impl Tracker {
             return tracked.leaving(subject.becomes(&keep_alive(packet, segment, &proxied)));
         }
         let scale = flow.sides[sender].scale;
-        tracked.leaving(rewrite::from_server(packet, frame, Checksum::Finished, &proxied, scale))
+        tracked.leaving(rewrite::from_server(packet, frame, &proxied, scale))
     }
 
     /// Judges a segment by its flow, as without a proxy.
@@ -168,7 +168,7 @@ impl Tracker {
         let opened =
             self.synproxy.as_ref().filter(|_| segment.kind == Kind::Ack)?.opened(&key, sender, segment, clock_ns)?;
         let flow = Flow { time: self.now(), ..opened.flow };
-        let bytes = rewrite::build(packet, frame, Checksum::Finished, &opened.syn);
+        let bytes = rewrite::build(packet, frame, &opened.syn);
         Some(Tracked::opens(key, flow, Some(opened.proxied)).leaving(bytes))
     }
 
@@ -187,6 +187,6 @@ impl Tracker {
             return None;
         }
         let built = synproxy.answer(&opening.key, opening.flow.opener, &segment, clock_ns);
-        Some(rewrite::build(packet, frame, Checksum::Finished, &built))
+        Some(rewrite::build(packet, frame, &built))
     }
 }

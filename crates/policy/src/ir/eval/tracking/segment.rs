@@ -1,5 +1,6 @@
 //! What the tracker reads of a TCP segment.
 
+use crate::ir::eval::packet::tcp_flag::{ACK, FIN, RST, SYN, URG};
 use crate::ir::eval::packet::{Frame, Packet, be32};
 use crate::ir::eval::tcp_options::{self, kind};
 use weir_abi::flow::Side;
@@ -28,11 +29,6 @@ pub(super) struct Segment<'a> {
     pub(super) options: &'a [u8],
 }
 
-pub(super) const FIN: u8 = 1;
-pub(super) const SYN: u8 = 2;
-pub(super) const RST: u8 = 4;
-pub(super) const ACK: u8 = 16;
-const URG: u8 = 32;
 /// The flags that have a meaning for the state. PSH, ECE and CWR may always be set.
 const MEANT: u8 = FIN | SYN | RST | ACK | URG;
 

@@ -1,9 +1,10 @@
 //! The SYN proxy's handshake: the answer to a SYN, the check of a cookie, and the SYN to the server.
 
-use super::segment::{ACK, SYN, Segment};
+use super::segment::Segment;
 use super::switch::Switch;
 use crate::ir::Synproxy;
 use crate::ir::eval::packet::Packet;
+use crate::ir::eval::packet::tcp_flag::{ACK, SYN};
 use crate::ir::eval::rewrite::{Built, Way};
 use crate::ir::eval::tcp_options::{self, kind};
 use weir_abi::cookie::{self, REPLAY_SECRET, Request, StampedOptions, epoch, mss_index};

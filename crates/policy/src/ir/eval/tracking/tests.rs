@@ -1,15 +1,11 @@
 //! Floods against the tracker. Scripts of single packets are in `tests/tracking`.
 
 use super::Tracker;
+use crate::ir::eval::packet::tcp_flag::{ACK, FIN, RST, SYN};
 use crate::ir::eval::packet::{Frame, parse};
 use crate::ir::{PacketState, Tracking};
 use weir_abi::flow::FlowState;
 use weir_abi::{Link, Reason};
-
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
 
 const SERVER: u32 = 0xc633_6401;
 
