@@ -63,6 +63,7 @@ impl Bridge {
 upstream {{
   tcp synproxy
   ct state established accept
+  ct state untracked accept
   ct state new tcp dport 80-89 accept
   drop
 }}
