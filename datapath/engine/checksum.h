@@ -188,6 +188,27 @@ WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 	return true;
 }
 
+/* Whether the checksum of the packet in the slot is the sum of its pseudo header. */
+WEIR_INLINE bool has_pseudo_sum(struct xdp_md *ctx, const struct summed *summed)
+{
+	uint64_t sum = (uint32_t)__builtin_bswap16((uint16_t)summed->bytes);
+	uint16_t field;
+
+	sum += __builtin_bswap16((uint16_t)summed->proto);
+	sum = weir_sum(ctx, summed->addresses, summed->address_bytes, (uint32_t)sum);
+	return sum != SUM_NONE && !bpf_xdp_load_bytes(ctx, summed->field, &field, sizeof(field)) &&
+	       field == sum_fold((uint32_t)sum);
+}
+
+/* Whether the packet's sender has left its checksum to a card. */
+__attribute__((noinline)) int weir_is_unfinished(struct xdp_md *ctx)
+{
+	struct summed summed;
+
+	return weir_parse_sums(ctx) == REASON_NONE && summed_of(&weir_checksums[live_cpu()].packet, &summed) &&
+	       has_pseudo_sum(ctx, &summed);
+}
+
 /* Completes the packet's checksum if its sender did not. */
 __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 {
@@ -196,12 +217,7 @@ __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 	uint16_t field;
 	uint64_t sum;
 
-	if (weir_parse_sums(ctx) != REASON_NONE || !summed_of(&slot->packet, &summed))
-		return 0;
-	sum = (uint32_t)__builtin_bswap16((uint16_t)summed.bytes) + __builtin_bswap16((uint16_t)summed.proto);
-	sum = weir_sum(ctx, summed.addresses, summed.address_bytes, (uint32_t)sum);
-	if (sum == SUM_NONE || bpf_xdp_load_bytes(ctx, summed.field, &field, sizeof(field)) ||
-	    field != sum_fold((uint32_t)sum))
+	if (weir_parse_sums(ctx) != REASON_NONE || !summed_of(&slot->packet, &summed) || !has_pseudo_sum(ctx, &summed))
 		return 0;
 	sum = weir_sum(ctx, summed.at, summed.bytes, 0);
 	if (sum == SUM_NONE)

@@ -42,6 +42,7 @@ enum { BPF_F_BROADCAST = 1 << 3 };
 static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
 static uint64_t (*const bpf_ktime_get_ns)(void) = (void *)5;
 static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int32_t bytes) = (void *)65;
 static long (*const bpf_tail_call)(struct xdp_md *ctx, const void *map, uint32_t index) = (void *)12;
 static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
 static int64_t (*const bpf_csum_diff)(const uint32_t *from, uint32_t from_bytes, const uint32_t *to, uint32_t to_bytes,

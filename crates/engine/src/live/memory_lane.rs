@@ -76,7 +76,7 @@ impl<W: Witness> Lane for MemoryLane<W> {
         Ok(burst)
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let (from, count) = self.received;
         assert_eq!(verdicts.len(), count, "a verdict for each packet");
         self.witness.decided(from, verdicts);
@@ -86,7 +86,12 @@ impl<W: Witness> Lane for MemoryLane<W> {
         let to = from.other() as usize;
         let room = self.room[to].as_ref().map_or(u64::MAX, |room| room.load(Ordering::Relaxed));
         let (mut sent, mut length, mut full, mut diverted) = (0, 0, 0, 0);
-        for (verdict, frame) in verdicts.iter().zip(burst.frames()) {
+        let (mut replies, mut replied) = (0, 0);
+        for (at, (verdict, frame)) in verdicts.iter().zip(burst.frames()).enumerate() {
+            if verdict.rewritten() && verdict.action() == Some(Action::Reply) {
+                replies += 1;
+                replied += u64::from(rewrites[at].len);
+            }
             // Branch-free, because verdicts are unpredictable.
             let accepted = u64::from(verdict.action() == Some(Action::Accept));
             let taken = accepted & u64::from(sent < room);
@@ -98,6 +103,9 @@ impl<W: Witness> Lane for MemoryLane<W> {
         if let Some(room) = &self.room[to] {
             room.fetch_sub(sent, Ordering::Relaxed);
         }
+        let port = &self.ports[side];
+        add(&port.tx_packets, replies);
+        add(&port.tx_bytes, replied);
         let out = &self.ports[to];
         add(&out.tx_packets, sent);
         add(&out.tx_bytes, length);

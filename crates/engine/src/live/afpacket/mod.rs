@@ -6,6 +6,7 @@
 //! local sender, or one that the card merged, is therefore sent as it was received. VLAN tags, which the kernel
 //! removes, are inserted again.
 
+mod rewritten;
 mod ring;
 mod send;
 mod socket;
@@ -112,6 +113,19 @@ impl Port {
         Ok(Port { socket, ring, outbox: Outbox::default(), counters })
     }
 
+    /// Queues a packet, or what leaves in its place.
+    fn put(&mut self, frame: &Frame, offload: &Offload, rewrite: Option<&Rewrite>) {
+        // A packet that the ring holds only in part cannot be sent.
+        let is_whole = frame.cap == frame.len;
+        match rewrite {
+            None if is_whole => self.outbox.add([*frame], offload),
+            Some(rewrite) if is_whole || rewrite.head == rewrite.len => {
+                self.outbox.add(rewritten::pieces(frame, rewrite, offload), &rewritten::offload(rewrite, offload));
+            }
+            _ => add(&self.counters.tx_too_long, 1),
+        }
+    }
+
     /// Opens a port that receives nothing.
     fn open_to_send(name: &str, side: Side) -> Result<Self, EngineError> {
         let socket = Socket::open(name)?;
@@ -139,21 +153,23 @@ impl Lane for AfPacketLane {
         Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let Received { from: (from, index), frames, offloads, count } = &self.received;
         assert_eq!(verdicts.len(), *count, "a verdict for each packet");
         let (port, out) = self.sides.facing(*from, *index);
-        for ((verdict, frame), offload) in verdicts.iter().zip(frames).zip(offloads) {
-            // A packet that the ring holds only in part cannot be sent.
-            let whole = frame.cap == frame.len;
-            match verdict.action() {
-                Some(Action::Accept) if whole => out.outbox.add([*frame], offload),
-                Some(Action::Accept) => add(&out.counters.tx_too_long, 1),
-                _ => {}
+        for (at, ((verdict, frame), offload)) in verdicts.iter().zip(frames).zip(offloads).enumerate() {
+            let to = match verdict.action() {
+                Some(Action::Accept) => Some(&mut *out),
+                Some(Action::Reply) => Some(&mut *port),
+                _ => None,
+            };
+            if let Some(to) = to {
+                to.put(frame, offload, rewrites.get(at).filter(|_| verdict.rewritten()));
             }
             Divert::take(self.divert.as_mut(), *verdict, &port.counters, [*frame], offload);
         }
         out.outbox.send(&out.socket, &out.counters)?;
+        port.outbox.send(&port.socket, &port.counters)?;
         if let Some(divert) = &mut self.divert {
             divert.send()?;
         }

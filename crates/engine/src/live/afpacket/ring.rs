@@ -59,10 +59,21 @@ pub(in crate::live) struct Offload {
 }
 
 impl VnetHeader {
+    const NEEDS_CSUM: u8 = 1;
+
+    /// Whether whoever sends the packet completes its checksum.
+    pub fn needs_checksum(&self) -> bool {
+        self.flags & Self::NEEDS_CSUM != 0
+    }
+
+    #[cfg(test)]
+    pub fn unfinished() -> Self {
+        VnetHeader { flags: Self::NEEDS_CSUM, ..VnetHeader::default() }
+    }
+
     /// Adjusts offsets after the packet's headers grew by `bytes`.
     fn shift(&mut self, bytes: u16) {
-        const NEEDS_CSUM: u8 = 1;
-        if self.flags & NEEDS_CSUM != 0 {
+        if self.needs_checksum() {
             self.csum_start += bytes;
         }
         if self.gso_type != 0 {
