@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! client 10.9.0.1 (c) ---- (lower) bridge (upper) ---- (s) server 10.9.0.2
+//!       fd09::1                                                   fd09::2
 //! ```
 //! The bridge forwards, replies and rewrites as the verdicts say. Nothing else connects both hosts. It proves that Linux
 //! takes part: it answers the keep-alive, sends nothing before, and never notices the translation.
@@ -16,7 +17,8 @@ mod hosts;
 mod talk;
 
 use bridge::{Bridge, Lost};
-use hosts::{Host, Hosts};
+use hosts::{Host, Hosts, SERVER};
+use std::net::{IpAddr, Ipv6Addr};
 use talk::{client_first, refused, serve, server_first};
 
 /// Options of TCP that a host has: timestamps, selective acknowledgements, window scale.
@@ -37,6 +39,33 @@ impl Options {
     }
 }
 
+/// The protocol under TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    Ipv4,
+    Ipv6,
+}
+
+const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1);
+const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2);
+
+impl Network {
+    const BOTH: [Network; 2] = [Network::Ipv4, Network::Ipv6];
+
+    /// Gives both hosts an address, and returns that of the server.
+    fn set_up(self, hosts: &Hosts) -> IpAddr {
+        if self == Network::Ipv4 {
+            return SERVER.into();
+        }
+        for (host, interface, address) in [(&hosts.client, "c", CLIENT6), (&hosts.server, "s", SERVER6)] {
+            let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+            host.run(move || std::fs::write(path, "0").expect("the host's own setting"));
+            host.ip(&format!("addr add {address}/64 dev {interface} nodad"));
+        }
+        SERVER6.into()
+    }
+}
+
 /// What a policy says of a server.
 fn offer(options: Options) -> &'static str {
     match options {
@@ -49,23 +78,27 @@ fn offer(options: Options) -> &'static str {
 }
 
 /// What a client does, with its name.
-type Talk = (&'static str, fn() -> std::io::Result<()>);
+type Talk = (&'static str, fn(IpAddr) -> std::io::Result<()>);
 
-/// Lets hosts talk through a bridge, with each protocol.
-fn talk_through(client: Options, server: Options, offer: &str, lost: Lost) {
+/// Lets hosts talk through a bridge.
+fn talk_through(network: Network, client: Options, server: Options, offer: &str, lost: Lost) {
     let hosts = Hosts::new();
+    let address = network.set_up(&hosts);
     client.set(&hosts.client);
     server.set(&hosts.server);
     let bridge = Bridge::start(&hosts.weir, offer, lost);
-    serve(&hosts.server);
-    let what = format!("client {client:?}, server {server:?}, {offer:?}, {lost:?}");
+    serve(&hosts.server, address);
+    let what = format!("{network:?}, client {client:?}, server {server:?}, {offer:?}, {lost:?}");
     let talks: &[Talk] = match lost {
         // Nobody sends this SYN again if the client has nothing to say.
         Lost::SynToServer => &[("client first", client_first)],
         _ => &[("client first", client_first), ("server first", server_first), ("refused", refused)],
     };
     for &(name, talk) in talks {
-        hosts.client.run(talk).unwrap_or_else(|error| panic!("{what}: {name}: {error}\n{}", bridge.said()));
+        hosts
+            .client
+            .run(move || talk(address))
+            .unwrap_or_else(|error| panic!("{what}: {name}: {error}\n{}", bridge.said()));
     }
     let counts = bridge.stop();
     assert!(counts.replies as usize >= talks.len(), "{what}: each SYN was answered: {counts:?}");
@@ -77,28 +110,33 @@ fn talk_through(client: Options, server: Options, offer: &str, lost: Lost) {
 
 #[test]
 fn linux_talks_through_the_proxy_with_all_options() {
-    talk_through(ALL, ALL, offer(ALL), Lost::Nothing);
+    for network in Network::BOTH {
+        talk_through(network, ALL, ALL, offer(ALL), Lost::Nothing);
+    }
 }
 
 #[test]
 fn clients_lack_options() {
-    for client in [NONE, Options([true, false, false]), Options([true, true, false]), Options([false, true, true])] {
-        talk_through(client, ALL, offer(ALL), Lost::Nothing);
+    let clients = [NONE, Options([true, false, false]), Options([true, true, false]), Options([false, true, true])];
+    for (network, client) in Network::BOTH.into_iter().flat_map(|network| clients.map(|client| (network, client))) {
+        talk_through(network, client, ALL, offer(ALL), Lost::Nothing);
     }
 }
 
 #[test]
 fn servers_lack_options() {
-    for server in [NONE, Options([true, false, true]), Options([true, true, false])] {
-        talk_through(ALL, server, offer(server), Lost::Nothing);
+    let servers = [NONE, Options([true, false, true]), Options([true, true, false])];
+    for (network, server) in Network::BOTH.into_iter().flat_map(|network| servers.map(|server| (network, server))) {
+        talk_through(network, ALL, server, offer(server), Lost::Nothing);
         // The policy promises more than the server has.
-        talk_through(ALL, server, offer(ALL), Lost::Nothing);
+        talk_through(network, ALL, server, offer(ALL), Lost::Nothing);
     }
 }
 
 #[test]
 fn each_packet_of_the_handshake_is_lost_once() {
-    for lost in [Lost::Syn, Lost::SynAck, Lost::SynToServer, Lost::SynAckOfServer, Lost::KeepAlive, Lost::AckToServer] {
-        talk_through(ALL, ALL, offer(ALL), lost);
+    let each = [Lost::Syn, Lost::SynAck, Lost::SynToServer, Lost::SynAckOfServer, Lost::KeepAlive, Lost::AckToServer];
+    for (network, lost) in Network::BOTH.into_iter().flat_map(|network| each.map(|lost| (network, lost))) {
+        talk_through(network, ALL, ALL, offer(ALL), lost);
     }
 }

@@ -63,6 +63,7 @@ impl Bridge {
 upstream {{
   tcp synproxy
   ct state established accept
+  ct state untracked accept
   ct state new tcp dport 80-89 accept
   drop
 }}
@@ -159,7 +160,7 @@ fn decide(filter: &mut EvalFilter<'_>, chain: usize, frame: &[u8], time_ns: u64)
     let burst = set.burst(0);
     filter.decide(chain, &burst, &mut verdicts).expect("it decides");
     let mut leaving = None;
-    filter.rewritten(&burst, &verdicts, &mut |_, bytes| leaving = Some(bytes.to_vec()));
+    filter.rewritten(&burst, &verdicts, &mut |_, bytes, _| leaving = Some(bytes.to_vec()));
     (verdicts[0], leaving)
 }
 

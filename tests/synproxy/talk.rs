@@ -1,8 +1,8 @@
 //! What clients and servers say to each other, over the sockets of the standard library.
 
-use crate::hosts::{Host, SERVER};
+use crate::hosts::Host;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Ports of the server: it waits for a request, speaks first, and does not listen.
@@ -20,11 +20,11 @@ fn page(length: usize) -> Vec<u8> {
     (0..length as u32).map(|nth| (nth.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect()
 }
 
-/// Runs the servers. They end with their namespace.
-pub fn serve(host: &Host) {
-    host.run(|| {
+/// Runs the servers at an address of a host. They end with its namespace.
+pub fn serve(host: &Host, address: IpAddr) {
+    host.run(move || {
         for (port, talk) in [(ASKED, answer as fn(TcpStream) -> io::Result<()>), (SPEAKS, speak)] {
-            let listener = TcpListener::bind(("0.0.0.0", port)).expect("the port is free");
+            let listener = TcpListener::bind((address, port)).expect("the port is free");
             std::thread::spawn(move || {
                 // The client says what went wrong.
                 listener.incoming().flatten().for_each(|stream| _ = talk(stream));
@@ -51,8 +51,8 @@ fn speak(mut stream: TcpStream) -> io::Result<()> {
     stream.write_all(verdict)
 }
 
-fn connect(port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&SocketAddr::from((SERVER, port)), TIMEOUT)?;
+fn connect(server: IpAddr, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&SocketAddr::from((server, port)), TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
@@ -63,8 +63,8 @@ fn wrong(what: &str) -> io::Error {
 }
 
 /// A client that asks.
-pub fn client_first() -> io::Result<()> {
-    let mut stream = connect(ASKED)?;
+pub fn client_first(server: IpAddr) -> io::Result<()> {
+    let mut stream = connect(server, ASKED)?;
     stream.write_all(b"GET 1")?;
     let mut received = Vec::new();
     stream.read_to_end(&mut received)?;
@@ -72,8 +72,8 @@ pub fn client_first() -> io::Result<()> {
 }
 
 /// A client that waits for a banner, and then sends much.
-pub fn server_first() -> io::Result<()> {
-    let mut stream = connect(SPEAKS)?;
+pub fn server_first(server: IpAddr) -> io::Result<()> {
+    let mut stream = connect(server, SPEAKS)?;
     let mut banner = vec![0; BANNER.len()];
     stream.read_exact(&mut banner)?;
     if banner != BANNER {
@@ -87,9 +87,9 @@ pub fn server_first() -> io::Result<()> {
 }
 
 /// A client of a port where nobody listens: it is connected, and then reset.
-pub fn refused() -> io::Result<()> {
+pub fn refused(server: IpAddr) -> io::Result<()> {
     // The reset may be there before the connection is returned.
-    match connect(CLOSED).and_then(|mut stream| stream.read(&mut [0])) {
+    match connect(server, CLOSED).and_then(|mut stream| stream.read(&mut [0])) {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
         Err(error) => Err(error),
         Ok(_) => Err(wrong("not reset")),

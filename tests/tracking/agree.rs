@@ -114,8 +114,8 @@ fn proxied(dice: &mut Dice, number: u32, time_ns: u64) -> Vec<Vec<u8>> {
 /// What engines say of packets.
 struct Outcome {
     verdicts: Vec<Verdict>,
-    /// What leaves in place of packets, by index.
-    leaves: BTreeMap<usize, Vec<u8>>,
+    /// What leaves in place of packets, by index: bytes, and length on the wire.
+    leaves: BTreeMap<usize, (Vec<u8>, u32)>,
     counters: Vec<weir_abi::Counter>,
     flows: Vec<(FlowKey, Flow)>,
 }
@@ -130,8 +130,8 @@ fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
                 let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
                 filter.decide(chain, &burst, &mut verdicts).expect("the engine decides");
                 let first = decided.len();
-                filter.rewritten(&burst, &verdicts[..burst.len()], &mut |index, bytes| {
-                    leaves.insert(first + index, bytes.to_vec());
+                filter.rewritten(&burst, &verdicts[..burst.len()], &mut |index, bytes, wire_len| {
+                    leaves.insert(first + index, (bytes.to_vec(), wire_len));
                 });
                 decided.extend_from_slice(&verdicts[..burst.len()]);
             }

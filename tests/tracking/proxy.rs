@@ -202,7 +202,7 @@ fn decide(filter: &mut dyn Filter, run: &[Passed]) -> Vec<(Verdict, Option<Vec<u
             filter.decide(run[0].chain, &burst, verdicts).expect("it decides");
             let first = decided.len();
             decided.extend(verdicts.iter().map(|&verdict| (verdict, None)));
-            filter.rewritten(&burst, verdicts, &mut |index, bytes| decided[first + index].1 = Some(bytes.to_vec()));
+            filter.rewritten(&burst, verdicts, &mut |index, bytes, _| decided[first + index].1 = Some(bytes.to_vec()));
         }
     }
     decided
@@ -257,7 +257,7 @@ fn run_line(
     let mut leaves = String::new();
     let verdict = verdicts[0];
     let mut bytes_left = None;
-    filter.rewritten(&burst, &verdicts, &mut |_, bytes| {
+    filter.rewritten(&burst, &verdicts, &mut |_, bytes, _| {
         bytes_left = Some(bytes.to_vec());
         let is_reply = verdict.action() == Some(Action::Reply);
         check_ends(&packet.bytes, bytes, link, is_reply);
@@ -334,7 +334,7 @@ fn errors_quote_what_the_server_has_sent() {
         filter.decide(chain, &burst, &mut verdicts).expect("it decides");
         assert_eq!(shown(&policy, verdicts[0]), if passes { "related" } else { "out-of-window" });
         assert_eq!(verdicts[0].rewritten(), passes);
-        filter.rewritten(&burst, &verdicts, &mut |_, bytes| {
+        filter.rewritten(&burst, &verdicts, &mut |_, bytes, _| {
             assert_eq!(sum(&bytes[20..]), 0xffff, "the checksum of the error");
             assert_eq!(be32(&bytes[52..]), 7001);
             assert_eq!(bytes[..22], packet.bytes[..22]);

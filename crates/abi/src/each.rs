@@ -88,7 +88,8 @@ pub const fn ticks(now_ns: u64, coarse: u64) -> u64 {
 /// A table of addresses that logs has [`EXCEEDER_SETS`] sets of [`WAYS`] records, for the addresses that were exceeded
 /// most. This is Space-Saving too: an address without record takes the one with the fewest packets, *and keeps that
 /// number*. So an address that exceeds more than an eighth of its set's packets has a record, and a count is too high
-/// by at most the fewest packets of its set. With up to eight addresses of a set, counts are exact.
+/// by at most the fewest packets of its set. With up to eight addresses of a set, counts are exact. Two addresses of a
+/// set with one tag (2^-16) share a record, which has the address of the later one.
 pub const RECORD_WORDS: usize = 4;
 /// log2 of [`EXCEEDER_SETS`].
 pub const EXCEEDER_SET_BITS: u32 = 7;

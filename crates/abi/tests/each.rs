@@ -299,7 +299,7 @@ proptest! {
         packets in vec((any::<prop::sample::Index>(), 0..4_u32), 1..4000),
     ) {
         let mut records = Records::new(if is_v6 { Family::Ipv6 } else { Family::Ipv4 }, seed);
-        // Few tags and sets meet by chance, so addresses of one tag are left out.
+        // Addresses of one tag share a record, so of those only one is taken.
         let mut seen = HashSet::new();
         let address = |address: u128| if is_v6 { address } else { address & u128::from(u32::MAX) };
         let place = |address: u128| HashedAddress::of(address, records.family, seed, EXCEEDER_SET_BITS);
@@ -312,6 +312,16 @@ proptest! {
         }
         records.holds();
     }
+}
+
+#[test]
+fn two_addresses_of_one_set_and_tag_share_a_record() {
+    let place = |address: u128| HashedAddress::of(address, Family::Ipv4, 7, EXCEEDER_SET_BITS);
+    let one = place(1);
+    let other = (2..1 << 32).find(|&address| place(address) == one).expect("2^9 addresses have each place");
+    let mut records = Records::new(Family::Ipv4, 7);
+    [1, 1, other].into_iter().for_each(|address| records.count(address));
+    assert_eq!(records.counted(one.set as usize), HashMap::from([(other, 3)]));
 }
 
 #[test]

@@ -363,10 +363,10 @@ impl Filter for NativeFilter {
         Ok(())
     }
 
-    fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
+    fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
         for ((index, verdict), rewrite) in verdicts.iter().enumerate().zip(&self.rewrites) {
             if verdict.rewritten() {
-                visit(index, &rewrite.packet(burst.bytes(index)));
+                visit(index, &rewrite.packet(burst.bytes(index)), rewrite.len);
             }
         }
     }

@@ -7,6 +7,7 @@ use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::eval::rewrite::Leaving;
 use weir_policy::ir::eval::{Charged, Evaluator, Protected, Tables};
 use weir_policy::ir::{LimiterId, Program, SlotId};
 use weir_state::limits::LimitCount;
@@ -59,7 +60,7 @@ pub struct EvalFilter<'a> {
     program: &'a Program,
     evaluator: Evaluator<'a, SlotAnswers>,
     /// The packets of the last burst that were changed, with their indices.
-    rewritten: Vec<(usize, Vec<u8>)>,
+    rewritten: Vec<(usize, Leaving)>,
 }
 
 impl<'a> EvalFilter<'a> {
@@ -79,13 +80,13 @@ impl Filter for EvalFilter<'_> {
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let frame = frame(burst, index);
             *verdict = self.evaluator.decide(chain, frame, &mut ());
-            self.rewritten.extend(self.evaluator.leaving().map(|bytes| (index, bytes.to_vec())));
+            self.rewritten.extend(self.evaluator.leaving().map(|leaving| (index, leaving.clone())));
         }
         Ok(())
     }
 
-    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
-        self.rewritten.iter().for_each(|(index, bytes)| visit(*index, bytes));
+    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
+        self.rewritten.iter().for_each(|(index, leaving)| visit(*index, &leaving.bytes, leaving.wire_len));
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -12,6 +12,7 @@ use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWrit
 use weir_engine::output::{OutputFile, is_same_file, is_stream};
 use weir_loading::{Policy, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
+use weir_policy::ir::eval::rewrite::Leaving;
 
 /// The name of standard input and output on the command line. A file with this name is `./-`.
 const STREAM: &str = "-";
@@ -135,7 +136,7 @@ impl Sinks {
         &mut self,
         burst: &CaptureBurst<'_>,
         verdicts: &[Verdict],
-        rewritten: &BTreeMap<usize, Vec<u8>>,
+        rewritten: &BTreeMap<usize, Leaving>,
     ) -> Result<(), Failure> {
         if self.passed.is_none() && self.dropped.is_none() && self.replies.is_none() {
             return Ok(());
@@ -149,14 +150,14 @@ impl Sinks {
             let leaving = rewritten.get(&index);
             if let Some(writer) = sink {
                 match leaving {
-                    Some(bytes) => writer.write_rewritten(burst, index, bytes)?,
+                    Some(leaving) => writer.write_changed(burst, index, &leaving.bytes, leaving.wire_len)?,
                     None => writer.write(burst, index)?,
                 }
             }
-            if let (Some(writer), Some(bytes)) = (&mut self.replies, leaving)
-                && is_own(eval::frame(burst.frames(), index), *verdict, bytes)
+            if let (Some(writer), Some(leaving)) = (&mut self.replies, leaving)
+                && is_own(eval::frame(burst.frames(), index), *verdict, leaving)
             {
-                writer.write_rewritten(burst, index, bytes)?;
+                writer.write_changed(burst, index, &leaving.bytes, leaving.wire_len)?;
             }
         }
         Ok(())
@@ -177,12 +178,21 @@ impl Sinks {
     }
 }
 
-/// Whether a packet that leaves is one of Weir's own: a reply, or a segment with other flags than the received one, such
-/// as the SYN to a server in place of a client's ACK.
-fn is_own(received: Frame<'_>, verdict: Verdict, leaving: &[u8]) -> bool {
-    let flags = |frame: Frame<'_>| packet::parse(frame).0.tcp_flags;
-    let wire_len = leaving.len() as u32;
-    action(verdict) == Action::Reply || flags(received) != flags(Frame { bytes: leaving, wire_len, ..received })
+/// Whether a packet that leaves is one of Weir's own: a reply, a SYN, or the ACK in place of a SYN-ACK. A SYN that only
+/// passes leaves as it came, or is that of a server with another number.
+fn is_own(received: Frame<'_>, verdict: Verdict, leaving: &Leaving) -> bool {
+    const SYN: u8 = 2;
+    const SYN_ACK: u8 = 18;
+    const ACK: u8 = 16;
+    let sent = Frame { bytes: &leaving.bytes, wire_len: leaving.wire_len, ..received };
+    let [before, after] = [received, sent].map(|frame| packet::parse(frame).0);
+    let is_new_syn = || before.seq == after.seq && received.bytes != leaving.bytes;
+    match [before.tcp_flags, after.tcp_flags].map(|flags| flags & SYN_ACK) {
+        _ if action(verdict) == Action::Reply => true,
+        [ACK, SYN] | [SYN_ACK, ACK] => true,
+        [SYN, SYN] => is_new_syn(),
+        _ => false,
+    }
 }
 
 fn is_standard_output(output: &Path) -> bool {

@@ -75,7 +75,7 @@ impl Directions {
         burst: &FrameBurst<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<(), EngineError> {
-        self.decide_and_rewrite(filter, burst, verdicts, &mut |_, _| {})
+        self.decide_and_rewrite(filter, burst, verdicts, &mut |_, _, _| {})
     }
 
     /// As [`Directions::decide`]. Calls `rewritten` with the index and bytes of each packet that the policy changed, in
@@ -88,7 +88,7 @@ impl Directions {
         filter: &mut dyn Filter,
         burst: &FrameBurst<'_>,
         verdicts: &mut [Verdict],
-        rewritten: &mut dyn FnMut(usize, &[u8]),
+        rewritten: &mut dyn FnMut(usize, &[u8], u32),
     ) -> Result<(), EngineError> {
         if self.inside.is_empty() {
             filter.decide(self.chains[0], burst, verdicts)?;
@@ -102,7 +102,7 @@ impl Directions {
             let count = others.count();
             let (run, verdicts) = (burst.after(decided).first(count), &mut verdicts[decided..decided + count]);
             filter.decide(chain, &run, verdicts)?;
-            filter.rewritten(&run, verdicts, &mut |index, bytes| rewritten(decided + index, bytes));
+            filter.rewritten(&run, verdicts, &mut |index, bytes, wire_len| rewritten(decided + index, bytes, wire_len));
             decided += count;
         }
         Ok(())

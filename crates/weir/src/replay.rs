@@ -21,6 +21,7 @@ use weir_engine::Filter;
 use weir_engine::capture::{CaptureBurst, CaptureReader};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
+use weir_policy::ir::eval::rewrite::Leaving;
 use weir_policy::ir::{Program, RuleId};
 
 /// Most limits that a report shows.
@@ -205,7 +206,10 @@ fn decide(
 ) -> Result<(), Failure> {
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut rewritten = BTreeMap::new();
-    let mut keep = |index: usize, bytes: &[u8]| _ = rewritten.insert(index, bytes.to_vec());
+    let mut keep = |index: usize, bytes: &[u8], wire_len: u32| {
+        let bytes = bytes.to_vec();
+        rewritten.insert(index, Leaving { bytes, wire_len });
+    };
     directions.decide_and_rewrite(filter, burst.frames(), &mut verdicts, &mut keep)?;
     tally.add(burst, &verdicts);
     sinks.write(burst, &verdicts, &rewritten)

@@ -41,12 +41,14 @@ impl CaptureWriter {
         self.write_packet(burst, index, burst.frames().bytes(index), burst.frames().wire_len(index))
     }
 
-    /// Writes other bytes in place of packet `index` of a burst, of which as much was cut off.
-    pub fn write_rewritten(&mut self, burst: &CaptureBurst<'_>, index: usize, bytes: &[u8]) -> Result<(), EngineError> {
-        let received = burst.frames().bytes(index).len();
-        // A packet of the same length is the same one up to some fields. A new one is complete.
-        let is_whole = bytes.len() != received;
-        let wire_len = if is_whole { bytes.len() as u32 } else { burst.frames().wire_len(index) };
+    /// Writes other bytes, of a packet with another length, in place of packet `index` of a burst.
+    pub fn write_changed(
+        &mut self,
+        burst: &CaptureBurst<'_>,
+        index: usize,
+        bytes: &[u8],
+        wire_len: u32,
+    ) -> Result<(), EngineError> {
         self.write_packet(burst, index, bytes, wire_len)
     }
 

@@ -245,7 +245,7 @@ impl Filter for XdpFilter {
         Ok(())
     }
 
-    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8])) {
+    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
         self.rewritten.iter().for_each(|rewritten| rewritten.each(visit));
     }
 

@@ -11,8 +11,8 @@ use crate::{EngineError, FrameBurst};
 pub(super) struct Rewritten {
     /// The program's memory for one packet.
     memory: MmapRaw,
-    /// By index in the burst, in order.
-    packets: Vec<(usize, Vec<u8>)>,
+    /// By index in the burst, in order, with their lengths on the wire.
+    packets: Vec<(usize, Vec<u8>, u32)>,
 }
 
 impl Rewritten {
@@ -34,10 +34,10 @@ impl Rewritten {
         // SAFETY: the mapping has room for one, starts at a page, and any bytes are a valid value. Only the program
         // writes it, which does not run now. The read is volatile because the compiler cannot see those writes.
         let rewrite = unsafe { self.memory.as_ptr().cast::<Rewrite>().read_volatile() };
-        self.packets.push((index, rewrite.packet(burst.bytes(index))));
+        self.packets.push((index, rewrite.packet(burst.bytes(index)), rewrite.len));
     }
 
-    pub(super) fn each(&self, visit: &mut dyn FnMut(usize, &[u8])) {
-        self.packets.iter().for_each(|(index, bytes)| visit(*index, bytes));
+    pub(super) fn each(&self, visit: &mut dyn FnMut(usize, &[u8], u32)) {
+        self.packets.iter().for_each(|(index, bytes, wire_len)| visit(*index, bytes, *wire_len));
     }
 }

@@ -23,6 +23,7 @@ use buckets::Buckets;
 pub use buckets::Charged;
 pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
+use rewrite::Leaving;
 pub use tables::{Protected, Tables};
 use tracking::{Tracked, Tracker};
 use weir_abi::flow::{Flow, FlowKey};
@@ -41,7 +42,7 @@ pub struct Evaluator<'a, T> {
     additions: Additions,
     tracker: Option<Tracker>,
     /// The last packet as it leaves, if it was rewritten.
-    leaving: Option<Vec<u8>>,
+    leaving: Option<Leaving>,
 }
 
 impl<'a, T: Tables> Evaluator<'a, T> {
@@ -89,8 +90,8 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     }
 
     /// The last frame as it leaves, if the chain changed it: a reply, or an accepted packet.
-    pub fn leaving(&self) -> Option<&[u8]> {
-        self.leaving.as_deref()
+    pub fn leaving(&self) -> Option<&Leaving> {
+        self.leaving.as_ref()
     }
 
     /// Decides a frame by the chain with index `chain`.

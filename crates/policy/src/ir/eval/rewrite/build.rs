@@ -3,6 +3,7 @@
 //! Ends, VLAN tags and, if the packet goes on, the IP header with its options are those of the received packet. The TCP
 //! header is new, and so is its checksum. What the packet carried is left out.
 
+use super::Leaving;
 use super::checksum::{folded, sum, updated};
 use crate::ir::eval::packet::{Frame, Packet, be16};
 use weir_abi::Link;
@@ -41,7 +42,7 @@ const HOPS: u8 = 64;
 const TCP: u8 = 6;
 
 /// Builds a segment in place of a received one.
-pub fn build(packet: &Packet, frame: Frame<'_>, built: &Built) -> Vec<u8> {
+pub fn build(packet: &Packet, frame: Frame<'_>, built: &Built) -> Leaving {
     let mut bytes = frame.bytes[..packet.l3_offset].to_vec();
     if built.way == Way::Back && frame.link == Link::Ethernet {
         bytes[..12].rotate_left(6);
@@ -70,7 +71,8 @@ pub fn build(packet: &Packet, frame: Frame<'_>, built: &Built) -> Vec<u8> {
     let checksum = !folded(sum(pseudo_header(packet, length), &tcp));
     tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
     bytes.extend(tcp);
-    bytes
+    let wire_len = bytes.len() as u32;
+    Leaving { bytes, wire_len }
 }
 
 /// The sum of the pseudo header, which is the same in both directions (RFC 9293, section 3.1; RFC 8200, section 8.1).

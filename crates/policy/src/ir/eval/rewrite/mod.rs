@@ -8,4 +8,13 @@ mod patch;
 mod translate;
 
 pub use build::{Built, Way, build};
+/// A packet that leaves in place of a received one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Its bytes, as far as those of the received one were captured.
+    pub bytes: Vec<u8>,
+    /// Its length on the wire, bytes.
+    pub wire_len: u32,
+}
+
 pub use translate::{from_client, from_server, quote_from_client};

@@ -1,11 +1,13 @@
 //! Changes bytes of a transport header in place, with its checksum.
 
+use super::Leaving;
 use super::checksum::updated;
-use crate::ir::eval::packet::{be16, be32};
+use crate::ir::eval::packet::{Frame, be16, be32};
 
 /// A copy of a frame that changes.
 pub(super) struct Patch {
     bytes: Vec<u8>,
+    wire_len: u32,
     /// Where the transport header begins.
     l4: usize,
     /// Where its checksum is, from there.
@@ -14,8 +16,8 @@ pub(super) struct Patch {
 
 impl Patch {
     /// A copy of a frame whose transport header begins at `l4` and has its checksum at `checksum_at`.
-    pub(super) fn new(bytes: &[u8], l4: usize, checksum_at: usize) -> Self {
-        Patch { bytes: bytes.to_vec(), l4, checksum_at }
+    pub(super) fn new(frame: Frame<'_>, l4: usize, checksum_at: usize) -> Self {
+        Patch { bytes: frame.bytes.to_vec(), wire_len: frame.wire_len, l4, checksum_at }
     }
 
     /// Replaces bytes, `at` bytes behind the beginning of the transport header. They have been captured.
@@ -41,7 +43,7 @@ impl Patch {
     }
 
     /// The frame.
-    pub(super) fn done(self) -> Vec<u8> {
-        self.bytes
+    pub(super) fn done(self) -> Leaving {
+        Leaving { bytes: self.bytes, wire_len: self.wire_len }
     }
 }

@@ -3,6 +3,7 @@
 //! Sequence numbers of the server, and what acknowledges them, differ by `delta`; its timestamps, and their echoes, by
 //! `stamp`; windows by their shifts ([`Proxied`]). The length of a packet stays.
 
+use super::Leaving;
 use super::patch::Patch;
 use crate::ir::eval::packet::{Frame, Packet, tcp_flag};
 use crate::ir::eval::tcp_options::{self, HEADER_BYTES, kind};
@@ -17,8 +18,8 @@ const CHECKSUM: usize = 16;
 const ICMP_CHECKSUM: usize = 2;
 
 /// A segment of the client, as the server expects it. The server shifts this client's windows by `scale`.
-pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM);
+pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Leaving {
+    let mut patch = Patch::new(frame, packet.l4_offset, CHECKSUM);
     if packet.tcp_flags & tcp_flag::ACK != 0 {
         let back = proxied.delta.wrapping_neg();
         patch.add(ACK, back);
@@ -42,8 +43,8 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: 
 }
 
 /// A segment of the server, as the client expects it. The server's windows are shifted by `scale`.
-pub fn from_server(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, CHECKSUM);
+pub fn from_server(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: u8) -> Leaving {
+    let mut patch = Patch::new(frame, packet.l4_offset, CHECKSUM);
     patch.add(SEQ, proxied.delta);
     if let Some(option) = tcp_options::find(tcp_options::of(packet, frame), kind::TIMESTAMPS, 8)
         && proxied.agreed().timestamps
@@ -58,8 +59,8 @@ pub fn from_server(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: 
 
 /// An ICMP error about a segment of the server that the client's side has seen translated. The quoted sequence number is
 /// `at` bytes behind the beginning of the frame.
-pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: &Proxied) -> Vec<u8> {
-    let mut patch = Patch::new(frame.bytes, packet.l4_offset, ICMP_CHECKSUM);
+pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: &Proxied) -> Leaving {
+    let mut patch = Patch::new(frame, packet.l4_offset, ICMP_CHECKSUM);
     patch.add(at - packet.l4_offset, proxied.delta.wrapping_neg());
     patch.done()
 }

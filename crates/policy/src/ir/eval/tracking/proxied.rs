@@ -10,7 +10,7 @@ use super::tcp;
 use super::{Tracked, Tracker};
 use crate::ir::PacketState;
 use crate::ir::eval::packet::{self, Frame, Packet, tcp_flag};
-use crate::ir::eval::rewrite::{self, Built, Way};
+use crate::ir::eval::rewrite::{self, Built, Leaving, Way};
 use crate::ir::eval::tcp_options;
 use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, FlowState, Proxied};
@@ -29,7 +29,7 @@ pub(super) struct Subject<'a> {
 
 impl Subject<'_> {
     /// The packet that leaves in its place.
-    fn becomes(&self, built: &Built) -> Vec<u8> {
+    fn becomes(&self, built: &Built) -> Leaving {
         rewrite::build(self.packet, self.frame, built)
     }
 }
@@ -115,7 +115,7 @@ impl Tracker {
         let scale = flow.sides[sender].scale;
         let translated = rewrite::from_client(packet, frame, &self.table.proxied(slot), scale);
         let tracked = {
-            let frame = Frame { bytes: &translated, ..frame };
+            let frame = Frame { bytes: &translated.bytes, ..frame };
             let (packet, malformed) = packet::parse(frame);
             debug_assert_eq!(malformed, None, "a translation keeps lengths and flags");
             let segment = Segment::read(&packet, frame).expect("a translation keeps flags");
@@ -168,8 +168,8 @@ impl Tracker {
         let opened =
             self.synproxy.as_ref().filter(|_| segment.kind == Kind::Ack)?.opened(&key, sender, segment, clock_ns)?;
         let flow = Flow { time: self.now(), ..opened.flow };
-        let bytes = rewrite::build(packet, frame, &opened.syn);
-        Some(Tracked::opens(key, flow, Some(opened.proxied)).leaving(bytes))
+        let syn = rewrite::build(packet, frame, &opened.syn);
+        Some(Tracked::opens(key, flow, Some(opened.proxied)).leaving(syn))
     }
 
     /// Answers a SYN that would open a connection, if the proxy is on. The packet must have been tracked.
@@ -178,7 +178,7 @@ impl Tracker {
         tracked: &Tracked,
         packet: &Packet,
         frame: Frame<'_>,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Leaving> {
         let opening = tracked.opening.as_ref()?;
         let segment = Segment::read(packet, frame).filter(|segment| segment.kind == Kind::Syn)?;
         let clock_ns = self.clock_ns?;

@@ -1,6 +1,7 @@
 //! What the tracker says of a packet.
 
 use crate::ir::PacketState;
+use crate::ir::eval::rewrite::Leaving;
 use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, Proxied};
 
@@ -14,7 +15,7 @@ pub(in crate::ir::eval) struct Tracked {
     /// The flow that it opens if it is accepted.
     pub(super) opening: Option<Opening>,
     /// What leaves in its place if it is accepted.
-    pub(in crate::ir::eval) leaving: Option<Vec<u8>>,
+    pub(in crate::ir::eval) leaving: Option<Leaving>,
 }
 
 /// A flow to enter.
@@ -42,11 +43,11 @@ impl Tracked {
     }
 
     /// What a packet that passes becomes.
-    pub(super) fn unless_refused(self, bytes: impl FnOnce() -> Vec<u8>) -> Self {
-        if self.refused.is_some() { self } else { self.leaving(bytes()) }
+    pub(super) fn unless_refused(self, leaving: impl FnOnce() -> Leaving) -> Self {
+        if self.refused.is_some() { self } else { self.leaving(leaving()) }
     }
 
-    pub(super) fn leaving(self, bytes: Vec<u8>) -> Self {
-        Tracked { leaving: Some(bytes), ..self }
+    pub(super) fn leaving(self, leaving: Leaving) -> Self {
+        Tracked { leaving: Some(leaving), ..self }
     }
 }
