@@ -168,7 +168,7 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
             let (link, time_ns) = (engines::link_of(packet.link), packet.time_ns);
             let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link, time_ns };
             let verdict = evaluator.decide(chain, frame, &mut ());
-            leaves.extend(evaluator.leaving().map(|bytes| ((chain, index), bytes.to_vec())));
+            leaves.extend(evaluator.leaving().map(|leaving| ((chain, index), leaving.bytes.clone())));
             verdict
         };
         verdicts.push(packets.iter().enumerate().map(&mut decide).collect());

@@ -98,7 +98,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
             let mut words = [Verdict(u32::MAX); BURST_MAX];
             filter.decide(chain, &burst, &mut words).map_err(|error| format!("{}: {error}", filter.name()))?;
             let first = all.len();
-            filter.rewritten(&burst, &words[..burst.len()], &mut |index, bytes| {
+            filter.rewritten(&burst, &words[..burst.len()], &mut |index, bytes, _| {
                 leaves.insert((chain, first + index), bytes.to_vec());
             });
             all.extend_from_slice(&words[..burst.len()]);
