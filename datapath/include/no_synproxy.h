@@ -5,12 +5,20 @@
 
 #include "track_judge.h"
 
+/*
+ * A flow that a policy with a SYN proxy has left cannot be translated: only a SYN, which begins it anew, passes.
+ * Returns false for all other packets.
+ */
 WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32_t now)
 {
 	(void)env;
-	(void)track;
-	(void)now;
-	return false;
+	if (!track->is_known || !status_bit(track->words[FLOW_STATE_WORDS - 1], STATUS_PROXIED))
+		return false;
+	if (track->subject == SUBJECT_TCP && track->segment.kind == SEGMENT_SYN)
+		reopen_by_syn(track, now);
+	else
+		refuse_known(track, REASON_NO_STATE);
+	return true;
 }
 
 WEIR_INLINE void enter_proxied(const struct env *env, const struct track *track)

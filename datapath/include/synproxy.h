@@ -213,12 +213,6 @@ WEIR_INLINE bool reopen_by_cookie(const struct env *env, struct track *track, ui
 	return true;
 }
 
-WEIR_INLINE void refuse_known(struct track *track, enum reason reason)
-{
-	track->outcome = OUTCOME_REFUSE;
-	track_refuse(track, reason);
-}
-
 WEIR_INLINE void syn_again(struct track *track, uint32_t isn)
 {
 	if (!edit_syn(track, isn)) {
@@ -245,11 +239,7 @@ WEIR_INLINE void client_waits(const struct env *env, struct track *track, uint32
 			syn_again(track, isn);
 			break;
 		}
-		new_connection(track, now);
-		track->opens = PLACE_KNOWN;
-		track->outcome = OUTCOME_REOPEN;
-		track->state = STATE_NEW;
-		track->refused = REASON_NO_MATCH;
+		reopen_by_syn(track, now);
 		break;
 	case SEGMENT_ACK:
 		if (segment->ack == track->edit.proxied.delta + 1) {

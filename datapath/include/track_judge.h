@@ -20,6 +20,23 @@ WEIR_INLINE bool new_connection(struct track *track, uint32_t now)
 	return true;
 }
 
+/* A SYN begins a known connection anew. */
+WEIR_INLINE void reopen_by_syn(struct track *track, uint32_t now)
+{
+	new_connection(track, now);
+	track->opens = PLACE_KNOWN;
+	track->outcome = OUTCOME_REOPEN;
+	track->state = STATE_NEW;
+	track->refused = REASON_NO_MATCH;
+}
+
+/* Refuses a packet of a known flow, which does not change. */
+WEIR_INLINE void refuse_known(struct track *track, enum reason reason)
+{
+	track->outcome = OUTCOME_REFUSE;
+	track_refuse(track, reason);
+}
+
 /* The flow that a request of another protocol opens. */
 WEIR_INLINE void new_request(struct track *track, uint32_t now)
 {

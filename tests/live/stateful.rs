@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_abi::Link;
-use weir_control::{FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Request};
+use weir_control::{FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Request, Stats};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
@@ -40,6 +40,17 @@ fn policy(number: u64) -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off }}
 upstream {{ tcp dport {} counter drop; tcp track; ct state established,related accept; ct state new tcp dport {PORT} accept; ct state new udp dport {PORT} accept; drop }}
+downstream {{ tcp track; ct state established,related accept; drop }}
+",
+        100 + number
+    )
+}
+
+/// The same with a SYN proxy. Without the statement, only connections that were opened before are proxied.
+fn proxying(number: u64, statement: &str) -> String {
+    format!(
+        "tracking {{ size {SIZE}; pickup off; synproxy mss 1460 wscale 7 sack-perm timestamp }}
+upstream {{ tcp dport {} counter drop; tcp {statement}; ct state established,related accept; ct state new tcp dport {PORT} accept; drop }}
 downstream {{ tcp track; ct state established,related accept; drop }}
 ",
         100 + number
@@ -153,9 +164,24 @@ fn forge(hosts: &Hosts, count: u32, forged: impl Fn(u32) -> Vec<u8> + Send + 'st
 
 each_engine!(no_attack_cuts_a_connection);
 fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
+    attack(engine, hosts, folder, &policy(0));
+}
+
+each_engine!(no_attack_cuts_a_proxied_connection);
+/// SYNs of clients that do not exist take no place in the table, and do not reach the server.
+fn no_attack_cuts_a_proxied_connection(engine: &str, hosts: &Hosts, folder: &Path) {
+    let (stats, flows) = attack(engine, hosts, folder, &proxying(0, "synproxy"));
+    let opened = stats.upstream.total.reasons.get("syn-cookie").copied().unwrap_or_default();
+    let syns = u64::from(from_environment("WEIR_FORGED", 4 * SIZE));
+    assert!(opened > syns / 2, "{engine}: SYNs are answered: {stats:#?}");
+    assert_eq!(flows, u64::from(from_environment("WEIR_TRANSFERS", 40)), "{engine}: {stats:#?}");
+}
+
+/// Attacks connections through a policy. Returns what was counted, and the number of flows before the connections ended.
+fn attack(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Stats, u64) {
     let connections = from_environment("WEIR_TRANSFERS", 40);
     let syns = from_environment("WEIR_FORGED", 4 * SIZE);
-    put(folder, "edge.weir", &policy(0));
+    put(folder, "edge.weir", policy);
     let setup = Setup { workers: 2, ..Setup::new(engine) };
     let running = Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
     let transfers = Transfers::start(hosts, connections);
@@ -173,6 +199,8 @@ fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
     forge(hosts, syns / 4, move |nth| segment(client, CLIENT_PORT + (nth % connections) as u16, SYN | RST, nth));
     transfers.wait(u64::from(connections));
     let after = Footprint::of(running.pid());
+    let flows = running.ask(&Request::Flows { operation: FlowOperation::Count }).expect("flows are counted");
+    let flows = weir_control::read::<FlowsCounted>(flows).expect("an answer").flows;
     transfers.stop();
     let stats = running.settled();
     check_account(&stats);
@@ -182,10 +210,24 @@ fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
     }
     assert!(after.memory_kb < before.memory_kb + 4096, "{engine}: {after}; began with {before}");
     assert_eq!(running.stop(), 0);
+    (stats, flows)
 }
 
 each_engine!(transfers_survive_swaps_of_the_policy);
 fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &Path) {
+    swap(engine, hosts, folder, &policy);
+}
+
+each_engine!(proxied_transfers_survive_swaps_of_the_policy);
+/// Also where the new policy answers no SYNs.
+fn proxied_transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &Path) {
+    let stats = swap(engine, hosts, folder, &|number| proxying(number, if number == 2 { "track" } else { "synproxy" }));
+    let answered = stats.upstream.total.reasons.get("syn-cookie").copied().unwrap_or_default();
+    assert!(answered >= u64::from(from_environment("WEIR_TRANSFERS", 40)), "{engine}: {stats:#?}");
+}
+
+/// Swaps policies while connections transfer. Returns what was counted.
+fn swap(engine: &str, hosts: &Hosts, folder: &Path, policy: &dyn Fn(u64) -> String) -> Stats {
     let connections = from_environment("WEIR_TRANSFERS", 40);
     put(folder, "edge.weir", &policy(0));
     let setup = Setup { workers: 2, ..Setup::new(engine) };
@@ -206,6 +248,7 @@ fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &P
     let refused = stats.downstream.total.reasons.get("no-state").copied().unwrap_or_default();
     assert_eq!(refused, 0, "{engine}: {stats:#?}");
     assert_eq!(running.stop(), 0);
+    stats
 }
 
 each_engine!(transfers_survive_restarts);
