@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Packets by the burst: received, sent, copied, freed. */
+/* Packets by the burst: received, changed, sent, copied, freed. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -58,6 +58,49 @@ void dpdk_free(struct rte_mbuf **packets, uint32_t count)
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool)
 {
 	return rte_pktmbuf_copy(packet, pool, 0, UINT32_MAX);
+}
+
+/* Shortens a packet. Segments without bytes are freed. */
+static void trim(struct rte_mbuf *packet, uint32_t length)
+{
+	struct rte_mbuf *last = packet;
+
+	packet->pkt_len = length;
+	for (packet->nb_segs = 1; length > last->data_len; packet->nb_segs++) {
+		length -= last->data_len;
+		last = last->next;
+	}
+	last->data_len = (uint16_t)length;
+	rte_pktmbuf_free(last->next);
+	last->next = NULL;
+}
+
+/*
+ * Gives a packet another length, and writes bytes of it. They may span segments. Returns false if the last segment has
+ * no room for a longer packet, which then stays as it is.
+ */
+bool dpdk_rewrite(struct rte_mbuf *packet, uint32_t length, uint32_t at, const uint8_t *from, uint32_t bytes)
+{
+	uint32_t all = rte_pktmbuf_pkt_len(packet);
+
+	if (length < all)
+		trim(packet, length);
+	else if (length > all && (length - all > UINT16_MAX || !rte_pktmbuf_append(packet, (uint16_t)(length - all))))
+		return false;
+	for (struct rte_mbuf *piece = packet; piece && bytes; piece = piece->next) {
+		uint32_t end = rte_pktmbuf_data_len(piece), here;
+
+		if (at >= end) {
+			at -= end;
+			continue;
+		}
+		here = bytes < end - at ? bytes : end - at;
+		memcpy(rte_pktmbuf_mtod_offset(piece, uint8_t *, at), from, here);
+		from += here;
+		bytes -= here;
+		at = 0;
+	}
+	return true;
 }
 
 /* Copies bytes into an empty packet of as many segments as needed; false if the pool is empty. */

@@ -28,7 +28,7 @@ pub use eal::Eal;
 use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
 use crate::{EngineError, FrameBurst};
 use port::{Found, Pool, Ports, ROOMS};
-use queue::{Outgoing, Queue, finish_checksums};
+use queue::{Outgoing, Queue, finish_checksums, rewrite};
 use shim::Mbuf;
 
 /// How long after its last packet a worker polls without sleeping.
@@ -70,6 +70,7 @@ pub struct DpdkLane {
     received: Received,
     windows: Box<[[u8; WINDOW_BYTES]]>,
     passed: Outgoing,
+    replies: Outgoing,
     diverted: Outgoing,
     dropped: Outgoing,
     thread: Thread,
@@ -112,6 +113,7 @@ impl DpdkLane {
             received: Received::NONE,
             windows: shim::windows(),
             passed: Outgoing::NONE,
+            replies: Outgoing::NONE,
             diverted: Outgoing::NONE,
             dropped: Outgoing::NONE,
             thread: Thread::Unknown,
@@ -207,8 +209,8 @@ impl Lane for DpdkLane {
         Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
-        let DpdkLane { sides, divert, received, passed, diverted, dropped, .. } = self;
+    fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
+        let DpdkLane { sides, divert, received, passed, replies, diverted, dropped, .. } = self;
         assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
         let (from, index) = received.from;
         let (queue, out) = sides.facing(from, index);
@@ -216,13 +218,28 @@ impl Lane for DpdkLane {
             // SAFETY: the packets were received and belong to this lane until they are sent or freed.
             unsafe { finish_checksums(&received.frames[..received.count]) };
         }
-        for ((verdict, frame), &packet) in verdicts.iter().zip(&received.frames).zip(&received.packets) {
+        for (at, ((verdict, frame), &packet)) in
+            verdicts.iter().zip(&received.frames).zip(&received.packets).enumerate()
+        {
             let action = verdict.action();
             if action == Some(Action::Divert) || verdict.sampled() {
                 let pool = &self.ports.pools[self.worker];
                 if Self::take(divert.as_ref(), diverted, queue, *verdict, (packet, frame.len), pool) {
                     continue;
                 }
+            }
+            if verdict.rewritten() {
+                let (to, list) =
+                    if action == Some(Action::Reply) { (&*queue, &mut *replies) } else { (&*out, &mut *passed) };
+                let leaves = &rewrites[at];
+                // SAFETY: the packet belongs to this lane, and the frame was received with it.
+                if unsafe { rewrite(packet, frame, leaves) } {
+                    list.put(packet, leaves.len, 1);
+                } else {
+                    add(&to.counters.tx_too_long, 1);
+                    dropped.put(packet, frame.len, 1);
+                }
+                continue;
             }
             // The packet is written to both lists, and one of them counts it, because the branch would be
             // unpredictable.
@@ -232,6 +249,7 @@ impl Lane for DpdkLane {
         }
         received.count = 0;
         passed.send(out, &self.ports);
+        replies.send(queue, &self.ports);
         if let Some(divert) = divert {
             diverted.send(divert, &self.ports);
         }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use weir_abi::dpdk::Lost;
-use weir_abi::{BURST_MAX, Frame};
+use weir_abi::{BURST_MAX, Frame, Rewrite};
 
 use super::port::Ports;
 use super::shim::{self, Mbuf};
-use crate::live::checksum::Unfinished;
+use crate::live::checksum::{self, Unfinished};
 use crate::live::lane::{PortCounters, add};
 
 /// A queue pair of a port, owned by one worker.
@@ -50,6 +50,24 @@ pub(super) unsafe fn finish_checksums(frames: &[Frame]) {
             let checksum = found.checksum([&*bytes].into_iter());
             bytes[found.field..found.field + checksum.len()].copy_from_slice(&checksum);
         }
+    }
+}
+
+/// Changes a packet into what leaves in its place, after [`finish_checksums`]. Returns whether its last segment has room
+/// for a longer packet.
+///
+/// # Safety
+/// The caller owns the packet exclusively, and the frame is its beginning.
+pub(super) unsafe fn rewrite(packet: *mut Mbuf, frame: &Frame, rewrite: &Rewrite) -> bool {
+    let head = rewrite.head();
+    // SAFETY: a received frame is readable, and the bytes to be written are elsewhere.
+    unsafe {
+        let received = std::slice::from_raw_parts(frame.data, frame.cap as usize);
+        let checksum = checksum::updated(rewrite, received);
+        let is_done = shim::dpdk_rewrite(packet, rewrite.len, 0, head.as_ptr(), head.len() as u32);
+        checksum.filter(|_| is_done).is_none_or(|field| {
+            shim::dpdk_rewrite(packet, rewrite.len, rewrite.checksum_at, field.as_ptr(), field.len() as u32)
+        }) && is_done
     }
 }
 

@@ -118,13 +118,15 @@ mod tests {
     use super::super::held;
     use super::*;
     use weir_abi::verdict::Sampled;
-    use weir_abi::{Action, Reason, Verdict};
+    use weir_abi::{Action, Reason, Rewrite, Verdict};
 
     // DPDK starts once in a process.
     #[test]
     fn packets_come_back_from_a_ring() {
-        let eal = Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1").expect("DPDK starts");
+        let eal = Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1 --vdev=net_ring2")
+            .expect("DPDK starts");
         the_window_of_a_packet_of_several_pieces_is_in_one(&eal);
+        what_leaves_is_the_same_wherever_pieces_end(&eal);
         threads_hand_packets_over_and_send_those_that_are_accepted(&eal);
     }
 
@@ -142,6 +144,43 @@ mod tests {
         let held = receiver.receive().expect("half of them wait");
         let first: Vec<u8> = (0..held.burst().len()).map(|at| held.burst().bytes(at)[0]).collect();
         assert_eq!(first, [0, 2, 4, 6]);
+    }
+
+    fn what_leaves_is_the_same_wherever_pieces_end(eal: &Eal) {
+        const PIECE: usize = 200;
+        let mut wire = Wire::open(eal, "net_ring2", PIECE as u16).expect("a ring that gives back what it takes");
+        let bytes: Vec<u8> = (0..600).map(|at| (at ^ at >> 8) as u8).collect();
+        let new: Vec<u8> = (0..WINDOW_BYTES).map(|at| 255 - at as u8).collect();
+        for length in [60, PIECE - 8, PIECE - 7, PIECE, PIECE + 1, 599] {
+            for (head, leaves) in
+                [(60, 60), (58, length), (20, 60), (60, (60 + length) / 2), (length, length), (length + 8, length + 8)]
+            {
+                let set = FrameSet::new(Link::Ethernet, [(&bytes[..length], length as u32)]);
+                assert_eq!(wire.send(&set.burst(0)), 1);
+                let (packets, frames) = (wire.packets.as_mut_ptr(), wire.frames.as_mut_ptr());
+                // SAFETY: there is room for a burst of packets, frames and windows.
+                assert_eq!(unsafe { shim::dpdk_receive(wire.port, 0, packets, frames, wire.windows.as_mut_ptr()) }, 1);
+                let mut rewrite = Rewrite::default();
+                (rewrite.len, rewrite.head) = (leaves as u32, head as u32);
+                rewrite.bytes[..head].copy_from_slice(&new[..head]);
+                // SAFETY: the packet and its frame were just received.
+                let is_done = unsafe { super::super::queue::rewrite(wire.packets[0], &wire.frames[0], &rewrite) };
+                // Segments are full except for the last.
+                assert_eq!(is_done, leaves <= length.next_multiple_of(PIECE), "{length}: {head}, {leaves}");
+                // SAFETY: the port takes the packet, or it is freed.
+                unsafe {
+                    match is_done {
+                        true => assert_eq!(shim::dpdk_send(wire.port, 0, wire.packets.as_mut_ptr(), 1), 1),
+                        false => shim::dpdk_free(wire.packets.as_mut_ptr(), 1),
+                    }
+                }
+                let received = wire.receive(|burst| {
+                    assert_eq!(burst.wire_len(0) as usize, leaves);
+                    assert_eq!(burst.bytes(0), rewrite.packet(&bytes[..length]), "{length}: {head}, {leaves}");
+                });
+                assert_eq!(received, usize::from(is_done));
+            }
+        }
     }
 
     fn the_window_of_a_packet_of_several_pieces_is_in_one(eal: &Eal) {
