@@ -52,6 +52,8 @@ mod several_interfaces;
 mod soak;
 #[path = "live/stateful.rs"]
 mod stateful;
+#[path = "live/synproxy.rs"]
+mod synproxy;
 #[path = "live/tables.rs"]
 mod tables;
 #[path = "live/traffic.rs"]
@@ -83,17 +85,17 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
 }
 
-/// Checks that all packets are accounted for. Received ones are passed, dropped or diverted. Passed, diverted and
-/// sampled ones are sent, or dropped for a named reason.
+/// Checks that all packets are accounted for. Received ones are passed, dropped, diverted or answered. Passed, diverted
+/// and sampled ones and answers are sent, or dropped for a named reason.
 fn check_account(stats: &Stats) {
     let ports = |side: &'static str| stats.interfaces.iter().filter(move |port| port.side == side);
     let out = |side: &'static str| -> u64 { ports(side).map(|port| port.tx_packets + port.tx_dropped.unsent()).sum() };
-    for (direction, from, to) in [(&stats.upstream, "lower", "upper"), (&stats.downstream, "upper", "lower")] {
-        let total = &direction.total;
+    let (up, down) = (&stats.upstream.total, &stats.downstream.total);
+    for (total, opposite, from, to) in [(up, down, "lower", "upper"), (down, up, "upper", "lower")] {
         assert_eq!(total.packets, ports(from).map(|port| port.rx_packets).sum::<u64>(), "{stats:#?}");
         assert_eq!(total.packets, total.passed + total.dropped + total.diverted + total.replied, "{stats:#?}");
         assert_eq!(total.packets, total.reasons.values().sum::<u64>(), "{stats:#?}");
-        assert_eq!(total.passed, out(to), "{stats:#?}");
+        assert_eq!(total.passed + opposite.replied, out(to), "{stats:#?}");
     }
     let sum = |of: fn(&InterfaceStats) -> u64| stats.interfaces.iter().map(of).sum::<u64>();
     let diverted = stats.upstream.total.diverted + stats.downstream.total.diverted;

@@ -10,11 +10,14 @@ mod engines;
 mod flows;
 #[path = "random/packets.rs"]
 mod packets;
+#[path = "proxied/flows.rs"]
+mod proxied_flows;
 
 use engines::{Decided, Engines, difference, load, root};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{Write, stderr};
 use weir_abi::Reason;
 use weir_loading::Policy;
@@ -159,14 +162,16 @@ fn from_conditions(program: &Program) -> Program {
 /// Runs every chain in the interpreter.
 fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Decided {
     let mut evaluator = Evaluator::new(program, tables);
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut leaves) = (Vec::new(), BTreeMap::new());
     for chain in 0..program.chains.len() {
-        let mut decide = |packet: &Packet| {
+        let mut decide = |(index, packet): (usize, &Packet)| {
             let (link, time_ns) = (engines::link_of(packet.link), packet.time_ns);
             let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link, time_ns };
-            evaluator.decide(chain, frame, &mut ())
+            let verdict = evaluator.decide(chain, frame, &mut ());
+            leaves.extend(evaluator.leaving().map(|leaving| ((chain, index), leaving.bytes.clone())));
+            verdict
         };
-        verdicts.push(packets.iter().map(&mut decide).collect());
+        verdicts.push(packets.iter().enumerate().map(&mut decide).collect());
     }
     let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
         let mut counts = Vec::new();
@@ -185,7 +190,7 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
     });
     let (entries, mut flows) = (entries.collect(), Vec::new());
     evaluator.flows(&mut |key, flow| flows.push((*key, *flow)));
-    Decided { verdicts, counters, limits: limits.collect(), additions, entries, flows }
+    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, flows }
 }
 
 #[test]

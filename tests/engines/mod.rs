@@ -1,6 +1,7 @@
 //! Runs one policy in every engine on the same packets.
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,6 +65,8 @@ pub fn link_of(link: support::Link) -> Link {
 pub struct Decided {
     /// Verdicts of each chain, in the order of the packets.
     pub verdicts: Vec<Vec<Verdict>>,
+    /// What leaves in place of packets, by chain and packet.
+    pub leaves: BTreeMap<(usize, usize), Vec<u8>>,
     /// The counters after all packets.
     pub counters: Vec<Counter>,
     /// The counts of each limiter's entries, for limiters that log.
@@ -84,15 +87,20 @@ const CHAIN_NS: u64 = (3 * 78_125) << TICK_SHIFT;
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let entries_before = entry_hits(filter, program);
-    // Other engines get the same packets later.
+    // Other engines get the same packets later, unless packets leave changed.
     let began_ns = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| burst.time_ns(0));
     let began = hit_time(began_ns);
     let mut verdicts = Vec::with_capacity(program.chains.len());
+    let mut leaves = BTreeMap::new();
     for chain in 0..program.chains.len() {
         let mut all = Vec::new();
         for burst in sets.iter().flat_map(FrameSet::bursts) {
             let mut words = [Verdict(u32::MAX); BURST_MAX];
             filter.decide(chain, &burst, &mut words).map_err(|error| format!("{}: {error}", filter.name()))?;
+            let first = all.len();
+            filter.rewritten(&burst, &words[..burst.len()], &mut |index, bytes, _| {
+                leaves.insert((chain, first + index), bytes.to_vec());
+            });
             all.extend_from_slice(&words[..burst.len()]);
         }
         sets.iter_mut().for_each(|set| set.delay(CHAIN_NS));
@@ -102,6 +110,10 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
         packets: after.packets - before.packets,
         bytes: after.bytes - before.bytes,
     };
+    if program.rewrites() {
+        // Cookies depend on the time, so all engines get the same packets at the same time.
+        sets.iter_mut().for_each(|set| set.hasten(CHAIN_NS * program.chains.len() as u64));
+    }
     let counters = filter.counters().iter().zip(&before).map(since).collect();
     let limits_after = limit_counts(filter, program);
     let limits = limits_after.iter().zip(&limits_before).map(|(now, then)| counted_since(now, then)).collect();
@@ -112,7 +124,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     filter.flows(&mut |key, flow| {
         flows.push((*key, Flow { time: flow::age(flow.time, flow::ticks(began_ns)), ..*flow }));
     });
-    Ok(Decided { verdicts, counters, limits, additions, entries, flows })
+    Ok(Decided { verdicts, leaves, counters, limits, additions, entries, flows })
 }
 
 /// Entries of a table that were hit, in order: address, prefix length and counts.
@@ -239,6 +251,14 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
                 let symbol = chain.symbol();
                 return Some(format!("{symbol}: packet {index}: {one}, {other}\n  {}", packets[index]));
             }
+        }
+    }
+    let leaving = one.leaves.keys().chain(other.leaves.keys());
+    for key @ &(chain, index) in leaving {
+        let [one, other] = [one, other].map(|decided| decided.leaves.get(key));
+        if one != other {
+            let symbol = program.chains[chain].symbol();
+            return Some(format!("{symbol}: packet {index} leaves as {one:02x?}, {other:02x?}\n  {}", packets[index]));
         }
     }
     if one.limits != other.limits {

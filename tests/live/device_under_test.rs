@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
-use weir_control::{Request, Stats, Status};
+use weir_control::{Request, Stats, Status, Tally};
 
 /// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -244,9 +244,10 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait(what, || holds().then_some(()), String::new);
 }
 
-/// Number of packets that were accepted, but neither sent nor dropped yet.
+/// Number of packets that were accepted or answered, but neither sent nor dropped yet.
 fn on_their_way(stats: &Stats) -> i64 {
     let ports = stats.interfaces.iter().filter(|port| port.side != "divert");
     let out: u64 = ports.map(|port| port.tx_packets + port.tx_dropped.unsent()).sum();
-    (stats.upstream.total.passed + stats.downstream.total.passed) as i64 - out as i64
+    let leave = |total: &Tally| total.passed + total.replied;
+    (leave(&stats.upstream.total) + leave(&stats.downstream.total)) as i64 - out as i64
 }

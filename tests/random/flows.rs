@@ -1,12 +1,14 @@
 //! Packets of a few flows that pass at the same time: TCP connections ([`crate::conntrack_flows`]), requests and replies
 //! of UDP and ICMP, and ICMP errors about them.
 
-use crate::conntrack_flows::{Dice, flow};
+use crate::conntrack_flows::{Dice, Segment, flow};
 use crate::packets::{GAPS_NS, START_NS, pool};
+use crate::proxied_flows::connection;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use weir_abi::flow::FlowKey;
 use weir_test_support::strategy::Pool;
 use weir_test_support::{Link, Packet};
 
@@ -24,6 +26,17 @@ const ICMP6: u8 = 58;
 enum Ends {
     Ipv4([Ipv4Addr; 2]),
     Ipv6([Ipv6Addr; 2]),
+}
+
+impl Ends {
+    /// The key of a TCP connection between them, and the side of the first.
+    fn key(self, ports: [u16; 2], vlan: u16) -> (FlowKey, usize) {
+        let (addresses, is_ipv6) = match self {
+            Ends::Ipv4(ends) => (ends.map(|end| u32::from(end).into()), false),
+            Ends::Ipv6(ends) => (ends.map(u128::from), true),
+        };
+        FlowKey::of((addresses[0], ports[0]), (addresses[1], ports[1]), 6, [vlan, 0], is_ipv6)
+    }
 }
 
 /// A flow: what its packets have in common, and those that are left, the next one last.
@@ -48,11 +61,11 @@ pub struct Flows<'p> {
 impl<'p> Flows<'p> {
     pub fn new(seed: u64, pool: &'p Pool) -> Self {
         let mut flows = Flows { dice: Dice::new(seed), pool, waiting: Vec::new(), at: 0 };
-        flows.waiting = (0..AT_ONCE).map(|_| flows.begin()).collect();
+        flows.waiting = (0..AT_ONCE).map(|_| flows.begin(START_NS)).collect();
         flows
     }
 
-    fn begin(&mut self) -> Waiting {
+    fn begin(&mut self, time_ns: u64) -> Waiting {
         let dice = &mut self.dice;
         let mut two = |count: usize| {
             let first = dice.below(ADDRESSES.min(count as u64)) as usize;
@@ -65,16 +78,16 @@ impl<'p> Flows<'p> {
         let vlan = dice.one_in(4).then(|| self.pool.vlans[dice.below(self.pool.vlans.len() as u64) as usize]);
         let link = if vlan.is_none() && dice.one_in(2) { Link::RawIp } else { Link::Ethernet };
         let number = dice.below(3) as u32;
-        let mut left = match dice.below(5) {
+        // Even numbers of flows are those of IPv4.
+        let tcp = |segment: &Segment| (6, segment.from, segment.packet(2 * number)[IPV4_HEADER..].to_vec());
+        let mut left = match dice.below(6) {
             0 => datagrams(dice, number as u16),
             1 => echoes(dice, number as u16, is_ipv6),
-            _ => {
-                // Even numbers of flows are those of IPv4.
-                let tcp = |segment: &crate::conntrack_flows::Segment| {
-                    (6, segment.from, segment.packet(2 * number)[IPV4_HEADER..].to_vec())
-                };
-                flow(dice).iter().map(tcp).collect()
+            2 | 3 => {
+                let (key, client) = ends.key([1024 + 2 * number as u16, 80], vlan.unwrap_or(0));
+                connection(dice, &key, client, time_ns).iter().map(tcp).collect()
             }
+            _ => flow(dice).iter().map(tcp).collect(),
         };
         left.reverse();
         Waiting { ends, vlan, link, left, last: None }
@@ -86,7 +99,7 @@ impl<'p> Flows<'p> {
             self.at = self.dice.below(AT_ONCE as u64) as usize;
         }
         while self.waiting[self.at].left.is_empty() {
-            self.waiting[self.at] = self.begin();
+            self.waiting[self.at] = self.begin(time_ns);
         }
         let (dice, waiting) = (&mut self.dice, &mut self.waiting[self.at]);
         let quoted = waiting.last.take_if(|_| dice.one_in(8));

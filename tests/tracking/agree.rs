@@ -70,8 +70,11 @@ fn packets(dice: &mut Dice, begin: &dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>)
         for _ in 0..=dice.below(4) {
             let Some(bytes) = waiting[at].pop() else { break };
             time_ns += dice.below(400_000);
+            // A burst has one kind of link.
+            let is_framed = begun > FLOWS / 2;
+            let (link, bytes) = if is_framed { (Link::Ethernet, framed(&bytes)) } else { (Link::RawIp, bytes) };
             let wire = bytes.len() as u32;
-            packets.push(Packet { bytes, wire, link: Link::RawIp, time_ns });
+            packets.push(Packet { bytes, wire, link, time_ns });
         }
         if waiting[at].is_empty() {
             waiting.swap_remove(at);
@@ -81,6 +84,12 @@ fn packets(dice: &mut Dice, begin: &dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>)
         }
     }
     packets
+}
+
+/// An IP packet with an Ethernet header.
+fn framed(packet: &[u8]) -> Vec<u8> {
+    let kind = if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [8, 0] };
+    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], &kind[..], packet].concat()
 }
 
 /// A generated connection of any kind.

@@ -31,6 +31,7 @@ const NEAR: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carrier {
     Ipv4,
+    Ethernet,
     Ipv6,
     Vlan,
     Options,
@@ -44,6 +45,7 @@ impl Carrier {
         };
         match self {
             Carrier::Ipv4 => ipv4.to_owned(),
+            Carrier::Ethernet => format!("eth / {ipv4}"),
             Carrier::Ipv6 => ipv6(ipv4),
             Carrier::Vlan => format!("eth / vlan id=100 / vlan id=7 / {}", ipv6(ipv4)),
             Carrier::Options => format!("eth / {}", ipv4.replacen("ip ", "ip options=94040000 tos=2 ttl=9 ", 1)),
@@ -364,7 +366,7 @@ fn the_proxy_does_what_scripts_say() {
         let native_flows = native.flow_table().expect("it tracks").clone();
         let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{name}: {error}"));
         let xdp_flows = xdp.flow_table().expect("it tracks").clone();
-        for carrier in [Carrier::Ipv4, Carrier::Ipv6, Carrier::Vlan, Carrier::Options] {
+        for carrier in [Carrier::Ipv4, Carrier::Ethernet, Carrier::Ipv6, Carrier::Vlan, Carrier::Options] {
             // The lines before the first case are the settings.
             for case in lines.split(|line| line.starts_with("case ")).skip(1) {
                 let mut filter = EvalFilter::new(&policy.program, policy.answers());
@@ -385,5 +387,5 @@ fn the_proxy_does_what_scripts_say() {
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(cases >= 4 * 20, "only {cases} cases");
+    assert!(cases >= 5 * 20, "only {cases} cases");
 }

@@ -64,6 +64,15 @@ impl FrameSet {
         self.times_ns.iter_mut().for_each(|time_ns| *time_ns += by_ns);
     }
 
+    /// Moves all times back.
+    ///
+    /// # Panics
+    /// If a time would be before 0.
+    pub fn hasten(&mut self, by_ns: u64) {
+        let earlier = |time_ns: &u64| time_ns.checked_sub(by_ns).expect("times were delayed before");
+        self.times_ns.iter_mut().for_each(|time_ns| *time_ns = earlier(time_ns));
+    }
+
     /// Number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()

@@ -97,23 +97,28 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
         .prop_map(|(tables, limits, defaults, tracking, base, postures)| {
             let directions = base.into_iter().chain(postures.into_iter().flatten());
             let written =
-                |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.is_some())).collect();
+                |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.as_deref())).collect();
             let directions = directions.map(|rules| rules.map(written)).collect();
             Policy { tables, limits, defaults, tracking, directions }
         })
         .boxed()
 }
 
-/// A rule as it is in a policy that tracks, and in the others.
+/// A rule as it is in a policy that tracks, in one with a SYN proxy, and in the others.
 #[derive(Clone, Debug)]
 struct Rule {
     plain: Option<String>,
     tracking: Option<String>,
+    proxying: Option<String>,
 }
 
 impl Rule {
-    fn text(self, tracks: bool) -> Option<String> {
-        if tracks { self.tracking } else { self.plain }
+    fn text(self, settings: Option<&[String]>) -> Option<String> {
+        match settings {
+            None => self.plain,
+            Some(settings) if settings.iter().any(|line| line.starts_with("synproxy mss")) => self.proxying,
+            Some(_) => self.tracking,
+        }
     }
 }
 
@@ -123,7 +128,7 @@ fn some(rules: BoxedStrategy<Vec<Rule>>) -> BoxedStrategy<Option<Vec<Rule>>> {
 
 fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<Rule>> {
     let [least, most] = size.rules;
-    let last = tracking::last_rule().prop_map(|tracking| Rule { plain: None, tracking });
+    let last = tracking::last_rule().prop_map(|last| Rule { plain: None, tracking: last.clone(), proxying: last });
     (vec(rule(pool), least..=most), last).prop_map(|(rules, last)| rules.into_iter().chain([last]).collect()).boxed()
 }
 
@@ -223,8 +228,10 @@ fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
                 let words: Vec<&str> = words.chain(statements).filter(|word| !word.is_empty()).collect();
                 Some(words.join(" "))
             };
-            let guard_and_track = if of_state.tracks { "tcp track" } else { guard };
-            Rule { plain: line("", guard), tracking: line(&of_state.test, guard_and_track) }
+            let tracking = |statement: &str| line(&of_state.test, if statement.is_empty() { guard } else { statement });
+            let (proxying, statement) =
+                (tracking(of_state.statement), of_state.statement.replace(tracking::SYNPROXY, "tcp track"));
+            Rule { plain: line("", guard), tracking: tracking(&statement), proxying }
         })
         .boxed()
 }

@@ -1,4 +1,5 @@
-//! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine.
+//! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine without and with its
+//! SYN proxy.
 
 use super::hosts::Hosts;
 use crate::process::Process;
@@ -7,11 +8,36 @@ use std::path::Path;
 use weir::failure::Failure;
 use weir_control::{FlowOperation, FlowsCounted, Request};
 
-/// Their names.
+/// Their names. Those of engines with Weir's SYN proxy end with [`PROXIED`].
 #[cfg(feature = "dpdk")]
-pub const DEVICES: &[&str] = &["none", "conntrack", "synproxy", "xdp", "afxdp", "afpacket", "dpdk"];
+pub const DEVICES: &[&str] = &[
+    "none",
+    "conntrack",
+    "synproxy",
+    "xdp",
+    "xdp-synproxy",
+    "afxdp",
+    "afxdp-synproxy",
+    "afpacket",
+    "afpacket-synproxy",
+    "dpdk",
+    "dpdk-synproxy",
+];
 #[cfg(not(feature = "dpdk"))]
-pub const DEVICES: &[&str] = &["none", "conntrack", "synproxy", "xdp", "afxdp", "afpacket"];
+pub const DEVICES: &[&str] = &[
+    "none",
+    "conntrack",
+    "synproxy",
+    "xdp",
+    "xdp-synproxy",
+    "afxdp",
+    "afxdp-synproxy",
+    "afpacket",
+    "afpacket-synproxy",
+];
+
+/// The end of the names of engines that answer SYNs.
+const PROXIED: &str = "-synproxy";
 
 /// The server's port.
 pub const PORT: u16 = 80;
@@ -60,9 +86,13 @@ impl Device {
                 hosts.device.set("netfilter/nf_conntrack_tcp_loose", "0")?;
                 hosts.device.call("nft", "-f -", SYNPROXY)?;
             }
-            engine => {
+            weir => {
                 let policy = folder.join("device.weir");
-                fs::write(&policy, weir_policy()).map_err(|error| Failure::file(&policy, error))?;
+                let (engine, text) = match weir.strip_suffix(PROXIED) {
+                    Some(engine) => (engine, proxying_policy()),
+                    None => (weir, tracking_policy()),
+                };
+                fs::write(&policy, text).map_err(|error| Failure::file(&policy, error))?;
                 let (folder, arguments) = (folder.to_owned(), engine_arguments(engine));
                 let process = hosts.device.run(move || Process::start(&folder, &policy, &arguments))?;
                 return Ok(Device { process: Some(process) });
@@ -79,10 +109,25 @@ impl Device {
     }
 }
 
-fn weir_policy() -> String {
+/// Whether the device is an engine, or the kernel, with a SYN proxy.
+pub fn is_proxy(device: &str) -> bool {
+    device.ends_with(&PROXIED[1..])
+}
+
+fn tracking_policy() -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off }}
 upstream {{ ct state established,related accept; tcp dport {PORT} ct state new accept; drop }}
+downstream {{ ct state established,related accept; drop }}
+"
+    )
+}
+
+/// The same with a proxy that says what Linux offers.
+fn proxying_policy() -> String {
+    format!(
+        "tracking {{ size {SIZE}; pickup off; synproxy mss 1460 wscale 7 sack-perm timestamp }}
+upstream {{ ct state established,related accept; tcp dport {PORT} ct state new tcp synproxy accept; drop }}
 downstream {{ ct state established,related accept; drop }}
 "
     )

@@ -141,7 +141,7 @@ fn repeat(number: usize, bytes: usize, end: Instant) -> Measured {
 }
 
 /// Requests a page. Returns the milliseconds until its first byte.
-fn get(address: SocketAddr, bytes: usize, buffer: &mut [u8], start: Instant) -> std::io::Result<f64> {
+pub fn get(address: SocketAddr, bytes: usize, buffer: &mut [u8], start: Instant) -> std::io::Result<f64> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("GET /{bytes} HTTP/1.0\r\n\r\n").as_bytes())?;

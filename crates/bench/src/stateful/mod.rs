@@ -5,8 +5,10 @@
 //! * The CPU time of a forwarded packet of established flows (`forwarded.rs`).
 //! * After RFC 9411: throughput (`throughput.rs`), and transfers and connections of real hosts with and without a flood
 //!   (`transfers.rs`, `held.rs`).
+//! * The part of a constant demand that a web server answers under floods (`demand.rs`).
 
 mod chart;
+mod demand;
 mod device;
 pub mod filters;
 mod flood;
@@ -28,7 +30,7 @@ use device::DEVICES;
 use weir::failure::Failure;
 
 /// The parts of the scenario.
-const PARTS: [&str; 4] = ["memory", "forwarded", "throughput", "transfers"];
+const PARTS: [&str; 5] = ["memory", "forwarded", "throughput", "transfers", "demand"];
 
 /// Draws the rows.
 pub fn plot(title: &str, rows: &[Row]) -> String {
@@ -52,7 +54,8 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
             "memory" => [memory::rows()?, fresh::rows()?].concat(),
             "forwarded" => forwarded::rows(forwarded::ROUNDS[quick])?,
             "throughput" => throughput::rows(&devices, throughput::ROUNDS[quick])?,
-            _ => transfers::rows(&devices, effort)?,
+            "transfers" => transfers::rows(&devices, effort)?,
+            _ => demand::rows(&devices, demand::DURING[quick])?,
         });
     }
     Ok(rows)

@@ -16,6 +16,7 @@ pub struct Segment {
 }
 
 const SYN: u8 = 2;
+const RST: u8 = 4;
 const ACK: u8 = 16;
 
 impl Segment {
@@ -25,6 +26,14 @@ impl Segment {
     pub const SYN_ACK: Segment = Segment { from_server: true, flags: SYN | ACK, seq: 9000, ack: 1001 };
     /// An acknowledgement of the client, which also ends the handshake.
     pub const ACK: Segment = Segment { from_server: false, flags: ACK, seq: 1001, ack: 9001 };
+
+    /// A reset of the client.
+    pub const RESET: Segment = Segment { from_server: false, flags: RST, seq: 1001, ack: 0 };
+
+    /// The same with other numbers.
+    pub fn with_numbers(self, seq: u32, ack: u32) -> Segment {
+        Segment { seq, ack, ..self }
+    }
 
     /// A ring of such segments, to be rewritten by [`Segment::write`].
     pub fn ring(frames: usize) -> FrameSet {

@@ -5,7 +5,7 @@
 //! For CPU time it sends few packets at a time and waits until all have arrived, so none is lost; a worker that sleeps
 //! meanwhile takes no time. Workers on DPDK never sleep, so theirs is only measured under load.
 
-use super::device::{DEVICES, engine_arguments};
+use super::device::{DEVICES, engine_arguments, is_proxy};
 use super::rules;
 use super::segments::clients;
 use super::wires::{DROP_ALL, Wires};
@@ -47,7 +47,7 @@ const ARRIVAL: Duration = Duration::from_millis(200);
 pub fn rows(wanted: &[&str], rounds: usize) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     // The proxy lets established flows pass like conntrack alone.
-    for name in wanted.iter().filter(|name| **name != "synproxy") {
+    for name in wanted.iter().filter(|name| !is_proxy(name)) {
         let policies: &[&str] = match *name {
             "none" => &["no"],
             "conntrack" => &["yes"],

@@ -2,7 +2,7 @@
 //! 7.2 to 7.5): pages of 1 KB and 1 MB over new connections, and connections that are held at the same time.
 
 use super::device::Device;
-use super::flood::Flood;
+use super::flood::{Flood, Kind};
 use super::held;
 use super::hosts::Hosts;
 use super::http::{self, Measured, Server};
@@ -59,7 +59,7 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
     rows.extend(pages(&row("http", "none"), &hosts, effort, None));
-    let flood = Flood::start(&hosts);
+    let flood = Flood::start(&hosts, Kind::Syn);
     thread::sleep(FILLED);
     rows.extend(pages(&row("http", "SYN"), &hosts, effort, Some(&flood)));
     if let Some(flows) = device.flows(&hosts) {

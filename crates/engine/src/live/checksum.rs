@@ -7,6 +7,8 @@
 //!
 //! The same for the kernel: `datapath/engine/checksum.h`.
 
+use weir_abi::Rewrite;
+
 const ETHERNET: usize = 14;
 const VLAN: usize = 4;
 const TAGS_MAX: usize = 2;
@@ -75,6 +77,19 @@ impl Unfinished {
             checksum => checksum.to_be_bytes(),
         }
     }
+}
+
+/// The checksum of what leaves in place of a packet, if that of the packet was completed after the chain had updated it.
+/// `received` are the first bytes of the packet, with the completed checksum.
+pub(super) fn updated(rewrite: &Rewrite, received: &[u8]) -> Option<[u8; 2]> {
+    let at = rewrite.checksum_at as usize;
+    let (old, new) = (be16(&rewrite.checksum, 0)?, be16(rewrite.head(), at)?);
+    let completed = be16(received, at)?;
+    if at == 0 || completed == old {
+        return None;
+    }
+    // RFC 1624: the changed words add the same to every checksum.
+    Some(fold(u64::from(completed) + u64::from(!old) + u64::from(new)).to_be_bytes())
 }
 
 /// The EtherType after all tags, and the offset of the network header.
@@ -190,6 +205,36 @@ mod tests {
         frame[42..44].copy_from_slice(&(!rest).to_be_bytes());
         assert_eq!(verified(&frame, &found), 0xffff);
         assert_eq!(found.checksum([&frame[..]].into_iter()), field.to_be_bytes());
+    }
+
+    #[test]
+    fn a_translated_checksum_is_completed_like_one_that_was_translated_afterwards() {
+        for payload in [0, 1, 7, 1400] {
+            let mut frame = unfinished(TCP, 1, payload);
+            let found = Unfinished::find(&frame, frame.len()).expect("it has the sum of its pseudo header");
+            let mut rewrite = Rewrite::default();
+            (rewrite.len, rewrite.head) = (frame.len() as u32, 58);
+            rewrite.bytes[..58].copy_from_slice(&frame[..58]);
+            // Another sequence number, and the field of the checksum as the chain updates it.
+            let (at, old, new) = (found.start + 4, be16(&frame, found.start + 4).expect("it is there"), 0xbeef_u16);
+            rewrite.bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
+            rewrite.checksum_at = found.field as u32;
+            rewrite.checksum.copy_from_slice(&frame[found.field..found.field + 2]);
+            let updated_by_chain =
+                !fold(u64::from(!be16(&rewrite.checksum, 0).expect("two")) + u64::from(!old) + u64::from(new));
+            rewrite.bytes[found.field..found.field + 2].copy_from_slice(&updated_by_chain.to_be_bytes());
+            assert_eq!(updated(&rewrite, &frame), None, "nobody has completed it");
+
+            let completed = found.checksum([&frame[..]].into_iter());
+            frame[found.field..found.field + 2].copy_from_slice(&completed);
+            let checksum = updated(&rewrite, &frame).expect("it was completed");
+            let mut leaves = rewrite.packet(&frame);
+            leaves[found.field..found.field + 2].copy_from_slice(&checksum);
+            assert_eq!(verified(&leaves, &found), 0xffff, "{payload}");
+
+            rewrite.checksum_at = 0;
+            assert_eq!(updated(&rewrite, &frame), None, "a new segment has its checksum");
+        }
     }
 
     #[test]

@@ -47,19 +47,24 @@ pub fn settings() -> BoxedStrategy<Vec<String>> {
     });
     ([size, embryonic, pickup, one_way, invalid], synproxy, timeouts)
         .prop_map(|(lines, synproxy, timeouts)| {
+            // One-way flows cannot be proxied.
+            let synproxy = if lines.contains(&"one-way") { [""; 2] } else { synproxy };
             let lines = lines.into_iter().chain(synproxy).filter(|line| !line.is_empty());
             lines.map(str::to_owned).chain(timeouts).collect()
         })
         .boxed()
 }
 
+/// Only policies whose settings say how SYNs are answered have it.
+pub const SYNPROXY: &str = "tcp synproxy";
+
 /// What a rule does with the state of a packet.
 #[derive(Clone, Debug)]
 pub struct OfRule {
     /// A match, or nothing.
     pub test: String,
-    /// Whether it has `tcp track`.
-    pub tracks: bool,
+    /// `tcp track` or nothing. In policies with a SYN proxy it may be `tcp synproxy`.
+    pub statement: &'static str,
 }
 
 /// Most rules ask for no state.
@@ -67,8 +72,8 @@ pub fn of_rule() -> impl Strategy<Value = OfRule> + Clone {
     let states = (subsequence(STATES.to_vec(), 1..=3), select(vec!["", "", "!= "]))
         .prop_map(|(states, not)| format!("ct state {not}{{ {} }}", states.join(", ")));
     let test = prop_oneof![2 => Just(String::new()), 1 => states];
-    let tracks = select(vec![false, false, false, false, false, true]);
-    (test, tracks).prop_map(|(test, tracks)| OfRule { test, tracks })
+    let statement = select(vec!["", "", "", "", "", "tcp track", SYNPROXY]);
+    (test, statement).prop_map(|(test, statement)| OfRule { test, statement })
 }
 
 /// The last rule of a direction: most of them accept what begins or continues a flow, so that there are flows.

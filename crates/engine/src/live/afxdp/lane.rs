@@ -127,11 +127,30 @@ impl Received {
     }
 
     /// Each packet: its frame and its pieces.
-    fn packets(&self) -> impl Iterator<Item = (&Frame, &[XdpDesc])> {
-        let starts = [0].into_iter().chain(self.ends);
-        let spans = starts.zip(self.ends).take(self.count);
-        self.frames.iter().zip(spans).map(|(frame, (start, end))| (frame, &self.pieces[start..end]))
+    fn packets(&mut self) -> impl Iterator<Item = (&Frame, &mut [XdpDesc])> {
+        let (mut start, mut rest) = (0, &mut self.pieces[..]);
+        self.frames.iter().zip(self.ends).take(self.count).map(move |(frame, end)| {
+            let (pieces, others) = std::mem::take(&mut rest).split_at_mut(end - start);
+            (start, rest) = (end, others);
+            (frame, pieces)
+        })
     }
+}
+
+/// Queues a packet, or what leaves in its place. Returns how many pieces were queued; none if the packet was counted as
+/// dropped.
+fn send(to: &mut Port, umem: &mut Umem, pieces: &mut [XdpDesc], length: u32, rewrite: Option<&Rewrite>) -> usize {
+    let (count, length) = match rewrite {
+        None => (pieces.len(), length),
+        Some(rewrite) => match umem.rewrite(pieces, rewrite) {
+            Some(left) => (left, rewrite.len),
+            None => {
+                add(&to.counters.tx_too_long, 1);
+                return 0;
+            }
+        },
+    };
+    if to.queue(&pieces[..count], length) { count } else { 0 }
 }
 
 impl Lane for AfXdpLane {
@@ -145,28 +164,41 @@ impl Lane for AfXdpLane {
         Ok(unsafe { FrameBurst::from_raw(&received.frames[..count], Link::Ethernet, 0) })
     }
 
-    fn dispatch(&mut self, verdicts: &[Verdict], _rewrites: &[Rewrite]) -> Result<(), EngineError> {
+    fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
         let AfXdpLane { sides, divert, umem, received, .. } = self;
         assert_eq!(verdicts.len(), received.count, "a verdict for each packet");
         let (from, index) = received.from;
         let (port, out) = sides.facing(from, index);
         out.reclaim(umem);
-        for (verdict, (frame, pieces)) in verdicts.iter().zip(received.packets()) {
+        port.reclaim(umem);
+        for (at, (verdict, (frame, pieces))) in verdicts.iter().zip(received.packets()).enumerate() {
             if port.unfinished && (verdict.action() != Some(Action::Drop) || verdict.sampled()) {
                 umem.finish_checksum(pieces, frame.len);
             }
             let whole = pieces.iter().map(|piece| Frame { data: umem.at(piece.addr), cap: piece.len, len: piece.len });
             Divert::take(divert.as_mut(), *verdict, &port.counters, whole, &Offload::default());
-            let sent = verdict.action() == Some(Action::Accept) && out.queue(pieces, frame.len);
-            if !sent {
-                pieces.iter().for_each(|piece| umem.give_back(piece.addr));
+            let rewrite = rewrites.get(at).filter(|_| verdict.rewritten());
+            // The copy is of what was received.
+            if let Some(divert) = divert
+                && rewrite.is_some()
+                && verdict.sampled()
+            {
+                divert.send()?;
             }
+            let to = match verdict.action() {
+                Some(Action::Accept) => Some(&mut *out),
+                Some(Action::Reply) => Some(&mut *port),
+                _ => None,
+            };
+            let sent = to.map_or(0, |to| send(to, umem, pieces, frame.len, rewrite));
+            pieces[sent..].iter().for_each(|piece| umem.give_back(piece.addr));
         }
         // This precedes the refill, so that the frames of diverted packets are free by then.
         if let Some(divert) = divert {
             divert.send()?;
         }
         out.send(umem)?;
+        port.send(umem)?;
         port.refill(umem, BURST_MAX as u32);
         received.count = 0;
         if self.rounds.due_after_burst() { self.make_round() } else { Ok(()) }

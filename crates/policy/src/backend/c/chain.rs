@@ -213,6 +213,9 @@ impl<'a> ChainEmitter<'a> {
         if self.tracks() {
             kept.extend(TRACKED_FIELDS);
         }
+        if self.program.rewrites() {
+            kept.insert("l3_offset");
+        }
         kept.insert("len");
         // The two are a union, so copying the longer one copies both.
         for (part, whole) in [("saddr", "saddr6"), ("daddr", "daddr6")] {
