@@ -16,6 +16,7 @@ enum {
 };
 
 #define FLOW_TICKS (UINT32_C(1) << 27) /* times are modulo this */
+#define FLOW_TICKS_EARLY (1 << 12)     /* a flow may be this much newer than a packet */
 
 /* The state of a flow: FlowState. */
 enum flow_state {
@@ -100,10 +101,12 @@ WEIR_INLINE uint32_t window_bytes(uint32_t window)
 	return exponent ? (8 + (window & 7)) << ((exponent - 1) & 31) : window;
 }
 
-/* The ticks from `then` to `now`. */
+/* The ticks from `then` to `now`; 0 if another CPU has written a later time. Without a branch, as BPF has no others. */
 WEIR_INLINE uint32_t flow_age(uint32_t now, uint32_t then)
 {
-	return (now - then) & (FLOW_TICKS - 1);
+	const int32_t age = (int32_t)((now - then + FLOW_TICKS_EARLY) & (FLOW_TICKS - 1)) - FLOW_TICKS_EARLY;
+
+	return (uint32_t)(age & ~(age >> 31));
 }
 
 WEIR_INLINE uint32_t status_state(uint64_t status)

@@ -31,6 +31,8 @@ struct segment {
 
 /* An acknowledgement may be this much older than the newest data, even if the window is smaller. */
 #define ACK_WINDOW_MIN UINT32_C(66000)
+/* No window is larger (RFC 7323, section 2.3). */
+#define TCP_WINDOW_MAX (UINT32_C(1) << 30)
 
 WEIR_INLINE uint32_t seq_max(uint32_t a, uint32_t b)
 {
@@ -66,25 +68,93 @@ WEIR_INLINE uint32_t oldest(const struct flow_side *side, uint32_t window)
 	return seq_after(below, side->una) ? side->una : below;
 }
 
-/* The bound that a segment violates; REASON_NO_MATCH if it fits. */
-WEIR_INLINE enum reason window_check(const struct flow *flow, const struct segment *segment, uint32_t highest)
+/* Before the receiver has offered a window, only what was sent may be sent again. */
+WEIR_INLINE bool begins_beyond(const struct flow *flow, const struct segment *segment)
 {
 	const struct flow_side *sender = &flow->mine, *receiver = &flow->theirs;
 	const uint32_t window = window_bytes(receiver->window);
-	const uint32_t own = window_bytes(sender->window);
-	/* Before the receiver has offered a window, only what was sent may be sent again. */
-	const uint32_t upper = receiver->window == WINDOW_NONE ? sender->next : sender->una + window;
 
-	if (seq_after(segment->seq, upper))
+	return seq_after(segment->seq, receiver->window == WINDOW_NONE ? sender->next : sender->una + window);
+}
+
+WEIR_INLINE bool ends_early(const struct flow *flow, const struct segment *segment)
+{
+	const struct flow_side *sender = &flow->mine, *receiver = &flow->theirs;
+
+	return receiver->window != WINDOW_NONE && !seq_after(segment->end, sender->next) &&
+	       seq_after(oldest(sender, window_bytes(receiver->window)), segment->end);
+}
+
+WEIR_INLINE bool acks_unsent(const struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	return segment->has_ack && seq_after(highest, flow->theirs.next);
+}
+
+WEIR_INLINE bool acks_old(const struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	const uint32_t own = window_bytes(flow->mine.window);
+
+	return segment->has_ack &&
+	       seq_after(oldest(&flow->theirs, own < ACK_WINDOW_MIN ? ACK_WINDOW_MIN : own), highest);
+}
+
+/* The bound that a segment violates; REASON_NO_MATCH if it fits. */
+WEIR_INLINE enum reason window_check(const struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	if (begins_beyond(flow, segment))
 		return REASON_OUT_OF_WINDOW;
-	if (segment->has_ack && seq_after(highest, receiver->next))
+	if (acks_unsent(flow, segment, highest))
 		return REASON_BAD_ACK;
-	if (receiver->window != WINDOW_NONE && !seq_after(segment->end, sender->next) &&
-	    seq_after(oldest(sender, window), segment->end))
+	if (ends_early(flow, segment))
 		return REASON_OUT_OF_WINDOW;
-	if (segment->has_ack && seq_after(oldest(receiver, own < ACK_WINDOW_MIN ? ACK_WINDOW_MIN : own), highest))
+	if (acks_old(flow, segment, highest))
 		return REASON_BAD_ACK;
 	return REASON_NO_MATCH;
+}
+
+/* What is not acknowledged before a number: from `una` on, but no more than the largest window. */
+WEIR_INLINE uint32_t trail(uint32_t una, uint32_t number)
+{
+	return number - una > TCP_WINDOW_MAX ? number - TCP_WINDOW_MAX : una;
+}
+
+/* Raises the bound of the sender so that it may begin a segment at `seq`. */
+WEIR_INLINE void begin_later(struct flow *flow, uint32_t seq)
+{
+	struct flow_side *side = &flow->mine, *other = &flow->theirs;
+	uint32_t offered;
+
+	side->una = trail(side->una, seq);
+	offered = window_of(seq - side->una);
+	if (other->window == WINDOW_NONE)
+		side->next = seq;
+	else if (offered > other->window)
+		other->window = offered;
+}
+
+/*
+ * Nobody knows the windows of a liberal flow, nor what has passed unseen. If one number of a segment fits and the other
+ * one lies above its bound, the bound follows.
+ */
+WEIR_INLINE void window_stretch(struct flow *flow, const struct segment *segment, uint32_t highest)
+{
+	struct flow_side *other = &flow->theirs;
+	bool beyond, unsent;
+
+	if (other->window == WINDOW_NONE && !other->una && !other->next && segment->has_ack) {
+		/* The first acknowledgement of a side that passes unseen. */
+		other->una = segment->ack;
+		other->next = highest;
+	}
+	beyond = begins_beyond(flow, segment);
+	unsent = acks_unsent(flow, segment, highest);
+	if (beyond && !unsent && !acks_old(flow, segment, highest)) {
+		begin_later(flow, segment->seq);
+	} else if (unsent && !beyond && !ends_early(flow, segment)) {
+		/* What it acknowledges was sent unseen. */
+		other->una = trail(other->una, highest);
+		other->next = highest;
+	}
 }
 
 WEIR_INLINE void window_update(struct flow *flow, const struct segment *segment, uint32_t highest)
@@ -113,6 +183,8 @@ WEIR_INLINE enum reason window_pass(struct flow *flow, const struct segment *seg
 
 	if (flow->mine.window == WINDOW_NONE)
 		window_pick_up(flow, segment, highest);
+	if (flow->liberal)
+		window_stretch(flow, segment, highest);
 	refused = window_check(flow, segment, highest);
 	if (refused == REASON_NO_MATCH)
 		window_update(flow, segment, highest);
@@ -128,14 +200,17 @@ WEIR_INLINE void record_syn(struct flow *flow, const struct segment *segment)
 	struct flow_side *side = &flow->mine, *other = &flow->theirs;
 	const bool is_first = side->window == WINDOW_NONE;
 	const uint32_t una = is_first || seq_after(side->una, segment->seq) ? segment->seq : side->una;
+	const uint32_t window = offered_window(segment->window);
 
 	flow->liberal |= !is_first && segment->end != side->next;
 	side->una = una;
 	if (is_first || seq_after(segment->end, side->next)) {
 		side->next = segment->end;
-		side->window = offered_window(segment->window);
+		side->window = window;
 		side->scale = segment->options.scale;
 		side->sack = segment->options.sack;
+	} else if (window > side->window) {
+		side->window = window;
 	}
 	/* Windows are scaled only if both SYNs have the option (RFC 7323, section 2.2). */
 	if (!flow->from_opener && (side->scale == SCALE_NONE || other->scale == SCALE_NONE)) {

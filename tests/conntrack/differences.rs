@@ -121,9 +121,10 @@ impl Difference<'_> {
     /// behind it as part of the window.
     fn overshoot(&self) -> Option<&'static str> {
         let [side, other] = self.sides()?;
-        let unacknowledged = side.next.wrapping_sub(side.una);
-        let bound = side.next.wrapping_add(2 * other.window.bytes()).wrapping_add(unacknowledged);
-        (!after(self.packet.seq, bound)).then_some("overshoot")
+        let unacknowledged = u64::from(side.next.wrapping_sub(side.una));
+        let most = 2 * u64::from(other.window.bytes()) + unacknowledged;
+        let beyond = u64::from(self.packet.seq.wrapping_sub(side.next));
+        (!after(self.packet.seq, side.next) || beyond <= most).then_some("overshoot")
     }
 
     /// Whether a reset came that the receiver may ignore. The kernel takes its numbers for those of the connection.
@@ -207,31 +208,37 @@ impl Difference<'_> {
             (Some(TimeWait), "new", "established" | "invalid") if is_syn && had(LastAck, SYN) => Some("challenge-ack"),
             (Some(Closed), ..) => Some("after-reset"),
             (Some(_), "established", "invalid") if self.had_other_ack() => Some("reset-of-pickup"),
-            (Some(_), ..) if self.had_refused_syn_ack() => Some("refused-syn-ack"),
+            (Some(_), ..) if self.had_refused_answer() => Some("refused-answer"),
             (Some(_), ..) if self.had_overshoot() => Some("overshoot"),
             (Some(_), "established", "invalid") if self.begun_anew() => Some("begun-anew"),
-            (Some(_), "established", "invalid") if self.had_old_handshake() => Some("old-handshake"),
+            (Some(_), ..) if self.had_old_handshake() => Some("old-handshake"),
+            (Some(_), _, "new") if is_syn && self.had_old_fin() => Some("old-fin"),
+            (Some(_), ..) if self.had_rounded_window() => Some("rounded-window"),
             _ => None,
         }
     }
 
-    /// Whether this is a reset of a connection that was picked up, and whose opener had acknowledged different numbers
-    /// before there was an answer. The kernel keeps the highest.
+    /// Whether this is a reset of a connection that was picked up, and one side had acknowledged different numbers before
+    /// there was an answer, or before the other side had sent a window. The kernel keeps the highest.
     fn had_other_ack(&self) -> bool {
         let other = |(packet, flow): &(Packet, Option<Flow>)| {
             let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));
-            flow.is_some_and(|flow| flow.liberal && !flow.replied && flow.sides[1 - sender].una != packet.ack)
+            let is_first = |flow: Flow| !flow.replied || flow.sides[1 - sender].window == Window::NONE;
+            flow.is_some_and(|flow| flow.liberal && is_first(flow) && flow.sides[1 - sender].una != packet.ack)
         };
         self.packet.tcp_flags & RST != 0 && self.earlier.iter().any(other)
     }
 
-    /// Whether a SYN-ACK was refused. The kernel keeps its numbers.
-    fn had_refused_syn_ack(&self) -> bool {
+    /// Whether a SYN-ACK or reset that answers a SYN was refused. The kernel keeps its numbers.
+    fn had_refused_answer(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).skip(1).chain([self.flow]);
         let sent = |flow: Option<Flow>| flow.is_some_and(|flow| flow.state == State::SynSent);
         let mut changes = self.earlier.iter().zip(flows);
         changes.any(|((packet, before), next)| {
-            packet.tcp_flags & (SYN | ACK | RST) == SYN | ACK && sent(*before) && sent(next)
+            let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));
+            let is_syn_ack = packet.tcp_flags & (SYN | ACK | RST) == SYN | ACK;
+            let is_refusal = packet.tcp_flags & RST != 0 && before.is_some_and(|flow| flow.opener != sender);
+            (is_syn_ack || is_refusal) && sent(*before) && sent(next)
         })
     }
 
@@ -262,6 +269,26 @@ impl Difference<'_> {
             *known = Some(known.map_or(edge, |known| if after(edge, known) { edge } else { known }));
         }
         false
+    }
+
+    /// Whether a segment was just so old that it fits because Weir rounds windows up. The kernel changes nothing then.
+    fn had_rounded_window(&self) -> bool {
+        let fits_rounded = |(packet, flow): &(Packet, Option<Flow>)| {
+            let Some(flow) = flow.filter(|_| packet.tcp_flags & RST == 0) else { return false };
+            let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));
+            let [side, other] = [flow.sides[sender], flow.sides[1 - sender]];
+            // Before the window that is stored, and not before the next smaller one.
+            let is_between = |number: u32, next: u32, window: Window, least: u32| {
+                let [smaller, stored] = [Window(window.0.saturating_sub(1)), window]
+                    .map(|window| next.wrapping_sub(window.bytes().max(least)));
+                after(smaller, number) && !after(stored, number)
+            };
+            let controls = u32::from(packet.tcp_flags & SYN != 0) + u32::from(packet.tcp_flags & FIN != 0);
+            let payload = u32::from(packet.l4_length) - u32::from(packet.doff) * 4;
+            let end = packet.seq.wrapping_add(payload).wrapping_add(controls);
+            is_between(packet.ack, other.next, side.window, 66_000) || is_between(end, side.next, other.window, 0)
+        };
+        self.earlier.iter().any(fits_rounded)
     }
 
     /// Whether the flow has begun anew, so that its windows are not known.

@@ -4,10 +4,11 @@
 use crate::conntrack_flows::{ACK, Dice, FIN, RST, SYN, Segment};
 use crate::engines::{self, load};
 use std::collections::HashMap;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_abi::Verdict;
-use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::flow::{Flow, FlowKey, TICK_SHIFT};
 use weir_engine::Filter;
 use weir_engine::cpu::{Cpu, pin_to};
 use weir_engine::frame_set::FrameSet;
@@ -25,6 +26,9 @@ const SKEW_NS: u64 = 400;
 /// The two packets are concurrent if the middles of their runs are less than this apart: a program needs longer.
 const CONCURRENT_NS: i128 = 150;
 const TIME_NS: u64 = 1 << 40;
+/// Rounds in which the time advances, and packets of each CPU in one.
+const ROUNDS_OF_TIMES: usize = 20;
+const PACKETS_OF_TIMES: usize = 2000;
 
 const POLICY: &str = "tracking { size 1024; embryonic 100%; invalid drop }
 upstream {
@@ -264,14 +268,15 @@ fn run(filter: &mut dyn Filter, cpu: usize, sets: &mut [FrameSet], starts: &[Sta
 fn agrees(policy: &Policy, meeting: &Meeting, found: &Outcome, serial: &Outcome) -> bool {
     let opens = meeting.before.is_empty();
     let same = |(found, serial): (Verdict, Verdict)| {
-        found == serial || opens && found.action() == serial.action() && is_new(policy, found)
+        found == serial || opens && found.action() == serial.action() && has_state(policy, found, "new")
     };
     found.1 == serial.1 && (0..2).all(|cpu| same((found.0[cpu], serial.0[cpu])))
 }
 
-fn is_new(policy: &Policy, verdict: Verdict) -> bool {
+/// Whether a verdict is that of the rule for a state.
+fn has_state(policy: &Policy, verdict: Verdict, state: &str) -> bool {
     let rule = verdict.reason().rule_index().map(|index| &policy.program.rules[usize::from(index)]);
-    rule.is_some_and(|rule| rule.text.contains("new"))
+    rule.is_some_and(|rule| rule.text.contains(state))
 }
 
 /// One round on two CPUs. `size` is the number of packets that a CPU gets at once.
@@ -345,22 +350,79 @@ fn agree(
     assert!(seen.overlapped > seen.meetings / 10, "few meetings overlapped: {seen:?}");
 }
 
-#[test]
-fn two_cpus_in_the_kernel_agree_with_a_serial_order() {
+/// Both CPUs have packets of one connection, each a tick later than the one before. So one CPU often has the time before
+/// the other one has written a later time to the flow.
+fn stay_established(
+    policy: &Policy,
+    mut filters: [Box<dyn Filter + Send>; 2],
+    sizes: &[usize],
+    table: &weir_state::flows::FlowTable,
+) {
+    let ends = Ends { flow: 0, next: [1000, 5000] };
+    let open = [ends.syn(0, 1), ends.syn_ack(1), ends.ack(0, 0, 0)];
+    for nth in 0..ROUNDS_OF_TIMES {
+        table.clear();
+        decide(&mut *filters[0], 0, &mut sets(open.iter().cloned(), FLOWS));
+        let packets = |cpu: usize| {
+            let at = |number: usize| TIME_NS + (((2 * number + cpu) as u64) << TICK_SHIFT);
+            let packets = (0..PACKETS_OF_TIMES).map(|number| Packet { time_ns: at(number), ..ends.ack(cpu, 0, 0) });
+            sets(packets, sizes[nth % sizes.len()])
+        };
+        let (mut frames, ready) = ([packets(0), packets(1)], Barrier::new(2));
+        let ([one, other], [frames_one, frames_other], ready) = (&mut filters, &mut frames, &ready);
+        let run = |filter: &mut dyn Filter, cpu: usize, sets: &mut [FrameSet]| {
+            pin_to(cpu).expect("there are two CPUs");
+            ready.wait();
+            decide(filter, cpu, sets)
+        };
+        let verdicts = std::thread::scope(|scope| {
+            let first = scope.spawn(|| run(&mut **one, 0, frames_one));
+            let second = scope.spawn(|| run(&mut **other, 1, frames_other));
+            [first, second].map(|thread| thread.join().expect("a CPU decides")).concat()
+        });
+        let lost = verdicts.iter().find(|&&verdict| !has_state(policy, verdict, "established"));
+        assert_eq!(lost, None, "round {nth}, {}", filters[0].name());
+        table.verify().expect("the invariants of the table hold");
+    }
+}
+
+/// What two CPUs run, and with how many packets at once.
+type Run = fn(&Policy, [Box<dyn Filter + Send>; 2], &[usize], &weir_state::flows::FlowTable);
+
+fn in_kernel(run: Run) {
     let policy = policy();
     let data = policy.kernel_replay_data().expect("there is memory");
     let filter = || policy.in_kernel(&data, |compiled| compiled.filter()).expect("the kernel loads it");
     let filters: [Box<dyn Filter + Send>; 2] = [Box::new(filter()), Box::new(filter())];
-    agree(&policy, filters, &[1], data.flows.as_ref().expect("it tracks"));
+    run(&policy, filters, &[1], data.flows.as_ref().expect("it tracks"));
 }
 
-#[test]
-fn two_workers_agree_with_a_serial_order() {
+fn with_workers(run: Run) {
     let policy = policy();
     let data = policy.data(None).expect("there is memory");
     let table = data.flows.clone().expect("it tracks");
     let code = policy.compile_native(Cpu::Native).and_then(|compiled| compiled.load(data)).expect("it compiles");
     let filters: [Box<dyn Filter + Send>; 2] =
         [0, 1].map(|worker| -> Box<dyn Filter + Send> { Box::new(code.filter(Sharing::Shared, worker)) });
-    agree(&policy, filters, &[1, 1, 4, FLOWS], &table);
+    run(&policy, filters, &[1, 1, 4, FLOWS], &table);
+}
+
+#[test]
+fn two_cpus_in_the_kernel_agree_with_a_serial_order() {
+    in_kernel(agree);
+}
+
+#[test]
+fn two_workers_agree_with_a_serial_order() {
+    with_workers(agree);
+}
+
+#[test]
+fn two_cpus_in_the_kernel_lose_no_flow_that_the_other_one_has_seen_later() {
+    in_kernel(stay_established);
+}
+
+#[test]
+fn two_workers_lose_no_flow_that_the_other_one_has_seen_later() {
+    with_workers(stay_established);
 }

@@ -47,6 +47,8 @@ pub const TAG_HASH: u16 = TAG_EMBRYONIC - 1;
 pub const TICK_SHIFT: u32 = 24;
 /// Times are modulo this number of ticks, 26 days.
 pub const TICKS: u32 = 1 << 27;
+/// A flow may be this much newer than a packet, 69 s: another CPU has read a later time before. Its age is then 0.
+pub const TICKS_EARLY: u32 = 1 << 12;
 /// The longest timeout. It is well below [`TICKS`], so that a flow is recognised as expired for days.
 pub const TIMEOUT_MAX_MS: u64 = 10 * 24 * 3600 * 1000;
 
@@ -83,9 +85,9 @@ pub const fn timeout_ticks(milliseconds: u64) -> u32 {
     ((milliseconds * 1_000_000) >> TICK_SHIFT) as u32
 }
 
-/// The ticks from `then` to `now`.
+/// The ticks from `then` to `now`; 0 if `then` is up to [`TICKS_EARLY`] later.
 pub const fn age(now: u32, then: u32) -> u32 {
-    now.wrapping_sub(then) & (TICKS - 1)
+    (now.wrapping_sub(then).wrapping_add(TICKS_EARLY) & (TICKS - 1)).saturating_sub(TICKS_EARLY)
 }
 
 /// The state of a flow.
@@ -271,6 +273,8 @@ mod tests {
     #[test]
     fn ages_wrap() {
         assert_eq!(age(5, TICKS - 5), 10);
+        assert_eq!([age(7, 7), age(7, 8), age(2, TICKS_EARLY + 2), age(TICKS - 3, 4)], [0; 4]);
+        assert_eq!(age(2, TICKS_EARLY + 3), TICKS - TICKS_EARLY - 1);
         assert_eq!(ticks(u64::MAX), TICKS - 1);
         assert_eq!(timeout_ticks(1000), 59);
         assert!(timeout_ticks(TIMEOUT_MAX_MS) < TICKS / 2);

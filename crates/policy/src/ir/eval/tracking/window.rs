@@ -13,6 +13,8 @@ use weir_abi::flow::{Flow, Side, Window};
 
 /// An acknowledgement may be this much older than the newest data, even if the window is smaller.
 const ACK_WINDOW_MIN: u32 = 66_000;
+/// No window is larger (RFC 7323, section 2.3).
+const WINDOW_MAX: u32 = 1 << 30;
 
 /// Checks a segment that is not a reset, and updates both sides. A liberal flow is only updated by segments that fit.
 pub(super) fn pass(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Result<(), Reason> {
@@ -23,6 +25,9 @@ pub(super) fn pass(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Res
     });
     if flow.sides[sender].window == Window::NONE {
         pick_up(flow, sender, segment, highest);
+    }
+    if flow.liberal {
+        stretch(flow, sender, segment, highest);
     }
     if let Err(reason) = check(&flow.sides[sender], &flow.sides[receiver], segment, highest) {
         return if flow.liberal { Ok(()) } else { Err(reason) };
@@ -45,26 +50,77 @@ fn pick_up(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Optio
     (side.next, side.window) = (segment.end, Window::of(segment.window.max(1)));
 }
 
+/// Nobody knows the windows of a liberal flow, nor what has passed unseen. If one number of a segment fits and the other
+/// one lies above its bound, the bound follows.
+fn stretch(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Option<u32>) {
+    let other = &mut flow.sides[1 - sender];
+    if other.window == Window::NONE && (other.una, other.next) == (0, 0) {
+        // The first acknowledgement of a side that passes unseen.
+        (other.una, other.next) = (segment.ack.unwrap_or(0), highest.unwrap_or(0));
+    }
+    let [side, other] = [flow.sides[sender], flow.sides[1 - sender]];
+    let unsent = highest.filter(|&ack| after(ack, other.next));
+    match (begins_beyond(&side, &other, segment), unsent) {
+        (true, None) if !acks_old(&side, &other, highest) => begin_later(flow, sender, segment.seq),
+        // What it acknowledges was sent unseen.
+        (false, Some(ack)) if !ends_early(&side, &other, segment) => {
+            let una = trail(other.una, ack);
+            flow.sides[1 - sender] = Side { una, next: ack, ..other };
+        }
+        _ => {}
+    }
+}
+
+/// Raises the bound of a side so that it may begin a segment at `seq`.
+fn begin_later(flow: &mut Flow, sender: usize, seq: u32) {
+    let side = &mut flow.sides[sender];
+    side.una = trail(side.una, seq);
+    let offered = Window::of(seq.wrapping_sub(side.una));
+    if flow.sides[1 - sender].window == Window::NONE {
+        flow.sides[sender].next = seq;
+    } else {
+        let other = &mut flow.sides[1 - sender];
+        other.window = other.window.max(offered);
+    }
+}
+
+/// What is not acknowledged before a number: from `una` on, but no more than the largest window.
+fn trail(una: u32, number: u32) -> u32 {
+    if number.wrapping_sub(una) > WINDOW_MAX { number.wrapping_sub(WINDOW_MAX) } else { una }
+}
+
 fn check(sender: &Side, receiver: &Side, segment: &Segment<'_>, highest: Option<u32>) -> Result<(), Reason> {
-    let window = receiver.window.bytes();
-    // Before the receiver has offered a window, only what was sent may be sent again.
-    let upper = if receiver.window == Window::NONE { sender.next } else { sender.una.wrapping_add(window) };
-    if after(segment.seq, upper) {
+    if begins_beyond(sender, receiver, segment) {
         return Err(Reason::OUT_OF_WINDOW);
     }
     if highest.is_some_and(|ack| after(ack, receiver.next)) {
         return Err(Reason::BAD_ACK);
     }
-    let lower = oldest(sender, window);
-    let is_old = !after(segment.end, sender.next);
-    if receiver.window != Window::NONE && is_old && after(lower, segment.end) {
+    if ends_early(sender, receiver, segment) {
         return Err(Reason::OUT_OF_WINDOW);
     }
-    let lower = oldest(receiver, sender.window.bytes().max(ACK_WINDOW_MIN));
-    if highest.is_some_and(|ack| after(lower, ack)) {
+    if acks_old(sender, receiver, highest) {
         return Err(Reason::BAD_ACK);
     }
     Ok(())
+}
+
+/// Before the receiver has offered a window, only what was sent may be sent again.
+fn begins_beyond(sender: &Side, receiver: &Side, segment: &Segment<'_>) -> bool {
+    let window = receiver.window.bytes();
+    let upper = if receiver.window == Window::NONE { sender.next } else { sender.una.wrapping_add(window) };
+    after(segment.seq, upper)
+}
+
+fn ends_early(sender: &Side, receiver: &Side, segment: &Segment<'_>) -> bool {
+    let lower = oldest(sender, receiver.window.bytes());
+    let is_old = !after(segment.end, sender.next);
+    receiver.window != Window::NONE && is_old && after(lower, segment.end)
+}
+
+fn acks_old(sender: &Side, receiver: &Side, highest: Option<u32>) -> bool {
+    let lower = oldest(receiver, sender.window.bytes().max(ACK_WINDOW_MIN));
+    highest.is_some_and(|ack| after(lower, ack))
 }
 
 /// The oldest number of a side that is still of use: a window before its newest. A segment that begins inside the
@@ -96,11 +152,11 @@ pub(super) fn record_syn(flow: &mut Flow, sender: usize, segment: &Segment<'_>) 
     let is_first = side.window == Window::NONE;
     flow.liberal |= !is_first && segment.end != side.next;
     let una = if is_first || after(side.una, segment.seq) { segment.seq } else { side.una };
+    let window = Window::of(segment.window.max(1));
     if is_first || after(segment.end, side.next) {
-        let window = Window::of(segment.window.max(1));
         *side = Side { una, next: segment.end, window, scale: segment.scale(), sack: segment.permits_sack() };
     } else {
-        side.una = una;
+        (side.una, side.window) = (una, side.window.max(window));
     }
     // Windows are scaled only if both SYNs have the option (RFC 7323, section 2.2).
     let offered = flow.sides.iter().all(|side| side.scale != Side::NO_SCALE);
