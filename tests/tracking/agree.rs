@@ -50,9 +50,12 @@ fn written(text: &str) -> Policy {
     load(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// Makes the segments of a connection with a number that begins at a time, ns.
+type Begin<'a> = &'a dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>;
+
 /// Packets of many flows, in turn. Now and then nothing passes for a while. `begin` makes the packets of a flow with a
 /// number that begins at a time.
-fn packets(dice: &mut Dice, begin: &dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>) -> Vec<Packet> {
+fn packets(dice: &mut Dice, begin: Begin<'_>) -> Vec<Packet> {
     let mut waiting: Vec<Vec<Vec<u8>>> = Vec::new();
     let (mut packets, mut begun, mut time_ns) = (Vec::new(), 0, 1_000_000_000);
     while begun < FLOWS || !waiting.is_empty() {
