@@ -1,0 +1,1 @@
+//! Which blocked sources a card drops.
