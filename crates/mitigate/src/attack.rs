@@ -66,6 +66,9 @@ pub struct Attack {
     pub from_ns: u64,
     /// When it was last seen, ns.
     pub last_ns: u64,
+    /// Whether nobody used the victim before. Then plausible sources are not trusted, and what no signature covers is
+    /// limited.
+    pub is_unused: bool,
     /// Whether it is over.
     pub is_over: bool,
     /// The highest rate of packets without proof, packets a second.
@@ -79,6 +82,8 @@ pub struct Attack {
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
     pub(crate) failures: u32,
+    /// The rest that could not be learned, packets a second.
+    pub(crate) failed_pps: f64,
     pool: Vec<(u64, Header)>,
     proven: Vec<Header>,
 }
@@ -92,6 +97,7 @@ impl Attack {
             class,
             from_ns: now_ns,
             last_ns: now_ns,
+            is_unused: false,
             is_over: false,
             peak_pps: 0.0,
             evidence: Vec::new(),
@@ -99,6 +105,7 @@ impl Attack {
             refused: Vec::new(),
             pause: 0,
             failures: 0,
+            failed_pps: 0.0,
             pool: Vec::new(),
             proven: Vec::new(),
         }
@@ -142,7 +149,8 @@ impl Attack {
                 record.last_hit_ns = window.to_ns;
             }
         }
-        let proven: Vec<Header> = window.proven.iter().filter(is_here).copied().collect();
+        let proven = window.real.iter().chain(&window.plausible).filter(is_here).copied();
+        let proven: Vec<Header> = proven.collect();
         self.pool.extend(fresh);
         self.pool.retain(|(time, _)| window.to_ns.saturating_sub(*time) <= POOL_NS);
         self.proven.extend(proven);

@@ -43,8 +43,8 @@ pub struct Usual {
     unproven_pps: [f64; Class::COUNT],
     /// Highest usual rate of each class.
     packets_pps: [f64; Class::COUNT],
-    /// Mean rate of packets of proven sources.
-    proven_pps: f64,
+    /// When the first packet of a proven source came, ns.
+    used_since_ns: Option<u64>,
 }
 
 impl Usual {
@@ -58,9 +58,9 @@ impl Usual {
         self.packets_pps[class as usize]
     }
 
-    /// The mean rate of packets of proven sources.
-    pub fn proven_pps(&self) -> f64 {
-        self.proven_pps
+    /// Whether proven sources have used the prefix since a time.
+    pub fn is_used_since(&self, time_ns: u64) -> bool {
+        self.used_since_ns.is_some_and(|since_ns| since_ns <= time_ns)
     }
 
     fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64) {
@@ -82,8 +82,6 @@ impl Usual {
             follow(&mut self.unproven_pps[class], counts.unproven[class]);
             follow(&mut self.packets_pps[class], counts.packets[class]);
         }
-        let weight = (1.0 / f64::from(self.windows)).max(seconds / 60.0);
-        self.proven_pps += weight * (counts.proven_total() as f64 / seconds - self.proven_pps);
     }
 }
 
@@ -95,12 +93,16 @@ pub struct Baselines {
 
 impl Baselines {
     /// Learns the counts of a prefix in peace.
-    pub fn learn(&mut self, counts: &Counts, seconds: f64) {
+    pub fn learn(&mut self, counts: &Counts, seconds: f64, now_ns: u64) {
         if self.usual.len() >= PREFIXES_MAX && !self.usual.contains_key(&counts.prefix) {
             return;
         }
         let free_pps = floor_pps(&counts.prefix) / FACTOR;
-        self.usual.entry(counts.prefix).or_default().learn(counts, seconds, free_pps);
+        let usual = self.usual.entry(counts.prefix).or_default();
+        usual.learn(counts, seconds, free_pps);
+        if counts.proven_total() > 0 {
+            usual.used_since_ns.get_or_insert(now_ns);
+        }
     }
 
     /// The baseline of a prefix. It is 0 for a prefix that was never seen.
@@ -132,13 +134,13 @@ mod tests {
     fn seconds_to_detect(hourly: f64) -> Option<f64> {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
         for _ in 0..40 {
-            baselines.learn(&window(20.0), 0.25);
+            baselines.learn(&window(20.0), 0.25, 0);
         }
         (0..4 * 3600 * 6).map(|at| f64::from(at) / 4.0).find(|seconds| {
             let rate = 50.0 * hourly.powf(seconds / 3600.0);
             let is_suspicious = rate > baselines.threshold_pps(&prefix, Class::Udp);
             if !is_suspicious {
-                baselines.learn(&window(rate), 0.25);
+                baselines.learn(&window(rate), 0.25, 0);
             }
             is_suspicious
         })
@@ -158,18 +160,18 @@ mod tests {
         let mut baselines = Baselines::default();
         let prefix = Prefix::of(false, 1, 32);
         assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), floor_pps(&prefix));
-        baselines.learn(&window(4000.0), 0.25);
+        baselines.learn(&window(4000.0), 0.25, 0);
         assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), 12_000.0);
-        (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25));
-        (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25));
+        (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
+        (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25, 0));
         assert!(baselines.threshold_pps(&prefix, Class::Udp) < 12_200.0);
     }
 
     #[test]
     fn a_night_does_not_make_the_morning_an_attack() {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
-        (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25));
-        (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25));
+        (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
+        (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0));
         assert!(baselines.threshold_pps(&prefix, Class::Udp) > 5_000.0);
     }
 }

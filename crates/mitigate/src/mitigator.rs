@@ -9,7 +9,7 @@ use crate::attack::{Attack, Record, State};
 use crate::class::Class;
 use crate::header::Header;
 use crate::last_resort;
-use crate::measure::{Source, Window};
+use crate::measure::{DOUBTFUL_NS, Source, Window};
 use crate::peace::Peace;
 use crate::prefix::Prefix;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
@@ -22,6 +22,8 @@ use crate::victim::{Suspect, Victims};
 const COVERED_MIN: f64 = 0.5;
 /// What remains of an attack is learned again above this share of its peak: below, 97 % are dropped.
 const REST_SHARE: f64 = 0.03;
+/// A further signature covers at least this share of the peak.
+const SIGNATURE_SHARE: f64 = 0.01;
 /// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
 const REST_PPS: f64 = 10.0;
 /// A suspicion without an action, and an attack without traffic, end after this time.
@@ -35,6 +37,8 @@ const OVER_MAX: usize = 1024;
 const REMEMBERED_MAX: usize = 64;
 /// Learning pauses for up to this many windows after it has failed.
 const PAUSE_MAX: u32 = 16;
+/// A pause ends at once if the rest is this many times as high as when learning failed.
+const WORSE: f64 = 2.0;
 /// A victim is in use if the reference and the sample have this many legitimate packets to it.
 const USED_MIN: usize = 8;
 /// Failures of learning after which the last resort is taken.
@@ -168,16 +172,19 @@ impl Mitigator {
         let usual_pps: f64 = Class::ALL.iter().map(|&class| usual.unproven_pps(class)).sum();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
-        if attack.pause > 0 {
-            attack.pause -= 1;
+        let rest_pps = unproven_pps * share - usual_pps;
+        attack.pause = attack.pause.saturating_sub(1);
+        if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }
-        let rest_pps = unproven_pps * share - usual_pps;
+        attack.failed_pps = rest_pps;
         let has_rest = rest_pps > REST_PPS.max(attack.peak_pps * REST_SHARE);
         match (attack.id, suspect) {
             (None, Some(suspect)) => self.confirm(at, suspect, is_known),
             (Some(_), _) if has_rest => {
-                let learned = self.learn(at, is_known);
+                // Many signatures of a few packets each would risk more than they save.
+                let share_min = self.attacks[at].peak_pps * SIGNATURE_SHARE / rest_pps;
+                let learned = self.learn(at, share_min, is_known);
                 self.settle(at, learned, window, suspect);
             }
             _ => {}
@@ -192,7 +199,7 @@ impl Mitigator {
             return;
         }
         if learned.is_empty() {
-            learned = self.learn(at, is_known);
+            learned = self.learn(at, 0.0, is_known);
         }
         let covered: usize = learned.iter().map(|one| one.covered).sum();
         if (covered as f64) < pool.len() as f64 * COVERED_MIN {
@@ -220,6 +227,8 @@ impl Mitigator {
         let mut evidence = suspect.evidence.clone();
         evidence.extend(self.peace.entropies(pool));
         let attack = &mut self.attacks[at];
+        let usual = self.peace.baselines.of(&attack.victim);
+        attack.is_unused = !usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
@@ -231,7 +240,7 @@ impl Mitigator {
         attack.pause = (1 << attack.failures.min(8)).min(PAUSE_MAX);
     }
 
-    fn learn(&self, at: usize, is_known: &dyn Fn(Source) -> bool) -> Vec<Learned> {
+    fn learn(&self, at: usize, share_min: f64, is_known: &dyn Fn(Source) -> bool) -> Vec<Learned> {
         let attack = &self.attacks[at];
         let pool = attack.pool();
         let legitimate: Vec<&Header> = self.peace.reference.headers().chain(attack.proven()).collect();
@@ -242,13 +251,19 @@ impl Mitigator {
         let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
         let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN;
         let (victim, legitimate) = (attack.victim, legitimate.as_slice());
-        let mut learned = learn(&Examples { victim, attack: &pool, legitimate, is_used, is_known: &is_spared });
+        let mut learned =
+            learn(&Examples { victim, attack: &pool, legitimate, is_used, share_min, is_known: &is_spared });
         learned.retain(|one| !attack.refused.contains(&one.signature));
         learned
     }
 
     /// Acts on what was learned of the rest of an attack.
     fn settle(&mut self, at: usize, learned: Vec<Learned>, window: &Window, suspect: Option<&Suspect>) {
+        if self.attacks[at].is_unused {
+            let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
+            self.apply(at, Measure::Limit(everything, REST_PPS), Trial::default());
+            return;
+        }
         if !learned.is_empty() {
             self.attacks[at].failures = 0;
             self.act(at, learned);

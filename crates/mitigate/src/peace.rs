@@ -53,7 +53,7 @@ impl Peace {
         let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
         for counts in &window.counts {
             if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts) {
-                self.baselines.learn(counts, window.seconds());
+                self.baselines.learn(counts, window.seconds(), window.to_ns);
             }
         }
         self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));

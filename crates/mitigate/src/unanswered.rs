@@ -23,7 +23,7 @@ pub fn sources(window: &Window, normal_pps: f64) -> Vec<(HeavySource, Suspect)> 
 }
 
 fn suspect(heavy: &HeavySource, window: &Window, normal_pps: f64) -> Option<Suspect> {
-    let header = window.proven.iter().find(|header| (header.is_ipv6, header.saddr) == heavy.source)?;
+    let header = window.real.iter().find(|header| (header.is_ipv6, header.saddr) == heavy.source)?;
     let prefix = Prefix::of(header.is_ipv6, header.daddr, u8::MAX);
     let (value, threshold) = (heavy.packets as f64 / window.seconds(), floor_pps(&prefix).max(normal_pps * FACTOR));
     let measure = "packets/s of a proven source that gets an answer to less than 1 of 64".to_owned();

@@ -5,8 +5,9 @@
 //! rate of packets *without* proof shows an attack that hides in much legitimate traffic, and a crowd of real clients
 //! does not show in it.
 //!
-//! Where only one direction is seen, the other side's numbers are unknown. There a source counts as real when its own
-//! numbers continue, which is weaker: an attacker can send a made-up handshake and continue it.
+//! Where only one direction is seen, the other side's numbers are unknown. There a source counts as plausible when its
+//! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
+//! is for the caller to say.
 
 use super::slots::{Slots, address_hash, hash};
 use crate::header::{Header, protocol, tcp};
@@ -40,7 +41,9 @@ struct Side {
     /// Steps in which its numbers continued.
     steps: u8,
     has_begun: bool,
-    is_proven: bool,
+    is_real: bool,
+    /// Since when it is plausible, ns.
+    plausible_ns: Option<u64>,
     /// Its packets in the current window that had no proof yet.
     pending: u32,
 }
@@ -57,24 +60,51 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn is_proven(&self) -> bool {
-        self.sides.iter().any(|side| side.is_proven)
+    /// What its place is worth: nothing if it is idle, more if it is real.
+    fn value(&self, now_ns: u64) -> u64 {
+        let idle_ns = now_ns.saturating_sub(self.last_ns);
+        match self.sides.iter().any(|side| side.is_real) {
+            true if idle_ns <= IDLE_NS => u64::MAX,
+            false if idle_ns <= EMBRYO_NS => self.last_ns,
+            _ => 0,
+        }
     }
+}
+
+/// What is known of the sender of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing.
+    None,
+    /// Its own numbers continue since this time, ns.
+    Plausible(u64),
+    /// It has received answers.
+    Real,
 }
 
 /// What a packet shows about its conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the sender has proven that it is real.
-    pub is_proven: bool,
-    /// Whether this packet is the proof.
-    pub is_proof: bool,
-    /// Earlier packets of the sender in this window that had no proof then.
+    /// What is known of the sender.
+    pub proof: Proof,
+    /// Whether this packet changed that.
+    pub is_news: bool,
+    /// Earlier packets of the sender in this window of which less was known then.
     pub redeemed: u32,
 }
 
 impl Standing {
-    const UNPROVEN: Standing = Standing { is_proven: false, is_proof: false, redeemed: 0 };
+    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0 };
+}
+
+impl Side {
+    fn proof(&self) -> Proof {
+        match (self.is_real, self.plausible_ns) {
+            (true, _) => Proof::Real,
+            (false, Some(since_ns)) => Proof::Plausible(since_ns),
+            (false, None) => Proof::None,
+        }
+    }
 }
 
 /// The first fragment of a datagram, which vouches for the others.
@@ -82,7 +112,7 @@ impl Standing {
 struct FirstFragment {
     key: u64,
     time_ns: u64,
-    is_proven: bool,
+    proof: Proof,
 }
 
 /// The conversations of a recording or a link.
@@ -93,31 +123,17 @@ pub struct Conversations {
     seed: u64,
     window: u64,
     last_ns: u64,
-    /// When both sides of a conversation were last seen.
-    two_way_ns: Option<u64>,
 }
 
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Conversations {
-            slots: Slots::new(CAPACITY),
-            fragments: Slots::new(FRAGMENTS),
-            seed,
-            window: 0,
-            last_ns: 0,
-            two_way_ns: None,
-        }
+        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 0, last_ns: 0 }
     }
 
     /// Begins a window.
     pub fn begin_window(&mut self) {
         self.window += 1;
-    }
-
-    /// Whether both directions of traffic were seen lately.
-    pub fn is_two_way(&self, now_ns: u64) -> bool {
-        self.two_way_ns.is_some_and(|last| now_ns.saturating_sub(last) < IDLE_NS)
     }
 
     /// The key of the packet's conversation, and the side that sent it: 0 for the lower endpoint.
@@ -135,16 +151,17 @@ impl Conversations {
         hash(address_hash(source, header.is_ipv6, header.daddr), &[header.ip_id.into(), header.protocol.into()])
     }
 
-    /// Whether the first fragment of a later one belongs to a conversation of a proven source.
-    fn is_vouched(&self, header: &Header, now_ns: u64) -> bool {
+    /// What the first fragment of a datagram says of a later one.
+    fn vouched(&self, header: &Header, now_ns: u64) -> Proof {
         let key = self.datagram(header);
         let first = self.fragments.get(key, |first| first.key == key);
-        first.is_some_and(|first| first.is_proven && now_ns.saturating_sub(first.time_ns) < REASSEMBLY_NS)
+        let first = first.filter(|first| now_ns.saturating_sub(first.time_ns) < REASSEMBLY_NS);
+        first.map_or(Proof::None, |first| first.proof)
     }
 
-    fn vouch(&mut self, header: &Header, now_ns: u64, is_proven: bool) {
+    fn vouch(&mut self, header: &Header, now_ns: u64, proof: Proof) {
         let key = self.datagram(header);
-        let first = FirstFragment { key, time_ns: now_ns, is_proven };
+        let first = FirstFragment { key, time_ns: now_ns, proof };
         match self.fragments.find(key, |first| first.key == key) {
             Some(known) => *known = first,
             None => {
@@ -153,26 +170,27 @@ impl Conversations {
         }
     }
 
-    /// Whether the sender of a packet has proven that it is real, without counting the packet again.
-    pub fn is_proven(&self, header: &Header) -> bool {
+    /// What is known of the sender of a packet, without counting the packet again.
+    pub fn proof(&self, header: &Header) -> Proof {
         if header.fragment == Fragment::Later {
-            return self.is_vouched(header, self.last_ns);
+            return self.vouched(header, self.last_ns);
+        }
+        if !can_prove(header) {
+            return Proof::None;
         }
         let (key, side) = self.key(header);
-        let found = self.slots.get(key, |entry| entry.key == key);
-        found.is_some_and(|entry| entry.sides[side].is_proven) && can_prove(header)
+        self.slots.get(key, |entry| entry.key == key).map_or(Proof::None, |entry| entry.sides[side].proof())
     }
 
     /// Counts a packet and says what it shows.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
-            let is_proven = self.is_vouched(header, now_ns);
-            return Standing { is_proven, ..Standing::UNPROVEN };
+            return Standing { proof: self.vouched(header, now_ns), ..Standing::UNKNOWN };
         }
         let standing = self.see_whole(header, now_ns);
         if header.fragment == Fragment::First {
-            self.vouch(header, now_ns, standing.is_proven);
+            self.vouch(header, now_ns, standing.proof);
         }
         standing
     }
@@ -180,42 +198,35 @@ impl Conversations {
     /// As [`Conversations::see`], for packets with a transport header.
     fn see_whole(&mut self, header: &Header, now_ns: u64) -> Standing {
         if !can_prove(header) {
-            return Standing::UNPROVEN;
+            return Standing::UNKNOWN;
         }
         let (key, side) = self.key(header);
-        let (window, is_two_way) = (self.window, self.is_two_way(now_ns));
-        let value = |entry: &Conversation| {
-            let idle = now_ns.saturating_sub(entry.last_ns);
-            let fresh = if entry.is_proven() { IDLE_NS } else { EMBRYO_NS };
-            match (idle > fresh, entry.is_proven()) {
-                (true, _) => 0,
-                (false, false) => entry.last_ns,
-                (false, true) => u64::MAX,
-            }
-        };
+        let window = self.window;
         if self.slots.find(key, |entry| entry.key == key).is_none() {
             let entry = Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker: side };
-            self.slots.add(key, entry, u64::MAX - 1, value);
+            self.slots.add(key, entry, u64::MAX - 1, |entry| entry.value(now_ns));
         }
-        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Standing::UNPROVEN };
+        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Standing::UNKNOWN };
         if entry.window != window {
             entry.window = window;
             entry.sides.iter_mut().for_each(|side| side.pending = 0);
         }
         entry.last_ns = now_ns;
-        let was_proven = entry.sides[side].is_proven;
-        let is_proof = !was_proven && proves(header, entry, side, is_two_way);
-        note(header, &mut entry.sides[side]);
-        if entry.sides.iter().all(|side| side.packets > 0) {
-            self.two_way_ns = Some(now_ns);
+        let before = entry.sides[side].proof();
+        let is_real = proves(header, entry, side);
+        let own = &mut entry.sides[side];
+        own.is_real |= is_real;
+        note(header, own);
+        if own.steps >= STEPS {
+            own.plausible_ns.get_or_insert(now_ns);
         }
-        let sender = &mut entry.sides[side];
-        sender.is_proven |= is_proof;
-        let redeemed = if is_proof { std::mem::take(&mut sender.pending) } else { 0 };
-        if !sender.is_proven {
-            sender.pending = sender.pending.saturating_add(1);
+        let proof = own.proof();
+        let is_news = proof != before;
+        let redeemed = if is_news { std::mem::take(&mut own.pending) } else { 0 };
+        if proof == Proof::None {
+            own.pending = own.pending.saturating_add(1);
         }
-        Standing { is_proven: was_proven || is_proof, is_proof, redeemed }
+        Standing { proof, is_news, redeemed }
     }
 }
 
@@ -229,14 +240,14 @@ fn can_prove(header: &Header) -> bool {
     }
 }
 
-fn proves(header: &Header, entry: &Conversation, side: usize, is_two_way: bool) -> bool {
+/// Whether a packet shows that its sender has received what the other side sent.
+fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
     let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
     match header.protocol {
         protocol::TCP => {
-            let has_ack = header.flags & tcp::ACK != 0;
             let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
-            let acknowledges = has_ack && other.has_begun && other.next.wrapping_sub(header.ack) <= sent;
-            acknowledges || !is_two_way && own.steps + u8::from(continues(header, own)) >= STEPS
+            let is_ack = header.flags & tcp::ACK != 0 && other.has_begun;
+            is_ack && other.next.wrapping_sub(header.ack) <= sent
         }
         protocol::UDP => {
             let was_asked = other.packets > 0 && entry.asker != side;
@@ -283,7 +294,7 @@ fn note(header: &Header, own: &mut Side) {
 
 #[cfg(test)]
 mod tests {
-    use super::Conversations;
+    use super::{Conversations, Proof};
     use crate::header::{Header, protocol, tcp};
     use weir_abi::packet::Fragment;
 
@@ -310,11 +321,11 @@ mod tests {
     #[test]
     fn a_handshake_proves_the_client_and_redeems_its_syn() {
         let mut all = Conversations::new(1);
-        assert!(!all.see(&segment(true, tcp::SYN, 100, 0, 0), 1).is_proven);
-        assert!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).is_proof);
+        assert_eq!(all.see(&segment(true, tcp::SYN, 100, 0, 0), 1).proof, Proof::None);
+        assert_eq!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
         let standing = all.see(&segment(true, tcp::ACK, 101, 501, 0), 3);
-        assert!(standing.is_proof && standing.redeemed == 1);
-        assert!(all.is_proven(&segment(true, tcp::ACK, 101, 501, 0)));
+        assert!(standing.proof == Proof::Real && standing.is_news && standing.redeemed == 1);
+        assert_eq!(all.proof(&segment(true, tcp::ACK, 101, 501, 0)), Proof::Real);
     }
 
     #[test]
@@ -323,7 +334,7 @@ mod tests {
         all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
         all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2);
         for ack in [0, 499, 502, 1 << 30] {
-            assert!(!all.see(&segment(true, tcp::ACK, 101, ack, 0), 3).is_proven, "{ack}");
+            assert_ne!(all.see(&segment(true, tcp::ACK, 101, ack, 0), 3).proof, Proof::Real, "{ack}");
         }
     }
 
@@ -336,18 +347,18 @@ mod tests {
         let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
         let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
         let mut all = Conversations::new(1);
-        assert!(!all.see(&later, 1).is_proven);
+        assert_ne!(all.see(&later, 1).proof, Proof::Real);
         all.see(&question, 2);
-        assert!(all.see(&answer, 3).is_proven && all.see(&later, 4).is_proven && all.is_proven(&later));
-        assert!(!all.see(&Header { ip_id: 8, ..later }, 5).is_proven);
-        assert!(!all.see(&later, 20_000_000_000).is_proven);
+        assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
+        assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
+        assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
     }
 
     #[test]
     fn reflected_answers_prove_nothing() {
         let mut all = Conversations::new(1);
-        assert!(!all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).is_proven);
-        assert!(!all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 3).is_proven);
+        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
+        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 3).proof, Proof::Real);
     }
 
     #[test]
@@ -355,11 +366,11 @@ mod tests {
         let mut all = Conversations::new(1);
         all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
         all.see(&segment(true, tcp::ACK, 101, 501, 0), 2);
-        assert!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).is_proven);
+        assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).proof, Proof::Plausible(2));
         // The same segment again and again is a flood.
         let mut all = Conversations::new(1);
         for at in 0..100 {
-            assert!(!all.see(&segment(true, tcp::ACK, 101, 501, 0), at).is_proven);
+            assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 0), at).proof, Proof::None);
         }
     }
 
@@ -370,8 +381,8 @@ mod tests {
             Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
         };
         let mut all = Conversations::new(1);
-        assert!(!all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).is_proven);
-        assert!(!all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).is_proven);
-        assert!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).is_proven);
+        assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
+        assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
+        assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
     }
 }

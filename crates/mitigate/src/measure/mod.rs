@@ -9,17 +9,19 @@ pub mod heavy;
 pub mod sample;
 mod seen_sources;
 mod slots;
+mod visibility;
 
 use crate::class::Class;
 use crate::header::Header;
 use crate::prefix::{Level, Prefix};
-use conversations::Conversations;
+use conversations::{Conversations, Proof};
 use counts::Counts;
 use heavy::SpaceSaving;
-use sample::{Reservoir, Samples};
+use sample::{Reservoir, Samples, Trust};
 use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
+use visibility::Visibility;
 
 /// Length of a window. Two of them and a decision pass in less than a second, and at 100 packets a second, the lowest
 /// rate that counts as an attack, a window still has 25 packets.
@@ -29,6 +31,9 @@ pub const WINDOW_NS: u64 = 250_000_000;
 const PREFIXES: [usize; 3] = [4096, 1024, 256];
 /// Heaviest sources that are counted.
 const SOURCES: usize = 1024;
+/// A source that became plausible within this time before an attack was detected may belong to it: attacks begin slowly,
+/// and detection takes a second.
+pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;
 /// Sources that are known to be real.
@@ -54,11 +59,13 @@ pub struct Window {
     pub unproven: Vec<Header>,
     /// Headers of packets without proof, with equal room for each group of destinations.
     pub strata: Vec<Header>,
-    /// Headers of packets of proven sources.
-    pub proven: Vec<Header>,
-    /// Headers of proven sources that an action has dropped.
+    /// Headers of packets of plausible sources.
+    pub plausible: Vec<Header>,
+    /// Headers of packets of real sources.
+    pub real: Vec<Header>,
+    /// Headers of real or plausible sources that an action has dropped.
     pub dropped_proven: Vec<Header>,
-    /// Whether both directions of traffic were seen lately.
+    /// Whether both directions of traffic are seen.
     pub is_two_way: bool,
 }
 
@@ -106,6 +113,9 @@ pub struct Extractor {
     answered: SpaceSaving<Source>,
     dropped_proven: Reservoir<Header>,
     samples: Samples,
+    visibility: Visibility,
+    /// Prefixes under attack, each with the time from which on plausible sources are not trusted.
+    distrusted: Vec<(Prefix, u64)>,
     packets: u64,
     from_ns: u64,
 }
@@ -124,6 +134,8 @@ impl Extractor {
             answered: SpaceSaving::new(SOURCES),
             dropped_proven: Reservoir::new(DROPPED_HEADERS, seed),
             samples: Samples::new(seed),
+            visibility: Visibility::default(),
+            distrusted: Vec::new(),
             packets: 0,
             from_ns,
         }
@@ -157,9 +169,12 @@ impl Extractor {
         self.packets += 1;
         let source = (header.is_ipv6, header.saddr);
         let source_hash = address_hash(self.seed, header.is_ipv6, header.saddr);
-        if standing.is_proof {
+        let trust = self.trust(header, standing.proof);
+        self.visibility.count(header, standing.proof);
+        if standing.is_news && trust != Trust::None {
             self.remember(source, source_hash, now_ns);
         }
+        let redeemed = if trust == Trust::None { 0 } else { standing.redeemed };
         let is_new = self.seen.is_new(source_hash);
         let class = Class::of(header);
         for level in Level::ALL {
@@ -167,16 +182,16 @@ impl Extractor {
             counts.packets[class as usize] += 1;
             counts.bytes += u64::from(header.length);
             counts.new_sources += u64::from(is_new);
-            if !standing.is_proven {
+            if trust == Trust::None {
                 counts.unproven[class as usize] += 1;
             }
-            redeem(counts, class, standing.redeemed.into());
+            redeem(counts, class, redeemed.into());
         }
-        if standing.is_proven {
+        if trust == Trust::Real {
             self.heavy.add(source, 1);
         }
         let host_hash = address_hash(self.seed, header.is_ipv6, header.daddr);
-        self.samples.offer(header, standing.is_proven, host_hash);
+        self.samples.offer(header, trust, host_hash);
     }
 
     fn remember(&mut self, source: Source, hash: u64, now_ns: u64) {
@@ -199,10 +214,29 @@ impl Extractor {
         slots.find(hash, |counts| counts.prefix == prefix)
     }
 
+    /// Sets the prefixes under attack, each with the time of its detection. Whoever became plausible shortly before or
+    /// later may belong to the attack.
+    pub fn distrust(&mut self, attacked: impl Iterator<Item = (Prefix, u64)>) {
+        self.distrusted = attacked.map(|(prefix, from_ns)| (prefix, from_ns.saturating_sub(DOUBTFUL_NS))).collect();
+    }
+
+    /// What the sender of a packet is taken for. Where answers are seen, only they count.
+    fn trust(&self, header: &Header, proof: Proof) -> Trust {
+        let since_ns = match proof {
+            Proof::None => return Trust::None,
+            Proof::Real => return Trust::Real,
+            Proof::Plausible(since_ns) => since_ns,
+        };
+        let is_doubtful =
+            |(prefix, from_ns): &(Prefix, u64)| since_ns >= *from_ns && prefix.contains(header.is_ipv6, header.daddr);
+        let is_doubtful = self.visibility.is_two_way() || self.distrusted.iter().any(is_doubtful);
+        if is_doubtful { Trust::None } else { Trust::Plausible }
+    }
+
     /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
     /// is not counted, because measurements see what passes.
     pub fn see_dropped(&mut self, header: &Header) -> bool {
-        let is_proven = self.conversations.is_proven(header);
+        let is_proven = self.trust(header, self.conversations.proof(header)) != Trust::None;
         if is_proven {
             self.dropped_proven.offer(*header);
         }
@@ -233,11 +267,15 @@ impl Extractor {
     /// Ends the window and begins the next.
     pub fn close(&mut self, now_ns: u64) -> Window {
         // A packet that was taken into the sample before its source proved itself counts as proven now.
-        let (redeemed, unproven): (Vec<Header>, Vec<Header>) =
-            self.samples.unproven().iter().partition(|header| self.conversations.is_proven(header));
-        let strata = self.samples.strata().filter(|header| !self.conversations.is_proven(header)).copied().collect();
-        let mut proven = self.samples.proven().to_vec();
-        proven.extend(redeemed);
+        let trust = |header: &Header| self.trust(header, self.conversations.proof(header));
+        let with = |wanted: Trust| {
+            let redeemed = self.samples.unproven().iter().filter(move |header| trust(header) == wanted);
+            redeemed.copied()
+        };
+        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied().collect();
+        let unproven = with(Trust::None).collect();
+        let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
+        let real = self.samples.real().iter().copied().chain(with(Trust::Real)).collect();
         let window = Window {
             from_ns: self.from_ns,
             to_ns: now_ns,
@@ -247,9 +285,11 @@ impl Extractor {
             dropped_proven: self.dropped_proven.kept().to_vec(),
             unproven,
             strata,
-            proven,
-            is_two_way: self.conversations.is_two_way(now_ns),
+            plausible,
+            real,
+            is_two_way: self.visibility.is_two_way(),
         };
+        self.visibility.end_window(self.distrusted.is_empty());
         self.conversations.begin_window();
         self.levels.iter_mut().for_each(Slots::clear);
         self.heavy.clear();
@@ -297,7 +337,7 @@ mod tests {
         let total: u64 = window.counts.iter().map(|counts| counts.packets[Class::Udp as usize]).sum();
         assert_eq!(total, 300);
         assert_eq!(window.counts_of(Prefix::of(false, 0xc000_0203, 32)).map(|counts| counts.new_sources), Some(25));
-        assert_eq!((window.unproven.len(), window.proven.len()), (100, 0));
+        assert_eq!((window.unproven.len(), window.real.len()), (100, 0));
         let window = extractor.close(2 * WINDOW_NS);
         assert_eq!((window.packets, window.counts.len(), window.heavy.len()), (0, 0, 0));
     }

@@ -3,6 +3,17 @@
 use super::slots::hash;
 use crate::header::Header;
 
+/// What a packet's sender is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Anybody.
+    None,
+    /// Probably real.
+    Plausible,
+    /// Certainly real.
+    Real,
+}
+
 /// A uniform sample of a stream (reservoir sampling, algorithm R).
 #[derive(Clone, Debug)]
 pub struct Reservoir<T> {
@@ -55,15 +66,17 @@ const STRATA: usize = 64;
 const STRATUM_HEADERS: usize = 16;
 /// Headers without regard to their destination.
 const HEADERS: usize = 1024;
-/// Headers of proven sources.
-const PROVEN_HEADERS: usize = 512;
+/// Headers of real, and of plausible sources.
+const REAL_HEADERS: usize = 512;
+const PLAUSIBLE_HEADERS: usize = 512;
 
 /// The samples of a window.
 #[derive(Clone, Debug)]
 pub struct Samples {
     unproven: Reservoir<Header>,
     strata: Vec<Reservoir<Header>>,
-    proven: Reservoir<Header>,
+    plausible: Reservoir<Header>,
+    real: Reservoir<Header>,
 }
 
 impl Samples {
@@ -73,18 +86,21 @@ impl Samples {
         Samples {
             unproven: reservoir(HEADERS, 1),
             strata: (0..STRATA).map(|stratum| reservoir(STRATUM_HEADERS, 3 + stratum as u64)).collect(),
-            proven: reservoir(PROVEN_HEADERS, 2),
+            plausible: reservoir(PLAUSIBLE_HEADERS, 0),
+            real: reservoir(REAL_HEADERS, 2),
         }
     }
 
     /// Offers a header.
-    pub fn offer(&mut self, header: &Header, is_proven: bool, host_hash: u64) {
-        if is_proven {
-            self.proven.offer(*header);
-            return;
+    pub fn offer(&mut self, header: &Header, trust: Trust, host_hash: u64) {
+        match trust {
+            Trust::Real => self.real.offer(*header),
+            Trust::Plausible => self.plausible.offer(*header),
+            Trust::None => {
+                self.unproven.offer(*header);
+                self.strata[(host_hash >> 32) as usize % STRATA].offer(*header);
+            }
         }
-        self.unproven.offer(*header);
-        self.strata[(host_hash >> 32) as usize % STRATA].offer(*header);
     }
 
     /// The sample of packets without proof.
@@ -97,22 +113,28 @@ impl Samples {
         self.strata.iter().flat_map(Reservoir::kept)
     }
 
-    /// The sample of packets of proven sources.
-    pub fn proven(&self) -> &[Header] {
-        self.proven.kept()
+    /// The sample of packets of plausible sources.
+    pub fn plausible(&self) -> &[Header] {
+        self.plausible.kept()
+    }
+
+    /// The sample of packets of real sources.
+    pub fn real(&self) -> &[Header] {
+        self.real.kept()
     }
 
     /// Begins anew.
     pub fn clear(&mut self) {
         self.unproven.clear();
         self.strata.iter_mut().for_each(Reservoir::clear);
-        self.proven.clear();
+        self.plausible.clear();
+        self.real.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reservoir, Samples};
+    use super::{Reservoir, Samples, Trust};
     use crate::header::Header;
 
     #[test]
@@ -133,9 +155,9 @@ mod tests {
         let mut samples = Samples::new(7);
         let (large, small) = (Header::between(1, 2), Header::between(1, 3));
         for at in 0..100_000u64 {
-            samples.offer(&large, false, 1 << 32);
+            samples.offer(&large, Trust::None, 1 << 32);
             if at % 10_000 == 0 {
-                samples.offer(&small, false, 2 << 32);
+                samples.offer(&small, Trust::None, 2 << 32);
             }
         }
         assert_eq!(samples.strata().filter(|header| header.daddr == 3).count(), 10);

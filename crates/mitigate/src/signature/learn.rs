@@ -58,15 +58,17 @@ pub struct Examples<'a> {
     /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
     /// not received yet.
     pub is_used: bool,
+    /// Share of the sample that a signature must cover, if more than usual.
+    pub share_min: f64,
     /// Sources that no signature names, because they are known to be real customers.
     pub is_known: &'a dyn Fn(&Header) -> bool,
 }
 
 /// Learns signatures for what the sample contains, the broadest first.
 pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
-    let prior = if examples.is_used { prior::groups() } else { Vec::new() };
+    let prior = prior::groups();
     let mut rest: Vec<&Header> = examples.attack.iter().collect();
-    let least = COVERED_MIN.max((examples.attack.len() as f64 * SHARE_MIN).ceil() as usize);
+    let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
     let mut found = Vec::new();
     while found.len() < SIGNATURES_MAX && rest.len() >= least {
         let Some(terms) = conjunction(&rest, examples, &prior, least) else { break };
@@ -91,7 +93,10 @@ fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>
     let mut spare = Weighed::new(examples.legitimate, prior);
     let allowed = examples.legitimate.len() as f64 * COLLATERAL_MAX;
     let mut terms: Vec<Term> = Vec::new();
-    while terms.is_empty() || spare.legitimate.len() as f64 > allowed || covers_a_group(&terms, prior) {
+    while terms.is_empty()
+        || spare.legitimate.len() as f64 > allowed
+        || examples.is_used && covers_a_group(&terms, prior)
+    {
         if terms.len() == TERMS_MAX {
             return None;
         }

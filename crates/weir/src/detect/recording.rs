@@ -78,7 +78,7 @@ impl Recording {
     fn close(&mut self, now_ns: u64) {
         let window = self.extractor.close(now_ns);
         let hits = self.filter.take_hits();
-        let extractor = &self.extractor;
+        let extractor = &mut self.extractor;
         for decision in self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source)) {
             match decision {
                 Decision::Apply(action) => self.filter.apply(action, now_ns),
@@ -86,6 +86,8 @@ impl Recording {
                 Decision::Detected { .. } | Decision::Propose(_) | Decision::Ended(_) => {}
             }
         }
+        let current = self.mitigator.attacks().filter(|attack| !attack.is_over && attack.is_unused);
+        self.extractor.distrust(current.map(|attack| (attack.victim, attack.from_ns)));
     }
 }
 
