@@ -53,6 +53,11 @@ impl Usual {
         self.unproven_pps[class as usize]
     }
 
+    /// The highest usual rate of packets of all classes without proof.
+    pub fn unproven_total_pps(&self) -> f64 {
+        self.unproven_pps.iter().sum()
+    }
+
     /// The highest usual rate of packets of a class.
     pub fn packets_pps(&self, class: Class) -> f64 {
         self.packets_pps[class as usize]

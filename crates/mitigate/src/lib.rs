@@ -21,6 +21,7 @@ pub mod mitigator;
 pub mod offload;
 mod peace;
 pub mod prefix;
+pub mod recording;
 pub mod reference;
 pub mod release;
 mod retreat;

@@ -6,7 +6,7 @@
 
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
-use crate::class::Class;
+
 use crate::header::Header;
 use crate::last_resort;
 use crate::measure::{DOUBTFUL_NS, Source, Window};
@@ -14,7 +14,7 @@ use crate::peace::Peace;
 use crate::prefix::Prefix;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
 use crate::signature::Signature;
-use crate::signature::learn::{Examples, Learned, learn};
+use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 
@@ -24,6 +24,8 @@ const COVERED_MIN: f64 = 0.5;
 const REST_SHARE: f64 = 0.03;
 /// A further signature covers at least this share of the peak.
 const SIGNATURE_SHARE: f64 = 0.01;
+/// The lowest limit.
+const LIMIT_PPS: f64 = 1.0;
 /// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
 const REST_PPS: f64 = 10.0;
 /// A suspicion without an action, and an attack without traffic, end after this time.
@@ -169,7 +171,7 @@ impl Mitigator {
         let unproven = window.counts_of(victim).map_or(0, |counts| counts.unproven_total());
         let unproven_pps = unproven as f64 / window.seconds();
         let usual = self.peace.baselines.of(&victim);
-        let usual_pps: f64 = Class::ALL.iter().map(|&class| usual.unproven_pps(class)).sum();
+        let usual_pps = usual.unproven_total_pps();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
         let rest_pps = unproven_pps * share - usual_pps;
@@ -215,7 +217,7 @@ impl Mitigator {
         let learned = |signature: &Signature| {
             let covered = pool.iter().filter(|header| signature.matches(header)).count();
             let signature = signature.clone();
-            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0 }
+            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0, usual_share: 0.0 }
         };
         let of_victim = self.remembered.iter().filter(|signature| signature.victim == victim);
         of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
@@ -243,7 +245,7 @@ impl Mitigator {
     fn learn(&self, at: usize, share_min: f64, is_known: &dyn Fn(Source) -> bool) -> Vec<Learned> {
         let attack = &self.attacks[at];
         let pool = attack.pool();
-        let legitimate: Vec<&Header> = self.peace.reference.headers().chain(attack.proven()).collect();
+        let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
         let is_spared = |header: &Header| {
             let source = (header.is_ipv6, header.saddr);
             is_known(source) || self.settings.protects(source)
@@ -251,8 +253,16 @@ impl Mitigator {
         let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
         let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN;
         let (victim, legitimate) = (attack.victim, legitimate.as_slice());
-        let mut learned =
-            learn(&Examples { victim, attack: &pool, legitimate, is_used, share_min, is_known: &is_spared });
+        let usual: Vec<&Header> = self.peace.reference.usual().collect();
+        let mut learned = learn(&Examples {
+            victim,
+            attack: &pool,
+            legitimate,
+            usual: &usual,
+            is_used,
+            share_min,
+            is_known: &is_spared,
+        });
         learned.retain(|one| !attack.refused.contains(&one.signature));
         learned
     }
@@ -286,7 +296,14 @@ impl Mitigator {
                 legitimate: one.legitimate,
                 legitimate_of: one.legitimate_of,
             };
-            self.apply(at, Measure::Drop(one.signature), trial);
+            let victim = self.attacks[at].victim;
+            let measure = if one.usual_share > COLLATERAL_MAX {
+                let limit_pps = self.peace.baselines.of(&victim).unproven_total_pps() * one.usual_share;
+                Measure::Limit(one.signature, limit_pps.max(LIMIT_PPS))
+            } else {
+                Measure::Drop(one.signature)
+            };
+            self.apply(at, measure, trial);
         }
     }
 

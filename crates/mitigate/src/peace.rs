@@ -72,7 +72,7 @@ impl Peace {
             ("entropy of lengths", |header| header.length.into()),
         ];
         let evidence = |(name, value): (&str, Value)| {
-            let usual = entropy::normalised(self.reference.headers().map(value));
+            let usual = entropy::normalised(self.reference.legitimate().map(value));
             Evidence {
                 measure: name.to_owned(),
                 value: entropy::normalised(sample.iter().map(value)),

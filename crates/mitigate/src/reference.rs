@@ -72,9 +72,14 @@ impl Reference {
         headers.iter().for_each(|header| self.real.offer(*header));
     }
 
-    /// All headers.
-    pub fn headers(&self) -> impl Iterator<Item = &Header> {
-        self.real.kept().iter().chain(self.plausible.kept()).chain(self.unproven.kept())
+    /// Headers of real and plausible sources: legitimate packets.
+    pub fn legitimate(&self) -> impl Iterator<Item = &Header> {
+        self.real.kept().iter().chain(self.plausible.kept())
+    }
+
+    /// Headers without proof. They are usual, but a slow ramp can have put them there.
+    pub fn usual(&self) -> impl Iterator<Item = &Header> {
+        self.unproven.kept().iter()
     }
 }
 

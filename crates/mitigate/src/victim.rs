@@ -123,7 +123,7 @@ fn suspect(counts: &Counts, seconds: f64, baselines: &Baselines) -> Option<Suspe
     }
     excess.sort_by(|one, other| other.0.total_cmp(&one.0));
     let unproven_pps = counts.unproven_total() as f64 / seconds;
-    let usual: f64 = Class::ALL.iter().map(|&class| baselines.of(&prefix).unproven_pps(class)).sum();
+    let usual = baselines.of(&prefix).unproven_total_pps();
     let threshold = floor_pps(&prefix).max(FACTOR * usual);
     if excess.is_empty() && unproven_pps > threshold {
         let class = Class::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;

@@ -16,6 +16,8 @@ pub const COLLATERAL_MAX: f64 = 0.001;
 const PRIOR_MAX: f64 = 0.15;
 /// The everyday packets weigh together as much as this share of the legitimate ones.
 const PRIOR_WEIGHT: f64 = 0.2;
+/// A usual packet without proof weighs as much as this part of a legitimate one.
+const USUAL_WEIGHT: f64 = 0.25;
 /// A signature covers at least this share of what it was learned from, else it describes chance.
 const SHARE_MIN: f64 = 0.03;
 /// Fewest packets of the attack that a signature covers. With 16, a value that half of the packets had by chance would
@@ -44,6 +46,8 @@ pub struct Learned {
     pub legitimate: usize,
     /// Legitimate packets of the reference.
     pub legitimate_of: usize,
+    /// Share of the victim's usual packets without proof that it covers.
+    pub usual_share: f64,
 }
 
 /// What signatures are learned from.
@@ -55,6 +59,8 @@ pub struct Examples<'a> {
     pub attack: &'a [Header],
     /// Legitimate packets: of the peace before, and of proven sources now.
     pub legitimate: &'a [&'a Header],
+    /// Packets without proof that were usual in peace. A signature that covers them must let their usual rate pass.
+    pub usual: &'a [&'a Header],
     /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
     /// not received yet.
     pub is_used: bool,
@@ -78,9 +84,18 @@ pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
         let legitimate = examples.legitimate.iter().filter(|header| covers(&signature.terms, header)).count();
         let covered = before - rest.len();
         let (of, legitimate_of) = (examples.attack.len(), examples.legitimate.len());
-        found.push(Learned { signature, covered, of, legitimate, legitimate_of });
+        let usual_share = usual_share(&signature, examples);
+        found.push(Learned { signature, covered, of, legitimate, legitimate_of, usual_share });
     }
     found
+}
+
+fn usual_share(signature: &Signature, examples: &Examples<'_>) -> f64 {
+    let victim = &examples.victim;
+    let of_victim: Vec<_> =
+        examples.usual.iter().filter(|header| victim.contains(header.is_ipv6, header.daddr)).collect();
+    let covered = of_victim.iter().filter(|header| covers(&signature.terms, header)).count();
+    covered as f64 / of_victim.len().max(1) as f64
 }
 
 fn covers(terms: &[Term], header: &Header) -> bool {
@@ -90,7 +105,7 @@ fn covers(terms: &[Term], header: &Header) -> bool {
 /// One signature that spares legitimate packets, if there is one.
 fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>], least: usize) -> Option<Vec<Term>> {
     let mut covered = attack.to_vec();
-    let mut spare = Weighed::new(examples.legitimate, prior);
+    let mut spare = Weighed::new(examples, prior);
     let allowed = examples.legitimate.len() as f64 * COLLATERAL_MAX;
     let mut terms: Vec<Term> = Vec::new();
     while terms.is_empty()
@@ -116,30 +131,39 @@ fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>
 struct Weighed<'a> {
     legitimate: Vec<&'a Header>,
     prior: Vec<&'a Header>,
+    usual: Vec<&'a Header>,
     /// The weight of an everyday packet.
     weight: f64,
 }
 
 impl<'a> Weighed<'a> {
-    fn new(legitimate: &[&'a Header], prior: &'a [Vec<Header>]) -> Self {
+    fn new(examples: &Examples<'a>, prior: &'a [Vec<Header>]) -> Self {
         let everyday: usize = prior.iter().map(Vec::len).sum();
+        let legitimate = examples.legitimate;
         let weight = (legitimate.len() as f64 * PRIOR_WEIGHT / everyday.max(1) as f64).max(1.0);
-        Weighed { legitimate: legitimate.to_vec(), prior: prior.iter().flatten().collect(), weight }
+        Weighed {
+            legitimate: legitimate.to_vec(),
+            prior: prior.iter().flatten().collect(),
+            usual: examples.usual.to_vec(),
+            weight,
+        }
     }
 
     fn retain(&mut self, term: &Term) {
         self.legitimate.retain(|header| term.matches(header));
         self.prior.retain(|header| keeps(term, header));
+        self.usual.retain(|header| term.matches(header));
     }
 
     fn total(&self) -> f64 {
-        self.legitimate.len() as f64 + self.prior.len() as f64 * self.weight
+        self.legitimate.len() as f64 + self.prior.len() as f64 * self.weight + self.usual.len() as f64 * USUAL_WEIGHT
     }
 
     fn matching(&self, term: &Term) -> f64 {
         let legitimate = self.legitimate.iter().filter(|header| term.matches(header)).count();
         let prior = self.prior.iter().filter(|header| keeps(term, header)).count();
-        legitimate as f64 + prior as f64 * self.weight
+        let usual = self.usual.iter().filter(|header| term.matches(header)).count();
+        legitimate as f64 + prior as f64 * self.weight + usual as f64 * USUAL_WEIGHT
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod headers;
 mod labels;
-mod recording;
 mod report;
 
 use crate::captures::{self, Damage};
@@ -10,9 +9,11 @@ use crate::cli::DetectOptions;
 use crate::failure::Failure;
 use crate::report as output;
 use labels::Labels;
-use recording::Recording;
 use report::{Figures, Report};
 use weir_loading::eval;
+use weir_mitigate::action::Mode;
+use weir_mitigate::mitigator::Settings;
+use weir_mitigate::recording::Recording;
 
 /// Runs the command.
 ///
@@ -21,7 +22,8 @@ use weir_loading::eval;
 pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
     let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
-    let mut recording = Recording::new(inside);
+    let settings = Settings { mode: Mode::Act, protected: Vec::new(), posture: None };
+    let mut recording = Recording::new(inside, settings);
     let mut figures = Figures::new(labels.is_some());
     let mut damage = None;
     for capture in &options.captures {

@@ -1,6 +1,5 @@
 //! The report of `weir detect`.
 
-use super::recording::dimension;
 use crate::captures::Damage;
 use crate::figures::{bytes, grouped, share};
 use serde::Serialize;
@@ -267,4 +266,13 @@ fn seconds(at_ns: u64, first_ns: u64) -> f64 {
 /// To three digits behind the point.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
+}
+
+/// The dimension that separates an attack: signatures, sources, or the posture as a whole.
+fn dimension(measure: &Measure) -> &'static str {
+    match measure {
+        Measure::Drop(_) | Measure::Limit(..) => "signature",
+        Measure::Block(..) => "sources",
+        Measure::Posture(_) => "posture",
+    }
 }

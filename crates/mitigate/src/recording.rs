@@ -1,11 +1,11 @@
 //! Runs mitigation over packets with their times, and carries out its decisions.
 
-use weir_mitigate::action::{Decision, Measure, Mode};
-use weir_mitigate::filter::Filter;
-use weir_mitigate::header::Header;
-use weir_mitigate::measure::{Extractor, WINDOW_NS};
-use weir_mitigate::mitigator::{Mitigator, Settings};
-use weir_mitigate::prefix::Prefix;
+use crate::action::Decision;
+use crate::filter::Filter;
+use crate::header::Header;
+use crate::measure::{Extractor, WINDOW_NS};
+use crate::mitigator::{Mitigator, Settings};
+use crate::prefix::Prefix;
 
 /// Windows without packets that are closed one by one: what lasts longest, the hold of a quiet signature and the idle
 /// time of an attack, is over then. A longer gap is skipped.
@@ -14,6 +14,7 @@ const EMPTY_WINDOWS_MAX: u64 = 120_000_000_000 / WINDOW_NS;
 const SEED: u64 = 0x5745_4952;
 
 /// Mitigation over a recording.
+#[derive(Clone, Debug)]
 pub struct Recording {
     extractor: Extractor,
     mitigator: Mitigator,
@@ -25,8 +26,7 @@ pub struct Recording {
 
 impl Recording {
     /// Nothing was seen. Without prefixes inside, every destination is protected.
-    pub fn new(inside: Vec<Prefix>) -> Self {
-        let settings = Settings { mode: Mode::Act, protected: Vec::new(), posture: None };
+    pub fn new(inside: Vec<Prefix>, settings: Settings) -> Self {
         Recording {
             extractor: Extractor::new(inside.clone(), SEED, 0),
             mitigator: Mitigator::new(settings, SEED),
@@ -74,7 +74,7 @@ impl Recording {
         self.window_ns = Some(begin_ns);
     }
 
-    /// Ends the recording: what the last, incomplete window shows is not decided on.
+    /// Ends a window and carries out the decisions. The last, incomplete window of a recording is not decided on.
     fn close(&mut self, now_ns: u64) {
         let window = self.extractor.close(now_ns);
         let hits = self.filter.take_hits();
@@ -88,14 +88,5 @@ impl Recording {
         }
         let current = self.mitigator.attacks().filter(|attack| !attack.is_over && attack.is_unused);
         self.extractor.distrust(current.map(|attack| (attack.victim, attack.from_ns)));
-    }
-}
-
-/// The dimension that separates an attack: signatures, sources, or the posture as a whole.
-pub fn dimension(measure: &Measure) -> &'static str {
-    match measure {
-        Measure::Drop(_) | Measure::Limit(..) => "signature",
-        Measure::Block(..) => "sources",
-        Measure::Posture(_) => "posture",
     }
 }
