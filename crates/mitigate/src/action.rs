@@ -60,7 +60,7 @@ impl Display for Measure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Measure::Drop(signature) => write!(f, "{signature} counter drop"),
-            Measure::Limit(signature, pps) => write!(f, "{signature} limit rate over {pps:.0}/second counter drop"),
+            Measure::Limit(signature, pps) => write!(f, "{signature} counter limit rate {pps:.0}pps"),
             Measure::Block((is_ipv6, address), timeout_ns) => {
                 let source = Prefix::of(*is_ipv6, *address, u8::MAX);
                 write!(f, "{source} timeout {}s", timeout_ns / 1_000_000_000)
