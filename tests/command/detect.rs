@@ -135,3 +135,14 @@ fn a_damaged_capture_is_reported_up_to_the_damage() {
     assert_eq!(number(&report, "packets") as usize, records(&pcap[..]).len() - 1);
     assert_eq!(number(&report["truncated_at"], "packet") as usize, records(&pcap).len());
 }
+
+#[test]
+fn detection_sees_what_the_policy_passes() {
+    let (sandbox, _) = sandbox();
+    sandbox.put("p.weir", "upstream {\n  ip daddr 10.10.10.10 drop\n  accept\n}\n");
+    let report = sandbox.run("detect attack.pcap --policy p.weir --labels labels.csv --json").json();
+    assert_eq!(report["attacks"].as_array().map(Vec::len), Some(0), "{report}");
+    assert!(number(&report, "attack_dropped") > number(&report, "attack_packets") * 0.99);
+    assert_eq!(number(&report, "legitimate_dropped"), 0.0);
+    sandbox.run("detect attack.pcap --policy none.weir").fails(2, &["none.weir"]);
+}

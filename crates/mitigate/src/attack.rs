@@ -43,13 +43,24 @@ pub struct Record {
     pub packets: u64,
     /// Those of proven sources.
     pub proven: u64,
+    /// Packets of proven sources that have reached the victim since.
+    pub proven_passed: u64,
     /// Packets a second that it hit in the last window.
     pub rate_pps: f64,
 }
 
 impl Record {
     pub(crate) fn new(action: Action, state: State, now_ns: u64) -> Self {
-        Record { action, state, since_ns: now_ns, last_hit_ns: now_ns, packets: 0, proven: 0, rate_pps: 0.0 }
+        Record {
+            action,
+            state,
+            since_ns: now_ns,
+            last_hit_ns: now_ns,
+            packets: 0,
+            proven: 0,
+            proven_passed: 0,
+            rate_pps: 0.0,
+        }
     }
 }
 

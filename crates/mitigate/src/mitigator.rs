@@ -9,6 +9,7 @@ use crate::attack::{Attack, Record, State};
 
 use crate::header::Header;
 use crate::last_resort;
+use crate::measure::counts::Counts;
 use crate::measure::{DOUBTFUL_NS, Source, Window};
 use crate::peace::Peace;
 use crate::prefix::Prefix;
@@ -128,15 +129,17 @@ impl Mitigator {
     }
 
     fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
-        for hit in hits {
-            let Some(record) = self.attacks.iter_mut().find_map(|attack| attack.record_mut(hit.action)) else {
-                continue;
-            };
-            record.packets += hit.packets;
-            record.proven += hit.proven;
-            record.rate_pps = hit.packets as f64 / window.seconds();
-            if record.rate_pps >= QUIET_PPS {
-                record.last_hit_ns = window.to_ns;
+        for attack in &mut self.attacks {
+            let proven = window.counts_of(attack.victim).map_or(0, Counts::proven_total);
+            for record in attack.standing_mut() {
+                record.proven_passed += proven;
+                let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
+                record.packets += hit.packets;
+                record.proven += hit.proven;
+                record.rate_pps = hit.packets as f64 / window.seconds();
+                if record.rate_pps >= QUIET_PPS {
+                    record.last_hit_ns = window.to_ns;
+                }
             }
         }
     }
@@ -168,7 +171,7 @@ impl Mitigator {
         let share = self.attacks[at].take(window);
         let victim = self.attacks[at].victim;
         let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
-        let unproven = window.counts_of(victim).map_or(0, |counts| counts.unproven_total());
+        let unproven = window.counts_of(victim).map_or(0, Counts::unproven_total);
         let unproven_pps = unproven as f64 / window.seconds();
         let usual = self.peace.baselines.of(&victim);
         let usual_pps = usual.unproven_total_pps();

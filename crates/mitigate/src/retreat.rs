@@ -19,13 +19,17 @@ const RATE_NS: u64 = SECOND_NS;
 /// An attacker meets a sequence number by chance in 1 of 2^14 packets.
 const MISTAKES_MIN: u64 = 8;
 const MISTAKES_SHARE: f64 = 0.01;
+/// Or their share of all packets of proven sources to the victim since the action began.
+const HARM_SHARE: f64 = 0.005;
 
 /// Ends the actions of an attack that hit packets of proven sources. Blocks hit them on purpose.
 pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
     let is_mistake = |record: &Record| {
         let is_block = matches!(record.action.measure, Measure::Block(..));
-        let enough = (record.packets as f64 * MISTAKES_SHARE).max(MISTAKES_MIN as f64);
-        !is_block && record.proven as f64 >= enough
+        let proven = record.proven as f64;
+        let is_blunt = proven >= record.packets as f64 * MISTAKES_SHARE;
+        let is_harmful = proven >= (record.proven_passed + record.proven) as f64 * HARM_SHARE;
+        !is_block && record.proven >= MISTAKES_MIN && (is_blunt || is_harmful)
     };
     let mistakes = attack.standing_mut().filter(|record| is_mistake(record));
     let undone: Vec<Action> = mistakes

@@ -325,6 +325,9 @@ pub struct DetectOptions {
     /// The captures, parts of one recording in order; `-` is standard input.
     #[arg(required = true, value_name = "CAPTURE")]
     pub captures: Vec<PathBuf>,
+    /// Measure only what this policy, or bundle, does not drop.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<PathBuf>,
     /// Protect these prefixes: packets from them are answers. Without them, every destination is protected.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     pub inside: Vec<Inside>,

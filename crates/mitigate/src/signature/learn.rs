@@ -13,7 +13,7 @@ use std::collections::HashMap;
 pub const COLLATERAL_MAX: f64 = 0.001;
 /// Share of one group of everyday packets that a signature may cover. A signature that names a port, a length or a TTL
 /// that the group has covers less.
-const PRIOR_MAX: f64 = 0.15;
+const PRIOR_MAX: f64 = 0.05;
 /// The everyday packets weigh together as much as this share of the legitimate ones.
 const PRIOR_WEIGHT: f64 = 0.2;
 /// A usual packet without proof weighs as much as this part of a legitimate one.
