@@ -42,6 +42,8 @@ pub enum Command {
     Why(WhyOptions),
     /// List the packets whose verdict differs between two policies.
     Diff(DiffOptions),
+    /// Detect attacks in recordings, and report what mitigation would do about them.
+    Detect(DetectOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(RunOptions),
     /// Wait until the Weir that started this process ends.
@@ -62,6 +64,7 @@ impl Command {
             Command::Replay(options) => options.json,
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
+            Command::Detect(options) => options.json,
             Command::Ctl(options) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
             Command::Run(_) | Command::Guard(_) => false,
@@ -311,6 +314,26 @@ pub struct DiffOptions {
     /// Direction and posture.
     #[command(flatten)]
     pub chain: ChainOptions,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `weir detect`
+#[derive(Debug, Args)]
+pub struct DetectOptions {
+    /// The captures, parts of one recording in order; `-` is standard input.
+    #[arg(required = true, value_name = "CAPTURE")]
+    pub captures: Vec<PathBuf>,
+    /// Measure only what this policy, or bundle, does not drop.
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<PathBuf>,
+    /// Protect these prefixes: packets from them are answers. Without them, every destination is protected.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    pub inside: Vec<Inside>,
+    /// Compare with labels: a line `N,0` or `N,1` a packet, N from 1 over all captures, 1 for attack.
+    #[arg(long, value_name = "CSV")]
+    pub labels: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::str::FromStr;
+use weir_mitigate::prefix::Prefix;
 
 /// A prefix of the protected network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,12 @@ impl FromStr for Inside {
 }
 
 impl Inside {
+    /// The prefix for detection.
+    pub fn prefix(&self) -> Prefix {
+        let bits: u32 = if self.is_ipv6 { 128 } else { 32 };
+        Prefix::of(self.is_ipv6, self.address, (bits.min(self.mask.count_ones())) as u8)
+    }
+
     /// Whether an address is in the prefix.
     pub fn contains(&self, is_ipv6: bool, address: u128) -> bool {
         self.is_ipv6 == is_ipv6 && address & self.mask == self.address

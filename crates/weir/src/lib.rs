@@ -20,6 +20,7 @@ pub mod ctl;
 pub mod ctl_flows;
 pub mod ctl_table;
 pub mod ctl_updates;
+pub mod detect;
 pub mod diff;
 pub mod directions;
 pub mod engine;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use weir::cli::{Cli, Command};
 use weir::failure::Failure;
-use weir::{bench, check, compile, ctl, diff, entry, replay, run, signals, why};
+use weir::{bench, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
 
 fn main() -> ExitCode {
     entry::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
@@ -20,6 +20,7 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Replay(options) => replay::run(options),
         Command::Why(options) => why::run(options),
         Command::Diff(options) => diff::run(options),
+        Command::Detect(options) => detect::run(options),
         Command::Run(options) => run::run(options),
         Command::Guard(options) => run::guard::process::run(options),
         Command::Ctl(options) => ctl::run(options),

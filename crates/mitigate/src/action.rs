@@ -1,0 +1,152 @@
+//! What can be done about an attack, and the decisions that a caller carries out.
+
+use crate::measure::Source;
+use crate::prefix::Prefix;
+use crate::signature::Signature;
+use crate::victim::Evidence;
+use std::fmt::{self, Display, Formatter};
+
+/// Number of an action, unique in a run.
+pub type ActionId = u32;
+/// Number of an attack, unique in a run.
+pub type AttackId = u32;
+
+/// How far decisions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Attacks are reported, and nothing is done.
+    Watch,
+    /// Actions wait until they are accepted.
+    Propose,
+    /// Actions are carried out.
+    Act,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measure {
+    /// Packets that match are dropped.
+    Drop(Signature),
+    /// Packets that match are dropped above a rate.
+    Limit(Signature, f64),
+    /// Packets of a source to protected hosts are dropped until the timeout.
+    Block(Source, u64),
+    /// A posture of the policy is activated.
+    Posture(String),
+}
+
+impl Measure {
+    /// The word in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Measure::Drop(_) => "drop",
+            Measure::Limit(..) => "limit",
+            Measure::Block(..) => "block",
+            Measure::Posture(_) => "posture",
+        }
+    }
+
+    /// The signature, if it has one.
+    pub fn signature(&self) -> Option<&Signature> {
+        match self {
+            Measure::Drop(signature) | Measure::Limit(signature, _) => Some(signature),
+            Measure::Block(..) | Measure::Posture(_) => None,
+        }
+    }
+}
+
+impl Display for Measure {
+    /// A rule or an entry in the policy language.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::Drop(signature) => write!(f, "{signature} counter drop"),
+            Measure::Limit(signature, pps) => write!(f, "{signature} counter limit rate {pps:.0}pps"),
+            Measure::Block((is_ipv6, address), timeout_ns) => {
+                let source = Prefix::of(*is_ipv6, *address, u8::MAX);
+                write!(f, "{source} timeout {}s", timeout_ns / 1_000_000_000)
+            }
+            Measure::Posture(name) => write!(f, "posture {name}"),
+        }
+    }
+}
+
+/// What an action would have done to the sample that it was derived from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// Packets of the victim's sample that it would have hit.
+    pub attack: usize,
+    /// Packets of that sample.
+    pub attack_of: usize,
+    /// Legitimate packets of the reference that it would have hit.
+    pub legitimate: usize,
+    /// Legitimate packets of the reference.
+    pub legitimate_of: usize,
+}
+
+/// An action with the reason for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// Its number.
+    pub id: ActionId,
+    /// The attack that it is for.
+    pub attack: AttackId,
+    /// What is done.
+    pub measure: Measure,
+    /// What it would have hit.
+    pub trial: Trial,
+}
+
+/// Why an action ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It hit nothing for some time, or a blocked source became slow.
+    Quiet,
+    /// Its time was over.
+    Timeout,
+    /// It hit packets of proven sources.
+    Collateral,
+}
+
+impl Ending {
+    /// The word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Quiet => "quiet",
+            Ending::Timeout => "timeout",
+            Ending::Collateral => "collateral",
+        }
+    }
+}
+
+/// A decision. The caller carries it out before the next window.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// An attack has been detected.
+    Detected {
+        /// Its number.
+        attack: AttackId,
+        /// The victim.
+        victim: Prefix,
+        /// What exceeded which threshold.
+        evidence: Vec<Evidence>,
+    },
+    /// Carry out an action.
+    Apply(Action),
+    /// An action waits for approval.
+    Propose(Action),
+    /// Undo an action.
+    Undo(ActionId, Ending),
+    /// An attack is over, and all its actions are undone.
+    Ended(AttackId),
+}
+
+/// What an action has hit in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The action.
+    pub action: ActionId,
+    /// Packets that it dropped.
+    pub packets: u64,
+    /// Those of them that belong to conversations of proven sources.
+    pub proven: u64,
+}

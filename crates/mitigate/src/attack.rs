@@ -1,0 +1,192 @@
+//! One attack: what is known of it, and what was done.
+
+use crate::action::{Action, ActionId, AttackId, Ending, Measure};
+use crate::class::Class;
+use crate::header::Header;
+use crate::measure::{Source, Window};
+use crate::prefix::Prefix;
+use crate::signature::Signature;
+use crate::victim::Evidence;
+
+/// Signatures are learned from packets of this long at most. An attack that changes is learned anew.
+const POOL_NS: u64 = 2_000_000_000;
+/// Headers that are kept of these packets.
+const POOL_MAX: usize = 4096;
+/// Headers of the victim's proven sources that are kept.
+const PROVEN_MAX: usize = 2048;
+/// With fewer headers of the victim in the sample of all, the sample with equal room for each destination is taken.
+const ENOUGH: usize = 64;
+
+/// What became of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits for approval.
+    Proposed,
+    /// It is carried out.
+    Active,
+    /// It is over.
+    Ended(Ending),
+}
+
+/// An action of an attack.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The action.
+    pub action: Action,
+    /// What became of it.
+    pub state: State,
+    /// When it was decided, ns.
+    pub since_ns: u64,
+    /// When it last hit packets, ns.
+    pub last_hit_ns: u64,
+    /// Packets that it has hit.
+    pub packets: u64,
+    /// Those of proven sources.
+    pub proven: u64,
+    /// Packets of proven sources that have reached the victim since.
+    pub proven_passed: u64,
+    /// Packets a second that it hit in the last window.
+    pub rate_pps: f64,
+}
+
+impl Record {
+    pub(crate) fn new(action: Action, state: State, now_ns: u64) -> Self {
+        Record {
+            action,
+            state,
+            since_ns: now_ns,
+            last_hit_ns: now_ns,
+            packets: 0,
+            proven: 0,
+            proven_passed: 0,
+            rate_pps: 0.0,
+        }
+    }
+}
+
+/// An attack, or a suspicion that may become one.
+#[derive(Clone, Debug)]
+pub struct Attack {
+    /// Its number, once it is certain.
+    pub id: Option<AttackId>,
+    /// The victim.
+    pub victim: Prefix,
+    /// The class with the largest excess when it was detected.
+    pub class: Class,
+    /// When it was detected, ns.
+    pub from_ns: u64,
+    /// When it was last seen, ns.
+    pub last_ns: u64,
+    /// Whether nobody used the victim before. Then plausible sources are not trusted, and what no signature covers is
+    /// limited.
+    pub is_unused: bool,
+    /// Whether it is over.
+    pub is_over: bool,
+    /// The highest rate of packets without proof, packets a second.
+    pub peak_pps: f64,
+    /// What exceeded which threshold when it was detected.
+    pub evidence: Vec<Evidence>,
+    /// What was done, in order.
+    pub records: Vec<Record>,
+    /// Signatures that hit legitimate packets.
+    pub(crate) refused: Vec<Signature>,
+    /// Windows until signatures are learned again, and how often learning has failed in a row.
+    pub(crate) pause: u32,
+    pub(crate) failures: u32,
+    /// The rest that could not be learned, packets a second.
+    pub(crate) failed_pps: f64,
+    pool: Vec<(u64, Header)>,
+    proven: Vec<Header>,
+}
+
+impl Attack {
+    /// A suspicion.
+    pub(crate) fn new(victim: Prefix, class: Class, now_ns: u64) -> Self {
+        Attack {
+            id: None,
+            victim,
+            class,
+            from_ns: now_ns,
+            last_ns: now_ns,
+            is_unused: false,
+            is_over: false,
+            peak_pps: 0.0,
+            evidence: Vec::new(),
+            records: Vec::new(),
+            refused: Vec::new(),
+            pause: 0,
+            failures: 0,
+            failed_pps: 0.0,
+            pool: Vec::new(),
+            proven: Vec::new(),
+        }
+    }
+
+    /// The actions that are carried out or wait.
+    pub fn standing(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(|record| !matches!(record.state, State::Ended(_)))
+    }
+
+    pub(crate) fn standing_mut(&mut self) -> impl Iterator<Item = &mut Record> {
+        self.records.iter_mut().filter(|record| !matches!(record.state, State::Ended(_)))
+    }
+
+    pub(crate) fn record_mut(&mut self, id: ActionId) -> Option<&mut Record> {
+        self.records.iter_mut().find(|record| record.action.id == id)
+    }
+
+    /// Whether a standing signature covers a packet.
+    fn is_covered(&self, header: &Header) -> bool {
+        self.standing().filter_map(|record| record.action.measure.signature()).any(|one| one.matches(header))
+    }
+
+    /// Takes the victim's headers of a window. Returns the share of packets without proof that no signature covers: 1
+    /// if the victim has none in the sample.
+    pub(crate) fn take(&mut self, window: &Window) -> f64 {
+        let is_here = |header: &&Header| self.victim.contains(header.is_ipv6, header.daddr);
+        let mut headers: Vec<&Header> = window.unproven.iter().filter(is_here).collect();
+        if headers.len() < ENOUGH {
+            let strata: Vec<&Header> = window.strata.iter().filter(is_here).collect();
+            if strata.len() > headers.len() {
+                headers = strata;
+            }
+        }
+        let fresh: Vec<(u64, Header)> =
+            headers.iter().filter(|header| !self.is_covered(header)).map(|header| (window.to_ns, **header)).collect();
+        let share = if headers.is_empty() { 1.0 } else { fresh.len() as f64 / headers.len() as f64 };
+        for record in self.records.iter_mut().filter(|record| record.state == State::Proposed) {
+            let signature = record.action.measure.signature();
+            if signature.is_some_and(|signature| headers.iter().any(|header| signature.matches(header))) {
+                record.last_hit_ns = window.to_ns;
+            }
+        }
+        let proven = window.real.iter().chain(&window.plausible).filter(is_here).copied();
+        let proven: Vec<Header> = proven.collect();
+        self.pool.extend(fresh);
+        self.pool.retain(|(time, _)| window.to_ns.saturating_sub(*time) <= POOL_NS);
+        self.proven.extend(proven);
+        let excess = self.pool.len().saturating_sub(POOL_MAX);
+        self.pool.drain(..excess);
+        let excess = self.proven.len().saturating_sub(PROVEN_MAX);
+        self.proven.drain(..excess);
+        share
+    }
+
+    /// Headers that no standing signature covers.
+    pub(crate) fn pool(&self) -> Vec<Header> {
+        self.pool.iter().map(|(_, header)| *header).filter(|header| !self.is_covered(header)).collect()
+    }
+
+    /// Headers of the victim's proven sources during the attack.
+    pub(crate) fn proven(&self) -> &[Header] {
+        &self.proven
+    }
+
+    /// Blocked sources and the rates at which they go on.
+    pub fn blocked(&self) -> impl Iterator<Item = (ActionId, Source, f64)> {
+        self.standing().filter_map(|record| match record.action.measure {
+            Measure::Block(source, _) => Some((record.action.id, source, record.rate_pps)),
+            _ => None,
+        })
+    }
+}

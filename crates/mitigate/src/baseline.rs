@@ -1,0 +1,182 @@
+//! How much traffic without proof a prefix has in peace, by class.
+//!
+//! The baseline freezes for a prefix that is under suspicion. It rises slowly, so that a ramp over an hour does not
+//! become normal, and falls slowly, so that a night does not make the morning an attack.
+
+use crate::class::Class;
+use crate::measure::WINDOW_NS;
+use crate::measure::counts::Counts;
+use crate::prefix::{Level, Prefix};
+use std::collections::HashMap;
+
+/// Windows until the baseline of a prefix is known: 2 s. Until then it follows each maximum.
+pub const LEARNING_WINDOWS: u32 = (2_000_000_000 / WINDOW_NS) as u32;
+/// A baseline doubles in not less than this time.
+const DOUBLING_S: f64 = 1800.0;
+/// A baseline that is not met halves in this time.
+const HALVING_S: f64 = 3600.0;
+/// Prefixes with a baseline. Others have the floor.
+const PREFIXES_MAX: usize = 8192;
+/// A class exceeds its baseline if its rate is this many times as high. Poisson noise of 25 packets a window, the least
+/// that counts, reaches 3 times less than once in 10^15 windows.
+pub const FACTOR: f64 = 3.0;
+
+/// The least rate that is an attack, packets a second. A link or host of any size takes less without harm, and the
+/// noise of so few packets would decide.
+pub fn floor_pps(prefix: &Prefix) -> f64 {
+    let is_at = |level: Level| prefix.length() == level.length(prefix.is_ipv6());
+    let host_pps = 100.0;
+    if is_at(Level::Wide) {
+        host_pps * 4.0
+    } else if is_at(Level::Net) {
+        host_pps * 2.0
+    } else {
+        host_pps
+    }
+}
+
+/// The baseline of a prefix.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usual {
+    windows: u32,
+    /// Highest usual rate without proof of each class, packets a second.
+    unproven_pps: [f64; Class::COUNT],
+    /// Highest usual rate of each class.
+    packets_pps: [f64; Class::COUNT],
+    /// When the first packet of a proven source came, ns.
+    used_since_ns: Option<u64>,
+}
+
+impl Usual {
+    /// The highest usual rate of packets of a class without proof.
+    pub fn unproven_pps(&self, class: Class) -> f64 {
+        self.unproven_pps[class as usize]
+    }
+
+    /// The highest usual rate of packets of all classes without proof.
+    pub fn unproven_total_pps(&self) -> f64 {
+        self.unproven_pps.iter().sum()
+    }
+
+    /// The highest usual rate of packets of a class.
+    pub fn packets_pps(&self, class: Class) -> f64 {
+        self.packets_pps[class as usize]
+    }
+
+    /// Whether proven sources have used the prefix since a time.
+    pub fn is_used_since(&self, time_ns: u64) -> bool {
+        self.used_since_ns.is_some_and(|since_ns| since_ns <= time_ns)
+    }
+
+    fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64) {
+        self.windows = self.windows.saturating_add(1);
+        let is_learning = self.windows <= LEARNING_WINDOWS;
+        let rise = (seconds / DOUBLING_S).exp2();
+        let fall = (-seconds / HALVING_S).exp2();
+        let follow = |level: &mut f64, packets: u64| {
+            let rate = packets as f64 / seconds;
+            *level = if rate <= *level {
+                (*level * fall).max(rate)
+            } else if is_learning {
+                rate
+            } else {
+                rate.min((*level * rise).max(free_pps))
+            };
+        };
+        for class in Class::ALL.map(|class| class as usize) {
+            follow(&mut self.unproven_pps[class], counts.unproven[class]);
+            follow(&mut self.packets_pps[class], counts.packets[class]);
+        }
+    }
+}
+
+/// The baselines of all prefixes.
+#[derive(Clone, Debug, Default)]
+pub struct Baselines {
+    usual: HashMap<Prefix, Usual>,
+}
+
+impl Baselines {
+    /// Learns the counts of a prefix in peace.
+    pub fn learn(&mut self, counts: &Counts, seconds: f64, now_ns: u64) {
+        if self.usual.len() >= PREFIXES_MAX && !self.usual.contains_key(&counts.prefix) {
+            return;
+        }
+        let free_pps = floor_pps(&counts.prefix) / FACTOR;
+        let usual = self.usual.entry(counts.prefix).or_default();
+        usual.learn(counts, seconds, free_pps);
+        if counts.proven_total() > 0 {
+            usual.used_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// The baseline of a prefix. It is 0 for a prefix that was never seen.
+    pub fn of(&self, prefix: &Prefix) -> Usual {
+        self.usual.get(prefix).copied().unwrap_or_default()
+    }
+
+    /// The rate without proof above which a class of a prefix is suspicious, packets a second.
+    pub fn threshold_pps(&self, prefix: &Prefix, class: Class) -> f64 {
+        floor_pps(prefix).max(FACTOR * self.of(prefix).unproven_pps(class))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Baselines, floor_pps};
+    use crate::class::Class;
+    use crate::measure::counts::Counts;
+    use crate::prefix::Prefix;
+
+    fn window(pps: f64) -> Counts {
+        let mut counts = Counts::new(Prefix::of(false, 1, 32));
+        counts.unproven[Class::Udp as usize] = (pps / 4.0) as u64;
+        counts.packets = counts.unproven;
+        counts
+    }
+
+    /// Seconds until the rate is suspicious, if it grows by a factor each hour from the floor on.
+    fn seconds_to_detect(hourly: f64) -> Option<f64> {
+        let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
+        for _ in 0..40 {
+            baselines.learn(&window(20.0), 0.25, 0);
+        }
+        (0..4 * 3600 * 6).map(|at| f64::from(at) / 4.0).find(|seconds| {
+            let rate = 50.0 * hourly.powf(seconds / 3600.0);
+            let is_suspicious = rate > baselines.threshold_pps(&prefix, Class::Udp);
+            if !is_suspicious {
+                baselines.learn(&window(rate), 0.25, 0);
+            }
+            is_suspicious
+        })
+    }
+
+    #[test]
+    fn a_ramp_does_not_become_normal() {
+        // 100 times an hour, and 16 times an hour, the square of what the baseline follows.
+        for hourly in [100.0, 16.0] {
+            let seconds = seconds_to_detect(hourly).expect("it is detected");
+            assert!(seconds < 2.5 * 3600.0, "{hourly}: {seconds}");
+        }
+    }
+
+    #[test]
+    fn the_first_rates_are_taken_as_they_are() {
+        let mut baselines = Baselines::default();
+        let prefix = Prefix::of(false, 1, 32);
+        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), floor_pps(&prefix));
+        baselines.learn(&window(4000.0), 0.25, 0);
+        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), 12_000.0);
+        (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
+        (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25, 0));
+        assert!(baselines.threshold_pps(&prefix, Class::Udp) < 12_200.0);
+    }
+
+    #[test]
+    fn a_night_does_not_make_the_morning_an_attack() {
+        let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
+        (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
+        (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0));
+        assert!(baselines.threshold_pps(&prefix, Class::Udp) > 5_000.0);
+    }
+}

@@ -1,0 +1,77 @@
+//! Carries out actions on headers, for recordings and simulations.
+
+use crate::action::{Action, ActionId, Hit, Measure};
+use crate::header::Header;
+
+/// A limit may pass this many seconds of its rate at once.
+const BURST_S: f64 = 1.0;
+
+#[derive(Clone, Debug)]
+struct Active {
+    action: Action,
+    hit: Hit,
+    /// Packets that a limit may pass now, and when that was computed.
+    tokens: f64,
+    time_ns: u64,
+}
+
+/// The actions that are carried out.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    active: Vec<Active>,
+}
+
+impl Filter {
+    /// Begins to carry out an action.
+    pub fn apply(&mut self, action: Action, now_ns: u64) {
+        let tokens = if let Measure::Limit(_, pps) = action.measure { pps * BURST_S } else { 0.0 };
+        let hit = Hit { action: action.id, packets: 0, proven: 0 };
+        self.active.push(Active { action, hit, tokens, time_ns: now_ns });
+    }
+
+    /// Ends an action.
+    pub fn undo(&mut self, id: ActionId) {
+        self.active.retain(|active| active.action.id != id);
+    }
+
+    /// The action that drops a packet. `is_proven` says whether the packet belongs to a conversation of a proven source,
+    /// and is asked only for packets that are dropped.
+    pub fn drops(&mut self, header: &Header, now_ns: u64, is_proven: impl FnOnce() -> bool) -> Option<ActionId> {
+        let active = self.active.iter_mut().find_map(|active| active.drops(header, now_ns).then_some(active))?;
+        active.hit.packets += 1;
+        active.hit.proven += u64::from(is_proven());
+        Some(active.action.id)
+    }
+
+    /// What each action has hit since the last call.
+    pub fn take_hits(&mut self) -> Vec<Hit> {
+        let take = |active: &mut Active| {
+            let none = Hit { packets: 0, proven: 0, ..active.hit };
+            std::mem::replace(&mut active.hit, none)
+        };
+        self.active.iter_mut().map(take).collect()
+    }
+}
+
+impl Active {
+    fn drops(&mut self, header: &Header, now_ns: u64) -> bool {
+        match &self.action.measure {
+            Measure::Drop(signature) => signature.matches(header),
+            Measure::Limit(signature, pps) => {
+                if !signature.matches(header) {
+                    return false;
+                }
+                let passed_s = now_ns.saturating_sub(self.time_ns) as f64 / 1e9;
+                self.tokens = (self.tokens + passed_s * pps).min(pps * BURST_S);
+                self.time_ns = self.time_ns.max(now_ns);
+                let is_over = self.tokens < 1.0;
+                if !is_over {
+                    self.tokens -= 1.0;
+                }
+                is_over
+            }
+            Measure::Block(source, _) => *source == (header.is_ipv6, header.saddr),
+            Measure::Posture(_) => false,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Mitigation: measurements in, decisions out.
+//!
+//! The way of a measurement: [`measure`] counts packets in windows, [`victim`] finds prefixes whose traffic exceeds their
+//! [`baseline`], [`signature`] separates the attack from the [`reference`] of peace, and [`mitigator`] decides on an
+//! [`action`], checks it and undoes it. [`release`] frees blocked sources, and [`offload`] chooses those for a card.
+//!
+//! The crate has no clock, no input or output and no threads. The same code runs live, on captures and in simulation.
+//! The paper is "Introducing SmartNICs in Server-based Data Plane Processing: the DDoS Mitigation Use Case" (Miano et
+//! al., 2019).
+#![forbid(unsafe_code)]
+
+pub mod action;
+mod attack;
+pub mod baseline;
+pub mod class;
+pub mod filter;
+pub mod header;
+mod last_resort;
+pub mod measure;
+pub mod mitigator;
+pub mod offload;
+mod peace;
+pub mod prefix;
+pub mod recording;
+pub mod reference;
+pub mod release;
+mod retreat;
+pub mod signature;
+mod unanswered;
+pub mod victim;
+
+pub use attack::{Attack, Record, State};

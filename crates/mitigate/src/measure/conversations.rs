@@ -1,0 +1,388 @@
+//! Which packets belong to a conversation whose other side has proven that it is real.
+//!
+//! A source is real if it knows what only a receiver of the protected host's answers can know: the sequence numbers of
+//! TCP, or a question that the host itself has asked. Made-up sources and reflected answers never prove that. So the
+//! rate of packets *without* proof shows an attack that hides in much legitimate traffic, and a crowd of real clients
+//! does not show in it.
+//!
+//! Where only one direction is seen, the other side's numbers are unknown. There a source counts as plausible when its
+//! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
+//! is for the caller to say.
+
+use super::slots::{Slots, address_hash, hash};
+use crate::header::{Header, protocol, tcp};
+use weir_abi::packet::Fragment;
+
+/// Conversations that are remembered.
+const CAPACITY: usize = 1 << 17;
+/// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
+const FRAGMENTS: usize = 1 << 14;
+const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
+/// A proven conversation keeps its place for this long without packets: above the usual keep-alive of 75 s.
+const IDLE_NS: u64 = 120 * SECOND_NS;
+/// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
+const EMBRYO_NS: u64 = 5 * SECOND_NS;
+/// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
+const ACKED_MAX: u32 = 1 << 18;
+/// A source may send this many datagrams for each answer and still take part in a conversation.
+const DATAGRAMS_PER_ANSWER: u32 = 16;
+/// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
+const STEPS: u8 = 3;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What one side of a conversation has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    packets: u32,
+    /// The first and the next sequence number of TCP, and the last acknowledgement.
+    first: u32,
+    next: u32,
+    acked: u32,
+    /// Steps in which its numbers continued.
+    steps: u8,
+    has_begun: bool,
+    is_real: bool,
+    /// Since when it is plausible, ns.
+    plausible_ns: Option<u64>,
+    /// Its packets in the current window that had no proof yet.
+    pending: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Conversation {
+    key: u64,
+    last_ns: u64,
+    /// The window in which `pending` was counted.
+    window: u64,
+    sides: [Side; 2],
+    /// The side that sent first.
+    asker: usize,
+}
+
+impl Conversation {
+    /// What its place is worth: nothing if it is idle, more if it is real.
+    fn value(&self, now_ns: u64) -> u64 {
+        let idle_ns = now_ns.saturating_sub(self.last_ns);
+        match self.sides.iter().any(|side| side.is_real) {
+            true if idle_ns <= IDLE_NS => u64::MAX,
+            false if idle_ns <= EMBRYO_NS => self.last_ns,
+            _ => 0,
+        }
+    }
+}
+
+/// What is known of the sender of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Nothing.
+    None,
+    /// Its own numbers continue since this time, ns.
+    Plausible(u64),
+    /// It has received answers.
+    Real,
+}
+
+/// What a packet shows about its conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What is known of the sender.
+    pub proof: Proof,
+    /// Whether this packet changed that.
+    pub is_news: bool,
+    /// Earlier packets of the sender in this window of which less was known then.
+    pub redeemed: u32,
+}
+
+impl Standing {
+    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0 };
+}
+
+impl Side {
+    fn proof(&self) -> Proof {
+        match (self.is_real, self.plausible_ns) {
+            (true, _) => Proof::Real,
+            (false, Some(since_ns)) => Proof::Plausible(since_ns),
+            (false, None) => Proof::None,
+        }
+    }
+}
+
+/// The first fragment of a datagram, which vouches for the others.
+#[derive(Clone, Debug)]
+struct FirstFragment {
+    key: u64,
+    time_ns: u64,
+    proof: Proof,
+}
+
+/// The conversations of a recording or a link.
+#[derive(Clone, Debug)]
+pub struct Conversations {
+    slots: Slots<Conversation>,
+    fragments: Slots<FirstFragment>,
+    seed: u64,
+    window: u64,
+    last_ns: u64,
+}
+
+impl Conversations {
+    /// No conversation yet. The seed is a secret.
+    pub fn new(seed: u64) -> Self {
+        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 0, last_ns: 0 }
+    }
+
+    /// Begins a window.
+    pub fn begin_window(&mut self) {
+        self.window += 1;
+    }
+
+    /// The key of the packet's conversation, and the side that sent it: 0 for the lower endpoint.
+    fn key(&self, header: &Header) -> (u64, usize) {
+        let ends = [(header.saddr, header.sport), (header.daddr, header.dport)];
+        let side = usize::from(ends[0] > ends[1]);
+        let hashes = ends.map(|(address, port)| hash(address_hash(self.seed, header.is_ipv6, address), &[port.into()]));
+        let (first, second) = (hashes[side], hashes[1 - side]);
+        (hash(self.seed, &[first, second, header.protocol.into()]), side)
+    }
+
+    /// The key of a datagram in fragments.
+    fn datagram(&self, header: &Header) -> u64 {
+        let source = address_hash(self.seed, header.is_ipv6, header.saddr);
+        hash(address_hash(source, header.is_ipv6, header.daddr), &[header.ip_id.into(), header.protocol.into()])
+    }
+
+    /// What the first fragment of a datagram says of a later one.
+    fn vouched(&self, header: &Header, now_ns: u64) -> Proof {
+        let key = self.datagram(header);
+        let first = self.fragments.get(key, |first| first.key == key);
+        let first = first.filter(|first| now_ns.saturating_sub(first.time_ns) < REASSEMBLY_NS);
+        first.map_or(Proof::None, |first| first.proof)
+    }
+
+    fn vouch(&mut self, header: &Header, now_ns: u64, proof: Proof) {
+        let key = self.datagram(header);
+        let first = FirstFragment { key, time_ns: now_ns, proof };
+        match self.fragments.find(key, |first| first.key == key) {
+            Some(known) => *known = first,
+            None => {
+                self.fragments.add(key, first, u64::MAX, |first| first.time_ns);
+            }
+        }
+    }
+
+    /// What is known of the sender of a packet, without counting the packet again.
+    pub fn proof(&self, header: &Header) -> Proof {
+        if header.fragment == Fragment::Later {
+            return self.vouched(header, self.last_ns);
+        }
+        if !can_prove(header) {
+            return Proof::None;
+        }
+        let (key, side) = self.key(header);
+        self.slots.get(key, |entry| entry.key == key).map_or(Proof::None, |entry| entry.sides[side].proof())
+    }
+
+    /// Counts a packet and says what it shows.
+    pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
+        self.last_ns = now_ns;
+        if header.fragment == Fragment::Later {
+            return Standing { proof: self.vouched(header, now_ns), ..Standing::UNKNOWN };
+        }
+        let standing = self.see_whole(header, now_ns);
+        if header.fragment == Fragment::First {
+            self.vouch(header, now_ns, standing.proof);
+        }
+        standing
+    }
+
+    /// As [`Conversations::see`], for packets with a transport header.
+    fn see_whole(&mut self, header: &Header, now_ns: u64) -> Standing {
+        if !can_prove(header) {
+            return Standing::UNKNOWN;
+        }
+        let (key, side) = self.key(header);
+        let window = self.window;
+        if self.slots.find(key, |entry| entry.key == key).is_none() {
+            let entry = Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker: side };
+            self.slots.add(key, entry, u64::MAX - 1, |entry| entry.value(now_ns));
+        }
+        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Standing::UNKNOWN };
+        if entry.window != window {
+            entry.window = window;
+            entry.sides.iter_mut().for_each(|side| side.pending = 0);
+        }
+        entry.last_ns = now_ns;
+        let before = entry.sides[side].proof();
+        let is_real = proves(header, entry, side);
+        let own = &mut entry.sides[side];
+        own.is_real |= is_real;
+        note(header, own);
+        if own.steps >= STEPS {
+            own.plausible_ns.get_or_insert(now_ns);
+        }
+        let proof = own.proof();
+        let is_news = proof != before;
+        let redeemed = if is_news { std::mem::take(&mut own.pending) } else { 0 };
+        if proof == Proof::None {
+            own.pending = own.pending.saturating_add(1);
+        }
+        Standing { proof, is_news, redeemed }
+    }
+}
+
+/// Whether a packet can belong to a conversation by itself.
+fn can_prove(header: &Header) -> bool {
+    match header.protocol {
+        protocol::TCP | protocol::UDP => header.has_ports && header.fragment != Fragment::Later,
+        protocol::ICMP => header.icmp_type == 0 || header.icmp_type == 8,
+        protocol::ICMP6 => header.icmp_type == 128 || header.icmp_type == 129,
+        _ => false,
+    }
+}
+
+/// Whether a packet shows that its sender has received what the other side sent.
+fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
+    let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
+    match header.protocol {
+        protocol::TCP => {
+            let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
+            let is_ack = header.flags & tcp::ACK != 0 && other.has_begun;
+            is_ack && other.next.wrapping_sub(header.ack) <= sent
+        }
+        protocol::UDP => {
+            let was_asked = other.packets > 0 && entry.asker != side;
+            let was_answered = other.packets > 0 && own.packets > 0;
+            let in_turn = own.packets <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
+            (was_asked || was_answered) && in_turn
+        }
+        _ => other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129),
+    }
+}
+
+/// Whether the numbers of a segment continue those of its sender, and new ones follow. A repeated segment does not.
+fn continues(header: &Header, own: &Side) -> bool {
+    let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
+    is_next && (header.payload_length > 0 || header.ack != own.acked)
+}
+
+/// Remembers a packet of a side.
+fn note(header: &Header, own: &mut Side) {
+    own.packets = own.packets.saturating_add(1);
+    if header.protocol != protocol::TCP || header.flags & tcp::RST != 0 {
+        return;
+    }
+    let is_handshake = own.packets == 2 && own.steps == 0 && own.acked == 0;
+    if continues(header, own) {
+        // The segment behind a SYN of the same side continues a handshake.
+        let steps = if is_handshake && header.payload_length == 0 { STEPS } else { 1 };
+        own.steps = own.steps.saturating_add(steps);
+    }
+    let phantom = u32::from(header.flags & tcp::SYN != 0) + u32::from(header.flags & tcp::FIN != 0);
+    let next = header.seq.wrapping_add(u32::from(header.payload_length)).wrapping_add(phantom);
+    if !own.has_begun || header.flags & tcp::SYN != 0 {
+        own.first = header.seq;
+    }
+    let is_old = own.has_begun && (next.wrapping_sub(own.next) as i32) < 0 && header.flags & tcp::SYN == 0;
+    if !is_old {
+        own.next = next;
+    }
+    own.has_begun = true;
+    if header.flags & tcp::ACK != 0 {
+        own.acked = header.ack;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Conversations, Proof};
+    use crate::header::{Header, protocol, tcp};
+    use weir_abi::packet::Fragment;
+
+    const CLIENT: u32 = 0xc633_6407;
+    const SERVER: u32 = 0xc000_0201;
+
+    fn segment(from_client: bool, flags: u8, seq: u32, ack: u32, bytes: u16) -> Header {
+        let (from, to) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        let (sport, dport) = if from_client { (40000, 80) } else { (80, 40000) };
+        let header = Header::between(from, to);
+        Header {
+            protocol: protocol::TCP,
+            has_ports: true,
+            sport,
+            dport,
+            flags,
+            seq,
+            ack,
+            payload_length: bytes,
+            ..header
+        }
+    }
+
+    #[test]
+    fn a_handshake_proves_the_client_and_redeems_its_syn() {
+        let mut all = Conversations::new(1);
+        assert_eq!(all.see(&segment(true, tcp::SYN, 100, 0, 0), 1).proof, Proof::None);
+        assert_eq!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
+        let standing = all.see(&segment(true, tcp::ACK, 101, 501, 0), 3);
+        assert!(standing.proof == Proof::Real && standing.is_news && standing.redeemed == 1);
+        assert_eq!(all.proof(&segment(true, tcp::ACK, 101, 501, 0)), Proof::Real);
+    }
+
+    #[test]
+    fn a_wrong_acknowledgement_proves_nothing() {
+        let mut all = Conversations::new(1);
+        all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
+        all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2);
+        for ack in [0, 499, 502, 1 << 30] {
+            assert_ne!(all.see(&segment(true, tcp::ACK, 101, ack, 0), 3).proof, Proof::Real, "{ack}");
+        }
+    }
+
+    #[test]
+    fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
+        let question =
+            Header { protocol: protocol::UDP, has_ports: true, sport: 9, dport: 53, ..Header::between(SERVER, CLIENT) };
+        let answer =
+            Header { sport: 53, dport: 9, fragment: Fragment::First, ip_id: 7, ..Header::between(CLIENT, SERVER) };
+        let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
+        let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
+        let mut all = Conversations::new(1);
+        assert_ne!(all.see(&later, 1).proof, Proof::Real);
+        all.see(&question, 2);
+        assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
+        assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
+        assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
+    }
+
+    #[test]
+    fn reflected_answers_prove_nothing() {
+        let mut all = Conversations::new(1);
+        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
+        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 3).proof, Proof::Real);
+    }
+
+    #[test]
+    fn one_direction_alone_is_judged_by_its_own_numbers() {
+        let mut all = Conversations::new(1);
+        all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
+        all.see(&segment(true, tcp::ACK, 101, 501, 0), 2);
+        assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).proof, Proof::Plausible(2));
+        // The same segment again and again is a flood.
+        let mut all = Conversations::new(1);
+        for at in 0..100 {
+            assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 0), at).proof, Proof::None);
+        }
+    }
+
+    #[test]
+    fn an_answer_to_a_question_is_proven_and_an_answer_without_one_is_not() {
+        let datagram = |from: u32, to: u32, sport, dport| {
+            let header = Header::between(from, to);
+            Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
+        };
+        let mut all = Conversations::new(1);
+        assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
+        assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
+        assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
+    }
+}

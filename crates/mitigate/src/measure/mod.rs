@@ -1,0 +1,355 @@
+//! Feature extraction: packets in, the measurements of a window out.
+//!
+//! This is the reference of what generated code extracts. All memory is fixed when the extractor is made.
+
+pub mod conversations;
+pub mod counts;
+pub mod entropy;
+pub mod heavy;
+pub mod sample;
+mod seen_sources;
+mod slots;
+mod visibility;
+
+use crate::class::Class;
+use crate::header::Header;
+use crate::prefix::{Level, Prefix};
+use conversations::{Conversations, Proof};
+use counts::Counts;
+use heavy::SpaceSaving;
+use sample::{Reservoir, Samples, Trust};
+use seen_sources::SeenSources;
+pub(crate) use slots::hash;
+use slots::{Slots, address_hash};
+use visibility::Visibility;
+
+/// Length of a window. Two of them and a decision pass in less than a second, and at 100 packets a second, the lowest
+/// rate that counts as an attack, a window still has 25 packets.
+pub const WINDOW_NS: u64 = 250_000_000;
+
+/// Prefixes that are counted at each level: hosts, nets, wide prefixes.
+const PREFIXES: [usize; 3] = [4096, 1024, 256];
+/// Heaviest sources that are counted.
+const SOURCES: usize = 1024;
+/// A source that became plausible within this time before an attack was detected may belong to it: attacks begin slowly,
+/// and detection takes a second.
+pub const DOUBTFUL_NS: u64 = 5_000_000_000;
+/// Headers of dropped packets of proven sources.
+const DROPPED_HEADERS: usize = 256;
+/// Sources that are known to be real.
+const KNOWN: usize = 1 << 16;
+
+/// A source: family and address.
+pub type Source = (bool, u128);
+
+/// The measurements of one window.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// Its beginning, ns.
+    pub from_ns: u64,
+    /// Its end, ns.
+    pub to_ns: u64,
+    /// Packets to protected hosts.
+    pub packets: u64,
+    /// The counts of prefixes, in the order of levels.
+    pub counts: Vec<Counts>,
+    /// The proven sources that send most, the heaviest first.
+    pub heavy: Vec<HeavySource>,
+    /// Headers of packets without proof.
+    pub unproven: Vec<Header>,
+    /// Headers of packets without proof, with equal room for each group of destinations.
+    pub strata: Vec<Header>,
+    /// Headers of packets of plausible sources.
+    pub plausible: Vec<Header>,
+    /// Headers of packets of real sources.
+    pub real: Vec<Header>,
+    /// Headers of real or plausible sources that an action has dropped.
+    pub dropped_proven: Vec<Header>,
+    /// Whether both directions of traffic are seen.
+    pub is_two_way: bool,
+}
+
+/// A source that sends much in conversations that prove it real. A made-up source is never among them, so an attacker
+/// cannot choose who is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeavySource {
+    /// The source.
+    pub source: Source,
+    /// Packets that it certainly sent.
+    pub packets: u64,
+    /// Packets that protected hosts sent to it, at most.
+    pub answers: u64,
+}
+
+impl Window {
+    /// Its length in seconds.
+    pub fn seconds(&self) -> f64 {
+        (self.to_ns - self.from_ns) as f64 / 1e9
+    }
+
+    /// The counts of a prefix.
+    pub fn counts_of(&self, prefix: Prefix) -> Option<&Counts> {
+        self.counts.iter().find(|counts| counts.prefix == prefix)
+    }
+}
+
+/// A source that has proven that it is real.
+#[derive(Clone, Debug)]
+struct Known {
+    source: Source,
+    last_ns: u64,
+}
+
+/// Counts packets for windows.
+#[derive(Clone, Debug)]
+pub struct Extractor {
+    inside: Vec<Prefix>,
+    seed: u64,
+    conversations: Conversations,
+    seen: SeenSources,
+    known: Slots<Known>,
+    levels: [Slots<Counts>; 3],
+    heavy: SpaceSaving<Source>,
+    answered: SpaceSaving<Source>,
+    dropped_proven: Reservoir<Header>,
+    samples: Samples,
+    visibility: Visibility,
+    /// Prefixes under attack, each with the time from which on plausible sources are not trusted.
+    distrusted: Vec<(Prefix, u64)>,
+    packets: u64,
+    from_ns: u64,
+}
+
+impl Extractor {
+    /// Counts packets to the prefixes `inside`, or to all destinations if there are none. The seed is a secret.
+    pub fn new(inside: Vec<Prefix>, seed: u64, from_ns: u64) -> Self {
+        Extractor {
+            inside,
+            seed,
+            conversations: Conversations::new(seed),
+            seen: SeenSources::new(seed),
+            known: Slots::new(KNOWN),
+            levels: PREFIXES.map(Slots::new),
+            heavy: SpaceSaving::new(SOURCES),
+            answered: SpaceSaving::new(SOURCES),
+            dropped_proven: Reservoir::new(DROPPED_HEADERS, seed),
+            samples: Samples::new(seed),
+            visibility: Visibility::default(),
+            distrusted: Vec::new(),
+            packets: 0,
+            from_ns,
+        }
+    }
+
+    /// Whether a source has proven that it is real, in any conversation so far.
+    pub fn is_known(&self, source: Source) -> bool {
+        let hash = address_hash(self.seed, source.0, source.1);
+        self.known.get(hash, |known| known.source == source).is_some()
+    }
+
+    fn is_inside(&self, is_ipv6: bool, address: u128) -> bool {
+        self.inside.is_empty() || self.inside.iter().any(|prefix| prefix.contains(is_ipv6, address))
+    }
+
+    /// Sets the time of the first packet, or of the first after a gap.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.from_ns = now_ns;
+    }
+
+    /// Counts a packet.
+    pub fn see(&mut self, header: &Header, now_ns: u64) {
+        let standing = self.conversations.see(header, now_ns);
+        let comes_from_inside = self.is_inside(header.is_ipv6, header.saddr);
+        if comes_from_inside {
+            self.count_answer(header);
+        }
+        if comes_from_inside && !self.inside.is_empty() || !self.is_inside(header.is_ipv6, header.daddr) {
+            return;
+        }
+        self.packets += 1;
+        let source = (header.is_ipv6, header.saddr);
+        let source_hash = address_hash(self.seed, header.is_ipv6, header.saddr);
+        let trust = self.trust(header, standing.proof);
+        self.visibility.count(header, standing.proof);
+        if standing.is_news && trust != Trust::None {
+            self.remember(source, source_hash, now_ns);
+        }
+        let redeemed = if trust == Trust::None { 0 } else { standing.redeemed };
+        let is_new = self.seen.is_new(source_hash);
+        let class = Class::of(header);
+        for level in Level::ALL {
+            let Some(counts) = self.counts(level, header.is_ipv6, header.daddr) else { continue };
+            counts.packets[class as usize] += 1;
+            counts.bytes += u64::from(header.length);
+            counts.new_sources += u64::from(is_new);
+            if trust == Trust::None {
+                counts.unproven[class as usize] += 1;
+            }
+            redeem(counts, class, redeemed.into());
+        }
+        if trust == Trust::Real {
+            self.heavy.add(source, 1);
+        }
+        let host_hash = address_hash(self.seed, header.is_ipv6, header.daddr);
+        self.samples.offer(header, trust, host_hash);
+    }
+
+    fn remember(&mut self, source: Source, hash: u64, now_ns: u64) {
+        match self.known.find(hash, |known| known.source == source) {
+            Some(known) => known.last_ns = now_ns,
+            None => {
+                self.known.add(hash, Known { source, last_ns: now_ns }, u64::MAX, |known| known.last_ns);
+            }
+        }
+    }
+
+    /// The counts of the prefix of an address. The prefix with the fewest packets makes room for a new one.
+    fn counts(&mut self, level: Level, is_ipv6: bool, address: u128) -> Option<&mut Counts> {
+        let prefix = Prefix::at(level, is_ipv6, address);
+        let hash = address_hash(self.seed, is_ipv6, prefix.address());
+        let slots = &mut self.levels[level as usize];
+        if slots.find(hash, |counts| counts.prefix == prefix).is_none() {
+            slots.add(hash, Counts::new(prefix), u64::MAX, Counts::total);
+        }
+        slots.find(hash, |counts| counts.prefix == prefix)
+    }
+
+    /// Sets the prefixes under attack, each with the time of its detection. Whoever became plausible shortly before or
+    /// later may belong to the attack.
+    pub fn distrust(&mut self, attacked: impl Iterator<Item = (Prefix, u64)>) {
+        self.distrusted = attacked.map(|(prefix, from_ns)| (prefix, from_ns.saturating_sub(DOUBTFUL_NS))).collect();
+    }
+
+    /// What the sender of a packet is taken for. Where answers are seen, only they count.
+    fn trust(&self, header: &Header, proof: Proof) -> Trust {
+        let since_ns = match proof {
+            Proof::None => return Trust::None,
+            Proof::Real => return Trust::Real,
+            Proof::Plausible(since_ns) => since_ns,
+        };
+        let is_doubtful =
+            |(prefix, from_ns): &(Prefix, u64)| since_ns >= *from_ns && prefix.contains(header.is_ipv6, header.daddr);
+        let is_doubtful = self.visibility.is_two_way() || self.distrusted.iter().any(is_doubtful);
+        if is_doubtful { Trust::None } else { Trust::Plausible }
+    }
+
+    /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
+    /// is not counted, because measurements see what passes.
+    pub fn see_dropped(&mut self, header: &Header) -> bool {
+        let is_proven = self.trust(header, self.conversations.proof(header)) != Trust::None;
+        if is_proven {
+            self.dropped_proven.offer(*header);
+        }
+        is_proven
+    }
+
+    fn count_answer(&mut self, header: &Header) {
+        self.answered.add((header.is_ipv6, header.daddr), 1);
+        let is_syn_ack = Class::of(header) == Class::SynAck;
+        for level in Level::ALL {
+            if let Some(counts) = self.counts(level, header.is_ipv6, header.saddr) {
+                counts.answers += 1;
+                counts.syn_acks += u64::from(is_syn_ack);
+            }
+        }
+    }
+
+    fn heavy_sources(&self) -> Vec<HeavySource> {
+        let answered = |source: Source| self.answered.count(source);
+        let heavy = self.heavy.heaviest().map(|heavy| HeavySource {
+            source: heavy.key,
+            packets: heavy.packets - heavy.error,
+            answers: answered(heavy.key),
+        });
+        heavy.collect()
+    }
+
+    /// Ends the window and begins the next.
+    pub fn close(&mut self, now_ns: u64) -> Window {
+        // A packet that was taken into the sample before its source proved itself counts as proven now.
+        let trust = |header: &Header| self.trust(header, self.conversations.proof(header));
+        let with = |wanted: Trust| {
+            let redeemed = self.samples.unproven().iter().filter(move |header| trust(header) == wanted);
+            redeemed.copied()
+        };
+        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied().collect();
+        let unproven = with(Trust::None).collect();
+        let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
+        let real = self.samples.real().iter().copied().chain(with(Trust::Real)).collect();
+        let window = Window {
+            from_ns: self.from_ns,
+            to_ns: now_ns,
+            packets: self.packets,
+            counts: self.levels.iter().flat_map(Slots::iter).copied().collect(),
+            heavy: self.heavy_sources(),
+            dropped_proven: self.dropped_proven.kept().to_vec(),
+            unproven,
+            strata,
+            plausible,
+            real,
+            is_two_way: self.visibility.is_two_way(),
+        };
+        self.visibility.end_window(self.distrusted.is_empty());
+        self.conversations.begin_window();
+        self.levels.iter_mut().for_each(Slots::clear);
+        self.heavy.clear();
+        self.answered.clear();
+        self.dropped_proven.clear();
+        self.samples.clear();
+        self.packets = 0;
+        self.from_ns = now_ns;
+        window
+    }
+}
+
+/// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
+fn redeem(counts: &mut Counts, class: Class, mut packets: u64) {
+    let order = if class == Class::Tcp { [Class::Syn, Class::Tcp] } else { [class, class] };
+    for class in order {
+        let unproven = &mut counts.unproven[class as usize];
+        let taken = packets.min(*unproven);
+        *unproven -= taken;
+        packets -= taken;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extractor, WINDOW_NS};
+    use crate::class::Class;
+    use crate::header::{Header, protocol};
+    use crate::prefix::Prefix;
+
+    fn datagram(saddr: u32, daddr: u32) -> Header {
+        let header = Header::between(saddr, daddr);
+        Header { protocol: protocol::UDP, has_ports: true, sport: 5000, dport: 6000, ..header }
+    }
+
+    #[test]
+    fn counts_add_up_at_every_level_and_windows_begin_anew() {
+        let mut extractor = Extractor::new(vec![Prefix::of(false, 0xc000_0200, 24)], 1, 0);
+        for source in 0..100 {
+            extractor.see(&datagram(source, 0xc000_0200 + source % 4), u64::from(source));
+        }
+        extractor.see(&datagram(1, 0x0a00_0001), 100);
+        let window = extractor.close(WINDOW_NS);
+        assert_eq!((window.packets, window.counts.len()), (100, 4 + 1 + 1));
+        let total: u64 = window.counts.iter().map(|counts| counts.packets[Class::Udp as usize]).sum();
+        assert_eq!(total, 300);
+        assert_eq!(window.counts_of(Prefix::of(false, 0xc000_0203, 32)).map(|counts| counts.new_sources), Some(25));
+        assert_eq!((window.unproven.len(), window.real.len()), (100, 0));
+        let window = extractor.close(2 * WINDOW_NS);
+        assert_eq!((window.packets, window.counts.len(), window.heavy.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_arrives() {
+        let mut extractor = Extractor::new(vec![], 1, 0);
+        for at in 0..100_000u32 {
+            extractor.see(&datagram(at.wrapping_mul(0x9e37_79b1), at.wrapping_mul(0x85eb_ca6b)), at.into());
+        }
+        let window = extractor.close(WINDOW_NS);
+        assert!(window.counts.len() <= 4096 + 1024 + 256, "{}", window.counts.len());
+        assert!(window.heavy.len() <= 1024 && window.unproven.len() <= 1024 && window.strata.len() <= 1024);
+    }
+}

@@ -1,0 +1,376 @@
+//! Decides about attacks: one call a window.
+//!
+//! A suspicion becomes an attack when signatures can be learned that cover most of its packets without proof and spare
+//! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
+//! followed. An action that hits packets of proven sources is undone.
+
+use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
+use crate::attack::{Attack, Record, State};
+
+use crate::header::Header;
+use crate::last_resort;
+use crate::measure::counts::Counts;
+use crate::measure::{DOUBTFUL_NS, Source, Window};
+use crate::peace::Peace;
+use crate::prefix::Prefix;
+use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
+use crate::signature::Signature;
+use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
+use crate::unanswered;
+use crate::victim::{Suspect, Victims};
+
+/// A suspicion is an attack if signatures cover this share of its packets. Less is a part of something else.
+const COVERED_MIN: f64 = 0.5;
+/// What remains of an attack is learned again above this share of its peak: below, 97 % are dropped.
+const REST_SHARE: f64 = 0.03;
+/// A further signature covers at least this share of the peak.
+const SIGNATURE_SHARE: f64 = 0.01;
+/// The lowest limit.
+const LIMIT_PPS: f64 = 1.0;
+/// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
+const REST_PPS: f64 = 10.0;
+/// A suspicion without an action, and an attack without traffic, end after this time.
+const FORGET_NS: u64 = 10_000_000_000;
+/// Standing actions of one attack, and attacks with suspicions at once.
+const ACTIONS_MAX: usize = 16;
+const ATTACKS_MAX: usize = 256;
+/// Attacks that are over and still listed.
+const OVER_MAX: usize = 1024;
+/// Signatures of former attacks that come back at once.
+const REMEMBERED_MAX: usize = 64;
+/// Learning pauses for up to this many windows after it has failed.
+const PAUSE_MAX: u32 = 16;
+/// A pause ends at once if the rest is this many times as high as when learning failed.
+const WORSE: f64 = 2.0;
+/// A victim is in use if the reference and the sample have this many legitimate packets to it.
+const USED_MIN: usize = 8;
+/// Failures of learning after which the last resort is taken.
+const FAILURES: u32 = 4;
+
+/// How decisions are made.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How far decisions go.
+    pub mode: Mode,
+    /// Sources that are never blocked and that no signature names.
+    pub protected: Vec<Prefix>,
+    /// The posture for attacks that no signature separates.
+    pub posture: Option<String>,
+}
+
+impl Settings {
+    fn protects(&self, (is_ipv6, address): Source) -> bool {
+        self.protected.iter().any(|prefix| prefix.contains(is_ipv6, address))
+    }
+}
+
+/// The state of detection and of all attacks.
+#[derive(Clone, Debug)]
+pub struct Mitigator {
+    settings: Settings,
+    peace: Peace,
+    victims: Victims,
+    attacks: Vec<Attack>,
+    over: Vec<Attack>,
+    remembered: Vec<Signature>,
+    next_action: ActionId,
+    next_attack: AttackId,
+    decisions: Vec<Decision>,
+}
+
+impl Mitigator {
+    /// Nothing was measured yet. The seed is a secret.
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Mitigator {
+            settings,
+            peace: Peace::new(seed),
+            victims: Victims::default(),
+            attacks: Vec::new(),
+            over: Vec::new(),
+            remembered: Vec::new(),
+            next_action: 1,
+            next_attack: 1,
+            decisions: Vec::new(),
+        }
+    }
+
+    /// Attacks: those that are over, then the current ones.
+    pub fn attacks(&self) -> impl Iterator<Item = &Attack> {
+        self.over.iter().chain(&self.attacks).filter(|attack| attack.id.is_some())
+    }
+
+    /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
+    pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
+        self.peace.reference.learn_mistakes(&window.dropped_proven);
+        self.count_hits(window, hits);
+        self.undo_mistakes();
+        let mut suspects = self.victims.assess(window, &self.peace.baselines);
+        suspects.retain(|suspect| self.peace.believes(suspect, window));
+        suspects.iter().for_each(|suspect| {
+            self.case(suspect, window.to_ns);
+        });
+        for at in 0..self.attacks.len() {
+            self.pursue(at, window, &suspects, is_known);
+        }
+        self.block_unanswered(window);
+        self.retreat(window.to_ns);
+        self.peace.learn(window, &self.victims, &self.attacks);
+        std::mem::take(&mut self.decisions)
+    }
+
+    /// Carries out a proposed action.
+    pub fn accept(&mut self, id: ActionId) -> Option<Action> {
+        let record = self.attacks.iter_mut().find_map(|attack| attack.record_mut(id))?;
+        if record.state != State::Proposed {
+            return None;
+        }
+        record.state = State::Active;
+        Some(record.action.clone())
+    }
+
+    fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
+        for attack in &mut self.attacks {
+            let proven = window.counts_of(attack.victim).map_or(0, Counts::proven_total);
+            for record in attack.standing_mut() {
+                record.proven_passed += proven;
+                let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
+                record.packets += hit.packets;
+                record.proven += hit.proven;
+                record.rate_pps = hit.packets as f64 / window.seconds();
+                if record.rate_pps >= QUIET_PPS {
+                    record.last_hit_ns = window.to_ns;
+                }
+            }
+        }
+    }
+
+    fn undo_mistakes(&mut self) {
+        for attack in &mut self.attacks {
+            let undone = retreat::undo_mistakes(attack);
+            self.remembered.retain(|signature| !attack.refused.contains(signature));
+            self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
+        }
+    }
+
+    /// The case of a suspect, a new one if it has none. `None` if there are too many.
+    fn case(&mut self, suspect: &Suspect, now_ns: u64) -> Option<usize> {
+        let known = self.attacks.iter().position(|attack| attack.victim.covers(&suspect.prefix));
+        if known.is_none() && self.attacks.len() >= ATTACKS_MAX {
+            return None;
+        }
+        let at = known.unwrap_or_else(|| {
+            self.attacks.push(Attack::new(suspect.prefix, suspect.class, now_ns));
+            self.attacks.len() - 1
+        });
+        self.attacks[at].last_ns = now_ns;
+        Some(at)
+    }
+
+    /// Follows one case: takes its headers, and acts on what no action covers.
+    fn pursue(&mut self, at: usize, window: &Window, suspects: &[Suspect], is_known: &dyn Fn(Source) -> bool) {
+        let share = self.attacks[at].take(window);
+        let victim = self.attacks[at].victim;
+        let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
+        let unproven = window.counts_of(victim).map_or(0, Counts::unproven_total);
+        let unproven_pps = unproven as f64 / window.seconds();
+        let usual = self.peace.baselines.of(&victim);
+        let usual_pps = usual.unproven_total_pps();
+        let attack = &mut self.attacks[at];
+        attack.peak_pps = attack.peak_pps.max(unproven_pps);
+        let rest_pps = unproven_pps * share - usual_pps;
+        attack.pause = attack.pause.saturating_sub(1);
+        if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
+            return;
+        }
+        attack.failed_pps = rest_pps;
+        let has_rest = rest_pps > REST_PPS.max(attack.peak_pps * REST_SHARE);
+        match (attack.id, suspect) {
+            (None, Some(suspect)) => self.confirm(at, suspect, is_known),
+            (Some(_), _) if has_rest => {
+                // Many signatures of a few packets each would risk more than they save.
+                let share_min = self.attacks[at].peak_pps * SIGNATURE_SHARE / rest_pps;
+                let learned = self.learn(at, share_min, is_known);
+                self.settle(at, learned, window, suspect);
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a suspicion an attack, if signatures separate it.
+    fn confirm(&mut self, at: usize, suspect: &Suspect, is_known: &dyn Fn(Source) -> bool) {
+        let pool = self.attacks[at].pool();
+        let mut learned: Vec<Learned> = self.returning(suspect.prefix, &pool).into_iter().collect();
+        if !suspect.is_victim && learned.is_empty() {
+            return;
+        }
+        if learned.is_empty() {
+            learned = self.learn(at, 0.0, is_known);
+        }
+        let covered: usize = learned.iter().map(|one| one.covered).sum();
+        if (covered as f64) < pool.len() as f64 * COVERED_MIN {
+            self.fail(at);
+            return;
+        }
+        self.begin(at, suspect, &pool);
+        self.act(at, learned);
+    }
+
+    /// The signature of a former attack that covers most of the pool.
+    fn returning(&self, victim: Prefix, pool: &[Header]) -> Option<Learned> {
+        let learned = |signature: &Signature| {
+            let covered = pool.iter().filter(|header| signature.matches(header)).count();
+            let signature = signature.clone();
+            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0, usual_share: 0.0 }
+        };
+        let of_victim = self.remembered.iter().filter(|signature| signature.victim == victim);
+        of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
+    }
+
+    fn begin(&mut self, at: usize, suspect: &Suspect, pool: &[Header]) {
+        let id = self.next_attack;
+        self.next_attack += 1;
+        let mut evidence = suspect.evidence.clone();
+        evidence.extend(self.peace.entropies(pool));
+        let attack = &mut self.attacks[at];
+        let usual = self.peace.baselines.of(&attack.victim);
+        attack.is_unused = !usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
+        (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
+        attack.evidence = evidence.clone();
+        self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
+    }
+
+    fn fail(&mut self, at: usize) {
+        let attack = &mut self.attacks[at];
+        attack.failures = attack.failures.saturating_add(1);
+        attack.pause = (1 << attack.failures.min(8)).min(PAUSE_MAX);
+    }
+
+    fn learn(&self, at: usize, share_min: f64, is_known: &dyn Fn(Source) -> bool) -> Vec<Learned> {
+        let attack = &self.attacks[at];
+        let pool = attack.pool();
+        let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
+        let is_spared = |header: &Header| {
+            let source = (header.is_ipv6, header.saddr);
+            is_known(source) || self.settings.protects(source)
+        };
+        let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
+        let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN;
+        let (victim, legitimate) = (attack.victim, legitimate.as_slice());
+        let usual: Vec<&Header> = self.peace.reference.usual().collect();
+        let mut learned = learn(&Examples {
+            victim,
+            attack: &pool,
+            legitimate,
+            usual: &usual,
+            is_used,
+            share_min,
+            is_known: &is_spared,
+        });
+        learned.retain(|one| !attack.refused.contains(&one.signature));
+        learned
+    }
+
+    /// Acts on what was learned of the rest of an attack.
+    fn settle(&mut self, at: usize, learned: Vec<Learned>, window: &Window, suspect: Option<&Suspect>) {
+        if self.attacks[at].is_unused {
+            let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
+            self.apply(at, Measure::Limit(everything, REST_PPS), Trial::default());
+            return;
+        }
+        if !learned.is_empty() {
+            self.attacks[at].failures = 0;
+            self.act(at, learned);
+            return;
+        }
+        self.fail(at);
+        let Some(suspect) = suspect.filter(|_| self.attacks[at].failures >= FAILURES) else { return };
+        let Some(counts) = window.counts_of(suspect.prefix) else { return };
+        let posture = self.settings.posture.as_deref();
+        if let Some(measure) = last_resort::measure(suspect, counts, &self.peace.baselines, posture) {
+            self.apply(at, measure, Trial::default());
+        }
+    }
+
+    fn act(&mut self, at: usize, learned: Vec<Learned>) {
+        for one in learned {
+            let trial = Trial {
+                attack: one.covered,
+                attack_of: one.of,
+                legitimate: one.legitimate,
+                legitimate_of: one.legitimate_of,
+            };
+            let victim = self.attacks[at].victim;
+            let measure = if one.usual_share > COLLATERAL_MAX {
+                let limit_pps = self.peace.baselines.of(&victim).unproven_total_pps() * one.usual_share;
+                Measure::Limit(one.signature, limit_pps.max(LIMIT_PPS))
+            } else {
+                Measure::Drop(one.signature)
+            };
+            self.apply(at, measure, trial);
+        }
+    }
+
+    fn apply(&mut self, at: usize, measure: Measure, trial: Trial) {
+        let attack = &mut self.attacks[at];
+        let Some(id) = attack.id else { return };
+        let is_repeated = attack.standing().any(|record| record.action.measure == measure);
+        if is_repeated || attack.standing().count() >= ACTIONS_MAX {
+            return;
+        }
+        let action = Action { id: self.next_action, attack: id, measure, trial };
+        self.next_action += 1;
+        let state = if self.settings.mode == Mode::Act { State::Active } else { State::Proposed };
+        attack.records.push(Record::new(action.clone(), state, attack.last_ns));
+        self.decisions.push(match state {
+            State::Active => Decision::Apply(action),
+            State::Proposed | State::Ended(_) => Decision::Propose(action),
+        });
+    }
+
+    /// Blocks real sources that attack.
+    fn block_unanswered(&mut self, window: &Window) {
+        if self.peace.is_beginning() {
+            return;
+        }
+        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps) {
+            let blocked = self.attacks.iter().flat_map(Attack::blocked);
+            if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.settings.protects(heavy.source)
+            {
+                continue;
+            }
+            let Some(at) = self.case(&suspect, window.to_ns) else { continue };
+            if self.attacks[at].id.is_none() {
+                self.begin(at, &suspect, &[]);
+            }
+            self.apply(at, Measure::Block(heavy.source, SOURCE_NS), Trial::default());
+        }
+    }
+
+    /// Ends actions that are quiet or whose time is over, and attacks without actions.
+    fn retreat(&mut self, now_ns: u64) {
+        let slow = retreat::slow_sources(&self.attacks, self.peace.source_pps);
+        for attack in &mut self.attacks {
+            let last_hit_ns = attack.standing().map(|record| record.last_hit_ns).max().unwrap_or(0);
+            attack.last_ns = attack.last_ns.max(last_hit_ns);
+            for (action, ending) in retreat::retire(attack, &slow, now_ns) {
+                self.decisions.push(Decision::Undo(action.id, ending));
+                if let (Ending::Quiet, Measure::Drop(signature)) = (ending, action.measure) {
+                    self.remembered.retain(|known| *known != signature);
+                    self.remembered.push(signature);
+                }
+            }
+            let is_idle = now_ns.saturating_sub(attack.last_ns) >= FORGET_NS;
+            attack.is_over = is_idle && attack.standing().next().is_none();
+        }
+        let excess = self.remembered.len().saturating_sub(REMEMBERED_MAX);
+        self.remembered.drain(..excess);
+        for attack in self.attacks.extract_if(.., |attack| attack.is_over) {
+            self.decisions.extend(attack.id.map(Decision::Ended));
+            if attack.id.is_some() {
+                self.over.push(attack);
+            }
+        }
+        let excess = self.over.len().saturating_sub(OVER_MAX);
+        self.over.drain(..excess);
+    }
+}

@@ -1,0 +1,98 @@
+//! Which blocked sources a card drops: the paper's section IV-A1, with what it leaves out.
+//!
+//! The card is a cache: every entry stays in software too, so a packet that the card misses is dropped all the same. An
+//! entry that leaves the list of blocked sources leaves the card at once.
+
+mod select;
+pub mod simulated;
+
+pub use select::{Change, Rate, Selection, Thresholds};
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Why a card refuses a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableError {
+    /// It has no room.
+    Full,
+    /// It failed; the entry is as before.
+    Failed,
+}
+
+/// The table of a card that drops packets of its entries.
+pub trait OffloadTable<K> {
+    /// Entries that it holds at most.
+    fn capacity(&self) -> usize;
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// The card refuses.
+    fn add(&mut self, key: K) -> Result<(), TableError>;
+
+    /// Deletes an entry. An entry that the card does not have is no error.
+    ///
+    /// # Errors
+    /// The card refuses.
+    fn delete(&mut self, key: K) -> Result<(), TableError>;
+
+    /// Packets that each entry has dropped since it was added.
+    fn counters(&mut self) -> Vec<(K, u64)>;
+
+    /// Time that one change takes, ns. The paper's card needs up to 2 ms.
+    fn update_ns(&self) -> u64;
+}
+
+/// Adds up what software and card have dropped in the same window.
+#[derive(Clone, Debug)]
+pub struct Meter<K> {
+    /// The counters of the card at the end of the previous window.
+    before: HashMap<K, u64>,
+}
+
+impl<K> Default for Meter<K> {
+    fn default() -> Self {
+        Meter { before: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Meter<K> {
+    /// The rates of all blocked sources. `software` are the packets of the window that software has dropped, `card` the
+    /// counters of the card at its end. A counter that has fallen belongs to an entry that was added again.
+    pub fn rates(&mut self, software: &[(K, u64)], card: &[(K, u64)]) -> Vec<Rate<K>> {
+        let before = std::mem::replace(&mut self.before, card.iter().copied().collect());
+        let by_card = |key: &K| {
+            let now = self.before.get(key).copied().unwrap_or(0);
+            now.checked_sub(before.get(key).copied().unwrap_or(0)).unwrap_or(now)
+        };
+        software.iter().map(|(key, packets)| Rate { key: *key, packets: packets + by_card(key) }).collect()
+    }
+}
+
+/// Carries out changes, deletions first. Returns those that the card refused.
+pub fn carry_out<K: Copy + Eq + Hash>(changes: &[Change<K>], table: &mut dyn OffloadTable<K>) -> Vec<Change<K>> {
+    let refused = |change: &&Change<K>| {
+        let outcome = match **change {
+            Change::Add(key) => table.add(key),
+            Change::Delete(key) => table.delete(key),
+        };
+        outcome.is_err()
+    };
+    changes.iter().filter(refused).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meter, Rate};
+
+    #[test]
+    fn rates_are_of_one_window_of_software_and_card() {
+        let mut meter = Meter::default();
+        let rate = |key, packets| Rate { key, packets };
+        assert_eq!(meter.rates(&[(1, 5), (2, 7)], &[(1, 100)]), [rate(1, 105), rate(2, 7)]);
+        assert_eq!(meter.rates(&[(1, 0), (2, 7)], &[(1, 150), (2, 3)]), [rate(1, 50), rate(2, 10)]);
+        // The entry of source 1 was deleted and added again.
+        assert_eq!(meter.rates(&[(1, 1), (2, 0)], &[(1, 20), (2, 3)]), [rate(1, 21), rate(2, 0)]);
+    }
+}

@@ -1,0 +1,90 @@
+//! What is known of peace: baselines, headers to spare, and the fastest source.
+
+use crate::attack::Attack;
+use crate::baseline::{Baselines, LEARNING_WINDOWS};
+use crate::header::Header;
+use crate::measure::Window;
+use crate::measure::counts::Counts;
+use crate::measure::entropy;
+use crate::prefix::Prefix;
+use crate::reference::Reference;
+use crate::victim::{Evidence, Suspect, Victims};
+
+/// Traffic without proof above this share, most of it from new sources, is not usual even if it was there first.
+const STRANGE_UNPROVEN: f64 = 0.9;
+const STRANGE_NEW: f64 = 0.5;
+
+/// The knowledge of peace.
+#[derive(Clone, Debug)]
+pub struct Peace {
+    /// Usual rates by prefix and class.
+    pub baselines: Baselines,
+    /// Headers of peaceful traffic.
+    pub reference: Reference,
+    /// The highest rate of a proven source, packets a second.
+    pub source_pps: f64,
+    windows: u32,
+}
+
+impl Peace {
+    /// Nothing is known. The seed is a secret.
+    pub fn new(seed: u64) -> Self {
+        Peace { baselines: Baselines::default(), reference: Reference::new(seed), source_pps: 0.0, windows: 0 }
+    }
+
+    /// Whether too little was seen to know what is usual.
+    pub fn is_beginning(&self) -> bool {
+        self.windows < LEARNING_WINDOWS
+    }
+
+    /// Whether a suspect counts. In the beginning, only traffic counts that is not usual anywhere.
+    pub fn believes(&self, suspect: &Suspect, window: &Window) -> bool {
+        !self.is_beginning() || window.counts_of(suspect.prefix).is_some_and(is_strange)
+    }
+
+    /// Learns from the prefixes that are in peace. In the beginning, what is there counts as peaceful.
+    pub fn learn(&mut self, window: &Window, victims: &Victims, attacks: &[Attack]) {
+        let is_beginning = self.is_beginning();
+        self.windows = self.windows.saturating_add(1);
+        let is_attacked = |prefix: &Prefix| {
+            let certain = attacks.iter().filter(|attack| attack.id.is_some());
+            certain.into_iter().any(|attack| attack.victim.covers(prefix) || prefix.covers(&attack.victim))
+        };
+        let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
+        for counts in &window.counts {
+            if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts) {
+                self.baselines.learn(counts, window.seconds(), window.to_ns);
+            }
+        }
+        self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));
+        if attacks.is_empty() {
+            let fastest = window.heavy.iter().map(|heavy| heavy.packets).max().unwrap_or(0);
+            self.source_pps = self.source_pps.max(fastest as f64 / window.seconds());
+        }
+    }
+
+    /// How evenly sources, ports and lengths of a sample are spread, against the reference.
+    pub fn entropies(&self, sample: &[Header]) -> Vec<Evidence> {
+        type Value = fn(&Header) -> u128;
+        let fields: [(&str, Value); 3] = [
+            ("entropy of sources", |header| header.saddr),
+            ("entropy of ports", |header| u128::from(header.sport) << 16 | u128::from(header.dport)),
+            ("entropy of lengths", |header| header.length.into()),
+        ];
+        let evidence = |(name, value): (&str, Value)| {
+            let usual = entropy::normalised(self.reference.legitimate().map(value));
+            Evidence {
+                measure: name.to_owned(),
+                value: entropy::normalised(sample.iter().map(value)),
+                usual,
+                threshold: None,
+            }
+        };
+        fields.map(evidence).to_vec()
+    }
+}
+
+fn is_strange(counts: &Counts) -> bool {
+    let total = counts.total() as f64;
+    counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN && counts.new_sources as f64 >= total * STRANGE_NEW
+}

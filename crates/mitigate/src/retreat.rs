@@ -1,0 +1,73 @@
+//! When actions end: mistakes, actions that have nothing to do, and those whose time is over.
+
+use crate::action::{Action, ActionId, Ending, Measure};
+use crate::attack::{Attack, Record, State};
+use crate::release::{Blocked, release};
+use crate::signature::{Field, Signature};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// An action that hits fewer packets a second is quiet.
+pub const QUIET_PPS: f64 = 10.0;
+/// A quiet signature stays for this long, because attacks come in pulses.
+const HOLD_NS: u64 = 60 * SECOND_NS;
+/// A signature that names a source, and a block of a source, ends after this time. If it was a mistake, the source is
+/// back in half of the minute that nobody may lose.
+pub const SOURCE_NS: u64 = 30 * SECOND_NS;
+/// A blocked source has this long to show its rate.
+const RATE_NS: u64 = SECOND_NS;
+/// Packets of proven sources that an action must hit before it counts as a mistake, and their share of all that it hits.
+/// An attacker meets a sequence number by chance in 1 of 2^14 packets.
+const MISTAKES_MIN: u64 = 8;
+const MISTAKES_SHARE: f64 = 0.01;
+/// Or their share of all packets of proven sources to the victim since the action began.
+const HARM_SHARE: f64 = 0.005;
+
+/// Ends the actions of an attack that hit packets of proven sources. Blocks hit them on purpose.
+pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
+    let is_mistake = |record: &Record| {
+        let is_block = matches!(record.action.measure, Measure::Block(..));
+        let proven = record.proven as f64;
+        let is_blunt = proven >= record.packets as f64 * MISTAKES_SHARE;
+        let is_harmful = proven >= (record.proven_passed + record.proven) as f64 * HARM_SHARE;
+        !is_block && record.proven >= MISTAKES_MIN && (is_blunt || is_harmful)
+    };
+    let mistakes = attack.standing_mut().filter(|record| is_mistake(record));
+    let undone: Vec<Action> = mistakes
+        .map(|record| {
+            record.state = State::Ended(Ending::Collateral);
+            record.action.clone()
+        })
+        .collect();
+    attack.refused.extend(undone.iter().filter_map(|action| action.measure.signature()).cloned());
+    undone.into_iter().map(|action| action.id).collect()
+}
+
+/// Blocked sources of all attacks that the rate monitor releases.
+pub fn slow_sources(attacks: &[Attack], normal_max_pps: f64) -> Vec<ActionId> {
+    let blocked = attacks.iter().flat_map(Attack::blocked);
+    release(blocked.map(|(key, _, rate_pps)| Blocked { key, rate_pps }).collect(), normal_max_pps)
+}
+
+/// Ends the actions of an attack that are quiet or whose time is over. `slow` are the sources to release.
+pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64) -> Vec<(Action, Ending)> {
+    let mut ended = Vec::new();
+    for record in attack.standing_mut() {
+        let age_ns = now_ns.saturating_sub(record.since_ns);
+        let is_slow = slow.contains(&record.action.id) && age_ns >= RATE_NS;
+        let ending = if names_source(&record.action.measure) && age_ns >= SOURCE_NS {
+            Ending::Timeout
+        } else if is_slow || now_ns.saturating_sub(record.last_hit_ns) >= HOLD_NS {
+            Ending::Quiet
+        } else {
+            continue;
+        };
+        record.state = State::Ended(ending);
+        ended.push((record.action.clone(), ending));
+    }
+    ended
+}
+
+fn names_source(measure: &Measure) -> bool {
+    let names = |signature: &Signature| signature.terms.iter().any(|term| term.field == Field::Saddr);
+    matches!(measure, Measure::Block(..)) || measure.signature().is_some_and(names)
+}

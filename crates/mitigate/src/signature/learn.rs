@@ -1,0 +1,249 @@
+//! Learns signatures that cover the packets of an attack and spare legitimate ones.
+//!
+//! Greedy rule learning as in FOIL (Quinlan, 1990): a signature begins empty and takes the term with the highest gain,
+//! which keeps many packets of the attack and few legitimate ones, until it spares the legitimate ones. What it covers
+//! is removed, and the next signature is learned from the rest.
+
+use super::{Field, Signature, Term, prior};
+use crate::header::Header;
+use crate::prefix::Prefix;
+use std::collections::HashMap;
+
+/// Share of legitimate packets that a signature may cover.
+pub const COLLATERAL_MAX: f64 = 0.001;
+/// Share of one group of everyday packets that a signature may cover. A signature that names a port, a length or a TTL
+/// that the group has covers less.
+const PRIOR_MAX: f64 = 0.05;
+/// The everyday packets weigh together as much as this share of the legitimate ones.
+const PRIOR_WEIGHT: f64 = 0.2;
+/// A usual packet without proof weighs as much as this part of a legitimate one.
+const USUAL_WEIGHT: f64 = 0.25;
+/// A signature covers at least this share of what it was learned from, else it describes chance.
+const SHARE_MIN: f64 = 0.03;
+/// Fewest packets of the attack that a signature covers. With 16, a value that half of the packets had by chance would
+/// be shared by all once in 2^16 cases.
+const COVERED_MIN: usize = 16;
+/// Most signatures of one call.
+const SIGNATURES_MAX: usize = 6;
+/// Most terms that a signature needs to spare legitimate packets.
+const TERMS_MAX: usize = 6;
+/// A value that this share of the covered packets has belongs to the signature, once it covers `SPECIAL_MIN` packets.
+const SPECIAL_SHARE: f64 = 0.995;
+const SPECIAL_MIN: usize = 64;
+/// Values of a field that are tried.
+const VALUES_MAX: usize = 12;
+
+/// A learned signature and what it covers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// The signature.
+    pub signature: Signature,
+    /// Packets of the attack's sample that it covers, and that earlier signatures do not.
+    pub covered: usize,
+    /// Packets of the attack's sample.
+    pub of: usize,
+    /// Legitimate packets of the reference that it covers.
+    pub legitimate: usize,
+    /// Legitimate packets of the reference.
+    pub legitimate_of: usize,
+    /// Share of the victim's usual packets without proof that it covers.
+    pub usual_share: f64,
+}
+
+/// What signatures are learned from.
+#[derive(Clone, Copy)]
+pub struct Examples<'a> {
+    /// The victim.
+    pub victim: Prefix,
+    /// A sample of the attack. It may contain legitimate packets.
+    pub attack: &'a [Header],
+    /// Legitimate packets: of the peace before, and of proven sources now.
+    pub legitimate: &'a [&'a Header],
+    /// Packets without proof that were usual in peace. A signature that covers them must let their usual rate pass.
+    pub usual: &'a [&'a Header],
+    /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
+    /// not received yet.
+    pub is_used: bool,
+    /// Share of the sample that a signature must cover, if more than usual.
+    pub share_min: f64,
+    /// Sources that no signature names, because they are known to be real customers.
+    pub is_known: &'a dyn Fn(&Header) -> bool,
+}
+
+/// Learns signatures for what the sample contains, the broadest first.
+pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
+    let prior = prior::groups();
+    let mut rest: Vec<&Header> = examples.attack.iter().collect();
+    let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
+    let mut found = Vec::new();
+    while found.len() < SIGNATURES_MAX && rest.len() >= least {
+        let Some(terms) = conjunction(&rest, examples, &prior, least) else { break };
+        let signature = Signature { victim: examples.victim, terms };
+        let before = rest.len();
+        rest.retain(|header| !covers(&signature.terms, header));
+        let legitimate = examples.legitimate.iter().filter(|header| covers(&signature.terms, header)).count();
+        let covered = before - rest.len();
+        let (of, legitimate_of) = (examples.attack.len(), examples.legitimate.len());
+        let usual_share = usual_share(&signature, examples);
+        found.push(Learned { signature, covered, of, legitimate, legitimate_of, usual_share });
+    }
+    found
+}
+
+fn usual_share(signature: &Signature, examples: &Examples<'_>) -> f64 {
+    let victim = &examples.victim;
+    let of_victim: Vec<_> =
+        examples.usual.iter().filter(|header| victim.contains(header.is_ipv6, header.daddr)).collect();
+    let covered = of_victim.iter().filter(|header| covers(&signature.terms, header)).count();
+    covered as f64 / of_victim.len().max(1) as f64
+}
+
+fn covers(terms: &[Term], header: &Header) -> bool {
+    terms.iter().all(|term| term.matches(header))
+}
+
+/// One signature that spares legitimate packets, if there is one.
+fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>], least: usize) -> Option<Vec<Term>> {
+    let mut covered = attack.to_vec();
+    let mut spare = Weighed::new(examples, prior);
+    let allowed = examples.legitimate.len() as f64 * COLLATERAL_MAX;
+    let mut terms: Vec<Term> = Vec::new();
+    while terms.is_empty()
+        || spare.legitimate.len() as f64 > allowed
+        || examples.is_used && covers_a_group(&terms, prior)
+    {
+        if terms.len() == TERMS_MAX {
+            return None;
+        }
+        let (_, best) = candidates(&covered, &terms, examples)
+            .into_iter()
+            .filter_map(|term| Some((gain(&term, &covered, &spare, least)?, term)))
+            .max_by(|one, other| one.0.total_cmp(&other.0))?;
+        covered.retain(|header| best.matches(header));
+        spare.retain(&best);
+        terms.push(best);
+    }
+    specialise(&mut terms, &covered);
+    Some(terms)
+}
+
+/// Legitimate and everyday packets that the terms so far cover.
+struct Weighed<'a> {
+    legitimate: Vec<&'a Header>,
+    prior: Vec<&'a Header>,
+    usual: Vec<&'a Header>,
+    /// The weight of an everyday packet.
+    weight: f64,
+}
+
+impl<'a> Weighed<'a> {
+    fn new(examples: &Examples<'a>, prior: &'a [Vec<Header>]) -> Self {
+        let everyday: usize = prior.iter().map(Vec::len).sum();
+        let legitimate = examples.legitimate;
+        let weight = (legitimate.len() as f64 * PRIOR_WEIGHT / everyday.max(1) as f64).max(1.0);
+        Weighed {
+            legitimate: legitimate.to_vec(),
+            prior: prior.iter().flatten().collect(),
+            usual: examples.usual.to_vec(),
+            weight,
+        }
+    }
+
+    fn retain(&mut self, term: &Term) {
+        self.legitimate.retain(|header| term.matches(header));
+        self.prior.retain(|header| keeps(term, header));
+        self.usual.retain(|header| term.matches(header));
+    }
+
+    fn total(&self) -> f64 {
+        self.legitimate.len() as f64 + self.prior.len() as f64 * self.weight + self.usual.len() as f64 * USUAL_WEIGHT
+    }
+
+    fn matching(&self, term: &Term) -> f64 {
+        let legitimate = self.legitimate.iter().filter(|header| term.matches(header)).count();
+        let prior = self.prior.iter().filter(|header| keeps(term, header)).count();
+        let usual = self.usual.iter().filter(|header| term.matches(header)).count();
+        legitimate as f64 + prior as f64 * self.weight + usual as f64 * USUAL_WEIGHT
+    }
+}
+
+/// Whether a term covers an everyday packet at some port of the victim. Which ports serve is the victim's own matter.
+fn keeps(term: &Term, everyday: &Header) -> bool {
+    term.field == Field::Dport || term.matches(everyday)
+}
+
+/// Whether the terms cover much of a group of everyday packets.
+fn covers_a_group(terms: &[Term], prior: &[Vec<Header>]) -> bool {
+    prior.iter().any(|headers| {
+        let is_covered = |header: &&Header| terms.iter().all(|term| keeps(term, header));
+        let covered = headers.iter().filter(is_covered).count();
+        covered as f64 > headers.len() as f64 * PRIOR_MAX
+    })
+}
+
+/// FOIL's gain: the bits that the term saves for the packets of the attack that it keeps. `None` if it keeps too few, or
+/// changes nothing.
+fn gain(term: &Term, covered: &[&Header], spare: &Weighed<'_>, least: usize) -> Option<f64> {
+    let kept = covered.iter().filter(|header| term.matches(header)).count();
+    if kept < least {
+        return None;
+    }
+    let (kept, before) = (kept as f64, covered.len() as f64);
+    let (left, all) = (spare.matching(term), spare.total());
+    // One more legitimate packet, so that a term that spares all does not have an infinite gain.
+    let bits = |attack: f64, legitimate: f64| (attack / (attack + legitimate + 1.0)).log2();
+    let gain = kept * (bits(kept, left) - bits(before, all));
+    (left < all && gain > 0.0).then_some(gain)
+}
+
+/// Terms for fields that have none yet: frequent values, and ranges that hold most values.
+fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>) -> Vec<Term> {
+    let mut found = Vec::new();
+    for field in Field::ALL.into_iter().filter(|field| terms.iter().all(|term| term.field != *field)) {
+        let may_name = |header: &&&Header| field != Field::Saddr || !(examples.is_known)(header);
+        let mut values: Vec<u128> = covered.iter().filter(may_name).filter_map(|header| field.value(header)).collect();
+        values.sort_unstable();
+        found.extend(frequent(&values).into_iter().map(|value| Term { field, first: value, last: value }));
+        if field.is_ordered() && values.len() >= COVERED_MIN {
+            let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+            let ranges = [(0.0, 1.0), (0.01, 0.99), (0.0, 0.5), (0.5, 1.0), (0.0, 0.25), (0.75, 1.0)];
+            let ranges = ranges.map(|(first, last)| Term { field, first: at(first), last: at(last) });
+            found.extend(ranges.into_iter().filter(|term| term.first < term.last));
+        }
+    }
+    found
+}
+
+/// The most frequent of sorted values, those that occur more than once.
+fn frequent(values: &[u128]) -> Vec<u128> {
+    let mut counts: HashMap<u128, usize> = HashMap::new();
+    values.iter().for_each(|&value| *counts.entry(value).or_default() += 1);
+    let mut counts: Vec<(usize, u128)> = counts.into_iter().map(|(value, count)| (count, value)).collect();
+    counts.retain(|&(count, _)| count > 1);
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts.into_iter().take(VALUES_MAX).map(|(_, value)| value).collect()
+}
+
+/// Adds what nearly all covered packets share. The signature stays as good against the attack and spares more.
+fn specialise(terms: &mut Vec<Term>, covered: &[&Header]) {
+    if covered.len() < SPECIAL_MIN {
+        return;
+    }
+    for field in Field::ALL.into_iter().filter(|field| !matches!(field, Field::Saddr | Field::Ttl)) {
+        if terms.iter().any(|term| term.field == field) {
+            continue;
+        }
+        let mut counts: HashMap<u128, usize> = HashMap::new();
+        covered
+            .iter()
+            .filter_map(|header| field.value(header))
+            .for_each(|value| *counts.entry(value).or_default() += 1);
+        let counts = counts.into_iter().filter(|&(value, _)| !(field == Field::Fragment && value == 0));
+        let best = counts.max_by_key(|&(value, count)| (count, value));
+        if let Some((value, count)) = best
+            && count as f64 >= covered.len() as f64 * SPECIAL_SHARE
+        {
+            terms.push(Term { field, first: value, last: value });
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten seconds.
+//!
+//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse.
+
+use crate::baseline::{Baselines, FACTOR, floor_pps};
+use crate::class::Class;
+use crate::measure::Window;
+use crate::measure::counts::Counts;
+use crate::prefix::{Level, Prefix};
+use std::collections::HashMap;
+
+/// Windows with excess that make a victim.
+const WINDOWS: usize = 2;
+/// The time in which they occur.
+const SPAN_NS: u64 = 10_000_000_000;
+/// Prefixes under suspicion at once. Those with most excess come first.
+const SUSPECTS_MAX: usize = 256;
+
+/// A measurement that exceeds its threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// What was measured.
+    pub measure: String,
+    /// Its value.
+    pub value: f64,
+    /// What is usual.
+    pub usual: f64,
+    /// The threshold, which follows from what is usual; `None` for a measurement that only explains.
+    pub threshold: Option<f64>,
+}
+
+/// A prefix with excess in this window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspect {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// The class with the largest excess.
+    pub class: Class,
+    /// Packets a second of all classes without proof.
+    pub unproven_pps: f64,
+    /// Whether it had excess in enough windows.
+    pub is_victim: bool,
+    /// What exceeded which threshold.
+    pub evidence: Vec<Evidence>,
+}
+
+/// The prefixes under suspicion.
+#[derive(Clone, Debug, Default)]
+pub struct Victims {
+    /// When a prefix had excess, the latest last.
+    excess: HashMap<Prefix, Vec<u64>>,
+}
+
+impl Victims {
+    /// The prefixes with excess in this window, the finest first. What a finer prefix explains is not counted again for
+    /// a coarser one.
+    pub fn assess(&mut self, window: &Window, baselines: &Baselines) -> Vec<Suspect> {
+        let mut suspects: Vec<Suspect> = Vec::new();
+        let mut explained: Vec<Counts> = Vec::new();
+        for level in Level::ALL {
+            let of_level = window.counts.iter().filter(|counts| is_at(&counts.prefix, level));
+            let mut found: Vec<(Suspect, Counts)> = of_level
+                .filter_map(|counts| {
+                    let rest = less(*counts, explained.iter().filter(|finer| counts.prefix.covers(&finer.prefix)));
+                    Some((suspect(&rest, window.seconds(), baselines)?, *counts))
+                })
+                .collect();
+            found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
+            found.truncate(SUSPECTS_MAX.saturating_sub(suspects.len()));
+            // What the coarser level subtracts does not contain parts of another prefix: levels nest.
+            explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.prefix)));
+            for (suspect, counts) in found {
+                explained.push(counts);
+                suspects.push(suspect);
+            }
+        }
+        self.remember(&mut suspects, window.to_ns);
+        suspects
+    }
+
+    fn remember(&mut self, suspects: &mut [Suspect], now_ns: u64) {
+        for suspect in suspects {
+            let times = self.excess.entry(suspect.prefix).or_default();
+            times.push(now_ns);
+            times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
+            suspect.is_victim = times.len() >= WINDOWS;
+        }
+        self.excess.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < SPAN_NS));
+    }
+
+    /// Whether a prefix, one that covers it, or a part of it had excess lately.
+    pub fn is_suspicious(&self, prefix: &Prefix) -> bool {
+        self.excess.keys().any(|suspect| suspect.covers(prefix) || prefix.covers(suspect))
+    }
+}
+
+fn is_at(prefix: &Prefix, level: Level) -> bool {
+    prefix.length() == level.length(prefix.is_ipv6())
+}
+
+fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> Counts {
+    for finer in explained {
+        for class in 0..Class::COUNT {
+            counts.packets[class] = counts.packets[class].saturating_sub(finer.packets[class]);
+            counts.unproven[class] = counts.unproven[class].saturating_sub(finer.unproven[class]);
+        }
+        counts.new_sources = counts.new_sources.saturating_sub(finer.new_sources);
+    }
+    counts
+}
+
+fn suspect(counts: &Counts, seconds: f64, baselines: &Baselines) -> Option<Suspect> {
+    let prefix = counts.prefix;
+    let mut excess: Vec<(f64, Class, Evidence)> = Vec::new();
+    for class in Class::ALL {
+        let (value, threshold) =
+            (counts.unproven[class as usize] as f64 / seconds, baselines.threshold_pps(&prefix, class));
+        if value > threshold {
+            let usual = baselines.of(&prefix).unproven_pps(class);
+            let measure = format!("{} without proof, packets/s", class.name());
+            excess.push((value / threshold, class, Evidence { measure, value, usual, threshold: Some(threshold) }));
+        }
+    }
+    excess.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let unproven_pps = counts.unproven_total() as f64 / seconds;
+    let usual = baselines.of(&prefix).unproven_total_pps();
+    let threshold = floor_pps(&prefix).max(FACTOR * usual);
+    if excess.is_empty() && unproven_pps > threshold {
+        let class = Class::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;
+        let measure = "all packets without proof, packets/s".to_owned();
+        excess.push((0.0, class, Evidence { measure, value: unproven_pps, usual, threshold: Some(threshold) }));
+    }
+    let class = excess.first()?.1;
+    let evidence = excess.into_iter().map(|(_, _, evidence)| evidence).collect();
+    Some(Suspect { prefix, class, unproven_pps, is_victim: false, evidence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Victims;
+    use crate::baseline::Baselines;
+    use crate::header::{Header, protocol};
+    use crate::measure::{Extractor, WINDOW_NS};
+    use crate::prefix::Prefix;
+
+    fn flood(extractor: &mut Extractor, packets: u32, host: impl Fn(u32) -> u32) {
+        for at in 0..packets {
+            let header = Header::between(at.wrapping_mul(0x9e37_79b1), host(at));
+            extractor.see(&Header { protocol: protocol::UDP, has_ports: true, sport: 7, ..header }, 0);
+        }
+    }
+
+    #[test]
+    fn a_host_is_found_in_the_second_window_and_explains_its_net() {
+        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
+        for number in 1..=2 {
+            flood(&mut extractor, 1000, |_| 0xc000_0201);
+            let suspects = victims.assess(&extractor.close(number * WINDOW_NS), &Baselines::default());
+            assert_eq!(suspects.len(), 1, "{suspects:?}");
+            assert_eq!((suspects[0].prefix, suspects[0].is_victim), (Prefix::of(false, 0xc000_0201, 32), number == 2));
+        }
+        assert!(victims.is_suspicious(&Prefix::of(false, 0xc000_0201, 32)));
+        assert!(victims.is_suspicious(&Prefix::of(false, 0xc000_0200, 24)));
+        assert!(!victims.is_suspicious(&Prefix::of(false, 0xc000_0202, 32)));
+    }
+
+    #[test]
+    fn a_carpet_is_found_at_the_level_that_shows_it() {
+        for (hosts, expected) in [(256, "192.0.2.0/24"), (1 << 16, "192.0.0.0/16")] {
+            let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
+            flood(&mut extractor, 1000, |at| match hosts {
+                256 => 0xc000_0200 + at % 256,
+                _ => 0xc000_0000 + at.wrapping_mul(0x85eb_ca6b) % hosts,
+            });
+            let suspects = victims.assess(&extractor.close(WINDOW_NS), &Baselines::default());
+            let names: Vec<String> = suspects.iter().map(|suspect| suspect.prefix.to_string()).collect();
+            assert_eq!(names, [expected]);
+        }
+    }
+}

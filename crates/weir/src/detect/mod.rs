@@ -1,0 +1,106 @@
+//! `weir detect`: what mitigation would do about the attacks in recordings.
+
+mod headers;
+mod labels;
+mod report;
+
+use crate::captures::{self, Damage};
+use crate::cli::{ChainOptions, DetectOptions, DirectionName};
+use crate::directions::Directions;
+use crate::engine::action;
+use crate::failure::Failure;
+use crate::report as output;
+use labels::Labels;
+use report::{Figures, Report};
+use std::path::Path;
+use weir_abi::Action;
+use weir_engine::bundle::trust::Trust;
+use weir_loading::eval::{self, SlotAnswers};
+use weir_loading::{Policy, PolicyFile};
+use weir_mitigate::action::Mode;
+use weir_mitigate::mitigator::Settings;
+use weir_mitigate::recording::Recording;
+use weir_policy::capability::Engine;
+use weir_policy::ir::eval::Evaluator;
+use weir_policy::ir::eval::packet::Frame;
+
+/// Runs the command.
+///
+/// # Errors
+/// A capture or the labels cannot be read.
+pub fn run(options: &DetectOptions) -> Result<(), Failure> {
+    let labels = options.labels.as_deref().map(Labels::read).transpose()?;
+    let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
+    let settings = Settings { mode: Mode::Act, protected: Vec::new(), posture: None };
+    let recording = Recording::new(inside, settings);
+    let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
+    let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
+    let mut detection = Detection { recording, figures: Figures::new(labels.is_some()), labels, rules };
+    let mut damage = None;
+    for capture in &options.captures {
+        damage = detection.read(capture)?;
+        if damage.is_some() {
+            break;
+        }
+    }
+    let Detection { recording, figures, .. } = detection;
+    let report = Report::new(&figures, recording.mitigator(), damage);
+    if options.json { output::print_json(&report) } else { output::print(&report.describe(&options.captures)) }
+}
+
+/// The policy in front of detection.
+struct Rules<'a> {
+    evaluator: Evaluator<'a, SlotAnswers>,
+    directions: Directions,
+}
+
+impl<'a> Rules<'a> {
+    fn new(policy: &'a Policy, options: &DetectOptions) -> Result<Self, Failure> {
+        output::say_warnings(policy);
+        policy.refuse_unsupported(&[Engine::Eval])?;
+        let (direction, inside) = (DirectionName::Upstream, options.inside.clone());
+        let chain = ChainOptions { direction, inside, posture: None };
+        let directions = Directions::among_all(policy, &chain)?;
+        Ok(Rules { evaluator: Evaluator::new(&policy.program, policy.answers()), directions })
+    }
+
+    fn drops(&mut self, frame: Frame<'_>) -> bool {
+        action(self.evaluator.decide(self.directions.chain(frame), frame, &mut ())) == Action::Drop
+    }
+}
+
+struct Detection<'a> {
+    recording: Recording,
+    figures: Figures,
+    labels: Option<Labels>,
+    rules: Option<Rules<'a>>,
+}
+
+impl Detection<'_> {
+    /// Reads one capture. Captures are parts of one recording: one that begins before the end of the previous begins at
+    /// its end.
+    fn read(&mut self, capture: &Path) -> Result<Option<Damage>, Failure> {
+        let mut reader = captures::open(capture)?;
+        let end_ns = self.figures.last_ns();
+        let mut shift_ns = None;
+        loop {
+            let burst = match reader.next_burst() {
+                Ok(Some(burst)) => burst,
+                Ok(None) => return Ok(None),
+                Err(error) => return Damage::of(&error).map(Some).ok_or_else(|| error.into()),
+            };
+            for index in 0..burst.frames().len() {
+                let frame = eval::frame(burst.frames(), index);
+                let lag_ns = || end_ns.map_or(0, |end_ns| end_ns.saturating_sub(frame.time_ns));
+                self.take(frame, frame.time_ns + *shift_ns.get_or_insert_with(lag_ns));
+            }
+        }
+    }
+
+    fn take(&mut self, frame: Frame<'_>, now_ns: u64) {
+        let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
+        let is_dropped = self.rules.as_mut().is_some_and(|rules| rules.drops(frame))
+            || headers::of(frame).is_some_and(|header| self.recording.take(&header, now_ns));
+        self.figures.count(now_ns, frame.wire_len, is_dropped, is_attack);
+    }
+}

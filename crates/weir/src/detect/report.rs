@@ -1,0 +1,278 @@
+//! The report of `weir detect`.
+
+use crate::captures::Damage;
+use crate::figures::{bytes, grouped, share};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use weir_mitigate::action::Measure;
+use weir_mitigate::mitigator::Mitigator;
+use weir_mitigate::prefix::Prefix;
+use weir_mitigate::{Attack, Record, State};
+
+/// Counts of a recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    packets: u64,
+    bytes: u64,
+    dropped: u64,
+    times_ns: Option<(u64, u64)>,
+    labelled: Option<Labelled>,
+}
+
+/// Counts of labelled packets.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Labelled {
+    attack_packets: u64,
+    attack_dropped: u64,
+    legitimate_packets: u64,
+    legitimate_dropped: u64,
+}
+
+impl Figures {
+    /// Nothing was counted.
+    pub fn new(has_labels: bool) -> Self {
+        Figures { labelled: has_labels.then(Labelled::default), ..Figures::default() }
+    }
+
+    /// The number of the next packet, from 1.
+    pub fn next_packet(&self) -> u64 {
+        self.packets + 1
+    }
+
+    /// The time of the last packet.
+    pub fn last_ns(&self) -> Option<u64> {
+        self.times_ns.map(|(_, last)| last)
+    }
+
+    /// Counts a packet.
+    pub fn count(&mut self, now_ns: u64, wire_len: u32, is_dropped: bool, is_attack: Option<bool>) {
+        self.packets += 1;
+        self.bytes += u64::from(wire_len);
+        self.dropped += u64::from(is_dropped);
+        let (first, last) = self.times_ns.unwrap_or((now_ns, now_ns));
+        self.times_ns = Some((first, last.max(now_ns)));
+        if let (Some(labelled), Some(is_attack)) = (&mut self.labelled, is_attack) {
+            let (packets, dropped) = match is_attack {
+                true => (&mut labelled.attack_packets, &mut labelled.attack_dropped),
+                false => (&mut labelled.legitimate_packets, &mut labelled.legitimate_dropped),
+            };
+            *packets += 1;
+            *dropped += u64::from(is_dropped);
+        }
+    }
+}
+
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    packets: u64,
+    bytes: u64,
+    dropped: u64,
+    seconds: f64,
+    attacks: Vec<AttackReport>,
+    #[serde(flatten)]
+    labelled: Option<Labelled>,
+    /// The position, if a capture is damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated_at: Option<Damage>,
+}
+
+/// An attack.
+#[derive(Debug, Serialize)]
+pub struct AttackReport {
+    /// When it was detected, seconds from the first packet.
+    from_s: f64,
+    /// When it was last seen.
+    to_s: f64,
+    victim: String,
+    kind: &'static str,
+    /// The dimension that separates it: `signature`, `sources` or `posture`.
+    by: &'static str,
+    /// Matches of the policy language, separated by `; `.
+    signature: Option<String>,
+    /// Blocked sources.
+    sources: Vec<String>,
+    /// `drop`, `limit`, `block` or `posture`: the first action.
+    action: &'static str,
+    /// The highest rate of packets without proof, packets a second.
+    peak_pps: f64,
+    evidence: Vec<EvidenceReport>,
+    actions: Vec<ActionReport>,
+}
+
+/// A measurement that led to the detection.
+#[derive(Debug, Serialize)]
+pub struct EvidenceReport {
+    measure: String,
+    value: f64,
+    usual: f64,
+    /// Absent for measurements that only explain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threshold: Option<f64>,
+}
+
+/// An action.
+#[derive(Debug, Serialize)]
+pub struct ActionReport {
+    action: &'static str,
+    rule: String,
+    from_s: f64,
+    /// `active`, `proposed`, `quiet`, `timeout`, `collateral`.
+    state: &'static str,
+    /// Packets that it dropped, and those of them that belong to proven sources.
+    packets: u64,
+    proven: u64,
+    /// What it would have hit in the samples: of the attack, and of legitimate packets.
+    sample_attack: usize,
+    sample_attack_of: usize,
+    sample_legitimate: usize,
+    sample_legitimate_of: usize,
+}
+
+impl Report {
+    /// The report of a recording.
+    pub fn new(figures: &Figures, mitigator: &Mitigator, truncated_at: Option<Damage>) -> Self {
+        let (first_ns, last_ns) = figures.times_ns.unwrap_or_default();
+        let mut attacks: Vec<AttackReport> =
+            mitigator.attacks().map(|attack| AttackReport::new(attack, first_ns)).collect();
+        attacks.sort_by(|one, other| one.from_s.total_cmp(&other.from_s));
+        Report {
+            packets: figures.packets,
+            bytes: figures.bytes,
+            dropped: figures.dropped,
+            seconds: seconds(last_ns, first_ns),
+            attacks,
+            labelled: figures.labelled,
+            truncated_at,
+        }
+    }
+
+    /// The report as text.
+    pub fn describe(&self, captures: &[PathBuf]) -> String {
+        let names: Vec<String> =
+            captures.iter().map(|capture| crate::captures::name(capture).display().to_string()).collect();
+        let (packets, size) = (grouped(self.packets), bytes(self.bytes));
+        let mut text = format!("{}: {packets} packets, {size}, {:.1} s\n", names.join(", "), self.seconds);
+        if self.attacks.is_empty() {
+            text += "\n  no attack\n";
+        }
+        self.attacks.iter().for_each(|attack| attack.describe(&mut text));
+        if let Some(labelled) = &self.labelled {
+            let Labelled { attack_packets, attack_dropped, legitimate_packets, legitimate_dropped } = *labelled;
+            let _ = writeln!(
+                text,
+                "\n  attack packets     {:>13}, dropped {} ({})\n  legitimate packets {:>13}, dropped {} ({})",
+                grouped(attack_packets),
+                grouped(attack_dropped),
+                share(attack_dropped, attack_packets),
+                grouped(legitimate_packets),
+                grouped(legitimate_dropped),
+                share(legitimate_dropped, legitimate_packets),
+            );
+        } else {
+            let _ =
+                writeln!(text, "\n  dropped {} packets ({})", grouped(self.dropped), share(self.dropped, self.packets));
+        }
+        text + &self.truncated_at.as_ref().map(Damage::describe).unwrap_or_default()
+    }
+}
+
+impl AttackReport {
+    fn new(attack: &Attack, first_ns: u64) -> Self {
+        let records = &attack.records;
+        let signatures: Vec<String> =
+            records.iter().filter_map(|record| record.action.measure.signature()).map(ToString::to_string).collect();
+        let sources = records.iter().filter_map(|record| match record.action.measure {
+            Measure::Block((is_ipv6, address), _) => Some(Prefix::of(is_ipv6, address, u8::MAX).to_string()),
+            _ => None,
+        });
+        let first = records.first().map(|record| &record.action.measure);
+        let evidence = attack.evidence.iter().map(|one| EvidenceReport {
+            measure: one.measure.clone(),
+            value: rounded(one.value),
+            usual: rounded(one.usual),
+            threshold: one.threshold.map(rounded),
+        });
+        AttackReport {
+            from_s: seconds(attack.from_ns, first_ns),
+            to_s: seconds(attack.last_ns.max(attack.from_ns), first_ns),
+            victim: attack.victim.to_string(),
+            kind: attack.class.attack(),
+            by: first.map_or("none", dimension),
+            signature: (!signatures.is_empty()).then(|| signatures.join("; ")),
+            sources: sources.collect(),
+            action: first.map_or("none", Measure::name),
+            peak_pps: rounded(attack.peak_pps),
+            evidence: evidence.collect(),
+            actions: records.iter().map(|record| ActionReport::new(record, first_ns)).collect(),
+        }
+    }
+
+    fn describe(&self, text: &mut String) {
+        let AttackReport { from_s, to_s, victim, kind, peak_pps, .. } = self;
+        let _ = writeln!(
+            text,
+            "\n  {from_s:.2} s to {to_s:.2} s: {kind} on {victim}, up to {peak_pps:.0} packets/s without proof"
+        );
+        for EvidenceReport { measure, value, usual, threshold } in &self.evidence {
+            let _ = write!(text, "    {measure}: {value}, usual {usual}");
+            let _ = match threshold {
+                Some(threshold) => writeln!(text, ", threshold {threshold}"),
+                None => writeln!(text),
+            };
+        }
+        for action in &self.actions {
+            let ActionReport { rule, from_s, state, packets, proven, .. } = action;
+            let _ = writeln!(text, "    {from_s:.2} s  {rule}");
+            let _ = write!(text, "      {state}; dropped {} packets", grouped(*packets));
+            let _ = if *proven > 0 { write!(text, ", {} of proven sources", grouped(*proven)) } else { Ok(()) };
+            let ActionReport { sample_attack, sample_attack_of, sample_legitimate, sample_legitimate_of, .. } = action;
+            let _ = writeln!(
+                text,
+                "; would have hit {sample_attack} of {sample_attack_of} in the victim's sample, {sample_legitimate} of \
+                 {sample_legitimate_of} legitimate ones"
+            );
+        }
+    }
+}
+
+impl ActionReport {
+    fn new(record: &Record, first_ns: u64) -> Self {
+        let trial = record.action.trial;
+        ActionReport {
+            action: record.action.measure.name(),
+            rule: record.action.measure.to_string(),
+            from_s: seconds(record.since_ns, first_ns),
+            state: match record.state {
+                State::Proposed => "proposed",
+                State::Active => "active",
+                State::Ended(ending) => ending.name(),
+            },
+            packets: record.packets,
+            proven: record.proven,
+            sample_attack: trial.attack,
+            sample_attack_of: trial.attack_of,
+            sample_legitimate: trial.legitimate,
+            sample_legitimate_of: trial.legitimate_of,
+        }
+    }
+}
+
+fn seconds(at_ns: u64, first_ns: u64) -> f64 {
+    rounded(at_ns.saturating_sub(first_ns) as f64 / 1e9)
+}
+
+/// To three digits behind the point.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// The dimension that separates an attack: signatures, sources, or the posture as a whole.
+fn dimension(measure: &Measure) -> &'static str {
+    match measure {
+        Measure::Drop(_) | Measure::Limit(..) => "signature",
+        Measure::Block(..) => "sources",
+        Measure::Posture(_) => "posture",
+    }
+}
