@@ -146,7 +146,7 @@ impl Segment {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
 
-    fn read(frame: &Vec<u8>) -> Option<Segment> {
+    fn read(frame: &[u8]) -> Option<Segment> {
         let (ip, tcp) = (frame.get(14..34)?, frame.get(34..54)?);
         let half = |at: usize| u16::from_be_bytes([tcp[at], tcp[at + 1]]);
         let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
@@ -199,7 +199,7 @@ fn copies_are_of_what_was_received(engine: &str, hosts: &Hosts, folder: &Path) {
     let sampled = stats.upstream.total.sampled + stats.downstream.total.sampled;
     assert!(sampled > 100, "{engine}: {stats:#?}");
     let [client, server, copies] = [client.received(1), server.received(1), analyser.received(sampled as usize)]
-        .map(|frames| frames.iter().filter_map(Segment::read).collect::<Vec<_>>());
+        .map(|frames| frames.iter().filter_map(|frame| Segment::read(frame)).collect::<Vec<_>>());
 
     // Both numbers are random, and what the client knows is a cookie.
     let (told, chosen) = (initial_numbers(&client), initial_numbers(&copies));
