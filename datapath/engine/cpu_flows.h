@@ -90,6 +90,8 @@ WEIR_KERNEL_PART bool flow_lock(const struct env *env, volatile uint64_t *word)
 	return lock_once(word) || lock_slowly(word);
 }
 
+#include "cpu_ack.h"
+
 WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes,
 				    struct tcp_options *found)
 {
@@ -151,13 +153,11 @@ WEIR_KERNEL_PART void track_judge_tcp(struct track *track, uint32_t now)
 	weir_judge_tcp(now);
 }
 
-/* The frame that a program received or replays. */
-WEIR_INLINE bool tracked_frame(struct xdp_md *ctx, struct frame *frame)
+/* The frame that a program received or replays; the time of a replayed one. */
+WEIR_INLINE bool tracked_frame(struct xdp_md *ctx, struct env *env, struct frame *frame)
 {
-	struct env env;
-
 	if (!weir_mode.live)
-		return replay_frame(ctx, &env, frame);
+		return replay_frame(ctx, env, frame);
 	*frame = live_frame(ctx);
 	return true;
 }
@@ -211,9 +211,7 @@ WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 	struct env env = {.now_ns = 0};
 	struct frame frame;
 
-	if (weir_mode.live)
-		frame = live_frame(ctx);
-	else if (!replay_frame(ctx, &env, &frame))
+	if (!tracked_frame(ctx, &env, &frame))
 		return 0;
 	slot->now_ns = env_coarse_now(&env);
 	slot->now = track_time(&weir_flow_head, slot->now_ns);
@@ -232,10 +230,12 @@ WEIR_GLOBAL uint32_t weir_track_fast(uint32_t now)
 	struct track *track = &own_slot()->track;
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct flow_bucket *bucket = flow_bucket(NULL, track->at.bucket);
+	struct fast_ack ack;
 
 	if (!bucket || !is_plain_ack(packet) || track->segment.options.highest != track->segment.ack)
 		return false;
-	return track_fast(bucket->entries[track->at.slot & (FLOW_SLOTS - 1)], packet, track->sender & 1, now);
+	ack = read_fast_ack(packet);
+	return track_fast(bucket->entries[track->at.slot & (FLOW_SLOTS - 1)], FAST_MASK, &ack, track->sender & 1, now);
 }
 
 /* Tracks the packet that was read. */
@@ -264,9 +264,31 @@ WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 	return 0;
 }
 
+/* The common case of almost all packets, in one step; returns whether it was. */
+WEIR_GLOBAL uint32_t weir_track_ack(struct xdp_md *ctx)
+{
+	struct track_slot *slot = own_slot();
+	struct env env = {.now_ns = 0};
+	const uint8_t *at;
+	struct frame frame;
+
+	if (!tracked_frame(ctx, &env, &frame))
+		return false;
+	at = ack_frame(&frame);
+	if (!at || !track_ack(at, track_time(&weir_flow_head, env_coarse_now(&env))))
+		return false;
+	slot->is_tracked = true;
+	slot->track.opens = PLACE_FULL;
+	track_keep(&slot->track);
+	track_established(&slot->track);
+	return true;
+}
+
 /* Tracks a well-formed packet. */
 WEIR_INLINE void track(const struct frame *frame)
 {
+	if (WEIR_LIKELY(weir_track_ack(frame->ctx)))
+		return;
 	weir_track_read(frame->ctx);
 	weir_track(own_slot()->now);
 }

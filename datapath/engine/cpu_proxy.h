@@ -74,8 +74,9 @@ WEIR_GLOBAL uint32_t weir_rewrite_packet(struct xdp_md *ctx)
 	const uint32_t cpu = live_cpu();
 	struct track *track = &own_slot()->track;
 	struct frame frame;
+	struct env env;
 
-	if (tracked_frame(ctx, &frame))
+	if (tracked_frame(ctx, &env, &frame))
 		rewrite_packet(&frame, &weir_packets[cpu].packet, &track->edit, track->segment.end,
 			       &weir_rewrites[cpu]);
 	return 0;

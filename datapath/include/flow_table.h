@@ -48,10 +48,10 @@ WEIR_INLINE uint64_t hash_word(uint64_t word, uint64_t secret)
 	return (uint64_t)low * high;
 }
 
-/* The buckets and the tag that follow from the sum of the products. */
-WEIR_INLINE struct flow_hash flow_hash_of(const struct flow_head *head, uint64_t sum)
+/* The two of `buckets` buckets and the tag that follow from the sum of the products and the word that is mixed in. */
+WEIR_INLINE struct flow_hash flow_hash_mixed(uint64_t sum, uint64_t mix, uint64_t buckets)
 {
-	uint64_t hash = sum ^ head->hash_mix;
+	uint64_t hash = sum ^ mix;
 	uint32_t tag;
 
 	hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -59,10 +59,14 @@ WEIR_INLINE struct flow_hash flow_hash_of(const struct flow_head *head, uint64_t
 	hash ^= hash >> 31;
 	tag = ((uint32_t)hash & 0xff) | ((uint32_t)(hash >> 24) & 0x7f00);
 	return (struct flow_hash){
-		.bucket = {(uint32_t)((hash & UINT32_MAX) * head->buckets >> 32),
-			   (uint32_t)((hash >> 32) * head->buckets >> 32)},
+		.bucket = {(uint32_t)((hash & UINT32_MAX) * buckets >> 32), (uint32_t)((hash >> 32) * buckets >> 32)},
 		.tag = tag ? tag : 1,
 	};
+}
+
+WEIR_INLINE struct flow_hash flow_hash_of(const struct flow_head *head, uint64_t sum)
+{
+	return flow_hash_mixed(sum, head->hash_mix, head->buckets);
 }
 
 /* HashKeys::hash() */
@@ -79,13 +83,6 @@ WEIR_INLINE struct flow_hash flow_hash(const struct flow_head *head, const struc
 WEIR_INLINE uint64_t ipv4_hash_start(const struct flow_head *head)
 {
 	return head->hash_start + hash_word(0, head->hash_words[0]) + hash_word(0, head->hash_words[2]);
-}
-
-/* The sum of a key of IPv4, whose other words are 0. */
-WEIR_INLINE uint64_t ipv4_hash(const struct flow_head *head, uint64_t start, const struct flow_key *key)
-{
-	return start + hash_word((uint32_t)key->words[1], head->hash_words[1]) +
-	       hash_word((uint32_t)key->words[3], head->hash_words[3]) + hash_word(key->words[4], head->hash_words[4]);
 }
 
 WEIR_INLINE bool key_equals(const uint64_t *entry, const struct flow_key *key)

@@ -15,6 +15,7 @@
 
 #include "burst.h"
 #include "proxy_burst.h"
+#include "track_acks.h"
 
 #ifdef WEIR_BURSTS
 
@@ -22,17 +23,18 @@
 struct track_burst {
 	struct packet packets[WEIR_BURST_MAX];
 	struct track tracks[WEIR_BURST_MAX];
-	uint64_t left;	    /* packets that are still to be tracked */
-	uint64_t open;	    /* those of them that rules decide */
-	uint64_t plain;	    /* those of them that track_fast() may track, if their flow is where it was guessed */
-	uint64_t invalid;   /* packets of the segment that were refused */
-	uint64_t openers;   /* packets of the segment that may open a flow */
+	struct ack_columns columns;
+	uint64_t left;	  /* packets that are still to be tracked */
+	uint64_t open;	  /* those of them that rules decide */
+	uint64_t acks;	  /* those of them that ack_track() may track; what else is known of them is only in columns */
+	uint64_t invalid; /* packets of the segment that were refused */
+	uint64_t openers; /* packets of the segment that may open a flow */
 	uint64_t replacing; /* those of them that take the place of a flow */
 	struct proxy_burst proxy;
 } WEIR_COLUMNS;
 
 /* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
-WEIR_INLINE void track_guess(const struct env *env, struct track *track)
+WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
 {
 	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
 	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
@@ -40,77 +42,53 @@ WEIR_INLINE void track_guess(const struct env *env, struct track *track)
 			       (uint64_t)slots_with(second, TAG_HASH, track->hash.tag) << FLOW_SLOTS;
 	const uint32_t slot = (uint32_t)__builtin_ctzll(slots | UINT64_C(1) << 63);
 
-	track->at = (struct flow_at){track->hash.bucket[slot / FLOW_SLOTS], slot % FLOW_SLOTS};
-	__builtin_prefetch(flow_bucket(env, track->at.bucket)->entries[track->at.slot], 1);
+	__builtin_prefetch((slot < FLOW_SLOTS ? first : second)->entries[slot % FLOW_SLOTS], 1);
 }
 
-/*
- * Tracks a plain packet in the common case: the guess was right. Nobody else uses the table, so a slot with the key of
- * the flow is in use. Returns false, and changes nothing, in all other cases.
- */
-WEIR_INLINE bool track_guessed(const struct env *env, const struct track *track, packet_view *packet, uint32_t now)
+/* Reads a packet that is not tracked as an acknowledgement of the common case. */
+static void __attribute__((noinline, unused)) track_read_whole(const struct env *env, const struct weir_burst *burst,
+							       struct track_burst *tracked, uint32_t i)
 {
-	uint64_t *entry = flow_bucket(env, track->at.bucket)->entries[track->at.slot];
+	const struct frame frame = burst_frame(burst, i);
 
-	return key_equals(entry, &track->key) && !established_expired(entry, &tracking.timeouts, now) &&
-	       track_fast(entry, packet, track->sender, now);
-}
-
-/*
- * Reads the key of a plain ACK of TCP over IPv4, which almost all packets are, with the result of track_read(). `start`
- * is ipv4_hash_start(). Returns false, and writes nothing, if it is something else.
- */
-WEIR_INLINE bool track_read_plain(const struct flow_head *head, uint64_t start, packet_view *packet,
-				  struct track *track)
-{
-	if (!is_whole(packet, L3_IPV4, L4_TCP, PROTO_TCP) || !is_plain_ack(packet))
-		return false;
-	set_ipv4_key(track, packet, (struct vlans){packet->vlan_id, packet->inner_vlan_id});
-	track->key.is_ipv6 = false;
-	track->hash = flow_hash_of(head, ipv4_hash(head, start, &track->key));
-	track->opens = PLACE_FULL;
-	track->subject = SUBJECT_TCP;
-	track->segment.kind = SEGMENT_ACK;
-	return true;
+	parse_packet(&frame, &tracked->packets[i]);
+	track_read(env->flows.head, &frame, &tracked->packets[i], &tracked->tracks[i]);
 }
 
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)
 {
-	const struct flow_head *head = env->flows.head;
-	const uint64_t ipv4_start = ipv4_hash_start(head);
-	uint64_t left = verdicts->open, plain = 0;
+	uint64_t left = verdicts->open, acks;
 
 	for (uint64_t decided = ~left & first_bits(burst->count); decided; decided &= decided - 1) {
 		const uint32_t i = first_of(decided);
 
 		left |= (uint64_t)is_tracked_late(verdicts->words[i]) << i;
 	}
-	for (uint64_t rest = left; rest; rest &= rest - 1) {
+	acks = flow_alone(env) ? acks_read(burst, left, &tracked->columns) : 0;
+	acks_hash(env, &tracked->columns, acks ? burst->count : 0);
+	acks_fetch(&tracked->columns, acks);
+	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
-		const struct frame frame = burst_frame(burst, i);
-		packet_view *packet = &tracked->packets[i];
-		struct track *track = &tracked->tracks[i];
+		const struct track *track = &tracked->tracks[i];
 
-		if (WEIR_UNLIKELY(!track_read_plain(head, ipv4_start, packet, track)))
-			track_read(head, &frame, packet, track);
-		if (track->subject == SUBJECT_TCP)
-			plain |= (uint64_t)(is_plain_ack(packet) && has_plain_options(&frame, packet)) << i;
+		track_read_whole(env, burst, tracked, i);
 		if (track->subject >= SUBJECT_TCP) {
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[0]));
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
 		}
 	}
-	for (uint64_t rest = left; rest; rest &= rest - 1) {
-		struct track *track = &tracked->tracks[first_of(rest)];
+	acks_guess(&tracked->columns, acks);
+	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
+		const struct track *track = &tracked->tracks[first_of(rest)];
 
 		if (track->subject >= SUBJECT_TCP)
 			track_guess(env, track);
 	}
 	tracked->left = left;
 	tracked->open = verdicts->open;
-	tracked->plain = flow_alone(env) ? plain : 0;
+	tracked->acks = acks;
 	tracked->openers = 0;
 	tracked->replacing = 0;
 	tracked->proxy = (struct proxy_burst){0, 0, 0};
@@ -193,6 +171,15 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 	return true;
 }
 
+/* The acknowledgements with which a segment continues; at most one if each packet has its own time. */
+WEIR_INLINE uint64_t leading_acks(const struct weir_burst *burst, const struct track_burst *tracked, uint64_t left)
+{
+	const uint64_t others = left & ~tracked->acks;
+	const uint64_t leading = burst->times.each_ns ? left & -left : (others & -others) - 1;
+
+	return tracked->replacing ? 0 : left & tracked->acks & leading;
+}
+
 /*
  * Ends the last segment and tracks the next one. `states` becomes the column of the packets' states. Open packets of
  * the segment are open for the rules. Returns false if there are no more packets.
@@ -202,28 +189,27 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 							 uint8_t *states)
 {
 	uint64_t open = 0, left = tracked->left;
-	uint32_t now;
 
 	track_end_segment(env, verdicts, tracked);
 	if (!left)
 		return false;
 	tracked->invalid = 0;
-	now = track_time(env->flows.head, burst_time(burst, first_of(left)));
-	for (; left; left &= left - 1) {
-		const uint32_t i = first_of(left);
-		const uint64_t bit = UINT64_C(1) << i;
+	while (left) {
+		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
+		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(burst, tracked, left);
+		const uint64_t done = acks_track(burst->frames, &tracked->columns, leading, now, states);
 		struct track *track = &tracked->tracks[i];
 
-		if (burst->times.each_ns)
-			now = track_time(env->flows.head, burst->times.each_ns[i]);
-		if (WEIR_LIKELY(tracked->plain & bit) && !tracked->replacing &&
-		    track_guessed(env, track, &tracked->packets[i], now)) {
-			states[i] = STATE_ESTABLISHED;
-			open |= tracked->open & bit;
+		open |= done & tracked->open;
+		left &= ~done;
+		if (WEIR_LIKELY(done))
 			continue;
-		}
+		if (tracked->acks & bit)
+			track_read_whole(env, burst, tracked, i);
+		tracked->acks &= ~bit;
 		if (!track_in_segment(env, burst, tracked, i, now))
 			break;
+		left &= ~bit;
 		states[i] = track->state;
 		if (!(tracked->open & bit))
 			continue;

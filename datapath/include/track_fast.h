@@ -26,43 +26,147 @@ WEIR_INLINE bool is_plain_ack(packet_view *packet)
 	return (packet->tcp_flags & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
-/* flow_expired() of an established TCP connection. Of other flows it says nothing, but track_fast() refuses them. */
-WEIR_INLINE bool established_expired(const uint64_t *entry, const struct flow_timeouts *timeouts, uint32_t now)
+/*
+ * Whether the last packet of an established TCP connection was so long ago that the connection may have expired, or
+ * another CPU has written a later time.
+ */
+WEIR_INLINE bool is_old(uint64_t status, uint32_t now)
 {
-	const uint32_t age = flow_age(now, status_time(entry[FLOW_STATUS]));
+	const uint32_t established = tracking.timeouts.of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED];
+	const uint32_t unacknowledged = tracking.timeouts.unacknowledged;
 
-	if (age > timeouts->of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED])
-		return true;
-	return WEIR_UNLIKELY(age > timeouts->unacknowledged) && entry[FLOW_KEY_WORDS] != entry[FLOW_KEY_WORDS + 1];
+	return ((now - (uint32_t)status) & STATUS_TIME_MASK) >
+	       (established < unacknowledged ? established : unacknowledged);
 }
+
+/*
+ * Where the fields of almost all packets are: TCP over IPv4 without options, over Ethernet without tags. Such an
+ * acknowledgement need not be parsed for the tracker.
+ */
+enum {
+	ACK_ETHER_TYPE = 12,
+	ACK_IP = ETHERNET_BYTES,
+	ACK_IP_LENGTH = ACK_IP + 2,
+	ACK_FRAGMENT = ACK_IP + 6,
+	ACK_SOURCE = ACK_IP + 12,
+	ACK_DESTINATION = ACK_IP + 16,
+	ACK_TCP = ACK_IP + 20,
+	ACK_SEQ = ACK_TCP + 4,
+	ACK_ACK = ACK_TCP + 8,
+	ACK_OFFSET = ACK_TCP + 12, /* flags and window follow */
+	ACK_OPTIONS = ACK_TCP + TCP_HEADER_BYTES,
+};
+
+_Static_assert(ACK_OPTIONS == PLAIN_BYTES, "what plain_frame() reads");
+
+/*
+ * The first PLAIN_BYTES of a well-formed frame that is such an acknowledgement, without SYN, FIN and RST, and without
+ * options but timestamps; else NULL.
+ */
+WEIR_INLINE const uint8_t *ack_frame(const struct frame *frame)
+{
+	const uint32_t flags = TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK;
+	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_start(frame, PLAIN_BYTES) : NULL;
+	uint32_t header;
+
+	if (!at ||
+	    ((be32(at + ACK_ETHER_TYPE) >> 8 ^ (ETHER_IPV4 << 8 | 0x45)) |
+	     ((be32(at + ACK_FRAGMENT) & 0x3fff00ff) ^ PROTO_TCP) | ((be32(at + ACK_OFFSET) >> 16 & flags) ^ TCP_ACK)))
+		return NULL;
+	header = at[ACK_OFFSET] >> 4;
+	if (header * 4 == TCP_HEADER_BYTES)
+		return at;
+	at = frame_start(frame, ACK_OPTIONS + 4);
+	return header * 4 == TCP_HEADER_BYTES + TIMESTAMPS_BYTES && at && be32(at + ACK_OPTIONS) == OPTIONS_TIMESTAMPS
+		       ? at
+		       : NULL;
+}
+
+/* What is read of a plain ACK. */
+struct fast_ack {
+	uint32_t seq;
+	uint32_t end; /* the sequence number behind the segment */
+	uint32_t ack;
+	uint32_t window; /* as written */
+};
+
+WEIR_INLINE struct fast_ack read_fast_ack(packet_view *packet)
+{
+	return (struct fast_ack){
+		.seq = packet->seq,
+		.end = packet->seq + packet->l4_length - (uint32_t)packet->doff * 4,
+		.ack = packet->ack,
+		.window = packet->window,
+	};
+}
+
+/* The same of such a frame. */
+WEIR_INLINE struct fast_ack read_ack_frame(const uint8_t *at)
+{
+	const uint32_t headers = ACK_TCP - ACK_IP + (at[ACK_OFFSET] >> 4) * 4;
+
+	return (struct fast_ack){
+		.seq = be32(at + ACK_SEQ),
+		.end = be32(at + ACK_SEQ) + (be32(at + ACK_IP_LENGTH) >> 16) - headers,
+		.ack = be32(at + ACK_ACK),
+		.window = be32(at + ACK_OFFSET) & 0xffff,
+	};
+}
+
+/* window_bytes() of the eight windows with an exponent, and of those with this and the next three. */
+#define FAST_WINDOWS(shift)                                                                                            \
+	UINT32_C(8) << (shift), UINT32_C(9) << (shift), UINT32_C(10) << (shift), UINT32_C(11) << (shift),              \
+		UINT32_C(12) << (shift), UINT32_C(13) << (shift), UINT32_C(14) << (shift), UINT32_C(15) << (shift)
+#define FAST_WINDOWS4(shift)                                                                                           \
+	FAST_WINDOWS(shift), FAST_WINDOWS((shift) + 1), FAST_WINDOWS((shift) + 2), FAST_WINDOWS((shift) + 3)
+
+/* window_bytes() of every window up to WINDOW_MAX. */
+static const uint32_t fast_windows[256] = {0,
+					   1,
+					   2,
+					   3,
+					   4,
+					   5,
+					   6,
+					   7,
+					   FAST_WINDOWS4(0),
+					   FAST_WINDOWS4(4),
+					   FAST_WINDOWS4(8),
+					   FAST_WINDOWS4(12),
+					   FAST_WINDOWS4(16),
+					   FAST_WINDOWS4(20),
+					   FAST_WINDOWS4(24)};
 
 /*
  * Tracks a plain ACK of the flow in an entry, whose lock is held if others use the table, and releases it. Its options
  * say nothing of selective acknowledgements, and the flow has not expired. Returns false, and changes nothing, if this
- * is not the common case.
+ * is not the common case. The fields of the status word in `mask`, which has FAST_MASK, must be those of FAST_STATUS.
  */
-WEIR_INLINE bool track_fast(uint64_t *entry, packet_view *packet, uint32_t sender, uint32_t now)
+WEIR_INLINE bool track_fast(uint64_t *entry, uint64_t mask, const struct fast_ack *segment, uint32_t sender,
+			    uint32_t now)
 {
 	const uint64_t status = entry[FLOW_STATUS];
 	const uint32_t receiver = 1 - sender;
 	/* Side 0 has the upper half of each word. */
 	const uint32_t mine = receiver, theirs = sender;
 	flow_half *una = (flow_half *)&entry[FLOW_KEY_WORDS], *next = (flow_half *)&entry[FLOW_KEY_WORDS + 1];
-	const uint32_t own_window = status >> (STATUS_WINDOW + 8 * sender) & 0xff;
-	const uint32_t window = status >> (STATUS_WINDOW + 8 * receiver) & 0xff;
-	const uint32_t scale = status >> (STATUS_SCALE + 4 * sender) & 0xf;
-	const uint32_t seq = packet->seq, ack = packet->ack;
-	const uint32_t end = seq + packet->l4_length - (uint32_t)packet->doff * 4;
+	const uint32_t fields = (uint32_t)(status >> STATUS_WINDOW);
+	const uint32_t own_window = fast_windows[bounded(fields >> 8 * sender & 0xff, 0xff)];
+	const uint32_t window = fast_windows[bounded(fields >> 8 * receiver & 0xff, 0xff)];
+	const uint32_t scale = fields >> (STATUS_SCALE - STATUS_WINDOW + 4 * sender) & 0xf;
+	const uint32_t seq = segment->seq, ack = segment->ack;
 
-	if ((status & FAST_MASK) != FAST_STATUS || own_window == WINDOW_NONE)
+	/* Half by half, because the constants are in the instructions then. */
+	if ((status >> 32 & mask >> 32) != FAST_STATUS >> 32 || ((uint32_t)status & (uint32_t)mask) || !own_window)
 		return false;
-	if (seq - una[mine] > window_bytes(window) || ack - una[theirs] > next[theirs] - una[theirs])
+	if (seq - una[mine] > window || ack - una[theirs] > next[theirs] - una[theirs])
 		return false;
 	/* A larger window than before. */
-	if ((uint32_t)packet->window << scale > window_bytes(own_window))
+	if (segment->window << scale > own_window)
 		return false;
-	next[mine] = seq_max(end, next[mine]);
 	una[theirs] = ack;
+	if (seq_after(segment->end, next[mine]))
+		next[mine] = segment->end;
 	*(volatile uint64_t *)&entry[FLOW_STATUS] = (status & ~(STATUS_TIME_MASK | FLOW_LOCK)) | now;
 	return true;
 }

@@ -42,8 +42,9 @@ static void chain_parse(const struct env *env, const struct weir_burst *burst, s
 
 	for (uint32_t i = 0; i < burst->count; i++) {
 		const struct frame frame = burst_frame(burst, i);
-		packet_view *packet = &packets->tracked.packets[i];
-		enum reason reason = parse_packet(&frame, &packets->tracked.packets[i]);
+		struct packet parsed;
+		packet_view *packet = &parsed;
+		enum reason reason = parse_packet(&frame, &parsed);
 
 		if (reason == REASON_NONE && packet->l3 == L3_ARP)
 			reason = REASON_ARP;

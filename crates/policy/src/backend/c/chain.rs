@@ -150,6 +150,11 @@ impl<'a> ChainEmitter<'a> {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
 
+    /// Whether the parser fills columns. The state of a packet is not known before it is tracked.
+    pub(super) fn parses_columns(&self) -> bool {
+        self.columns.iter().any(|&column| column != CT_STATE) || !self.conditions.raw_columns().is_empty()
+    }
+
     /// Whether anything is kept for the packets of a burst.
     pub(super) fn keeps_packets(&self) -> bool {
         self.has_columns() || self.tracks()

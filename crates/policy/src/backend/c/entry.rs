@@ -33,7 +33,7 @@ impl ChainEmitter<'_> {
     /// User space: writes the entry function, which runs the stages of a burst.
     fn burst(&self, out: &mut Writer) {
         let name = &self.name;
-        let packets = |by_address: &'static str| if self.keeps_packets() { by_address } else { "" };
+        let packets = if self.parses_columns() { "&packets, " } else { "" };
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
@@ -47,7 +47,7 @@ impl ChainEmitter<'_> {
         out.line("struct verdicts verdicts;");
         out.line("uint64_t started = stage_start();");
         out.blank();
-        out.line(&format!("{name}_parse(&env, burst, {}&verdicts);", packets("&packets, ")));
+        out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
             let burst = if self.looks_entries_up() { "burst" } else { "burst->count" };
@@ -97,7 +97,7 @@ impl ChainEmitter<'_> {
         let name = &self.name;
         let defaults = DefaultVerdicts::of(self.program);
         let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
-        if self.keeps_packets() {
+        if self.parses_columns() {
             parameters.push(format!("struct {name}_packets *packets"));
         }
         parameters.push("struct verdicts *verdicts".to_owned());
@@ -109,23 +109,19 @@ impl ChainEmitter<'_> {
         out.inner("prefetch_frame(burst, i);");
         out.open("for (uint32_t i = 0; i < burst->count; i++)");
         out.line("const struct frame frame = burst_frame(burst, i);");
-        // The tracker reads more of a packet than rules do.
-        let parsed = if self.tracks() { "&packets->tracked.packets[i]" } else { "&parsed" };
-        if !self.tracks() {
-            out.line("struct packet parsed;");
-        }
+        // Compilers drop the fields that nothing reads. The tracker parses the packets again of which it needs others.
+        out.line("struct packet parsed;");
         let raws = self.conditions.raw_columns();
         if defaults.apply_to_well_formed()
             || self.columns.iter().any(|&column| column != CT_STATE)
             || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
         {
-            out.line(&format!("packet_view *packet = {parsed};"));
+            out.line("packet_view *packet = &parsed;");
         }
         if !raws.is_empty() {
             out.line("struct wide raw = {0, 0};");
         }
-        let parse = format!("parse_packet(&frame, {parsed})");
-        out.line(&format!("const enum reason reason = {};", defaults.reason(&parse)));
+        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(&frame, &parsed)")));
         out.blank();
         out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
         // The state of a packet is not known before it is tracked.
