@@ -100,7 +100,7 @@ WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t now)
 		return false;
 	status = &entry[FLOW_STATUS];
 	old = *status;
-	if ((old & FLOW_LOCK) || is_old(old, now))
+	if ((old & FLOW_LOCK) || is_old(old, &tracking.timeouts, now))
 		return false;
 	if (__sync_val_compare_and_swap(status, old, old | FLOW_LOCK) != old)
 		return false;

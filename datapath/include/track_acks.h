@@ -15,6 +15,7 @@
 #define WEIR_TRACK_ACKS_H
 
 #include "burst.h"
+#include "flow_place.h"
 #include "track_fast.h"
 
 #ifdef WEIR_BURSTS
@@ -128,7 +129,7 @@ WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, ui
 
 	if (entry[0] | (entry[1] ^ acks->first[i]) | entry[2] | (entry[3] ^ acks->second[i]) | (entry[4] ^ ends))
 		return false;
-	if (is_old(entry[FLOW_STATUS], now))
+	if (is_old(entry[FLOW_STATUS], &tracking.timeouts, now))
 		return false;
 	return track_fast(entry, FAST_MASK | UINT64_C(1) << STATUS_IPV6, &ack, acks->senders[i], now);
 }

@@ -30,10 +30,10 @@ WEIR_INLINE bool is_plain_ack(packet_view *packet)
  * Whether the last packet of an established TCP connection was so long ago that the connection may have expired, or
  * another CPU has written a later time.
  */
-WEIR_INLINE bool is_old(uint64_t status, uint32_t now)
+WEIR_INLINE bool is_old(uint64_t status, const struct flow_timeouts *timeouts, uint32_t now)
 {
-	const uint32_t established = tracking.timeouts.of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED];
-	const uint32_t unacknowledged = tracking.timeouts.unacknowledged;
+	const uint32_t established = timeouts->of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED];
+	const uint32_t unacknowledged = timeouts->unacknowledged;
 
 	return ((now - (uint32_t)status) & STATUS_TIME_MASK) >
 	       (established < unacknowledged ? established : unacknowledged);
@@ -57,7 +57,7 @@ enum {
 	ACK_OPTIONS = ACK_TCP + TCP_HEADER_BYTES,
 };
 
-_Static_assert(ACK_OPTIONS == PLAIN_BYTES, "what plain_frame() reads");
+_Static_assert((int)ACK_OPTIONS == (int)PLAIN_BYTES, "what plain_frame() reads");
 
 /*
  * The first PLAIN_BYTES of a well-formed frame that is such an acknowledgement, without SYN, FIN and RST, and without
