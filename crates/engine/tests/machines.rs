@@ -317,7 +317,9 @@ fn an_object_of_another_shape_is_refused() {
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
     let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
-    let c = chain::bpf_c().replace("#include \"xdp.h\"", "#define WEIR_ABI_VERSION 9\n#include \"xdp.h\"");
+    let other = ABI_VERSION + 1;
+    let define = format!("#define WEIR_ABI_VERSION {other}\n#include \"xdp.h\"");
+    let c = chain::bpf_c().replace("#include \"xdp.h\"", &define);
     let old = Clang::find()
         .unwrap()
         .bpf("old", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))
@@ -326,6 +328,6 @@ fn an_object_of_another_shape_is_refused() {
     let error = XdpFilter::load("old", &old, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string();
     assert_eq!(
         error,
-        format!("old: compiled for abi version 9, this weir has {ABI_VERSION}; compile the policy again")
+        format!("old: compiled for abi version {other}, this weir has {ABI_VERSION}; compile the policy again")
     );
 }
