@@ -2,7 +2,7 @@
 /*
  * Runs libFuzzer on the C tracker, with AddressSanitizer and UndefinedBehaviorSanitizer.
  *
- * The input is six bytes of settings, and then bursts: number and link type of its packets, the time since the burst
+ * The input is bytes of settings, and then bursts: number and link type of its packets, the time since the burst
  * before, and packets (c_tracker/packets.h). Chains as generated code has them decide each burst three times, with a
  * table of flows each: in a burst, as the only worker and as one of several, and packet by packet. All three must have
  * the same verdicts, counters and tables. After each packet the table must keep its invariants.
@@ -17,6 +17,7 @@ static struct tracking tracking;
 #include "c_tracker/chains.h"
 #include "c_tracker/invariants.h"
 #include "c_tracker/packets.h"
+#include "c_tracker/proxied.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct run {
 	struct flow_head head;
 	struct weir_counter counters[COUNTERS];
 	uint32_t verdicts[WEIR_BURST_MAX];
+	struct proxied proxied;
 	bool is_shared;
 } WEIR_COLUMNS;
 
@@ -70,9 +72,11 @@ static void set_up(struct run *run, uint32_t buckets, bool is_shared)
 		run->head.hash_words[i] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	run->head.hash_start = UINT64_C(0x243f6a8885a308d3);
 	run->head.hash_mix = UINT64_C(0x13198a2e03707344);
+	run->head.cookie_secret[0] = UINT64_C(0xa4093822299f31d0);
+	run->head.cookie_secret[1] = UINT64_C(0x082efa98ec4e6c89);
 }
 
-/* Six bytes. */
+/* Six bytes, and those of the SYN proxy. */
 static void read_settings(struct input *input)
 {
 	static const uint32_t timeouts_ms[4] = {30000, 17, 200, 3600000};
@@ -92,16 +96,19 @@ static void read_settings(struct input *input)
 	set_up(&alone, buckets, false);
 	set_up(&among_others, buckets, true);
 	set_up(&one_by_one, buckets, input_byte(input) & 1);
+	rules.synproxy = read_proxy(input, &tracking.synproxy);
 }
 
 /* The time until the next packet, or backwards. */
-static int64_t input_pause_ms(struct input *input)
+static int64_t input_pause_ms(struct input *input, int64_t max_ms)
 {
 	static const int64_t pauses_ms[16] = {0,    0,	   0,	  1,	  17,	   17,	     100,
 					      1000, 10000, 60000, 600000, 3600000, 86400000, INT64_C(4500000000),
 					      -100, -60000};
 
-	return pauses_ms[input_byte(input) & 15];
+	const int64_t pause_ms = pauses_ms[input_byte(input) & 15];
+
+	return pause_ms < max_ms ? pause_ms : max_ms;
 }
 
 /* Copies a frame to memory of its exact size, so that reads beyond its end are detected. */
@@ -115,12 +122,14 @@ static struct weir_frame frame_of(const struct draft *draft, uint32_t cut, uint3
 	return (struct weir_frame){.data = bytes, .cap = cap, .len = draft->length + more};
 }
 
-static struct weir_frame read_frame(struct input *input, uint32_t link, uint32_t form)
+static struct weir_frame read_frame(struct input *input, uint32_t link, uint32_t form, uint64_t time_ns)
 {
 	struct draft draft = {.length = 0};
 	const bool is_cut = form >> 6 == 3;
 
-	if (form >> 4 == 11)
+	if (form >> 4 < proxied_forms)
+		put_proxied(&draft, input, &one_by_one.head, link, time_ns);
+	else if (form >> 4 == 11)
 		put_input(&draft, input, input_byte(input));
 	else if (form >> 4 == 10)
 		put_syn(&draft, link, input_word(input, 2));
@@ -142,13 +151,13 @@ static void read_burst(struct input *input, struct packets *packets, uint64_t *c
 	for (uint32_t i = 0; i < packets->count; i++) {
 		struct draft draft = {.length = 0};
 
-		*clock_ns += (uint64_t)(input_pause_ms(input) * MILLISECOND_NS);
+		*clock_ns += (uint64_t)(input_pause_ms(input, i ? pause_max_ms : INT64_MAX) * MILLISECOND_NS);
 		packets->times_ns[i] = *clock_ns;
 		if (is_flood) {
 			put_syn(&draft, packets->link, number + i);
 			packets->frames[i] = frame_of(&draft, 0, 0);
 		} else {
-			packets->frames[i] = read_frame(input, packets->link, input_byte(input));
+			packets->frames[i] = read_frame(input, packets->link, input_byte(input), *clock_ns);
 		}
 	}
 }
@@ -163,7 +172,11 @@ static void decide_packets(struct run *run, const struct packets *packets, uint3
 		.link = packets->link,
 		.times = {.now_ns = packets->times_ns[from], .each_ns = packets->times_ns + from},
 		.counters = {run->counters},
-		.flows = {.head = &run->head, .buckets = run->buckets, .shared = run->is_shared},
+		.flows = {.head = &run->head,
+			  .buckets = run->buckets,
+			  .shared = run->is_shared,
+			  .proxied = proxied_flows(&run->proxied)},
+		.rewrites = {proxied_rewrites(&run->proxied, from)},
 	};
 
 	if (packets->is_stateful)
@@ -179,6 +192,7 @@ static void decide_one(struct run *run, const struct packets *packets, uint32_t 
 	memcpy(before, run->buckets, sizeof(before));
 	decide_packets(run, packets, i, 1);
 	check_table(&run->head, run->buckets);
+	check_rewritten(&run->proxied, &packets->frames[i], packets->link, i, run->verdicts[i]);
 	reason = run->verdicts[i] >> 16;
 	check_changes(&run->head, before, run->buckets, reason >= REASON_BAD_FLAGS && reason <= REASON_STATE_FULL);
 }
@@ -190,14 +204,18 @@ static void compare(const struct run *packets, const struct run *burst, uint32_t
 	const bool counters = !memcmp(packets->counters, burst->counters, sizeof(packets->counters));
 	const bool tables = !memcmp(packets->buckets, burst->buckets, sizeof(packets->buckets));
 	const bool clocks = packets->head.clock == burst->head.clock;
+	const bool rewrites = same_proxied(&packets->proxied, &burst->proxied, packets->verdicts, count) &&
+			      !memcmp(&packets->head.cookies_made, &burst->head.cookies_made, sizeof(uint64_t)) &&
+			      !memcmp(&packets->head.syns, &burst->head.syns, sizeof(packets->head.syns));
 
-	if (verdicts && counters && tables && clocks)
+	if (verdicts && counters && tables && clocks && rewrites)
 		return;
 	fprintf(stderr, "a burst %s has other %s than its packets\n", how,
 		!verdicts   ? "verdicts"
 		: !counters ? "counters"
 		: !tables   ? "flows"
-			    : "times");
+		: !clocks   ? "times"
+			    : "rewritten packets");
 	abort();
 }
 

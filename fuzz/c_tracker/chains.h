@@ -18,13 +18,15 @@ enum {
 	RULE_INVALID = 6,
 	RULE_REST = 7,
 	RULE_ACCEPT = 8,
-	RULES = 9,
+	RULE_PROXY = 9,
+	RULES = 10,
 };
 
 /* What rules do in this input. */
 static struct {
 	bool track;	     /* whether there is a rule with `tcp track` */
 	bool accept_invalid; /* or rules refuse them */
+	bool synproxy;	     /* whether there is a rule with `tcp synproxy` */
 	uint16_t refused;    /* the first port that no new connection may have */
 } rules;
 
@@ -79,13 +81,41 @@ static void stateful_before(const struct env *env, const struct stateful_packets
 		rule(env, verdicts, verdicts->open & dns, ACTION_ACCEPT, RULE_DNS);
 }
 
-static void stateful_rules(const struct env *env, const struct stateful_packets *packets, struct verdicts *verdicts)
+#ifndef WEIR_REWRITES
+
+/* Without a SYN proxy. */
+static uint64_t answer_hits(const struct env *env, const struct weir_burst *burst, struct verdicts *verdicts,
+			    struct track_burst *tracked, uint64_t hits)
+{
+	(void)env;
+	(void)burst;
+	(void)verdicts;
+	(void)tracked;
+	return hits;
+}
+
+static void rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts, struct track_burst *tracked)
+{
+	(void)burst;
+	(void)verdicts;
+	(void)tracked;
+}
+
+#endif
+
+static void stateful_rules(const struct env *env, const struct weir_burst *burst, struct stateful_packets *packets,
+			   struct verdicts *verdicts)
 {
 	uint64_t hits = verdicts->open & u8_is(packets->l4, L4_TCP);
 
 	if (rules.track && hits) {
 		hits = drop_refused(env, verdicts, &packets->tracked, hits);
 		count_hits(env, REASON_RULE + RULE_TRACK, hits, verdicts);
+	}
+	hits = verdicts->open & u8_is(packets->l4, L4_TCP);
+	if (rules.synproxy && hits) {
+		hits = answer_hits(env, burst, verdicts, &packets->tracked, hits);
+		count_hits(env, REASON_RULE + RULE_PROXY, hits, verdicts);
 	}
 	hits = u8_is(packets->ct_state, STATE_ESTABLISHED) | u8_is(packets->ct_state, STATE_RELATED);
 	if (!rule(env, verdicts, verdicts->open & hits, ACTION_ACCEPT, RULE_KNOWN))
@@ -117,7 +147,8 @@ static void chain_stateful(const struct weir_burst *burst)
 	stateful_before(&env, &packets, &verdicts);
 	track_begin(&env, burst, &verdicts, &packets.tracked);
 	while (track_next(&env, burst, &verdicts, &packets.tracked, packets.ct_state))
-		stateful_rules(&env, &packets, &verdicts);
+		stateful_rules(&env, burst, &packets, &verdicts);
+	rewrite_burst(burst, &verdicts, &packets.tracked);
 	give_verdicts(burst, &verdicts);
 }
 
@@ -132,6 +163,7 @@ static void chain_accepting(const struct weir_burst *burst)
 	stateful_before(&env, &packets, &verdicts);
 	rule(&env, &verdicts, verdicts.open, ACTION_ACCEPT, RULE_ACCEPT);
 	track_accepted(&env, burst, &verdicts, &packets.tracked);
+	rewrite_burst(burst, &verdicts, &packets.tracked);
 	give_verdicts(burst, &verdicts);
 }
 
