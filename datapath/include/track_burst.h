@@ -6,6 +6,8 @@
  * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
  * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
  *
+ *	track_ahead()		finds the packets of the common case. Their lines are fetched while all packets are
+ *	track_fetch()		parsed, or, if rules come before, by track_rest()
  *	track_begin()		reads all packets that are open or accepted, and fetches the lines of their flows
  *	while (track_next())	enters the flows that the last segment opens, tracks the next segment
  *		<chain>_rules()	decides the open packets of the segment
@@ -55,20 +57,56 @@ static void __attribute__((noinline, unused)) track_read_whole(const struct env 
 	track_read(env->flows.head, &frame, &tracked->packets[i], &tracked->tracks[i]);
 }
 
+/* Before the packets are parsed, if the first rule needs their states: hashes the keys of acknowledgements. */
+static void __attribute__((noinline, unused)) track_ahead(const struct env *env, const struct weir_burst *burst,
+							  struct track_burst *tracked)
+{
+	tracked->acks = acks_read(burst, first_bits(burst->count), &tracked->columns);
+	acks_hash(env, &tracked->columns, tracked->acks ? burst->count : 0);
+}
+
+/* Whether a packet is one of those, which are well-formed. The parser need not read it for a chain without columns. */
+WEIR_INLINE bool track_has_read(const struct track_burst *tracked, uint32_t i)
+{
+	return tracked->acks >> i & 1;
+}
+
+/* While packet `i` is parsed, and then: fetches the tags of its flow. */
+WEIR_INLINE void track_fetch(struct track_burst *tracked, uint32_t i)
+{
+	if (tracked->acks >> i & 1)
+		ack_fetch(&tracked->columns, i);
+}
+
+/* The packets to track: those that are open or accepted. */
+WEIR_INLINE uint64_t track_which(const struct weir_burst *burst, const struct verdicts *verdicts)
+{
+	uint64_t which = verdicts->open;
+
+	for (uint64_t decided = ~which & first_bits(burst->count); decided; decided &= decided - 1) {
+		const uint32_t i = first_of(decided);
+
+		which |= (uint64_t)is_tracked_late(verdicts->words[i]) << i;
+	}
+	return which;
+}
+
+/* The same for a chain that decides some packets without their states, when it has decided them. */
+static void __attribute__((noinline, unused)) track_rest(const struct env *env, const struct weir_burst *burst,
+							 const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	tracked->acks = acks_read(burst, track_which(burst, verdicts), &tracked->columns);
+	acks_hash(env, &tracked->columns, tracked->acks ? burst->count : 0);
+	for (uint32_t i = 0; i < burst->count; i++)
+		track_fetch(tracked, i);
+}
+
 /* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
 static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
 							  const struct verdicts *verdicts, struct track_burst *tracked)
 {
-	uint64_t left = verdicts->open, acks;
+	const uint64_t left = track_which(burst, verdicts), acks = tracked->acks & left;
 
-	for (uint64_t decided = ~left & first_bits(burst->count); decided; decided &= decided - 1) {
-		const uint32_t i = first_of(decided);
-
-		left |= (uint64_t)is_tracked_late(verdicts->words[i]) << i;
-	}
-	acks = flow_alone(env) ? acks_read(burst, left, &tracked->columns) : 0;
-	acks_hash(env, &tracked->columns, acks ? burst->count : 0);
-	acks_fetch(&tracked->columns, acks);
 	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
 		const struct track *track = &tracked->tracks[i];
@@ -79,7 +117,7 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
 		}
 	}
-	acks_guess(&tracked->columns, acks);
+	acks_begin(&tracked->columns, acks);
 	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
 		const struct track *track = &tracked->tracks[first_of(rest)];
 
@@ -171,13 +209,12 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 	return true;
 }
 
-/* The acknowledgements with which a segment continues; at most one if each packet has its own time. */
-WEIR_INLINE uint64_t leading_acks(const struct weir_burst *burst, const struct track_burst *tracked, uint64_t left)
+/* The acknowledgements with which a segment continues. */
+WEIR_INLINE uint64_t leading_acks(const struct track_burst *tracked, uint64_t left)
 {
 	const uint64_t others = left & ~tracked->acks;
-	const uint64_t leading = burst->times.each_ns ? left & -left : (others & -others) - 1;
 
-	return tracked->replacing ? 0 : left & tracked->acks & leading;
+	return tracked->replacing ? 0 : left & tracked->acks & ((others & -others) - 1);
 }
 
 /*
@@ -196,8 +233,8 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 	tracked->invalid = 0;
 	while (left) {
 		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
-		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(burst, tracked, left);
-		const uint64_t done = acks_track(burst->frames, &tracked->columns, leading, now, states);
+		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(tracked, left);
+		const uint64_t done = acks_track(env, burst, &tracked->columns, leading, now, states);
 		struct track *track = &tracked->tracks[i];
 
 		open |= done & tracked->open;
@@ -233,6 +270,7 @@ WEIR_INLINE void track_accepted(const struct env *env, const struct weir_burst *
 	uint8_t states[WEIR_BURST_MAX];
 
 	verdicts->open = 0;
+	track_rest(env, burst, verdicts, tracked);
 	track_begin(env, burst, verdicts, tracked);
 	while (track_next(env, burst, verdicts, tracked, states))
 		continue;

@@ -150,9 +150,19 @@ impl<'a> ChainEmitter<'a> {
         !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
     }
 
+    /// Whether packets are tracked before all rules.
+    pub(super) fn tracks_first(&self) -> bool {
+        self.tracks() && self.tracking_point() == Some(0)
+    }
+
     /// Whether the parser fills columns. The state of a packet is not known before it is tracked.
     pub(super) fn parses_columns(&self) -> bool {
         self.columns.iter().any(|&column| column != CT_STATE) || !self.conditions.raw_columns().is_empty()
+    }
+
+    /// Whether the parser fills columns or fetches lines of flows.
+    pub(super) fn parses_packets(&self) -> bool {
+        self.tracks_first() || self.parses_columns()
     }
 
     /// Whether anything is kept for the packets of a burst.

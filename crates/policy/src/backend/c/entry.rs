@@ -33,7 +33,7 @@ impl ChainEmitter<'_> {
     /// User space: writes the entry function, which runs the stages of a burst.
     fn burst(&self, out: &mut Writer) {
         let name = &self.name;
-        let packets = if self.parses_columns() { "&packets, " } else { "" };
+        let packets = if self.parses_packets() { "&packets, " } else { "" };
         out.blank();
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
@@ -47,6 +47,9 @@ impl ChainEmitter<'_> {
         out.line("struct verdicts verdicts;");
         out.line("uint64_t started = stage_start();");
         out.blank();
+        if self.tracks_first() {
+            out.line("track_ahead(&env, burst, &packets.tracked);");
+        }
         out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
@@ -84,6 +87,7 @@ impl ChainEmitter<'_> {
             Some(point) => {
                 if point > 0 {
                     out.line(&call(Stage::BeforeTracking));
+                    out.line("track_rest(&env, burst, &verdicts, &packets.tracked);");
                 }
                 out.line("track_begin(&env, burst, &verdicts, &packets.tracked);");
                 out.line("while (track_next(&env, burst, &verdicts, &packets.tracked, packets.ct_state))");
@@ -97,7 +101,7 @@ impl ChainEmitter<'_> {
         let name = &self.name;
         let defaults = DefaultVerdicts::of(self.program);
         let mut parameters = vec!["const struct env *env".to_owned(), "const struct weir_burst *burst".to_owned()];
-        if self.parses_columns() {
+        if self.parses_packets() {
             parameters.push(format!("struct {name}_packets *packets"));
         }
         parameters.push("struct verdicts *verdicts".to_owned());
@@ -121,9 +125,18 @@ impl ChainEmitter<'_> {
         if !raws.is_empty() {
             out.line("struct wide raw = {0, 0};");
         }
-        out.line(&format!("const enum reason reason = {};", defaults.reason("parse_packet(&frame, &parsed)")));
+        let reason = defaults.reason("parse_packet(&frame, &parsed)");
+        if self.tracks_first() && !self.parses_columns() {
+            let value = format!("track_has_read(&packets->tracked, i) ? REASON_NONE : {reason}");
+            out.assign("const enum reason reason", &value, "");
+        } else {
+            out.line(&format!("const enum reason reason = {reason};"));
+        }
         out.blank();
         out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
+        if self.tracks_first() {
+            out.line("track_fetch(&packets->tracked, i);");
+        }
         // The state of a packet is not known before it is tracked.
         let columns = self.columns.iter().filter(|&&column| column != CT_STATE);
         for statement in columns.flat_map(|column| column.fill()) {
