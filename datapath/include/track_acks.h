@@ -132,7 +132,7 @@ WEIR_INLINE void ack_guess(struct ack_columns *acks, uint32_t i)
 	__builtin_prefetch(entry, 1);
 }
 
-/* Guesses the next entry that is not guessed yet. */
+/* Guesses the next entry that is not guessed yet. That is never one of a packet before the one that is tracked. */
 WEIR_INLINE void ack_guess_next(struct ack_columns *acks)
 {
 	if (!acks->unguessed)

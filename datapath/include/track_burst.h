@@ -244,6 +244,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		if (tracked->acks & bit)
 			track_read_whole(env, burst, tracked, i);
 		tracked->acks &= ~bit;
+		tracked->columns.unguessed &= ~bit;
 		if (!track_in_segment(env, burst, tracked, i, now))
 			break;
 		left &= ~bit;
