@@ -109,7 +109,10 @@ fn bundles_decide_as_their_text() {
         let policy = load(&folder.join("policy.weir"))?;
         // The code of a bundle differs where it uses tables and limits. A bundle also contains the settings of tracking.
         let program = &policy.program;
-        let is_same = program.limiters.is_empty() && program.slots.is_empty() && program.tracking.is_none();
+        let is_same = program.limiters.is_empty()
+            && program.slots.is_empty()
+            && program.tracking.is_none()
+            && program.rule_slots.is_empty();
         if is_same || !policy.unsupported().is_empty() {
             return Ok(());
         }

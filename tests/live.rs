@@ -48,6 +48,8 @@ mod pressure;
 mod saved;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
+#[path = "live/slots.rs"]
+mod slots;
 #[path = "live/soak.rs"]
 mod soak;
 #[path = "live/stateful.rs"]

@@ -13,7 +13,7 @@ mod packets;
 #[path = "proxied/flows.rs"]
 mod proxied_flows;
 
-use engines::{Decided, Engines, difference, load, root};
+use engines::{Decided, Engines, SLOT_RULES, difference, load, root};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::cell::Cell;
@@ -21,11 +21,10 @@ use std::collections::BTreeMap;
 use std::io::{Write, stderr};
 use weir_abi::Reason;
 use weir_loading::Policy;
-use weir_loading::eval::SlotAnswers;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::match_tree::{Condition, conditions};
-use weir_policy::ir::{self, LimiterId, Node, Program, SlotId};
+use weir_policy::ir::{self, LimiterId, Node, Program, RuleSlotId, SlotId};
 use weir_policy::pass::{Placement, optimise};
 use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
@@ -62,6 +61,7 @@ fn front_end(text: &Text) -> Result<Policy, TestCaseError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("random.weir");
     std::fs::write(&path, text.to_string()).expect("the policy can be written");
+    std::fs::write(folder.path().join(SLOT_RULES), text.slot_rules()).expect("the rules can be written");
     load(&path).map_err(TestCaseError::fail)
 }
 
@@ -76,8 +76,11 @@ fn engines_agree(packets: BoxedStrategy<Packet>) {
         agreed.map(|_| ()).map_err(|failure| {
             // Reducing takes long, so the first failure is printed before it, past the capture of the test runner.
             if !has_failed.replace(true) {
-                let _closed =
-                    writeln!(stderr(), "{failure}\nThis case is reduced, for {SHRINK_MAX_MS} ms at most:\n{text}");
+                let _closed = writeln!(
+                    stderr(),
+                    "{failure}\nThis case is reduced, for {SHRINK_MAX_MS} ms at most:\n{text}{}",
+                    text.slot_rules()
+                );
             }
             TestCaseError::fail(failure)
         })
@@ -108,14 +111,14 @@ fn optimised_programs_decide_as_they_were_written() {
     let hits = Cell::new(0);
     let outcome = runner(PROGRAMS).run(&case, |(packets, text)| {
         let policy = front_end(&text)?;
-        let lowered = interpret(&policy.program, policy.answers(), &packets);
+        let lowered = interpret(&policy.program, &policy, &packets);
         let rules = &lowered.counters[usize::from(Reason::RULE_BASE)..];
         hits.set(hits.get() + rules.iter().filter(|counter| counter.packets > 0).count());
         for placement in [Placement::Staged, Placement::Lazy] {
             let program = optimise(&policy.program, placement);
             let again = ir::parse::parse(&program.to_string()).map_err(TestCaseError::fail)?;
             prop_assert!(again == program, "printed IR reads as another program:\n{program}");
-            let optimised = interpret(&program, policy.answers(), &packets);
+            let optimised = interpret(&program, &policy, &packets);
             if let Some(difference) = difference(&program, &packets, &lowered, &optimised) {
                 return Err(TestCaseError::fail(format!("{placement:?}: {difference}\n{program}")));
             }
@@ -131,8 +134,8 @@ fn conditions_say_what_the_tree_says() {
     let outcome = runner(PROGRAMS / 10).run(&interpreted_cases(), |(packets, text)| {
         let policy = front_end(&text)?;
         let program = optimise(&policy.program, Placement::Staged);
-        let tree = interpret(&program, policy.answers(), &packets);
-        let listed = interpret(&from_conditions(&program), policy.answers(), &packets);
+        let tree = interpret(&program, &policy, &packets);
+        let listed = interpret(&from_conditions(&program), &policy, &packets);
         match difference(&program, &packets, &tree, &listed) {
             None => Ok(()),
             Some(difference) => Err(TestCaseError::fail(format!("{difference}\n{program}"))),
@@ -159,9 +162,11 @@ fn from_conditions(program: &Program) -> Program {
     program
 }
 
-/// Runs every chain in the interpreter.
-fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Decided {
-    let mut evaluator = Evaluator::new(program, tables);
+/// Runs every chain of a form of the policy's program in the interpreter.
+fn interpret(program: &Program, policy: &Policy, packets: &[Packet]) -> Decided {
+    let mut evaluator = Evaluator::new(program, policy.answers());
+    let slots = || (0..).map(RuleSlotId).zip(policy.slot_rules());
+    slots().for_each(|(slot, rules)| evaluator.set_slot(slot, rules.clone()));
     let (mut verdicts, mut leaves) = (Vec::new(), BTreeMap::new());
     for chain in 0..program.chains.len() {
         let mut decide = |(index, packet): (usize, &Packet)| {
@@ -190,7 +195,8 @@ fn interpret(program: &Program, tables: SlotAnswers, packets: &[Packet]) -> Deci
     });
     let (entries, mut flows) = (entries.collect(), Vec::new());
     evaluator.flows(&mut |key, flow| flows.push((*key, *flow)));
-    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, flows }
+    let slots = slots().map(|(slot, _)| evaluator.slot_counts(slot)).collect();
+    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, slots, flows }
 }
 
 #[test]

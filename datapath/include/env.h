@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 9,
+	WEIR_ABI_VERSION = 10,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	REWRITE_BYTES = WEIR_WINDOW_BYTES + 112,
@@ -116,6 +116,12 @@ struct burst_rewrites {
 	struct weir_rewrite *packets; /* one for each frame */
 };
 
+/* Rules that change while packets pass (slot.h); NULL if the policy has no slots. */
+struct burst_slots {
+	struct rule_slot *const *slots; /* one for each slot of the policy */
+	uint64_t stripe;		/* the worker's stripe of counters */
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -130,6 +136,7 @@ struct weir_burst {
 	struct burst_entries entries;
 	struct burst_flows flows;
 	struct burst_rewrites rewrites;
+	struct burst_slots slots;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -146,7 +153,8 @@ _Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
 _Static_assert(sizeof(struct burst_flows) == 32, "abi: Flows");
 _Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
 _Static_assert(sizeof(struct burst_rewrites) == 8, "abi: Rewrites");
-_Static_assert(sizeof(struct weir_burst) == 160, "abi: Burst");
+_Static_assert(sizeof(struct burst_slots) == 16, "abi: Slots");
+_Static_assert(sizeof(struct weir_burst) == 176, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

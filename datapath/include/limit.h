@@ -14,25 +14,11 @@
 #define WEIR_LIMIT_H
 
 #include "image.h"
+#include "limit_charge.h"
 
 enum {
-	TICK_SHIFT = 8, /* ticks of 2^-8 ns */
-	CHARGED_BYTES_MAX = 65535,
-	BYTE_SHIFT = 16,  /* fractional bits of limit_profile.per_byte */
-	LIMIT_TRIES = 64, /* attempts to charge a bucket that other workers change; then it has no room */
 	LIMIT_DEPTH = 8,  /* prefixes that enclose each other */
 	LIMITERS_AT = 64, /* byte offset of the limiters in their image */
-};
-
-#define DEBT_MAX (UINT64_C(1) << 57)
-#define LIMIT_NO_ROOM UINT64_MAX /* more than any debt */
-
-/* A rate and a burst: struct LimitProfile. */
-struct limit_profile {
-	uint64_t per_packet; /* ticks */
-	uint64_t per_byte;   /* ticks, with BYTE_SHIFT fractional bits */
-	uint64_t room;	     /* ticks */
-	uint64_t coarse;     /* a tick is 2^coarse usual ticks; 0 except in limit_each.h */
 };
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
@@ -61,7 +47,6 @@ struct limit_entry {
 	uint32_t parent; /* the bucket of the next enclosing prefix, 0 if there is none */
 };
 
-_Static_assert(sizeof(struct limit_profile) == 32, "abi: LimitProfile");
 _Static_assert(sizeof(struct limiter) == 32, "tables: Limiter");
 _Static_assert(sizeof(struct limit_entry) == 8, "abi: LimitEntry");
 
@@ -127,44 +112,6 @@ WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limit
 		.profile = ticket >> bits,
 		.parent = 0,
 	};
-}
-
-/* The cost in ticks of a packet of this many bytes. */
-WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
-{
-	const uint64_t charged = bytes < CHARGED_BYTES_MAX ? bytes : CHARGED_BYTES_MAX;
-
-	return profile.per_packet + ((charged * profile.per_byte + ((1 << BYTE_SHIFT) - 1)) >> BYTE_SHIFT);
-}
-
-/* How far the word is ahead of the clock. */
-WEIR_INLINE uint64_t limit_debt(uint64_t word, uint64_t now)
-{
-	const uint64_t ahead = word - now;
-
-	return forget64(ahead > DEBT_MAX ? 0 : ahead);
-}
-
-/*
- * Charges a bucket and returns its new debt, or LIMIT_NO_ROOM without changing it. A bucket without room is only read,
- * so a flood causes no writes.
- */
-WEIR_INLINE uint64_t limit_charge(uint64_t *bucket, uint64_t now, uint64_t cost, uint64_t room)
-{
-	uint64_t word = *(volatile uint64_t *)bucket;
-
-	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
-		const uint64_t debt = limit_debt(word, now) + cost;
-		uint64_t found;
-
-		if (debt > room)
-			return LIMIT_NO_ROOM;
-		found = __sync_val_compare_and_swap(bucket, word, now + debt);
-		if (WEIR_LIKELY(found == word))
-			return debt;
-		word = found;
-	}
-	return LIMIT_NO_ROOM;
 }
 
 #ifdef WEIR_BURSTS

@@ -50,6 +50,7 @@ enum reason {
 	REASON_RST_OUT_OF_WINDOW = 21,
 	REASON_STATE_FULL = 22,
 	REASON_SYN_COOKIE = 23,	      /* a SYN that was answered */
+	REASON_SLOT = 24,	      /* a rule of a slot dropped the packet */
 	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };

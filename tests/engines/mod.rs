@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_abi::entry::{age, hit_time};
 use weir_abi::flow::{self, Flow, FlowKey, TICK_SHIFT};
+use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeFilter, XdpFilter};
@@ -24,10 +25,21 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Loads a policy. Errors have the form that its author would see.
+/// The file beside a policy with the rules of its slots: lines such as `attacks udp sport 53 drop`.
+pub const SLOT_RULES: &str = "slots.txt";
+
+/// Loads a policy, with the rules of its slots if there is a file of them. Errors have the form that its author would
+/// see.
 pub fn load(path: &Path) -> Result<Policy, String> {
     let rejected = match PolicyFile::open(path).and_then(|file| file.check(&CostModel::default())) {
-        Ok(policy) => return Ok(policy),
+        Ok(mut policy) => {
+            let rules = std::fs::read_to_string(path.with_file_name(SLOT_RULES)).unwrap_or_default();
+            for line in rules.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+                let (slot, rule) = line.split_once(' ').ok_or("a line of slots.txt is a slot and a rule")?;
+                policy.add_slot_rule(slot, rule)?;
+            }
+            return Ok(policy);
+        }
         Err(LoadError::Mistakes(rejected)) => rejected,
         Err(error) => return Err(error.to_string()),
     };
@@ -75,6 +87,8 @@ pub struct Decided {
     pub additions: AdditionCounts,
     /// The counts of the entries that were hit, by slot.
     pub entries: Vec<EntryHits>,
+    /// What each rule of each slot has counted.
+    pub slots: Vec<Vec<SlotCounter>>,
     /// The flows in the order of their slots, with the times after the first packet.
     pub flows: Vec<(FlowKey, Flow)>,
 }
@@ -87,6 +101,7 @@ const CHAIN_NS: u64 = (3 * 78_125) << TICK_SHIFT;
 pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet]) -> Result<Decided, String> {
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let entries_before = entry_hits(filter, program);
+    let slots_before = slot_counts(filter, program);
     // Other engines get the same packets later, unless packets leave changed.
     let began_ns = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| burst.time_ns(0));
     let began = hit_time(began_ns);
@@ -120,11 +135,27 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let additions = filter.addition_counts();
     let entries =
         entry_hits(filter, program).into_iter().zip(&entries_before).map(|(now, then)| hits_since(now, then, began));
+    let slots =
+        slot_counts(filter, program).iter().zip(&slots_before).map(|(now, then)| slot_since(now, then)).collect();
     let (entries, mut flows) = (entries.collect(), Vec::new());
     filter.flows(&mut |key, flow| {
         flows.push((*key, Flow { time: flow::age(flow.time, flow::ticks(began_ns)), ..*flow }));
     });
-    Ok(Decided { verdicts, leaves, counters, limits, additions, entries, flows })
+    Ok(Decided { verdicts, leaves, counters, limits, additions, entries, slots, flows })
+}
+
+fn slot_counts(filter: &dyn Filter, program: &Program) -> Vec<Vec<SlotCounter>> {
+    (0..program.rule_slots.len()).map(|slot| filter.slot_counts(slot)).collect()
+}
+
+fn slot_since(now: &[SlotCounter], then: &[SlotCounter]) -> Vec<SlotCounter> {
+    let since = |(now, then): (&SlotCounter, &SlotCounter)| SlotCounter {
+        packets: now.packets - then.packets,
+        bytes: now.bytes - then.bytes,
+        dropped: now.dropped - then.dropped,
+        dropped_bytes: now.dropped_bytes - then.dropped_bytes,
+    };
+    now.iter().zip(then).map(since).collect()
 }
 
 /// Entries of a table that were hit, in order: address, prefix length and counts.
@@ -210,7 +241,7 @@ impl<'a> Engines<'a> {
     /// so policies with sampling must be loaded anew.
     pub fn decide(&mut self, sets: &mut [FrameSet]) -> Result<(Decided, Vec<Other>), String> {
         let program = &self.policy.program;
-        let mut eval = EvalFilter::new(program, self.policy.answers());
+        let mut eval = EvalFilter::new(program, self.policy.answers()).with_slots(self.policy.slot_rules());
         let decided = decide(&mut eval, program, sets)?;
         let mut others = Vec::new();
         // The interpreter begins without flows.
@@ -270,6 +301,9 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     let flows = one.flows.iter().zip(&other.flows).find(|(one, other)| one != other);
     if flows.is_some() || one.flows.len() != other.flows.len() {
         return Some(format!("{} flows, {} flows: {flows:#?}", one.flows.len(), other.flows.len()));
+    }
+    if one.slots != other.slots {
+        return Some(format!("counts of slots: {:?}, {:?}", one.slots, other.slots));
     }
     if one.additions != other.additions {
         return Some(format!("additions: {:?}, {:?}", one.additions, other.additions));

@@ -14,7 +14,8 @@ pub fn decides_as_its_text(policy: &Policy, packets: &[Packet]) -> Result<(), St
         return Err(format!("the kernel was not asked: {error}"));
     }
     bundled.bundle.write(&path, None).map_err(|error| error.to_string())?;
-    let bundled = weir_loading::load(&path).map_err(|error| error.to_string())?;
+    let mut bundled = weir_loading::load(&path).map_err(|error| error.to_string())?;
+    bundled.set_slot_rules(policy.slot_rules().to_vec());
     if bundled.limit_needs().buckets != policy.limit_needs().buckets {
         return Err("the bundle needs another number of buckets".to_owned());
     }

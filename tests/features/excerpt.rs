@@ -12,13 +12,14 @@ use weir_abi::Target;
 use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
-const WHOLE: [&str; 8] = [
+const WHOLE: [&str; 9] = [
     "add-to-tables",
     "defaults-rules",
     "extension-headers",
     "fragment-defaults",
     "fused-sets",
     "limit-each",
+    "slots",
     "table-counters",
     "tracking",
 ];

@@ -44,8 +44,9 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
             line(counter, &weir::report::reason_name(program, reason), rule.map_or("", |rule| &rule.text));
         }
     }
-    for ((rule, action), counter) in program.limited().into_iter().zip(limited) {
-        line(counter, &format!("limit of {}", program.rule(rule).at), action.name());
+    for ((rule, action, reason), counter) in program.limited().into_iter().zip(limited) {
+        let reason = reason.builtin_name().expect("it is built in");
+        line(counter, &format!("{reason} of {}", program.rule(rule).at), action.name());
     }
     let top = Counting::of(policy, None).and_then(|counting| {
         counting.top(TOP_MAX, |limiter, visit| {
@@ -56,6 +57,13 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let limits = top.expect("all lists are asked").limits;
     if !limits.is_empty() {
         let _ = write!(text, "\nlimits\n{}", limit_counts::describe(&limits));
+    }
+    for ((slot, rules), counts) in program.rule_slots.iter().zip(policy.slot_rules()).zip(&decided.slots) {
+        let _ = writeln!(text, "\nrules of {} (packets, bytes, dropped)", slot.name);
+        for (rule, counts) in rules.iter().zip(counts) {
+            let rule = weir_policy::slot_rule::text(&rule.record);
+            let _ = writeln!(text, "  {:>5} {:>7} {:>5}  {rule}", counts.packets, counts.bytes, counts.dropped);
+        }
     }
     for (slot, hits) in program.slots.iter().zip(&decided.entries).filter(|(slot, _)| slot.counted.is_some()) {
         let _ = writeln!(text, "\nentries of {} (packets, bytes, time)", slot.name());

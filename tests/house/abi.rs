@@ -14,9 +14,10 @@ use weir_abi::kernel::{
     Stream, Words, XdpContext,
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
+use weir_abi::slot::{SlotAct, SlotField};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
-    Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit,
+    Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit, slot,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -93,7 +94,51 @@ fn constants() -> Vec<(String, u64)> {
     let bits =
         [("HBH", ext::HBH), ("RT", ext::RT), ("FRAG", ext::FRAG), ("DST", ext::DST), ("AH", ext::AH), ("MH", ext::MH)];
     bits.iter().for_each(|(name, bit)| add(&format!("EXT_{name}"), (*bit).into()));
-    constants.extend(flow_constants());
+    constants.extend(flow_constants().into_iter().chain(slot_constants()));
+    constants
+}
+
+/// The same for slots.
+fn slot_constants() -> Vec<(String, u64)> {
+    let mut constants: Vec<(String, u64)> = [
+        ("SLOT_RULES_MAX", slot::RULES_MAX as u64),
+        ("SLOT_CELLS", slot::CELLS as u64),
+        ("SLOT_STRIPES", slot::STRIPES as u64),
+        ("SLOT_FIELDS", slot::FIELDS as u64),
+        ("SLOT_SADDR", slot::tested::SADDR.into()),
+        ("SLOT_DADDR", slot::tested::DADDR.into()),
+        ("SLOT_IPV4", slot::header::IPV4.into()),
+        ("SLOT_IPV6", slot::header::IPV6.into()),
+        ("SLOT_IP", slot::header::IP.into()),
+        ("SLOT_TCP", slot::header::TCP.into()),
+        ("SLOT_UDP", slot::header::UDP.into()),
+        ("SLOT_ICMP", slot::header::ICMP.into()),
+        ("SLOT_ICMP6", slot::header::ICMP6.into()),
+        ("SLOT_PORTS", slot::header::PORTS.into()),
+        ("SLOT_TRANSPORT", slot::header::TRANSPORT.into()),
+        ("SLOT_HAS_PAYLOAD", slot::header::PAYLOAD.into()),
+        ("SLOT_COUNT", SlotAct::Count as u64),
+        ("SLOT_DROP", SlotAct::Drop as u64),
+        ("SLOT_LIMIT", SlotAct::Limit as u64),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    let names = [
+        "PROTOCOL",
+        "FRAGMENT",
+        "SPORT",
+        "DPORT",
+        "WINDOW",
+        "DOFF",
+        "ICMP_TYPE",
+        "ICMP_CODE",
+        "FLAGS",
+        "TTL",
+        "LENGTH",
+        "PAYLOAD",
+    ];
+    let fields = names.into_iter().zip(SlotField::ALL).map(|(name, field)| (format!("SLOT_{name}"), field as u64));
+    constants.extend(fields);
     constants
 }
 
@@ -120,7 +165,21 @@ fn flow_constants() -> Vec<(String, u64)> {
 }
 
 /// C enumerations of which Rust must know every member.
-const SHARED: &[&str] = &["action", "reason", "link", "l3", "l4", "fragment", "ext", "layout", "flow_state"];
+const SHARED: &[&str] = &[
+    "action",
+    "reason",
+    "link",
+    "l3",
+    "l4",
+    "fragment",
+    "ext",
+    "layout",
+    "flow_state",
+    "slot_field",
+    "slot_header",
+    "slot_address",
+    "slot_act",
+];
 
 /// Enumerators that only C uses: a result of the parser for its caller.
 const C_ONLY: &[&str] = &["REASON_NONE", "FLOW_STATES"];
@@ -233,7 +292,8 @@ fn structures_have_the_same_layout() {
         additions,
         entries,
         flows,
-        rewrites
+        rewrites,
+        slots
     );
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
@@ -246,6 +306,13 @@ fn structures_have_the_same_layout() {
     layout!(program, "burst_entries", burst::Entries, slots);
     layout!(program, "burst_flows", burst::Flows, head, buckets, shared);
     layout!(program, "burst_rewrites", burst::Rewrites, packets);
+    layout!(program, "burst_slots", burst::Slots, slots, stripe);
+    layout!(program, "slot_range", slot::AddressRange, first, last);
+    layout!(program, "slot_rate", slot::SlotRate, count, burst, unit);
+    layout!(program, "slot_rule", slot::SlotRule, saddr, daddr, first, span, headers, tested, flags_mask, cell, act);
+    layout!(program, "slot_rule", slot::SlotRule, number, limit, rate);
+    layout!(program, "slot_counter", slot::SlotCounter, packets, bytes, dropped, dropped_bytes);
+    layout!(program, "rule_slot", slot::SlotImage, active, records, buckets, counters);
     layout!(program, "weir_rewrite", Rewrite, len, head, checksum_at, checksum, bytes);
     layout!(program, "flow_head", flow::FlowHead, clock, buckets);
     layout!(program, "flow_proxied", flow::Proxied, delta, stamp, isn, mss);
@@ -264,7 +331,7 @@ fn structures_have_the_same_layout() {
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of xdp.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
-    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n";
+    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -345,11 +412,12 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 10] = [
+    const C_ONLY: [&str; 11] = [
         "ack_key",
         "arrival",
         "device_pair",
         "lock_wait",
+        "slot_walk",
         "track_slot",
         "net",
         "net_device",

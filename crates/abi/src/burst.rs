@@ -1,6 +1,7 @@
 //! What a compiled chain is called with: a burst of frames and where to put the verdicts.
 
 use crate::flow::{FlowHead, Proxied};
+use crate::slot::SlotImage;
 use crate::{Addition, Counter, EntryCounter, Rewrite};
 use std::ptr::{null, null_mut};
 
@@ -142,6 +143,21 @@ impl Rewrites {
     pub const NONE: Rewrites = Rewrites { packets: null_mut() };
 }
 
+/// The slots that a chain asks: `struct burst_slots`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Slots {
+    /// One for each slot of the policy; null if it has none.
+    pub slots: *const *mut SlotImage,
+    /// The stripe of the worker's counters, below [`crate::slot::STRIPES`].
+    pub stripe: u64,
+}
+
+impl Slots {
+    /// Those of a program without slots.
+    pub const NONE: Slots = Slots { slots: null(), stripe: 0 };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +187,8 @@ pub struct Burst {
     pub flows: Flows,
     /// The packets that it changes.
     pub rewrites: Rewrites,
+    /// Rules that change while packets pass.
+    pub slots: Slots,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -183,4 +201,5 @@ const _: () = assert!(size_of::<EntrySlot>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);
-const _: () = assert!(size_of::<Burst>() == 160);
+const _: () = assert!(size_of::<Slots>() == 16);
+const _: () = assert!(size_of::<Burst>() == 176);

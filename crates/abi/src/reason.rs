@@ -69,6 +69,8 @@ builtin! {
     STATE_FULL = 22, "state-full";
     /// A SYN that was answered by a SYN-ACK with a cookie.
     SYN_COOKIE = 23, "syn-cookie";
+    /// A rule of a slot dropped the packet.
+    SLOT = 24, "slot";
 }
 
 impl Reason {

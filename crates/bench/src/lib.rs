@@ -22,6 +22,7 @@ mod process;
 mod rate_accuracy;
 mod rfpf_three_tables;
 mod row;
+mod slots;
 mod stateful;
 mod stream;
 mod table_changes;
@@ -121,6 +122,13 @@ const SCENARIOS: &[Scenario] = &[
         paper: "MoonPol section IV-E: tokens are added after every millionth packet, and a limit is to be a horizontal line, not a square wave",
         run: rate_accuracy::run,
         plot: rate_accuracy::plot,
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "slots",
+        paper: "no paper interprets rules; the goal is that an empty slot costs a load",
+        run: slots::run,
+        plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
         picks: Picks::Nothing,
     },
     Scenario {

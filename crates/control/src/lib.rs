@@ -20,6 +20,7 @@ mod client;
 mod flows;
 mod limits;
 mod message;
+mod slots;
 mod stats;
 mod status;
 mod tables;
@@ -29,6 +30,7 @@ pub use client::{Client, Error, ask, read};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
+pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally,
     TxDropped, WorkerStats,

@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::{FlowOperation, TableOperation};
+use crate::{FlowOperation, SlotOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -63,6 +63,13 @@ pub enum Request {
         /// What to do. It says the type of the answer.
         operation: FlowOperation,
     },
+    /// Changes or lists the rules of a slot of the active generation.
+    Slot {
+        /// Its name.
+        slot: String,
+        /// What to do. It says the type of the answer.
+        operation: SlotOperation,
+    },
 }
 
 /// An answer of the server.
@@ -120,7 +127,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{FlowOperation, GivenEntries, TableOperation};
+    use crate::{FlowOperation, GivenEntries, SlotOperation, TableOperation};
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -163,6 +170,17 @@ mod tests {
             (
                 Request::Flows { operation: FlowOperation::Kill { matches: "tcp dport 80".into() } },
                 r#"{"flows":{"operation":{"kill":{"matches":"tcp dport 80"}}}}"#,
+            ),
+            (
+                Request::Slot { slot: "attacks".into(), operation: SlotOperation::Del { number: 3 } },
+                r#"{"slot":{"slot":"attacks","operation":{"del":{"number":3}}}}"#,
+            ),
+            (
+                Request::Slot {
+                    slot: "attacks".into(),
+                    operation: SlotOperation::Add { rule: "udp drop".into(), timeout_ms: Some(500) },
+                },
+                r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"udp drop","timeout_ms":500}}}}"#,
             ),
             (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },

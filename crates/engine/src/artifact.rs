@@ -1,5 +1,6 @@
 //! The output of the policy compiler, which engines load.
 
+use weir_abi::slot::SLOTS_MAX;
 use weir_abi::{ABI_VERSION, Reason, Target};
 
 use crate::EngineError;
@@ -31,6 +32,8 @@ pub struct Artifact {
     pub flows: Option<u32>,
     /// Whether chains change packets.
     pub rewrites: bool,
+    /// Number of slots of rules.
+    pub slots: usize,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
@@ -74,6 +77,7 @@ impl Artifact {
             limited: self.limited,
             flows: self.flows,
             rewrites: self.rewrites,
+            slots: self.slots,
         }
     }
 
@@ -85,9 +89,12 @@ impl Artifact {
         if self.tables.len() > TABLES_MAX {
             return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
         }
-        let exceeded_max = Reason::RULES_MAX * 2;
+        let exceeded_max = Reason::RULES_MAX * 3;
         if self.limiters > LISTS_MAX || self.limited > exceeded_max {
             return Err(format!("{} limiters with {} counters are not possible", self.limiters, self.limited));
+        }
+        if self.slots > SLOTS_MAX {
+            return Err(format!("{} slots, at most {SLOTS_MAX} are possible", self.slots));
         }
         if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
             return Err(format!("chain `{}` is not a C identifier", chain.escape_debug()));

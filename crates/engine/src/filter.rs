@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::limits::LimitCount;
 
@@ -37,6 +38,12 @@ pub trait Filter {
     /// Calls `visit` with each entry of a table with counters that was hit since loading: address, prefix length and
     /// counts. The order depends on the filter. Makes no calls for other tables.
     fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts));
+
+    /// What the rules of a slot have counted, in their order.
+    ///
+    /// # Panics
+    /// If the program has no such slot.
+    fn slot_counts(&self, slot: usize) -> Vec<SlotCounter>;
 
     /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow is
     /// there as long as nobody needs its slot.

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::slot::SlotCounter;
 use weir_abi::{ABI_VERSION, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, Counted as CountedEntries, LiveTables, Published, TableImage};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
@@ -24,6 +26,7 @@ use crate::additions::{self, AdditionBuffer};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
+use crate::native_data::{NativeData, SlotPointers};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -45,6 +48,8 @@ pub struct NativeCode {
     live: Option<LiveTables>,
     /// The flows, if the program tracks.
     flows: Option<Arc<FlowTable>>,
+    /// The slots of rules, in their order.
+    slots: Vec<Arc<RuleSlot>>,
     /// The memory that `tables` points into.
     _images: Vec<Arc<Image>>,
     /// The code that `chains` point into.
@@ -75,6 +80,8 @@ pub struct NativeFilter {
     additions: Option<AdditionBuffer>,
     /// What leaves in place of the packets of the last burst. Empty if the program changes no packets.
     rewrites: Vec<Rewrite>,
+    /// The slots of rules.
+    slots: SlotPointers,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
     /// Whether other filters charge the same buckets.
@@ -149,18 +156,16 @@ pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
 pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
 
 impl NativeCode {
-    /// Loads a shared object of [`crate::clang`]. `name` is for messages. `images` are in slot order. `live` has those
-    /// that can change.
+    /// Loads a shared object of [`crate::clang`]. `name` is for messages.
     pub fn load(
         name: &str,
         object: &NativeObject,
         program: &ProgramShape,
-        images: Vec<Arc<Image>>,
-        limits: Option<Limits>,
-        live: Option<LiveTables>,
-        flows: Option<Arc<FlowTable>>,
+        data: NativeData,
     ) -> Result<Arc<Self>, EngineError> {
+        let NativeData { images, limits, tables: live, flows, slots } = data;
         program.check_flows(flows.as_deref())?;
+        program.check_slots(&slots)?;
         program.check_images(&images)?;
         program.check_limits(limits.as_ref())?;
         program.check_adders(live.as_ref())?;
@@ -191,6 +196,7 @@ impl NativeCode {
             limits,
             live,
             flows,
+            slots,
             _images,
             library,
             _file,
@@ -203,7 +209,10 @@ impl NativeCode {
     /// # Panics
     /// Panics if the process has no address space left.
     pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
-        let reader = self.live.as_ref().map(|live| live.readers.register().expect("there are few filters"));
+        let of_slots = self.slots.first().and_then(|slot| slot.readers());
+        let readers = self.live.as_ref().map(|live| &live.readers).or(of_slots);
+        let reader = readers.map(|readers| readers.register().expect("there are few filters"));
+        let slots = SlotPointers::new(&self.slots, worker);
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
         let by_rules = self.live.as_ref().map_or(&ByRules::Never, |live| &live.by_rules);
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
@@ -211,7 +220,8 @@ impl NativeCode {
         let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
         let code = self.clone();
-        NativeFilter { code, tables, reader, counters, entries, additions, rewrites, fills_buckets: false, sharing }
+        let fills_buckets = false;
+        NativeFilter { code, tables, reader, counters, entries, additions, rewrites, slots, fills_buckets, sharing }
     }
 }
 
@@ -247,12 +257,9 @@ impl NativeFilter {
         name: &str,
         object: &NativeObject,
         program: &ProgramShape,
-        images: Vec<Arc<Image>>,
-        limits: Option<Limits>,
-        live: Option<LiveTables>,
-        flows: Option<Arc<FlowTable>>,
+        data: NativeData,
     ) -> Result<Self, EngineError> {
-        Ok(Self::alone(&NativeCode::load(name, object, program, images, limits, live, flows)?))
+        Ok(Self::alone(&NativeCode::load(name, object, program, data)?))
     }
 
     /// The only filter of some code, as [`NativeFilter::load`] makes it.
@@ -262,7 +269,8 @@ impl NativeFilter {
 
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
-        self.code.limits.is_some() || self.code.flows.is_some() || !self.entries.slots.is_empty()
+        let code = &self.code;
+        code.limits.is_some() || code.flows.is_some() || !code.slots.is_empty() || !self.entries.slots.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -385,6 +393,10 @@ impl Filter for NativeFilter {
         }
     }
 
+    fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
+        self.code.slots[slot].list().iter().map(|rule| rule.counts).collect()
+    }
+
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         self.code.flows.iter().for_each(|table| table.each(visit));
     }
@@ -414,11 +426,11 @@ impl NativeFilter {
     fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, from: usize, verdicts: &mut [Verdict]) {
         let function = self.code.chains[chain];
         assert_eq!(verdicts.len(), burst.len(), "a verdict for each packet");
-        if std::mem::take(&mut self.fills_buckets)
-            && !burst.is_empty()
-            && let Some(limits) = &self.code.limits
-        {
-            limits.binding.fill(&limits.buckets, burst.time_ns(0));
+        if std::mem::take(&mut self.fills_buckets) && !burst.is_empty() {
+            if let Some(limits) = &self.code.limits {
+                limits.binding.fill(&limits.buckets, burst.time_ns(0));
+            }
+            self.code.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
         let limits = self.limits();
         let bursts = self.reader.as_mut().map(Reader::start_burst);
@@ -445,6 +457,7 @@ impl NativeFilter {
                 Some([]) | None => burst::Rewrites::NONE,
                 Some(packets) => burst::Rewrites { packets: packets.as_mut_ptr() },
             },
+            slots: self.slots.as_c(),
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
@@ -454,7 +467,9 @@ impl NativeFilter {
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
         // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
         // program tracks (`ProgramShape::check_flows`); other workers use it only if it is `shared`.
-        // `rewrites` has room for each packet of the burst, or is null if the program changes none.
+        // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those of
+        // the program (`ProgramShape::check_slots`), and nobody changes the records that they select before the reader
+        // starts another burst or rests.
         unsafe { function(&arguments) };
         if let Some(additions) = &mut self.additions {
             additions.take();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{EntryMaps, KernelImage, LiveTables, Published};
 
 use crate::image::Image;
@@ -19,12 +20,14 @@ pub struct ProgramData<'a> {
     pub tables: Option<&'a LiveTables>,
     /// The flows, if the program tracks.
     pub flows: Option<&'a Arc<FlowTable>>,
+    /// The slots of rules, in their order.
+    pub slots: &'a [Arc<RuleSlot>],
 }
 
 impl<'a> ProgramData<'a> {
     /// The data of a program without limiters, whose tables do not change.
     pub fn constant(images: &'a [Arc<Image>]) -> Self {
-        ProgramData { images, limits: None, tables: None, flows: None }
+        ProgramData { images, limits: None, tables: None, flows: None, slots: &[] }
     }
 
     /// The map of the image in a slot, if the table can change.

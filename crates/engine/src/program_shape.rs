@@ -7,6 +7,7 @@ use weir_abi::flow::buckets;
 use weir_abi::{Layout, Reason};
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, LiveTables};
 
 use crate::EngineError;
@@ -37,6 +38,8 @@ pub struct ProgramShape {
     pub flows: Option<u32>,
     /// Whether chains change packets.
     pub rewrites: bool,
+    /// Number of slots of rules.
+    pub slots: usize,
 }
 
 /// A table of the program, for which an image is loaded.
@@ -80,6 +83,17 @@ impl ProgramShape {
             false => Err(EngineError::Image {
                 table: "flows".to_owned(),
                 problem: format!("{found:?} buckets, the program expects {expected:?}"),
+            }),
+        }
+    }
+
+    /// Refuses the slots of another program.
+    pub(crate) fn check_slots(&self, slots: &[Arc<RuleSlot>]) -> Result<(), EngineError> {
+        match slots.len() == self.slots {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "slots".to_owned(),
+                problem: format!("{} of them, the program expects {}", slots.len(), self.slots),
             }),
         }
     }

@@ -16,7 +16,7 @@ use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Bundle, EngineError, Filter, Image, NativeFilter, ProgramData, XdpFilter};
+use weir_engine::{Bundle, EngineError, Filter, Image, NativeData, NativeFilter, ProgramData, XdpFilter};
 use weir_tables::{Entries, Kind, Table};
 
 mod chain;
@@ -92,7 +92,7 @@ fn a_bundle_runs_without_a_compiler() {
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let images = images(&bundle);
     let mut native =
-        NativeFilter::load("edge", bundle.native().unwrap(), &program, images.clone(), None, None, None).unwrap();
+        NativeFilter::load("edge", bundle.native().unwrap(), &program, NativeData::constant(images.clone())).unwrap();
     let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &ProgramData::constant(&images))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();

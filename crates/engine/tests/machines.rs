@@ -9,7 +9,7 @@ use weir_engine::clang::{BpfObject, BpfShape, Clang, Extras, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::measure;
-use weir_engine::{EngineError, Filter, Image, NativeFilter, ProgramData, ProgramShape, XdpFilter};
+use weir_engine::{EngineError, Filter, Image, NativeData, NativeFilter, ProgramData, ProgramShape, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -34,7 +34,7 @@ fn bpf_object(program: &ProgramShape) -> BpfObject {
 
 fn native() -> NativeFilter {
     let program = chain::artifact().shape();
-    NativeFilter::load("hand", &native_object(), &program, vec![image()], None, None, None).unwrap()
+    NativeFilter::load("hand", &native_object(), &program, NativeData::constant(vec![image()])).unwrap()
 }
 
 fn xdp() -> XdpFilter {
@@ -235,8 +235,9 @@ fn compiling_twice_gives_the_same_bytes() {
 fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
-    let error =
-        NativeFilter::load("old", &object, &chain::artifact().shape(), vec![image()], None, None, None).err().unwrap();
+    let error = NativeFilter::load("old", &object, &chain::artifact().shape(), NativeData::constant(vec![image()]))
+        .err()
+        .unwrap();
     assert_eq!(
         error.to_string(),
         format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
@@ -249,7 +250,7 @@ fn code_without_version_or_chain_is_refused() {
     let program = chain::artifact().shape();
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
-        NativeFilter::load("odd", &object, &program, vec![image()], None, None, None).err().unwrap().to_string()
+        NativeFilter::load("odd", &object, &program, NativeData::constant(vec![image()])).err().unwrap().to_string()
     };
     assert_eq!(load("int x;\n"), "native code of odd: has no symbol weir_abi_version");
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
@@ -260,7 +261,7 @@ fn code_without_version_or_chain_is_refused() {
     // Other code, which was linked without this check.
     let extras = Extras { headers: &[], flags: &["-Wl,-z,undefs".to_owned()] };
     let object = clang.native_with("odd", &c, Cpu::Native, extras).unwrap().object;
-    let loaded = NativeFilter::load("odd", &object, &program, vec![image()], None, None, None);
+    let loaded = NativeFilter::load("odd", &object, &program, NativeData::constant(vec![image()]));
     let error = loaded.err().unwrap().to_string();
     assert!(error.contains("undefined symbol: absent"), "{error}");
 }
@@ -269,7 +270,7 @@ fn code_without_version_or_chain_is_refused() {
 fn images_must_be_there_and_laid_out_as_expected() {
     let program = chain::artifact().shape();
     let load = |images| {
-        NativeFilter::load("hand", &native_object(), &program, images, None, None, None).err().unwrap().to_string()
+        NativeFilter::load("hand", &native_object(), &program, NativeData::constant(images)).err().unwrap().to_string()
     };
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);

@@ -8,13 +8,20 @@ use crate::tables;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
 use weir_abi::flow::FlowSecrets;
-use weir_engine::ProgramData;
+use weir_abi::slot::{RULES_MAX, SlotImage};
+use weir_engine::{NativeData, ProgramData};
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
+use weir_policy::slot_rule::SlotRule;
 use weir_state::flows::{FlowMemory, FlowTable};
 use weir_state::limits::{LimitNeeds, Limits};
+use weir_state::slot_store::{SlotBinding, SlotDeclared};
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{LiveTables, TableStore};
-use weir_state::{Memory, SharedState};
+use weir_state::{Memory, SharedState, StateError};
 use weir_tables::Image;
+
+/// Slots in their order, and what keeps them bound.
+type BoundSlots = (Vec<Arc<RuleSlot>>, Option<Arc<SlotBinding>>);
 
 /// The data with which code is loaded.
 pub struct Data {
@@ -26,6 +33,10 @@ pub struct Data {
     pub tables: Option<LiveTables>,
     /// The flows, if the policy tracks.
     pub flows: Option<Arc<FlowTable>>,
+    /// The slots of rules, in their order.
+    pub slots: Vec<Arc<RuleSlot>>,
+    /// Keeps slots bound, so that later generations find them.
+    pub slot_binding: Option<Arc<SlotBinding>>,
 }
 
 impl Data {
@@ -36,7 +47,14 @@ impl Data {
             limits: self.limits.as_ref(),
             tables: self.tables.as_ref(),
             flows: self.flows.as_ref(),
+            slots: &self.slots,
         }
+    }
+
+    /// The data for native code.
+    pub fn for_native(self) -> NativeData {
+        let Data { images, limits, tables, flows, slots, slot_binding: _ } = self;
+        NativeData { images, limits, tables, flows, slots }
     }
 }
 
@@ -118,7 +136,9 @@ impl Policy {
         }
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
         let flows = self.flows(shared, replayed)?;
-        Ok(Data { images: images.collect(), limits, tables, flows })
+        let images = images.collect();
+        let (slots, slot_binding) = self.bind_slots(shared, replayed)?;
+        Ok(Data { images, limits, tables, flows, slots, slot_binding })
     }
 
     /// The table of flows: that of `shared` state, or an empty one for a replay.
@@ -132,6 +152,26 @@ impl Policy {
             table.keep_proxied()?;
         }
         Ok(Some(table))
+    }
+
+    /// The slots: those of `shared` state, or for a replay new ones with the rules that were given for it.
+    fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<BoundSlots, LoadError> {
+        let declared = &self.program.rule_slots;
+        if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {
+            let declared = declared.iter().map(|slot| SlotDeclared { name: slot.name.clone(), size: slot.size.into() });
+            let binding = store.bind(declared.collect())?;
+            return Ok((binding.objects().map(|bound| bound.slot.clone()).collect(), Some(binding)));
+        }
+        let filled = |rules: &Vec<SlotRule>| {
+            let slot = RuleSlot::new(replayed, None);
+            let slot = slot.map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?;
+            for rule in rules {
+                slot.add(rule.record, None, RULES_MAX, 0).expect("the rules fit, and nobody reads them");
+            }
+            Ok(slot)
+        };
+        let slots: Result<_, StateError> = self.slot_rules.iter().map(filled).collect();
+        Ok((slots?, None))
     }
 
     fn bind_tables(

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdict};
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::rewrite::Leaving;
 use weir_policy::ir::eval::{Charged, Evaluator, Protected, Tables};
-use weir_policy::ir::{LimiterId, Program, SlotId};
+use weir_policy::ir::{LimiterId, Program, RuleSlotId, SlotId};
+use weir_policy::slot_rule::SlotRule;
 use weir_state::limits::LimitCount;
 use weir_tables::{Reference, Table};
 
@@ -68,6 +70,14 @@ impl<'a> EvalFilter<'a> {
     pub fn new(program: &'a Program, tables: SlotAnswers) -> Self {
         EvalFilter { program, evaluator: Evaluator::new(program, tables), rewritten: vec![] }
     }
+
+    /// The same with rules in its slots.
+    pub fn with_slots(mut self, rules: &[Vec<SlotRule>]) -> Self {
+        for (slot, rules) in (0..).map(RuleSlotId).zip(rules) {
+            self.evaluator.set_slot(slot, rules.clone());
+        }
+        self
+    }
 }
 
 impl Filter for EvalFilter<'_> {
@@ -102,6 +112,10 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.entry_counts(SlotId(slot as u16), &mut |prefix, length, counts| {
             visit(address(family, prefix), length, counts);
         });
+    }
+
+    fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
+        self.evaluator.slot_counts(RuleSlotId(slot as u16))
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {

@@ -14,7 +14,7 @@ impl Policy {
     pub fn filter(&self, engine: Engine) -> Result<Box<dyn Filter + '_>, LoadError> {
         self.refuse_unsupported(&[engine])?;
         Ok(match engine {
-            Engine::Eval => Box::new(EvalFilter::new(&self.program, self.answers())),
+            Engine::Eval => Box::new(EvalFilter::new(&self.program, self.answers()).with_slots(self.slot_rules())),
             Engine::Native => Box::new(self.native()?),
             Engine::Xdp => Box::new(self.xdp()?),
             Engine::P4 => return Err(LoadError::NoEngine(engine)),

@@ -28,15 +28,7 @@ impl CompiledNative<'_> {
     /// The code is not for this machine.
     pub fn load(&self, data: Data) -> Result<Arc<NativeCode>, LoadError> {
         let Policy { program, .. } = self.policy;
-        Ok(NativeCode::load(
-            &program.name,
-            &self.object,
-            &self.policy.shape(),
-            data.images,
-            data.limits,
-            data.tables,
-            data.flows,
-        )?)
+        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data.for_native())?)
     }
 
     /// Loads the code, for one filter.

@@ -18,6 +18,7 @@ use weir_policy::backend;
 use weir_policy::capability::{self, Engine, Unsupported};
 use weir_policy::ir::{Chain, Direction, FindId, Program, Slot, SlotContents};
 use weir_policy::pipeline;
+use weir_policy::slot_rule::SlotRule;
 use weir_tables::Image;
 
 /// A policy that engines can load.
@@ -28,6 +29,8 @@ pub struct Policy {
     tables: PolicyTables,
     /// The lists of limits; of a bundle those that its limiters use.
     pub(crate) lists: Vec<LimitList>,
+    /// The rules of slots in replays, by slot.
+    pub(crate) slot_rules: Vec<Vec<SlotRule>>,
     /// The images of slots that were built already.
     pub(crate) images: Vec<OnceLock<Arc<Image>>>,
     pub(crate) origin: Origin,
@@ -52,6 +55,7 @@ pub enum Unverified {
 impl Policy {
     pub(crate) fn of_text(text: Text) -> Self {
         Policy {
+            slot_rules: vec![vec![]; text.lowered.program.rule_slots.len()],
             program: text.lowered.program.clone(),
             tables: PolicyTables::of_text(&text.checked, &text.tables),
             lists: text.limit_lists(),
@@ -92,7 +96,44 @@ impl Policy {
         let Contents { program, tables, lists } = bundle_report::read(path, &bundle).map_err(foreign)?;
         let images = program.slots.iter().map(|_| OnceLock::new()).collect();
         let unverified = bundle.is_unverified().then(|| Unverified::Bundle(path.to_owned()));
-        Ok(Policy { program, tables, lists, images, origin: Origin::Bundle(Box::new(bundle)), unverified })
+        let slot_rules = vec![vec![]; program.rule_slots.len()];
+        let origin = Origin::Bundle(Box::new(bundle));
+        Ok(Policy { program, tables, lists, slot_rules, images, origin, unverified })
+    }
+
+    /// Adds a rule to a slot, for replays.
+    ///
+    /// # Errors
+    /// There is no such slot, it is full, or the rule is wrong. The error may have several lines.
+    pub fn add_slot_rule(&mut self, slot: &str, rule: &str) -> Result<(), String> {
+        let slots = &self.program.rule_slots;
+        let Some(index) = slots.iter().position(|known| known.name == slot) else {
+            let known: Vec<&str> = slots.iter().map(|slot| slot.name.as_str()).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            return Err(format!("the policy has no slot `{}`; {known}", slot.escape_debug()));
+        };
+        let rule = SlotRule::parse(rule).map_err(|refused| refused.to_string())?;
+        let (rules, size) = (&mut self.slot_rules[index], slots[index].size);
+        if rules.len() >= usize::from(size) {
+            return Err(format!("the slot {slot} is full: the policy reserves {size} rules"));
+        }
+        rules.push(rule);
+        Ok(())
+    }
+
+    /// Puts rules into all slots, for replays.
+    ///
+    /// # Panics
+    /// Panics if there are not as many slots.
+    pub fn set_slot_rules(&mut self, rules: Vec<Vec<SlotRule>>) {
+        assert_eq!(rules.len(), self.slot_rules.len(), "the rules of another policy");
+        self.slot_rules = rules;
+    }
+
+    /// The rules of slots in replays, by slot.
+    pub fn slot_rules(&self) -> &[Vec<SlotRule>] {
+        &self.slot_rules
     }
 
     /// The text of the policy, unless it comes from a bundle.
@@ -235,6 +276,7 @@ impl Policy {
             limited: shape.limited,
             flows: shape.flows,
             rewrites: shape.rewrites,
+            slots: shape.slots,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })

@@ -17,6 +17,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         limited: program.limited().len(),
         flows: program.tracking.map(|tracking| tracking.size),
         rewrites: program.rewrites(),
+        slots: program.rule_slots.len(),
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Feature {
     Track,
     /// `synproxy`
     Synproxy,
+    /// `slot`
+    Slot,
 }
 
 /// A feature of a rule that engines do not support.
@@ -76,6 +78,8 @@ impl Engine {
             (_, Feature::Track) => Some("it cannot track flows yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
+            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Slot) => None,
+            (_, Feature::Slot) => Some("its rules cannot change yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
     }
@@ -91,6 +95,7 @@ impl Feature {
             Feature::Sample => "sample",
             Feature::Track => "track",
             Feature::Synproxy => "synproxy",
+            Feature::Slot => "slot",
         }
     }
 
@@ -102,6 +107,7 @@ impl Feature {
             Effect::Limit { add: Some(_), .. } => &[Feature::Limit, Feature::Add],
             Effect::Limit { add: None, .. } => &[Feature::Limit],
             Effect::Sample { .. } => &[Feature::Sample],
+            Effect::Slot(_) => &[Feature::Slot],
             // Reported once for the whole program.
             Effect::Track | Effect::Synproxy | Effect::Verdict(_) => &[],
         }

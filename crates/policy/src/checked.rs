@@ -18,6 +18,8 @@ pub struct Checked {
     pub tables: Vec<Table>,
     /// Lists of limits; [`LimitsId`] is the index.
     pub limits: Vec<Limits>,
+    /// Slots, in order of declaration; [`RuleSlotId`] is the index.
+    pub rule_slots: Vec<RuleSlot>,
     /// Verdicts on packets that bypass the rules or that no rule decides.
     pub defaults: Defaults,
     /// What the link does when Weir ends.
@@ -37,6 +39,19 @@ pub struct TableId(pub u16);
 /// Index into [`Checked::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitsId(pub u16);
+
+/// Index into [`Checked::rule_slots`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleSlotId(pub u16);
+
+/// A declared slot: room for rules that are put in while Weir runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleSlot {
+    /// Its name.
+    pub name: String,
+    /// Maximum number of rules, 1 to [`weir_abi::slot::RULES_MAX`].
+    pub size: u16,
+}
 
 /// Label of a table entry, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -395,6 +410,8 @@ pub enum Effect {
     Track,
     /// Tracks the TCP connection, and answers SYNs.
     Synproxy,
+    /// Drops packets as the rules of a slot say.
+    Slot(RuleSlotId),
     /// Decides the packet.
     Verdict(Action),
 }

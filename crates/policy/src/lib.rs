@@ -14,6 +14,7 @@ pub mod field;
 pub mod ir;
 pub mod pass;
 pub mod pipeline;
+pub mod slot_rule;
 pub mod source;
 pub mod syntax;
 pub mod time;

@@ -53,6 +53,16 @@ pub enum StateError {
         /// What the system says.
         source: io::Error,
     },
+    /// A slot has more rules than a policy reserves.
+    #[error("slot {name}: it has {rules} rules, and the policy reserves {size}; remove rules first")]
+    Slot {
+        /// Its name.
+        name: String,
+        /// Number of its rules.
+        rules: usize,
+        /// How many the policy reserves.
+        size: usize,
+    },
     /// The system gives no random numbers.
     #[error("no random numbers for the keys of flows: {source}")]
     Secrets {

@@ -24,6 +24,8 @@ mod kernel_map;
 pub mod limits;
 pub mod saved;
 pub mod shared;
+pub mod slot_store;
+pub mod slots;
 pub mod store;
 pub mod tables;
 pub mod words;

@@ -11,6 +11,7 @@ use crate::StateError;
 use crate::flows::{FlowMemory, FlowTable};
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::{Clocks, SavedFlows};
+use crate::slot_store::SlotStore;
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
 
@@ -41,6 +42,7 @@ pub struct SharedState {
     limits: OnceLock<LimitStore>,
     tables: OnceLock<Arc<TableStore>>,
     additions: OnceLock<Arc<Additions>>,
+    slots: OnceLock<SlotStore>,
     /// The tables of flows that some generation uses.
     flows: Mutex<Vec<Weak<FlowTable>>>,
     /// Flows for each new table, until a table is saved.
@@ -63,8 +65,9 @@ impl SharedState {
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(memory: Memory, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let slots = OnceLock::new();
         let (flows, saved_flows, debts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        SharedState { memory, seed, limits, tables, additions, flows, saved_flows, debts }
+        SharedState { memory, seed, limits, tables, additions, slots, flows, saved_flows, debts }
     }
 
     /// The state of limits, reserved at the first call.
@@ -112,6 +115,17 @@ impl SharedState {
         Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
     }
 
+    /// The slots of rules, if tables can change. Those who read tables read slots, too.
+    pub fn slots(&self) -> Option<&SlotStore> {
+        let memory = match self.memory {
+            Memory::OnePolicy => return None,
+            Memory::Process => FlowMemory::Process,
+            Memory::Kernel { .. } => FlowMemory::Kernel,
+        };
+        let readers = self.tables()?.readers().clone();
+        Some(self.slots.get_or_init(|| SlotStore::new(memory, readers)))
+    }
+
     /// Keeps saved flows, with which new tables of flows begin until [`SharedState::end_saved_flows`].
     pub fn keep_flows(&self, flows: Option<SavedFlows>) {
         *self.saved_flows() = flows;
@@ -155,6 +169,9 @@ impl SharedState {
     pub fn refresh(&self, now_ns: u64) {
         if let Some(limits) = self.limits.get() {
             limits.refresh(now_ns);
+        }
+        if let Some(slots) = self.slots.get() {
+            slots.refresh(now_ns);
         }
         let tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         tables.iter().filter_map(Weak::upgrade).for_each(|table| table.refresh(now_ns));

@@ -9,9 +9,10 @@ use crate::cli::{CheckOptions, EngineName};
 use crate::costs;
 use crate::failure::{Failure, messages};
 use crate::report;
-use certificate::{Certificate, ChainCost, Invalid, LimitsCost, Report, Seconds, TableCost, describe};
+use certificate::{Certificate, ChainCost, Invalid, LimitsCost, Report, Seconds, SlotCost, TableCost, describe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use weir_abi::slot::SlotImage;
 use weir_abi::{Family, Layout};
 use weir_engine::cpu::Cpu;
 use weir_engine::measure;
@@ -19,7 +20,7 @@ use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_policy::capability::Engine;
 use weir_policy::checked::{LimitKeys, Limits, Table, TableId, TableKind};
-use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, SlotContents};
+use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, RuleSlot, SlotContents};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_tables::Image;
 
@@ -108,6 +109,7 @@ fn certify(
         table_bytes: images.iter().map(|image| image.as_bytes().len() as u64).sum(),
         tables,
         limits: limits(policy, text, &images),
+        slots: policy.program.rule_slots.iter().map(slot_cost).collect(),
         chains,
         compiled: vec![],
         not_measured: vec![],
@@ -154,6 +156,10 @@ fn measure(
         }
     }
     Ok(())
+}
+
+fn slot_cost(slot: &RuleSlot) -> SlotCost {
+    SlotCost { name: slot.name.clone(), size: slot.size, bytes: size_of::<SlotImage>() as u64 }
 }
 
 fn limits(policy: &Policy, text: &Text, images: &[Arc<Image>]) -> Vec<LimitsCost> {

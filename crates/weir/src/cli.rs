@@ -8,12 +8,12 @@ use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use ctl::{CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, TableAction};
+pub use ctl::{CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 pub(crate) use values::timeout_ms;
-use values::{time, top};
+use values::{slot_rule, time, top};
 use weir_control::DEFAULT_PATH;
 use weir_engine::bundle::trust::Trust;
 use weir_policy::capability::Engine;
@@ -259,6 +259,9 @@ pub struct ReplayOptions {
     /// handshakes with servers.
     #[arg(long, value_name = "CAPTURE")]
     pub replies: Option<PathBuf>,
+    /// Put a rule into a slot of the policy, for instance `attacks='udp sport 53 drop'`. Repeatable.
+    #[arg(long = "slot", value_name = "NAME=RULE", value_parser = slot_rule)]
+    pub slots: Vec<(String, String)>,
     /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,
@@ -287,6 +290,9 @@ pub struct WhyOptions {
     /// Number of the packet, from 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub packet: u64,
+    /// Put a rule into a slot of the policy, for instance `attacks='udp sport 53 drop'`. Repeatable.
+    #[arg(long = "slot", value_name = "NAME=RULE", value_parser = slot_rule)]
+    pub slots: Vec<(String, String)>,
     /// Which bundles are opened.
     #[command(flatten)]
     pub trust: TrustOptions,

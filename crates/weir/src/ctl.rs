@@ -4,6 +4,7 @@
 use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_flows;
+use crate::ctl_slot;
 use crate::ctl_table;
 use crate::ctl_updates;
 use crate::failure::Failure;
@@ -25,6 +26,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Table { name, action } = &options.command {
         return ctl_table::run(options, name, action);
     }
+    if let CtlCommand::Slot { name, action } = &options.command {
+        return ctl_slot::run(options, name, action);
+    }
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);
     }
@@ -43,7 +47,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
-        CtlCommand::Flows(_) | CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
+        CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
+            unreachable!("it has a module of its own")
+        }
     };
     let value = weir_control::ask(&options.control, &request)?;
     if options.json {

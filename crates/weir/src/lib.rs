@@ -18,6 +18,7 @@ pub mod compile;
 pub mod costs;
 pub mod ctl;
 pub mod ctl_flows;
+pub mod ctl_slot;
 pub mod ctl_table;
 pub mod ctl_updates;
 pub mod detect;

@@ -23,6 +23,7 @@ use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_policy::ir::eval::rewrite::Leaving;
 use weir_policy::ir::{Program, RuleId};
+use weir_policy::slot_rule;
 
 /// Most limits that a report shows.
 const LIMITS_SHOWN: usize = 20;
@@ -61,6 +62,9 @@ pub struct Replayed {
     pub cut: Option<Cut>,
     /// The counts of limits that log: at most 20, the most exceeded first.
     pub limits: Vec<CountedLimit>,
+    /// The rules of slots with their counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotReplayed>,
     /// What rules added to tables, up to the last tick of 10 ms that has ended.
     pub additions: AdditionStats,
     /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
@@ -78,6 +82,38 @@ pub struct Replayed {
     pub seconds: f64,
     /// Millions of packets a second.
     pub mpps: f64,
+}
+
+/// A rule of a slot, and what it counted.
+#[derive(Debug, Serialize)]
+pub struct SlotReplayed {
+    /// The slot.
+    pub slot: String,
+    /// The rule.
+    pub rule: String,
+    /// Packets that matched.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets of them that it dropped.
+    pub dropped: u64,
+}
+
+/// The rules of all slots with their counts.
+fn slots(policy: &Policy, filter: &dyn Filter) -> Vec<SlotReplayed> {
+    let mut replayed = Vec::new();
+    for (index, (slot, rules)) in policy.program.rule_slots.iter().zip(policy.slot_rules()).enumerate() {
+        for (rule, counts) in rules.iter().zip(filter.slot_counts(index)) {
+            replayed.push(SlotReplayed {
+                slot: slot.name.clone(),
+                rule: slot_rule::text(&rule.record),
+                packets: counts.packets,
+                bytes: counts.bytes,
+                dropped: counts.dropped,
+            });
+        }
+    }
+    replayed
 }
 
 /// Packets that a capture has cut short, because it was taken with a snaplen.
@@ -136,6 +172,7 @@ pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
     report::say_warnings(&policy);
+    put_into_slots(&mut policy, &options.slots)?;
     let directions = Directions::only(&mut policy, &options.chain)?;
     let outputs = [options.out.as_deref(), options.dropped.as_deref(), options.replies.as_deref()];
     let stdout_is_taken = Sinks::take_standard_output(outputs);
@@ -176,6 +213,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let failure = outcome.err().map(Failure::from);
     let replayed = Replayed {
         limits: limits.limits,
+        slots: slots(&policy, filter.as_ref()),
         additions: additions::stats(filter.addition_counts()),
         truncated: failure.is_some(),
         truncated_at: damage,
@@ -194,6 +232,15 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
         report::print(&text)?
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// Puts the rules of `--slot` into the policy's slots.
+///
+/// # Errors
+/// There is no such slot, it is full, or a rule is wrong.
+pub fn put_into_slots(policy: &mut Policy, rules: &[(String, String)]) -> Result<(), Failure> {
+    let mut put = |(slot, rule): &(String, String)| policy.add_slot_rule(slot, rule);
+    rules.iter().try_for_each(|rule| put(rule).map_err(|problem| Failure::Rejected(format!("weir: {problem}"))))
 }
 
 /// Decides a burst, counts its verdicts, and writes its packets.
@@ -294,6 +341,7 @@ fn summary(
         reasons: report::reason_counts(&policy.program, counters),
         cut: tally.cut,
         limits: vec![],
+        slots: vec![],
         additions: AdditionStats::default(),
         truncated: false,
         truncated_at: None,
@@ -355,6 +403,13 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }
+    if !replayed.slots.is_empty() {
+        text += "\n  Rules of slots: packets, dropped\n";
+    }
+    for SlotReplayed { slot, rule, packets, dropped, .. } in &replayed.slots {
+        let [packets, dropped] = [packets, dropped].map(|count| figures::grouped(*count));
+        let _ = writeln!(text, "  {packets:>13} {dropped:>13}  {slot}: {rule}");
+    }
     let additions = additions::describe(&replayed.additions);
     if !additions.is_empty() {
         let _ = write!(text, "\n  {additions}");
@@ -378,6 +433,7 @@ fn section(text: &mut String, title: &str, wanted: Option<Action>, program: &Pro
             let decided = report::decided(program, counters).into_iter().filter(|decided| decided.action == action);
             let what = |decided: &Decided| match (decided.rule, decided.reason) {
                 (Some(rule), Reason::LIMIT) => format!("(limit) {}", rule_text(rule)),
+                (Some(rule), Reason::SLOT) => format!("(slot) {}", rule_text(rule)),
                 (Some(rule), _) => rule_text(rule),
                 (None, reason) => format!("({})", report::reason_name(program, reason)),
             };

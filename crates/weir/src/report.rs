@@ -66,12 +66,12 @@ pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
         }
     }
     let mut remaining = rules.to_vec();
-    for ((rule, action), counter) in program.limited().into_iter().zip(limited) {
+    for ((rule, action, reason), counter) in program.limited().into_iter().zip(limited) {
         let matched = &mut remaining[usize::from(rule.0)];
         // The counter of a limit is read after that of its rule. A worker may have counted in between.
         matched.packets = matched.packets.saturating_sub(counter.packets);
         matched.bytes = matched.bytes.saturating_sub(counter.bytes);
-        decided.push(Decided { reason: Reason::LIMIT, rule: Some(rule), action, counter: *counter });
+        decided.push(Decided { reason, rule: Some(rule), action, counter: *counter });
     }
     for (index, (rule, counter)) in (0..).zip(program.rules.iter().zip(remaining)) {
         if let Some(action) = rule.verdict() {
@@ -81,7 +81,8 @@ pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
     decided
 }
 
-/// The action for a built-in reason. `None` if the rules decide such packets, or if it depends on the limit.
+/// The action for a built-in reason. `None` if the rules decide such packets, or if each rule with a limit
+/// or slot has a counter of them.
 fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
     let defaults = &program.defaults;
     let decided = |fallback| match fallback {
@@ -94,7 +95,7 @@ fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
         Reason::NOT_IP => decided(defaults.not_ip),
         Reason::FRAGMENT => decided(defaults.fragment),
         Reason::IP_OPTIONS => decided(defaults.ip_options),
-        Reason::LIMIT => None,
+        Reason::LIMIT | Reason::SLOT => None,
         Reason::UNKNOWN_INTERFACE => Some(Action::Drop),
         Reason::SYN_COOKIE => Some(Action::Reply),
         Reason(number) if (Reason::BAD_FLAGS.0..=Reason::STATE_FULL.0).contains(&number) => {

@@ -5,6 +5,7 @@ use crate::cli::WhyOptions;
 use crate::directions::Directions;
 use crate::engine::action;
 use crate::failure::Failure;
+use crate::replay;
 use crate::report;
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,7 +18,8 @@ use weir_policy::field::{Notation, Subject};
 use weir_policy::ir::eval::explain::{Explanation, Step, explain};
 use weir_policy::ir::eval::packet::{Frame, Packet};
 use weir_policy::ir::eval::{Charge, Evaluator, Observed};
-use weir_policy::ir::{Chain, FindId, LimiterKind, Program, Test, Wanted, print};
+use weir_policy::ir::{Chain, FindId, LimiterKind, Program, RuleSlotId, Test, Wanted, print};
+use weir_policy::slot_rule;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -63,6 +65,18 @@ pub struct RuleReport {
     pub tests: Vec<TestReport>,
     /// The limits that it charged, in order.
     pub limits: Vec<LimitReport>,
+    /// The slots that it asked, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotReport>,
+}
+
+/// What a slot said.
+#[derive(Debug, Serialize)]
+pub struct SlotReport {
+    /// The slot.
+    pub slot: String,
+    /// The rule of the slot that drops the packet.
+    pub rule: Option<String>,
 }
 
 /// A charged limit.
@@ -90,8 +104,9 @@ pub struct TestReport {
 /// # Errors
 /// The policy is rejected, or the capture has no such packet.
 pub fn run(options: &WhyOptions) -> Result<(), Failure> {
-    let policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
+    let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
     report::say_warnings(&policy);
+    replay::put_into_slots(&mut policy, &options.slots)?;
     policy.refuse_unsupported(&[Engine::Eval])?;
     let directions = Directions::among_all(&policy, &options.chain)?;
     let report = find_packet(options, &policy, &directions)?;
@@ -102,6 +117,9 @@ pub fn run(options: &WhyOptions) -> Result<(), Failure> {
 /// times, and states on all of them.
 fn find_packet(options: &WhyOptions, policy: &Policy, directions: &Directions) -> Result<Report, Failure> {
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
+    for (slot, rules) in (0..).map(RuleSlotId).zip(policy.slot_rules()) {
+        evaluator.set_slot(slot, rules.clone());
+    }
     let mut reader = captures::open(&options.input)?;
     let mut last = 0;
     while let Some(burst) = reader.next_burst()? {
@@ -158,7 +176,14 @@ fn rule_report(policy: &Policy, chain: &Chain, step: &Step) -> RuleReport {
         matched: step.matched,
         tests: tests.collect(),
         limits: limits.collect(),
+        slots: step.asked.iter().map(|&(slot, by)| slot_report(policy, slot, by)).collect(),
     }
+}
+
+/// What a slot said: `by` is the rule of it that drops the packet, from 0.
+fn slot_report(policy: &Policy, slot: RuleSlotId, by: Option<usize>) -> SlotReport {
+    let rule = by.map(|by| slot_rule::text(&policy.slot_rules()[usize::from(slot.0)][by].record));
+    SlotReport { slot: policy.program.rule_slot(slot).name.clone(), rule }
 }
 
 /// `ip saddr in @bad`, `meta fragment in later`.
@@ -268,6 +293,10 @@ fn describe(report: &Report) -> String {
             .filter(|tested| if rule.matched { tested.saw != "present" } else { !tested.held })
             .map(|tested| format!("{}: {}", tested.test, tested.saw))
             .collect();
+        details.extend(rule.slots.iter().map(|asked| match &asked.rule {
+            Some(rule) => format!("slot {}: dropped by `{rule}`", asked.slot),
+            None => format!("slot {}: not dropped", asked.slot),
+        }));
         details.extend(rule.limits.iter().map(|charged| {
             format!("limit {}: {}", charged.limit, if charged.exceeded { "exceeded" } else { "not exceeded" })
         }));

@@ -5,6 +5,7 @@
 mod additions;
 mod limits;
 mod matches;
+mod slots;
 mod tracking;
 
 use crate::strategy::Pool;
@@ -51,6 +52,8 @@ pub struct Policy {
     tables: Vec<String>,
     limits: Vec<String>,
     defaults: Vec<String>,
+    /// The rules of each slot.
+    slots: Vec<Vec<String>>,
     /// The settings, if the policy tracks.
     tracking: Option<Vec<String>>,
     /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
@@ -61,6 +64,7 @@ impl Display for Policy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.tables.iter().chain(&self.limits).try_for_each(|table| writeln!(f, "{table}"))?;
         writeln!(f, "defaults {{ {} }}", self.defaults.join("; "))?;
+        slots::NAMES.iter().try_for_each(|name| writeln!(f, "slot {name} {{ size {} }}", slots::SIZE))?;
         self.tracking.iter().try_for_each(|settings| writeln!(f, "tracking {{ {} }}", settings.join("; ")))?;
         for (at, pair) in self.directions.chunks(2).enumerate() {
             if at > 0 {
@@ -80,10 +84,18 @@ impl Display for Policy {
     }
 }
 
+impl Policy {
+    /// The rules of its slots: lines such as `one udp sport 53 drop`.
+    pub fn slot_rules(&self) -> String {
+        let lines = slots::NAMES.iter().zip(&self.slots);
+        lines.flat_map(|(name, rules)| rules.iter().map(move |rule| format!("{name} {rule}\n"))).collect()
+    }
+}
+
 /// Prints the text, so that a failing case can be pasted into a file.
 impl Debug for Policy {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "\n{self}")
+        write!(f, "\n{self}{}", self.slot_rules())
     }
 }
 
@@ -93,13 +105,13 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let base = [some(rules(pool, size)), some(rules(pool, size))];
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
     let tracking = option::weighted(TRACKING_SHARE, tracking::settings());
-    (tables, limits::lists(pool), defaults(), tracking, base, postures)
-        .prop_map(|(tables, limits, defaults, tracking, base, postures)| {
+    (tables, limits::lists(pool), defaults(), slots::rules(pool), tracking, base, postures)
+        .prop_map(|(tables, limits, defaults, slots, tracking, base, postures)| {
             let directions = base.into_iter().chain(postures.into_iter().flatten());
             let written =
                 |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.as_deref())).collect();
-            let directions = directions.map(|rules| rules.map(written)).collect();
-            Policy { tables, limits, defaults, tracking, directions }
+            let directions = directions.map(|rules| rules.map(written).map(slots::once)).collect();
+            Policy { tables, limits, defaults, slots, tracking, directions }
         })
         .boxed()
 }
@@ -210,11 +222,13 @@ fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
     ];
     let limit = prop_oneof![3 => Just(String::new()), 1 => limits::statement()];
     let add = prop_oneof![4 => Just(String::new()), 1 => additions::statement()];
+    let slot = select(vec!["", "", "", "", "slot one", "slot two"]);
     let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
     let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
-    (matches, guard, limit, add, select(vec!["", "counter"]), sample, verdict, tracking::of_rule())
-        .prop_map(|(mut words, guard, limit, add, counter, sample, verdict, of_state)| {
+    let asks = (add, slot);
+    (matches, guard, limit, asks, select(vec!["", "counter"]), sample, verdict, tracking::of_rule())
+        .prop_map(|(mut words, guard, limit, (add, slot), counter, sample, verdict, of_state)| {
             // A final `accept` without matches would leave nothing to the rules after it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
@@ -222,7 +236,7 @@ fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
             // A rule must have an effect.
             let does_nothing = limit.is_empty() && add.is_empty() && sample.is_empty() && verdict.is_empty();
             let counter = if does_nothing { "counter" } else { counter };
-            let statements = [limit.as_str(), add.as_str(), counter, sample, verdict];
+            let statements = [limit.as_str(), add.as_str(), counter, slot, sample, verdict];
             let line = |state: &str, guard: &str| {
                 let words = [state].into_iter().chain(words.iter().map(String::as_str)).chain([guard]);
                 let words: Vec<&str> = words.chain(statements).filter(|word| !word.is_empty()).collect();

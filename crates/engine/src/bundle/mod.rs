@@ -105,6 +105,9 @@ struct Manifest {
     /// Whether chains change packets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     rewrites: bool,
+    /// Number of slots of rules.
+    #[serde(default, skip_serializing_if = "is_none")]
+    slots: usize,
     /// Number of tables with entries.
     entries: usize,
     /// Number of lists of limits.
@@ -113,6 +116,11 @@ struct Manifest {
     cpu_features: Vec<String>,
     report: serde_json::Value,
     members: Vec<Member>,
+}
+
+/// Whether there are none.
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The fields that any manifest has. They are parsed first, so that an archive of another version is reported as such
@@ -241,6 +249,7 @@ impl Bundle {
             limited: artifact.limited,
             flows: artifact.flows,
             rewrites: artifact.rewrites,
+            slots: artifact.slots,
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
@@ -338,6 +347,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         limited: manifest.limited,
         flows: manifest.flows,
         rewrites: manifest.rewrites,
+        slots: manifest.slots,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };

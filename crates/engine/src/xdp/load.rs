@@ -51,6 +51,8 @@ const FLOW_HEAD: &str = ".bss.flow_head";
 const FLOWS: &str = "weir_flows";
 /// The map of what is kept of proxied flows.
 const PROXIED: &str = "weir_proxied";
+/// Prefix of the sections of slots of rules, before their numbers.
+const SLOT: &str = ".bss.slot";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -206,7 +208,9 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
     });
     let flows = data.flows.and_then(|table| table.maps()).map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
     let proxied = data.flows.and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
+    let slots = data.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
     let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
+    let tables = tables.chain(slots);
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
 }
 

@@ -22,9 +22,11 @@ use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::kernel::Mode;
+use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves, TableImage};
 
 pub use cost::VerifierCost;
@@ -57,6 +59,9 @@ pub struct XdpFilter {
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
     flows: Option<Arc<FlowTable>>,
+    slots: Vec<Arc<RuleSlot>>,
+    /// Whether the buckets of slots are still to be filled.
+    fills_slots: bool,
     /// What leaves in place of packets, if the program changes any.
     rewritten: Option<Rewritten>,
     replay: Replay,
@@ -87,6 +92,7 @@ impl XdpFilter {
         program.check_limits(limits)?;
         program.check_adders(data.tables)?;
         program.check_flows(data.flows.map(|flows| &**flows))?;
+        program.check_slots(data.slots)?;
         let start = Instant::now();
         let shared = shared_maps(data);
         let plan = Plan {
@@ -129,6 +135,8 @@ impl XdpFilter {
             counted_entries,
             additions,
             flows: data.flows.cloned(),
+            slots: data.slots.to_vec(),
+            fills_slots: true,
             rewritten,
             replay,
             costs,
@@ -139,6 +147,9 @@ impl XdpFilter {
 
     /// Fills all buckets at the time of the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
+        if !burst.is_empty() && std::mem::take(&mut self.fills_slots) {
+            self.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+        }
         if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
             binding.fill(&buckets, burst.time_ns(0));
         }
@@ -265,6 +276,10 @@ impl Filter for XdpFilter {
         if let Some(Some(image)) = self.counted_entries.get(slot) {
             image.hits(0, visit);
         }
+    }
+
+    fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
+        self.slots[slot].list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {

@@ -95,6 +95,7 @@ pub fn artifact() -> Artifact {
         limited: 0,
         flows: None,
         rewrites: false,
+        slots: 0,
         sources: vec![
             Source { target: Target::Native, text: native_c() },
             Source { target: Target::Bpf, text: bpf_c() },

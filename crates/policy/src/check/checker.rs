@@ -3,7 +3,7 @@
 
 use super::bounds::{ELEMENTS_MAX, REPORTED_MAX};
 use super::definition::Definition;
-use crate::checked::{LabelId, Limits, LimitsId, Table, TableId};
+use crate::checked::{LabelId, Limits, LimitsId, RuleSlotId, Table, TableId};
 use crate::diag::{Diagnostic, nearest};
 use crate::source::Span;
 use crate::syntax::Parsed;
@@ -37,6 +37,7 @@ pub(super) struct Checker<'a> {
     pub warnings: Vec<Diagnostic>,
     pub tables: HashMap<&'a str, Declared<TableId>>,
     pub limits: HashMap<&'a str, Declared<LimitsId>>,
+    pub rule_slots: HashMap<&'a str, Declared<RuleSlotId>>,
     /// The label ids of each table.
     pub labels: Vec<HashMap<String, LabelId>>,
     /// The labels that the policy writes in each table. The catalog lacks those of invalid elements.
@@ -58,6 +59,7 @@ impl<'a> Checker<'a> {
             warnings: Vec::new(),
             tables: HashMap::new(),
             limits: HashMap::new(),
+            rule_slots: HashMap::new(),
             labels: Vec::new(),
             written_labels: Vec::new(),
             defines: HashMap::new(),
@@ -118,6 +120,9 @@ impl<'a> Checker<'a> {
         }
         for (name, declared) in self.limits.iter().filter(|(_, d)| !d.used) {
             warnings.push(unused(declared.span, "W0406", format!("the list of limits `{name}`")));
+        }
+        for (name, declared) in self.rule_slots.iter().filter(|(_, d)| !d.used) {
+            warnings.push(unused(declared.span, "W0416", format!("the slot `{name}`")));
         }
         warnings.sort_by_key(|warning| warning.span);
         warnings.into_iter().for_each(|warning| self.warn(warning));

@@ -17,6 +17,7 @@ mod reach;
 mod rule;
 mod satisfy;
 mod shadow;
+mod slot;
 mod sources;
 mod synproxy;
 mod table;
@@ -49,6 +50,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let mut tables = checker.tables(catalog);
     checker.updates(&mut tables);
     let limits = checker.limits(catalog, &tables);
+    let rule_slots = checker.rule_slots();
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
     let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
@@ -56,6 +58,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     checker.bound_additions(&postures);
+    checker.slots_once(&postures);
     checker.bound_counters(&tables);
     if !checker.has_errors() {
         checker.warn_of_unused();
@@ -77,6 +80,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
         name: policy_name(sources),
         tables,
         limits,
+        rule_slots,
         defaults,
         on_exit,
         tracking,

@@ -32,7 +32,7 @@ impl<'a> Checker<'a> {
                 Effect::Limit { by, .. } => by.key(),
                 Effect::Add(add) => Some(add.key),
                 Effect::Counter | Effect::Sample { .. } => None,
-                Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
+                Effect::Track | Effect::Synproxy | Effect::Slot(_) | Effect::Verdict(_) => None,
             };
             if let Some(key) = key.filter(|key| !matches.contains(&Match::Guard(key.guard()))) {
                 matches.push(Match::Guard(key.guard()));
@@ -425,6 +425,7 @@ impl<'a> Checker<'a> {
                 self.limit_effect(by, &each.exceed, scope)
             }
             Statement::Add(add) => self.addition(add, scope).map(Effect::Add),
+            Statement::Slot { slot, .. } => self.slot_effect(slot),
         }
     }
 

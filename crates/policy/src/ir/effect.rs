@@ -1,10 +1,11 @@
 //! What rules do with packets that match: effects, the limiters that effects charge, and the adders that effects use. Tests are in
 //! [`super::match_tree`].
 
-use super::id::{AdderId, Direction, FindId, LimiterId, SlotId};
+use super::id::{AdderId, Direction, FindId, LimiterId, RuleSlotId, SlotId};
 use crate::checked::{AddKind, Exceed, LimitEach, Log};
 use crate::field::Field;
-use weir_abi::{Action, Family, Limit};
+use weir_abi::slot::VERDICT;
+use weir_abi::{Action, Family, Limit, Reason};
 
 /// A group of buckets, one for each label. Each limit statement of a chain has its own limiter. Statements with the
 /// same ordinal, kind and direction in other postures share it.
@@ -132,6 +133,8 @@ pub enum Effect {
     Track,
     /// The same, and answers SYNs that would open a connection. The first effect of its rule.
     Synproxy,
+    /// Drops the packet if a rule of a slot does. At most one of a chain for each slot.
+    Slot(RuleSlotId),
     /// Decides the packet and ends the chain.
     Verdict(Action),
 }
@@ -142,13 +145,30 @@ impl Effect {
         matches!(self, Effect::Track | Effect::Synproxy)
     }
 
+    /// The slot that it asks.
+    pub fn rule_slot(&self) -> Option<RuleSlotId> {
+        match self {
+            Effect::Slot(slot) => Some(*slot),
+            _ => None,
+        }
+    }
+
+    /// The verdict and the reason of packets that it ends, besides those of a verdict: those that exceed a limit, and
+    /// those that a slot drops.
+    pub fn ends(&self) -> Option<(Action, Reason)> {
+        match self {
+            Effect::Slot(_) => Some((VERDICT, Reason::SLOT)),
+            _ => self.exceeded_verdict().map(|action| (action, Reason::LIMIT)),
+        }
+    }
+
     /// The find that it uses, done on every path to the rule.
     pub fn find(&self) -> Option<FindId> {
         match self {
             Effect::Limit { find, .. } => *find,
             Effect::Count { find } => Some(*find),
             Effect::Add { .. } | Effect::Sample { .. } => None,
-            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
+            Effect::Track | Effect::Synproxy | Effect::Slot(_) | Effect::Verdict(_) => None,
         }
     }
 
@@ -157,7 +177,7 @@ impl Effect {
         match self {
             Effect::Limit { limiter, .. } => Some(*limiter),
             Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } => None,
-            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
+            Effect::Track | Effect::Synproxy | Effect::Slot(_) | Effect::Verdict(_) => None,
         }
     }
 
@@ -167,7 +187,7 @@ impl Effect {
             Effect::Add { adder } => Some(*adder),
             Effect::Limit { add, .. } => *add,
             Effect::Count { .. } | Effect::Sample { .. } => None,
-            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
+            Effect::Track | Effect::Synproxy | Effect::Slot(_) | Effect::Verdict(_) => None,
         }
     }
 
@@ -176,7 +196,7 @@ impl Effect {
         match self {
             Effect::Limit { exceed, .. } => exceed.verdict(),
             Effect::Add { .. } | Effect::Count { .. } | Effect::Sample { .. } => None,
-            Effect::Track | Effect::Synproxy | Effect::Verdict(_) => None,
+            Effect::Track | Effect::Synproxy | Effect::Slot(_) | Effect::Verdict(_) => None,
         }
     }
 }

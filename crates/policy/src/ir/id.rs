@@ -1,5 +1,6 @@
 //! Identifiers of the parts of a program.
 
+pub use crate::checked::RuleSlotId;
 pub use crate::direction::Direction;
 
 /// Index into [`super::Program::slots`].

@@ -36,6 +36,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),
+        rule_slots: policy.rule_slots.clone(),
         rules: Vec::new(),
         chains: Vec::new(),
     };
@@ -177,6 +178,7 @@ impl Lowering<'_> {
             checked::Effect::Add(add) => Effect::Add { adder: self.adder(add) },
             checked::Effect::Track => Effect::Track,
             checked::Effect::Synproxy => Effect::Synproxy,
+            checked::Effect::Slot(slot) => Effect::Slot(*slot),
             checked::Effect::Verdict(action) => Effect::Verdict(*action),
         })
     }

@@ -17,12 +17,12 @@ mod tables_tested;
 pub mod verify;
 
 pub use crate::checked::{
-    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, TableKind, ValueSet,
+    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, RuleSlot, TableKind, ValueSet,
 };
 use crate::field::Field;
 pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
-pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, SlotId};
+pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, RuleSlotId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};
 use weir_abi::{Action, Family, Layout, Reason};
 
@@ -43,6 +43,8 @@ pub struct Program {
     pub limiters: Vec<Limiter>,
     /// How effects add to tables.
     pub adders: Vec<Adder>,
+    /// Rules that are put in while Weir runs.
+    pub rule_slots: Vec<RuleSlot>,
     /// The rules of all chains.
     pub rules: Vec<Rule>,
     /// Two for each posture, upstream first. Those of the base policy come first.
@@ -137,16 +139,16 @@ pub struct Find {
 }
 
 impl Program {
-    /// Rules with limits that decide packets, each with the verdict, in order of the rules. Each pair has a counter of
-    /// the packets that were decided so. These counters follow those of the rules, in this order. The counter of a rule
+    /// Rules with limits or slots that decide packets, each with verdict and reason, in order of the rules. Each has a
+    /// counter of the packets that were decided so. These counters follow those of the rules, in this order. The counter of a rule
     /// counts all packets that matched.
-    pub fn limited(&self) -> Vec<(RuleId, Action)> {
+    pub fn limited(&self) -> Vec<(RuleId, Action, Reason)> {
         let mut limited = Vec::new();
         for (index, rule) in (0..).zip(&self.rules) {
             let first = limited.len();
-            for action in rule.effects.iter().filter_map(Effect::exceeded_verdict) {
-                if !limited[first..].contains(&(RuleId(index), action)) {
-                    limited.push((RuleId(index), action));
+            for (action, reason) in rule.effects.iter().filter_map(Effect::ends) {
+                if !limited[first..].contains(&(RuleId(index), action, reason)) {
+                    limited.push((RuleId(index), action, reason));
                 }
             }
         }
@@ -210,6 +212,11 @@ impl Program {
     /// The rule.
     pub fn rule(&self, id: RuleId) -> &Rule {
         &self.rules[usize::from(id.0)]
+    }
+
+    /// The slot of rules.
+    pub fn rule_slot(&self, id: RuleSlotId) -> &RuleSlot {
+        &self.rule_slots[usize::from(id.0)]
     }
 
     /// The slot.

@@ -5,7 +5,8 @@ use super::{
     Slot, SlotContents, SlotId, Synproxy, TIMEOUTS, Test, Threshold, Tracking, ValueSet, Wanted, print, verify,
 };
 use super::{
-    Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, TableKind,
+    Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, RuleSlot,
+    RuleSlotId, TableKind,
 };
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,6 +25,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         slots: vec![],
         limiters: vec![],
         adders: vec![],
+        rule_slots: vec![],
         rules: vec![],
         chains: vec![],
     };
@@ -54,6 +56,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "adder" => adder(words).map(|adder| program.adders.push(adder)),
+            "rules" => rule_slot(words).map(|slot| program.rule_slots.push(slot)),
             "rule" => rule(words).map(|rule| program.rules.push(rule)),
             "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),
             _ => None,
@@ -248,6 +251,12 @@ fn each(text: &str) -> Option<LimitEach> {
     })
 }
 
+/// `0 attacks size 16`
+fn rule_slot(text: &str) -> Option<RuleSlot> {
+    let [_, name, "size", size] = text.split(' ').collect::<Vec<_>>()[..] else { return None };
+    Some(RuleSlot { name: name.to_owned(), size: size.parse().ok()? })
+}
+
 fn rule(text: &str) -> Option<Rule> {
     let (_, text) = text.split_once(' ')?;
     let (at, text) = text.split_once(" [")?;
@@ -278,6 +287,9 @@ fn effect(text: &str) -> Option<Effect> {
     }
     if let Some(adder) = text.strip_prefix("add ") {
         return Some(Effect::Add { adder: AdderId(adder.parse().ok()?) });
+    }
+    if let Some(slot) = text.strip_prefix("slot ") {
+        return Some(Effect::Slot(RuleSlotId(slot.parse().ok()?)));
     }
     match text {
         "track" => Some(Effect::Track),

@@ -14,6 +14,7 @@
 //! limiter 1 rate upstream 0 rate 1mpps burst 10kpackets log off
 //! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
 //! adder 0 update slot 3 ip saddr/24 timeout 60000ms
+//! rules 0 attacks size 16
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -77,6 +78,9 @@ impl Display for Program {
             let Adder { kind, slot, key, length, timeout_ms } = adder;
             let timeout = timeout(*timeout_ms);
             writeln!(f, "adder {index} {} slot {} {}/{length}{timeout}", kind.name(), slot.0, key.name())?;
+        }
+        for (index, slot) in self.rule_slots.iter().enumerate() {
+            writeln!(f, "rules {index} {} size {}", slot.name, slot.size)?;
         }
         for (index, rule) in self.rules.iter().enumerate() {
             let effects: Vec<String> = rule.effects.iter().map(effect).collect();
@@ -231,6 +235,7 @@ fn effect(effect: &Effect) -> String {
         Effect::Count { find } => format!("count find {}", find.0),
         Effect::Track => "track".to_owned(),
         Effect::Synproxy => "synproxy".to_owned(),
+        Effect::Slot(slot) => format!("slot {}", slot.0),
         Effect::Verdict(action) => action.name().to_owned(),
     }
 }

@@ -1,12 +1,12 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, SlotContents,
-    Synproxy, Test, Threshold, Tracking, Wanted,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, RuleSlotId,
+    SlotContents, Synproxy, Test, Threshold, Tracking, Wanted,
 };
 use crate::field::{Field, Guard, Notation, Subject};
 use crate::pass::choose_layouts::FUSED_MAX;
-use weir_abi::{Layout, Reason, each, flow};
+use weir_abi::{Layout, Reason, each, flow, slot};
 
 /// Deepest nesting of tests. `check` bounds the number of matches of a rule accordingly.
 pub const DEPTH_MAX: usize = 256;
@@ -34,7 +34,8 @@ pub fn verify_parts(program: &Program) -> Result<(), String> {
 /// Checks a chain whose packets are `tracked` before it. Returns whether they are tracked after it.
 fn verify_chain(program: &Program, chain: &Chain, tracked: bool) -> Result<bool, String> {
     let found = chain.tree.staged.clone();
-    let mut walk = Walk { program, chain, guards: vec![Guard::Any], found, limiters: vec![], tracked };
+    let mut walk =
+        Walk { program, chain, guards: vec![Guard::Any], found, limiters: vec![], rule_slots: vec![], tracked };
     walk.chain().map_err(|what| format!("chain {}: {what}", chain.symbol()))?;
     Ok(walk.tracked)
 }
@@ -69,6 +70,12 @@ fn verify_declarations(program: &Program) -> Result<(), String> {
     for (index, adder) in program.adders.iter().enumerate() {
         verify_adder(program, adder).map_err(|what| format!("adder {index}: {what}"))?;
     }
+    let sizes = 1..=slot::RULES_MAX;
+    if program.rule_slots.len() > slot::SLOTS_MAX
+        || program.rule_slots.iter().any(|slot| !sizes.contains(&usize::from(slot.size)))
+    {
+        return Err("slots: a size or a number of them that is out of bounds".to_owned());
+    }
     if program.tracking.is_some_and(|tracking| !is_sound_tracking(&tracking)) {
         return Err("tracking: a size, share or timeout that is out of bounds".to_owned());
     }
@@ -97,6 +104,8 @@ struct Walk<'a> {
     found: Vec<FindId>,
     /// Limiters that an earlier statement uses.
     limiters: Vec<LimiterId>,
+    /// Slots that an earlier statement asks.
+    rule_slots: Vec<RuleSlotId>,
     /// Whether the packet is tracked on the path to here.
     tracked: bool,
 }
@@ -134,6 +143,7 @@ impl Walk<'_> {
                     self.limits(*id)?;
                     self.counts(*id)?;
                     self.additions(*id)?;
+                    self.rule_slots(*id)?;
                 }
                 Node::Find(id) => {
                     let find = self.chain.finds.get(usize::from(id.0));
@@ -224,6 +234,17 @@ impl Walk<'_> {
         for id in self.program.rule(rule).effects.iter().filter_map(Effect::adder) {
             let adder = self.program.adders.get(usize::from(id.0));
             self.needs(adder.ok_or_else(|| format!("adder {} does not exist", id.0))?.key.guard())?;
+        }
+        Ok(())
+    }
+
+    /// Each slot exists, and no other statement of the chain asks it.
+    fn rule_slots(&mut self, rule: RuleId) -> Result<(), String> {
+        for id in self.program.rule(rule).effects.iter().filter_map(Effect::rule_slot) {
+            if usize::from(id.0) >= self.program.rule_slots.len() || self.rule_slots.contains(&id) {
+                return Err(format!("rule {}: rules {} do not exist, or have two statements", rule.0, id.0));
+            }
+            self.rule_slots.push(id);
         }
         Ok(())
     }

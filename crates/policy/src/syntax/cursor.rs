@@ -15,8 +15,19 @@ pub(super) struct Reported;
 pub(super) type Parse<T> = Result<T, Reported>;
 
 /// Keywords that begin an item or a direction, and no other line.
-pub(super) const ITEM_WORDS: [&str; 10] =
-    ["table", "limits", "define", "include", "defaults", "tracking", "on-exit", "upstream", "downstream", "posture"];
+pub(super) const ITEM_WORDS: [&str; 11] = [
+    "table",
+    "limits",
+    "define",
+    "include",
+    "defaults",
+    "tracking",
+    "slot",
+    "on-exit",
+    "upstream",
+    "downstream",
+    "posture",
+];
 
 pub(super) struct Cursor<'a> {
     file: FileId,

@@ -14,6 +14,7 @@ mod load;
 pub mod print;
 pub(crate) mod reserved;
 mod rule;
+mod slot;
 mod subject;
 mod table;
 pub mod token;

@@ -2,8 +2,8 @@
 
 use super::tree::{
     Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, OnExceed,
-    Operand, Operator, Rule, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting, TrackingSetting,
-    Value, Values,
+    Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting,
+    TrackingSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -39,6 +39,13 @@ impl Display for Item {
             Item::Tracking(tracking) => {
                 writeln!(f, "tracking {{")?;
                 tracking.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
+                write!(f, "}}")
+            }
+            Item::Slot(slot) => {
+                writeln!(f, "slot {} {{", slot.name.text)?;
+                for SlotSetting::Size(size, _) in &slot.settings {
+                    writeln!(f, "  size {size}")?;
+                }
                 write!(f, "}}")
             }
             Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
@@ -280,6 +287,7 @@ impl Display for Statement {
             }
             Statement::Track(_) => write!(f, "track"),
             Statement::Synproxy(_) => write!(f, "synproxy"),
+            Statement::Slot { slot, .. } => write!(f, "slot {}", slot.text),
             Statement::Verdict(action, _) => write!(f, "{}", action.name()),
         }
     }

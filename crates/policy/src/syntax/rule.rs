@@ -5,7 +5,7 @@ use super::subject::subject;
 use super::token::TokenKind;
 use super::tree::{AddKind, Match, Name, Operator, Rule, Statement, Subject};
 use super::words::STATEMENT_WORDS;
-use super::{addition, foreign, limit, reserved, value};
+use super::{addition, foreign, limit, reserved, slot, value};
 use crate::diag::Diagnostic;
 use crate::field::Field;
 use weir_abi::Action;
@@ -55,6 +55,7 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         Some("add") => rule.statements.push(addition::of_rule(cursor, AddKind::Add)?),
         Some("update") => rule.statements.push(addition::of_rule(cursor, AddKind::Update)?),
         Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
+        Some("slot") => rule.statements.push(slot::of_rule(cursor)?),
         Some(reserved::REPLY) => return Err(cursor.report(reserved::reply(cursor.span()))),
         Some(word) => {
             unsupported(cursor, word)?;

@@ -1,14 +1,16 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod additions;
 mod limits;
+mod slot;
 mod tracking;
 mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
+pub use slot::{Slot, SlotSetting};
 pub use tracking::{SynproxyOffer, SynproxyThreshold, Tracking, TrackingSetting};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
 
@@ -77,6 +79,8 @@ pub enum Item {
     Defaults(Defaults),
     /// `tracking { ... }`
     Tracking(Tracking),
+    /// `slot attacks { ... }`
+    Slot(Slot),
     /// `on-exit forward`
     OnExit(OnExit),
     /// `upstream { ... }`
@@ -363,6 +367,7 @@ impl Statement {
             Statement::Limit { span, .. } | Statement::LimitRate { span, .. } => *span,
             Statement::LimitEach(limit) => limit.span,
             Statement::Add(add) => add.span,
+            Statement::Slot { span, .. } => *span,
         }
     }
 }
@@ -407,6 +412,13 @@ pub enum Statement {
     Track(Span),
     /// `synproxy`
     Synproxy(Span),
+    /// `slot attacks`
+    Slot {
+        /// The slot.
+        slot: Name,
+        /// The whole statement.
+        span: Span,
+    },
     /// `accept`, `drop`, `divert`
     Verdict(Action, Span),
 }

@@ -52,6 +52,17 @@ impl Readers {
         Some(Reader { readers: self.clone(), index, announced: IDLE })
     }
 
+    /// Starts the epoch after which no reader holds what was unlinked before. For those who publish something else than
+    /// images to the same readers.
+    pub fn next_epoch(&self) -> u64 {
+        self.unlinked()
+    }
+
+    /// Whether every reader is idle or has passed a quiescent point in `epoch` or later.
+    pub fn has_passed(&self, epoch: u64) -> bool {
+        self.passed(epoch)
+    }
+
     /// Whether both are the same registry.
     pub(super) fn is(&self, other: &Readers) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -43,12 +43,24 @@ pub(super) struct Certificate {
     pub table_bytes: u64,
     pub tables: Vec<TableCost>,
     pub limits: Vec<LimitsCost>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotCost>,
     pub chains: Vec<ChainCost>,
     /// Names of the compiled chains: those of the base policy, unless options select postures.
     pub compiled: Vec<String>,
     /// Why code was not compiled or measured.
     pub not_measured: Vec<String>,
     pub seconds: Seconds,
+}
+
+/// A slot of rules.
+#[derive(Debug, Serialize)]
+pub(super) struct SlotCost {
+    pub name: String,
+    /// Number of rules that it has room for.
+    pub size: u16,
+    /// Memory that it takes, whatever its size.
+    pub bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -170,6 +182,7 @@ pub(super) fn describe(report: &Report) -> String {
         );
     }
     describe_limits(&mut text, &certificate.limits);
+    describe_slots(&mut text, &certificate.slots);
     let _ = writeln!(
         text,
         "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
@@ -213,6 +226,15 @@ fn describe_compiled(text: &mut String, certificate: &Certificate) {
             "\n  compiled: {}; the other {left_out} chains were checked but not compiled (--posture NAME, --all-postures)",
             figures::cut(&certificate.compiled.join(", "), COMPILED_CHARACTERS)
         );
+    }
+}
+
+fn describe_slots(text: &mut String, slots: &[SlotCost]) {
+    if !slots.is_empty() {
+        let _ = writeln!(text, "\n  {:<20} {:>10} {:>9}", "slots", "rules", "size");
+    }
+    for SlotCost { name, size, bytes } in slots {
+        let _ = writeln!(text, "  {name:<20} {size:>10} {:>9}", figures::bytes(*bytes));
     }
 }
 

@@ -68,6 +68,14 @@ pub enum CtlCommand {
     },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
+    /// Change or list the rules of a slot of the active generation while packets pass.
+    Slot {
+        /// The name of the slot.
+        name: String,
+        /// What to do with it.
+        #[command(subcommand)]
+        action: SlotAction,
+    },
     /// Change or read a table of the active generation while packets pass.
     Table {
         /// The name of the table.
@@ -107,6 +115,48 @@ pub enum FlowsAction {
         #[arg(required = true, value_name = "MATCH", trailing_var_arg = true)]
         matches: Vec<String>,
     },
+}
+
+/// `weir ctl slot NAME`
+#[derive(Debug, Subcommand)]
+pub enum SlotAction {
+    /// Append a rule, such as `ip daddr 192.0.2.1 udp sport 53 drop`, and print its number.
+    Add {
+        /// When it is removed.
+        #[command(flatten)]
+        timeout: RuleTimeout,
+        /// The rule.
+        #[arg(required = true, value_name = "RULE")]
+        rule: Vec<String>,
+    },
+    /// Put a rule in place of another one. It keeps the number, its counters begin at 0.
+    Replace {
+        /// When it is removed.
+        #[command(flatten)]
+        timeout: RuleTimeout,
+        /// The number of the rule.
+        number: u32,
+        /// The new rule.
+        #[arg(required = true, value_name = "RULE")]
+        rule: Vec<String>,
+    },
+    /// Remove a rule.
+    Del {
+        /// Its number.
+        number: u32,
+    },
+    /// Remove all rules.
+    Flush,
+    /// List the rules with their counters, in the order in which packets meet them.
+    List,
+}
+
+/// The timeout of a rule.
+#[derive(Debug, Args)]
+pub struct RuleTimeout {
+    /// Remove the rule after this time (`30s`, `10m`, `1h30m`; `0s`: never).
+    #[arg(long = "timeout", value_name = "TIME", value_parser = timeout_ms)]
+    pub timeout_ms: Option<u64>,
 }
 
 /// `weir ctl table NAME`

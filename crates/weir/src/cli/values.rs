@@ -27,6 +27,13 @@ pub(crate) fn timeout_ms(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A slot and a rule: `attacks=udp sport 53 drop`.
+pub(super) fn slot_rule(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(slot, _)| !slot.is_empty());
+    let (slot, rule) = parts.ok_or("a slot and a rule, such as attacks='udp sport 53 drop'")?;
+    Ok((slot.to_owned(), rule.to_owned()))
+}
+
 /// The number of limits to show.
 pub(super) fn top(text: &str) -> Result<usize, String> {
     match text.parse() {

@@ -3,6 +3,8 @@
 mod headers;
 mod labels;
 mod report;
+#[cfg(test)]
+mod signatures;
 
 use crate::captures::{self, Damage};
 use crate::cli::{ChainOptions, DetectOptions, DirectionName};

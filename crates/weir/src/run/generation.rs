@@ -14,6 +14,7 @@ use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::{Counted, Limits};
+use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{LiveTables, TableBinding};
 use weir_state::{Memory, SharedState};
 
@@ -43,6 +44,8 @@ pub struct Prepared<C> {
     pub limits: Option<Limits>,
     /// Its tables, if they can change.
     pub tables: Option<LiveTables>,
+    /// Its slots of rules, if it has any.
+    pub slots: Option<Arc<SlotBinding>>,
 }
 
 /// Loads native code for workers.
@@ -64,8 +67,8 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
-        let (limits, tables) = (data.limits.clone(), data.tables.clone());
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, limits, tables })
+        let (limits, tables, slots) = (data.limits.clone(), data.tables.clone(), data.slot_binding.clone());
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, limits, tables, slots })
     }
 
     fn trust(&self) -> &Trust {
@@ -99,7 +102,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let data = policy.data(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, limits: data.limits, tables: data.tables })
+        Ok(Prepared { code, limits: data.limits, tables: data.tables, slots: data.slot_binding })
     }
 
     fn trust(&self) -> &Trust {
@@ -184,6 +187,11 @@ impl<C> Generation<C> {
     /// The images of its tables, if they can change.
     pub fn tables(&self) -> Option<&TableBinding> {
         self.prepared.tables.as_ref().map(|tables| &*tables.binding)
+    }
+
+    /// Its slots of rules, if it has any.
+    pub fn slots(&self) -> Option<&SlotBinding> {
+        self.prepared.slots.as_deref()
     }
 
     fn counted(&self) -> Option<&Counted> {

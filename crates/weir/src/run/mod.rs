@@ -18,6 +18,7 @@ mod preparation;
 mod requests;
 mod saving;
 mod server;
+mod slots;
 pub mod succession;
 mod table_answers;
 mod table_list;

@@ -7,6 +7,7 @@ use crate::run::feeds::{Cause, Force, Updater, Updates};
 use crate::run::flows;
 use crate::run::generation::{Generation, Loader};
 use crate::run::preparation;
+use crate::run::slots;
 use crate::run::succession::Refusal;
 use crate::run::tables;
 use serde_json::{Value, json};
@@ -52,6 +53,9 @@ pub fn perform<L: Loader>(
         }
         Request::Flows { operation } => {
             return flows::perform(&operation, controller.active().program(), loader.shared());
+        }
+        Request::Slot { slot, operation } => {
+            return slots::perform(&slot, operation, controller.active().slots(), loader.shared());
         }
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };

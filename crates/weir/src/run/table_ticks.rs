@@ -1,4 +1,5 @@
-//! The ends of ticks: every 10 ms entries whose time is over leave their tables, and what rules add enters them.
+//! The ends of ticks: every 10 ms entries whose time is over leave their tables, rules leave their slots, and what rules
+//! add enters tables.
 
 use crate::failure::Failure;
 use std::sync::Arc;
@@ -6,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_state::SharedState;
+use weir_state::slot_store::SlotStore;
 use weir_state::tables::TICK_NS;
 
 use crate::run::generation::Loader;
 
-/// A thread that exists while entries have a timeout, or rules add to tables.
+/// A thread that exists while entries or rules of slots have a timeout, or rules add to tables.
 #[derive(Default)]
 pub struct TableTicks {
     thread: Option<JoinHandle<()>>,
@@ -42,6 +44,7 @@ impl TableTicks {
 
 fn is_needed(shared: &SharedState) -> bool {
     shared.tables().is_some_and(|tables| tables.can_expire())
+        || shared.slots().is_some_and(SlotStore::can_expire)
         || shared.additions().is_some_and(|additions| additions.has_queues())
 }
 
@@ -50,6 +53,9 @@ fn end_tick(shared: &SharedState) {
     let now_ns = weir_state::now_ns();
     if let Some(tables) = shared.tables() {
         tables.expire(now_ns);
+    }
+    if let Some(slots) = shared.slots() {
+        slots.expire(now_ns);
     }
     if let Some(additions) = shared.additions() {
         additions.collect(now_ns);

@@ -14,6 +14,7 @@ use weir_abi::kernel::{
 use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
 use super::ports::Ports;
@@ -72,6 +73,8 @@ pub struct KernelCode {
     _tables: Option<Arc<TableBinding>>,
     /// The same for flows.
     _flows: Option<Arc<FlowTable>>,
+    /// The same for slots of rules.
+    _slots: Vec<Arc<RuleSlot>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
@@ -123,6 +126,7 @@ impl KernelCode {
         program.check_limits(data.limits)?;
         program.check_adders(data.tables)?;
         program.check_flows(data.flows.map(|flows| &**flows))?;
+        program.check_slots(data.slots)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
@@ -174,6 +178,7 @@ impl KernelCode {
             _limits,
             _tables,
             _flows: data.flows.cloned(),
+            _slots: data.slots.to_vec(),
             _additions,
         }))
     }

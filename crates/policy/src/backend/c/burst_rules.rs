@@ -11,7 +11,7 @@ use super::rules::{ends, limits, samples_after_limit};
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
-use crate::ir::{FindId, Node, RuleId, Test, eval, match_tree};
+use crate::ir::{FindId, Node, RuleId, RuleSlotId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
 
 /// The rules of a function.
@@ -284,6 +284,11 @@ impl Sink for BurstSink<'_, '_> {
 
     fn add(&mut self, addition: &Addition) {
         self.out.line(&format!("{} /* {} */", add_hits(addition, "hits"), addition.comment));
+    }
+
+    fn slot(&mut self, slot: RuleSlotId, counter: &str) {
+        let name = &self.chain.program.rule_slot(slot).name;
+        self.out.line(&format!("hits = slot_hits(env, burst, verdicts, {}, {counter}, hits); /* {name} */", slot.0));
     }
 
     fn verdict(&mut self, rule: RuleId, verdict: Action) {

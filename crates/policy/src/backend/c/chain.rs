@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::field::{Field, Guard, Subject};
 use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test, match_tree};
 use std::collections::BTreeSet;
-use weir_abi::{Action, Family, Layout};
+use weir_abi::{Action, Family, Layout, Reason};
 
 /// Emits one chain.
 pub(super) struct ChainEmitter<'a> {
@@ -50,6 +50,26 @@ const TRACKED_FIELDS: [&str; 18] = [
     "doff",
 ];
 
+/// The fields of `struct packet` that rules of slots read.
+const SLOT_FIELDS: [&str; 16] = [
+    "saddr6",
+    "daddr6",
+    "l3_offset",
+    "l4_offset",
+    "sport",
+    "dport",
+    "window",
+    "l3",
+    "l4",
+    "proto",
+    "fragment",
+    "ttl",
+    "tcp_flags",
+    "icmp_type",
+    "icmp_code",
+    "doff",
+];
+
 impl<'a> ChainEmitter<'a> {
     pub(super) fn new(program: &'a Program, chain: &'a Chain, name: String, dialect: Dialect) -> Self {
         let conditions = Conditions::new(program, chain, &name, dialect);
@@ -80,12 +100,21 @@ impl<'a> ChainEmitter<'a> {
     /// Whether the rules read `struct weir_burst`.
     pub(super) fn needs_burst(&self) -> bool {
         let (program, nodes) = (self.program, &self.chain.tree.nodes);
-        self.conditions.uses_raw() || rules::limits(program, nodes) || rules::adds(program, nodes) || self.answers()
+        self.conditions.uses_raw()
+            || rules::limits(program, nodes)
+            || rules::adds(program, nodes)
+            || self.answers()
+            || self.asks_slots()
     }
 
     /// Whether any rule answers SYNs.
     pub(super) fn answers(&self) -> bool {
         match_tree::rules(&self.chain.tree.nodes).any(|id| self.program.rule(id).answers())
+    }
+
+    /// Whether any rule asks a slot.
+    pub(super) fn asks_slots(&self) -> bool {
+        rules::asks_slots(self.program, &self.chain.tree.nodes)
     }
 
     /// Whether any rule tests `meta exceeded`.
@@ -95,7 +124,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether the rules of a packet read its frame.
     pub(super) fn reads_frame(&self) -> bool {
-        self.conditions.uses_raw() || self.tracking_point().is_some()
+        self.conditions.uses_raw() || self.tracking_point().is_some() || self.asks_slots()
     }
 
     /// The index of the top node that tracks.
@@ -138,10 +167,10 @@ impl<'a> ChainEmitter<'a> {
         slot.counted == Some(TableKind::Labels)
     }
 
-    /// The counter of the packets that limits of a rule decided with this verdict.
-    pub(super) fn limited_counter(&self, rule: RuleId, verdict: Action) -> String {
-        let index = self.program.limited().iter().position(|&known| known == (rule, verdict));
-        let index = index.expect("compiler bug: a limit that decides packets is not in `limited`");
+    /// The counter of the packets that limits or slots of a rule decided with this verdict and reason.
+    pub(super) fn limited_counter(&self, rule: RuleId, verdict: Action, reason: Reason) -> String {
+        let index = self.program.limited().iter().position(|&known| known == (rule, verdict, reason));
+        let index = index.expect("compiler bug: an effect that decides packets is not in `limited`");
         format!("REASON_RULE + {}", self.program.rules.len() + index)
     }
 
@@ -227,6 +256,9 @@ impl<'a> ChainEmitter<'a> {
         kept.extend(defaults.fields());
         if self.tracks() {
             kept.extend(TRACKED_FIELDS);
+        }
+        if self.asks_slots() {
+            kept.extend(SLOT_FIELDS);
         }
         if self.program.rewrites() {
             kept.insert("l3_offset");

@@ -21,6 +21,7 @@ mod raw;
 mod rules;
 mod scale;
 mod set;
+mod slot;
 mod tracking;
 mod walk;
 mod writer;
@@ -93,6 +94,7 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.blank();
         out.line(if dialect.is_bpf() { "#include \"cpu_entries.h\"" } else { "#include \"entry_counter.h\"" });
     }
+    slot::emit(program, dialect, out);
     if let Some(tracking) = &program.tracking {
         tracking::emit(tracking, dialect, out);
     }

@@ -6,7 +6,7 @@ use super::dialect::action;
 use super::rules::ends;
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
-use crate::ir::{FindId, Invalid, Node, RuleId, SlotContents, eval};
+use crate::ir::{FindId, Invalid, Node, RuleId, RuleSlotId, SlotContents, eval};
 use weir_abi::{Action, Family};
 
 /// Where a function keeps the flag that the packet was sampled.
@@ -314,6 +314,13 @@ impl Sink for PacketSink<'_, '_> {
 
     fn add(&mut self, addition: &Addition) {
         self.out.line(&format!("{} /* {} */", add_packet(addition), addition.comment));
+    }
+
+    fn slot(&mut self, slot: RuleSlotId, counter: &str) {
+        let name = &self.chain.program.rule_slot(slot).name;
+        let sampled = or_sampled(self.chain, self.sampled);
+        self.out.line(&format!("if (slot_{}_drops(env, packet, frame)) /* {name} */", slot.0));
+        self.out.inner(&format!("return decide_by_slot(env, {counter}, packet->len){sampled};"));
     }
 
     fn verdict(&mut self, rule: RuleId, verdict: Action) {

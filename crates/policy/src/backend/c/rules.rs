@@ -24,6 +24,11 @@ pub(super) fn adds(program: &Program, nodes: &[Node]) -> bool {
     match_tree::rules(nodes).any(|id| program.rule(id).effects.iter().any(|effect| effect.adder().is_some()))
 }
 
+/// Whether a rule in the block asks a slot.
+pub(super) fn asks_slots(program: &Program, nodes: &[Node]) -> bool {
+    match_tree::rules(nodes).any(|id| program.rule(id).effects.iter().any(|effect| effect.rule_slot().is_some()))
+}
+
 /// The finds at whose entries rules in the block count, each with the number of these rules.
 pub(super) fn counts(program: &Program, nodes: &[Node]) -> Vec<(FindId, usize)> {
     let mut counts: Vec<(FindId, usize)> = Vec::new();
@@ -38,9 +43,9 @@ pub(super) fn counts(program: &Program, nodes: &[Node]) -> Vec<(FindId, usize)> 
     counts
 }
 
-/// Whether the rule samples after a limit that may have decided some of its packets.
+/// Whether the rule samples after a limit or slot that may have decided some of its packets.
 pub(super) fn samples_after_limit(rule: &Rule) -> bool {
-    let ends = |effect: &Effect| matches!(effect, Effect::Limit { exceed, .. } if exceed.verdict().is_some());
+    let ends = |effect: &Effect| effect.exceeded_verdict().is_some() || effect.rule_slot().is_some();
     let from_limit = rule.effects.iter().skip_while(|effect| !ends(effect));
     from_limit.into_iter().any(|effect| matches!(effect, Effect::Sample { .. }))
 }

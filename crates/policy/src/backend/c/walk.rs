@@ -7,9 +7,10 @@
 use super::chain::ChainEmitter;
 use super::writer::{self, Writer};
 use crate::ir::{
-    Adder, AdderId, Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, Test,
+    Adder, AdderId, Effect, Exceed, FindId, LimitEach, LimiterId, LimiterKind, Node, Program, RuleId, RuleSlotId, Test,
 };
-use weir_abi::Action;
+use weir_abi::slot::VERDICT;
+use weir_abi::{Action, Reason};
 
 /// Writes the steps of the walk as C: for one packet (`packet_rules`) or for a burst (`burst_rules`).
 pub(super) trait Sink {
@@ -37,6 +38,8 @@ pub(super) trait Sink {
     fn count_entries(&mut self, find: FindId);
     /// Adds an address of the packets to a table.
     fn add(&mut self, addition: &Addition);
+    /// Drops packets as the rules of a slot say, and counts them by this counter besides that of the reason.
+    fn slot(&mut self, slot: RuleSlotId, counter: &str);
     /// Decides the packets.
     fn verdict(&mut self, rule: RuleId, verdict: Action);
 }
@@ -134,6 +137,7 @@ fn rule(chain: &ChainEmitter<'_>, id: RuleId, path: &TestPath<'_>, sink: &mut im
             }
             Effect::Add { adder } => sink.add(&addition(chain.program, *adder)),
             Effect::Count { find } => sink.count_entries(*find),
+            Effect::Slot(slot) => sink.slot(*slot, &chain.limited_counter(id, VERDICT, Reason::SLOT)),
             Effect::Verdict(verdict) => sink.verdict(id, *verdict),
             // It came before the rule counted.
             Effect::Track | Effect::Synproxy => {}
@@ -151,7 +155,7 @@ fn charge(chain: &ChainEmitter<'_>, rule: RuleId, limiter: LimiterId, find: Opti
         (_, None) => Bucket::Only,
     };
     let exceeding = match exceed.verdict() {
-        Some(verdict) => Exceeding::Decide(verdict, chain.limited_counter(rule, verdict)),
+        Some(verdict) => Exceeding::Decide(verdict, chain.limited_counter(rule, verdict, Reason::LIMIT)),
         None if chain.marks() => Exceeding::Mark,
         None => Exceeding::Ignore,
     };

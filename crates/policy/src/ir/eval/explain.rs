@@ -2,7 +2,7 @@
 
 use super::packet::{self, Frame, Packet};
 use super::{Charge, Evaluator, Observed, Observer, Tables};
-use crate::ir::{LimiterId, RuleId, Test, match_tree};
+use crate::ir::{LimiterId, RuleId, RuleSlotId, Test, match_tree};
 use weir_abi::Verdict;
 
 /// The explanation of one verdict.
@@ -27,6 +27,8 @@ pub struct Step {
     pub matched: bool,
     /// The buckets that it charged, each with the label that was found.
     pub charged: Vec<(LimiterId, u32, Charge)>,
+    /// The slots that it asked, each with the rule that drops the packet, from 0.
+    pub asked: Vec<(RuleSlotId, Option<usize>)>,
 }
 
 /// Explains the verdict on a frame, after the evaluator has decided all earlier frames. The program must not be
@@ -49,7 +51,7 @@ impl Recorder {
     fn step(&mut self) -> &mut Step {
         let rule = self.rules[self.current];
         if self.steps.last().is_none_or(|step| step.rule != rule) {
-            self.steps.push(Step { rule, tests: Vec::new(), matched: false, charged: Vec::new() });
+            self.steps.push(Step { rule, tests: Vec::new(), matched: false, charged: Vec::new(), asked: Vec::new() });
         }
         self.steps.last_mut().expect("pushed above")
     }
@@ -71,5 +73,10 @@ impl Observer for Recorder {
     fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge) {
         let step = self.steps.last_mut().expect("a rule that charges has matched");
         step.charged.push((limiter, label, outcome));
+    }
+
+    fn asked(&mut self, slot: RuleSlotId, by: Option<usize>) {
+        let step = self.steps.last_mut().expect("a rule that asks a slot has matched");
+        step.asked.push((slot, by));
     }
 }

@@ -7,27 +7,34 @@ mod additions;
 mod buckets;
 pub mod explain;
 pub mod field;
+mod guard;
 mod observer;
 pub mod packet;
 pub mod rewrite;
+mod slots;
 mod tables;
 mod tcp_options;
 mod tracking;
 
 use super::{
-    AdderId, Chain, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId, SlotId, Test,
+    AdderId, Chain, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId, RuleSlotId,
+    SlotId, Test,
 };
-use crate::field::{Field, Guard, Subject};
+use crate::field::{Field, Subject};
+use crate::slot_rule::SlotRule;
 use additions::Additions;
 use buckets::Buckets;
 pub use buckets::Charged;
+pub use guard::guard_holds;
 pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
 use rewrite::Leaving;
+use slots::Slots;
 pub use tables::{Protected, Tables};
 use tracking::{Tracked, Tracker};
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::packet::{Fragment, L3, L4};
+use weir_abi::slot::{SlotCounter, VERDICT};
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};
 
@@ -37,10 +44,11 @@ pub struct Evaluator<'a, T> {
     tables: T,
     counters: Vec<Counter>,
     /// The meaning of the last counters ([`Program::limited`]).
-    limited: Vec<(RuleId, Action)>,
+    limited: Vec<(RuleId, Action, Reason)>,
     buckets: Buckets,
     additions: Additions,
     tracker: Option<Tracker>,
+    slots: Slots,
     /// The last packet as it leaves, if it was rewritten.
     leaving: Option<Leaving>,
 }
@@ -52,7 +60,8 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let buckets = Buckets::new(program, &tables);
         let additions = Additions::new(program, &tables);
         let tracker = program.tracking.as_ref().map(Tracker::new);
-        Evaluator { program, tables, counters, limited: program.limited(), buckets, additions, tracker, leaving: None }
+        let (limited, slots, leaving) = (program.limited(), Slots::new(program), None);
+        Evaluator { program, tables, counters, limited, buckets, additions, tracker, slots, leaving }
     }
 
     /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
@@ -74,6 +83,16 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     /// Calls `visit` with each entry of a slot with counters that was hit: prefix, length and counts.
     pub fn entry_counts(&self, slot: SlotId, visit: &mut dyn FnMut(u128, u8, EntryCounts)) {
         self.additions.entry_counts(slot, visit);
+    }
+
+    /// Puts rules in place of those of a slot, which has none at first.
+    pub fn set_slot(&mut self, slot: RuleSlotId, rules: Vec<SlotRule>) {
+        self.slots.set(slot, rules);
+    }
+
+    /// What each rule of a slot has counted.
+    pub fn slot_counts(&self, slot: RuleSlotId) -> Vec<SlotCounter> {
+        self.slots.counts(slot)
     }
 
     /// Calls `visit` with the key and state of each flow in the table, in the order of its slots, also of expired ones.
@@ -98,6 +117,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
         self.leaving = None;
         self.buckets.tick(frame.time_ns);
+        self.slots.tick(frame.time_ns);
         self.additions.advance(self.program, frame.time_ns);
         let (packet, malformed) = packet::parse(frame);
         if let Some(reason) = malformed {
@@ -301,12 +321,19 @@ impl<T: Tables> Run<'_, '_, T> {
                     }
                     add.iter().for_each(|adder| self.add(*adder));
                     match exceed.verdict() {
-                        Some(action) => return Some(self.end_by_limit(id, action)),
+                        Some(action) => return Some(self.end(id, action, Reason::LIMIT)),
                         None => self.exceeded = true,
                     }
                 }
                 Effect::Add { adder } => self.add(*adder),
                 Effect::Count { find } => self.count_entry(*find),
+                Effect::Slot(slot) => {
+                    let by = self.eval.slots.drops(*slot, self.packet, self.frame);
+                    observer.asked(*slot, by);
+                    if by.is_some() {
+                        return Some(self.end(id, VERDICT, Reason::SLOT));
+                    }
+                }
                 // It happened before the rule counted.
                 Effect::Track | Effect::Synproxy => {}
             }
@@ -345,14 +372,14 @@ impl<T: Tables> Run<'_, '_, T> {
         self.eval.additions.add(program, adder, address);
     }
 
-    /// Counts a packet that a limit decided: by the built-in reason, and by the counter of the rule's limits.
-    fn end_by_limit(&mut self, rule: RuleId, action: Action) -> (Action, Reason) {
-        let limited = self.eval.limited.iter().position(|&known| known == (rule, action));
-        let index = limited.expect("every limit that decides packets is in `limited`");
+    /// Counts a packet that a limit or a slot decided: by the built-in reason, and by the rule's counter of such packets.
+    fn end(&mut self, rule: RuleId, action: Action, reason: Reason) -> (Action, Reason) {
+        let limited = self.eval.limited.iter().position(|&known| known == (rule, action, reason));
+        let index = limited.expect("every effect that decides packets is in `limited`");
         let rules = usize::from(Reason::RULE_BASE) + self.eval.program.rules.len();
-        self.eval.count(usize::from(Reason::LIMIT.0), self.frame.wire_len);
+        self.eval.count(usize::from(reason.0), self.frame.wire_len);
         self.eval.count(rules + index, self.frame.wire_len);
-        (action, Reason::LIMIT)
+        (action, reason)
     }
 }
 
@@ -365,23 +392,4 @@ pub fn is_sampled(nth: u64, one_in: u32) -> bool {
 /// 2^32 / `one_in`, rounded up. A packet is sampled if its element of the sequence is below this.
 pub fn sample_below(one_in: u32) -> u64 {
     (1u64 << 32).div_ceil(u64::from(one_in.max(1)))
-}
-
-/// Whether the packet satisfies the guard.
-pub fn guard_holds(guard: Guard, packet: &Packet) -> bool {
-    let ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
-    match guard {
-        Guard::Any => true,
-        Guard::Vlan => !packet.vlan.is_empty(),
-        Guard::QinQ => packet.vlan.len() >= 2,
-        Guard::Ipv4 => packet.l3 == L3::Ipv4,
-        Guard::Ipv6 => packet.l3 == L3::Ipv6,
-        Guard::Ip => ip,
-        Guard::Tcp => packet.l4 == L4::Tcp,
-        Guard::Udp => packet.l4 == L4::Udp,
-        Guard::Icmp => packet.l4 == L4::Icmp,
-        Guard::Icmp6 => packet.l4 == L4::Icmp6,
-        Guard::Ports => matches!(packet.l4, L4::Tcp | L4::Udp | L4::Ports),
-        Guard::Transport => packet.l4 != L4::None,
-    }
 }

@@ -1,6 +1,6 @@
 //! The steps of an evaluation, which the interpreter reports for explanations.
 
-use crate::ir::{LimiterId, RuleId, Test};
+use crate::ir::{LimiterId, RuleId, RuleSlotId, Test};
 
 /// Receives the steps of an evaluation.
 pub trait Observer {
@@ -10,6 +10,8 @@ pub trait Observer {
     fn matched(&mut self, rule: RuleId);
     /// The rule that matched last charged the bucket of a label.
     fn charged(&mut self, limiter: LimiterId, label: u32, outcome: Charge);
+    /// The rule that matched last asked a slot; `by` is the rule of the slot that drops the packet, from 0.
+    fn asked(&mut self, slot: RuleSlotId, by: Option<usize>);
 }
 
 /// The outcome of a charge.
@@ -39,4 +41,5 @@ impl Observer for () {
     fn tested(&mut self, _: &Test, _: Observed, _: bool) {}
     fn matched(&mut self, _: RuleId) {}
     fn charged(&mut self, _: LimiterId, _: u32, _: Charge) {}
+    fn asked(&mut self, _: RuleSlotId, _: Option<usize>) {}
 }

@@ -72,6 +72,7 @@ fn policy(mut tables: Vec<Table>, lookups: &[(u16, Field)]) -> Checked {
         tracking: None,
         name: "test".to_owned(),
         tables,
+        rule_slots: vec![],
         limits: vec![],
         defaults: Defaults::default(),
         on_exit: OnExit::default(),

@@ -137,7 +137,7 @@ impl Loader for NoLoader {
     type Datapath = Path;
 
     fn load(&self, _: &Policy) -> Result<Prepared<Code>, Failure> {
-        Ok(Prepared { code: Arc::new(Code), limits: None, tables: None })
+        Ok(Prepared { code: Arc::new(Code), limits: None, tables: None, slots: None })
     }
 
     fn trust(&self) -> &Trust {

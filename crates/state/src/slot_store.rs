@@ -1,0 +1,148 @@
+//! Slots as a kind of shared state: what a policy declares, and which rules the generations share.
+
+use std::sync::Arc;
+
+use weir_abi::slot::{RULES_MAX, SlotImage};
+use weir_tables::live::Readers;
+
+use crate::StateError;
+use crate::flows::FlowMemory;
+use crate::slots::RuleSlot;
+use crate::store::{Binding, Declared, Request, StateKind, Store};
+
+/// What a policy says about a slot.
+#[derive(Clone, Debug)]
+pub struct SlotDeclared {
+    /// Its name, for messages.
+    pub name: String,
+    /// Maximum number of rules.
+    pub size: usize,
+}
+
+/// A slot in one generation.
+#[derive(Clone)]
+pub struct BoundSlot {
+    /// Its rules, which all generations share.
+    pub slot: Arc<RuleSlot>,
+    /// Maximum number of rules.
+    pub size: usize,
+}
+
+/// The slots that a generation uses.
+pub type SlotBinding = Binding<RuleSlots>;
+
+/// Slots as a kind of shared state.
+pub struct RuleSlots {
+    memory: FlowMemory,
+    readers: Readers,
+}
+
+impl StateKind for RuleSlots {
+    type Declaration = SlotDeclared;
+    type Object = BoundSlot;
+
+    /// Slots differ in their size only, which `bind` checks.
+    fn fits(_: &SlotDeclared, _: &BoundSlot) -> bool {
+        true
+    }
+
+    fn bind(
+        &mut self,
+        requests: Vec<Request<'_, Self>>,
+        _: &mut dyn Iterator<Item = &BoundSlot>,
+        _: u64,
+    ) -> Result<Vec<BoundSlot>, StateError> {
+        let bind = |Request { declaration: SlotDeclared { name, size }, earlier }: Request<'_, Self>| {
+            let slot = match earlier.first() {
+                Some(bound) => bound.slot.clone(),
+                None => RuleSlot::new(self.memory, Some(self.readers.clone()))
+                    .map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?,
+            };
+            match slot.count() {
+                rules if rules > size => Err(StateError::Slot { name, rules, size }),
+                _ => Ok(BoundSlot { slot, size }),
+            }
+        };
+        requests.into_iter().map(bind).collect()
+    }
+
+    fn release(&mut self, _: &BoundSlot) {}
+}
+
+/// The slots of all generations.
+pub struct SlotStore(Store<RuleSlots>);
+
+impl SlotStore {
+    /// A store for slots in some memory, whose readers are in `readers`.
+    pub fn new(memory: FlowMemory, readers: Readers) -> Self {
+        SlotStore(Store::new(RuleSlots { memory, readers }))
+    }
+
+    /// Binds a generation to the slots that it declares.
+    ///
+    /// # Errors
+    /// There is no memory, or a slot has more rules than the generation reserves.
+    pub fn bind(&self, declared: Vec<SlotDeclared>) -> Result<Arc<SlotBinding>, StateError> {
+        let named = declared.into_iter().map(|declaration| Declared { name: declaration.name.clone(), declaration });
+        self.0.bind(named.collect(), 0)
+    }
+
+    /// The fewest rules that a loaded generation reserves in a slot.
+    pub fn room(&self, slot: &Arc<RuleSlot>) -> usize {
+        self.0.with_objects(|loaded| {
+            let same = loaded.filter(|bound| Arc::ptr_eq(&bound.slot, slot));
+            same.map(|bound| bound.size).min().unwrap_or(RULES_MAX)
+        })
+    }
+
+    /// Whether a rule has a timeout.
+    pub fn can_expire(&self) -> bool {
+        self.0.with_objects(|loaded| loaded.fold(false, |can, bound| can | bound.slot.can_expire()))
+    }
+
+    /// Removes rules whose time is over. Never waits: a later call removes those of slots that are being changed.
+    pub fn expire(&self, now_ns: u64) {
+        self.0.with_objects(|loaded| loaded.for_each(|bound| _ = bound.slot.expire(now_ns)));
+    }
+
+    /// Sets buckets in the past to the present, before they wrap around.
+    pub fn refresh(&self, now_ns: u64) {
+        self.0.with_objects(|loaded| loaded.for_each(|bound| bound.slot.refresh(now_ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_abi::slot::SlotRule;
+
+    fn store() -> SlotStore {
+        SlotStore::new(FlowMemory::Process, Readers::new())
+    }
+
+    fn declared(name: &str, size: usize) -> Vec<SlotDeclared> {
+        vec![SlotDeclared { name: name.to_owned(), size }]
+    }
+
+    fn numbers(slot: &RuleSlot) -> Vec<u32> {
+        slot.list().iter().map(|rule| rule.record.number).collect()
+    }
+
+    #[test]
+    fn rules_outlive_generations_and_too_small_slots_are_refused() {
+        let store = store();
+        let first = store.bind(declared("attacks", 4)).expect("there is memory");
+        let slot = &first.object(0).slot;
+        (0..3).for_each(|_| _ = slot.add(SlotRule::ANY, None, store.room(slot), 0).expect("there is room"));
+        let refused = store.bind(declared("attacks", 2)).err().map(|error| error.to_string());
+        let message = "slot attacks: it has 3 rules, and the policy reserves 2; remove rules first";
+        assert_eq!(refused.as_deref(), Some(message));
+        let second = store.bind(declared("attacks", 3)).expect("it has room");
+        assert_eq!(numbers(&second.object(0).slot), [1, 2, 3]);
+        assert_eq!(store.room(slot), 3, "the smaller of both counts");
+        let other = store.bind(declared("others", 1)).expect("there is memory");
+        assert_eq!(other.object(0).slot.count(), 0);
+        drop((first, second));
+        assert_eq!(store.bind(declared("attacks", 1)).expect("it is new").object(0).slot.count(), 0);
+    }
+}

@@ -1,0 +1,397 @@
+//! Slots: rules that are put in while packets pass ([`weir_abi::slot`]). They outlive generations by the name of their
+//! slot.
+//!
+//! A change fills the copy of the records that nobody reads and selects it, which takes effect with the next packet or
+//! burst. The change after it waits until nobody reads the other copy: until each worker has begun another burst, in
+//! the kernel for a grace period (tens of milliseconds).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_abi::limit::{debt, ticks};
+use weir_abi::slot::{CELLS, RULES_MAX, STRIPES, SlotCounter, SlotImage, SlotRule};
+use weir_tables::live::Readers;
+
+use crate::flows::FlowMemory;
+use crate::words::Words;
+
+/// The longest wait for readers of the other copy.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+const WAIT_STEP: Duration = Duration::from_micros(200);
+
+/// Index of the first word of each part of [`SlotImage`].
+const RECORDS_AT: usize = std::mem::offset_of!(SlotImage, records) / size_of::<u64>();
+const BUCKETS_AT: usize = std::mem::offset_of!(SlotImage, buckets) / size_of::<u64>();
+const COUNTERS_AT: usize = std::mem::offset_of!(SlotImage, counters) / size_of::<u64>();
+/// Words of a counter.
+const COUNTER_WORDS: usize = size_of::<SlotCounter>() / size_of::<u64>();
+
+/// Why a slot was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// It has as many rules as the policy reserves.
+    #[error("it is full: the policy reserves {size} rules")]
+    Full {
+        /// The number of rules.
+        size: usize,
+    },
+    /// It has no such rule.
+    #[error("it has no rule {0}")]
+    NoRule(u32),
+    /// Readers still use the other copy.
+    #[error("packets are still judged by the rules before the last change; try again")]
+    Behind,
+}
+
+/// A rule of a slot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Listed {
+    /// The record, with its number.
+    pub record: SlotRule,
+    /// What it has counted.
+    pub counts: SlotCounter,
+    /// When it expires; `None`: never.
+    pub expires_ns: Option<u64>,
+}
+
+/// The rules of a slot, for packets and for those who change them.
+pub struct RuleSlot {
+    words: Words,
+    rules: Mutex<Rules>,
+    /// The readers of the records; `None` if none reads while they change.
+    readers: Option<Readers>,
+}
+
+#[derive(Default)]
+struct Rules {
+    /// In the order in which packets meet them. A record without a cell is new.
+    held: Vec<Held>,
+    /// The number of the rule that was added last.
+    last: u32,
+    /// The copy that is read.
+    copy: usize,
+    /// The epoch after which nobody reads the other copy.
+    other_is_free: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Held {
+    record: SlotRule,
+    has_cell: bool,
+    expires_ns: Option<u64>,
+}
+
+impl RuleSlot {
+    /// An empty slot.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(memory: FlowMemory, readers: Option<Readers>) -> io::Result<Arc<Self>> {
+        let words = match memory {
+            FlowMemory::Process => Words::of_process(SlotImage::WORDS)?,
+            FlowMemory::Kernel => Words::of_kernel("weir_slot", SlotImage::WORDS)?,
+        };
+        Ok(Arc::new(RuleSlot { words, rules: Mutex::default(), readers }))
+    }
+
+    /// The slot for compiled code.
+    pub fn as_ptr(&self) -> *mut SlotImage {
+        self.words.as_ptr().cast()
+    }
+
+    /// Its map, if it is in the kernel.
+    pub fn map(&self) -> Option<BorrowedFd<'_>> {
+        self.words.map()
+    }
+
+    /// The registry of those who read it.
+    pub fn readers(&self) -> Option<&Readers> {
+        self.readers.as_ref()
+    }
+
+    /// Number of rules.
+    pub fn count(&self) -> usize {
+        self.lock().held.len()
+    }
+
+    /// Appends a rule, if there are fewer than `size`. Its bucket is full at `now_ns`. Returns its number.
+    ///
+    /// # Errors
+    /// The slot is full, or readers are behind.
+    pub fn add(&self, record: SlotRule, expires_ns: Option<u64>, size: usize, now_ns: u64) -> Result<u32, SlotError> {
+        let mut rules = self.lock();
+        let size = size.min(RULES_MAX);
+        if rules.held.len() >= size {
+            return Err(SlotError::Full { size });
+        }
+        let number = rules.last + 1;
+        let mut held = rules.held.clone();
+        held.push(Held { record: record.numbered(number), has_cell: false, expires_ns });
+        self.publish(&mut rules, held, now_ns)?;
+        rules.last = number;
+        Ok(number)
+    }
+
+    /// Puts a rule in place of another one. It keeps the number, its counters begin at 0.
+    ///
+    /// # Errors
+    /// There is no such rule, or readers are behind.
+    pub fn replace(
+        &self,
+        number: u32,
+        record: SlotRule,
+        expires_ns: Option<u64>,
+        now_ns: u64,
+    ) -> Result<(), SlotError> {
+        let mut rules = self.lock();
+        let mut held = rules.held.clone();
+        let old = held.iter_mut().find(|held| held.record.number == number).ok_or(SlotError::NoRule(number))?;
+        *old = Held { record: record.numbered(number), has_cell: false, expires_ns };
+        self.publish(&mut rules, held, now_ns)
+    }
+
+    /// Removes a rule.
+    ///
+    /// # Errors
+    /// There is no such rule, or readers are behind.
+    pub fn remove(&self, number: u32) -> Result<(), SlotError> {
+        match self.retain(|held| held.record.number != number)? {
+            0 => Err(SlotError::NoRule(number)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes all rules and returns their number.
+    ///
+    /// # Errors
+    /// Readers are behind.
+    pub fn flush(&self) -> Result<usize, SlotError> {
+        self.retain(|_| false)
+    }
+
+    /// Removes the rules whose time is over, and returns their number. Never waits: if the slot is being changed, or
+    /// readers are behind, a later call removes them.
+    pub fn expire(&self, now_ns: u64) -> usize {
+        let Some(mut rules) = self.try_lock().filter(|rules| self.is_free(rules)) else { return 0 };
+        // Nobody has to be waited for.
+        self.retain_in(&mut rules, |held| held.expires_ns.is_none_or(|at| at > now_ns)).unwrap_or(0)
+    }
+
+    /// Whether a rule has a timeout, or may have one because the slot is being changed.
+    pub fn can_expire(&self) -> bool {
+        self.try_lock().is_none_or(|rules| rules.held.iter().any(|held| held.expires_ns.is_some()))
+    }
+
+    /// All rules, in the order in which packets meet them.
+    pub fn list(&self) -> Vec<Listed> {
+        let rules = self.lock();
+        let listed = |held: &Held| Listed {
+            record: held.record,
+            counts: self.counts(held.record.cell as usize),
+            expires_ns: held.expires_ns,
+        };
+        rules.held.iter().map(listed).collect()
+    }
+
+    /// Fills all buckets. No program charges them meanwhile.
+    pub fn fill(&self, now_ns: u64) {
+        self.buckets().iter().for_each(|bucket| bucket.store(ticks(now_ns), Ordering::Relaxed));
+    }
+
+    /// Sets buckets in the past to the present, before they wrap around.
+    pub fn refresh(&self, now_ns: u64) {
+        let now = ticks(now_ns);
+        for bucket in self.buckets() {
+            let word = bucket.load(Ordering::Relaxed);
+            if debt(word, now) == 0 {
+                // If it was charged meanwhile, it needs nothing.
+                let _charged = bucket.compare_exchange(word, now, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn retain(&self, keep: impl Fn(&Held) -> bool) -> Result<usize, SlotError> {
+        self.retain_in(&mut self.lock(), keep)
+    }
+
+    fn retain_in(&self, rules: &mut Rules, keep: impl Fn(&Held) -> bool) -> Result<usize, SlotError> {
+        let held: Vec<Held> = rules.held.iter().filter(|held| keep(held)).copied().collect();
+        let removed = rules.held.len() - held.len();
+        if removed > 0 {
+            self.publish(rules, held, 0)?;
+        }
+        Ok(removed)
+    }
+
+    /// Makes these the rules that packets meet.
+    fn publish(&self, rules: &mut Rules, mut held: Vec<Held>, now_ns: u64) -> Result<(), SlotError> {
+        self.wait(rules)?;
+        // Nobody reads a record that is not in the active copy, so its cell can be used again.
+        let mut used = [false; CELLS];
+        rules.held.iter().for_each(|held| used[held.record.cell as usize] = true);
+        let mut free = (0..CELLS).filter(|&cell| !used[cell]);
+        for held in held.iter_mut().filter(|held| !held.has_cell) {
+            let cell = free.next().expect("two sets of rules have as many cells");
+            self.begin(cell, now_ns);
+            held.record.cell = cell as u32;
+            held.has_cell = true;
+        }
+        let copy = 1 - rules.copy;
+        for (index, held) in held.iter().enumerate() {
+            let first = RECORDS_AT + (copy * RULES_MAX + index) * SlotRule::WORDS;
+            let words = self.words.all()[first..].iter().zip(held.record.words());
+            words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        }
+        self.words.all()[0].store(SlotImage::active(copy, held.len()), Ordering::Release);
+        rules.other_is_free = self.readers.as_ref().map(Readers::next_epoch);
+        rules.copy = copy;
+        rules.held = held;
+        Ok(())
+    }
+
+    /// Waits until nobody reads the other copy.
+    fn wait(&self, rules: &mut Rules) -> Result<(), SlotError> {
+        let started = Instant::now();
+        while !self.is_free(rules) {
+            if started.elapsed() > WAIT_MAX {
+                return Err(SlotError::Behind);
+            }
+            thread::sleep(WAIT_STEP);
+        }
+        rules.other_is_free = None;
+        Ok(())
+    }
+
+    /// Whether nobody reads the other copy.
+    fn is_free(&self, rules: &Rules) -> bool {
+        match (&self.readers, rules.other_is_free) {
+            (Some(readers), Some(epoch)) => readers.has_passed(epoch),
+            _ => true,
+        }
+    }
+
+    /// Sets the counters of a cell to 0 and fills its bucket.
+    fn begin(&self, cell: usize, now_ns: u64) {
+        self.counters(cell).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.buckets()[cell].store(ticks(now_ns), Ordering::Relaxed);
+    }
+
+    fn buckets(&self) -> &[AtomicU64] {
+        &self.words.all()[BUCKETS_AT..BUCKETS_AT + CELLS]
+    }
+
+    /// The counters of a cell in each stripe.
+    fn counters(&self, cell: usize) -> impl Iterator<Item = &[AtomicU64]> {
+        (0..STRIPES).map(move |stripe| {
+            let first = COUNTERS_AT + (stripe * CELLS + cell) * COUNTER_WORDS;
+            &self.words.all()[first..first + COUNTER_WORDS]
+        })
+    }
+
+    fn counts(&self, cell: usize) -> SlotCounter {
+        let mut sum = [0u64; COUNTER_WORDS];
+        for words in self.counters(cell) {
+            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word.load(Ordering::Relaxed));
+        }
+        let [packets, bytes, dropped, dropped_bytes] = sum;
+        SlotCounter { packets, bytes, dropped, dropped_bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rules> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while the slot is being changed, which may take as long as readers do.
+    fn try_lock(&self) -> Option<MutexGuard<'_, Rules>> {
+        match self.rules.try_lock() {
+            Ok(rules) => Some(rules),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(slot: &RuleSlot) -> Vec<u32> {
+        slot.list().iter().map(|rule| rule.record.number).collect()
+    }
+
+    fn rule(act: u32) -> SlotRule {
+        let mut rule = SlotRule::ANY;
+        rule.act = act;
+        rule
+    }
+
+    fn active(slot: &RuleSlot) -> (u64, usize) {
+        let word = slot.words.all()[0].load(Ordering::Relaxed);
+        (word & 0xffff_ffff, (word >> 32) as usize)
+    }
+
+    #[test]
+    fn rules_keep_their_numbers_and_have_cells_of_their_own() {
+        let slot = RuleSlot::new(FlowMemory::Process, None).expect("it is little");
+        for number in 1..=3 {
+            assert_eq!(slot.add(rule(1), None, 3, 7), Ok(number));
+        }
+        assert_eq!(slot.add(rule(1), None, 3, 7), Err(SlotError::Full { size: 3 }));
+        assert_eq!(slot.remove(2), Ok(()));
+        assert_eq!(slot.remove(2), Err(SlotError::NoRule(2)));
+        assert_eq!(slot.add(rule(0), None, 3, 7), Ok(4), "a number is never used again");
+        assert_eq!(slot.replace(1, rule(2), Some(50), 7), Ok(()));
+        assert_eq!(numbers(&slot), [1, 3, 4]);
+        let cells: Vec<u32> = slot.list().iter().map(|rule| rule.record.cell).collect();
+        let mut different = cells.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), cells.len());
+        assert_eq!(active(&slot).0, 3);
+        assert_eq!((slot.expire(49), slot.expire(50)), (0, 1));
+        assert_eq!(numbers(&slot), [3, 4]);
+        assert_eq!((slot.flush(), slot.flush()), (Ok(2), Ok(0)));
+        assert_eq!(active(&slot).0, 0);
+    }
+
+    #[test]
+    fn the_copy_that_is_read_never_changes() {
+        let readers = Readers::new();
+        let mut reader = readers.register().expect("there is room");
+        let slot = RuleSlot::new(FlowMemory::Process, Some(readers)).expect("it is little");
+        let burst = reader.start_burst();
+        slot.add(rule(1), Some(1), 9, 0).expect("the other copy is free");
+        let (count, copy) = active(&slot);
+        assert_eq!(count, 1);
+        // The burst may still read the first copy.
+        assert_eq!(slot.add(rule(1), None, 9, 0), Err(SlotError::Behind));
+        assert_eq!(active(&slot), (count, copy));
+        assert_eq!(slot.expire(u64::MAX), 0, "it does not wait");
+        let _ = burst;
+        reader.start_burst();
+        assert_eq!(slot.add(rule(1), None, 9, 0), Ok(2));
+        assert_eq!(active(&slot), (2, 1 - copy));
+        assert_eq!(slot.expire(u64::MAX), 0);
+        reader.start_burst();
+        assert_eq!(slot.expire(u64::MAX), 1);
+        assert_eq!(numbers(&slot), [2]);
+    }
+
+    #[test]
+    fn counters_of_a_new_rule_begin_at_0() {
+        let slot = RuleSlot::new(FlowMemory::Process, None).expect("it is little");
+        slot.add(rule(1), None, 1, 0).expect("there is room");
+        let cell = slot.list()[0].record.cell as usize;
+        for (stripe, words) in (1..).zip(slot.counters(cell)) {
+            words.iter().for_each(|word| word.store(stripe, Ordering::Relaxed));
+        }
+        let sum = (1..=STRIPES as u64).sum::<u64>();
+        assert_eq!(slot.list()[0].counts, SlotCounter { packets: sum, bytes: sum, dropped: sum, dropped_bytes: sum });
+        slot.replace(1, rule(1), None, 0).expect("it is there");
+        assert_eq!(slot.list()[0].counts, SlotCounter::default());
+    }
+}
