@@ -165,7 +165,8 @@ struct table {
 struct frame {
 	const uint8_t *data;
 	const uint8_t *end;
-	void *ctx; /* the program's context; NULL if only the first buffer is read */
+	void *ctx; /* the context of an XDP program; NULL if only the first buffer is read */
+	void *skb; /* the context of a program for packets that a host sends (egress.h), which has no `ctx`; else NULL */
 	uint32_t cap;
 	uint32_t len;
 	uint32_t link;	  /* enum link */

@@ -290,6 +290,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
     let numbers = [
+        ("LIVE_BETWEEN", kernel::LIVE_BETWEEN as usize),
+        ("LIVE_HOST", kernel::LIVE_HOST as usize),
         ("PORTS_MAX", kernel::PORTS_MAX),
         ("PORT_INDICES", kernel::PORT_INDICES),
         ("PORT_QUEUES", kernel::PORT_QUEUES),

@@ -9,7 +9,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
+    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
@@ -20,8 +20,8 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, fill_tables, join_parts,
-    load_object, map, program_name, shared_maps,
+    ADDITIONS, COUNTERS, EGRESS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, egress_name, fill_tables,
+    join_parts, load_object, map, part_of, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -46,7 +46,8 @@ fn cpus() -> Result<usize, EngineError> {
 
 fn mode(cpus: usize, ports: &Ports) -> Mode {
     let finish = ports.all().iter().any(|port| port.driver.is_virtual());
-    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
+    let live = if ports.is_host() { LIVE_HOST } else { LIVE_BETWEEN };
+    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
 }
 
 /// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
@@ -57,8 +58,8 @@ pub struct KernelCode {
     /// One for each chain. They hold their maps. The object has a descriptor for each of those, and is closed after
     /// loading.
     programs: Vec<OwnedFd>,
-    /// Kept open, because the kernel empties a map of programs when its last descriptor is closed.
-    _parts: Option<OwnedFd>,
+    /// Kept open, because the kernel empties maps of programs when their last descriptor is closed.
+    _parts: Vec<OwnedFd>,
     /// Number of counters per program.
     counters: usize,
     cpus: usize,
@@ -107,6 +108,25 @@ fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     lengths
 }
 
+/// Whether a chain is for packets from the upper side. The chains of a posture are in the order of their directions.
+fn is_downstream(number: usize) -> bool {
+    number % 2 == 1
+}
+
+/// Whether programs on these ports need the program of a name. On a host, those of downstream chains are not XDP
+/// programs.
+fn is_loaded(program: &ProgramShape, ports: &Ports, name: &str) -> bool {
+    if name.starts_with(LOSSES) || name.ends_with("_stream") {
+        return false;
+    }
+    if !ports.is_host() {
+        return !name.starts_with(EGRESS);
+    }
+    let of_chain = |chain: &str| part_of(name).is_some_and(|(_, of)| of == chain) || name == program_name(chain);
+    let mut downstream = program.chains.iter().skip(1).step_by(2);
+    name.starts_with(EGRESS) || !downstream.any(|chain| of_chain(chain))
+}
+
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
     ///
@@ -135,7 +155,7 @@ impl KernelCode {
             lengths: &lengths,
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
-            program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
+            program: &|name| is_loaded(program, ports, name),
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
@@ -145,12 +165,17 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let own = |chain: &String| {
-            let name = program_name(chain);
-            let descriptor = find(&object, &name)?.as_fd().try_clone_to_owned();
+        let file_name = name;
+        let own = |(number, chain): (usize, &String)| {
+            let name = if ports.is_host() && is_downstream(number) { egress_name(chain) } else { program_name(chain) };
+            let found = find(&object, &name).map_err(|error| match ports.is_host() {
+                true => failed(file_name, "it was compiled by a Weir without --host: compile it again".to_owned()),
+                false => error,
+            });
+            let descriptor = found?.as_fd().try_clone_to_owned();
             descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
-        let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
+        let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
         let _additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object, cpus)?);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Frames that a host sends (egress.h), as they are read before a card has put in the VLAN tag that the kernel keeps
+ * beside the packet.
+ */
+#ifndef WEIR_SENT_H
+#define WEIR_SENT_H
+
+#include "kernel.h"
+#include "packet.h"
+#include "packet_slot.h"
+
+enum {
+	TAG_AT = 12, /* of a VLAN tag in a frame: between the addresses and the EtherType */
+	TAG_BYTES = 4,
+	TAG_END = TAG_AT + TAG_BYTES,
+};
+
+/* The byte at an offset of the frame on the wire, for a packet with its tag beside it; 0 if there is none. */
+WEIR_INLINE uint8_t tagged_byte(const struct __sk_buff *skb, uint32_t at)
+{
+	const uint32_t tag = __builtin_bswap16((uint16_t)skb->vlan_proto) << 16 | (skb->vlan_tci & 0xffff);
+	uint8_t byte = 0;
+
+	if (at >= TAG_AT && at < TAG_END)
+		return (uint8_t)(tag >> (8 * (TAG_END - 1 - at)));
+	bpf_skb_load_bytes(skb, at < TAG_AT ? at : at - TAG_BYTES, &byte, 1);
+	return byte;
+}
+
+/*
+ * Copies `bytes` (1 to 63) at an offset of the frame on the wire, which has them. Returns 0, or an error if the packet
+ * does not have them.
+ */
+WEIR_INLINE long sent_load(const struct __sk_buff *skb, uint32_t offset, uint8_t *to, uint32_t bytes)
+{
+	if (skb->vlan_present && offset >= TAG_END)
+		offset -= TAG_BYTES;
+	return bpf_skb_load_bytes(skb, offset, to, bytes);
+}
+
+__attribute__((noinline)) const uint8_t *frame_copy_sent(void *ctx, uint32_t offset, uint32_t bytes)
+{
+	const struct __sk_buff *skb = ctx;
+	uint8_t *copy = weir_packets[live_cpu()].copy;
+
+	if (!bytes || bytes > FRAME_COPY_BYTES)
+		return NULL;
+	if (skb->vlan_present && offset < TAG_END && offset + bytes > TAG_AT) {
+		if (offset + bytes > skb->len + TAG_BYTES)
+			return NULL;
+		for (uint32_t i = 0; i < FRAME_COPY_BYTES; i++)
+			if (i < bytes)
+				copy[i] = tagged_byte(skb, offset + i);
+		return copy;
+	}
+	return sent_load(skb, offset, copy, bytes) ? NULL : copy;
+}
+
+/* The frame that the host sends. */
+WEIR_INLINE struct frame sent_frame(struct __sk_buff *skb)
+{
+	const uint32_t len = skb->len + (skb->vlan_present ? TAG_BYTES : 0);
+
+	return (struct frame){
+		.data = sent_data(skb),
+		.end = sent_end(skb),
+		.skb = skb,
+		.cap = len,
+		.len = len,
+		.link = LINK_ETHERNET,
+	};
+}
+
+#endif
