@@ -39,22 +39,33 @@ WEIR_INLINE long sent_load(const struct __sk_buff *skb, uint32_t offset, uint8_t
 	return bpf_skb_load_bytes(skb, offset, to, bytes);
 }
 
-__attribute__((noinline)) const uint8_t *frame_copy_sent(void *ctx, uint32_t offset, uint32_t bytes)
+/*
+ * Copies up to FRAME_COPY_BYTES at an offset of the frame on the wire to the CPU's slot. Returns whether the packet has
+ * them. The verifier follows it once.
+ */
+WEIR_GLOBAL uint32_t weir_sent_copy(struct __sk_buff *skb, uint32_t offset, uint32_t bytes)
 {
-	const struct __sk_buff *skb = ctx;
 	uint8_t *copy = weir_packets[live_cpu()].copy;
 
-	if (!bytes || bytes > FRAME_COPY_BYTES)
-		return NULL;
-	if (skb->vlan_present && offset < TAG_END && offset + bytes > TAG_AT) {
-		if (offset + bytes > skb->len + TAG_BYTES)
-			return NULL;
-		for (uint32_t i = 0; i < FRAME_COPY_BYTES; i++)
-			if (i < bytes)
-				copy[i] = tagged_byte(skb, offset + i);
-		return copy;
-	}
-	return sent_load(skb, offset, copy, bytes) ? NULL : copy;
+	/* The compiler may compute the number again, and the verifier does not apply what it knew to the copy. */
+	__asm__ volatile("" : "+r"(bytes));
+	if (!bytes || bytes > FRAME_COPY_BYTES || offset > WEIR_WINDOW_BYTES)
+		return false;
+	if (!skb->vlan_present || offset >= TAG_END || offset + bytes <= TAG_AT)
+		return !sent_load(skb, offset, copy, bytes);
+	if (offset + bytes > skb->len + TAG_BYTES)
+		return false;
+	for (uint32_t i = 0; i < FRAME_COPY_BYTES; i++)
+		if (i < bytes)
+			copy[i] = tagged_byte(skb, offset + i);
+	return true;
+}
+
+__attribute__((noinline)) const uint8_t *frame_copy_sent(void *skb, uint32_t offset, uint32_t bytes)
+{
+	const uint8_t *copy = weir_packets[live_cpu()].copy;
+
+	return weir_sent_copy(skb, offset, bytes) ? copy : NULL;
 }
 
 /* The frame that the host sends. */
@@ -69,6 +80,7 @@ WEIR_INLINE struct frame sent_frame(struct __sk_buff *skb)
 		.cap = len,
 		.len = len,
 		.link = LINK_ETHERNET,
+		.tagged = sent_tagged(skb),
 	};
 }
 

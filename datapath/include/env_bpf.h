@@ -310,7 +310,7 @@ WEIR_INLINE const uint8_t *sent_data(const void *skb)
 	return data;
 }
 
-WEIR_INLINE const uint8_t *sent_data_end(const void *skb)
+WEIR_INLINE const uint8_t *sent_end(const void *skb)
 {
 	const uint8_t *end;
 
@@ -318,13 +318,10 @@ WEIR_INLINE const uint8_t *sent_data_end(const void *skb)
 	return end;
 }
 
-/*
- * The end of what is read in place. Nothing is if the kernel keeps a VLAN tag beside the packet: word 5 says so, and
- * the card puts the tag in. Then frame_copy_sent() gives each header as on the wire.
- */
-WEIR_INLINE const uint8_t *sent_end(const void *skb)
+/* Whether its VLAN tag is beside it, for the card to put in: word 5. */
+WEIR_INLINE bool sent_tagged(const void *skb)
 {
-	return ((const volatile uint32_t *)skb)[5] ? sent_data(skb) : sent_data_end(skb);
+	return ((const volatile uint32_t *)skb)[5] != 0;
 }
 
 /*
@@ -364,6 +361,8 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 		__asm__ volatile("" : "+r"(offset));
 	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
+	if (frame->tagged)
+		return frame_copy_any(frame, offset, bytes);
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
 	if (WEIR_UNLIKELY(at + bytes > frame->end))
@@ -389,6 +388,7 @@ WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t of
 			.data = sent_data(frame->skb),
 			.end = sent_end(frame->skb),
 			.skb = frame->skb,
+			.tagged = sent_tagged(frame->skb),
 		};
 
 		return frame_at(&again, offset, bytes);
@@ -414,12 +414,12 @@ WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
 	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
 }
 
-/* The first `bytes`, or NULL if the first buffer ends before them. */
+/* The first `bytes`, or NULL if they are not read in place. */
 WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
 {
 	const struct frame first = {.data = frame->data, .end = frame->end};
 
-	return frame_at(&first, 0, bytes);
+	return frame->tagged ? NULL : frame_at(&first, 0, bytes);
 }
 
 /* x86 and arm64 kernels read unaligned words. Without this the BPF back end reads byte by byte. */
