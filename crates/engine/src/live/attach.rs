@@ -86,7 +86,7 @@ impl Attached {
 }
 
 /// A program on the packets that a host sends out of one interface. It is detached on drop.
-pub(super) struct Egress {
+pub struct Egress {
     link: OwnedFd,
     interface: String,
 }
