@@ -166,20 +166,6 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK};
 }
 
-/* Bucket 0 belongs to no limit. */
-WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
-{
-	(void)env;
-	return &WEIR_WORDS(buckets)[slot < WEIR_BUCKET_COUNT ? slot : 0];
-}
-
-/* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
-WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
-{
-	(void)env;
-	return &WEIR_WORDS(buckets)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
-}
-
 /* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
 WEIR_INLINE uint64_t bucket_place(uint32_t slot)
 {
@@ -187,6 +173,20 @@ WEIR_INLINE uint64_t bucket_place(uint32_t slot)
 
 	__asm__ volatile("" : "+r"(place));
 	return place < WEIR_BUCKET_COUNT ? place : 0;
+}
+
+/* Bucket 0 belongs to no limit. */
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return &WEIR_WORDS(buckets)[bucket_place(slot)];
+}
+
+/* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &WEIR_WORDS(buckets)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
 }
 
 /* The count of a bucket; NULL if no limiter counts it. */

@@ -457,9 +457,9 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 		bool room = true;
 
 		if (WEIR_UNLIKELY(bucket.parent))
-			room = limit_charge_nested(env, limiter, bucket, now, size);
+			room = limit_charge_nested(env, limiter, bucket, now, bytes);
 		else if (WEIR_LIKELY(bucket.slot))
-			room = limit_charge_one(env, profiles, bucket, now, size) != LIMIT_NO_ROOM;
+			room = limit_charge_one(env, profiles, bucket, now, bytes) != LIMIT_NO_ROOM;
 		exceeding |= (uint64_t)!room << i;
 	}
 	if (WEIR_UNLIKELY(logged))

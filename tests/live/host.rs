@@ -104,7 +104,8 @@ downstream { meta length > 2000 counter # large
         let first = running.settled();
         let serving = serve(hosts, server(), 4);
         let flood: Vec<Vec<u8>> = frames(
-            &(0..512).map(|n| format!("eth / ip saddr=10.66.{}.{} daddr=10.9.0.2 / tcp dport=8000\n", n / 256, n % 256))
+            &(0..512)
+                .map(|n| format!("eth / ip saddr=10.66.{}.{} daddr=10.9.0.2 / tcp dport=8000\n", n / 256, n % 256))
                 .collect::<String>(),
         );
         std::thread::scope(|scope| {
@@ -118,7 +119,10 @@ downstream { meta length > 2000 counter # large
         let stats = running.settled();
         check_account(&stats);
         assert_eq!(counted(&stats.upstream.total, "@bad"), flooded, "{stats:#?}");
-        assert!(counted(&stats.downstream.total, "meta length") > 1000, "there are packets of many segments: {stats:#?}");
+        assert!(
+            counted(&stats.downstream.total, "meta length") > 1000,
+            "there are packets of many segments: {stats:#?}"
+        );
         // Packets between Weir's start and the first look at its counters would be missing.
         assert_eq!(at_wire_port(&first), [(0, 0); 2]);
         assert_eq!(at_wire_port(&stats), since(on_wire(hosts), before), "{stats:#?}");
@@ -226,13 +230,15 @@ downstream { @ll,96,16 0x8100 @ll,116,12 100 @ll,128,16 0x0800 vlan id 100 vlan 
             socket.send_to(&[0; SEGMENT * SEGMENTS as usize], (CLIENT, 77)).expect("it can be sent");
         });
         let rule = |stats: &Stats| {
-            let rule = stats.downstream.total.rules.iter().find(|rule| rule.rule.contains("@ll")).expect("there is one");
+            let rule =
+                stats.downstream.total.rules.iter().find(|rule| rule.rule.contains("@ll")).expect("there is one");
             (rule.packets, rule.bytes)
         };
         let wanted = (1 + SEGMENTS, HEADERS + 3 + SEGMENTS * (HEADERS + SEGMENT as u64));
         running.wait_for("all are counted", |stats| rule(stats) == wanted);
         let arrived = at_client.received(2);
-        let tagged = |frame: &&Vec<u8>| frame.len() > 40 && frame[12..18] == [0x81, 0, 0x60, 100, 8, 0] && frame[41] == 77;
+        let tagged =
+            |frame: &&Vec<u8>| frame.len() > 40 && frame[12..18] == [0x81, 0, 0x60, 100, 8, 0] && frame[41] == 77;
         assert!(arrived.iter().filter(tagged).count() >= 2, "{arrived:?}");
         assert!(!arrived.iter().any(|frame| frame.len() > 41 && frame[41] == 78), "{arrived:?}");
         check_account(&running.settled());
@@ -319,7 +325,7 @@ fn a_trial_that_shuts_the_operator_out_ends() {
         let _echo = Echo::start(hosts);
         let running = start(hosts, folder, FORWARD);
         assert!(passes(hosts, TIMEOUT));
-        put(folder, "shut.weir", "upstream { drop }\ndownstream { drop }\n");
+        put(folder, "shut.weir", "on-exit block\nupstream { drop }\ndownstream { drop }\n");
         let shut = running.load(&folder.join("shut.weir"));
         running.ask(&Request::Activate { generation: shut, confirm_s: Some(3.0) }).expect("it is ready");
         assert!(!passes(hosts, SILENCE));
@@ -347,10 +353,15 @@ fn what_a_host_cannot_do_is_refused_before_anything_is_attached() {
         };
         let setup = Setup::new(HOST);
         let at = |interface: &str| Setup { host: vec![interface.to_owned()], ..setup.clone() };
-        let with = |more: &[&str]| Setup { more: more.iter().map(|word| (*word).to_owned()).collect(), ..setup.clone() };
+        let with =
+            |more: &[&str]| Setup { more: more.iter().map(|word| (*word).to_owned()).collect(), ..setup.clone() };
         refused("p.weir", &at("lo"), &["interface lo", "--host needs an interface with Ethernet"]);
         refused("p.weir", &at("none"), &["interface none"]);
-        refused("p.weir", &Setup { host: vec!["s".to_owned(); 2], ..setup.clone() }, &["the interface s is given twice"]);
+        refused(
+            "p.weir",
+            &Setup { host: vec!["s".to_owned(); 2], ..setup.clone() },
+            &["the interface s is given twice"],
+        );
         refused("p.weir", &with(&["--lower", "s"]), &["--lower", "cannot be used with"]);
         refused("p.weir", &with(&["--divert", "s"]), &["--divert", "cannot be used with"]);
         refused("p.weir", &with(&["--carry-link"]), &["--carry-link", "cannot be used with"]);

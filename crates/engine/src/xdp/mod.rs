@@ -36,8 +36,8 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, EGRESS, LOSSES, LoadedSizes, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
-    maps_of_limits, program_name, shared_maps,
+    COUNTERS, EGRESS, LOSSES, LoadedSizes, Plan, addition_rings, buckets, counted, fill_tables, join_parts,
+    load_object, map, maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
 use rewritten::Rewritten;

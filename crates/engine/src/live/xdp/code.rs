@@ -9,7 +9,8 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
+    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext,
+    ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
@@ -91,6 +92,17 @@ pub struct Received<'a> {
     pub first: usize,
     /// Index of the receiving interface.
     pub index: u32,
+}
+
+/// A packet that the host sends, in the form in which the kernel hands it to an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// The whole packet.
+    pub bytes: &'a [u8],
+    /// Index of the interface.
+    pub index: u32,
+    /// Packets that the card makes of it, and their bytes; 0 if it sends the packet as it is.
+    pub segments: [u32; 2],
 }
 
 /// The sections with memory for each CPU, and their lengths in bytes.
@@ -216,12 +228,33 @@ impl KernelCode {
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
         let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
+        self.run(chain, received.bytes, &context.words())
+    }
+
+    /// Runs the program of a downstream chain on a packet as if the host were sending it. Only on ports of a host.
+    /// Returns the action for the kernel (`enum tcx_action`). The packet is counted like any other.
+    ///
+    /// # Errors
+    /// The kernel cannot run such a packet: one of more than a page needs a newer kernel than Linux 6.18.
+    pub fn send(&self, chain: usize, sent: &Sent<'_>) -> Result<i32, EngineError> {
+        /// Words of `struct __sk_buff` (linux/bpf.h).
+        const IFINDEX: usize = 10;
+        const WIRE_LEN: usize = 40;
+        const GSO_SEGS: usize = 41;
+        let mut context = [0; GSO_SEGS + 1];
+        context[IFINDEX] = sent.index;
+        [context[GSO_SEGS], context[WIRE_LEN]] = sent.segments;
+        self.run(chain, sent.bytes, &context).map(|action| action as i32)
+    }
+
+    /// Runs the program of a chain on a packet in a context (BPF_PROG_TEST_RUN).
+    fn run(&self, chain: usize, packet: &[u8], context: &[u32]) -> Result<u32, EngineError> {
         let mut run = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as _,
-            data_in: received.bytes.as_ptr().cast(),
-            data_size_in: received.bytes.len() as u32,
-            ctx_in: (&raw const context).cast(),
-            ctx_size_in: size_of_val(&context) as u32,
+            data_in: packet.as_ptr().cast(),
+            data_size_in: packet.len() as u32,
+            ctx_in: context.as_ptr().cast(),
+            ctx_size_in: size_of_val(context) as u32,
             ..Default::default()
         };
         // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes only the options.

@@ -30,7 +30,7 @@ use weir_abi::Counter;
 use weir_abi::kernel::{PORTS_MAX, PortCounters};
 use weir_tables::live::Readers;
 
-pub use code::{KernelCode, Received};
+pub use code::{KernelCode, Received, Sent};
 use code::{Losses, PortBlocks};
 use grace::Grace;
 pub use grace::ProgramReader;

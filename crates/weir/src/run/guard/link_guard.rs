@@ -10,10 +10,10 @@
 //! that move packets. While it exists, it has a claim on the interfaces (`claim.rs`), so a new Weir waits for the guard
 //! of the previous one. If the guard is killed, Weir starts another. If both are killed at once, nothing passes.
 
-use crate::failure::Failure;
-use crate::run::claim::ClaimTarget;
 use super::final_state::FinalState;
 use super::message::{Message, READY};
+use crate::failure::Failure;
+use crate::run::claim::ClaimTarget;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
