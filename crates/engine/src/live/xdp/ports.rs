@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_interface_of_a_host_is_the_wire_and_the_host_is_opposite() {
-        use kernel::{Port, Ports};
+        use kernel::Port;
         let mut host = ports(2, 2);
         host.use_of = PortUse::Host;
         (host.list[2].index, host.list[3].index) = (10, 11);
