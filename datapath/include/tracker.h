@@ -9,7 +9,7 @@
 #include "track_fast.h"
 #include "track_judge.h"
 #ifdef WEIR_REWRITES
-#include "synproxy.h"
+#include "syn_answer.h"
 #else
 #include "no_synproxy.h"
 #endif
