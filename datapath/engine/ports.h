@@ -190,8 +190,6 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 
 	counters->rx_packets++;
 	counters->rx_bytes += frame->len;
-	if (copied && action != ACTION_DIVERT)
-		counters->sampled++;
 	if (action == ACTION_ACCEPT)
 		out = port->out[ctx->rx_queue_index & (PORT_QUEUES - 1)];
 	len = port_prepare(ctx, may_finish, verdict, frame->len);
@@ -199,6 +197,8 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 		port_counters(arrival.cpu, out)->tx_too_long++;
 		return XDP_DROP;
 	}
+	if (copied && action != ACTION_DIVERT)
+		counters->sampled++;
 	if (action == ACTION_ACCEPT || action == ACTION_REPLY) {
 		if (copied && is_one_buffer)
 			return port_send_both(arrival.cpu, out, divert, len);

@@ -9,7 +9,7 @@
 #endif
 
 struct proxy_burst {
-	uint64_t asking; /* packets of the segment whose SYN may be answered */
+	uint64_t asking; /* packets of the segment whose SYN the proxy counts */
 	uint64_t asked;	 /* packets that the proxy has seen */
 	uint64_t edits;	 /* packets that change if they leave */
 };

@@ -219,7 +219,7 @@ WEIR_INLINE void translate_segment(const struct frame *frame, packet_view *packe
 	rewrite->checksum[1] = rewrite_at(rewrite, l4)[SEGMENT_CHECKSUM + 1];
 	if (!to_server)
 		patch_add(rewrite, l4 + SEGMENT_SEQ, proxied->delta, &edit->sum);
-	else if (flags & TCP_ACK)
+	else if ((flags & TCP_ACK) && (!(flags & TCP_RST) || packet->ack))
 		patch_add(rewrite, l4 + SEGMENT_ACK_NUMBER, 0 - proxied->delta, &edit->sum);
 	if (!to_server || flags & TCP_ACK)
 		translate_options(rewrite, edit, l4 + TCP_HEADER_BYTES, options);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The SYN proxy: answers to SYNs, flows that a cookie opens, and packets of proxied flows. The reference is
+ * The SYN proxy: flows that a cookie opens, and packets of proxied flows. syn_answer.h answers SYNs. The reference is
  * synproxy.rs and proxied.rs in crates/policy/src/ir/eval/tracking; docs/decisions/0037-synproxy.md says why it is so.
  *
  * The numbers of a proxied flow are the server's. A segment of the client is translated before it is judged, one of the
@@ -10,7 +10,6 @@
 #define WEIR_SYNPROXY_H
 
 #include "cookie.h"
-#include "syn_switch.h"
 #include "track_judge.h"
 
 enum { EPOCH_TICKS_SHIFT = COOKIE_EPOCH_SHIFT - FLOW_TICK_SHIFT };
@@ -26,10 +25,11 @@ WEIR_INLINE void track_set_edit(struct track *track, const struct edit *edit)
 	track->edit = *edit;
 }
 
-/* The packet leaves as it was received. */
+/* The packet leaves as it was received, and asks for nothing. */
 WEIR_INLINE void track_keep(struct track *track)
 {
 	track->edit.kind = EDIT_NONE;
+	track->asks = false;
 }
 
 /* What is kept of a proxied flow, beside its slot, whose lock is held. In the kernel NULL, which does not happen. */
@@ -302,7 +302,8 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 	const struct flow_proxied *proxied = &track->edit.proxied;
 
 	track->edit.kind = EDIT_FROM_CLIENT;
-	if (segment->has_ack) {
+	/* A reset of which only the number counts acknowledges 0. */
+	if (segment->has_ack && (segment->kind != SEGMENT_RESET || segment->ack)) {
 		segment->ack -= proxied->delta;
 		segment->options.highest -= proxied->delta;
 	}
@@ -310,7 +311,7 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 		segment->window = window_for_server(proxied, segment->window, track->edit.scale);
 	track_judge_tcp(track, now);
 	if (track->opens != PLACE_FULL)
-		track_keep(track);
+		track->edit.kind = EDIT_NONE;
 }
 
 WEIR_INLINE void server_goes_on(struct track *track, uint32_t now)
@@ -379,16 +380,58 @@ WEIR_INLINE bool is_over(const struct track *track)
 	return state == FLOW_TIME_WAIT || (state == FLOW_CLOSED && status_bit(status, STATUS_OPENER) == track->sender);
 }
 
+/*
+ * Whether the sender has opened a known connection by no cookie, and has not finished the handshake. It may be anybody:
+ * its SYN is answered as one without flow, and a cookie opens the connection anew.
+ */
+WEIR_INLINE bool is_unproven(const struct track *track)
+{
+	const uint64_t status = track->words[FLOW_STATE_WORDS - 1];
+	const uint32_t handshake = STATES_OPENING | STATES_ANSWERED;
+
+	return !status_bit(status, STATUS_PROXIED) && status_bit(status, STATUS_OPENER) == track->sender &&
+	       ((handshake >> status_state(status) & 1) || !status_bit(status, STATUS_REPLIED));
+}
+
+/* Whether the packet acknowledges the cookie that opened its flow, and the server has answered. */
+WEIR_INLINE bool has_used_cookie(const struct env *env, const struct track *track)
+{
+	const uint64_t status = track->words[FLOW_STATE_WORDS - 1];
+	const struct flow_proxied *kept;
+
+	if (!status_bit(status, STATUS_PROXIED) || !status_bit(status, STATUS_REPLIED))
+		return false;
+	kept = proxied_at(env, &track->at);
+	return kept && track->segment.ack - 1 == kept->delta + kept->isn;
+}
+
+/* Refuses a SYN that no host answers. */
+WEIR_INLINE void refuse_stray(struct track *track)
+{
+	if (track->is_known)
+		refuse_known(track, REASON_NO_STATE);
+	else
+		track_refuse(track, REASON_NO_STATE);
+}
+
 /* Judges a packet, where the proxy has a say. Returns false if it has none. */
 WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32_t now)
 {
 	const uint64_t status = track->words[FLOW_STATE_WORDS - 1];
 
 	track_keep(track);
+	track->now = now;
 	if (track->subject == SUBJECT_TCP) {
+		track->asks = track->segment.kind == SEGMENT_SYN;
+		if (track->asks && track->is_stray) {
+			refuse_stray(track);
+			return true;
+		}
+		track->is_unproven = track->is_known && is_unproven(track);
 		if (!track->is_known)
 			return open_by_cookie(env, track, now);
-		if (is_over(track) && reopen_by_cookie(env, track, now))
+		if ((is_over(track) || track->is_unproven) && !has_used_cookie(env, track) &&
+		    reopen_by_cookie(env, track, now))
 			return true;
 		if (!status_bit(status, STATUS_PROXIED))
 			return false;
@@ -413,51 +456,6 @@ WEIR_INLINE void enter_proxied(const struct env *env, const struct track *track)
 	kept = proxied_at(env, &track->at);
 	if (kept)
 		*kept = track->edit.proxied;
-}
-
-/* Whether the packet is a SYN that would open a connection. */
-WEIR_INLINE bool asks_to_open(const struct track *track)
-{
-	return track->opens != PLACE_FULL && track->subject == SUBJECT_TCP && track->segment.kind == SEGMENT_SYN;
-}
-
-/* Replaces a SYN by the SYN-ACK with a cookie. Its window is 0, so that the client sends nothing yet. */
-WEIR_INLINE void edit_answer(const struct env *env, struct track *track)
-{
-	const struct segment *segment = &track->segment;
-	const uint64_t clock = clock_at(env, status_time(track->words[FLOW_STATE_WORDS - 1]));
-	const uint32_t epoch = (uint32_t)(clock >> EPOCH_TICKS_SHIFT);
-	volatile uint64_t *made = &flow_head(env)->cookies_made;
-	const bool has_stamp = segment->options.has_stamp && tracking.synproxy.timestamp;
-	const bool scales = tracking.synproxy.scale != SCALE_NONE;
-	const uint32_t scale = scales ? segment->options.scale : (uint32_t)SCALE_NONE;
-	const bool sack = tracking.synproxy.sack && segment->options.sack;
-
-	if (*made != (uint64_t)epoch + 1)
-		*made = (uint64_t)epoch + 1;
-	track->edit.kind = EDIT_BACK;
-	track->edit.segment = (struct new_segment){
-		.seq = track_cookie(env, track, segment->seq, epoch, cookie_mss_index(segment->options.mss)),
-		.ack = segment->seq + 1,
-		.stamp = cookie_stamp(clock << FLOW_TICK_SHIFT, scale, sack),
-		.echo = segment->options.stamp,
-		.mss = tracking.synproxy.mss,
-		.scale = scale == SCALE_NONE ? SCALE_NONE : tracking.synproxy.scale,
-		.flags = TCP_SYN | TCP_ACK,
-		.has_stamp = has_stamp,
-		.sack = sack,
-	};
-}
-
-/* Answers the SYN of a packet that asks to open a connection, if the proxy is on. */
-WEIR_INLINE bool answer(const struct env *env, struct track *track, uint64_t time_ns)
-{
-	const struct syn_threshold *threshold = &tracking.synproxy.threshold;
-
-	if (threshold->is_set && !switch_counts(&flow_head(env)->syns, time_ns, threshold))
-		return false;
-	edit_answer(env, track);
-	return true;
 }
 
 #endif

@@ -190,7 +190,7 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 	if (track->subject < SUBJECT_TCP)
 		return true;
 	track_find(env, track, now);
-	if (WEIR_UNLIKELY(tracked->openers) &&
+	if (WEIR_UNLIKELY(tracked->openers | tracked->proxy.asking) &&
 	    (track_waits(tracked, track) || proxy_waits(env, &tracked->proxy, track, burst_time(burst, i), now))) {
 		track->outcome = OUTCOME_REFUSE;
 		if (track->is_known)
@@ -297,8 +297,8 @@ static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env 
 
 #ifdef WEIR_REWRITES
 
-/* Answers those hits of a rule with `tcp synproxy` that ask to open a connection, if the proxy is on. Returns the
- * others. */
+/* Counts those hits of a rule with `tcp synproxy` that ask to open a connection, and answers them if the proxy is on.
+ * Returns the others. */
 static uint64_t __attribute__((noinline, unused)) answer_hits(const struct env *env, const struct weir_burst *burst,
 							      struct verdicts *verdicts, struct track_burst *tracked,
 							      uint64_t hits)

@@ -38,6 +38,10 @@ struct track {
 	uint8_t zero;
 #ifdef WEIR_REWRITES
 	struct edit edit;
+	uint32_t now;	     /* when it was judged, ticks */
+	uint8_t is_stray;    /* whether it is a SYN that no host answers */
+	uint8_t asks;	     /* whether it is a SYN that was judged */
+	uint8_t is_unproven; /* whether its flow is that of a sender who has proven nothing */
 #endif
 };
 
@@ -355,6 +359,53 @@ WEIR_INLINE enum subject read_icmp(const struct frame *frame, packet_view *packe
 	return message.is_reply ? SUBJECT_REPLY : SUBJECT_REQUEST;
 }
 
+#ifdef WEIR_REWRITES
+
+/* Whether an IPv4 address is that of no host: the unspecified one, limited broadcast, multicast. */
+WEIR_INLINE bool is_no_host4(uint32_t address)
+{
+	return !address || address == UINT32_MAX || address >> 28 == 0xe;
+}
+
+/* The same of IPv6: the unspecified one, multicast. */
+WEIR_INLINE bool is_no_host6(uint64_t hi, uint64_t lo)
+{
+	return !(hi | lo) || hi >> 56 == 0xff;
+}
+
+/*
+ * Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
+ * 3.2.1.3): proxied.rs.
+ */
+WEIR_INLINE bool is_stray(const struct frame *frame, packet_view *packet)
+{
+	const uint8_t *ends = frame->link == LINK_ETHERNET ? frame_at(frame, 0, 12) : NULL;
+
+	/* The bit of group addresses (IEEE 802, section 8.2.2). */
+	if (ends && ((ends[0] | ends[6]) & 1))
+		return true;
+	if (packet->l3 == L3_IPV4)
+		return packet->saddr == packet->daddr || is_no_host4(packet->saddr) || is_no_host4(packet->daddr);
+	return (packet->saddr6.hi == packet->daddr6.hi && packet->saddr6.lo == packet->daddr6.lo) ||
+	       is_no_host6(packet->saddr6.hi, packet->saddr6.lo) || is_no_host6(packet->daddr6.hi, packet->daddr6.lo);
+}
+
+WEIR_INLINE void note_stray(const struct frame *frame, packet_view *packet, struct track *track)
+{
+	track->is_stray = track->segment.kind == SEGMENT_SYN && is_stray(frame, packet);
+}
+
+#else
+
+WEIR_INLINE void note_stray(const struct frame *frame, packet_view *packet, struct track *track)
+{
+	(void)frame;
+	(void)packet;
+	(void)track;
+}
+
+#endif
+
 WEIR_INLINE void track_refuse(struct track *track, enum reason reason)
 {
 	track->state = STATE_INVALID;
@@ -392,6 +443,7 @@ WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *pa
 	if (packet->l4 != L4_TCP)
 		return SUBJECT_REQUEST;
 	track->segment.kind = segment_kind(packet->tcp_flags);
+	note_stray(frame, packet, track);
 	if (WEIR_LIKELY(packet->fragment != FRAGMENT_FIRST && track->segment.kind != SEGMENT_INVALID))
 		return SUBJECT_TCP;
 	/* The end of the segment of a fragment is not known. */

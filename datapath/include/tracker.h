@@ -9,7 +9,7 @@
 #include "track_fast.h"
 #include "track_judge.h"
 #ifdef WEIR_REWRITES
-#include "synproxy.h"
+#include "syn_answer.h"
 #else
 #include "no_synproxy.h"
 #endif
@@ -161,10 +161,9 @@ WEIR_INLINE void enter_alone(const struct env *env, struct track *track)
 	if (!bucket)
 		return;
 	enter_proxied(env, track);
-	if (track->opens == PLACE_KNOWN)
-		flow_write(bucket, slot, track->words);
-	else
-		flow_enter(bucket, slot, track->hash.tag, &track->key, track->words);
+	/* Also in place of the known flow: a later packet of the segment may have found it expired and freed its slot.
+	 */
+	flow_enter(bucket, slot, track->hash.tag, &track->key, track->words);
 }
 
 /* Takes the slot of the packet's `at`, and enters its flow. Returns false if another CPU has changed the slot. */

@@ -206,7 +206,7 @@ fn headers() -> Vec<crate::tree::File> {
 /// Generated code of a policy that changes packets begins with this.
 const REWRITES: &str = "#define WEIR_REWRITES\n";
 /// Headers that only such code includes, and those that it does not.
-const REWRITING: [&str; 2] = ["rewrite.h", "synproxy.h"];
+const REWRITING: [&str; 3] = ["rewrite.h", "syn_answer.h", "synproxy.h"];
 const KEEPING: [&str; 1] = ["no_synproxy.h"];
 
 fn all_headers() -> String {

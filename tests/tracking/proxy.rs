@@ -343,6 +343,54 @@ fn errors_quote_what_the_server_has_sent() {
     }
 }
 
+/// A SYN from or to a group, from nobody, or from its own destination is refused (RFC 9293, MUST-57 and MUST-63).
+#[test]
+fn syns_that_no_host_answers_are_dropped() {
+    let settings = vec!["synproxy mss 1460".to_owned(), "pickup off".to_owned()];
+    let policy = policy(&Script { settings, rules: vec![], cases: vec![] });
+    let ends = |source: &str, destination: &str| format!("ip saddr={source} daddr={destination}");
+    let ends6 = |source: &str, destination: &str| format!("ip6 saddr={source} daddr={destination}");
+    let (host, host6) = ("192.0.2.1", "2001:db8::1");
+    let refused = [
+        ["0.0.0.0", "255.255.255.255", "224.0.0.1", "239.255.255.255", host].map(|end| ends(end, host)),
+        ["0.0.0.0", "255.255.255.255", "224.0.0.1", "239.255.255.255", host].map(|end| ends(host, end)),
+        ["::", "ff02::1", "ff00::", "ffff::1", host6].map(|end| ends6(end, host6)),
+        ["::", "ff02::1", "ff00::", "ffff::1", host6].map(|end| ends6(host6, end)),
+    ];
+    let answered = [
+        ["0.0.0.1", "255.255.255.254", "223.255.255.255", "240.0.0.0"].map(|end| ends(end, host)),
+        ["::1", "fe80::1", "feff::", "::ffff:ffff"].map(|end| ends6(end, host6)),
+    ];
+    let tcp = "tcp sport=1 dport=80 flags=syn";
+    let group = "01:00:5e:00:00:01";
+    let mut texts: Vec<(String, &str)> = Vec::new();
+    for (all, verdict) in [(refused.concat(), "no-state"), (answered.concat(), "syn-cookie")] {
+        for ip in all {
+            texts.push((format!("{ip} / {tcp}"), verdict));
+            texts.push((format!("eth / vlan id=7 / {ip} / {tcp}"), verdict));
+        }
+    }
+    for link in [format!("dst={group}"), format!("src={group}"), "dst=ff:ff:ff:ff:ff:ff".to_owned()] {
+        texts.push((format!("eth {link} / {} / {tcp}", ends(host, "192.0.2.2")), "no-state"));
+    }
+    let chain = policy.program.chain(None, Direction::Upstream).expect("there are rules");
+    let mut native = policy.native().expect("it compiles");
+    let mut xdp = policy.xdp().expect("it loads");
+    let mut reference = EvalFilter::new(&policy.program, policy.answers());
+    for (text, expected) in texts {
+        let packet = notation::packet(&text).unwrap_or_else(|error| panic!("{text}: {}", error.message));
+        let packet = Packet { time_ns: START_NS, ..packet };
+        let run = [Passed { chain, packet, verdict: Verdict(0), leaves: None }];
+        let filters: [(&str, &mut dyn Filter); 3] =
+            [("reference", &mut reference), ("native", &mut native), ("xdp", &mut xdp)];
+        for (engine, filter) in filters {
+            let (verdict, leaves) = decide(filter, &run).remove(0);
+            assert_eq!(shown(&policy, verdict), expected, "{engine}: {text}");
+            assert_eq!(leaves.is_some(), expected == "syn-cookie", "{engine}: {text}");
+        }
+    }
+}
+
 #[test]
 fn the_proxy_does_what_scripts_say() {
     let mut paths: Vec<_> = std::fs::read_dir(root().join("tests/tracking/proxy"))

@@ -150,12 +150,12 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A frame with the pseudo header's sum in the checksum field, as Linux sends it: 10.9.0.1 to 10.9.0.2, TCP or UDP,
     /// and `payload` bytes.
-    fn unfinished(protocol: u8, tags: usize, payload: usize) -> Vec<u8> {
+    pub(in crate::live) fn unfinished(protocol: u8, tags: usize, payload: usize) -> Vec<u8> {
         let (header, offset) = if protocol == TCP { (20, 16) } else { (8, 6) };
         let length = header + payload;
         let mut frame = vec![2; 12];

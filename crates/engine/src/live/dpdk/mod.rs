@@ -216,7 +216,7 @@ impl Lane for DpdkLane {
         let (queue, out) = sides.facing(from, index);
         if queue.unfinished {
             // SAFETY: the packets were received and belong to this lane until they are sent or freed.
-            unsafe { finish_checksums(&received.frames[..received.count]) };
+            unsafe { finish_checksums(&received.packets[..received.count], &received.frames[..received.count]) };
         }
         for (at, ((verdict, frame), &packet)) in
             verdicts.iter().zip(&received.frames).zip(&received.packets).enumerate()

@@ -37,18 +37,24 @@ impl Queue {
     }
 }
 
-/// Completes the checksums of received packets in one piece, if their senders left them to the card.
+/// Completes the checksums of received packets that a frame shows whole, if their senders left them to the card: in the
+/// frame, and in the packet, of which the frame may be a copy.
 ///
 /// # Safety
-/// The caller owns the packets exclusively.
-pub(super) unsafe fn finish_checksums(frames: &[Frame]) {
-    for frame in frames.iter().filter(|frame| frame.cap == frame.len) {
+/// The caller owns the packets exclusively, and the frames are their beginnings.
+pub(super) unsafe fn finish_checksums(packets: &[*mut Mbuf], frames: &[Frame]) {
+    for (&packet, frame) in packets.iter().zip(frames).filter(|(_, frame)| frame.cap == frame.len) {
         let length = frame.len as usize;
         // SAFETY: a received frame is readable for its length and is exclusively owned.
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), length) };
         if let Some(found) = Unfinished::find(bytes, length) {
             let checksum = found.checksum([&*bytes].into_iter());
             bytes[found.field..found.field + checksum.len()].copy_from_slice(&checksum);
+            // SAFETY: the packet is exclusively owned. It keeps its length.
+            let is_done = unsafe {
+                shim::dpdk_rewrite(packet, frame.len, found.field as u32, checksum.as_ptr(), checksum.len() as u32)
+            };
+            debug_assert!(is_done, "a packet that keeps its length has room");
         }
     }
 }

@@ -117,16 +117,20 @@ impl Drop for Wire {
 mod tests {
     use super::super::held;
     use super::*;
+    use crate::live::checksum::Unfinished;
+    use crate::live::checksum::tests::unfinished;
     use weir_abi::verdict::Sampled;
     use weir_abi::{Action, Reason, Rewrite, Verdict};
 
     // DPDK starts once in a process.
     #[test]
     fn packets_come_back_from_a_ring() {
-        let eal = Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1 --vdev=net_ring2")
-            .expect("DPDK starts");
+        let eal =
+            Eal::start("--no-huge -m 320 --no-pci --vdev=net_ring0 --vdev=net_ring1 --vdev=net_ring2 --vdev=net_ring3")
+                .expect("DPDK starts");
         the_window_of_a_packet_of_several_pieces_is_in_one(&eal);
         what_leaves_is_the_same_wherever_pieces_end(&eal);
+        checksums_are_completed_wherever_pieces_end(&eal);
         threads_hand_packets_over_and_send_those_that_are_accepted(&eal);
     }
 
@@ -180,6 +184,28 @@ mod tests {
                 });
                 assert_eq!(received, usize::from(is_done));
             }
+        }
+    }
+
+    fn checksums_are_completed_wherever_pieces_end(eal: &Eal) {
+        const PIECE: usize = 200;
+        const TCP: u8 = 6;
+        let mut wire = Wire::open(eal, "net_ring3", PIECE as u16).expect("a ring that gives back what it takes");
+        for payload in [6, 140, PIECE, 1400] {
+            let bytes = unfinished(TCP, 0, payload);
+            let found = Unfinished::find(&bytes, bytes.len()).expect("its sender has left the checksum");
+            let set = FrameSet::new(Link::Ethernet, [(&bytes[..], bytes.len() as u32)]);
+            assert_eq!(wire.send(&set.burst(0)), 1);
+            let (packets, frames) = (wire.packets.as_mut_ptr(), wire.frames.as_mut_ptr());
+            // SAFETY: there is room for a burst of packets, frames and windows. The packet that was received is sent.
+            unsafe {
+                assert_eq!(shim::dpdk_receive(wire.port, 0, packets, frames, wire.windows.as_mut_ptr()), 1);
+                super::super::queue::finish_checksums(&wire.packets[..1], &wire.frames[..1]);
+                assert_eq!(shim::dpdk_send(wire.port, 0, wire.packets.as_mut_ptr(), 1), 1);
+            }
+            let mut finished = bytes.clone();
+            finished[found.field..found.field + 2].copy_from_slice(&found.checksum([&bytes[..]].into_iter()));
+            assert_eq!(wire.receive(|burst| assert_eq!(burst.bytes(0), finished, "{payload}")), 1);
         }
     }
 

@@ -341,7 +341,7 @@ impl<T: Tables> Run<'_, '_, T> {
         None
     }
 
-    /// Answers a SYN that would open a connection, if the proxy is on. It is counted once.
+    /// Counts a SYN, once, and answers it if the proxy is on and it might open a connection.
     fn answered(&mut self) -> bool {
         if std::mem::replace(&mut self.asked, true) {
             return false;

@@ -22,7 +22,10 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: 
     let mut patch = Patch::new(frame, packet.l4_offset, CHECKSUM);
     if packet.tcp_flags & tcp_flag::ACK != 0 {
         let back = proxied.delta.wrapping_neg();
-        patch.add(ACK, back);
+        // A reset of which only the number counts acknowledges 0.
+        if packet.tcp_flags & tcp_flag::RST == 0 || packet.ack != 0 {
+            patch.add(ACK, back);
+        }
         for option in tcp_options::each(tcp_options::of(packet, frame)) {
             let at = HEADER_BYTES + option.at;
             match (option.kind, option.data.len()) {

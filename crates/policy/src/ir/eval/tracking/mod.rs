@@ -19,7 +19,7 @@ use super::packet::{Frame, Packet, be16};
 use super::rewrite;
 use crate::ir::{PacketState, Tracking};
 use proxied::Subject;
-use segment::Segment;
+use segment::{Kind, Segment};
 use synproxy::SynProxy;
 use table::{FlowTable, Slot};
 use tcp::Outcome;
@@ -135,21 +135,40 @@ impl Tracker {
         let now = self.now();
         let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
         let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
-        let Some((slot, flow)) = self.table.find(&key, now) else {
+        let known = self.table.find(&key, now);
+        let is_syn = segment.kind == Kind::Syn;
+        if is_syn && self.synproxy.is_some() && proxied::is_stray(packet, frame) {
+            return Tracked::refused(Reason::NO_STATE);
+        }
+        let Some((slot, flow)) = known else {
             let by_cookie = self.opened_by_cookie(packet, frame, &segment, key, sender);
             let tracked = by_cookie.unwrap_or_else(|| self.reopened(key, sender, &segment));
-            return self.if_there_is_room(tracked);
+            let tracked = self.if_there_is_room(tracked);
+            return if is_syn { tracked.asking(key, sender, true) } else { tracked };
         };
-        // Where a SYN would open the connection anew, a cookie does.
+        let is_unproven = proxied::is_unproven(&flow, sender);
+        let tracked =
+            self.of_connection(Subject { packet, frame, segment: &segment, key, sender, slot, flow }, is_unproven);
+        let may_be_answered = is_unproven || tracked.opening.is_some();
+        if is_syn { tracked.asking(key, sender, may_be_answered) } else { tracked }
+    }
+
+    /// Tracks a segment of a known connection.
+    fn of_connection(&mut self, subject: Subject<'_>, is_unproven: bool) -> Tracked {
+        let Subject { packet, frame, segment, key, sender, slot, flow } = subject;
+        // Where a SYN would open the connection anew, or might as well, a cookie does.
         let is_over = flow.state == FlowState::TimeWait || flow.state == FlowState::Closed && sender == flow.opener;
-        if is_over && let Some(tracked) = self.opened_by_cookie(packet, frame, &segment, key, sender) {
+        if (is_over || is_unproven)
+            && !self.has_used_cookie(&subject)
+            && let Some(tracked) = self.opened_by_cookie(packet, frame, segment, key, sender)
+        {
             return tracked;
         }
         if flow.proxied {
-            return self.of_proxied(Subject { packet, frame, segment: &segment, key, sender, slot, flow });
+            return self.of_proxied(subject);
         }
-        let outcome = tcp::judge(&flow, sender, &segment, &self.settings);
-        self.after(outcome, key, sender, slot, &flow, &segment)
+        let outcome = tcp::judge(&flow, sender, segment, &self.settings);
+        self.after(outcome, key, sender, slot, &flow, segment)
     }
 
     /// Does to a flow what the outcome of a segment says.

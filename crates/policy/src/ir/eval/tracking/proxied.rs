@@ -12,8 +12,9 @@ use crate::ir::PacketState;
 use crate::ir::eval::packet::{self, Frame, Packet, tcp_flag};
 use crate::ir::eval::rewrite::{self, Built, Leaving, Way};
 use crate::ir::eval::tcp_options;
-use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowKey, FlowState, Proxied};
+use weir_abi::packet::L3;
+use weir_abi::{Link, Reason};
 
 /// A packet of a proxied flow.
 #[derive(Clone, Copy)]
@@ -34,7 +35,37 @@ impl Subject<'_> {
     }
 }
 
+/// Whether the sender has opened a connection by no cookie, and has not finished the handshake. It may be anybody: its
+/// SYN is answered as one without flow, and a cookie opens the connection anew.
+pub(super) fn is_unproven(flow: &Flow, sender: usize) -> bool {
+    use FlowState::{SynReceived, SynReceived2, SynSent, SynSent2};
+    let is_handshake = matches!(flow.state, SynSent | SynSent2 | SynReceived | SynReceived2);
+    !flow.proxied && sender == flow.opener && (is_handshake || !flow.replied)
+}
+
+/// Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
+/// 3.2.1.3).
+pub(super) fn is_stray(packet: &Packet, frame: Frame<'_>) -> bool {
+    // The bit of group addresses (IEEE 802, section 8.2.2).
+    let has_group = frame.link == Link::Ethernet && (frame.bytes[0] | frame.bytes[6]) & 1 != 0;
+    let is_no_host = |address: u128| match packet.l3 {
+        L3::Ipv6 => address == 0 || address >> 120 == 0xff,
+        _ => address == 0 || address == u32::MAX.into() || address >> 28 == 0xe,
+    };
+    has_group || packet.saddr == packet.daddr || is_no_host(packet.saddr) || is_no_host(packet.daddr)
+}
+
 impl Tracker {
+    /// Whether a packet acknowledges the cookie that opened its flow, and the server has answered.
+    pub(super) fn has_used_cookie(&self, subject: &Subject<'_>) -> bool {
+        let Subject { segment, slot, flow, .. } = subject;
+        if !flow.proxied || !flow.replied {
+            return false;
+        }
+        let proxied = self.table.proxied(*slot);
+        segment.ack.is_some_and(|ack| ack.wrapping_sub(1) == proxied.delta.wrapping_add(proxied.isn))
+    }
+
     /// Tracks a packet of a proxied flow.
     pub(super) fn of_proxied(&mut self, subject: Subject<'_>) -> Tracked {
         match (subject.flow.state, subject.sender == subject.flow.opener) {
@@ -172,21 +203,22 @@ impl Tracker {
         Some(Tracked::opens(key, flow, Some(opened.proxied)).leaving(syn))
     }
 
-    /// Answers a SYN that would open a connection, if the proxy is on. The packet must have been tracked.
+    /// Counts a SYN, and answers it if the proxy is on and it opens a connection, or might as well. The packet must have
+    /// been tracked.
     pub(in crate::ir::eval) fn answer(
         &mut self,
         tracked: &Tracked,
         packet: &Packet,
         frame: Frame<'_>,
     ) -> Option<Leaving> {
-        let opening = tracked.opening.as_ref()?;
-        let segment = Segment::read(packet, frame).filter(|segment| segment.kind == Kind::Syn)?;
+        let asking = tracked.asking?;
+        let segment = Segment::read(packet, frame)?;
         let clock_ns = self.clock_ns?;
         let synproxy = self.synproxy.as_mut()?;
-        if !synproxy.counts(clock_ns) {
+        if !synproxy.counts(clock_ns) || !asking.may_be_answered {
             return None;
         }
-        let built = synproxy.answer(&opening.key, opening.flow.opener, &segment, clock_ns);
+        let built = synproxy.answer(&asking.key, asking.client, &segment, clock_ns);
         Some(rewrite::build(packet, frame, &built))
     }
 }

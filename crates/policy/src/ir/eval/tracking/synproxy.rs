@@ -30,7 +30,7 @@ impl SynProxy {
         SynProxy { settings: *settings, switch: Switch::default(), last_made: None }
     }
 
-    /// Counts a SYN that would open a connection. Returns whether it is answered.
+    /// Counts a SYN. Returns whether those that open connections are answered.
     pub(super) fn counts(&mut self, clock_ns: u64) -> bool {
         self.settings.threshold.is_none_or(|threshold| self.switch.counts(clock_ns, &threshold))
     }

@@ -16,6 +16,17 @@ pub(in crate::ir::eval) struct Tracked {
     pub(super) opening: Option<Opening>,
     /// What leaves in its place if it is accepted.
     pub(in crate::ir::eval) leaving: Option<Leaving>,
+    /// Present if it is a SYN that was not refused. The SYN proxy counts it.
+    pub(super) asking: Option<Asking>,
+}
+
+/// A SYN that reaches the SYN proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asking {
+    pub(super) key: FlowKey,
+    pub(super) client: usize,
+    /// Whether it opens a connection, or might as well.
+    pub(super) may_be_answered: bool,
 }
 
 /// A flow to enter.
@@ -31,7 +42,7 @@ impl Tracked {
     pub(super) const UNTRACKED: Tracked = Tracked::of(PacketState::Untracked);
 
     pub(super) const fn of(state: PacketState) -> Self {
-        Tracked { state, refused: None, opening: None, leaving: None }
+        Tracked { state, refused: None, opening: None, leaving: None, asking: None }
     }
 
     pub(super) fn refused(reason: Reason) -> Self {
@@ -45,6 +56,12 @@ impl Tracked {
     /// What a packet that passes becomes.
     pub(super) fn unless_refused(self, leaving: impl FnOnce() -> Leaving) -> Self {
         if self.refused.is_some() { self } else { self.leaving(leaving()) }
+    }
+
+    /// A SYN of a client, unless it was refused.
+    pub(super) fn asking(self, key: FlowKey, client: usize, may_be_answered: bool) -> Self {
+        let asking = self.refused.is_none().then_some(Asking { key, client, may_be_answered });
+        Tracked { asking, ..self }
     }
 
     pub(super) fn leaving(self, leaving: Leaving) -> Self {
