@@ -222,15 +222,4 @@ WEIR_INLINE bool is_tracked_late(uint32_t verdict)
 	       (reason < REASON_MALFORMED_LINK || reason > REASON_MALFORMED_TRANSPORT);
 }
 
-/* The time of a packet in ticks. The clock never goes back; another CPU may have set it to a later time meanwhile. */
-WEIR_INLINE uint32_t track_time(struct flow_head *head, uint64_t time_ns)
-{
-	const uint64_t ticks = time_ns >> FLOW_TICK_SHIFT, clock = *(volatile uint64_t *)&head->clock;
-
-	if (ticks <= clock)
-		return (uint32_t)clock & (FLOW_TICKS - 1);
-	__sync_val_compare_and_swap(&head->clock, clock, ticks);
-	return (uint32_t)ticks & (FLOW_TICKS - 1);
-}
-
 #endif
