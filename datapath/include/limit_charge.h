@@ -47,16 +47,13 @@ WEIR_INLINE limit_size limit_size_of(const struct env *env, uint32_t bytes)
  */
 WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, limit_size size)
 {
-	/* The verifier forgets which branch it took, or it would follow the rest of each loop once for both. */
-	const uint64_t packets = (forget64(size) >> 32) + 1;
-	uint64_t cost = limit_cost_one(profile, (uint32_t)size);
+	const uint64_t packets = (size >> 32) + 1;
+	uint64_t one;
 
-	if (WEIR_UNLIKELY(packets > 1)) {
-		const uint64_t one = limit_cost_one(profile, (uint32_t)((uint32_t)size / packets));
-
-		cost = one < DEBT_MAX >> 10 ? one * (packets & 0xffff) : DEBT_MAX;
-	}
-	return forget64(cost);
+	if (WEIR_LIKELY(packets == 1))
+		return limit_cost_one(profile, (uint32_t)size);
+	one = limit_cost_one(profile, (uint32_t)((uint32_t)size / packets));
+	return one < DEBT_MAX >> 10 ? one * (packets & 0xffff) : DEBT_MAX;
 }
 
 /* How far the word is ahead of the clock. */

@@ -81,7 +81,7 @@ impl Engine {
             (_, Feature::Track) => Some("it cannot track flows yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
-            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Slot) => None,
             (_, Feature::Slot) => Some("its rules cannot change yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }

@@ -142,16 +142,6 @@ fn is_loaded(program: &ProgramShape, ports: &Ports, name: &str) -> bool {
     name.starts_with(EGRESS) || !downstream.any(|chain| of_chain(chain))
 }
 
-/// A program of the object. `file` is for messages.
-fn own_program(object: &Object, name: &str, file: &str, ports: &Ports) -> Result<OwnedFd, EngineError> {
-    let found = find(object, name).map_err(|error| match ports.is_host() {
-        true => failed(file, "it was compiled by a Weir without --host: compile it again".to_owned()),
-        false => error,
-    });
-    let descriptor = found?.as_fd().try_clone_to_owned();
-    descriptor.map_err(|error| failed(name, error.to_string()).caused_by(&error))
-}
-
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
     ///
@@ -191,9 +181,15 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let own = |(number, chain): (usize, &String)| match ports.is_host() && is_downstream(number) {
-            true => own_program(&object, &egress_name(chain), name, ports),
-            false => own_program(&object, &program_name(chain), name, ports),
+        let file_name = name;
+        let own = |(number, chain): (usize, &String)| {
+            let name = if ports.is_host() && is_downstream(number) { egress_name(chain) } else { program_name(chain) };
+            let found = find(&object, &name).map_err(|error| match ports.is_host() {
+                true => failed(file_name, "it was compiled by a Weir without --host: compile it again".to_owned()),
+                false => error,
+            });
+            let descriptor = found?.as_fd().try_clone_to_owned();
+            descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
         let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
         let _additions = match data.tables.map(|tables| &tables.by_rules) {
