@@ -49,8 +49,7 @@ WEIR_INLINE uint64_t entry_time(const struct env *env)
 
 #define WEIR_ENTRY_LABEL(slot, number) WEIR_ENTRY_LABELS(slot)[entry_number(number, WEIR_ENTRY_COUNT(slot))]
 #define WEIR_ENTRY_HIT(env, slot, number, len)                                                                         \
-	entry_hit(entry_counter_at(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number), env_packets(env),       \
-		  env_bytes(env, len), entry_time(env))
+	entry_hit(entry_counter_at(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number), len, entry_time(env))
 
 /* Several rules may match a packet by one entry. It is counted by the first of them; `bit` belongs to the lookup. */
 WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)

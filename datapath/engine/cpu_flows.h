@@ -8,7 +8,6 @@
 #ifndef WEIR_CPU_FLOWS_H
 #define WEIR_CPU_FLOWS_H
 
-#include "egress.h"
 #include "kernel.h"
 #include "mode.h"
 #include "tracker.h"
@@ -101,8 +100,7 @@ WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, 
 	bytes &= OPTIONS_ROOM - 1;
 	if (!bytes || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
 		return;
-	if (frame->skb ? sent_load(frame->skb, offset, options, bytes)
-		       : bpf_xdp_load_bytes(frame->ctx, offset + frame->padding, options, bytes))
+	if (bpf_xdp_load_bytes(frame->ctx, offset + frame->padding, options, bytes))
 		return;
 	read_options(options, bytes, found);
 }
@@ -202,43 +200,27 @@ WEIR_KERNEL_PART void track_judge(const struct env *env, struct track *track, ui
 	weir_track_judge(now);
 }
 
-/* Reads the well-formed packet in the CPU's slot. */
-WEIR_INLINE void track_read_frame(const struct env *env, const struct frame *frame)
+/*
+ * Reads the well-formed packet in the CPU's slot. The verifier would follow the reads of a frame in the program again
+ * for each of its paths, so the frame is found anew here.
+ */
+WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
 {
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct track_slot *slot = own_slot();
+	struct env env = {.now_ns = 0};
+	struct frame frame;
 
-	slot->now_ns = env_coarse_now(env);
+	if (!tracked_frame(ctx, &env, &frame))
+		return 0;
+	slot->now_ns = env_coarse_now(&env);
 	slot->now = track_time(&weir_flow_head, slot->now_ns);
 	slot->is_tracked = true;
 	slot->is_asked = false;
 	track_keep(&slot->track);
-	track_read(&weir_flow_head, frame, packet, &slot->track);
+	track_read(&weir_flow_head, &frame, packet, &slot->track);
 	if (slot->track.subject == SUBJECT_TCP)
-		read_segment(frame, packet, &slot->track.segment);
-}
-
-/*
- * The verifier would follow the reads of a frame in the program again for each of its paths, so the frame is found anew
- * here.
- */
-WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
-{
-	struct env env = {.now_ns = 0};
-	struct frame frame;
-
-	if (tracked_frame(ctx, &env, &frame))
-		track_read_frame(&env, &frame);
-	return 0;
-}
-
-/* The same for a packet that a host sends. */
-WEIR_GLOBAL uint32_t weir_track_read_sent(struct __sk_buff *skb)
-{
-	const struct env env = {.now_ns = 0};
-	const struct frame frame = sent_frame(skb);
-
-	track_read_frame(&env, &frame);
+		read_segment(&frame, packet, &slot->track.segment);
 	return 0;
 }
 
@@ -283,12 +265,17 @@ WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 }
 
 /* The common case of almost all packets, in one step; returns whether it was. */
-WEIR_INLINE bool track_ack_frame(const struct env *env, const struct frame *frame)
+WEIR_GLOBAL uint32_t weir_track_ack(struct xdp_md *ctx)
 {
 	struct track_slot *slot = own_slot();
-	const uint8_t *at = ack_frame(frame);
+	struct env env = {.now_ns = 0};
+	const uint8_t *at;
+	struct frame frame;
 
-	if (!at || !track_ack(at, track_time(&weir_flow_head, env_coarse_now(env))))
+	if (!tracked_frame(ctx, &env, &frame))
+		return false;
+	at = ack_frame(&frame);
+	if (!at || !track_ack(at, track_time(&weir_flow_head, env_coarse_now(&env))))
 		return false;
 	slot->is_tracked = true;
 	slot->track.opens = PLACE_FULL;
@@ -297,35 +284,12 @@ WEIR_INLINE bool track_ack_frame(const struct env *env, const struct frame *fram
 	return true;
 }
 
-WEIR_GLOBAL uint32_t weir_track_ack(struct xdp_md *ctx)
-{
-	struct env env = {.now_ns = 0};
-	struct frame frame;
-
-	return tracked_frame(ctx, &env, &frame) && track_ack_frame(&env, &frame);
-}
-
-/* The same for a packet that a host sends. */
-WEIR_GLOBAL uint32_t weir_track_ack_sent(struct __sk_buff *skb)
-{
-	const struct env env = {.now_ns = 0};
-	const struct frame frame = sent_frame(skb);
-
-	return track_ack_frame(&env, &frame);
-}
-
-/* Tracks a well-formed packet. A frame has one of both contexts. */
+/* Tracks a well-formed packet. */
 WEIR_INLINE void track(const struct frame *frame)
 {
-	if (frame->skb) {
-		if (WEIR_LIKELY(weir_track_ack_sent(frame->skb)))
-			return;
-		weir_track_read_sent(frame->skb);
-	} else if (frame->ctx) {
-		if (WEIR_LIKELY(weir_track_ack(frame->ctx)))
-			return;
-		weir_track_read(frame->ctx);
-	}
+	if (WEIR_LIKELY(weir_track_ack(frame->ctx)))
+		return;
+	weir_track_read(frame->ctx);
 	weir_track(own_slot()->now);
 }
 

@@ -100,25 +100,25 @@ WEIR_INLINE uint64_t slot_payload(packet_view *packet, const struct frame *frame
 	return raw.lo;
 }
 
-WEIR_INLINE void slot_count(struct slot_counter *counter, limit_size size)
+WEIR_INLINE void slot_count(struct slot_counter *counter, uint32_t len)
 {
-	__sync_fetch_and_add(&counter->packets, (size >> 32) + 1);
-	__sync_fetch_and_add(&counter->bytes, (uint32_t)size);
+	__sync_fetch_and_add(&counter->packets, 1);
+	__sync_fetch_and_add(&counter->bytes, len);
 }
 
-WEIR_INLINE void slot_count_dropped(struct slot_counter *counter, limit_size size)
+WEIR_INLINE void slot_count_dropped(struct slot_counter *counter, uint32_t len)
 {
-	__sync_fetch_and_add(&counter->dropped, (size >> 32) + 1);
-	__sync_fetch_and_add(&counter->dropped_bytes, (uint32_t)size);
+	__sync_fetch_and_add(&counter->dropped, 1);
+	__sync_fetch_and_add(&counter->dropped_bytes, len);
 }
 
 /* Charges the packet to a bucket of a slot; false if it has no room. */
-WEIR_INLINE bool slot_has_room(struct rule_slot *slot, uint32_t index, uint64_t now_ns, limit_size size)
+WEIR_INLINE bool slot_has_room(struct rule_slot *slot, uint32_t index, uint64_t now_ns, uint32_t len)
 {
 	const struct slot_rule *rule = &slot->records[bounded(index, 2 * SLOT_RULES_MAX - 1)];
 	uint64_t *bucket = &slot->buckets[bounded(rule->cell, SLOT_CELLS - 1)];
 
-	return limit_charge(bucket, now_ns << TICK_SHIFT, limit_cost(rule->limit, size), rule->limit.room) !=
+	return limit_charge(bucket, now_ns << TICK_SHIFT, limit_cost(rule->limit, len), rule->limit.room) !=
 	       LIMIT_NO_ROOM;
 }
 
@@ -126,14 +126,13 @@ WEIR_INLINE bool slot_has_room(struct rule_slot *slot, uint32_t index, uint64_t 
 struct slot_walk {
 	uint64_t payload; /* slot_payload() */
 	uint64_t now_ns;
-	limit_size size;
 	uint32_t copy; /* index of the first record */
 	uint32_t drops;
 };
 
 /* Asks one rule of the slot. Returns 1 if it drops the packet, which ends the loop. `room` is slot_has_room() of it. */
 WEIR_INLINE long slot_step(struct rule_slot *slot, uint32_t step, struct slot_walk *walk,
-			   uint32_t (*room)(uint32_t index, uint64_t now_ns, limit_size size))
+			   uint32_t (*room)(uint32_t index, uint64_t now_ns, uint32_t len))
 {
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	const uint32_t has_payload = walk->payload == SLOT_NO_PAYLOAD ? 0 : SLOT_HAS_PAYLOAD;
@@ -141,6 +140,7 @@ WEIR_INLINE long slot_step(struct rule_slot *slot, uint32_t step, struct slot_wa
 	const uint32_t index = bounded(walk->copy + step, 2 * SLOT_RULES_MAX - 1);
 	const volatile struct slot_rule *rule = &slot->records[index];
 	const uint32_t stripe = (live_cpu() & (SLOT_STRIPES - 1)) * SLOT_CELLS;
+	const uint32_t len = packet->len;
 	struct slot_counter *counter;
 	uint32_t act;
 
@@ -149,22 +149,22 @@ WEIR_INLINE long slot_step(struct rule_slot *slot, uint32_t step, struct slot_wa
 	if ((rule->tested & (SLOT_SADDR | SLOT_DADDR)) && slot_misses_addresses(rule, packet, headers))
 		return 0;
 	counter = &slot->counters[bounded(stripe + rule->cell, SLOT_STRIPES * SLOT_CELLS - 1)];
-	slot_count(counter, walk->size);
+	slot_count(counter, len);
 	act = rule->act;
-	if (act == SLOT_COUNT || (act == SLOT_LIMIT && room(index, walk->now_ns, walk->size)))
+	if (act == SLOT_COUNT || (act == SLOT_LIMIT && room(index, walk->now_ns, len)))
 		return 0;
-	slot_count_dropped(counter, walk->size);
+	slot_count_dropped(counter, len);
 	walk->drops = 1;
 	return 1;
 }
 
 /* Whether a rule of the slot drops the packet of this CPU. The verifier follows `step` a few times only. */
-WEIR_INLINE uint32_t slot_drops(struct rule_slot *slot, uint64_t payload, uint64_t now_ns, limit_size size,
+WEIR_INLINE uint32_t slot_drops(struct rule_slot *slot, uint64_t payload, uint64_t now_ns,
 				long (*step)(uint32_t step, void *walk))
 {
 	const uint64_t active = *(volatile uint64_t *)&slot->active;
 	const uint32_t copy = (uint32_t)(active >> 32) * SLOT_RULES_MAX;
-	struct slot_walk walk = {.payload = payload, .now_ns = now_ns, .size = size, .copy = copy};
+	struct slot_walk walk = {.payload = payload, .now_ns = now_ns, .copy = copy};
 
 	read_fence();
 	bpf_loop((uint32_t)active, step, &walk, 0);
@@ -185,9 +185,9 @@ WEIR_INLINE uint32_t decide_by_slot(const struct env *env, uint32_t beside, uint
 #define WEIR_SLOT(number)                                                                                              \
 	struct rule_slot weir_slot_##number __attribute__((aligned(64))) WEIR_SECTION(".bss.slot" #number);            \
                                                                                                                        \
-	WEIR_GLOBAL uint32_t weir_slot_##number##_room(uint32_t index, uint64_t now_ns, limit_size size)               \
+	WEIR_GLOBAL uint32_t weir_slot_##number##_room(uint32_t index, uint64_t now_ns, uint32_t len)                  \
 	{                                                                                                              \
-		return slot_has_room(&weir_slot_##number, index, now_ns, size);                                        \
+		return slot_has_room(&weir_slot_##number, index, now_ns, len);                                         \
 	}                                                                                                              \
                                                                                                                        \
 	static long weir_slot_##number##_step(uint32_t step, void *walk)                                               \
@@ -195,9 +195,9 @@ WEIR_INLINE uint32_t decide_by_slot(const struct env *env, uint32_t beside, uint
 		return slot_step(&weir_slot_##number, step, walk, weir_slot_##number##_room);                          \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_GLOBAL uint32_t weir_slot_##number##_rules(uint64_t payload, uint64_t now_ns, limit_size size)            \
+	WEIR_GLOBAL uint32_t weir_slot_##number##_rules(uint64_t payload, uint64_t now_ns)                             \
 	{                                                                                                              \
-		return slot_drops(&weir_slot_##number, payload, now_ns, size, weir_slot_##number##_step);              \
+		return slot_drops(&weir_slot_##number, payload, now_ns, weir_slot_##number##_step);                    \
 	}                                                                                                              \
                                                                                                                        \
 	/* No rule may ask it. */                                                                                      \
@@ -206,8 +206,7 @@ WEIR_INLINE uint32_t decide_by_slot(const struct env *env, uint32_t beside, uint
 	{                                                                                                              \
 		if (!(uint32_t)*(volatile uint64_t *)&weir_slot_##number.active)                                       \
 			return false;                                                                                  \
-		return weir_slot_##number##_rules(slot_payload(packet, frame), env_now(env),                           \
-						  limit_size_of(env, packet->len));                                    \
+		return weir_slot_##number##_rules(slot_payload(packet, frame), env_now(env));                          \
 	}
 
 #endif

@@ -9,7 +9,6 @@
 #ifndef WEIR_PARTS_H
 #define WEIR_PARTS_H
 
-#include "egress.h"
 #include "xdp.h"
 
 /* The programs of WEIR_PARTS parts, filled in by the engine: weir_<number>_<part> has the key <number>. */
@@ -19,14 +18,6 @@ struct {
 	int (*key_size)[sizeof(uint32_t)];
 	int (*value_size)[sizeof(uint32_t)];
 } weir_parts WEIR_SECTION(".maps");
-
-/* The programs of parts for packets that a host sends. The kernel does not mix kinds of programs in one map. */
-struct {
-	int (*type)[BPF_MAP_TYPE_PROG_ARRAY];
-	int (*max_entries)[WEIR_PARTS ? WEIR_PARTS : 1];
-	int (*key_size)[sizeof(uint32_t)];
-	int (*value_size)[sizeof(uint32_t)];
-} weir_egress_parts WEIR_SECTION(".maps");
 
 /* For packets that no program decided, which does not happen: the kernel drops them and reports an XDP exception. */
 WEIR_INLINE uint32_t part_lost(void)
@@ -78,52 +69,6 @@ WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, number + 1);                                                            \
 		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
-	}
-
-/* Passes a packet that a host sends to a part. */
-WEIR_INLINE int egress_part_enter(struct __sk_buff *skb, uint32_t number)
-{
-	bpf_tail_call(skb, &weir_egress_parts, number);
-	return TCX_DROP;
-}
-
-/* Defines the program weirtc_<chain>. */
-#define WEIR_EGRESS_CHAIN_IN_PARTS(chain, first)                                                                       \
-	WEIR_SECTION("tcx/egress") int weirtc_##chain(struct __sk_buff *skb)                                           \
-	{                                                                                                              \
-		struct arrival arrival;                                                                                \
-		struct frame frame;                                                                                    \
-		struct env env;                                                                                        \
-		struct packet_slot *slot = egress_begin(skb, &arrival, &env, &frame);                                  \
-		uint32_t verdict;                                                                                      \
-                                                                                                                       \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
-			return egress_refuse(&env, &frame);                                                            \
-		slot->sampled = 0;                                                                                     \
-		slot->halves = env.halves;                                                                             \
-		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
-		if (verdict == VERDICT_NONE)                                                                           \
-			return egress_part_enter(skb, first);                                                          \
-		return egress_end(arrival, &env, &frame, verdict);                                                     \
-	}
-
-/* Defines the program weirtc_<number>_<part>. */
-#define WEIR_EGRESS_PART(part, number)                                                                                 \
-	WEIR_SECTION("tcx/egress") int weirtc_##number##_##part(struct __sk_buff *skb)                                 \
-	{                                                                                                              \
-		struct arrival arrival;                                                                                \
-		struct frame frame;                                                                                    \
-		struct env env;                                                                                        \
-		struct packet_slot *slot = egress_begin(skb, &arrival, &env, &frame);                                  \
-		uint32_t verdict;                                                                                      \
-                                                                                                                       \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
-			return TCX_DROP;                                                                               \
-		env.halves = slot->halves;                                                                             \
-		verdict = part(&env, &slot->packet, &frame, &slot->sampled);                                           \
-		if (verdict == VERDICT_NONE)                                                                           \
-			return egress_part_enter(skb, number + 1);                                                     \
-		return egress_end(arrival, &env, &frame, verdict);                                                     \
 	}
 
 #endif

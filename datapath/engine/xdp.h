@@ -8,7 +8,7 @@
  * with WEIR_XDP_CHAIN(<chain>). One program serves both uses. The use does not change after loading, so the verifier
  * leaves out the code of the other one:
  *
- * - live: attached to an interface, it acts on its verdict (ports.h, or host.h on the host that Weir protects);
+ * - live: attached to an interface, it acts on its verdict (ports.h);
  * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame describes the
  *   captured packet: bytes captured, bytes on the wire, link layer. The return value is the verdict word. It never
  *   forwards a packet.
@@ -20,14 +20,11 @@
 #define WEIR_XDP_H
 
 #include "env.h"
-#include "host.h"
 #include "kernel.h"
 #include "losses.h"
 #include "mode.h"
 #include "packet.h"
-#include "packet_slot.h"
 #include "ports.h"
-#include "sent.h"
 
 /* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
 struct replay_header {
@@ -41,6 +38,23 @@ struct replay_header {
 _Static_assert(sizeof(struct replay_header) == 24, "ReplayHeader");
 
 enum { REPLAY_BYTES_MIN = 14 };
+
+/*
+ * Memory for the packet's fields that rules match. It is a map's value. The verifier does not track its contents, so
+ * all paths through the parser look the same to the rules. There is one slot per CPU, because an XDP program is not
+ * interrupted by another, and the engine makes the section that long. A replay has one slot.
+ */
+struct packet_slot {
+	struct packet packet;
+	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
+	uint64_t halves;  /* of the tables that rules in parts look up */
+	uint64_t counted; /* lookups at whose entries the packet was counted (entry_counter.h) */
+	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
+};
+
+_Static_assert(sizeof(struct packet_slot) == 256, "PacketSlot in crates/abi/src/kernel.rs");
+
+struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
 
 /*
  * Blocks of counters: for each CPU one block for packets from the lower side, then one for those from the upper. The
@@ -126,7 +140,8 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 
 	*arrival = (struct arrival){0, 0};
 	*frame = (struct frame){.data = NULL};
-	*env = (struct env){.halves = weir_words.halves};
+	env->now_ns = 0;
+	env->halves = weir_words.halves;
 	if (weir_mode.live) {
 		if (!port_arrival(ctx, arrival))
 			return NULL;
@@ -142,14 +157,7 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 /* The program's return value: for a replay the verdict word, for live use the action for the driver. */
 WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
-	switch (weir_mode.live) {
-	case LIVE_REPLAY:
-		return verdict;
-	case LIVE_HOST:
-		return host_receive(arrival, verdict, frame);
-	default:
-		return port_act(ctx, arrival, verdict, frame);
-	}
+	return weir_mode.live ? port_act(ctx, arrival, verdict, frame) : verdict;
 }
 
 /* The side of a chain: names of chains end in "upstream" (0, from the lower side) or "downstream" (1). */

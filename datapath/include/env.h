@@ -173,13 +173,11 @@ struct table {
 struct frame {
 	const uint8_t *data;
 	const uint8_t *end;
-	void *ctx; /* the context of an XDP program; NULL if only the first buffer is read */
-	void *skb; /* the context of a program for packets that a host sends (egress.h), instead of `ctx`; else NULL */
+	void *ctx; /* the program's context; NULL if only the first buffer is read */
 	uint32_t cap;
 	uint32_t len;
 	uint32_t link;	  /* enum link */
 	uint32_t padding; /* in the kernel: bytes in front of the frame in the packet's memory */
-	bool tagged;	  /* the VLAN tag of a packet that a host sends is beside it, so no header is read in place */
 };
 
 #ifdef __bpf__

@@ -98,21 +98,7 @@ struct env {
 	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
 	uint64_t now_ns;	       /* time of a replayed frame */
 	uint64_t halves;	       /* of tables that change: the same for the whole packet */
-	uint32_t more_packets;	       /* that a card makes of the packet (egress.h), less 1; usually 0 */
-	uint32_t more_bytes;	       /* of their headers */
 };
-
-/* The number of packets on the wire. */
-WEIR_INLINE uint32_t env_packets(const struct env *env)
-{
-	return 1 + env->more_packets;
-}
-
-/* Bytes on the wire for a packet of `len` bytes. */
-WEIR_INLINE uint32_t env_bytes(const struct env *env, uint32_t len)
-{
-	return len + env->more_bytes;
-}
 
 /*
  * Data of programs with limiters (limit.h): their image, the buckets, and the counts of each bucket if a limiter counts
@@ -166,20 +152,11 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK};
 }
 
-/* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
-WEIR_INLINE uint64_t bucket_place(uint32_t slot)
-{
-	uint64_t place = slot;
-
-	__asm__ volatile("" : "+r"(place));
-	return place < WEIR_BUCKET_COUNT ? place : 0;
-}
-
 /* Bucket 0 belongs to no limit. */
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return &WEIR_WORDS(buckets)[bucket_place(slot)];
+	return &WEIR_WORDS(buckets)[slot < WEIR_BUCKET_COUNT ? slot : 0];
 }
 
 /* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
@@ -187,6 +164,15 @@ WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t
 {
 	(void)env;
 	return &WEIR_WORDS(buckets)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
+}
+
+/* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
+WEIR_INLINE uint64_t bucket_place(uint32_t slot)
+{
+	uint64_t place = slot;
+
+	__asm__ volatile("" : "+r"(place));
+	return place < WEIR_BUCKET_COUNT ? place : 0;
 }
 
 /* The count of a bucket; NULL if no limiter counts it. */
@@ -301,46 +287,12 @@ WEIR_INLINE const uint8_t *context_end(const void *ctx)
 	return end;
 }
 
-/* The same for packets that a host sends: words 19 and 20 of struct __sk_buff. */
-WEIR_INLINE const uint8_t *sent_data(const void *skb)
-{
-	const uint8_t *data;
-
-	__asm__ volatile("%0 = *(u32 *)(%1 + 76)" : "=r"(data) : "r"(skb));
-	return data;
-}
-
-WEIR_INLINE const uint8_t *sent_end(const void *skb)
-{
-	const uint8_t *end;
-
-	__asm__ volatile("%0 = *(u32 *)(%1 + 80)" : "=r"(end) : "r"(skb));
-	return end;
-}
-
-/* Whether its VLAN tag is beside it, for the card to put in: word 5. */
-WEIR_INLINE bool sent_tagged(const void *skb)
-{
-	return ((const volatile uint32_t *)skb)[5] != 0;
-}
-
 /*
  * A copy of the `bytes` at `offset` of a frame whose first buffer does not have them; NULL if the frame ends before
  * them. The next call overwrites it. Programs that read frames define it (xdp.h). It is hidden, so the verifier follows
  * its pointer to the caller.
  */
 __attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
-
-/* The same for a packet that a host sends (egress.h). */
-__attribute__((visibility("hidden"))) const uint8_t *frame_copy_sent(void *skb, uint32_t offset, uint32_t bytes);
-
-/* A copy from whichever context the frame has. A context is not NULL, but the verifier does not know that. */
-WEIR_INLINE const uint8_t *frame_copy_any(const struct frame *frame, uint32_t offset, uint32_t bytes)
-{
-	if (frame->skb)
-		return frame_copy_sent(frame->skb, offset, bytes);
-	return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
-}
 
 enum {
 	FRAME_COPY_BYTES = 40,	 /* the most bytes of one call: an IPv6 header */
@@ -361,12 +313,10 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 		__asm__ volatile("" : "+r"(offset));
 	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
-	if (frame->tagged)
-		return frame_copy_any(frame, offset, bytes);
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
 	if (WEIR_UNLIKELY(at + bytes > frame->end))
-		return frame_copy_any(frame, offset, bytes);
+		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
 	if (!at)
 		__builtin_unreachable();
 	return at;
@@ -383,26 +333,13 @@ WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t of
 
 	/* It was compared with its bound in another register. */
 	__asm__ volatile("" : "+r"(padding));
-	if (frame->skb) {
-		const struct frame again = {
-			.data = sent_data(frame->skb),
-			.end = sent_end(frame->skb),
-			.skb = frame->skb,
-			.tagged = sent_tagged(frame->skb),
-		};
+	const struct frame again = {
+		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
+		.end = context_end(frame->ctx),
+		.ctx = frame->ctx,
+	};
 
-		return frame_at(&again, offset, bytes);
-	}
-	if (frame->ctx) {
-		const struct frame again = {
-			.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
-			.end = context_end(frame->ctx),
-			.ctx = frame->ctx,
-		};
-
-		return frame_at(&again, offset, bytes);
-	}
-	return NULL;
+	return frame_at(&again, offset, bytes);
 #else
 	return frame_at(frame, offset, bytes);
 #endif
@@ -414,12 +351,12 @@ WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
 	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
 }
 
-/* The first `bytes`, or NULL if they are not read in place. */
+/* The first `bytes`, or NULL if the first buffer ends before them. */
 WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
 {
 	const struct frame first = {.data = frame->data, .end = frame->end};
 
-	return frame->tagged ? NULL : frame_at(&first, 0, bytes);
+	return frame_at(&first, 0, bytes);
 }
 
 /* x86 and arm64 kernels read unaligned words. Without this the BPF back end reads byte by byte. */

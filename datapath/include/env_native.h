@@ -45,19 +45,6 @@ WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 	return env->limits.passed + slot;
 }
 
-/* In user space a frame is a packet on the wire. */
-WEIR_INLINE uint32_t env_packets(const struct env *env)
-{
-	(void)env;
-	return 1;
-}
-
-WEIR_INLINE uint32_t env_bytes(const struct env *env, uint32_t len)
-{
-	(void)env;
-	return len;
-}
-
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
 {
 	return &env->counters.reasons[index];

@@ -192,13 +192,13 @@ WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t sl
 		limit_add(env, slot, room);
 }
 
-/* Charges a packet to one bucket. Returns the new debt, or LIMIT_NO_ROOM. */
+/* Charges a packet of `bytes` to one bucket. Returns the new debt, or LIMIT_NO_ROOM. */
 WEIR_INLINE uint64_t limit_charge_one(const struct env *env, uint32_t profiles, struct limit_bucket bucket,
-				      uint64_t now, limit_size size)
+				      uint64_t now, uint32_t bytes)
 {
 	const struct limit_profile profile = limit_profile(env_limits(env), profiles + bucket.profile);
 
-	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, size), profile.room);
+	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, bytes), profile.room);
 }
 
 /* Counts a packet that was charged to a bucket and to all that enclose it. */
@@ -229,7 +229,7 @@ WEIR_INLINE void limit_give_back(uint64_t *bucket, uint64_t now, uint64_t owed, 
  * do.
  */
 static bool __attribute__((noinline, unused))
-limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, limit_size size)
+limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
@@ -242,7 +242,7 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 		const uint64_t word = *(volatile uint64_t *)env_bucket(env, each.slot);
 
-		if (limit_debt(word, now) + limit_cost(profile, size) > profile.room) {
+		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room) {
 			limit_count(env, logged, each.slot, false);
 			return false;
 		}
@@ -250,7 +250,7 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	}
 	each = bucket;
 	for (; charged < LIMIT_DEPTH && each.slot; charged++) {
-		owed[charged] = limit_charge_one(env, profiles, each, now, size);
+		owed[charged] = limit_charge_one(env, profiles, each, now, bytes);
 		if (owed[charged] == LIMIT_NO_ROOM)
 			break;
 		each = limit_entry(limits, limiter, each.parent);
@@ -264,14 +264,14 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	for (uint32_t i = 0; i < LIMIT_DEPTH && i < charged; i++) {
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 
-		limit_give_back(env_bucket(env, each.slot), now, owed[i], limit_cost(profile, size));
+		limit_give_back(env_bucket(env, each.slot), now, owed[i], limit_cost(profile, bytes));
 		each = limit_entry(limits, limiter, each.parent);
 	}
 	return false;
 }
 
-/* Charges a packet to the bucket of its lookup result; false if it has no room. */
-WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns, limit_size size)
+/* Charges a packet of `bytes` to the bucket of its lookup result; false if it has no room. */
+WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const struct limit_bucket bucket = limit_bucket(limits, limiter, found);
@@ -281,8 +281,8 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 	if (bucket.slot == 0)
 		return true;
 	if (bucket.parent)
-		return limit_charge_nested(env, limiter, bucket, now, size);
-	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, size) != LIMIT_NO_ROOM;
+		return limit_charge_nested(env, limiter, bucket, now, bytes);
+	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes) != LIMIT_NO_ROOM;
 	limit_count(env, LIMITER_FIELD(limits, limiter, logged), bucket.slot, room);
 	return room;
 }
@@ -393,17 +393,18 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 
 #else
 
-WEIR_LIMIT_FUNCTION uint32_t weir_limit_has_room(uint32_t limiter, uint32_t found, uint64_t now_ns, limit_size size)
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_has_room(uint32_t limiter, uint32_t found, uint64_t now_ns, uint32_t bytes)
 {
 	const struct env env = {.counters = NULL};
 
-	return limit_settle(&env, limiter, found, now_ns, size);
+	return limit_settle(&env, limiter, found, now_ns, bytes);
 }
 
 WEIR_INLINE bool limit_has_room(const struct env *env, uint32_t limiter, uint32_t found, uint64_t now_ns,
 				uint32_t bytes)
 {
-	return weir_limit_has_room(limiter, found, now_ns, limit_size_of(env, bytes));
+	(void)env;
+	return weir_limit_has_room(limiter, found, now_ns, bytes);
 }
 
 #endif

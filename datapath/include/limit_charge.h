@@ -26,34 +26,11 @@ struct limit_profile {
 _Static_assert(sizeof(struct limit_profile) == 32, "abi: LimitProfile");
 
 /* The cost in ticks of a packet of this many bytes. */
-WEIR_INLINE uint64_t limit_cost_one(struct limit_profile profile, uint32_t bytes)
+WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
 {
 	const uint64_t charged = bytes < CHARGED_BYTES_MAX ? bytes : CHARGED_BYTES_MAX;
 
 	return profile.per_packet + ((charged * profile.per_byte + ((1 << BYTE_SHIFT) - 1)) >> BYTE_SHIFT);
-}
-
-/* What is charged: bytes in the low half, and in the high half the packets on the wire less 1 (env_packets()). */
-typedef uint64_t limit_size;
-
-WEIR_INLINE limit_size limit_size_of(const struct env *env, uint32_t bytes)
-{
-	return (uint64_t)(env_packets(env) - 1) << 32 | env_bytes(env, bytes);
-}
-
-/*
- * The cost in ticks of a packet, or of the equal packets that a card makes of one. Those cost more than any room if one
- * of them costs so much that the product might not be a number: ten minutes.
- */
-WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, limit_size size)
-{
-	const uint64_t packets = (size >> 32) + 1;
-	uint64_t one;
-
-	if (WEIR_LIKELY(packets == 1))
-		return limit_cost_one(profile, (uint32_t)size);
-	one = limit_cost_one(profile, (uint32_t)((uint32_t)size / packets));
-	return one < DEBT_MAX >> 10 ? one * (packets & 0xffff) : DEBT_MAX;
 }
 
 /* How far the word is ahead of the clock. */

@@ -330,15 +330,15 @@ WEIR_INLINE bool each_exchange(volatile uint64_t *set, uint64_t old, uint32_t ta
 	return false;
 }
 
-/* Charges a packet to an address; false if its bucket has no room. */
+/* Charges a packet of `bytes` to an address; false if its bucket has no room. */
 WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, uint32_t tag, uint64_t now_ns,
-					     limit_size size)
+					     uint32_t bytes)
 {
 	const struct table limits = env_limits(NULL);
 	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
 	volatile uint64_t *set = env_buckets(NULL, each_slot(limits, limiter, hash), EACH_WAYS);
 	const uint64_t now = each_ticks(now_ns, profile.coarse);
-	const uint64_t cost = limit_cost(profile, size);
+	const uint64_t cost = limit_cost(profile, bytes);
 
 	for (uint32_t try = 0; try < LIMIT_TRIES; try++) {
 		const uint64_t word = each_find(set, tag, now);
@@ -384,7 +384,7 @@ WEIR_INLINE bool limit_each4_has_room(const struct env *env, uint32_t limiter, u
 {
 	const struct each_hash hash = each_hash4(address, LIMITER_FIELD(env_limits(env), limiter, seed));
 
-	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, limit_size_of(env, bytes)))
+	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes))
 		return true;
 	weir_each_count(limiter, hash.hash, hash.tag, 0, address);
 	return false;
@@ -395,7 +395,7 @@ WEIR_INLINE bool limit_each6_has_room(const struct env *env, uint32_t limiter, u
 {
 	const struct each_hash hash = each_hash6(hi, lo, LIMITER_FIELD(env_limits(env), limiter, seed));
 
-	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, limit_size_of(env, bytes)))
+	if (weir_limit_each(limiter, hash.hash, hash.tag, now_ns, bytes))
 		return true;
 	weir_each_count(limiter, hash.hash, hash.tag, hi, lo);
 	return false;

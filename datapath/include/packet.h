@@ -343,8 +343,6 @@ WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *pa
 	struct frame first = *frame;
 
 	first.ctx = NULL;
-	first.skb = NULL;
-	first.tagged = false;
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
 	packet->ether_type = ETHER_IPV4;
 	packet->l3_offset = ETHERNET_BYTES;

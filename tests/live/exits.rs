@@ -17,16 +17,16 @@ use weir_control::Request;
 
 const PORT: u16 = 7;
 /// The link counts as blocked if no answer comes for this time.
-pub const SILENCE: Duration = Duration::from_millis(250);
+const SILENCE: Duration = Duration::from_millis(250);
 
 /// A server that returns the packets that it receives.
-pub struct Echo {
+struct Echo {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Echo {
-    pub fn start(hosts: &Hosts) -> Self {
+    fn start(hosts: &Hosts) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let socket = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("the server has the address"));
@@ -52,7 +52,7 @@ impl Drop for Echo {
 }
 
 /// Whether the client gets an answer within the time. It repeats its packet.
-pub fn passes(hosts: &Hosts, within: Duration) -> bool {
+fn passes(hosts: &Hosts, within: Duration) -> bool {
     hosts.client.run(move || {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("there are ports");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have timeouts");
@@ -110,13 +110,13 @@ impl Wire {
 
 /// How Weir ends.
 #[derive(Clone, Copy, Debug)]
-pub enum End {
+enum End {
     Told,
     Killed,
 }
 
 impl End {
-    pub fn of(self, running: Running) {
+    fn of(self, running: Running) {
         match self {
             End::Told => assert_eq!(running.stop(), 0),
             End::Killed => running.kill(),

@@ -128,9 +128,6 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
-        if ports.is_host() {
-            self.refuse_unsupported(&[Engine::Host])?;
-        }
         self.in_kernel(data, |compiled| compiled.load(ports))
     }
 

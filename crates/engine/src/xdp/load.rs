@@ -59,12 +59,8 @@ const WORDS: &str = ".bss.words";
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/engine/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
-/// Prefix of the names of programs for packets that a host sends (datapath/engine/egress.h).
-pub(crate) const EGRESS: &str = "weirtc_";
-/// The maps of programs that are parts of chains, each with the prefix of its programs (datapath/engine/parts.h).
-const PARTS: [(&str, &str); 2] = [("weir_parts", XDP), ("weir_egress_parts", EGRESS)];
-/// Prefix of the names of XDP programs.
-const XDP: &str = "weir_";
+/// The map of programs that are parts of chains (datapath/engine/parts.h).
+const PARTS: &str = "weir_parts";
 
 /// The parts of an object that are loaded, and their settings.
 pub(crate) struct Plan<'a> {
@@ -127,45 +123,31 @@ impl LoadedSizes {
     }
 }
 
-/// The name of the XDP program of a chain.
+/// The name of the program of a chain.
 pub(crate) fn program_name(chain: &str) -> String {
-    format!("{XDP}{chain}")
+    format!("weir_{chain}")
 }
 
-/// The name of the program of a chain for packets that a host sends.
-pub(crate) fn egress_name(chain: &str) -> String {
-    format!("{EGRESS}{chain}")
-}
-
-/// The number of an XDP program that is a part of a chain, and its chain: 7 and `upstream` for
-/// `weir_7_upstream_part_2`.
-pub(crate) fn part_of(program: &str) -> Option<(u32, &str)> {
-    part_with(program, XDP)
-}
-
-fn part_with<'a>(program: &'a str, prefix: &str) -> Option<(u32, &'a str)> {
-    let (number, part) = program.strip_prefix(prefix)?.split_once('_')?;
+/// The number of a program that is a part of a chain, and its chain: 7 and `upstream` for `weir_7_upstream_part_2`.
+pub(super) fn part_of(program: &str) -> Option<(u32, &str)> {
+    let (number, part) = program.strip_prefix("weir_")?.split_once('_')?;
     let (chain, _) = part.rsplit_once("_part_")?;
     Some((number.parse().ok()?, chain))
 }
 
-/// Fills the maps of parts, if the object has chains in parts. They must stay open as long as the programs run.
-pub(crate) fn join_parts(object: &Object) -> Result<Vec<OwnedFd>, EngineError> {
-    let mut open = Vec::new();
-    for (map, prefix) in PARTS {
-        let Some(parts) = object.maps().find(|found| found.name() == map) else { continue };
-        for program in object.progs().filter(|program| program.autoload()) {
-            let name = program.name().to_string_lossy();
-            let Some((number, _)) = part_with(&name, prefix) else { continue };
-            let descriptor = program.as_fd().as_raw_fd() as u32;
-            parts
-                .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
-        }
-        let parts = parts.as_fd().try_clone_to_owned();
-        open.push(parts.map_err(|error| failed(map, error.to_string()).caused_by(&error))?);
+/// Fills the map of parts, if the object has chains in parts. The map must stay open as long as the programs run.
+pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError> {
+    let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(None) };
+    for program in object.progs() {
+        let name = program.name().to_string_lossy();
+        let Some((number, _)) = part_of(&name) else { continue };
+        let descriptor = program.as_fd().as_raw_fd() as u32;
+        parts
+            .update(&number.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
     }
-    Ok(open)
+    let parts = parts.as_fd().try_clone_to_owned();
+    Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
 }
 
 /// The section of a table slot.

@@ -9,8 +9,7 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext,
-    ring_bytes,
+    ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
@@ -22,8 +21,8 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, EGRESS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, egress_name, fill_tables,
-    join_parts, load_object, map, part_of, program_name, shared_maps,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, fill_tables, join_parts,
+    load_object, map, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -48,8 +47,7 @@ fn cpus() -> Result<usize, EngineError> {
 
 fn mode(cpus: usize, ports: &Ports) -> Mode {
     let finish = ports.all().iter().any(|port| port.driver.is_virtual());
-    let live = if ports.is_host() { LIVE_HOST } else { LIVE_BETWEEN };
-    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
+    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
 }
 
 /// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
@@ -60,8 +58,8 @@ pub struct KernelCode {
     /// One for each chain. They hold their maps. The object has a descriptor for each of those, and is closed after
     /// loading.
     programs: Vec<OwnedFd>,
-    /// Kept open, because the kernel empties maps of programs when their last descriptor is closed.
-    _parts: Vec<OwnedFd>,
+    /// Kept open, because the kernel empties a map of programs when its last descriptor is closed.
+    _parts: Option<OwnedFd>,
     /// Number of counters per program.
     counters: usize,
     cpus: usize,
@@ -97,17 +95,6 @@ pub struct Received<'a> {
     pub index: u32,
 }
 
-/// A packet that the host sends, in the form in which the kernel hands it to an interface.
-#[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
-    /// The whole packet.
-    pub bytes: &'a [u8],
-    /// Index of the interface.
-    pub index: u32,
-    /// Packets that the card makes of it, and their bytes; 0 if it sends the packet as it is.
-    pub segments: [u32; 2],
-}
-
 /// The sections with memory for each CPU, and their lengths in bytes.
 fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
@@ -121,25 +108,6 @@ fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
         lengths.push((REWRITES, cpus * size_of::<Rewrite>()));
     }
     lengths
-}
-
-/// Whether a chain is for packets from the upper side. The chains of a posture are in the order of their directions.
-fn is_downstream(number: usize) -> bool {
-    number % 2 == 1
-}
-
-/// Whether programs on these ports need the program of a name. On a host, those of downstream chains are not XDP
-/// programs.
-fn is_loaded(program: &ProgramShape, ports: &Ports, name: &str) -> bool {
-    if name.starts_with(LOSSES) || name.ends_with("_stream") {
-        return false;
-    }
-    if !ports.is_host() {
-        return !name.starts_with(EGRESS);
-    }
-    let of_chain = |chain: &str| part_of(name).is_some_and(|(_, of)| of == chain) || name == program_name(chain);
-    let mut downstream = program.chains.iter().skip(1).step_by(2);
-    name.starts_with(EGRESS) || !downstream.any(|chain| of_chain(chain))
 }
 
 impl KernelCode {
@@ -171,7 +139,7 @@ impl KernelCode {
             lengths: &lengths,
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
-            program: &|name| is_loaded(program, ports, name),
+            program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
@@ -181,17 +149,12 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let file_name = name;
-        let own = |(number, chain): (usize, &String)| {
-            let name = if ports.is_host() && is_downstream(number) { egress_name(chain) } else { program_name(chain) };
-            let found = find(&object, &name).map_err(|error| match ports.is_host() {
-                true => failed(file_name, "it was compiled by a Weir without --host: compile it again".to_owned()),
-                false => error,
-            });
-            let descriptor = found?.as_fd().try_clone_to_owned();
+        let own = |chain: &String| {
+            let name = program_name(chain);
+            let descriptor = find(&object, &name)?.as_fd().try_clone_to_owned();
             descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
         };
-        let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
+        let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
         let _additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object, cpus)?);
@@ -233,33 +196,12 @@ impl KernelCode {
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
         let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
-        self.run(chain, received.bytes, &context.words())
-    }
-
-    /// Runs the program of a downstream chain on a packet as if the host were sending it. Only on ports of a host.
-    /// Returns the action for the kernel (`enum tcx_action`). The packet is counted like any other.
-    ///
-    /// # Errors
-    /// The kernel cannot run such a packet: one of more than a page needs a newer kernel than Linux 6.18.
-    pub fn send(&self, chain: usize, sent: &Sent<'_>) -> Result<i32, EngineError> {
-        /// Words of `struct __sk_buff` (linux/bpf.h).
-        const IFINDEX: usize = 10;
-        const WIRE_LEN: usize = 40;
-        const GSO_SEGS: usize = 41;
-        let mut context = [0; GSO_SEGS + 1];
-        context[IFINDEX] = sent.index;
-        [context[GSO_SEGS], context[WIRE_LEN]] = sent.segments;
-        self.run(chain, sent.bytes, &context).map(|action| action as i32)
-    }
-
-    /// Runs the program of a chain on a packet in a context (BPF_PROG_TEST_RUN).
-    fn run(&self, chain: usize, packet: &[u8], context: &[u32]) -> Result<u32, EngineError> {
         let mut run = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as _,
-            data_in: packet.as_ptr().cast(),
-            data_size_in: packet.len() as u32,
-            ctx_in: context.as_ptr().cast(),
-            ctx_size_in: size_of_val(context) as u32,
+            data_in: received.bytes.as_ptr().cast(),
+            data_size_in: received.bytes.len() as u32,
+            ctx_in: (&raw const context).cast(),
+            ctx_size_in: size_of_val(&context) as u32,
             ..Default::default()
         };
         // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes only the options.

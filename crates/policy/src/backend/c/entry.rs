@@ -8,7 +8,6 @@ use super::dialect::Dialect;
 use super::functions;
 use super::raw::fill_raw;
 use super::writer::Writer;
-use crate::direction::Direction;
 use crate::ir::FindId;
 use weir_abi::Family;
 
@@ -256,14 +255,5 @@ impl ChainEmitter<'_> {
         self.frame(&format!("{name}_rules(env, packet{frame})"), out);
         out.blank();
         out.line(&format!("WEIR_XDP_CHAIN({name})"));
-        if self.has_egress() {
-            out.line(&format!("WEIR_EGRESS_CHAIN({name})"));
-        }
-    }
-
-    /// BPF: whether there are programs of the chain for packets that a host sends (`egress.h`). They cannot change
-    /// packets.
-    pub(super) fn has_egress(&self) -> bool {
-        self.chain.direction == Direction::Downstream && !self.program.rewrites()
     }
 }

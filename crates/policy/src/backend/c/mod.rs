@@ -74,7 +74,6 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     }
     if dialect.is_bpf() {
         out.line(if dialect == Dialect::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
-        out.line("#include \"egress.h\"");
     } else {
         out.line("#include \"burst.h\"");
         out.blank();

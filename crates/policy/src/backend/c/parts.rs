@@ -56,16 +56,10 @@ fn emit_chain(
         packet_rules::emit_part(&part, is_last, out);
         out.blank();
         out.line(&format!("WEIR_XDP_PART({}, {})", part.name, first + index));
-        if chain.has_egress() {
-            out.line(&format!("WEIR_EGRESS_PART({}, {})", part.name, first + index));
-        }
     }
     chain.frame("VERDICT_NONE", out);
     out.blank();
     out.line(&format!("WEIR_XDP_CHAIN_IN_PARTS({}, {first})", chain.name));
-    if chain.has_egress() {
-        out.line(&format!("WEIR_EGRESS_CHAIN_IN_PARTS({}, {first})", chain.name));
-    }
 }
 
 /// Number of parts of all chains.
