@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod features;
 mod flows;
 mod limits;
 mod message;
@@ -27,6 +28,7 @@ mod tables;
 mod updates;
 
 pub use client::{Client, Error, ask, read};
+pub use features::{AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
