@@ -57,33 +57,24 @@ WEIR_INLINE uint64_t slots_near(const struct flow_bucket *bucket, uint32_t tag)
 	return slots;
 }
 
-WEIR_INLINE bool ack_is_of(const uint64_t *entry, const struct ack_key *key)
-{
-	return !(entry[0] | (entry[1] ^ key->first) | entry[2] | (entry[3] ^ key->second) | (entry[4] ^ key->ends));
-}
-
 /*
- * Finds the entry whose tag is that of the key. It is nearly always that of the flow. The tags of both buckets are read
- * at once, so that a cache waits for both at the same time, and no branch depends on where the flow is. An established
- * flow is not embryonic, so the whole tag is compared.
+ * Finds the entry whose tag is that of the key. It is nearly always that of the flow, and nearly always in the first
+ * bucket. An established flow is not embryonic, so the whole tag is compared.
  */
 WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)
 {
-	const struct flow_bucket *first = flow_bucket(NULL, hash->bucket[0]);
-	const struct flow_bucket *second = flow_bucket(NULL, hash->bucket[1]);
-	struct flow_bucket *bucket;
-	uint32_t place, is_second;
-	uint64_t slots;
+	struct flow_bucket *bucket = flow_bucket(NULL, hash->bucket[0]);
+	uint64_t slots = bucket ? slots_near(bucket, hash->tag) : 0;
+	uint32_t place;
 
-	if (!first || !second)
-		return NULL;
-	slots = slots_near(first, hash->tag) | slots_near(second, hash->tag) << 8;
+	if (!slots) {
+		bucket = flow_bucket(NULL, hash->bucket[1]);
+		slots = bucket ? slots_near(bucket, hash->tag) : 0;
+	}
 	if (!slots)
 		return NULL;
 	place = (uint32_t)__builtin_ctzll(slots);
-	is_second = opaque(place >> 3 & 1);
-	bucket = flow_bucket(NULL, hash->bucket[0] ^ ((hash->bucket[0] ^ hash->bucket[1]) & (0 - is_second)));
-	return bucket ? bucket->entries[bounded((place & 7) * 4 + (place >> 4), FLOW_SLOTS - 1)] : NULL;
+	return bucket->entries[bounded((place & 7) * 4 + (place >> 4), FLOW_SLOTS - 1)];
 }
 
 /* Tracks an acknowledgement in the common case. Returns false, and changes nothing, if it is not. */
@@ -92,7 +83,7 @@ WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t now)
 	const uint64_t mask = FAST_MASK | UINT64_C(1) << STATUS_IPV6;
 	const struct ack_key key = ack_key(at);
 	const struct flow_hash hash = ack_hash(&weir_flow_head, &key);
-	const struct fast_ack ack = read_ack_frame(at);
+	const struct fast_ack ack = read_ack_frame(at, (be32(at + ACK_IP_LENGTH) >> 16) - ack_headers(at));
 	uint64_t *entry = ack_guess(&hash), old;
 	volatile uint64_t *status;
 
@@ -104,7 +95,7 @@ WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t now)
 		return false;
 	if (__sync_val_compare_and_swap(status, old, old | FLOW_LOCK) != old)
 		return false;
-	if (ack_is_of(entry, &key) && track_fast(entry, mask, &ack, key.sender, now))
+	if (ack_entry_is(entry, key.first, key.second, key.ends) && track_fast(entry, mask, &ack, key.sender, now))
 		return true;
 	*status = old;
 	return false;

@@ -88,9 +88,10 @@ WEIR_INLINE uint64_t slot_misses_addresses(const volatile struct slot_rule *rule
 	return misses;
 }
 
-/* What slot_payload() returns: the four bytes behind a UDP header, or NONE. */
+/* What slot_payload() returns if the packet does not have these bytes. */
 #define SLOT_NO_PAYLOAD UINT64_MAX
 
+/* The bits `@th,64,32`. */
 WEIR_INLINE uint64_t slot_payload(packet_view *packet, const struct frame *frame)
 {
 	struct wide raw;

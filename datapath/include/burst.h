@@ -35,6 +35,13 @@ struct verdicts {
 	uint32_t lens[WEIR_BURST_MAX]; /* bytes on the wire, for counters */
 };
 
+/* The lengths of all packets. */
+WEIR_INLINE void read_lens(const struct weir_burst *burst, struct verdicts *verdicts)
+{
+	for (uint32_t i = 0; i < burst->count; i++)
+		verdicts->lens[i] = burst->frames[i].len;
+}
+
 /* A column of 128-bit values. */
 struct wide_column {
 	uint64_t hi[WEIR_BURST_MAX];

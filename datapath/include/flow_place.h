@@ -37,7 +37,7 @@ WEIR_INLINE bool second_is_better(const struct bucket_use *first, const struct b
 {
 	if (first->is_at_bound != second->is_at_bound)
 		return first->is_at_bound;
-	return second->used < first->used;
+	return first->used >= FLOW_PREFERRED && second->used < first->used;
 }
 
 /* Frees the slots of a bucket whose flows have expired. */

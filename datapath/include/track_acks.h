@@ -7,12 +7,13 @@
  *
  *	acks_read()	which packets are such, and the ends of their keys
  *	acks_hash()	sorts the ends, hashes the keys
- *	ack_fetch()	fetches the tags of both buckets
- *	ack_guess()	fetches the entry whose tag is that of the key
+ *	acks_find()	both, and fetches the tags of the first bucket
+ *	ack_guess()	finds the entry whose tag is that of the key
+ *	ack_fetch()	fetches it
  *	ack_track()	tracks it, if the guess was right
  *
- * A core waits for two dozen lines at most. So each step fetches while another step computes: tags while packets are
- * parsed, if the chain tracks first, and entries while earlier packets are tracked.
+ * A core waits for two dozen lines at most. So each step fetches while another one computes: tags while later packets
+ *are read, and entries while earlier packets are tracked.
  */
 #ifndef WEIR_TRACK_ACKS_H
 #define WEIR_TRACK_ACKS_H
@@ -25,7 +26,7 @@
 
 enum {
 	ACK_LANES = 16,	  /* packets that are hashed at a time: the 32-bit words of the longest vector */
-	GUESS_AHEAD = 16, /* packets whose entries are fetched at a time */
+	FETCH_AHEAD = 16, /* packets whose entries are fetched at a time */
 };
 
 /* Who uses the table. */
@@ -36,123 +37,155 @@ enum flow_users {
 
 /* The keys of a burst. */
 struct ack_columns {
-	uint32_t first[WEIR_BURST_MAX];	  /* address of the source; from acks_hash() on, of side 0 */
+	uint32_t first[WEIR_BURST_MAX];	  /* address of the source as in the frame; once hashed, of side 0 */
 	uint32_t second[WEIR_BURST_MAX];  /* of the destination; of side 1 */
 	uint32_t ports[WEIR_BURST_MAX];	  /* of both, the first one in the upper half */
+	uint32_t bytes[WEIR_BURST_MAX];	  /* of the payload */
 	uint32_t senders[WEIR_BURST_MAX]; /* sides */
 	uint32_t tags[WEIR_BURST_MAX];
-	struct flow_bucket *buckets[2][WEIR_BURST_MAX];
+	struct flow_bucket *buckets[WEIR_BURST_MAX]; /* the first of each key */
+	uint32_t seconds[WEIR_BURST_MAX];	     /* numbers of the second ones */
 	uint64_t *entries[WEIR_BURST_MAX];
-	uint64_t unguessed; /* packets without an entry yet */
+	uint64_t unfetched; /* packets whose entries are not fetched yet */
 } WEIR_COLUMNS;
 
-/* Whether such a frame has the lengths of a well-formed one: those that the parser compares. */
-WEIR_INLINE bool ack_is_whole(const struct frame *frame, const uint8_t *at)
-{
-	const uint32_t bytes = be32(at + ACK_IP_LENGTH) >> 16;
-
-	return bytes >= ACK_TCP - ACK_IP + (at[ACK_OFFSET] >> 4) * 4u && ACK_IP + bytes <= frame->len;
-}
-
-/* Returns those of the packets that are such acknowledgements, all well-formed, and reads the ends of their keys. */
+/*
+ * Returns those of the packets, frames of Ethernet, that are such acknowledgements with the lengths of well-formed
+ * ones, and reads the ends of their keys.
+ */
 WEIR_INLINE uint64_t acks_read(const struct weir_burst *burst, uint64_t packets, struct ack_columns *acks)
 {
 	uint64_t found = 0;
 
-	if (burst->link != LINK_ETHERNET)
-		return 0;
 	for (uint64_t rest = packets; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
-		struct frame frame = burst_frame(burst, i);
-		const uint8_t *at;
+		const struct frame frame = burst_frame(burst, i);
+		const uint8_t *at = frame.data;
+		uint32_t bytes, headers;
 
-		frame.link = LINK_ETHERNET;
-		at = ack_frame(&frame);
 		prefetch_frame(burst, i + FRAMES_AHEAD);
-		if (WEIR_UNLIKELY(!at || !ack_is_whole(&frame, at)))
+		if (WEIR_UNLIKELY(frame.cap < PLAIN_BYTES || !is_ack_frame(&frame, at)))
 			continue;
-		acks->first[i] = be32(at + ACK_SOURCE);
-		acks->second[i] = be32(at + ACK_DESTINATION);
-		acks->ports[i] = be32(at + ACK_TCP);
+		bytes = be32(at + ACK_IP_LENGTH) >> 16;
+		headers = ack_headers(at);
+		if (WEIR_UNLIKELY(bytes < headers || ACK_IP + bytes > frame.len))
+			continue;
+		acks->first[i] = host32(at + ACK_SOURCE);
+		acks->second[i] = host32(at + ACK_DESTINATION);
+		acks->ports[i] = host32(at + ACK_TCP);
+		acks->bytes[i] = bytes - headers;
 		found |= UINT64_C(1) << i;
 	}
 	return found;
 }
 
 /* The keys and hashes of ACK_LANES packets, of which the first is `i`. */
-WEIR_INLINE void acks_hash_lanes(const struct env *env, struct ack_columns *acks, uint32_t i)
+WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint32_t i)
 {
 	const struct flow_head *head = env->flows.head;
-	const uint64_t start = ipv4_hash_start(head), mix = head->hash_mix, buckets = head->buckets;
-	const uint64_t *secrets = head->hash_words;
+	const uint64_t start = ipv4_hash_start(head), mix = head->hash_mix, count = head->buckets;
+	const uint64_t secrets[] = {head->hash_words[1], head->hash_words[3], head->hash_words[4]};
 	const uint32_t protocol = (uint32_t)PROTO_TCP << 24;
+	struct flow_bucket *const buckets = env->flows.buckets;
 
-	for (uint32_t end = i + ACK_LANES; i < end; i++) {
-		const uint32_t source = acks->first[i], destination = acks->second[i], ports = acks->ports[i];
+	for (uint32_t n = 0; n < ACK_LANES; n++, i++) {
+		const uint32_t source = __builtin_bswap32(acks->first[i]);
+		const uint32_t destination = __builtin_bswap32(acks->second[i]);
+		const uint32_t ports = __builtin_bswap32(acks->ports[i]);
 		const bool swap = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
 		const uint32_t first = swap ? destination : source, second = swap ? source : destination;
 		const uint32_t sorted = swap ? ports << 16 | ports >> 16 : ports;
 		const struct flow_hash hash =
-			flow_hash_mixed(start + hash_word(first, secrets[1]) + hash_word(second, secrets[3]) +
-						hash_word((uint64_t)sorted << 32 | protocol, secrets[4]),
-					mix, buckets);
+			flow_hash_mixed(start + hash_word(first, secrets[0]) + hash_word(second, secrets[1]) +
+						hash_word((uint64_t)sorted << 32 | protocol, secrets[2]),
+					mix, count);
 
 		acks->first[i] = first;
 		acks->second[i] = second;
 		acks->ports[i] = sorted;
 		acks->senders[i] = swap;
 		acks->tags[i] = hash.tag;
-		for (uint32_t n = 0; n < 2; n++)
-			acks->buckets[n][i] = env->flows.buckets + hash.bucket[n];
+		acks->buckets[i] = buckets + hash.bucket[0];
+		acks->seconds[i] = hash.bucket[1];
 	}
 }
 
-WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint32_t count)
+/*
+ * Finds acknowledgements among packets, hashes their keys, and fetches the tags of the first of their buckets, where
+ * nearly all flows are. Lanes without a packet have the keys of an earlier burst.
+ */
+WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *burst, uint64_t packets,
+			       struct ack_columns *acks)
 {
-	for (uint32_t i = 0; i < count; i += ACK_LANES)
-		acks_hash_lanes(env, acks, i);
+	const uint64_t lanes = first_bits(ACK_LANES);
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; i < FRAMES_AHEAD; i++)
+		prefetch_frame(burst, i);
+	for (uint32_t i = 0; i < burst->count; i += ACK_LANES) {
+		const uint64_t some = acks_read(burst, packets & lanes << i, acks);
+
+		if (!some)
+			continue;
+		acks_hash(env, acks, i);
+		for (uint32_t n = i; n < i + ACK_LANES; n++)
+			__builtin_prefetch(acks->buckets[n]);
+		found |= some;
+	}
+	return found;
 }
 
-WEIR_INLINE void ack_fetch(const struct ack_columns *acks, uint32_t i)
+/*
+ * Guesses the entry of a packet by the tags of one of its buckets. Returns whether there is one. An established flow is
+ * not embryonic, so the whole tag is compared.
+ */
+WEIR_INLINE bool ack_guess(struct ack_columns *acks, uint32_t i, struct flow_bucket *bucket)
 {
-	__builtin_prefetch(acks->buckets[0][i]);
-	__builtin_prefetch(acks->buckets[1][i]);
+	const uint32_t slots = slots_with(bucket, UINT16_MAX, acks->tags[i]);
+
+	acks->entries[i] = bucket->entries[__builtin_ctz(slots | UINT32_C(1) << (FLOW_SLOTS - 1))];
+	return slots;
 }
 
-/* An established flow is not embryonic, so the whole tag is compared. */
-WEIR_INLINE void ack_guess(struct ack_columns *acks, uint32_t i)
+/* Fetches the entry of the first of the packets, and returns the others. */
+WEIR_INLINE uint64_t ack_fetch(const struct ack_columns *acks, uint64_t packets)
 {
-	struct flow_bucket *first = acks->buckets[0][i], *second = acks->buckets[1][i];
-	const uint64_t slots = slots_with(first, UINT16_MAX, acks->tags[i]) |
-			       (uint64_t)slots_with(second, UINT16_MAX, acks->tags[i]) << FLOW_SLOTS;
-	const uint32_t slot = (uint32_t)__builtin_ctzll(slots | UINT64_C(1) << 63);
-	uint64_t *entry = (slot < FLOW_SLOTS ? first : second)->entries[slot % FLOW_SLOTS];
-
-	acks->entries[i] = entry;
-	__builtin_prefetch(entry, 1);
+	if (packets)
+		__builtin_prefetch(acks->entries[first_of(packets)], 1);
+	return packets & (packets - 1);
 }
 
-/* Guesses the next entry that is not guessed yet. That is never one of a packet before the one that is tracked. */
-WEIR_INLINE void ack_guess_next(struct ack_columns *acks)
+/*
+ * Guesses the entries of the packets, and fetches the first ones. Those that are not in their first bucket come last
+ * and together: no branch could predict which they are.
+ */
+WEIR_INLINE void acks_begin(const struct env *env, struct ack_columns *acks, uint64_t packets)
 {
-	if (!acks->unguessed)
-		return;
-	ack_guess(acks, first_of(acks->unguessed));
-	acks->unguessed &= acks->unguessed - 1;
-}
+	uint64_t others = 0;
 
-WEIR_INLINE void acks_begin(struct ack_columns *acks, uint64_t packets)
-{
-	acks->unguessed = packets;
-	for (uint32_t i = 0; i < GUESS_AHEAD; i++)
-		ack_guess_next(acks);
+	for (uint64_t rest = packets; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		others |= (uint64_t)!ack_guess(acks, i, acks->buckets[i]) << i;
+	}
+	for (uint64_t rest = others; rest; rest &= rest - 1)
+		__builtin_prefetch(flow_bucket(env, acks->seconds[first_of(rest)]));
+	acks->unfetched = packets;
+	for (uint32_t i = 0; i < FETCH_AHEAD; i++)
+		acks->unfetched = ack_fetch(acks, acks->unfetched);
+	for (uint64_t rest = others; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		ack_guess(acks, i, flow_bucket(env, acks->seconds[i]));
+		__builtin_prefetch(acks->entries[i], 1);
+	}
 }
 
 WEIR_INLINE bool ack_is_of(const struct ack_columns *acks, uint32_t i, const uint64_t *entry)
 {
 	const uint64_t ends = (uint64_t)acks->ports[i] << 32 | (uint64_t)PROTO_TCP << 24;
 
-	return !(entry[0] | (entry[1] ^ acks->first[i]) | entry[2] | (entry[3] ^ acks->second[i]) | (entry[4] ^ ends));
+	return ack_entry_is(entry, acks->first[i], acks->second[i], ends);
 }
 
 /*
@@ -164,7 +197,7 @@ WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, ui
 			   enum flow_users users)
 {
 	const uint64_t mask = FAST_MASK | UINT64_C(1) << STATUS_IPV6;
-	const struct fast_ack ack = read_ack_frame(at);
+	const struct fast_ack ack = read_ack_frame(at, acks->bytes[i]);
 	uint64_t *entry = acks->entries[i];
 
 	if (users == USERS_SEVERAL && !lock_once(&entry[FLOW_STATUS]))
@@ -183,17 +216,18 @@ WEIR_INLINE uint64_t acks_left(const struct env *env, const struct weir_burst *b
 {
 	const struct weir_frame *frames = burst->frames;
 	const uint64_t *times_ns = burst->times.each_ns;
-	uint64_t left = packets;
+	uint64_t left = packets, unfetched = acks->unfetched;
 
 	for (; left; left &= left - 1) {
 		const uint32_t i = first_of(left);
 
-		ack_guess_next(acks);
+		unfetched = ack_fetch(acks, unfetched);
 		if (WEIR_UNLIKELY(times_ns))
 			now = track_time(env->flows.head, times_ns[i]);
 		if (WEIR_UNLIKELY(!ack_track(acks, frames[i].data, i, now, users)))
 			break;
 	}
+	acks->unfetched = unfetched;
 	return left;
 }
 

@@ -6,9 +6,9 @@
  * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
  * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
  *
- *	track_ahead()		finds the packets of the common case. Their lines are fetched while all packets are
- *	track_fetch()		parsed, or, if rules come before, by track_rest()
- *	track_begin()		reads all packets that are open or accepted, and fetches the lines of their flows
+ *	track_ahead()		finds the packets of the common case, and fetches their first lines
+ *	track_begin()		reads all packets that are open or accepted, and fetches the lines of their flows;
+ *				track_begin_late() does both, behind rules that need no states
  *	while (track_next())	enters the flows that the last segment opens, tracks the next segment
  *		<chain>_rules()	decides the open packets of the segment
  */
@@ -57,25 +57,23 @@ static void __attribute__((noinline, unused)) track_read_whole(const struct env 
 	track_read(env->flows.head, &frame, &tracked->packets[i], &tracked->tracks[i]);
 }
 
-/* Before the packets are parsed, if the first rule needs their states: hashes the keys of acknowledgements. */
-static void __attribute__((noinline, unused)) track_ahead(const struct env *env, const struct weir_burst *burst,
-							  struct track_burst *tracked)
+/* Finds the acknowledgements of the common case among packets. */
+static void __attribute__((noinline, unused)) track_acks(const struct env *env, const struct weir_burst *burst,
+							 uint64_t packets, struct track_burst *tracked)
 {
-	tracked->acks = acks_read(burst, first_bits(burst->count), &tracked->columns);
-	acks_hash(env, &tracked->columns, tracked->acks ? burst->count : 0);
+	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
 }
 
-/* Whether a packet is one of those, which are well-formed. The parser need not read it for a chain without columns. */
-WEIR_INLINE bool track_has_read(const struct track_burst *tracked, uint32_t i)
+/* The same before packets are parsed, for a chain that tracks before all rules. */
+WEIR_INLINE void track_ahead(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked)
 {
-	return tracked->acks >> i & 1;
+	track_acks(env, burst, first_bits(burst->count), tracked);
 }
 
-/* While packet `i` is parsed, and then: fetches the tags of its flow. */
-WEIR_INLINE void track_fetch(struct track_burst *tracked, uint32_t i)
+/* The acknowledgements that track_ahead() has found. They are well-formed. */
+WEIR_INLINE uint64_t track_has_read(const struct track_burst *tracked)
 {
-	if (tracked->acks >> i & 1)
-		ack_fetch(&tracked->columns, i);
+	return tracked->acks;
 }
 
 /* The packets to track: those that are open or accepted. */
@@ -91,21 +89,12 @@ WEIR_INLINE uint64_t track_which(const struct weir_burst *burst, const struct ve
 	return which;
 }
 
-/* The same for a chain that decides some packets without their states, when it has decided them. */
-static void __attribute__((noinline, unused)) track_rest(const struct env *env, const struct weir_burst *burst,
-							 const struct verdicts *verdicts, struct track_burst *tracked)
+/* Reads the packets to track, `left`, and fetches tags and then entries, so that cache misses overlap. */
+static void __attribute__((noinline, unused)) track_start(const struct env *env, const struct weir_burst *burst,
+							  const struct verdicts *verdicts, uint64_t left,
+							  struct track_burst *tracked)
 {
-	tracked->acks = acks_read(burst, track_which(burst, verdicts), &tracked->columns);
-	acks_hash(env, &tracked->columns, tracked->acks ? burst->count : 0);
-	for (uint32_t i = 0; i < burst->count; i++)
-		track_fetch(tracked, i);
-}
-
-/* Reads the packets to track, and fetches tags and then entries, so that cache misses overlap. */
-static void __attribute__((noinline, unused)) track_begin(const struct env *env, const struct weir_burst *burst,
-							  const struct verdicts *verdicts, struct track_burst *tracked)
-{
-	const uint64_t left = track_which(burst, verdicts), acks = tracked->acks & left;
+	const uint64_t acks = tracked->acks & left;
 
 	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
@@ -117,7 +106,7 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
 		}
 	}
-	acks_begin(&tracked->columns, acks);
+	acks_begin(env, &tracked->columns, acks);
 	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
 		const struct track *track = &tracked->tracks[first_of(rest)];
 
@@ -130,6 +119,23 @@ static void __attribute__((noinline, unused)) track_begin(const struct env *env,
 	tracked->openers = 0;
 	tracked->replacing = 0;
 	tracked->proxy = (struct proxy_burst){0, 0, 0};
+}
+
+/* Begins to track the burst of a chain that has called track_ahead(). */
+WEIR_INLINE void track_begin(const struct env *env, const struct weir_burst *burst, const struct verdicts *verdicts,
+			     struct track_burst *tracked)
+{
+	track_start(env, burst, verdicts, track_which(burst, verdicts), tracked);
+}
+
+/* Begins to track the burst of a chain that has decided some packets without their states. */
+WEIR_INLINE void track_begin_late(const struct env *env, const struct weir_burst *burst,
+				  const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	const uint64_t left = track_which(burst, verdicts);
+
+	track_acks(env, burst, left, tracked);
+	track_start(env, burst, verdicts, left, tracked);
 }
 
 static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
@@ -244,7 +250,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		if (tracked->acks & bit)
 			track_read_whole(env, burst, tracked, i);
 		tracked->acks &= ~bit;
-		tracked->columns.unguessed &= ~bit;
+		tracked->columns.unfetched &= ~bit;
 		if (!track_in_segment(env, burst, tracked, i, now))
 			break;
 		left &= ~bit;
@@ -271,8 +277,7 @@ WEIR_INLINE void track_accepted(const struct env *env, const struct weir_burst *
 	uint8_t states[WEIR_BURST_MAX];
 
 	verdicts->open = 0;
-	track_rest(env, burst, verdicts, tracked);
-	track_begin(env, burst, verdicts, tracked);
+	track_begin_late(env, burst, verdicts, tracked);
 	while (track_next(env, burst, verdicts, tracked, states))
 		continue;
 }

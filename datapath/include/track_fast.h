@@ -60,26 +60,35 @@ enum {
 _Static_assert((int)ACK_OPTIONS == (int)PLAIN_BYTES, "what plain_frame() reads");
 
 /*
- * The first PLAIN_BYTES of a well-formed frame that is such an acknowledgement, without SYN, FIN and RST, and without
- * options but timestamps; else NULL.
+ * Whether a well-formed frame of Ethernet, whose first PLAIN_BYTES are here, is such an acknowledgement, without SYN,
+ * FIN and RST, and without options but timestamps.
  */
-WEIR_INLINE const uint8_t *ack_frame(const struct frame *frame)
+WEIR_INLINE bool is_ack_frame(const struct frame *frame, const uint8_t *at)
 {
 	const uint32_t flags = TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK;
-	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_start(frame, PLAIN_BYTES) : NULL;
-	uint32_t header;
+	const uint32_t header = (at[ACK_OFFSET] >> 4) * 4u;
 
-	if (!at ||
-	    ((be32(at + ACK_ETHER_TYPE) >> 8 ^ (ETHER_IPV4 << 8 | 0x45)) |
-	     ((be32(at + ACK_FRAGMENT) & 0x3fff00ff) ^ PROTO_TCP) | ((be32(at + ACK_OFFSET) >> 16 & flags) ^ TCP_ACK)))
-		return NULL;
-	header = at[ACK_OFFSET] >> 4;
-	if (header * 4 == TCP_HEADER_BYTES)
-		return at;
+	if ((be32(at + ACK_ETHER_TYPE) >> 8 ^ (ETHER_IPV4 << 8 | 0x45)) |
+	    ((be32(at + ACK_FRAGMENT) & 0x3fff00ff) ^ PROTO_TCP) | ((be32(at + ACK_OFFSET) >> 16 & flags) ^ TCP_ACK))
+		return false;
+	if (header == TCP_HEADER_BYTES)
+		return true;
 	at = frame_start(frame, ACK_OPTIONS + 4);
-	return header * 4 == TCP_HEADER_BYTES + TIMESTAMPS_BYTES && at && be32(at + ACK_OPTIONS) == OPTIONS_TIMESTAMPS
-		       ? at
-		       : NULL;
+	return header == TCP_HEADER_BYTES + TIMESTAMPS_BYTES && at && be32(at + ACK_OPTIONS) == OPTIONS_TIMESTAMPS;
+}
+
+/* The start of a well-formed frame if it is such an acknowledgement; else NULL. */
+WEIR_INLINE const uint8_t *ack_frame(const struct frame *frame)
+{
+	const uint8_t *at = frame->link == LINK_ETHERNET ? frame_start(frame, PLAIN_BYTES) : NULL;
+
+	return at && is_ack_frame(frame, at) ? at : NULL;
+}
+
+/* Bytes of the headers of such a frame, without Ethernet. */
+WEIR_INLINE uint32_t ack_headers(const uint8_t *at)
+{
+	return ACK_TCP - ACK_IP + (at[ACK_OFFSET] >> 4) * 4u;
 }
 
 /* What is read of a plain ACK. */
@@ -100,17 +109,24 @@ WEIR_INLINE struct fast_ack read_fast_ack(packet_view *packet)
 	};
 }
 
-/* The same of such a frame. */
-WEIR_INLINE struct fast_ack read_ack_frame(const uint8_t *at)
+/* The same of such a frame, with `bytes` of payload. */
+WEIR_INLINE struct fast_ack read_ack_frame(const uint8_t *at, uint32_t bytes)
 {
-	const uint32_t headers = ACK_TCP - ACK_IP + (at[ACK_OFFSET] >> 4) * 4;
-
 	return (struct fast_ack){
 		.seq = be32(at + ACK_SEQ),
-		.end = be32(at + ACK_SEQ) + (be32(at + ACK_IP_LENGTH) >> 16) - headers,
+		.end = be32(at + ACK_SEQ) + bytes,
 		.ack = be32(at + ACK_ACK),
 		.window = be32(at + ACK_OFFSET) & 0xffff,
 	};
+}
+
+/*
+ * Whether an entry has the key of such a frame: addresses, and the last word. That it is one of IPv4, whose other words
+ * are 0, remains to be seen from its status word.
+ */
+WEIR_INLINE bool ack_entry_is(const uint64_t *entry, uint64_t first, uint64_t second, uint64_t ends)
+{
+	return !((entry[1] ^ first) | (entry[3] ^ second) | (entry[4] ^ ends));
 }
 
 /* window_bytes() of the eight windows with an exponent, and of those with this and the next three. */

@@ -145,8 +145,7 @@ static void chain_stateful(const struct weir_burst *burst)
 
 	chain_parse(&env, burst, &packets, &verdicts);
 	stateful_before(&env, &packets, &verdicts);
-	track_rest(&env, burst, &verdicts, &packets.tracked);
-	track_begin(&env, burst, &verdicts, &packets.tracked);
+	track_begin_late(&env, burst, &verdicts, &packets.tracked);
 	while (track_next(&env, burst, &verdicts, &packets.tracked, packets.ct_state))
 		stateful_rules(&env, burst, &packets, &verdicts);
 	rewrite_burst(burst, &verdicts, &packets.tracked);

@@ -146,6 +146,7 @@ fn slot_constants() -> Vec<(String, u64)> {
 fn flow_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FLOW_SLOTS".into(), flow::SLOTS as u64),
+        ("FLOW_PREFERRED".into(), flow::PREFERRED as u64),
         ("FLOW_ENTRY_WORDS".into(), flow::ENTRY_WORDS as u64),
         ("FLOW_TICK_SHIFT".into(), flow::TICK_SHIFT.into()),
         ("FLOW_TICKS".into(), flow::TICKS.into()),

@@ -285,7 +285,8 @@ fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
     assert_eq!(running.stop(), 0);
 
-    put(folder, "edge.weir", &policy(0).replace(&format!("size {SIZE}"), "size 1000"));
+    let other_size = format!("size {}", connections.max(500) * 2);
+    put(folder, "edge.weir", &policy(0).replace(&format!("size {SIZE}"), &other_size));
     let running = start();
     let wanted = FlowOperation::List {
         top: 1,

@@ -36,6 +36,9 @@ pub use window::Window;
 
 /// Number of slots of a bucket.
 pub const SLOTS: usize = 32;
+/// A new flow goes to the first bucket of its key if fewer slots than these are used there, so that nearly all flows are
+/// found with the tags of one bucket. Above it, the two choices fill the table.
+pub const PREFERRED: usize = 24;
 /// Number of words of an entry.
 pub const ENTRY_WORDS: usize = 8;
 /// The bit of a tag that says that the flow may be evicted.

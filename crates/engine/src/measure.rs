@@ -81,7 +81,9 @@ pub fn measure_ring(
         while decided < packets {
             let first = next * BURST_MAX;
             (first..ring.len().min(first + BURST_MAX)).for_each(|index| write(ring.frame_mut(index)));
+            // Workers give a burst one time.
             let burst = ring.burst(next);
+            let burst = burst.received_at(burst.now_ns());
             let start = tsc::now();
             filter.decide(chain, &burst, &mut verdicts)?;
             cycles += tsc::now() - start;

@@ -106,7 +106,7 @@ struct Manifest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     rewrites: bool,
     /// Number of slots of rules.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     slots: usize,
     /// Number of tables with entries.
     entries: usize,
@@ -118,8 +118,8 @@ struct Manifest {
     members: Vec<Member>,
 }
 
-/// Whether there are none.
-fn is_none(count: &usize) -> bool {
+/// Whether a count is 0, which a manifest leaves out.
+fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 

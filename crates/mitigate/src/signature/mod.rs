@@ -168,6 +168,11 @@ impl Display for Signature {
         let mut terms = self.terms.clone();
         terms.sort_by_key(|term| Field::ALL.iter().position(|field| *field == term.field));
         write!(f, "{} daddr {}", if is_ipv6 { "ip6" } else { "ip" }, self.victim)?;
+        let has = |field| terms.iter().any(|term| term.field == field);
+        // The bytes at this place of a TCP header are its acknowledgement number.
+        if has(Field::Payload) && !has(Field::Protocol) {
+            f.write_str(" meta l4proto udp")?;
+        }
         terms.iter().try_for_each(|term| write!(f, " {}", term.text(is_ipv6)))
     }
 }
@@ -196,5 +201,17 @@ mod tests {
         assert!(!signature.matches(&Header { length: 60, ..syn }));
         assert!(!signature.matches(&Header { daddr: 1, ..syn }));
         assert!(!signature.matches(&Header { has_ports: false, ..syn }));
+    }
+
+    #[test]
+    fn bytes_of_a_payload_are_those_of_udp() {
+        let term = |field, value| Term { field, first: value, last: value };
+        let victim = Prefix::of(false, 0xc000_0201, 32);
+        let payload = term(Field::Payload, 0x1703_0001);
+        let signature = Signature { victim, terms: vec![payload, term(Field::Sport, 123)] };
+        let text = "ip daddr 192.0.2.1 meta l4proto udp th sport 123 @th,64,32 0x17030001";
+        assert_eq!(signature.to_string(), text);
+        let named = Signature { victim, terms: vec![payload, term(Field::Protocol, 17)] };
+        assert_eq!(named.to_string(), "ip daddr 192.0.2.1 meta l4proto udp @th,64,32 0x17030001");
     }
 }

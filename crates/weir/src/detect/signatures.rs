@@ -53,6 +53,17 @@ fn every_term_is_a_rule_of_a_slot() {
 }
 
 #[test]
+fn bytes_of_a_udp_payload_are_not_looked_for_in_tcp() {
+    for is_ipv6 in [false, true] {
+        let victim = Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], u8::MAX);
+        let term = Term { field: Field::Payload, first: 0x1703_0001, last: 0x1703_0001 };
+        let written = Measure::Drop(Signature { victim, terms: vec![term] }).to_string();
+        let rule = SlotRule::parse(&written).unwrap_or_else(|refused| panic!("{written}\n{refused}"));
+        assert!(text(&rule.record).contains("meta l4proto udp"), "{}", text(&rule.record));
+    }
+}
+
+#[test]
 fn all_terms_of_a_packet_are_one_rule() {
     let udp =
         [Field::Saddr, Field::Protocol, Field::Fragment, Field::Sport, Field::Dport, Field::Payload, Field::Length];

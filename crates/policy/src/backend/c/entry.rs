@@ -87,9 +87,9 @@ impl ChainEmitter<'_> {
             Some(point) => {
                 if point > 0 {
                     out.line(&call(Stage::BeforeTracking));
-                    out.line("track_rest(&env, burst, &verdicts, &packets.tracked);");
                 }
-                out.line("track_begin(&env, burst, &verdicts, &packets.tracked);");
+                let late = if point > 0 { "_late" } else { "" };
+                out.line(&format!("track_begin{late}(&env, burst, &verdicts, &packets.tracked);"));
                 out.line("while (track_next(&env, burst, &verdicts, &packets.tracked, packets.ct_state))");
                 out.inner(&call(Stage::Rules));
             }
@@ -107,11 +107,21 @@ impl ChainEmitter<'_> {
         parameters.push("struct verdicts *verdicts".to_owned());
         out.blank();
         out.function(&format!("static void {name}_parse"), &parameters);
-        out.line("uint64_t open = 0;");
-        out.blank();
-        out.line("for (uint32_t i = 0; i < FRAMES_AHEAD; i++)");
-        out.inner("prefetch_frame(burst, i);");
-        out.open("for (uint32_t i = 0; i < burst->count; i++)");
+        // Then track_ahead() has fetched the frames.
+        let skips_parser = self.tracks_first() && !self.parses_columns();
+        if skips_parser {
+            out.line("uint64_t open = track_has_read(&packets->tracked);");
+            out.blank();
+            out.line("read_lens(burst, verdicts);");
+            out.open("for (uint64_t rest = first_bits(burst->count) & ~open; rest; rest &= rest - 1)");
+            out.line("const uint32_t i = first_of(rest);");
+        } else {
+            out.line("uint64_t open = 0;");
+            out.blank();
+            out.line("for (uint32_t i = 0; i < FRAMES_AHEAD; i++)");
+            out.inner("prefetch_frame(burst, i);");
+            out.open("for (uint32_t i = 0; i < burst->count; i++)");
+        }
         out.line("const struct frame frame = burst_frame(burst, i);");
         // Compilers drop the fields that nothing reads. The tracker parses the packets again of which it needs others.
         out.line("struct packet parsed;");
@@ -126,16 +136,10 @@ impl ChainEmitter<'_> {
             out.line("struct wide raw = {0, 0};");
         }
         let reason = defaults.reason("parse_packet(&frame, &parsed)");
-        if self.tracks_first() && !self.parses_columns() {
-            let value = format!("track_has_read(&packets->tracked, i) ? REASON_NONE : {reason}");
-            out.assign("const enum reason reason", &value, "");
-        } else {
-            out.line(&format!("const enum reason reason = {reason};"));
-        }
+        out.line(&format!("const enum reason reason = {reason};"));
         out.blank();
-        out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
-        if self.tracks_first() {
-            out.line("track_fetch(&packets->tracked, i);");
+        if !skips_parser {
+            out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
         }
         // The state of a packet is not known before it is tracked.
         let columns = self.columns.iter().filter(|&&column| column != CT_STATE);
@@ -145,7 +149,9 @@ impl ChainEmitter<'_> {
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
             out.line(&statement);
         }
-        out.line("verdicts->lens[i] = frame.len;");
+        if !skips_parser {
+            out.line("verdicts->lens[i] = frame.len;");
+        }
         out.line("if (WEIR_LIKELY(reason == REASON_NONE))");
         out.inner("open |= 1ULL << i;");
         out.line("else");
