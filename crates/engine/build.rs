@@ -10,13 +10,17 @@ const FOLDERS: [&str; 2] = ["include", "engine"];
 fn main() {
     let manifest_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let datapath = manifest_dir.join("../../datapath").canonicalize().expect("datapath/ stands beside crates/");
-    let mut headers: Vec<PathBuf> = FOLDERS.iter().flat_map(|folder| headers_in(&datapath.join(folder))).collect();
-    headers.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    let mut headers: Vec<(String, &str)> = FOLDERS
+        .iter()
+        .flat_map(|&folder| headers_in(&datapath, folder).into_iter().map(move |name| (name, folder)))
+        .collect();
+    headers.sort();
+    // The paths are relative to the manifest, so that a target folder that moves with its tree stays valid.
     let rows: String = headers
         .iter()
-        .map(|path| {
-            let name = path.file_name().expect("read_dir yields names").to_string_lossy();
-            format!("    ({name:?}, include_str!({:?})),\n", path.display().to_string())
+        .map(|(name, folder)| {
+            let path = format!("/../../datapath/{folder}/{name}");
+            format!("    ({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),\n")
         })
         .collect();
     let table = format!("pub(super) const HEADERS: &[(&str, &str)] = &[\n{rows}];\n");
@@ -36,7 +40,7 @@ fn dpdk(datapath: &Path) {
         .probe("libdpdk")
         .unwrap_or_else(|error| panic!("the feature `dpdk` needs `apt-get install libdpdk-dev pkg-config`: {error}"));
     let shim = datapath.join("engine/dpdk");
-    println!("cargo::rerun-if-changed={}", shim.display());
+    println!("cargo::rerun-if-changed=../../datapath/engine/dpdk");
     let mut build = cc::Build::new();
     build.files(["eal.c", "port.c", "burst.c"].map(|name| shim.join(name)));
     build.includes(["include", "engine"].map(|folder| datapath.join(folder)));
@@ -52,11 +56,14 @@ fn dpdk(datapath: &Path) {
     build.compile("weir_dpdk");
 }
 
-fn headers_in(folder: &Path) -> Vec<PathBuf> {
-    println!("cargo::rerun-if-changed={}", folder.display());
-    fs::read_dir(folder)
+/// The names of the headers in a folder of the datapath.
+fn headers_in(datapath: &Path, folder: &str) -> Vec<String> {
+    println!("cargo::rerun-if-changed=../../datapath/{folder}");
+    fs::read_dir(datapath.join(folder))
         .expect("the datapath's folders exist")
-        .map(|entry| entry.expect("the folder can be read").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "h"))
+        .map(|entry| {
+            entry.expect("the folder can be read").file_name().into_string().expect("headers have plain names")
+        })
+        .filter(|name| name.ends_with(".h"))
         .collect()
 }

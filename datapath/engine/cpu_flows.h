@@ -24,6 +24,7 @@ struct track_slot {
 	bool is_tracked;
 	bool is_asked; /* whether the SYN proxy has seen it */
 	uint8_t options[OPTIONS_ROOM + OPTIONS_BEYOND];
+	struct edit edit; /* enter_among_others() */
 } __attribute__((aligned(512)));
 
 _Static_assert(sizeof(struct track_slot) == 512, "TRACK_SLOT_BYTES");
@@ -260,7 +261,9 @@ WEIR_GLOBAL uint32_t weir_track(uint32_t now)
 
 WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 {
-	enter_among_others(NULL, &weir_flow_head, &own_slot()->track, now);
+	struct track_slot *slot = own_slot();
+
+	enter_among_others(NULL, &weir_flow_head, &slot->track, &slot->edit, now);
 	return 0;
 }
 

@@ -142,11 +142,12 @@ static void __attribute__((noinline, unused)) track_open(const struct env *env, 
 {
 	/* Later packets of the segment may have other times. */
 	const uint32_t now = status_time(track->words[FLOW_STATE_WORDS - 1]);
+	struct edit edit;
 
 	if (flow_alone(env))
 		enter_alone(env, track);
 	else
-		enter_among_others(env, env->flows.head, track, now);
+		enter_among_others(env, env->flows.head, track, &edit, now);
 }
 
 /* Enters the flows that accepted packets of the last segment open. */

@@ -181,14 +181,15 @@ WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 
 /*
  * Enters the flow that an accepted packet opens, while other CPUs use the table. `now` is the time of the packet. If
- * its key was entered meanwhile, the packet is judged again, as one that comes after the other CPU's packet.
+ * its key was entered meanwhile, the packet is judged again, as one that comes after the other CPU's packet. What
+ * becomes of the packet does not change; it is in `edit` in the meantime.
  */
-WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track, uint32_t now)
+WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *head, struct track *track,
+				    struct edit *edit, uint32_t now)
 {
 	volatile uint64_t *opening = &head->opening[track->hash.tag & (OPENING_LOCKS - 1)];
-	/* Its verdict stands, and so does what becomes of it. */
-	const struct edit edit = track_edit(track);
 
+	*edit = track_edit(track);
 	if (!flow_lock(env, opening))
 		return;
 	/* The words are those of the new flow unless the key is known. */
@@ -210,7 +211,7 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 		}
 	}
 	flow_unlock(env, opening);
-	track_set_edit(track, &edit);
+	track_set_edit(track, edit);
 }
 
 /* Whether a packet that was decided before its tracking point is tracked: if it is accepted and well-formed. */

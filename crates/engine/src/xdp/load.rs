@@ -330,9 +330,11 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
 /// The exceeded limit, if the verifier rejected the program because of its size and not of its behaviour
 /// (kernel/bpf/verifier.c).
 fn exceeded(log: &str) -> Option<&'static str> {
-    const LIMITS: [(&str, &str); 3] = [
+    const LIMITS: [(&str, &str); 5] = [
         ("BPF program is too large", "the verifier follows at most a million instructions"),
         ("jumps is too complex", "the verifier follows at most 8192 branches"),
+        ("combined stack size", "a program and the functions that it calls have 512 bytes of stack"),
+        ("too many subprograms", "a program has at most 256 functions"),
         ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 56 tables"),
     ];
     LIMITS.iter().find(|(complaint, _)| log.contains(complaint)).map(|&(_, limit)| limit)
