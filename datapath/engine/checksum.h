@@ -62,8 +62,10 @@ struct sum {
 };
 
 /* Adds the next SUM_BYTES of the packet. Returns whether to stop. */
-static int sum_step(uint32_t step, struct sum *sum)
+static long sum_step(uint32_t step, void *state)
 {
+	struct sum *sum = state;
+
 	(void)step;
 	sum->failed = bpf_xdp_load_bytes(sum->ctx, sum->at, sum->words, SUM_BYTES) != 0;
 	sum->sum = (uint32_t)bpf_csum_diff(NULL, 0, (uint32_t *)sum->words, SUM_BYTES, sum->sum);
@@ -85,7 +87,7 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 	uint32_t rest = bytes % SUM_BYTES;
 
 	if (bytes >= SUM_BYTES)
-		bpf_loop(bytes / SUM_BYTES, sum_step, &sum, 0);
+		repeat(bytes / SUM_BYTES, sum_step, &sum);
 	__builtin_memset(words, 0, SUM_BYTES);
 	/* The compiler may compute a number again, and the verifier does not apply what it knew to the copy. */
 	__asm__ volatile("" : "+r"(rest));

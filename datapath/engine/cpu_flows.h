@@ -81,7 +81,7 @@ static __attribute__((noinline)) bool lock_slowly(volatile uint64_t *word)
 {
 	struct lock_wait wait = {.word = word, .is_held = 0};
 
-	bpf_loop(LOCK_STEPS, lock_step, &wait, 0);
+	repeat(LOCK_STEPS, lock_step, &wait);
 	return wait.is_held;
 }
 

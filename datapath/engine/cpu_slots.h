@@ -168,7 +168,7 @@ WEIR_INLINE uint32_t slot_drops(struct rule_slot *slot, uint64_t payload, uint64
 	struct slot_walk walk = {.payload = payload, .now_ns = now_ns, .copy = copy};
 
 	read_fence();
-	bpf_loop((uint32_t)active, step, &walk, 0);
+	repeat((uint32_t)active, step, &walk);
 	return walk.drops;
 }
 

@@ -47,7 +47,6 @@ static long (*const bpf_tail_call)(struct xdp_md *ctx, const void *map, uint32_t
 static long (*const bpf_redirect_map)(const void *map, uint64_t key, uint64_t flags) = (void *)51;
 static int64_t (*const bpf_csum_diff)(const uint32_t *from, uint32_t from_bytes, const uint32_t *to, uint32_t to_bytes,
 				      uint32_t seed) = (void *)28;
-static long (*const bpf_loop)(uint32_t steps, const void *step, void *state, uint64_t flags) = (void *)181;
 static uint64_t (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;
 static long (*const bpf_xdp_load_bytes)(const struct xdp_md *ctx, uint32_t offset, void *to,

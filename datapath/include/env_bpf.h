@@ -260,6 +260,17 @@ WEIR_INLINE void keep_in_memory(void *object)
 	__asm__ volatile("" : : "r"(object) : "memory");
 }
 
+/*
+ * Calls `step` with 0, 1, ... and the state until it returns 1, at most `steps` times: a loop of which the verifier
+ * follows a few steps only (bpf_loop, Linux 5.17).
+ */
+WEIR_INLINE void repeat(uint32_t steps, long (*step)(uint32_t step, void *state), void *state)
+{
+	static long (*const bpf_loop)(uint32_t steps, const void *step, void *state, uint64_t flags) = (void *)181;
+
+	bpf_loop(steps, step, state, 0);
+}
+
 /* Keeps reads below it after reads above it. BPF has no fence for reads; x86 needs none. */
 WEIR_INLINE void read_fence(void)
 {

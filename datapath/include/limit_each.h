@@ -133,16 +133,14 @@ WEIR_INLINE bool each_record_exchange(volatile uint64_t *set, uint64_t old, uint
 /*
  * Counts a packet that exceeded the limit of an address: count_exceeded() in each.rs. An address without record takes
  * the one with the fewest packets, and keeps that number. Two workers may do so at once, and one of them wins. Whoever
- * counts in a record writes the address if another one is there.
+ * counts in a record writes the address if another one is there. Returns false if another worker has changed the
+ * record.
  */
-WEIR_INLINE void each_count(volatile uint64_t *set, uint32_t tag, uint64_t hi, uint64_t lo)
+WEIR_INLINE bool each_count_once(volatile uint64_t *set, uint32_t tag, uint64_t hi, uint64_t lo)
 {
-	for (uint32_t try = 0; try < RECORD_TRIES; try++) {
-		const uint64_t old = forget64(each_record(set, tag));
+	const uint64_t old = forget64(each_record(set, tag));
 
-		if (each_record_exchange(set, old, each_charged(tag, old & EACH_TIME_MASK, 1), hi, lo))
-			return;
-	}
+	return each_record_exchange(set, old, each_charged(tag, old & EACH_TIME_MASK, 1), hi, lo);
 }
 
 /* A word of a set. */
@@ -236,7 +234,11 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 static void __attribute__((noinline, unused)) each_count_one(const struct env *env, uint32_t limiter,
 							     struct each_hash hash, uint64_t hi, uint64_t lo)
 {
-	each_count(env_exceeded(env, each_records(env_limits(env), limiter, hash.hash)), hash.tag, hi, lo);
+	uint64_t *set = env_exceeded(env, each_records(env_limits(env), limiter, hash.hash));
+
+	for (uint32_t try = 0; try < RECORD_TRIES; try++)
+		if (each_count_once(set, hash.tag, hi, lo))
+			return;
 }
 
 WEIR_INLINE uint64_t limit_each4_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
@@ -354,14 +356,33 @@ WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, ui
 
 #if WEIR_LOGGED
 
-/* Counts a packet without room, if the limiter counts. */
+/* The count of a packet without room. */
+struct each_counting {
+	volatile uint64_t *set;
+	uint64_t hi, lo;
+	uint32_t tag;
+};
+
+static long each_count_step(uint32_t step, void *state)
+{
+	const struct each_counting *counting = state;
+
+	(void)step;
+	return each_count_once(counting->set, counting->tag, counting->hi, counting->lo);
+}
+
+/* Counts a packet without room, if the limiter counts. The verifier follows the attempts of a loop in C one by one. */
 WEIR_LIMIT_FUNCTION uint32_t weir_each_count(uint32_t limiter, uint32_t hash, uint32_t tag, uint64_t hi, uint64_t lo)
 {
 	const struct table limits = env_limits(NULL);
 
-	if (LIMITER_FIELD(limits, limiter, logged))
-		each_count(env_exceeded_words(NULL, each_records(limits, limiter, hash), EXCEEDER_SET_WORDS), tag, hi,
-			   lo);
+	if (LIMITER_FIELD(limits, limiter, logged)) {
+		const uint32_t first = each_records(limits, limiter, hash);
+		struct each_counting counting = {
+			.set = env_exceeded_words(NULL, first, EXCEEDER_SET_WORDS), .hi = hi, .lo = lo, .tag = tag};
+
+		repeat(RECORD_TRIES, each_count_step, &counting);
+	}
 	return 0;
 }
 
