@@ -9,10 +9,12 @@
 //! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the cookie before. Behind the
 //! state and the flows comes what leaves: `=>` on, `<=` back. Nothing there means that the received bytes pass.
 
+#[path = "proxy_succession.rs"]
+mod succession;
+
 use crate::engines::root;
 use crate::{shown, states};
 use std::fmt::Write;
-use std::sync::Arc;
 use weir_abi::{Action, Link, Verdict};
 use weir_engine::Filter;
 use weir_engine::frame_set::FrameSet;
@@ -20,8 +22,6 @@ use weir_loading::Policy;
 use weir_loading::eval::EvalFilter;
 use weir_policy::ir::Direction;
 use weir_policy::ir::eval::packet::{Frame, parse};
-use weir_state::flows::FlowTable;
-use weir_state::saved::{Clocks, Folder, Saver, restore};
 use weir_test_support::script::{Case, Script, segment};
 use weir_test_support::{Packet, notation};
 
@@ -390,62 +390,6 @@ fn syns_that_no_host_answers_are_dropped() {
             let (verdict, leaves) = decide(filter, &run).remove(0);
             assert_eq!(shown(&policy, verdict), expected, "{engine}: {text}");
             assert_eq!(leaves.is_some(), expected == "syn-cookie", "{engine}: {text}");
-        }
-    }
-}
-
-/// Saves the flows of a table, and restores them in the same one as in a new process.
-fn restart(table: &Arc<FlowTable>, policy: &Policy) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let needs = policy.program.flow_needs().expect("it tracks");
-    let open = || Folder::open(folder.path()).expect("the folder is new");
-    let mut saver = Saver::new(folder.path().to_owned(), Some(open()), Arc::default()).flows();
-    saver.complete(Some((table, &needs.timeouts))).expect("there is room on the disk");
-    drop(saver);
-    table.clear();
-    let saved = restore(&open(), Clocks::now()).expect("the file can be read").flows.expect("there is a file");
-    saved.restore(table, &needs, Clocks::now());
-    assert_eq!(saved.take_notices(), [""; 0]);
-}
-
-/// A restart between any two packets behind the cookie, and between all of them.
-#[test]
-fn handshakes_and_connections_continue_after_restarts() {
-    let settings = ["synproxy mss 1460 wscale 7 sack-perm timestamp", "pickup off"].map(str::to_owned).to_vec();
-    let policy = policy(&Script { settings, rules: vec![], cases: vec![] });
-    let lines = [
-        "+0 > S seq=100 window=64240 mss=1460 sackok ts=1000,0 wscale=8 : syn-cookie in none <= SA seq=C ack=101 win=0 mss=1460 sackok ts=T,1000 wscale=7",
-        "+0 > A seq=101 ack=C+1 window=251 ts=1050,T : new in syn-sent => S seq=100 win=64256 mss=1460 sackok ts=1050,0 wscale=8",
-        "+0 > A seq=101 ack=C+1 window=251 ts=1050,T : new in syn-sent => S seq=100 win=64256 mss=1460 sackok ts=1050,0 wscale=8",
-        "+0 < SA seq=7000 ack=101 window=65160 mss=1460 sackok ts=9000,1050 wscale=9 : established in syn-recv => A seq=C ack=101 win=509 ts=T,1050 / 1",
-        "+0 < SA seq=7000 ack=101 window=65160 mss=1460 sackok ts=9000,1050 wscale=9 : established in syn-recv => A seq=C ack=101 win=509 ts=T,1050 / 1",
-        "+0 > A seq=101 ack=C+1 window=251 ts=1110,T : established in established => A seq=101 ack=7001 win=251 ts=1110,9000",
-        "+0 < PA seq=7001 ack=101 window=128 ts=9060,1110 / payload 10 : established => PA seq=C+1 ack=101 win=512 ts=T+60,1110 / 10",
-        "+0 > A seq=101 ack=C+11 window=251 ts=1160,T+60 : established => A seq=101 ack=7011 win=251 ts=1160,9060",
-        "+0 < FA seq=7011 ack=101 window=1 ts=9090,1170 : established in fin-wait => FA seq=C+11 ack=101 win=4 ts=T+90,1170",
-        "+0 > FA seq=101 ack=C+12 window=251 ts=1180,T+90 : established in last-ack => FA seq=101 ack=7012 win=251 ts=1180,9090",
-    ];
-    let mut eval = EvalFilter::new(&policy.program, policy.answers());
-    let (mut cookie, mut time_ns, mut passed) = (Cookie::default(), weir_state::now_ns(), vec![]);
-    for line in lines {
-        let line = (line, Carrier::Ipv6);
-        assert_eq!(run_line(&policy, &mut eval, line, &mut cookie, &mut time_ns, &mut passed), [""; 0]);
-    }
-    let (mut native, mut xdp) = (policy.native().expect("it compiles"), policy.xdp().expect("it loads"));
-    let tables = [native.flow_table(), xdp.flow_table()].map(|table| table.expect("it tracks").clone());
-    let filters: [(&str, &mut dyn Filter); 2] = [("native", &mut native), ("xdp", &mut xdp)];
-    for ((engine, filter), table) in filters.into_iter().zip(tables) {
-        for after in 1..=passed.len() {
-            table.clear();
-            for (nth, one) in passed.iter().enumerate() {
-                let (verdict, leaves) = decide(filter, std::slice::from_ref(one)).remove(0);
-                let at = format!("{engine}, restart after {after}, packet {nth}");
-                assert_eq!(shown(&policy, verdict), shown(&policy, one.verdict), "{at}");
-                assert_eq!(leaves, one.leaves, "{at}");
-                if nth > 0 && (nth == after || after == passed.len()) {
-                    restart(&table, &policy);
-                }
-            }
         }
     }
 }
