@@ -34,7 +34,8 @@ fn line(nth: usize, draws: &mut Draws) -> String {
     let cookie = make(secret, &request, epoch, mss);
     let other = draws.draw();
     let checked = |now: u32, cookie| check(secret, &request, now, cookie).unwrap_or(0);
-    let stamped = StampedOptions { scale: other as u8 & 15, sack: other >> 4 & 1 != 0 };
+    let stamped =
+        StampedOptions { scale: other as u8 & 15, told_scale: (other >> 8) as u8 & 15, sack: other >> 4 & 1 != 0 };
     let (client_scale, told_scale) = ((other >> 5) as u8 & 15, (other >> 9) as u8 & 7);
     let agreed = Agreed { client_scale, told_scale, timestamps: true, sack: false };
     let stamp = Some(time_ns as u32).filter(|_| nth & 1 != 0);

@@ -15,8 +15,9 @@ enum {
 	COOKIE_HASH_SHIFT = 4,
 	COOKIE_SIZES = 8,
 	STAMP_SHIFT = 20,
-	STAMP_OPTIONS = 63,
+	STAMP_OPTIONS = 511,
 	STAMP_SACK = 16,
+	STAMP_TOLD = 5,
 };
 
 /* What a cookie is for. */
@@ -73,10 +74,14 @@ WEIR_INLINE uint32_t cookie_check(const uint64_t *secret, const struct cookie_re
 	return cookie_make(secret, request, epoch, index) == cookie ? cookie_mss(index) : 0;
 }
 
-/* The timestamp of a SYN-ACK at a time. It keeps a shift (SCALE_NONE: none) and whether blocks may be sent. */
-WEIR_INLINE uint32_t cookie_stamp(uint64_t time_ns, uint32_t scale, bool sack)
+/*
+ * The timestamp of a SYN-ACK at a time. It keeps the client's shift (SCALE_NONE: none), the one that the client is
+ * told, and whether blocks may be sent.
+ */
+WEIR_INLINE uint32_t cookie_stamp(uint64_t time_ns, uint32_t scale, uint32_t told, bool sack)
 {
-	return ((uint32_t)(time_ns >> STAMP_SHIFT) & ~(uint32_t)STAMP_OPTIONS) | (sack ? STAMP_SACK : 0) | scale;
+	return ((uint32_t)(time_ns >> STAMP_SHIFT) & ~(uint32_t)STAMP_OPTIONS) | told << STAMP_TOLD |
+	       (sack ? STAMP_SACK : 0) | scale;
 }
 
 #endif

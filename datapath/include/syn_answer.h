@@ -31,6 +31,7 @@ WEIR_INLINE void edit_answer(const struct env *env, struct track *track)
 	const bool has_stamp = segment->options.has_stamp && tracking.synproxy.timestamp;
 	const bool scales = tracking.synproxy.scale != SCALE_NONE;
 	const uint32_t scale = scales ? segment->options.scale : (uint32_t)SCALE_NONE;
+	const uint32_t told = scale == SCALE_NONE ? (uint32_t)SCALE_NONE : tracking.synproxy.scale;
 	const bool sack = tracking.synproxy.sack && segment->options.sack;
 
 	if (*made != (uint64_t)epoch + 1)
@@ -39,10 +40,10 @@ WEIR_INLINE void edit_answer(const struct env *env, struct track *track)
 	track->edit.segment = (struct new_segment){
 		.seq = track_cookie(env, track, segment->seq, epoch, cookie_mss_index(segment->options.mss)),
 		.ack = segment->seq + 1,
-		.stamp = cookie_stamp(clock << FLOW_TICK_SHIFT, scale, sack),
+		.stamp = cookie_stamp(clock << FLOW_TICK_SHIFT, scale, told == SCALE_NONE ? 0 : told, sack),
 		.echo = segment->options.stamp,
 		.mss = tracking.synproxy.mss,
-		.scale = scale == SCALE_NONE ? SCALE_NONE : tracking.synproxy.scale,
+		.scale = (uint8_t)told,
 		.flags = TCP_SYN | TCP_ACK,
 		.has_stamp = has_stamp,
 		.sack = sack,

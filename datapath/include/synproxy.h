@@ -148,21 +148,23 @@ WEIR_INLINE void edit_reset(struct track *track)
 	track->edit.segment = (struct new_segment){.seq = track->segment.seq, .scale = SCALE_NONE, .flags = TCP_RST};
 }
 
-/* What was agreed with the client that returned a cookie: Proxied::new(). */
+/*
+ * What was agreed with the client that returned a cookie: Proxied::new(). Another policy may have made the offer, so
+ * the segment says what it was.
+ */
 WEIR_INLINE struct flow_proxied proxied_of_cookie(const struct segment *segment, uint32_t cookie, uint32_t mss)
 {
-	const bool has_stamp = segment->options.has_stamp && tracking.synproxy.timestamp;
+	const bool has_stamp = segment->options.has_stamp;
 	const uint32_t echo = segment->options.echo;
 	const uint32_t kept = has_stamp ? echo & SCALE_NONE : SCALE_NONE;
-	const bool scales = tracking.synproxy.scale != SCALE_NONE && kept != SCALE_NONE;
-	const bool sack = has_stamp && (echo & STAMP_SACK) && tracking.synproxy.sack;
+	const uint32_t told = kept != SCALE_NONE ? echo >> STAMP_TOLD & 0xf : 0;
+	const bool sack = has_stamp && (echo & STAMP_SACK);
 
 	return (struct flow_proxied){
 		.delta = cookie,
 		.stamp = has_stamp ? echo : 0,
 		.mss = (uint16_t)mss,
-		.bits = (uint16_t)((scales ? kept : (uint32_t)SCALE_NONE) << PROXIED_CLIENT_SCALE |
-				   (scales ? tracking.synproxy.scale : 0u) << PROXIED_TOLD_SCALE |
+		.bits = (uint16_t)(kept << PROXIED_CLIENT_SCALE | told << PROXIED_TOLD_SCALE |
 				   (uint32_t)has_stamp << PROXIED_TIMESTAMPS | (uint32_t)sack << PROXIED_SACK),
 	};
 }

@@ -48,7 +48,7 @@ int main(void)
 		       cookie_check(secret, &request, epoch, cookie), cookie_check(secret, &request, epoch + 1, cookie),
 		       cookie_check(secret, &request, epoch + 2, cookie),
 		       cookie_check(secret, &request, epoch, cookie ^ UINT32_C(1) << (other & 31)),
-		       cookie_stamp(time_ns, other & 15, other >> 4 & 1));
+		       cookie_stamp(time_ns, other & 15, other >> 8 & 15, other >> 4 & 1));
 	}
 	return 0;
 }

@@ -50,7 +50,7 @@ downstream {{ tcp track; ct state established,related accept; drop }}
 fn proxying(number: u64, statement: &str) -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off; synproxy mss 1460 wscale 7 sack-perm timestamp }}
-upstream {{ tcp dport {} counter drop; tcp {statement}; ct state established,related accept; ct state new tcp dport {PORT} accept; drop }}
+upstream {{ tcp dport {} counter drop; tcp {statement}; ct state established,related accept; ct state new tcp dport {PORT} accept; ct state new udp dport {PORT} accept; drop }}
 downstream {{ tcp track; ct state established,related accept; drop }}
 ",
         100 + number
@@ -62,14 +62,17 @@ struct Transfers {
     enough: Arc<AtomicBool>,
     chunks: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
+    listener: Arc<TcpListener>,
 }
 
 impl Transfers {
     fn start(hosts: &Hosts, connections: u32) -> Self {
         let (enough, chunks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let listener = hosts.server.run(|| TcpListener::bind((SERVER, PORT)).expect("the server has the address"));
+        let bind = || TcpListener::bind((SERVER, PORT)).expect("the server has the address");
+        let listener = Arc::new(hosts.server.run(bind));
+        let accepting = listener.clone();
         let serving = hosts.server.start(move || {
-            let streams = (0..connections).map(|_| listener.accept().expect("a client connects").0);
+            let streams = (0..connections).map(|_| accepting.accept().expect("a client connects").0);
             let echoes: Vec<_> = streams.map(|stream| thread::spawn(|| echo(stream))).collect();
             echoes.into_iter().for_each(|echo| echo.join().expect("the connection stands"));
         });
@@ -82,7 +85,7 @@ impl Transfers {
             let stream = hosts.client.run(move || connect(CLIENT_PORT + number as u16));
             threads.push(thread::spawn(move || exchange(stream, pause, &enough, &chunks)));
         }
-        Transfers { enough, chunks, threads }
+        Transfers { enough, chunks, threads, listener }
     }
 
     /// Waits until all connections together have exchanged `chunks` more.
@@ -91,10 +94,11 @@ impl Transfers {
         crate::wait_until("transfers go on", || self.chunks.load(Ordering::Relaxed) >= wanted);
     }
 
-    /// Stops all connections. Each must have stood until now.
-    fn stop(self) {
+    /// Stops all connections. Each must have stood until now. Connections that nobody has accepted end with the listener.
+    fn stop(self) -> Arc<TcpListener> {
         self.enough.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("the connection stands"));
+        self.listener
     }
 }
 
@@ -252,11 +256,29 @@ fn swap(engine: &str, hosts: &Hosts, folder: &Path, policy: &dyn Fn(u64) -> Stri
 }
 
 each_engine!(transfers_survive_restarts);
-/// A kill, and an end in order directly after a connection was opened, with another size then. Without the flows, each
-/// segment would be refused.
 fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
-    let connections = from_environment("WEIR_TRANSFERS", 40);
+    restart(engine, hosts, folder, &policy(0));
+}
+
+each_engine!(proxied_transfers_survive_restarts);
+/// Without what translates them, segments would be refused, or reach hosts that know other numbers. A policy that cannot
+/// translate leaves the flows out.
+fn proxied_transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
+    let (setup, late, _listener) = restart(engine, hosts, folder, &proxying(0, "synproxy"));
     put(folder, "edge.weir", &policy(0));
+    let running = Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
+    let told = "1 of 2 flows are proxied, and are left out: the policy has no `synproxy`";
+    crate::wait_until("one flow is left out", || running.log().contains(told));
+    (&late).write_all(b"lost").expect("it is queued");
+    crate::wait_until("its segments are refused", || refused(&running) > 0);
+    assert_eq!(running.stop(), 0);
+}
+
+/// A kill, and an end in order directly after a connection was opened, with another size then. Without the flows, each
+/// segment would be refused. Returns an open connection, which is saved besides datagrams.
+fn restart(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Setup, TcpStream, Arc<TcpListener>) {
+    let connections = from_environment("WEIR_TRANSFERS", 40);
+    put(folder, "edge.weir", policy);
     let more = vec!["--state".to_owned(), folder.join("state").display().to_string()];
     let setup = Setup { workers: 2, more, ..Setup::new(engine) };
     let start = || Running::start_as(&hosts.weir, folder, "edge.weir", &setup);
@@ -282,25 +304,28 @@ fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     tell(&asked, &asks, "another reply");
     transfers.wait(u64::from(connections) * 2);
     let late = hosts.client.run(move || connect(CLIENT_PORT + connections as u16));
+    let matches = format!("tcp sport {}", late.local_addr().expect("it is connected").port());
+    let list = |running: &Running| -> FlowsListed {
+        let (state, matches) = (Some("established".to_owned()), Some(matches.clone()));
+        let listed = running.ask(&Request::Flows { operation: FlowOperation::List { top: 1, state, matches } });
+        weir_control::read(listed.expect("flows can be listed")).expect("flows")
+    };
+    // A proxy's client is connected before the server is.
+    crate::wait_until("the server has answered", || list(&running).total == 1);
     assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
     assert_eq!(running.stop(), 0);
 
     let other_size = format!("size {}", connections.max(500) * 2);
-    put(folder, "edge.weir", &policy(0).replace(&format!("size {SIZE}"), &other_size));
+    put(folder, "edge.weir", &policy.replace(&format!("size {SIZE}"), &other_size));
     let running = start();
-    let wanted = FlowOperation::List {
-        top: 1,
-        state: Some("established".to_owned()),
-        matches: Some(format!("tcp sport {}", late.local_addr().expect("it is connected").port())),
-    };
-    let listed = running.ask(&Request::Flows { operation: wanted }).expect("flows can be listed");
-    let listed: FlowsListed = weir_control::read(listed).expect("flows");
+    let listed = list(&running);
     assert!(listed.flows.len() == 1 && listed.flows[0].liberal, "{engine}: {listed:?}\n{}", running.log());
     transfers.wait(u64::from(connections) * 2);
-    transfers.stop();
+    let listener = transfers.stop();
     check_account(&running.settled());
     assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
     assert_eq!(running.stop(), 0);
+    (setup, late, listener)
 }
 
 /// Packets that were refused because their flow was not known.

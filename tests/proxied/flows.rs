@@ -96,7 +96,8 @@ pub fn connection(dice: &mut Dice, key: &FlowKey, client: usize, time_ns: u64) -
     let made = if dice.one_in(12) { time_ns + (1 << 36) } else { time_ns };
     let index = mss_index(offer.mss.unwrap_or(0));
     let cookie = cookie::make(REPLAY_SECRET, &Request { key: *key, client, isn }, epoch(made), index);
-    let kept = StampedOptions { scale: offer.scale.map_or(Side::NO_SCALE, |scale| scale.min(14)), sack: offer.sack };
+    let scale = offer.scale.map_or(Side::NO_SCALE, |scale| scale.min(14));
+    let kept = StampedOptions { scale, told_scale: dice.below(16) as u8, sack: offer.sack };
     let (told, server) = (kept.timestamp(made), dice.next() as u32);
     let stamp = (!dice.one_in(5)).then(|| dice.next() as u32);
     let syn = Segment {

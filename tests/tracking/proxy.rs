@@ -9,6 +9,9 @@
 //! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the cookie before. Behind the
 //! state and the flows comes what leaves: `=>` on, `<=` back. Nothing there means that the received bytes pass.
 
+#[path = "proxy_succession.rs"]
+mod succession;
+
 use crate::engines::root;
 use crate::{shown, states};
 use std::fmt::Write;

@@ -1,6 +1,10 @@
 //! Two CPUs that process both sides of a flow at the same time agree with one of the two serial orders, which the
 //! interpreter computes. `WEIR_TWO_CPUS_ROUNDS=n` sets the number of rounds.
 
+#[path = "two_cpus_proxied.rs"]
+mod proxied;
+
+use crate::conntrack_flows::packets::ip;
 use crate::conntrack_flows::{ACK, Dice, FIN, RST, SYN, Segment};
 use crate::engines::{self, load};
 use std::collections::HashMap;
@@ -30,6 +34,17 @@ const TIME_NS: u64 = 1 << 40;
 const ROUNDS_OF_TIMES: usize = 20;
 const PACKETS_OF_TIMES: usize = 2000;
 
+/// A policy, and what happens to its flows.
+struct Scene {
+    policy: &'static str,
+    /// Number of kinds of meetings.
+    kinds: usize,
+    /// A meeting of a kind on a flow of its own.
+    meeting: fn(usize, u32, &mut Dice) -> Meeting,
+}
+
+const TRACKED: Scene = Scene { policy: POLICY, kinds: KINDS, meeting };
+
 const POLICY: &str = "tracking { size 1024; embryonic 100%; invalid drop }
 upstream {
   ct state new accept
@@ -43,11 +58,15 @@ downstream {
 }
 ";
 
-/// Two packets that meet: what happens before, and the packet of each CPU.
+/// Two packets that meet.
 struct Meeting {
     name: &'static str,
-    before: Vec<Packet>,
+    /// What happens before, each packet with the number of its chain.
+    before: Vec<(usize, Packet)>,
+    /// The packet of each CPU.
     meet: [Packet; 2],
+    /// A packet of each side afterwards, which shows what lies beside the flow.
+    after: Option<[Packet; 2]>,
 }
 
 /// A connection of which the two sides send segments. Their numbers are those after the handshake.
@@ -87,12 +106,9 @@ impl Ends {
 
     /// A datagram of UDP with the addresses and ports of the flow.
     fn datagram(&self, from: usize) -> Packet {
-        let mut bytes = self.ack(from, 0, 0).bytes;
-        bytes.truncate(28);
-        bytes[9] = 17;
-        bytes[2..4].copy_from_slice(&28_u16.to_be_bytes());
-        bytes[24..28].copy_from_slice(&[0, 8, 0, 0]);
-        raw(bytes)
+        let ports = [1024 + (self.flow & 0xff) as u16, 80];
+        let ports = [ports[from], ports[1 - from]].map(u16::to_be_bytes).concat();
+        raw(ip(self.flow, [from, 1 - from], 17, &[&ports[..], &[0, 8, 0, 0]].concat()))
     }
 }
 
@@ -152,20 +168,39 @@ fn meeting(kind: usize, flow: u32, dice: &mut Dice) -> Meeting {
         22 => ("datagrams of both sides", vec![], [e.datagram(0), e.datagram(1)]),
         _ => ("a datagram and its answer", vec![e.datagram(0)], [e.datagram(0), e.datagram(1)]),
     };
-    Meeting { name, before, meet }
+    Meeting { name, before: before.into_iter().map(|packet| (0, packet)).collect(), meet, after: None }
 }
 
-/// The verdicts of both packets, and the flow afterwards.
-type Outcome = ([Verdict; 2], Option<Flow>);
+/// A verdict, and what leaves in place of the packet.
+type Decided = (Verdict, Option<Vec<u8>>);
 
-fn decide(filter: &mut dyn Filter, chain: usize, sets: &mut [FrameSet]) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
+/// What becomes of both packets, of those afterwards, and of the flow.
+#[derive(PartialEq)]
+struct Outcome {
+    met: [Decided; 2],
+    after: Vec<Decided>,
+    flow: Option<Flow>,
+}
+
+fn decide(filter: &mut dyn Filter, chain: usize, sets: &mut [FrameSet]) -> Vec<Decided> {
+    let mut decided = Vec::new();
     for burst in sets.iter().flat_map(FrameSet::bursts) {
         let mut words = [Verdict(u32::MAX); weir_abi::BURST_MAX];
-        filter.decide(chain, &burst, &mut words).expect("the engine decides");
-        verdicts.extend_from_slice(&words[..burst.len()]);
+        let words = &mut words[..burst.len()];
+        filter.decide(chain, &burst, words).expect("the engine decides");
+        let first = decided.len();
+        decided.extend(words.iter().map(|&verdict| (verdict, None)));
+        filter.rewritten(&burst, words, &mut |index, bytes, _| decided[first + index].1 = Some(bytes.to_vec()));
     }
-    verdicts
+    decided
+}
+
+/// Decides what happens before meetings. Packets of one flow stay in order.
+fn prepare(filter: &mut dyn Filter, meetings: &[Meeting]) {
+    let packets: Vec<&(usize, Packet)> = meetings.iter().flat_map(|meeting| &meeting.before).collect();
+    for run in packets.chunk_by(|one, next| one.0 == next.0) {
+        decide(filter, run[0].0, &mut sets(run.iter().map(|(_, packet)| packet.clone()), FLOWS));
+    }
 }
 
 fn flows(filter: &dyn Filter) -> HashMap<FlowKey, Flow> {
@@ -174,14 +209,16 @@ fn flows(filter: &dyn Filter) -> HashMap<FlowKey, Flow> {
     flows
 }
 
-/// The key of a meeting's flow.
-fn key(meeting: &Meeting) -> FlowKey {
-    let bytes = &meeting.meet[0].bytes;
-    let end = |address: usize, port: usize| {
-        let address = u32::from_be_bytes(bytes[address..address + 4].try_into().expect("four bytes"));
-        (u128::from(address), u16::from_be_bytes([bytes[port], bytes[port + 1]]))
+/// The key of a packet's flow, and the side of its sender.
+fn key(bytes: &[u8]) -> (FlowKey, usize) {
+    let is_ipv6 = bytes[0] >> 4 == 6;
+    let (length, addresses, protocol) = if is_ipv6 { (16, 8, bytes[6]) } else { (4, 12, bytes[9]) };
+    let end = |nth: usize| {
+        let (address, port) = (addresses + nth * length, addresses + 2 * length + 2 * nth);
+        let address = bytes[address..address + length].iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+        (address, u16::from_be_bytes([bytes[port], bytes[port + 1]]))
     };
-    FlowKey::of(end(12, 20), end(16, 22), bytes[9], [0; 2], false).0
+    FlowKey::of(end(0), end(1), protocol, [0; 2], is_ipv6)
 }
 
 /// The sets of frames of a CPU, with `size` packets each.
@@ -190,22 +227,30 @@ fn sets(packets: impl Iterator<Item = Packet>, size: usize) -> Vec<FrameSet> {
     packets.chunks(size).flat_map(engines::frame_sets).collect()
 }
 
-fn outcomes(meetings: &[Meeting], verdicts: [&[Verdict]; 2], filter: &dyn Filter) -> Vec<Outcome> {
+/// Decides what comes after meetings, and describes each of them.
+fn outcomes(meetings: &[Meeting], met: [Vec<Decided>; 2], filter: &mut dyn Filter) -> Vec<Outcome> {
     let flows = flows(filter);
-    let outcome = |(at, meeting)| ([verdicts[0][at], verdicts[1][at]], flows.get(&key(meeting)).copied());
-    meetings.iter().enumerate().map(outcome).collect()
+    let [one, other] = met;
+    let outcome = |(meeting, met): (&Meeting, (Decided, Decided))| {
+        let mut after = vec![];
+        for (chain, packet) in meeting.after.iter().flatten().enumerate() {
+            after.extend(decide(filter, chain, &mut sets(std::iter::once(packet.clone()), 1)));
+        }
+        Outcome { met: met.into(), after, flow: flows.get(&key(&meeting.meet[0].bytes).0).copied() }
+    };
+    meetings.iter().zip(one.into_iter().zip(other)).map(outcome).collect()
 }
 
 /// The outcomes if the CPU `first` has decided all its packets before the other one.
 fn serial(policy: &Policy, meetings: &[Meeting], first: usize) -> Vec<Outcome> {
     let mut filter = EvalFilter::new(&policy.program, policy.answers());
-    decide(&mut filter, 0, &mut sets(meetings.iter().flat_map(|meeting| meeting.before.clone()), FLOWS));
-    let mut verdicts = [vec![], vec![]];
+    prepare(&mut filter, meetings);
+    let mut met = [vec![], vec![]];
     for cpu in [first, 1 - first] {
         let packets = meetings.iter().map(|meeting| meeting.meet[cpu].clone());
-        verdicts[cpu] = decide(&mut filter, cpu, &mut sets(packets, FLOWS));
+        met[cpu] = decide(&mut filter, cpu, &mut sets(packets, FLOWS));
     }
-    outcomes(meetings, [&verdicts[0], &verdicts[1]], &filter)
+    outcomes(meetings, met, &mut filter)
 }
 
 /// What many rounds have shown.
@@ -223,8 +268,8 @@ struct Seen {
     wrong: HashMap<&'static str, (usize, String)>,
 }
 
-/// The verdicts of a CPU, and when it decided each burst.
-type Ran = (Vec<Verdict>, Vec<(Duration, Duration)>);
+/// What a CPU decided, and when it decided each burst.
+type Ran = (Vec<Decided>, Vec<(Duration, Duration)>);
 
 /// When two CPUs begin a burst: when both are ready, one of them a bit later.
 struct Start {
@@ -267,10 +312,11 @@ fn run(filter: &mut dyn Filter, cpu: usize, sets: &mut [FrameSet], starts: &[Sta
 /// Whether an outcome is that of a serial order. Two packets that open a flow at the same time are both `new`.
 fn agrees(policy: &Policy, meeting: &Meeting, found: &Outcome, serial: &Outcome) -> bool {
     let opens = meeting.before.is_empty();
-    let same = |(found, serial): (Verdict, Verdict)| {
-        found == serial || opens && found.action() == serial.action() && has_state(policy, found, "new")
+    let same = |(found, serial): (&Decided, &Decided)| {
+        found == serial || opens && found.0.action() == serial.0.action() && has_state(policy, found.0, "new")
     };
-    found.1 == serial.1 && (0..2).all(|cpu| same((found.0[cpu], serial.0[cpu])))
+    let met = found.met.iter().zip(&serial.met).all(same);
+    met && (&found.after, &found.flow) == (&serial.after, &serial.flow)
 }
 
 /// Whether a verdict is that of the rule for a state.
@@ -280,22 +326,28 @@ fn has_state(policy: &Policy, verdict: Verdict, state: &str) -> bool {
 }
 
 /// One round on two CPUs. `size` is the number of packets that a CPU gets at once.
-fn round(policy: &Policy, filters: &mut [Box<dyn Filter + Send>; 2], dice: &mut Dice, size: usize, seen: &mut Seen) {
-    let meeting = |nth| meeting(dice.below(KINDS as u64) as usize, nth as u32, &mut *dice);
+fn round(
+    (scene, policy): (&Scene, &Policy),
+    filters: &mut [Box<dyn Filter + Send>; 2],
+    dice: &mut Dice,
+    size: usize,
+    seen: &mut Seen,
+) {
+    let meeting = |nth| (scene.meeting)(dice.below(scene.kinds as u64) as usize, nth as u32, &mut *dice);
     let meetings: Vec<Meeting> = (0..FLOWS).map(meeting).collect();
-    decide(&mut *filters[0], 0, &mut sets(meetings.iter().flat_map(|meeting| meeting.before.clone()), FLOWS));
+    prepare(&mut *filters[0], &meetings);
     let packets = |cpu: usize| sets(meetings.iter().map(|meeting| meeting.meet[cpu].clone()), size);
     let (mut frames, begin) = ([packets(0), packets(1)], Instant::now());
     let starts: Vec<Start> = frames[0].iter().map(|_| Start::random(dice)).collect();
     let ([one, other], [frames_one, frames_other], starts) = (&mut *filters, &mut frames, &starts);
-    let ran: [Ran; 2] = std::thread::scope(|scope| {
+    let [(met_one, times_one), (met_other, times_other)]: [Ran; 2] = std::thread::scope(|scope| {
         let first = scope.spawn(move || run(&mut **one, 0, frames_one, starts, begin));
         let second = scope.spawn(move || run(&mut **other, 1, frames_other, starts, begin));
         [first, second].map(|thread| thread.join().expect("a CPU decides"))
     });
-    let found = outcomes(&meetings, [&ran[0].0, &ran[1].0], &*filters[0]);
+    let found = outcomes(&meetings, [met_one, met_other], &mut *filters[0]);
     let serial = [0, 1].map(|first| serial(policy, &meetings, first));
-    for ([a, b], count) in ran[0].1.iter().zip(&ran[1].1).map(|(a, b)| ([*a, *b], size)) {
+    for ([a, b], count) in times_one.iter().zip(&times_other).map(|(a, b)| ([*a, *b], size)) {
         seen.overlapped += if a.0 < b.1 && b.0 < a.1 { count } else { 0 };
         let middle = |(since, until): (Duration, Duration)| (since + until).as_nanos() as i128 / 2;
         seen.concurrent += if (middle(a) - middle(b)).abs() < CONCURRENT_NS { count } else { 0 };
@@ -308,8 +360,12 @@ fn round(policy: &Policy, filters: &mut [Box<dyn Filter + Send>; 2], dice: &mut 
             seen.second_first += usize::from(orders[1]);
         }
         if orders == [false; 2] {
-            let shown = |(verdicts, flow): &Outcome| {
-                format!("{:?} {flow:?}", verdicts.map(|verdict| engines::verdict(&policy.program, verdict)))
+            let shown = |Outcome { met, after, flow }: &Outcome| {
+                let verdict = |(verdict, bytes): &Decided| {
+                    format!("{} {bytes:02x?}", engines::verdict(&policy.program, *verdict))
+                };
+                let [met, after] = [&met[..], after].map(|decided| decided.iter().map(verdict).collect::<Vec<_>>());
+                format!("{met:?}, then {after:?}, {flow:?}")
             };
             let [one, other] = [0, 1].map(|first| shown(&serial[first][at]));
             let text = format!("{}\n  first CPU first: {one}\n  second CPU first: {other}", shown(&found[at]));
@@ -318,10 +374,10 @@ fn round(policy: &Policy, filters: &mut [Box<dyn Filter + Send>; 2], dice: &mut 
     }
 }
 
-fn policy() -> Policy {
+fn policy(scene: &Scene) -> Policy {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("two-cpus.weir");
-    std::fs::write(&path, POLICY).expect("it can be written");
+    std::fs::write(&path, scene.policy).expect("it can be written");
     load(&path).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -332,7 +388,7 @@ fn rounds() -> usize {
 
 /// Runs all rounds. `sizes` are the numbers of packets that a CPU gets at once.
 fn agree(
-    policy: &Policy,
+    (scene, policy): (&Scene, &Policy),
     mut filters: [Box<dyn Filter + Send>; 2],
     sizes: &[usize],
     table: &weir_state::flows::FlowTable,
@@ -340,7 +396,7 @@ fn agree(
     let (mut dice, mut seen) = (Dice::new(1), Seen::default());
     for nth in 0..rounds() {
         table.clear();
-        round(policy, &mut filters, &mut dice, sizes[nth % sizes.len()], &mut seen);
+        round((scene, policy), &mut filters, &mut dice, sizes[nth % sizes.len()], &mut seen);
         table.verify().expect("the invariants of the table hold");
     }
     println!("{}: {seen:#?}", filters[0].name());
@@ -353,7 +409,7 @@ fn agree(
 /// Both CPUs have packets of one connection, each a tick later than the one before. So one CPU often has the time before
 /// the other one has written a later time to the flow.
 fn stay_established(
-    policy: &Policy,
+    (_, policy): (&Scene, &Policy),
     mut filters: [Box<dyn Filter + Send>; 2],
     sizes: &[usize],
     table: &weir_state::flows::FlowTable,
@@ -380,49 +436,49 @@ fn stay_established(
             let second = scope.spawn(|| run(&mut **other, 1, frames_other));
             [first, second].map(|thread| thread.join().expect("a CPU decides")).concat()
         });
-        let lost = verdicts.iter().find(|&&verdict| !has_state(policy, verdict, "established"));
+        let lost = verdicts.iter().find(|(verdict, _)| !has_state(policy, *verdict, "established"));
         assert_eq!(lost, None, "round {nth}, {}", filters[0].name());
         table.verify().expect("the invariants of the table hold");
     }
 }
 
 /// What two CPUs run, and with how many packets at once.
-type Run = fn(&Policy, [Box<dyn Filter + Send>; 2], &[usize], &weir_state::flows::FlowTable);
+type Run = fn((&Scene, &Policy), [Box<dyn Filter + Send>; 2], &[usize], &weir_state::flows::FlowTable);
 
-fn in_kernel(run: Run) {
-    let policy = policy();
+fn in_kernel(scene: &Scene, run: Run) {
+    let policy = policy(scene);
     let data = policy.kernel_replay_data().expect("there is memory");
     let filter = || policy.in_kernel(&data, |compiled| compiled.filter()).expect("the kernel loads it");
     let filters: [Box<dyn Filter + Send>; 2] = [Box::new(filter()), Box::new(filter())];
-    run(&policy, filters, &[1], data.flows.as_ref().expect("it tracks"));
+    run((scene, &policy), filters, &[1], data.flows.as_ref().expect("it tracks"));
 }
 
-fn with_workers(run: Run) {
-    let policy = policy();
+fn with_workers(scene: &Scene, run: Run) {
+    let policy = policy(scene);
     let data = policy.data(None).expect("there is memory");
     let table = data.flows.clone().expect("it tracks");
     let code = policy.compile_native(Cpu::Native).and_then(|compiled| compiled.load(data)).expect("it compiles");
     let filters: [Box<dyn Filter + Send>; 2] =
         [0, 1].map(|worker| -> Box<dyn Filter + Send> { Box::new(code.filter(Sharing::Shared, worker)) });
-    run(&policy, filters, &[1, 1, 4, FLOWS], &table);
+    run((scene, &policy), filters, &[1, 1, 4, FLOWS], &table);
 }
 
 #[test]
 fn two_cpus_in_the_kernel_agree_with_a_serial_order() {
-    in_kernel(agree);
+    in_kernel(&TRACKED, agree);
 }
 
 #[test]
 fn two_workers_agree_with_a_serial_order() {
-    with_workers(agree);
+    with_workers(&TRACKED, agree);
 }
 
 #[test]
 fn two_cpus_in_the_kernel_lose_no_flow_that_the_other_one_has_seen_later() {
-    in_kernel(stay_established);
+    in_kernel(&TRACKED, stay_established);
 }
 
 #[test]
 fn two_workers_lose_no_flow_that_the_other_one_has_seen_later() {
-    with_workers(stay_established);
+    with_workers(&TRACKED, stay_established);
 }

@@ -3,12 +3,15 @@
 //! is the same in C.
 //!
 //! ```text
-//!   31                                    4    3     2   0       31                        6    5    4   3       0
-//!  +----------------------------------------+-------+-----+     +--------------------------+---+------+---------+
-//!  | SipHash-2-4 of the words below, 28     | epoch | mss |     | time in 2^20 ns, 26      | 0 | sack |  shift  |
-//!  +----------------------------------------+-------+-----+     +--------------------------+---+------+---------+
+//!   31                                    4    3     2   0       31                    9 8     5    4   3       0
+//!  +----------------------------------------+-------+-----+     +----------------------+-------+------+---------+
+//!  | SipHash-2-4 of the words below, 28     | epoch | mss |     | time in 2^29 ns, 23  | told  | sack |  shift  |
+//!  +----------------------------------------+-------+-----+     +----------------------+-------+------+---------+
 //!                       the cookie                                              the timestamp
 //! ```
+//! `shift` is that of the client's windows, `told` that of the server's windows as the SYN-ACK says. So the policy that
+//! gets the ACK knows what another one has offered. Time and options together count in units of 2^20 ns.
+//!
 //! The message is the five words of the flow's key and two more:
 //!
 //! ```text
@@ -33,8 +36,9 @@ const EPOCH_BIT: u32 = 1 << MSS_BITS;
 const HASH_SHIFT: u32 = MSS_BITS + 1;
 /// log2 of the unit of timestamps in ns: 1.05 ms, between 1 ms and 1 s (RFC 7323, section 5.4).
 const STAMP_SHIFT: u32 = 20;
-const STAMP_OPTIONS: u32 = (1 << 6) - 1;
+const STAMP_OPTIONS: u32 = (1 << 9) - 1;
 const STAMP_SACK: u32 = 1 << 4;
+const STAMP_TOLD: u32 = 5;
 
 /// What a cookie is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,28 +78,32 @@ pub fn check(secret: [u64; 2], request: &Request, now: u32, cookie: u32) -> Opti
     (make(secret, request, epoch, index) == cookie).then_some(MSS[index])
 }
 
-/// The options of a SYN that the timestamp of its answer keeps.
+/// What a client was offered with timestamps: the timestamp of the SYN-ACK keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampedOptions {
-    /// The shift of windows, or [`Side::NO_SCALE`].
+    /// The shift of the client's windows, or [`Side::NO_SCALE`] if windows are not shifted.
     pub scale: u8,
+    /// The shift of the server's windows that the client was told, or 0.
+    pub told_scale: u8,
     /// Whether selective acknowledgements are permitted.
     pub sack: bool,
 }
 
 impl StampedOptions {
     /// None.
-    pub const NONE: Self = StampedOptions { scale: Side::NO_SCALE, sack: false };
+    pub const NONE: Self = StampedOptions { scale: Side::NO_SCALE, told_scale: 0, sack: false };
 
     /// The options in a timestamp.
     pub const fn of(timestamp: u32) -> Self {
-        StampedOptions { scale: timestamp as u8 & 15, sack: timestamp & STAMP_SACK != 0 }
+        let told_scale = (timestamp >> STAMP_TOLD) as u8 & 15;
+        StampedOptions { scale: timestamp as u8 & 15, told_scale, sack: timestamp & STAMP_SACK != 0 }
     }
 
     /// The timestamp at a time. With the same options it never goes back.
     pub const fn timestamp(self, time_ns: u64) -> u32 {
         let sack = if self.sack { STAMP_SACK } else { 0 };
-        (time_ns >> STAMP_SHIFT) as u32 & !STAMP_OPTIONS | sack | self.scale as u32
+        let told = (self.told_scale as u32) << STAMP_TOLD;
+        (time_ns >> STAMP_SHIFT) as u32 & !STAMP_OPTIONS | told | sack | self.scale as u32
     }
 }
 
@@ -135,12 +143,12 @@ mod tests {
 
     #[test]
     fn timestamps_keep_options_and_do_not_go_back() {
-        for options in [StampedOptions::NONE, StampedOptions { scale: 14, sack: true }] {
+        for options in [StampedOptions::NONE, StampedOptions { scale: 14, told_scale: 13, sack: true }] {
             let mut last = options.timestamp(0);
             for time_ns in (0..1 << 32).step_by(1_000_003) {
                 let stamp = options.timestamp(time_ns);
                 assert_eq!(StampedOptions::of(stamp), options);
-                assert!(stamp >= last && (stamp >> 6) << 26 <= time_ns as u32);
+                assert!(stamp >= last && (stamp >> 9) << 29 <= time_ns as u32);
                 last = stamp;
             }
         }

@@ -23,6 +23,7 @@
 mod hash;
 mod head;
 mod key;
+mod needs;
 mod proxied;
 mod timeout;
 mod window;
@@ -30,6 +31,7 @@ mod window;
 pub use hash::{HashKeys, Hashed};
 pub use head::{FlowHead, FlowSecrets, OPENING_LOCKS, SynSwitch};
 pub use key::FlowKey;
+pub use needs::FlowNeeds;
 pub use proxied::{Agreed, Proxied};
 pub use timeout::{Timeout, Timeouts};
 pub use window::Window;

@@ -143,12 +143,12 @@ impl Policy {
 
     /// The table of flows: that of `shared` state, or an empty one for a replay.
     fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
-        let Some(tracking) = &self.program.tracking else { return Ok(None) };
-        let table = match shared {
-            Some(shared) => shared.flows(tracking.size, &tracking.timeouts())?,
-            None => FlowTable::new(replayed, tracking.size, FlowSecrets::REPLAY)?,
-        };
-        if self.program.rewrites() {
+        let Some(needs) = self.program.flow_needs() else { return Ok(None) };
+        if let Some(shared) = shared {
+            return Ok(Some(shared.flows(&needs)?));
+        }
+        let table = FlowTable::new(replayed, needs.size, FlowSecrets::REPLAY)?;
+        if needs.proxied {
             table.keep_proxied()?;
         }
         Ok(Some(table))

@@ -18,6 +18,8 @@ const BUCKET_WORDS: usize = BUCKET_BYTES / size_of::<u64>();
 const TAGS_WORDS: usize = SLOTS / TAGS_IN_WORD;
 /// Tags in a word of 64 bits, the first one in the lowest bits.
 const TAGS_IN_WORD: usize = 4;
+/// Words of [`Proxied`].
+const PROXIED_WORDS: usize = size_of::<Proxied>() / size_of::<u64>();
 /// Words of [`FlowHead`].
 const HEAD_WORDS: usize = size_of::<FlowHead>() / size_of::<u64>();
 /// The bit of an entry's last word that says that code is changing it.
@@ -47,7 +49,18 @@ pub enum Slot {
     /// Code is changing it, for longer than a reader waits.
     Busy,
     /// It has this flow.
-    Flow(FlowKey, Flow),
+    Flow(KnownFlow),
+}
+
+/// A flow of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownFlow {
+    /// Its key.
+    pub key: FlowKey,
+    /// Its state.
+    pub flow: Flow,
+    /// What translates its packets, if a SYN proxy opened it.
+    pub proxied: Option<Proxied>,
 }
 
 /// A table of flows. Compiled code changes it; this process reads it.
@@ -115,7 +128,7 @@ impl FlowTable {
             return Ok(());
         }
         let bytes = SLOTS * size_of::<Proxied>();
-        let count = bytes / size_of::<u64>() * self.count as usize;
+        let count = PROXIED_WORDS * self.slot_count();
         let words = match self.memory {
             FlowMemory::Process => Words::of_process(count),
             FlowMemory::Kernel => Words::elements_of_kernel("weir_proxied", bytes, self.count),
@@ -140,8 +153,8 @@ impl FlowTable {
     /// flow is as it was at some time.
     pub fn each(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         for (bucket, slot) in self.slots().filter(|&(bucket, slot)| self.tag(bucket, slot) != 0) {
-            if let Some((key, flow)) = self.read(bucket, slot) {
-                visit(&key, &flow);
+            if let Some(known) = self.read(bucket, slot) {
+                visit(&known.key, &known.flow);
             }
         }
     }
@@ -157,29 +170,32 @@ impl FlowTable {
         if self.tag(bucket, slot) == 0 {
             return Slot::Free;
         }
-        self.read(bucket, slot).map_or(Slot::Busy, |(key, flow)| Slot::Flow(key, flow))
+        self.read(bucket, slot).map_or(Slot::Busy, Slot::Flow)
     }
 
-    /// Enters flows that are not embryonic, each in place of one with the same key. Returns how many had room. No code may
-    /// use the table meanwhile.
-    pub fn enter(&self, flows: &[(FlowKey, Flow)]) -> usize {
+    /// Enters flows, each in place of one with the same key. Returns how many had room; a proxied flow has none before
+    /// [`FlowTable::keep_proxied`]. No code may use the table meanwhile.
+    pub fn enter(&self, flows: &[KnownFlow]) -> usize {
         let mut entered = 0;
         for flows in flows.chunks(FLOWS_AT_ONCE) {
-            let hashed: Vec<Hashed> = flows.iter().map(|(key, _)| self.keys.hash(key, self.count)).collect();
+            let hashed: Vec<Hashed> = flows.iter().map(|known| self.keys.hash(&known.key, self.count)).collect();
             // Waits for the tags of all of them at once. Otherwise each flow waits for memory.
             let words = hashed.iter().flat_map(|hashed| hashed.buckets).map(|bucket| bucket as usize * BUCKET_WORDS);
             let touched = words.fold(0, |all, word| all ^ self.buckets.all()[word].load(Ordering::Relaxed));
             std::hint::black_box(touched);
-            let had_room = flows.iter().zip(&hashed).filter(|((key, flow), hashed)| self.enter_one(key, flow, hashed));
+            let had_room = flows.iter().zip(&hashed).filter(|(known, hashed)| self.enter_one(known, hashed));
             entered += had_room.count();
         }
         entered
     }
 
-    fn enter_one(&self, key: &FlowKey, flow: &Flow, &Hashed { buckets, tag }: &Hashed) -> bool {
+    fn enter_one(&self, &KnownFlow { key, flow, proxied }: &KnownFlow, &Hashed { buckets, tag }: &Hashed) -> bool {
+        if proxied.is_some() && self.proxied.get().is_none() {
+            return false;
+        }
         let buckets = buckets.map(|bucket| bucket as usize);
         let tags = buckets.map(|bucket| self.tags(bucket));
-        let has_key = |bucket: usize, slot: usize| self.read(bucket, slot).is_some_and(|(known, _)| known == *key);
+        let has_key = |bucket: usize, slot: usize| self.read(bucket, slot).is_some_and(|known| known.key == key);
         let known = (0..2).find_map(|side| {
             let hits = mask(&tags[side], |of| of & TAG_HASH == tag);
             let slot = (0..SLOTS).find(|&slot| hits >> slot & 1 != 0 && has_key(buckets[side], slot))?;
@@ -192,6 +208,10 @@ impl FlowTable {
         let Some((bucket, slot)) = known.or(first_free.map(|slot| (buckets[better], slot))) else { return false };
         let words = key.words.into_iter().chain(flow.pack(key.is_ipv6));
         self.entry(bucket, slot).iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        if let Some((words, proxied)) = self.proxied_words(bucket, slot).zip(proxied) {
+            words.iter().zip(proxied.pack()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        }
+        let tag = tag | if flow.is_embryonic() { TAG_EMBRYONIC } else { 0 };
         let shift = 16 * (slot % TAGS_IN_WORD);
         let word = &self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD];
         let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
@@ -217,9 +237,10 @@ impl FlowTable {
                 return false;
             }
             let status = word.load(Ordering::Acquire);
-            let Some((key, flow)) = self.read(bucket, slot).filter(|(key, flow)| is_wanted(key, flow)) else {
+            let Some(KnownFlow { key, flow, .. }) = self.read(bucket, slot) else { return false };
+            if !is_wanted(&key, &flow) {
                 return false;
-            };
+            }
             // A packet that passes meanwhile changes the time, and the flow is tried again.
             let ended = flow.pack(key.is_ipv6)[2] == status;
             let old = status & !u64::from(TICKS - 1) | u64::from(now.wrapping_sub(TICKS / 2) & (TICKS - 1));
@@ -268,7 +289,7 @@ impl FlowTable {
                 is_empty.then_some(()).ok_or(format!("{at} is free and not empty"))?;
                 continue;
             }
-            let (key, flow) = self.read(bucket, slot).ok_or(format!("{at} is locked"))?;
+            let KnownFlow { key, flow, .. } = self.read(bucket, slot).ok_or(format!("{at} is locked"))?;
             let Hashed { buckets, tag: hashed } = self.keys.hash(&key, self.count);
             let problem = match () {
                 () if tag & TAG_HASH != hashed => "has the tag of another key",
@@ -299,16 +320,27 @@ impl FlowTable {
         &self.buckets.all()[first..first + ENTRY_WORDS]
     }
 
+    /// What is kept of a proxied flow, if the table keeps it.
+    fn proxied_words(&self, bucket: usize, slot: usize) -> Option<&[AtomicU64]> {
+        let first = PROXIED_WORDS * (bucket * SLOTS + slot);
+        Some(&self.proxied.get()?.all()[first..first + PROXIED_WORDS])
+    }
+
     /// The flow of a slot. `None` if it was freed meanwhile, or stays locked.
-    fn read(&self, bucket: usize, slot: usize) -> Option<(FlowKey, Flow)> {
+    fn read(&self, bucket: usize, slot: usize) -> Option<KnownFlow> {
         let entry = self.entry(bucket, slot);
         for _ in 0..READS_MAX {
             let words: [u64; ENTRY_WORDS] = std::array::from_fn(|index| entry[index].load(Ordering::Acquire));
             let status = words[ENTRY_WORDS - 1];
+            let found = Flow::read([words[5], words[6], status]);
+            let beside = found.filter(|(flow, _)| flow.proxied).and_then(|_| self.proxied_words(bucket, slot));
+            let proxied =
+                beside.map(|beside| Proxied::unpack(std::array::from_fn(|at| beside[at].load(Ordering::Acquire))));
             // Code that changes other words changes the last one before and afterwards.
             if status & LOCK == 0 && entry[ENTRY_WORDS - 1].load(Ordering::Acquire) == status {
-                let (flow, is_ipv6) = Flow::read([words[5], words[6], status])?;
-                return Some((FlowKey { words: words[..5].try_into().expect("five words"), is_ipv6 }, flow));
+                let (flow, is_ipv6) = found?;
+                let key = FlowKey { words: words[..5].try_into().expect("five words"), is_ipv6 };
+                return Some(KnownFlow { key, flow, proxied });
             }
             std::hint::spin_loop();
         }
@@ -324,7 +356,7 @@ fn mask(tags: &[u16; SLOTS], has: impl Fn(u16) -> bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_abi::flow::{FlowState, Side};
+    use weir_abi::flow::{Agreed, FlowState, Side};
 
     const SECRETS: FlowSecrets = FlowSecrets { seed: 1, cookies: [2, 3] };
 
@@ -340,11 +372,35 @@ mod tests {
         assert_eq!(table.verify(), Ok(()));
     }
 
-    fn established(nth: u32, una: u32) -> (FlowKey, Flow) {
+    fn established(nth: u32, una: u32) -> KnownFlow {
         let (key, opener) = FlowKey::of((nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
         let sides = [Side { una, next: una, ..Side::default() }; 2];
         let state = FlowState::Established;
-        (key, Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, proxied: false, sides })
+        let flow = Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, proxied: false, sides };
+        KnownFlow { key, flow, proxied: None }
+    }
+
+    #[test]
+    fn what_translates_a_flow_lies_beside_its_slot() {
+        let table = FlowTable::new(FlowMemory::Process, 320, SECRETS).expect("it is little");
+        let agreed = Agreed { client_scale: 3, told_scale: 7, timestamps: true, sack: true };
+        let known = |nth: u32| {
+            let known = established(nth, nth);
+            let state = if nth.is_multiple_of(2) { FlowState::Established } else { FlowState::SynReceived };
+            let flow = Flow { proxied: true, state, ..known.flow };
+            KnownFlow { flow, proxied: Some(Proxied::new(nth, 1000 + nth, 1460, agreed)), ..known }
+        };
+        let all: Vec<KnownFlow> = (0..100).map(known).collect();
+        assert_eq!(table.enter(&all), 0, "nothing is kept beside slots");
+        table.keep_proxied().expect("it is little");
+        assert_eq!(table.enter(&all), 100);
+        assert_eq!(table.verify(), Ok(()));
+        for known in all {
+            let has = |number: usize| table.slot(number) == Slot::Flow(known);
+            let number = (0..table.slot_count()).find(|&number| has(number)).expect("it was entered");
+            // SAFETY: the memory has an element for each slot, and no code uses it.
+            assert_eq!(Some(unsafe { *table.proxied().add(number) }), known.proxied, "as compiled code sees it");
+        }
     }
 
     #[test]
@@ -353,10 +409,10 @@ mod tests {
         let entered: Vec<u32> = (0..1000).filter(|&nth| table.enter(&[established(nth, nth)]) == 1).collect();
         assert_eq!(entered.len(), table.slot_count(), "all slots are used");
         assert_eq!(table.verify(), Ok(()));
-        let (key, flow) = established(entered[0], 7);
-        assert_eq!(table.enter(&[(key, flow)]), 1, "it takes its own place");
+        let known = established(entered[0], 7);
+        assert_eq!(table.enter(&[known]), 1, "it takes its own place");
         let slots = (0..table.slot_count()).map(|number| table.slot(number));
-        assert_eq!(slots.filter(|&slot| slot == Slot::Flow(key, flow)).count(), 1);
+        assert_eq!(slots.filter(|&slot| slot == Slot::Flow(known)).count(), 1);
         assert_eq!(table.verify(), Ok(()));
         table.clear();
         assert!((0..table.slot_count()).all(|number| table.slot(number) == Slot::Free));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use weir_abi::each;
-use weir_abi::flow::{FlowSecrets, Timeouts, buckets};
+use weir_abi::flow::{FlowNeeds, FlowSecrets, buckets};
 
 use crate::StateError;
 use crate::flows::{FlowMemory, FlowTable};
@@ -141,15 +141,18 @@ impl SharedState {
     }
 
     /// The table of flows for policies with this size. Policies with another size have another table. A new table has
-    /// the saved flows that have not expired after `timeouts`.
+    /// the saved flows that have not expired.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn flows(&self, size: u32, timeouts: &Timeouts) -> Result<Arc<FlowTable>, StateError> {
+    pub fn flows(&self, needs: &FlowNeeds) -> Result<Arc<FlowTable>, StateError> {
         let mut tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.strong_count() > 0);
-        let known = tables.iter().filter_map(Weak::upgrade).find(|table| table.buckets() == buckets(size));
+        let known = tables.iter().filter_map(Weak::upgrade).find(|table| table.buckets() == buckets(needs.size));
         if let Some(known) = known {
+            if needs.proxied {
+                known.keep_proxied()?;
+            }
             return Ok(known);
         }
         let (memory, secrets) = match self.memory {
@@ -157,9 +160,12 @@ impl SharedState {
             Memory::Process => (FlowMemory::Process, drawn_secrets()?),
             Memory::Kernel { .. } => (FlowMemory::Kernel, drawn_secrets()?),
         };
-        let table = FlowTable::new(memory, size, secrets)?;
+        let table = FlowTable::new(memory, needs.size, secrets)?;
+        if needs.proxied {
+            table.keep_proxied()?;
+        }
         if let Some(saved) = &*self.saved_flows() {
-            saved.restore(&table, timeouts, Clocks::now());
+            saved.restore(&table, needs, Clocks::now());
         }
         tables.push(Arc::downgrade(&table));
         Ok(table)

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "saved_flows/proxied.rs"]
+mod proxied;
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_abi::flow::{
-    Flow, FlowKey, FlowSecrets, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age, ticks,
+    Flow, FlowKey, FlowNeeds, FlowSecrets, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age, ticks,
 };
-use weir_state::flows::{FlowMemory, FlowTable, Slot};
+use weir_state::flows::{FlowMemory, FlowTable, KnownFlow, Slot};
 use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, Saver, restore};
 use weir_state::{Memory, SharedState};
 
@@ -48,7 +51,12 @@ fn flow(state: FlowState, una: u32) -> Flow {
 }
 
 fn enter(table: &FlowTable, key: &FlowKey, flow: &Flow) -> bool {
-    table.enter(&[(*key, *flow)]) == 1
+    table.enter(&[KnownFlow { key: *key, flow: *flow, proxied: None }]) == 1
+}
+
+/// A policy with a table of `size` flows.
+fn needs(size: u32, proxied: bool) -> FlowNeeds {
+    FlowNeeds { size, timeouts: timeouts(), proxied }
 }
 
 fn table(size: u32, seed: u64) -> Arc<FlowTable> {
@@ -77,7 +85,7 @@ fn restored_at(path: &Path, size: u32, clocks: Clocks) -> (Arc<FlowTable>, Vec<S
     let mut restored = restore(&folder, clocks).unwrap();
     let table = table(size, 99);
     if let Some(saved) = restored.flows {
-        saved.restore(&table, &timeouts(), clocks);
+        saved.restore(&table, &needs(size, false), clocks);
         restored.notices.extend(saved.take_notices());
     }
     table.verify().unwrap();
@@ -259,9 +267,9 @@ fn flows_wait_for_each_new_table_until_one_is_saved() {
     save(folder.path(), &first);
     let shared = SharedState::new(Memory::Process);
     shared.keep_flows(restore(&Folder::open(folder.path()).unwrap(), Clocks::now()).unwrap().flows);
-    let count = |size: u32| flows(&shared.flows(size, &timeouts()).unwrap()).len();
+    let count = |size: u32| flows(&shared.flows(&needs(size, false)).unwrap()).len();
     assert_eq!((count(1000), count(2000)), (100, 100), "a policy may never become active");
-    let active = shared.flows(64, &timeouts()).unwrap();
+    let active = shared.flows(&needs(64, false)).unwrap();
     assert_eq!(flows(&active).len(), 64);
     let told = shared.end_saved_flows();
     assert!(
@@ -320,7 +328,7 @@ fn files_of_others_are_kept() {
     later[8] = 9;
     let cases: [(&[u8], &str); 3] = [
         (b"192.0.2.1 is not what the file should have", "this is not a file of Weir's state"),
-        (&later, "another version of Weir wrote it: format 9, not 1"),
+        (&later, "another version of Weir wrote it: format 9, not 2"),
         (&fs::read(folder.path().join("lock")).unwrap(), "the header is incomplete"),
     ];
     for (number, (bytes, problem)) in cases.into_iter().enumerate() {
@@ -357,8 +365,8 @@ fn many_flows_take_little_time() {
     let count = std::env::var("WEIR_FLOWS").map_or(200_000, |text| text.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let first = table(count + count / 9, 1);
-    let all: Vec<(FlowKey, Flow)> =
-        (0..count).map(|nth| (key(2 * nth, TCP), flow(FlowState::Established, nth))).collect();
+    let known = |nth| KnownFlow { key: key(2 * nth, TCP), flow: flow(FlowState::Established, nth), proxied: None };
+    let all: Vec<KnownFlow> = (0..count).map(known).collect();
     let entered = first.enter(&all);
     drop(all);
     let (mut saver, timeouts) = (saver(folder.path()), timeouts());
@@ -387,7 +395,7 @@ fn many_flows_take_little_time() {
     let open = Folder::open(folder.path()).unwrap();
     let saved = restore(&open, Clocks::now()).unwrap().flows.unwrap();
     let (read, second) = (begun.elapsed(), table(count + count / 9, 2));
-    saved.restore(&second, &timeouts, Clocks::now());
+    saved.restore(&second, &needs(count + count / 9, false), Clocks::now());
     eprintln!("read in {read:?}, restored after {:?}", begun.elapsed());
     let mut found = 0;
     second.each(&mut |_, _| found += 1);

@@ -1,6 +1,7 @@
 //! What translates the packets of a proxied flow. It lies beside the table of flows, one for each slot.
 
 use super::Side;
+use crate::cookie::MSS;
 
 /// The data of a proxied flow (`struct flow_proxied`).
 ///
@@ -35,6 +36,8 @@ const _: () = assert!(size_of::<Proxied>() == 16);
 /// The bits of a [`Proxied`].
 const TIMESTAMPS: u16 = 1 << 8;
 const SACK: u16 = 1 << 9;
+/// The number of bits that have a meaning.
+const BITS: u32 = 10;
 
 /// What was agreed with the client of a proxied flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,25 @@ impl Proxied {
         let bits = u16::from(client_scale) | u16::from(told_scale) << 4;
         let bits = bits | if timestamps { TIMESTAMPS } else { 0 } | if sack { SACK } else { 0 };
         Proxied { delta: cookie, stamp, isn: 0, mss, bits }
+    }
+
+    /// The words of the array beside the table.
+    pub fn pack(&self) -> [u64; 2] {
+        let Proxied { delta, stamp, isn, mss, bits } = *self;
+        let low = u64::from(delta) | u64::from(stamp) << 32;
+        [low, u64::from(isn) | u64::from(mss) << 32 | u64::from(bits) << 48].map(u64::to_le)
+    }
+
+    /// The reverse of [`Proxied::pack`].
+    pub fn unpack(words: [u64; 2]) -> Self {
+        let [low, high] = words.map(u64::from_le);
+        let (mss, bits) = ((high >> 32) as u16, (high >> 48) as u16);
+        Proxied { delta: low as u32, stamp: (low >> 32) as u32, isn: high as u32, mss, bits }
+    }
+
+    /// Whether a cookie can have opened such a flow. Code relies on nothing else.
+    pub fn is_sound(&self) -> bool {
+        self.bits >> BITS == 0 && MSS.contains(&self.mss)
     }
 
     /// What was agreed with the client.
@@ -108,6 +130,18 @@ mod tests {
                 assert_eq!(Proxied::new(1, 2, 3, agreed).agreed(), agreed);
             }
         }
+    }
+
+    #[test]
+    fn words_are_the_bytes_of_the_layout() {
+        let agreed = Agreed { client_scale: 7, told_scale: 9, timestamps: true, sack: false };
+        let proxied = Proxied::new(0x0403_0201, 0x0807_0605, 1460, agreed);
+        let proxied = Proxied { isn: 0x0c0b_0a09, ..proxied };
+        let bytes: Vec<u8> = proxied.pack().into_iter().flat_map(u64::to_ne_bytes).collect();
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0xb4, 0x05, 0x97, 0x01]);
+        assert_eq!(Proxied::unpack(proxied.pack()), proxied);
+        assert!(proxied.is_sound() && !Proxied { mss: 1459, ..proxied }.is_sound());
+        assert!(!Proxied { bits: 1 << 10, ..proxied }.is_sound() && !Proxied::default().is_sound());
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, T
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, RuleSlotId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};
+use weir_abi::flow::FlowNeeds;
 use weir_abi::{Action, Family, Layout, Reason};
 
 /// A whole policy.
@@ -176,6 +177,12 @@ impl Program {
     /// Whether packets leave changed.
     pub fn rewrites(&self) -> bool {
         self.tracking.is_some_and(|tracking| tracking.synproxy.is_some())
+    }
+
+    /// What the policy needs of a table of flows, if it tracks.
+    pub fn flow_needs(&self) -> Option<FlowNeeds> {
+        let tracking = self.tracking?;
+        Some(FlowNeeds { size: tracking.size, timeouts: tracking.timeouts(), proxied: self.rewrites() })
     }
 
     /// Whether tables change while packets pass, by rules or because entries expire.

@@ -134,7 +134,7 @@ pub(super) fn read(folder: &Folder, clocks: Clocks, notices: &mut Vec<String>) -
         Err(error) => (error.to_string(), true),
         Ok(bytes) => match parse(&bytes, clocks) {
             Ok(debts) => return Ok(debts),
-            Err(problem) => (problem, is_of_other_version(&bytes)),
+            Err(problem) => (problem, is_of_other_version(&bytes, Purpose::Debts)),
         },
     };
     let kept = if is_kept { format!("; it is kept as {}", folder.set_aside(&path)?) } else { String::new() };

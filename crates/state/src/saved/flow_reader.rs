@@ -6,14 +6,14 @@ use std::io::{self, BufReader, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weir_abi::flow::{Flow, FlowKey, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS, Timeouts};
+use weir_abi::flow::{Flow, FlowNeeds, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS};
 use weir_abi::flow::{age, ticks, timeout_ticks};
 
 use super::flow_record::{FrameTime, Record, read};
 use super::folder::{FLOWS, Folder};
 use super::frame::{FrameReader, Purpose};
 use super::log::Clocks;
-use crate::flows::FlowTable;
+use crate::flows::{FlowTable, KnownFlow};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 16;
@@ -28,6 +28,15 @@ pub struct SavedFlows {
     /// Number of frames that are whole.
     frames: u32,
     notices: Mutex<Vec<String>>,
+}
+
+/// Numbers of flows that have not expired.
+#[derive(Clone, Copy, Default)]
+struct Restored {
+    entered: usize,
+    no_room: usize,
+    /// Proxied ones, if the policy cannot translate them.
+    untranslated: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,39 +99,52 @@ impl SavedFlows {
     }
 
     /// Enters the flows that have not expired in an empty table, which no code may use meanwhile. Can be repeated.
-    pub fn restore(&self, table: &FlowTable, timeouts: &Timeouts, clocks: Clocks) {
-        let problem = match self.enter(table, timeouts, clocks) {
-            Ok((_, 0)) => return,
-            Ok((entered, left_out)) => {
-                let (all, size) = (entered + left_out, table.slot_count());
-                format!("{left_out} of {all} flows have no room in a table of {size}, and are left out")
-            }
-            Err(problem) => format!("{problem}; the flows from there on are lost"),
-        };
-        lock(&self.notices).push(format!("{}: {problem}", self.path.display()));
+    pub fn restore(&self, table: &FlowTable, needs: &FlowNeeds, clocks: Clocks) {
+        let mut restored = Restored::default();
+        let problem = self.enter(table, needs, clocks, &mut restored).err();
+        let Restored { entered, no_room, untranslated } = restored;
+        let (all, size) = (entered + no_room + untranslated, table.slot_count());
+        let told = [
+            problem.map(|problem| format!("{problem}; the flows from there on are lost")),
+            (no_room > 0)
+                .then(|| format!("{no_room} of {all} flows have no room in a table of {size}, and are left out")),
+            (untranslated > 0).then(|| {
+                format!("{untranslated} of {all} flows are proxied, and are left out: the policy has no `synproxy`")
+            }),
+        ];
+        let told = told.into_iter().flatten().map(|told| format!("{}: {told}", self.path.display()));
+        lock(&self.notices).extend(told);
     }
 
-    /// Returns the number of flows that were entered and of those that had no room.
-    fn enter(&self, table: &FlowTable, timeouts: &Timeouts, clocks: Clocks) -> Result<(usize, usize), String> {
+    /// Counts the flows in `restored`.
+    fn enter(
+        &self,
+        table: &FlowTable,
+        needs: &FlowNeeds,
+        clocks: Clocks,
+        restored: &mut Restored,
+    ) -> Result<(), String> {
         let mut file = lock(&self.file);
         file.rewind().map_err(|error| error.to_string())?;
         let (mut frames, _) = FrameReader::open(BufReader::with_capacity(READ_BYTES, &*file), Purpose::Flows)?;
-        let (mut entered, mut left_out) = (0, 0);
         for number in 1..=self.frames {
             let payload = frames.next()?.ok_or("the end is missing")?;
             let (time, records) = read(payload, self.last.len()).ok_or("unknown record")?;
             let alive = |Record { slot, flow }: Record| {
-                let (key, flow) = flow.filter(|_| self.last[slot as usize] == number)?;
-                let flow = continued(flow, time, clocks)?;
-                let has_expired = timeouts.has_passed(&flow, key.protocol(), ticks(clocks.now_ns));
-                (!has_expired).then_some((key, flow))
+                let known = flow.filter(|_| self.last[slot as usize] == number)?;
+                let flow = continued(known.flow, time, clocks)?;
+                let has_expired = needs.timeouts.has_passed(&flow, known.key.protocol(), ticks(clocks.now_ns));
+                (!has_expired).then_some(KnownFlow { flow, ..known })
             };
-            let flows: Vec<(FlowKey, Flow)> = records.into_iter().filter_map(alive).collect();
-            let had_room = table.enter(&flows);
-            entered += had_room;
-            left_out += flows.len() - had_room;
+            let mut flows: Vec<KnownFlow> = records.into_iter().filter_map(alive).collect();
+            let alive = flows.len();
+            flows.retain(|known| needs.proxied || known.proxied.is_none());
+            let entered = table.enter(&flows);
+            restored.entered += entered;
+            restored.no_room += flows.len() - entered;
+            restored.untranslated += alive - flows.len();
         }
-        Ok((entered, left_out))
+        Ok(())
     }
 
     /// What was found since the last call.
@@ -132,7 +154,8 @@ impl SavedFlows {
 }
 
 /// A flow as it continues: its time in the present clock, and a connection without checks of windows, because more may
-/// have passed than was saved. `None` if its last packet is so long ago that no timeout lasts.
+/// have passed than was saved. A server that has not answered the proxy's SYN must still acknowledge it. `None` if the
+/// last packet is so long ago that no timeout lasts.
 fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
     let since = clocks.day_ns.saturating_sub(time.day_ns) >> TICK_SHIFT;
     let age = since + u64::from(age(time.now, flow.time));
@@ -140,5 +163,11 @@ fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
         return None;
     }
     let time = ticks(clocks.now_ns).wrapping_sub(age as u32) & (TICKS - 1);
-    Some(Flow { time, syn: false, liberal: flow.state != FlowState::Replied, ..flow })
+    let mut flow = Flow { time, syn: false, liberal: flow.state != FlowState::Replied, ..flow };
+    if flow.state == FlowState::SynSent {
+        let client = &mut flow.sides[flow.opener];
+        client.next = client.una.wrapping_add(1);
+        flow.liberal = false;
+    }
+    Some(flow)
 }

@@ -18,13 +18,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use weir_abi::flow::{Flow, FlowKey, TICKS, Timeouts, age, ticks, timeout_ticks};
+use weir_abi::flow::{Proxied, TICKS, Timeouts, age, ticks, timeout_ticks};
 
 use super::flow_record::{FRAME_RECORDS_MAX, FrameTime, Record, append, is_kept};
 use super::folder::{FLOWS, Folder};
 use super::frame::{HEADER_BYTES, Purpose, header};
 use super::log::Clocks;
-use crate::flows::{FlowTable, Slot};
+use crate::flows::{FlowTable, KnownFlow, Slot};
 
 /// Slots that a step reads, at least four times a second.
 const SLOTS_AT_ONCE: usize = 1 << 18;
@@ -185,25 +185,25 @@ impl Watched {
         for number in self.next..until {
             let (mark, slot) = (self.marks[number], number as u32);
             let flow = match table.slot(number) {
-                Slot::Flow(key, flow) => Some((key, flow))
-                    .filter(|(key, flow)| is_kept(flow) && !timeouts.has_passed(flow, key.protocol(), now)),
+                Slot::Flow(known) => Some(known)
+                    .filter(|known| is_kept(known) && !timeouts.has_passed(&known.flow, known.key.protocol(), now)),
                 // The next pass finds it changed.
                 Slot::Busy | Slot::Free => None,
             };
-            let Some((key, flow)) = flow else {
+            let Some(known) = flow else {
                 if mark != 0 {
                     changed.push(Record { slot, flow });
                     self.marks[number] = 0;
                 }
                 continue;
             };
-            let current = self.mark(&key, &flow);
-            let is_due = is_older(mark, current, timeouts.of(&flow, key.protocol()));
+            let current = self.mark(&known);
+            let is_due = is_older(mark, current, timeouts.of(&known.flow, known.key.protocol()));
             if is_due {
-                changed.push(Record { slot, flow: Some((key, flow)) });
+                changed.push(Record { slot, flow });
             }
             if self.new.is_some() {
-                all.push(Record { slot, flow: Some((key, flow)) });
+                all.push(Record { slot, flow });
             }
             if is_due || self.new.is_some() {
                 self.marks[number] = current;
@@ -213,8 +213,9 @@ impl Watched {
     }
 
     /// The mark of a flow on disk: the time of its last packet in the low 32 bits, and a hash of the rest in the others.
-    fn mark(&self, key: &FlowKey, flow: &Flow) -> u64 {
+    fn mark(&self, KnownFlow { key, flow, proxied }: &KnownFlow) -> u64 {
         let words = key.words.into_iter().chain([u64::from(key.is_ipv6) << 8 | flow.state as u64]);
+        let words = words.chain(proxied.iter().flat_map(Proxied::pack));
         let mixed = words.fold(self.seed, |hash, word| {
             let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
             (product >> 64) as u64 ^ product as u64

@@ -22,9 +22,25 @@ pub(super) enum Purpose {
     Flows = 4,
 }
 
+impl Purpose {
+    /// The version of the format.
+    fn version(self) -> u32 {
+        match self {
+            Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 1,
+            // Version 1 had no proxied flows. Whatever it has means the same in version 2.
+            Purpose::Flows => 2,
+        }
+    }
+
+    /// Whether files of a version can be read.
+    fn reads(self, version: u32) -> bool {
+        (OLDEST..=self.version()).contains(&version)
+    }
+}
+
 const MAGIC: &[u8; 8] = b"weirkeep";
-/// Version of the format.
-const VERSION: u32 = 1;
+/// The oldest version of a format that can be read.
+const OLDEST: u32 = 1;
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 28;
 /// Bytes in front of a payload.
@@ -34,8 +50,12 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
 /// The header of a file.
 pub(super) fn header(purpose: Purpose, number: u64) -> Vec<u8> {
+    header_of(purpose.version(), purpose, number)
+}
+
+fn header_of(version: u32, purpose: Purpose, number: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(version.to_le_bytes());
     bytes.extend((purpose as u32).to_le_bytes());
     bytes.extend(number.to_le_bytes());
     bytes.extend(crc32c(&bytes).to_le_bytes());
@@ -53,9 +73,14 @@ pub(super) fn append_frame(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)
     bytes[start + 4..start + 8].copy_from_slice(&check.to_le_bytes());
 }
 
-/// Whether another version of Weir wrote a file.
-pub(super) fn is_of_other_version(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC) && bytes.get(8..12).is_some_and(|version| version != VERSION.to_le_bytes())
+/// Whether another version of Weir wrote a file, which this one cannot read.
+pub(super) fn is_of_other_version(bytes: &[u8], purpose: Purpose) -> bool {
+    bytes.starts_with(MAGIC) && version(bytes).is_some_and(|version| !purpose.reads(version))
+}
+
+/// The version in a header.
+fn version(header: &[u8]) -> Option<u32> {
+    header.get(8..12).map(|version| u32::from_le_bytes(version.try_into().expect("four bytes")))
 }
 
 /// The payloads of a file.
@@ -70,16 +95,16 @@ impl<'a> Frames<'a> {
     /// # Errors
     /// The file does not begin with such a header.
     pub fn open(bytes: &'a [u8], purpose: Purpose, number: u64) -> Result<Self, String> {
-        let expected = header(purpose, number);
-        match bytes.get(..HEADER_BYTES) {
-            None => Err("the header is incomplete".to_owned()),
-            Some(header) if header == expected => Ok(Frames { bytes, at: HEADER_BYTES }),
-            Some(header) if header[..8] != *MAGIC => Err("this is not a file of Weir's state".to_owned()),
-            Some(header) if header[8..12] != expected[8..12] => {
-                let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
-                Err(format!("another version of Weir wrote it: format {version}, not {VERSION}"))
+        let found = bytes.get(..HEADER_BYTES).ok_or("the header is incomplete")?;
+        let version = version(found).ok_or("the header is incomplete")?;
+        match () {
+            () if found[..8] != *MAGIC => Err("this is not a file of Weir's state".to_owned()),
+            () if !purpose.reads(version) => {
+                let own = purpose.version();
+                Err(format!("another version of Weir wrote it: format {version}, not {own}"))
             }
-            Some(_) => Err("the header is damaged".to_owned()),
+            () if found == header_of(version, purpose, number) => Ok(Frames { bytes, at: HEADER_BYTES }),
+            () => Err("the header is damaged".to_owned()),
         }
     }
 

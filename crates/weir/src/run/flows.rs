@@ -25,12 +25,11 @@ struct Flows<'a> {
 /// # Errors
 /// The program does not track, or the request is wrong.
 pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedState) -> Result<Value, Failure> {
-    let Some(tracking) = &program.tracking else {
+    let Some((tracking, needs)) = program.tracking.as_ref().zip(program.flow_needs()) else {
         return Err(Failure::Rejected("weir: the active policy does not track flows".to_owned()));
     };
-    let timeouts = tracking.timeouts();
-    let table = shared.flows(tracking.size, &timeouts).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
-    let flows = Flows { table: &table, timeouts, now: ticks(weir_state::now_ns()) };
+    let table = shared.flows(&needs).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
+    let flows = Flows { table: &table, timeouts: needs.timeouts, now: ticks(weir_state::now_ns()) };
     Ok(match operation {
         FlowOperation::List { top, state, matches } => {
             let state = state.as_deref().map(named).transpose()?;

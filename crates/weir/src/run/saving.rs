@@ -217,12 +217,12 @@ fn save_flows<L: Loader>(
     let loader = loader.clone();
     SavingThread::start("weir-flows", Arc::downgrade(controller), move |controller, turn| {
         let active = controller.active();
-        let timeouts = active.program().tracking.map(|tracking| (tracking.size, tracking.timeouts()));
-        let table = timeouts.and_then(|(size, timeouts)| loader.shared().flows(size, &timeouts).ok());
+        let needs = active.program().flow_needs();
+        let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs).ok());
         if table.is_some() {
             loader.shared().end_saved_flows().iter().for_each(|notice| eprintln!("weir: {notice}"));
         }
-        let watched = table.as_ref().zip(timeouts.as_ref().map(|(_, timeouts)| timeouts));
+        let watched = table.as_ref().zip(needs.as_ref().map(|needs| &needs.timeouts));
         let saved = if turn == Turn::Last { saver.complete(watched) } else { saver.step(watched) };
         match saved {
             Err(problem) => report.note(&path, Saved::Flows, Some(problem.to_string())),

@@ -46,11 +46,12 @@ impl SynProxy {
         let timestamps = tcp_options::timestamps(segment.options).filter(|_| self.settings.timestamp);
         if let Some([value, _]) = timestamps {
             let scale = segment.scale();
+            let told = self.settings.wscale.filter(|_| scale != Side::NO_SCALE);
             let kept = StampedOptions {
-                scale: if self.settings.wscale.is_some() { scale } else { Side::NO_SCALE },
+                scale: told.map_or(Side::NO_SCALE, |_| scale),
+                told_scale: told.unwrap_or(0),
                 sack: self.settings.sack && segment.permits_sack(),
             };
-            let told = self.settings.wscale.filter(|_| kept.scale != Side::NO_SCALE);
             put_options(&mut options, kept.sack, [kept.timestamp(clock_ns), value], told);
         }
         let ack = segment.seq.wrapping_add(1);
@@ -67,14 +68,14 @@ impl SynProxy {
             let request = Request { key: *key, client, isn };
             Some((isn, cookie::check(REPLAY_SECRET, &request, now, cookie)?))
         })?;
-        let timestamps = tcp_options::timestamps(segment.options).filter(|_| self.settings.timestamp);
+        // Another policy may have made the offer, so the segment says what it was.
+        let timestamps = tcp_options::timestamps(segment.options);
         let kept = timestamps.map_or(StampedOptions::NONE, |[_, echo]| StampedOptions::of(echo));
-        let told_scale = self.settings.wscale.filter(|_| kept.scale != Side::NO_SCALE);
         let agreed = Agreed {
-            client_scale: if told_scale.is_some() { kept.scale.min(Side::SCALE_MAX) } else { Side::NO_SCALE },
-            told_scale: told_scale.unwrap_or(0),
+            client_scale: kept.scale,
+            told_scale: if kept.scale == Side::NO_SCALE { 0 } else { kept.told_scale },
             timestamps: timestamps.is_some(),
-            sack: kept.sack && self.settings.sack,
+            sack: kept.sack,
         };
         let proxied = Proxied::new(cookie, timestamps.map_or(0, |[_, echo]| echo), mss, agreed);
         let syn = syn(isn, segment, &proxied)?;
