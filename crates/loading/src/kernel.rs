@@ -7,7 +7,7 @@ use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_abi::Target;
-use weir_engine::clang::{BpfObject, BpfShape, Clang};
+use weir_engine::clang::{BpfObject, BpfShape, Clang, Hook};
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{EngineError, ProgramData, ProgramShape, XdpFilter};
 use weir_policy::backend::{self, c};
@@ -28,6 +28,8 @@ pub struct CompiledBpf<'p> {
     pub object: BpfObject,
     /// Run time of clang, or zero for the code of a bundle.
     pub took: Duration,
+    /// What it was compiled from; `None` for the code of a bundle.
+    source: Option<(String, BpfShape)>,
 }
 
 impl CompiledBpf<'_> {
@@ -40,13 +42,26 @@ impl CompiledBpf<'_> {
         XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
     }
 
-    /// Loads the code into the kernel, for interfaces.
+    /// Loads the code into the kernel, for interfaces. For those of a host, it is compiled once more for what the host
+    /// sends.
     ///
     /// # Errors
-    /// The process may not load BPF programs, or the verifier rejects the code.
+    /// The process may not load BPF programs, or the verifier rejects the code. The code of a bundle cannot be compiled
+    /// for a host.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        KernelCode::load(name, &self.object, &self.policy.shape(), &data.for_kernel(), ports)
+        let sent = if ports.is_host() { Some(self.for_sent()?) } else { None };
+        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), &data.for_kernel(), ports)
+    }
+
+    /// The code for what a host sends.
+    fn for_sent(&self) -> Result<BpfObject, EngineError> {
+        let name = &self.policy.program.name;
+        let Some((c, shape)) = &self.source else {
+            let problem = "a bundle has no programs for --host: give the text of the policy".to_owned();
+            return Err(EngineError::Xdp { object: name.clone(), problem });
+        };
+        Ok(Clang::find()?.bpf(name, c, &BpfShape { hook: Hook::Sent, ..shape.clone() })?.object)
     }
 }
 
@@ -128,6 +143,9 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
+        if ports.is_host() {
+            self.refuse_unsupported(&[Engine::Host])?;
+        }
         self.in_kernel(data, |compiled| compiled.load(ports))
     }
 
@@ -140,12 +158,13 @@ impl Policy {
     }
 
     fn precompiled<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {
-        CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO }
+        CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO, source: None }
     }
 
     fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
         let shape = shape(&self.shape(), &data.for_kernel());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
-        Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })
+        let source = Some((c.to_owned(), shape));
+        Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took, source })
     }
 }
