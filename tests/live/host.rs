@@ -330,7 +330,8 @@ fn a_trial_that_shuts_the_operator_out_ends() {
         running.ask(&Request::Activate { generation: shut, confirm_s: Some(3.0) }).expect("it is ready");
         assert!(!passes(hosts, SILENCE));
         assert!(passes(hosts, TIMEOUT), "{}", running.log());
-        assert_eq!(running.status().generation, 1);
+        // The status is of the time after all programs were replaced.
+        running.wait_until("the trial has ended", |running| running.status().generation == 1);
         // The trial's on-exit is undone with it.
         assert_eq!(running.stop(), 0);
         assert!(passes(hosts, TIMEOUT));

@@ -32,7 +32,8 @@ fn compile() -> Bundle {
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
     let shape = BpfShape::for_bundle(&artifact.shape(), &ProgramData::constant(&[]));
     let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
-    Bundle::new(artifact, vec![table().to_list().into_bytes().into()], vec![], native, bpf, Cpu::X86_64V3).unwrap()
+    Bundle::new(artifact, vec![table().to_list().into_bytes().into()], vec![], native, bpf, None, Cpu::X86_64V3)
+        .unwrap()
 }
 
 fn table() -> Table {
