@@ -9,12 +9,15 @@ use std::process::Command;
 use std::sync::Arc;
 use weir_abi::{Action, BURST_MAX, Counter, Reason, Verdict};
 use weir_engine::Filter;
-use weir_engine::live::xdp::{KernelCode, KernelPath, Ports, Received};
+use weir_engine::live::xdp::{KernelCode, KernelPath, Ports, Received, Sent};
 use weir_engine::live::{Interfaces, Loaded};
 use weir_loading::Policy;
 use weir_loading::eval::EvalFilter;
 use weir_test_support as support;
 
+/// Return values of a program (`enum tcx_action`).
+const TCX_NEXT: i32 = -1;
+const TCX_DROP: i32 = 2;
 /// Return values of a program (`enum xdp_action`).
 const XDP_DROP: u32 = 1;
 const XDP_REDIRECT: u32 = 4;
@@ -28,9 +31,7 @@ const FIRST_BYTES: [usize; 22] =
 const PART_RULES: usize = 3;
 
 /// Rules for all headers in the window. Raw matches read the bytes after the headers.
-const POLICY: &str = "
-defaults { ip-options rules; fragment rules }
-upstream {
+const RULES: &str = "
   @ll,96,16 0x88a8 counter
   @th,16,16 443 counter
   @th,256,128 != 0 counter
@@ -42,8 +43,6 @@ upstream {
   icmp type 8 accept
   icmpv6 type 128 accept
   exthdr dst exists accept
-}
-downstream { accept }
 ";
 
 const KINDS: &str = "
@@ -85,6 +84,13 @@ fn around_the_window() -> String {
     text
 }
 
+/// Where the policy is: between `lower` and `upper`, or on the host with the interface `lower`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Between,
+    Host,
+}
+
 /// The policy in the kernel between the interfaces `lower` and `upper`. The thread's network namespace also contains
 /// the interface `other`.
 struct Kernel {
@@ -96,7 +102,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn load(mtu: u32) -> Self {
+    fn load(mtu: u32, place: Place) -> Self {
         unshare(CloneFlags::CLONE_NEWNET).expect("this test makes a network namespace and needs root");
         for name in ["lower", "upper", "other"] {
             let line = format!("link add {name} mtu {mtu} type veth peer name {name}-peer mtu {mtu}");
@@ -105,10 +111,20 @@ impl Kernel {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("buffers.weir");
-        std::fs::write(&path, POLICY).expect("the folder can be written to");
+        let text = format!(
+            "defaults {{ ip-options rules; fragment rules }}\nupstream {{ {RULES} }}\ndownstream {{ {} }}\n",
+            match place {
+                Place::Between => "accept",
+                Place::Host => RULES,
+            }
+        );
+        std::fs::write(&path, text).expect("the folder can be written to");
         let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
         let (lower, upper) = (vec!["lower".to_owned()], vec!["upper".to_owned()]);
-        let ports = Arc::new(Ports::of(&Interfaces { lower, upper, divert: None }).expect("they are there"));
+        let ports = Arc::new(match place {
+            Place::Between => Ports::of(&Interfaces { lower, upper, divert: None }).expect("they are there"),
+            Place::Host => Ports::of_host(&lower).expect("it is there"),
+        });
         let data = policy.data(None).expect("there are no tables");
         let code = policy.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}"));
         let parts = policy.compile_bpf_in_parts(&data, PART_RULES).expect("it compiles");
@@ -143,11 +159,15 @@ impl Kernel {
 
 /// Verdicts and counters of the interpreter.
 fn interpreted(policy: &Policy, packets: &[support::Packet]) -> (Vec<Verdict>, Vec<Counter>) {
+    interpreted_by(0, policy, packets)
+}
+
+fn interpreted_by(chain: usize, policy: &Policy, packets: &[support::Packet]) -> (Vec<Verdict>, Vec<Counter>) {
     let mut eval = EvalFilter::new(&policy.program, policy.answers());
     let mut verdicts = Vec::new();
     for burst in frame_sets(packets).iter().flat_map(|set| set.bursts()) {
         let mut words = [Verdict(0); BURST_MAX];
-        eval.decide(0, &burst, &mut words).expect("the interpreter does not fail");
+        eval.decide(chain, &burst, &mut words).expect("the interpreter does not fail");
         verdicts.extend_from_slice(&words[..burst.len()]);
     }
     (verdicts, eval.counters())
@@ -155,7 +175,7 @@ fn interpreted(policy: &Policy, packets: &[support::Packet]) -> (Vec<Verdict>, V
 
 #[test]
 fn a_packet_is_judged_alike_wherever_its_first_buffer_ends() {
-    let kernel = Kernel::load(9000);
+    let kernel = Kernel::load(9000, Place::Between);
     let text = format!("{KINDS}{}", around_the_window());
     let packets = support::packets(&text).expect("they are packets");
     let short = kernel.receive(0, "lower", &packets[0].bytes, 100);
@@ -183,9 +203,58 @@ fn a_packet_is_judged_alike_wherever_its_first_buffer_ends() {
     }
 }
 
+/// The most bytes of a packet in one buffer, which the kernel runs a program on.
+const SENT_BYTES_MAX: usize = 3300;
+
+/// As it is, and as a packet of which the card makes several.
+#[test]
+fn a_packet_that_the_host_sends_is_judged_like_any_other() {
+    let kernel = Kernel::load(9000, Place::Host);
+    let text = format!("{KINDS}{}", around_the_window());
+    let packets = support::packets(&text).expect("they are packets");
+    let sendable =
+        |packet: &&support::Packet| packet.bytes.len() <= SENT_BYTES_MAX && packet.wire as usize == packet.bytes.len();
+    let packets: Vec<support::Packet> = packets.iter().filter(sendable).cloned().collect();
+    assert!(packets.len() > 15, "{}", packets.len());
+    let (verdicts, _) = interpreted_by(1, &kernel.policy, &packets);
+    let index = nix::net::if_::if_nametoindex("lower").expect("it is there");
+    for (packet, verdict) in packets.iter().zip(&verdicts) {
+        let expected = if verdict.action() == Some(Action::Accept) { TCX_NEXT } else { TCX_DROP };
+        let (_, once) = interpreted_by(1, &kernel.policy, std::slice::from_ref(packet));
+        let length = packet.bytes.len() as u64;
+        for (count, added) in [(1, 0), (3, 108)] {
+            let bytes = length + added;
+            let segments = if count == 1 { [0, 0] } else { [count, bytes as u32] };
+            // The bytes of repeated headers belong to the packet, however often it is counted.
+            let counters = once.iter().map(|one| match one.packets {
+                0 => Counter::default(),
+                packets => Counter { packets: packets * u64::from(count), bytes: packets * bytes },
+            });
+            let counters: Vec<Counter> = counters.collect();
+            for (form, code) in [("one program", &kernel.code), ("parts", &kernel.parts)] {
+                let before = Kernel::counted_by(code, 1);
+                let did = code.send(1, &Sent { bytes: &packet.bytes, index, segments }).expect("the kernel runs it");
+                let since = Kernel::counted_by(code, 1)
+                    .into_iter()
+                    .zip(before)
+                    .map(|(now, then)| Counter { packets: now.packets - then.packets, bytes: now.bytes - then.bytes });
+                let reason = weir::report::reason_name(&kernel.policy.program, verdict.reason());
+                assert_eq!(since.collect::<Vec<_>>(), counters, "{form}, {segments:?}, {reason}: {packet}");
+                assert_eq!(did, expected, "{form}, {segments:?}, {reason}: {packet}");
+            }
+        }
+    }
+    // Another interface than those that the policy is for.
+    let stranger = nix::net::if_::if_nametoindex("other").expect("it is there");
+    let sent = Sent { bytes: &packets[0].bytes, index: stranger, segments: [0, 0] };
+    assert_eq!(kernel.code.send(1, &sent).expect("the kernel runs it"), TCX_DROP);
+    let unknown = usize::from(Reason::UNKNOWN_INTERFACE.0);
+    assert_eq!(kernel.counted(1)[unknown].packets, 1);
+}
+
 #[test]
 fn a_packet_of_an_interface_that_is_no_port_is_dropped_by_name() {
-    let kernel = Kernel::load(1500);
+    let kernel = Kernel::load(1500, Place::Between);
     let packets = support::packets("eth / ip / tcp dport=80 flags=syn / payload 10\n").expect("a packet");
     let bytes = &packets[0].bytes;
     for (side, own) in ["lower", "upper"].into_iter().enumerate() {
@@ -210,7 +279,7 @@ fn a_packet_of_an_interface_that_is_no_port_is_dropped_by_name() {
 #[test]
 fn an_mtu_is_not_raised_under_programs_for_one_buffer() {
     for (mtu, raised) in [(1500, false), (1600, true)] {
-        let kernel = Kernel::load(mtu);
+        let kernel = Kernel::load(mtu, Place::Between);
         let policy = Loaded { code: kernel.code.clone(), chains: [0, 1] };
         let running = KernelPath::start(kernel.ports.clone(), &policy, None).expect("nobody else is there");
         let ip = Command::new("ip").args(["link", "set", "lower-peer", "mtu", "9000"]).output().expect("ip is there");

@@ -34,6 +34,8 @@ mod flaps;
 mod form;
 #[path = "live/frames.rs"]
 mod frames;
+#[path = "live/host.rs"]
+mod host;
 #[path = "live/hostile.rs"]
 mod hostile;
 #[path = "live/hosts.rs"]
@@ -125,7 +127,8 @@ fn check_workers(stats: &Stats) {
     }
     for port in &stats.interfaces {
         let own = stats.workers.iter().flat_map(|worker| &worker.interfaces);
-        let own = own.filter(|part| part.interface == port.interface);
+        // On a host, an interface is the wire on one side and the host on the other.
+        let own = own.filter(|part| part.interface == port.interface && part.side == port.side);
         let sent_and_received = own.map(|part| (part.rx_packets, part.tx_packets));
         let sums = sent_and_received.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
         assert_eq!(sums, (port.rx_packets, port.tx_packets), "{stats:#?}");
@@ -161,7 +164,7 @@ fn counted(report: &Value) -> [Value; 7] {
     ["packets", "bytes", "passed", "dropped", "diverted", "rules", "reasons"].map(|field| report[field].clone())
 }
 
-each_engine!(connections_pass_as_the_policy_says);
+each_engine_and_host!(connections_pass_as_the_policy_says);
 fn connections_pass_as_the_policy_says(engine: &str, hosts: &Hosts, folder: &Path) {
     const BYTES: usize = 8 << 20;
     put(folder, "web.weir", "upstream { tcp dport 8000 accept; drop }\ndownstream { accept }\n");
@@ -196,7 +199,7 @@ fn connections_pass_as_the_policy_says(engine: &str, hosts: &Hosts, folder: &Pat
     assert_eq!((running.stop(), folder.join("control.sock").exists()), (0, false), "{engine}");
 }
 
-each_engine!(a_capture_on_the_wire_is_counted_as_in_replay);
+each_engine_and_host!(a_capture_on_the_wire_is_counted_as_in_replay);
 fn a_capture_on_the_wire_is_counted_as_in_replay(engine: &str, hosts: &Hosts, folder: &Path) {
     let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
     let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
@@ -284,10 +287,10 @@ fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     wire.counters().tx_packets
 }
 
-each_engine!(changes_under_a_flood_lose_nothing);
+each_engine_and_host!(changes_under_a_flood_lose_nothing);
 fn changes_under_a_flood_lose_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     // The kernel waits 20 ms for each program that it replaces, so a change of two interfaces takes 40 ms.
-    let changes = if engine == "xdp" { 250 } else { 1000 };
+    let changes = if ["xdp", "host"].contains(&engine) { 250 } else { 1000 };
     let policy = |label: &str| format!("upstream {{ udp dport 9 accept # {label}\n drop }}\ndownstream {{ accept }}\n");
     put(folder, "one.weir", &policy("one"));
     put(folder, "two.weir", &format!("table t {{ type ipv4; elements = {{ 10.9.0.1 }} }}\n{}", policy("two")));
@@ -347,7 +350,7 @@ fn flood(done: &AtomicBool, sent: &AtomicU64, pace: impl Fn(u64)) {
     }
 }
 
-each_engine!(what_is_refused_changes_nothing);
+each_engine_and_host!(what_is_refused_changes_nothing);
 fn what_is_refused_changes_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     put(
         folder,

@@ -6,7 +6,7 @@
 #include "entry_counter.h"
 #include "kernel.h"
 #include "mode.h"
-#include "xdp.h"
+#include "hook.h"
 
 /*
  * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the

@@ -11,7 +11,7 @@
 #include "kernel.h"
 #include "mode.h"
 #include "tracker.h"
-#include "xdp.h"
+#include "hook.h"
 
 /* Defines what the headers of the tracker declare. */
 #define WEIR_KERNEL_PART WEIR_IN_KERNEL __attribute__((always_inline))
@@ -101,7 +101,7 @@ WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, 
 	bytes &= OPTIONS_ROOM - 1;
 	if (!bytes || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
 		return;
-	if (bpf_xdp_load_bytes(frame->ctx, offset + frame->padding, options, bytes))
+	if (frame_load(frame, offset, options, bytes))
 		return;
 	read_options(options, bytes, found);
 }
@@ -154,15 +154,6 @@ WEIR_KERNEL_PART void track_judge_tcp(struct track *track, uint32_t now)
 	weir_judge_tcp(now);
 }
 
-/* The frame that a program received or replays; the time of a replayed one. */
-WEIR_INLINE bool tracked_frame(struct xdp_md *ctx, struct env *env, struct frame *frame)
-{
-	if (!weir_mode.live)
-		return replay_frame(ctx, env, frame);
-	*frame = live_frame(ctx);
-	return true;
-}
-
 #ifdef WEIR_REWRITES
 #include "cpu_proxy.h"
 #else
@@ -205,14 +196,14 @@ WEIR_KERNEL_PART void track_judge(const struct env *env, struct track *track, ui
  * Reads the well-formed packet in the CPU's slot. The verifier would follow the reads of a frame in the program again
  * for each of its paths, so the frame is found anew here.
  */
-WEIR_GLOBAL uint32_t weir_track_read(struct xdp_md *ctx)
+WEIR_GLOBAL uint32_t weir_track_read(hook_context *ctx)
 {
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct track_slot *slot = own_slot();
 	struct env env = {.now_ns = 0};
 	struct frame frame;
 
-	if (!tracked_frame(ctx, &env, &frame))
+	if (!hook_frame(ctx, &env, &frame))
 		return 0;
 	slot->now_ns = env_coarse_now(&env);
 	slot->now = track_time(&weir_flow_head, slot->now_ns);
@@ -268,14 +259,14 @@ WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 }
 
 /* The common case of almost all packets, in one step; returns whether it was. */
-WEIR_GLOBAL uint32_t weir_track_ack(struct xdp_md *ctx)
+WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx)
 {
 	struct track_slot *slot = own_slot();
 	struct env env = {.now_ns = 0};
 	const uint8_t *at;
 	struct frame frame;
 
-	if (!tracked_frame(ctx, &env, &frame))
+	if (!hook_frame(ctx, &env, &frame))
 		return false;
 	at = ack_frame(&frame);
 	if (!at || !track_ack(at, track_time(&weir_flow_head, env_coarse_now(&env))))

@@ -76,7 +76,7 @@ WEIR_GLOBAL uint32_t weir_rewrite_packet(struct xdp_md *ctx)
 	struct frame frame;
 	struct env env;
 
-	if (tracked_frame(ctx, &env, &frame))
+	if (hook_frame(ctx, &env, &frame))
 		rewrite_packet(&frame, &weir_packets[cpu].packet, &track->edit, track->segment.end,
 			       &weir_rewrites[cpu]);
 	return 0;

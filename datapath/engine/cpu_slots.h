@@ -12,7 +12,7 @@
 #include "mode.h"
 #include "raw.h"
 #include "slot.h"
-#include "xdp.h"
+#include "hook.h"
 
 /* 1 if the value is outside of the range of a field, else 0. A branch would double the verifier's paths. */
 WEIR_INLINE uint64_t slot_misses(const volatile struct slot_rule *rule, enum slot_field field, uint32_t value)
@@ -103,14 +103,14 @@ WEIR_INLINE uint64_t slot_payload(packet_view *packet, const struct frame *frame
 
 WEIR_INLINE void slot_count(struct slot_counter *counter, uint32_t len)
 {
-	__sync_fetch_and_add(&counter->packets, 1);
-	__sync_fetch_and_add(&counter->bytes, len);
+	__sync_fetch_and_add(&counter->packets, wire_packets());
+	__sync_fetch_and_add(&counter->bytes, wire_bytes(len));
 }
 
 WEIR_INLINE void slot_count_dropped(struct slot_counter *counter, uint32_t len)
 {
-	__sync_fetch_and_add(&counter->dropped, 1);
-	__sync_fetch_and_add(&counter->dropped_bytes, len);
+	__sync_fetch_and_add(&counter->dropped, wire_packets());
+	__sync_fetch_and_add(&counter->dropped_bytes, wire_bytes(len));
 }
 
 /* Charges the packet to a bucket of a slot; false if it has no room. */

@@ -8,9 +8,16 @@
 
 #include "kernel.h"
 
+/* Whether programs are attached to interfaces: the same in crates/abi/src/kernel.rs. */
+enum mode_live {
+	LIVE_REPLAY = 0,  /* they are not */
+	LIVE_BETWEEN = 1, /* accepted packets leave through an interface of the other side (ports.h) */
+	LIVE_HOST = 2,	  /* the other side is the host itself (host.h) */
+};
+
 /* Mode in crates/abi/src/kernel.rs */
 struct mode {
-	uint32_t live;	   /* attached to interfaces; otherwise a replay */
+	uint32_t live;	   /* enum mode_live */
 	uint32_t cpu_mask; /* number of CPUs with counters, a power of two, - 1 */
 	uint32_t jumbo;	   /* packets may be longer than their first buffer */
 	uint32_t finish;   /* senders at some port leave checksums to a card that does not exist */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Chains in parts: the XDP programs of rules that are too much for one program (crates/policy/src/backend/c/parts.rs).
- * Generated BPF code includes this instead of xdp.h, and says how many parts its chains have together (WEIR_PARTS).
+ * Chains in parts: the programs of rules that are too much for one program (crates/policy/src/backend/c/parts.rs).
+ * Generated BPF code includes this instead of hook.h, and says how many parts its chains have together (WEIR_PARTS).
  *
  * weir_<chain> parses the packet and jumps to the chain's first part. Each part decides the packet or jumps to the
  * next. The parsed packet stays in the CPU's slot. A part reads everything else again.
@@ -9,7 +9,7 @@
 #ifndef WEIR_PARTS_H
 #define WEIR_PARTS_H
 
-#include "xdp.h"
+#include "hook.h"
 
 /* The programs of WEIR_PARTS parts, filled in by the engine: weir_<number>_<part> has the key <number>. */
 struct {
@@ -19,56 +19,50 @@ struct {
 	int (*value_size)[sizeof(uint32_t)];
 } weir_parts WEIR_SECTION(".maps");
 
-/* For packets that no program decided, which does not happen: the kernel drops them and reports an XDP exception. */
-WEIR_INLINE uint32_t part_lost(void)
-{
-	return weir_mode.live ? XDP_ABORTED : VERDICT_NONE;
-}
-
 /* Passes the packet to a part. */
-WEIR_INLINE uint32_t part_enter(struct xdp_md *ctx, uint32_t number)
+WEIR_INLINE uint32_t part_enter(hook_context *ctx, uint32_t number)
 {
 	bpf_tail_call(ctx, &weir_parts, number);
-	return part_lost();
+	return HOOK_LOST;
 }
 
 /* Defines the program weir_<chain>. */
-#define WEIR_XDP_CHAIN_IN_PARTS(chain, first)                                                                          \
-	WEIR_SECTION("xdp") uint32_t weir_##chain(struct xdp_md *ctx)                                                  \
+#define WEIR_CHAIN_IN_PARTS(chain, first)                                                                              \
+	WEIR_SECTION(HOOK_SECTION) uint32_t weir_##chain(hook_context *ctx)                                            \
 	{                                                                                                              \
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
+		struct packet_slot *slot = hook_begin(ctx, &arrival, &env, &frame);                                    \
 		uint32_t verdict;                                                                                      \
                                                                                                                        \
 		if (WEIR_UNLIKELY(!slot))                                                                              \
-			return xdp_refuse(ctx, CHAIN_SIDE(chain));                                                     \
+			return hook_refuse(ctx, CHAIN_SIDE(chain));                                                    \
 		slot->sampled = 0;                                                                                     \
 		slot->halves = env.halves;                                                                             \
 		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, first);                                                                 \
-		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
+		return hook_end(ctx, arrival, &frame, verdict);                                                        \
 	}
 
 /* Defines the program weir_<number>_<part>. */
-#define WEIR_XDP_PART(part, number)                                                                                    \
-	WEIR_SECTION("xdp") uint32_t weir_##number##_##part(struct xdp_md *ctx)                                        \
+#define WEIR_PART_OF_CHAIN(part, number)                                                                               \
+	WEIR_SECTION(HOOK_SECTION) uint32_t weir_##number##_##part(hook_context *ctx)                                  \
 	{                                                                                                              \
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
+		struct packet_slot *slot = hook_begin(ctx, &arrival, &env, &frame);                                    \
 		uint32_t verdict;                                                                                      \
                                                                                                                        \
 		if (WEIR_UNLIKELY(!slot))                                                                              \
-			return part_lost();                                                                            \
+			return HOOK_LOST;                                                                              \
 		env.halves = slot->halves;                                                                             \
 		verdict = part(&env, &slot->packet, &frame, &slot->sampled);                                           \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, number + 1);                                                            \
-		return xdp_end(ctx, arrival, &frame, verdict);                                                         \
+		return hook_end(ctx, arrival, &frame, verdict);                                                        \
 	}
 
 #endif

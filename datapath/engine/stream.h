@@ -10,13 +10,13 @@
 #define WEIR_STREAM_H
 
 #include "sources.h"
-#include "xdp.h"
+#include "hook.h"
 
 /* Defines weir_<chain>_stream: weir_<chain> for packets of changing sources. */
 #define WEIR_XDP_STREAM(chain)                                                                                         \
 	WEIR_SECTION("xdp") uint32_t weir_##chain##_stream(struct xdp_md *ctx)                                         \
 	{                                                                                                              \
-		return stream_next(ctx) ? xdp_##chain(ctx) : VERDICT_NONE;                                             \
+		return stream_next(ctx) ? hook_##chain(ctx) : VERDICT_NONE;                                            \
 	}
 
 #endif

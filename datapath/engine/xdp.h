@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The XDP programs around the chains of a policy. Generated BPF code includes this file, and names each chain's
- * function
+ * The hook of XDP programs (hook.h). One program serves all uses. The use does not change after loading, so the
+ * verifier leaves out the code of the others:
  *
- *	uint32_t <chain>_frame(const struct env *env, const struct frame *frame, struct packet *packet);
- *
- * with WEIR_XDP_CHAIN(<chain>). One program serves both uses. The use does not change after loading, so the verifier
- * leaves out the code of the other one:
- *
- * - live: attached to an interface, it acts on its verdict (ports.h);
+ * - live: attached to an interface, it acts on its verdict (forward.h, or host.h on the host that Weir protects);
  * - replay: BPF_PROG_TEST_RUN runs it on frames from a capture. XDP metadata in front of the frame describes the
  *   captured packet: bytes captured, bytes on the wire, link layer. The return value is the verdict word. It never
  *   forwards a packet.
@@ -20,11 +15,12 @@
 #define WEIR_XDP_H
 
 #include "env.h"
+#include "forward.h"
+#include "host.h"
 #include "kernel.h"
 #include "losses.h"
 #include "mode.h"
-#include "packet.h"
-#include "ports.h"
+#include "packet_slot.h"
 
 /* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
 struct replay_header {
@@ -39,46 +35,11 @@ _Static_assert(sizeof(struct replay_header) == 24, "ReplayHeader");
 
 enum { REPLAY_BYTES_MIN = 14 };
 
-/*
- * Memory for the packet's fields that rules match. It is a map's value. The verifier does not track its contents, so
- * all paths through the parser look the same to the rules. There is one slot per CPU, because an XDP program is not
- * interrupted by another, and the engine makes the section that long. A replay has one slot.
- */
-struct packet_slot {
-	struct packet packet;
-	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
-	uint64_t halves;  /* of the tables that rules in parts look up */
-	uint64_t counted; /* lookups at whose entries the packet was counted (entry_counter.h) */
-	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
-};
+typedef struct xdp_md hook_context;
 
-_Static_assert(sizeof(struct packet_slot) == 256, "PacketSlot in crates/abi/src/kernel.rs");
-
-struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
-
-/*
- * Blocks of counters: for each CPU one block for packets from the lower side, then one for those from the upper. The
- * engine makes the section that long. A replay has one block for all CPUs. A sampled verdict depends on what its worker
- * has counted, and must not depend on where the thread is scheduled.
- */
-struct weir_counter weir_counters[WEIR_COUNTERS] WEIR_SECTION(".bss.counters");
-
-const uint32_t weir_abi_version WEIR_SECTION(".rodata.abi") = WEIR_ABI_VERSION;
-
-/* Programs that trace the kernel (losses.h) need a license that the kernel accepts as compatible. */
-const char weir_license[] WEIR_SECTION("license") = "Dual MIT/GPL";
-
-/* The clock of limits. */
-WEIR_INLINE uint64_t env_now(const struct env *env)
-{
-	return weir_mode.live ? bpf_ktime_get_ns() : env->now_ns;
-}
-
-/* The clock of flows and table entries. It is cheaper, and a few milliseconds behind. */
-WEIR_INLINE uint64_t env_coarse_now(const struct env *env)
-{
-	return weir_mode.live ? bpf_ktime_get_coarse_ns() : env->now_ns;
-}
+#define HOOK_SECTION "xdp"
+/* The kernel drops them and reports an XDP exception. */
+#define HOOK_LOST (weir_mode.live ? (uint32_t)XDP_ABORTED : VERDICT_NONE)
 
 /*
  * Drivers end a packet's first buffer at different places: behind the headers (header split), inside a header, or far
@@ -132,9 +93,36 @@ WEIR_INLINE struct frame live_frame(struct xdp_md *ctx)
 	};
 }
 
+/* The frame that a program received or replays; the time of a replayed one. */
+WEIR_INLINE bool hook_frame(hook_context *ctx, struct env *env, struct frame *frame)
+{
+	if (!weir_mode.live)
+		return replay_frame(ctx, env, frame);
+	*frame = live_frame(ctx);
+	return true;
+}
+
+WEIR_INLINE long frame_load(const struct frame *frame, uint32_t offset, uint8_t *to, uint32_t bytes)
+{
+	return bpf_xdp_load_bytes(frame->ctx, offset + frame->padding, to, bytes);
+}
+
+/*
+ * The port at which a packet was received; false if it is not a port. A program also receives packets of other
+ * interfaces: one on a bond receives those of the bond's members, under their indices.
+ */
+WEIR_INLINE bool port_arrival(hook_context *ctx, struct arrival *arrival)
+{
+	arrival->port = port_number(ctx->ingress_ifindex);
+	if (WEIR_UNLIKELY(weir_ports.port[arrival->port].receives != ctx->ingress_ifindex))
+		return false;
+	arrival->cpu = live_cpu();
+	return true;
+}
+
 /* Prepares the environment and the memory for a packet; NULL if it comes from no port, or a replay has no header. */
-WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *arrival, struct env *env,
-					  struct frame *frame)
+WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
+					   struct frame *frame)
 {
 	uint32_t block = 0;
 
@@ -155,16 +143,20 @@ WEIR_INLINE struct packet_slot *xdp_begin(struct xdp_md *ctx, struct arrival *ar
 }
 
 /* The program's return value: for a replay the verdict word, for live use the action for the driver. */
-WEIR_INLINE uint32_t xdp_end(struct xdp_md *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
+WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
-	return weir_mode.live ? port_act(ctx, arrival, verdict, frame) : verdict;
+	switch (weir_mode.live) {
+	case LIVE_REPLAY:
+		return verdict;
+	case LIVE_HOST:
+		return host_pass(arrival, verdict, frame->len) ? XDP_PASS : XDP_DROP;
+	default:
+		return port_act(ctx, arrival, verdict, frame);
+	}
 }
 
-/* The side of a chain: names of chains end in "upstream" (0, from the lower side) or "downstream" (1). */
-#define CHAIN_SIDE(chain) (#chain[sizeof(#chain) - sizeof("nstream")] == 'n')
-
 /* Drops a packet from an interface that is not a port. Counts it for the program's side, but at no port. */
-WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
+WEIR_NOINLINE uint32_t hook_refuse(hook_context *ctx, uint32_t side)
 {
 	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
 
@@ -173,24 +165,5 @@ WEIR_NOINLINE uint32_t xdp_refuse(struct xdp_md *ctx, uint32_t side)
 	count(&env, REASON_UNKNOWN_INTERFACE, live_frame(ctx).len);
 	return XDP_DROP;
 }
-
-/* Defines xdp_<chain>, which handles a packet, and the program weir_<chain>. */
-#define WEIR_XDP_CHAIN(chain)                                                                                          \
-	WEIR_INLINE uint32_t xdp_##chain(struct xdp_md *ctx)                                                           \
-	{                                                                                                              \
-		struct arrival arrival;                                                                                \
-		struct frame frame;                                                                                    \
-		struct env env;                                                                                        \
-		struct packet_slot *slot = xdp_begin(ctx, &arrival, &env, &frame);                                     \
-                                                                                                                       \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
-			return xdp_refuse(ctx, CHAIN_SIDE(chain));                                                     \
-		return xdp_end(ctx, arrival, &frame, chain##_frame(&env, &frame, &slot->packet));                      \
-	}                                                                                                              \
-                                                                                                                       \
-	WEIR_SECTION("xdp") uint32_t weir_##chain(struct xdp_md *ctx)                                                  \
-	{                                                                                                              \
-		return xdp_##chain(ctx);                                                                               \
-	}
 
 #endif

@@ -178,12 +178,34 @@ struct frame {
 	uint32_t len;
 	uint32_t link;	  /* enum link */
 	uint32_t padding; /* in the kernel: bytes in front of the frame in the packet's memory */
+#ifdef WEIR_SENT
+	bool tagged; /* the VLAN tag of a packet that a host sends is beside it, so no header is read in place */
+#endif
 };
 
 #ifdef __bpf__
 #include "env_bpf.h"
 #else
 #include "env_native.h"
+#endif
+
+/*
+ * The packets that a packet becomes on the wire, and their bytes. A card may make several of one that a host sends;
+ * engine/packet_slot.h has their number.
+ */
+#ifdef WEIR_SENT
+WEIR_INLINE uint32_t wire_packets(void);
+WEIR_INLINE uint32_t wire_bytes(uint32_t len);
+#else
+WEIR_INLINE uint32_t wire_packets(void)
+{
+	return 1;
+}
+
+WEIR_INLINE uint32_t wire_bytes(uint32_t len)
+{
+	return len;
+}
 #endif
 
 WEIR_INLINE uint32_t be32(const uint8_t *at)

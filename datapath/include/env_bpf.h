@@ -278,15 +278,24 @@ WEIR_INLINE void read_fence(void)
 }
 
 /*
- * The start and the end of a packet's first buffer. They are words 0 and 1 of a program's context (struct xdp_md),
- * which the verifier knows as pointers. C would read them as 32 bits. When the compiler runs out of registers it stores
- * those in 32 bits of the stack, and the verifier no longer accepts them as pointers. So they are read by assembly.
+ * The start and the end of a packet's first buffer. They are words of a program's context (struct xdp_md, or struct
+ * __sk_buff for packets that a host sends), which the verifier knows as pointers. C would read them as 32 bits. When
+ * the compiler runs out of registers it stores those in 32 bits of the stack, and the verifier no longer accepts them
+ * as pointers. So they are read by assembly.
  */
+#ifdef WEIR_SENT
+#define CONTEXT_DATA "76"
+#define CONTEXT_END "80"
+#else
+#define CONTEXT_DATA "0"
+#define CONTEXT_END "4"
+#endif
+
 WEIR_INLINE const uint8_t *context_data(const void *ctx)
 {
 	const uint8_t *data;
 
-	__asm__ volatile("%0 = *(u32 *)(%1 + 0)" : "=r"(data) : "r"(ctx));
+	__asm__ volatile("%0 = *(u32 *)(%1 + " CONTEXT_DATA ")" : "=r"(data) : "r"(ctx));
 	return data;
 }
 
@@ -294,14 +303,22 @@ WEIR_INLINE const uint8_t *context_end(const void *ctx)
 {
 	const uint8_t *end;
 
-	__asm__ volatile("%0 = *(u32 *)(%1 + 4)" : "=r"(end) : "r"(ctx));
+	__asm__ volatile("%0 = *(u32 *)(%1 + " CONTEXT_END ")" : "=r"(end) : "r"(ctx));
 	return end;
 }
 
+/* Whether the VLAN tag of a packet that a host sends is beside it, for the card to put in: word 5 of its context. */
+#ifdef WEIR_SENT
+WEIR_INLINE bool context_is_tagged(const void *ctx)
+{
+	return ((const volatile uint32_t *)ctx)[5] != 0;
+}
+#endif
+
 /*
  * A copy of the `bytes` at `offset` of a frame whose first buffer does not have them; NULL if the frame ends before
- * them. The next call overwrites it. Programs that read frames define it (xdp.h). It is hidden, so the verifier follows
- * its pointer to the caller.
+ * them. The next call overwrites it. Programs that read frames define it (hook.h). It is hidden, so the verifier
+ * follows its pointer to the caller.
  */
 __attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
 
@@ -324,6 +341,10 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 		__asm__ volatile("" : "+r"(offset));
 	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
+#ifdef WEIR_SENT
+	if (frame->tagged)
+		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
+#endif
 	at = frame->data + offset;
 	__asm__ volatile("" : "+r"(at));
 	if (WEIR_UNLIKELY(at + bytes > frame->end))
@@ -348,6 +369,9 @@ WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t of
 		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
 		.end = context_end(frame->ctx),
 		.ctx = frame->ctx,
+#ifdef WEIR_SENT
+		.tagged = context_is_tagged(frame->ctx),
+#endif
 	};
 
 	return frame_at(&again, offset, bytes);
@@ -362,11 +386,15 @@ WEIR_INLINE bool frame_has(const struct frame *frame, uint32_t end)
 	return end <= WEIR_WINDOW_BYTES && end <= frame->cap;
 }
 
-/* The first `bytes`, or NULL if the first buffer ends before them. */
+/* The first `bytes`, or NULL if they are not read in place. */
 WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes)
 {
 	const struct frame first = {.data = frame->data, .end = frame->end};
 
+#ifdef WEIR_SENT
+	if (frame->tagged)
+		return NULL;
+#endif
 	return frame_at(&first, 0, bytes);
 }
 

@@ -25,12 +25,27 @@ struct limit_profile {
 
 _Static_assert(sizeof(struct limit_profile) == 32, "abi: LimitProfile");
 
-/* The cost in ticks of a packet of this many bytes. */
-WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
+/* The cost in ticks of one packet on the wire. */
+WEIR_INLINE uint64_t limit_cost_one(struct limit_profile profile, uint32_t bytes)
 {
 	const uint64_t charged = bytes < CHARGED_BYTES_MAX ? bytes : CHARGED_BYTES_MAX;
 
 	return profile.per_packet + ((charged * profile.per_byte + ((1 << BYTE_SHIFT) - 1)) >> BYTE_SHIFT);
+}
+
+/*
+ * The cost in ticks of a packet of this many bytes, or of the equal packets that a card makes of it. Those cost more
+ * than any room if one of them costs so much that the product might not be a number: ten minutes.
+ */
+WEIR_INLINE uint64_t limit_cost(struct limit_profile profile, uint32_t bytes)
+{
+	const uint32_t packets = wire_packets();
+	uint64_t one;
+
+	if (packets <= 1)
+		return limit_cost_one(profile, bytes);
+	one = limit_cost_one(profile, wire_bytes(bytes) / packets);
+	return one < DEBT_MAX >> 10 ? one * (packets & 0xffff) : DEBT_MAX;
 }
 
 /* How far the word is ahead of the clock. */

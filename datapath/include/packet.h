@@ -343,6 +343,9 @@ WEIR_INLINE enum reason parse_plain(const struct frame *frame, struct packet *pa
 	struct frame first = *frame;
 
 	first.ctx = NULL;
+#ifdef WEIR_SENT
+	first.tagged = false;
+#endif
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
 	packet->ether_type = ETHER_IPV4;
 	packet->l3_offset = ETHERNET_BYTES;

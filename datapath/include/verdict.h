@@ -59,8 +59,8 @@ WEIR_INLINE void count(const struct env *env, uint32_t reason, uint32_t len)
 {
 	struct weir_counter *counter = counter_at(env, reason);
 
-	counter->packets++;
-	counter->bytes += len;
+	counter->packets += wire_packets();
+	counter->bytes += wire_bytes(len);
 }
 
 /* Decides by a built-in reason, and counts it. A rule's counter has counted the match already. */

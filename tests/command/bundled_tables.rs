@@ -4,7 +4,7 @@ use crate::bundles::{Parts, bundle_of, forged, refused, replay, sandbox, unpacke
 use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fs;
-use weir_engine::clang::{BpfShape, Clang, DataSizes, TableRoom};
+use weir_engine::clang::{BpfShape, Clang, DataSizes, Hook, TableRoom};
 use weir_tables::limit_image::Logged;
 
 /// Tables of every kind. No rule looks `admin` up.
@@ -151,8 +151,12 @@ fn code_without_room_for_its_tables_is_refused() {
     let clang = Clang::find().expect("clang is installed");
     let room = |bytes: u32, entries: usize| {
         let tables = vec![TableRoom { bytes, twice: true, entries: Some((entries, 1)) }];
-        let shape =
-            BpfShape { sizes: DataSizes::Known { tables, limits: None }, counters: 64, logged: Logged::Nothing };
+        let shape = BpfShape {
+            sizes: DataSizes::Known { tables, limits: None },
+            counters: 64,
+            logged: Logged::Nothing,
+            hook: Hook::Received,
+        };
         let object = clang.bpf("t", &c, &shape).unwrap_or_else(|error| panic!("{error}")).object;
         sandbox.put("h.weirb", forged(&whole, "bpf.o", object.bytes()));
         replay(&sandbox, "h.weirb", "xdp")

@@ -35,7 +35,7 @@ fn compiled(sandbox: &Sandbox, line: &str) -> (Value, Vec<String>) {
     let text = fs::read_to_string(sandbox.path("compiled")).expect("something was compiled");
     fs::remove_file(sandbox.path("compiled")).expect("it is there");
     let name = |line: &str| {
-        let rest = line.strip_prefix("void weir_").or_else(|| line.strip_prefix("WEIR_XDP_CHAIN("))?;
+        let rest = line.strip_prefix("void weir_").or_else(|| line.strip_prefix("WEIR_CHAIN("))?;
         rest.split(['(', ')']).next().map(str::to_owned)
     };
     let mut names: Vec<String> = text.lines().filter_map(name).collect();

@@ -330,9 +330,9 @@ fn structures_have_the_same_layout() {
 /// Structures that kernel programs share with the engine.
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
-    // Without a chain, functions of xdp.h are unused.
+    // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
-    program += "#include \"env.h\"\n#include \"xdp.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n";
+    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -348,7 +348,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         tx_unsupported,
         zero
     );
-    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, copy);
+    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, packets, added, copy);
     layout!(program, "words", Words, halves, zero, more);
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
@@ -358,6 +358,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
     let numbers = [
+        ("LIVE_BETWEEN", kernel::LIVE_BETWEEN as usize),
+        ("LIVE_HOST", kernel::LIVE_HOST as usize),
         ("PORTS_MAX", kernel::PORTS_MAX),
         ("PORT_INDICES", kernel::PORT_INDICES),
         ("PORT_QUEUES", kernel::PORT_QUEUES),
@@ -413,7 +415,8 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 11] = [
+    const C_ONLY: [&str; 12] = [
+        "__sk_buff",
         "ack_key",
         "arrival",
         "device_pair",

@@ -36,7 +36,7 @@ fn state(running: &Running) -> (Active, Option<Active>) {
     (Active { generation: status.generation, posture: status.posture }, back)
 }
 
-each_kind!(a_trial_ends_only_where_something_was_confirmed);
+each_kind_and_host!(a_trial_ends_only_where_something_was_confirmed);
 fn a_trial_ends_only_where_something_was_confirmed(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "all.weir", ALL);
     let running = Running::start(&hosts.weir, folder, "all.weir", engine, 1);

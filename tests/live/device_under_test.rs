@@ -15,6 +15,9 @@ use weir_control::{Request, Stats, Status, Tally};
 /// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The name of the engine `xdp` on the host that Weir protects, in tests.
+pub const HOST: &str = "host";
+
 /// The options of a `weir run`.
 #[derive(Clone)]
 pub struct Setup {
@@ -22,6 +25,8 @@ pub struct Setup {
     pub workers: usize,
     pub lower: Vec<String>,
     pub upper: Vec<String>,
+    /// The interfaces of the host that Weir protects, instead of the others.
+    pub host: Vec<String>,
     pub divert: Option<String>,
     /// Additional arguments.
     pub more: Vec<String>,
@@ -35,19 +40,25 @@ impl Setup {
     pub fn new(engine: &str) -> Self {
         let one = |name: &str| vec![name.to_owned()];
         let (lower, upper) = (one("lower"), one("upper"));
+        let host = if engine == HOST { one("s") } else { Vec::new() };
         let (engine, more, environment) = (engine.to_owned(), Vec::new(), Vec::new());
         let descriptors = std::env::var("WEIR_TEST_DESCRIPTORS").ok();
         let descriptors = descriptors.map(|text| text.parse().expect("WEIR_TEST_DESCRIPTORS is a number"));
-        Setup { engine, workers: 1, lower, upper, divert: None, more, environment, descriptors }
+        Setup { engine, workers: 1, lower, upper, host, divert: None, more, environment, descriptors }
     }
 
     pub fn command(&self, folder: &Path, policy: &str) -> Command {
         let mut command = self.program();
         // The suffix selects ports with other names.
         let engine = self.engine.strip_suffix("-named").unwrap_or(&self.engine);
+        let engine = if engine == HOST { "xdp" } else { engine };
         command.args(["run", policy, "--engine", engine, "--workers", &self.workers.to_string()]);
         let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
-        command.args(["--lower", &names(&self.lower), "--upper", &names(&self.upper)]);
+        if self.host.is_empty() {
+            command.args(["--lower", &names(&self.lower), "--upper", &names(&self.upper)]);
+        } else {
+            command.args(["--host", &names(&self.host)]);
+        }
         if let Some(divert) = &self.divert {
             command.args(["--divert", &self.port(divert)]);
         }

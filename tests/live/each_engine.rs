@@ -3,11 +3,13 @@
 //! `each_engine!(name)` precedes `fn name(engine: &str, hosts: &Hosts, folder: &Path)`. It makes the tests
 //! `name::afpacket`, `name::afxdp` and so on, each with its own hosts and folder. `each_engine!(name, wires)` sets the
 //! interfaces between the hosts. `each_engine_and_form!(name)` also makes `name::bundled::afpacket` and
-//! `name::bundled::xdp`, in which Weir gets a bundle of each policy (live/form.rs).
+//! `name::bundled::xdp`, in which Weir gets a bundle of each policy (live/form.rs). `each_engine_and_host!` also makes
+//! `name::host`: the engine `xdp` on the host that it protects, which is the server.
 //!
 //! The test runner selects tests by name and runs them in parallel. The tests of one engine: `cargo test -p weir
 //! --features dpdk --test live ::xdp`.
 
+use crate::device_under_test::HOST;
 use crate::form::{Form, with_form};
 use crate::hosts::{Hosts, Wires};
 use std::path::Path;
@@ -16,6 +18,11 @@ use std::path::Path;
 /// reassembled fragments and do not learn which packets the kernel refuses. `live/dpdk.rs` tests DPDK's own ports.
 macro_rules! each_engine {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp, #[cfg(feature = "dpdk")] dpdk] $($test)*); };
+}
+
+/// Tests on every engine, and on a host.
+macro_rules! each_engine_and_host {
+    ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk] $($test)*); };
 }
 
 /// Tests on every engine that opens interfaces of the kernel.
@@ -28,9 +35,15 @@ macro_rules! each_kind {
     ($($test:tt)*) => { test_on!([afpacket, xdp] $($test)*); };
 }
 
-/// Tests on every engine from the text of policies, and on one engine in user space and the kernel engine from bundles.
+/// The same, and on a host.
+macro_rules! each_kind_and_host {
+    ($($test:tt)*) => { test_on!([afpacket, xdp, host] $($test)*); };
+}
+
+/// Tests on every engine and on a host from the text of policies, and on one engine in user space and the kernel engine
+/// from bundles.
 macro_rules! each_engine_and_form {
-    ($test:ident) => { test_on!([afpacket, afxdp, xdp, #[cfg(feature = "dpdk")] dpdk] and bundled [afpacket, xdp] $test); };
+    ($test:ident) => { test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk] and bundled [afpacket, xdp, host] $test); };
 }
 
 macro_rules! test_on {
@@ -66,7 +79,8 @@ macro_rules! test_on {
 /// Runs a test on an engine, with new hosts.
 pub fn run(test: fn(&str, &Hosts, &Path), engine: &str, wires: Wires) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    test(engine, &Hosts::with(wires), folder.path());
+    let hosts = if engine == HOST { Hosts::of_host(wires) } else { Hosts::with(wires) };
+    test(engine, &hosts, folder.path());
 }
 
 /// Runs a test on an engine, with new hosts and with bundles of its policies.

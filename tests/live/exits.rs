@@ -17,16 +17,16 @@ use weir_control::Request;
 
 const PORT: u16 = 7;
 /// The link counts as blocked if no answer comes for this time.
-const SILENCE: Duration = Duration::from_millis(250);
+pub const SILENCE: Duration = Duration::from_millis(250);
 
 /// A server that returns the packets that it receives.
-struct Echo {
+pub struct Echo {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Echo {
-    fn start(hosts: &Hosts) -> Self {
+    pub fn start(hosts: &Hosts) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let socket = hosts.server.run(|| UdpSocket::bind((SERVER, PORT)).expect("the server has the address"));
@@ -52,7 +52,7 @@ impl Drop for Echo {
 }
 
 /// Whether the client gets an answer within the time. It repeats its packet.
-fn passes(hosts: &Hosts, within: Duration) -> bool {
+pub fn passes(hosts: &Hosts, within: Duration) -> bool {
     hosts.client.run(move || {
         let socket = UdpSocket::bind("0.0.0.0:0").expect("there are ports");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("sockets have timeouts");
@@ -110,13 +110,13 @@ impl Wire {
 
 /// How Weir ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub enum End {
     Told,
     Killed,
 }
 
 impl End {
-    fn of(self, running: Running) {
+    pub fn of(self, running: Running) {
         match self {
             End::Told => assert_eq!(running.stop(), 0),
             End::Killed => running.kill(),

@@ -6,6 +6,11 @@
 //!                 (c1) --- (lower1)    (upper1) --- (s1)                      where there are two
 //!                               (divert) ---- (d) analyser
 //! ```
+//! Or two, where Weir protects its own host, which is the server:
+//!
+//! ```text
+//! client 10.9.0.1 (c) ---- (s) weir 10.9.0.2
+//! ```
 
 use nix::sched::{CloneFlags, unshare};
 use std::net::Ipv4Addr;
@@ -22,6 +27,7 @@ pub const MTU: u32 = 3498;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A network namespace and its thread.
+#[derive(Clone)]
 pub struct Host {
     jobs: Sender<Job>,
     namespace: PathBuf,
@@ -166,6 +172,21 @@ impl Hosts {
         hosts
     }
 
+    /// The client, and a server that is the host of Weir.
+    pub fn of_host(wires: Wires) -> Self {
+        let (client, weir) = (Host::new(), Host::new());
+        let server = weir.clone();
+        let hosts = Hosts { client, weir, server, analyser: Host::new() };
+        for (own, far) in names("s", wires.lower).iter().zip(names("c", wires.lower)) {
+            hosts.lay(wires, own, &far, &hosts.client);
+            hosts.weir.ip(&format!("link set dev {own} arp on"));
+        }
+        hosts.weir.ip("link set dev lo up");
+        hosts.client.ip(&format!("addr add {CLIENT}/24 dev c"));
+        hosts.server.ip(&format!("addr add {SERVER}/24 dev s"));
+        hosts
+    }
+
     fn lay(&self, wires: Wires, own: &str, far: &str, host: &Host) {
         let Wires { mtu, queues, flags, settings, .. } = wires;
         let queues = format!("numrxqueues {queues} numtxqueues {queues}");
@@ -197,8 +218,12 @@ impl Hosts {
         self.link(name)["operstate"] == "UP"
     }
 
-    /// Packets that an interface of Weir's host lost because the receiver was too slow.
+    /// Packets that an interface of Weir's host lost because the receiver was too slow. A host that is the server itself
+    /// loses none.
     pub fn lost_on(&self, name: &str) -> u64 {
+        if self.weir.namespace == self.server.namespace {
+            return 0;
+        }
         self.link(name)["stats64"]["tx"]["dropped"].as_u64().expect("links count what they drop")
     }
 

@@ -166,7 +166,7 @@ fn forge(hosts: &Hosts, count: u32, forged: impl Fn(u32) -> Vec<u8> + Send + 'st
     sender.join().expect("all are sent");
 }
 
-each_engine!(no_attack_cuts_a_connection);
+each_engine_and_host!(no_attack_cuts_a_connection);
 fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
     attack(engine, hosts, folder, &policy(0));
 }
@@ -217,7 +217,7 @@ fn attack(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Stats, u
     (stats, flows)
 }
 
-each_engine!(transfers_survive_swaps_of_the_policy);
+each_engine_and_host!(transfers_survive_swaps_of_the_policy);
 fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &Path) {
     swap(engine, hosts, folder, &policy);
 }
@@ -255,7 +255,7 @@ fn swap(engine: &str, hosts: &Hosts, folder: &Path, policy: &dyn Fn(u64) -> Stri
     stats
 }
 
-each_engine!(transfers_survive_restarts);
+each_engine_and_host!(transfers_survive_restarts);
 fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     restart(engine, hosts, folder, &policy(0));
 }
@@ -335,7 +335,7 @@ fn refused(running: &Running) -> u64 {
     counts.into_iter().flatten().sum()
 }
 
-each_kind!(flows_are_listed_counted_and_ended);
+each_kind_and_host!(flows_are_listed_counted_and_ended);
 fn flows_are_listed_counted_and_ended(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "edge.weir", &policy(0));
     let running = Running::start(&hosts.weir, folder, "edge.weir", engine, 1);

@@ -32,11 +32,16 @@ pub const ADDITIONS_CPUS_MAX: usize = 1 << 13;
 /// Recent additions that one CPU knows: `RECENT_ADDITIONS`.
 pub const RECENT_ADDITIONS: usize = 256;
 
+/// Programs stand between the interfaces of two sides: `LIVE_BETWEEN`.
+pub const LIVE_BETWEEN: u32 = 1;
+/// Programs stand between interfaces and the host that has them: `LIVE_HOST`.
+pub const LIVE_HOST: u32 = 2;
+
 /// What a program is loaded for: `struct mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Mode {
-    /// 1 on interfaces, 0 for frames of captures.
+    /// 0 for frames of captures, [`LIVE_BETWEEN`] or [`LIVE_HOST`] on interfaces.
     pub live: u32,
     /// CPUs that there are counters for, a power of two, less 1.
     pub cpu_mask: u32,
@@ -166,6 +171,10 @@ pub struct PacketSlot {
     pub halves: u64,
     /// Lookups at whose entries the packet was counted.
     pub counted: u64,
+    /// Packets that a card makes of one that a host sends, at least 1.
+    pub packets: u32,
+    /// Bytes of the headers that it repeats.
+    pub added: u32,
     /// A header that lies behind the packet's first buffer.
     pub copy: HeaderCopy,
 }

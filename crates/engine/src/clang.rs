@@ -102,6 +102,17 @@ pub struct BpfShape {
     pub counters: usize,
     /// What limiters count for each bucket: the maximum over all limiters.
     pub logged: Logged,
+    /// Where the kernel calls the programs.
+    pub hook: Hook,
+}
+
+/// Where the kernel calls programs (datapath/engine/hook.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// When an interface receives a packet (XDP).
+    Received,
+    /// When a host sends a packet (tcx, egress).
+    Sent,
 }
 
 /// The sizes of the data of BPF code.
@@ -194,18 +205,21 @@ impl BpfShape {
     pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
         let tables = data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect();
         let sizes = DataSizes::Known { tables, limits: data.limits.map(LimitsRoom::of) };
-        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data) }
+        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data), hook: Hook::Received }
     }
 
     /// The shape for a bundle, which is loaded with data of any size.
     pub fn for_bundle(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
         let sizes = DataSizes::AtLoad { tables: program.tables.len() };
-        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data) }
+        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data), hook: Hook::Received }
     }
 
     /// The flags of the compiler.
     fn flags(&self) -> Vec<String> {
         let mut flags = vec![format!("-DWEIR_COUNTERS={}", self.counters)];
+        if self.hook == Hook::Sent {
+            flags.push("-DWEIR_SENT".to_owned());
+        }
         let limits = match &self.sizes {
             DataSizes::Known { tables, limits } => {
                 flags.extend((0..).zip(tables).flat_map(|(slot, room)| room.flags(slot)));

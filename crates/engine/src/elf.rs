@@ -45,8 +45,9 @@ const DYNAMIC_ALLOWED: [DynamicTag; 8] = [
     elf::DT_FLAGS_1,
 ];
 
-/// Prefixes of the sections of BPF instructions: shared functions, chains, and programs that count losses.
-const BPF_CODE_ALLOWED: [&str; 3] = [".text", "xdp", "tp_btf/xdp_"];
+/// Prefixes of the sections of BPF instructions: shared functions, chains for received packets and for sent ones, and
+/// programs that count losses.
+const BPF_CODE_ALLOWED: [&str; 4] = [".text", "xdp", "tcx/egress", "tp_btf/xdp_"];
 
 /// Refuses a shared object that is unsafe to map, or that exports other symbols than the functions of `chains` and the
 /// ABI version.

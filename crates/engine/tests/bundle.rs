@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use weir_abi::{ABI_VERSION, Family, Layout, Link, Target, Verdict};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::bundle::{HEAD_BYTES, is_bundle};
-use weir_engine::clang::{BpfShape, Clang};
+use weir_engine::clang::{BpfShape, Clang, Hook};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Bundle, EngineError, Filter, Image, NativeData, NativeFilter, ProgramData, XdpFilter};
@@ -31,8 +31,13 @@ fn compile() -> Bundle {
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
     let shape = BpfShape::for_bundle(&artifact.shape(), &ProgramData::constant(&[]));
-    let bpf = clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object;
-    Bundle::new(artifact, vec![table().to_list().into_bytes().into()], vec![], native, bpf, Cpu::X86_64V3).unwrap()
+    let bpf = |hook| {
+        let shape = BpfShape { hook, ..shape.clone() };
+        clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object
+    };
+    let (received, sent) = (bpf(Hook::Received), bpf(Hook::Sent));
+    let tables = vec![table().to_list().into_bytes().into()];
+    Bundle::new(artifact, tables, vec![], native, received, Some(sent), Cpu::X86_64V3).unwrap()
 }
 
 fn table() -> Table {
@@ -68,9 +73,10 @@ fn without_path(path: &Path, error: EngineError) -> String {
     message.strip_prefix(&format!("{}: ", path.display())).expect("errors name the file").to_owned()
 }
 
-/// The bytes of both objects.
-fn code(bundle: &Bundle) -> [&[u8]; 2] {
-    [bundle.native().unwrap().bytes(), bundle.bpf().unwrap().bytes()]
+/// The bytes of all objects.
+fn code(bundle: &Bundle) -> [&[u8]; 3] {
+    let sent = bundle.sent().unwrap().expect("it is for hosts too");
+    [bundle.native().unwrap().bytes(), bundle.bpf().unwrap().bytes(), sent.bytes()]
 }
 
 #[test]
@@ -126,7 +132,8 @@ fn a_bundle_is_a_tar_archive_of_its_parts() {
     let mut archive = tar::Archive::new(fs::File::open(path).unwrap());
     let names: Vec<String> =
         archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
-    let expected = ["manifest.json", "manifest.sha256", "native.c", "bpf.c", "native.so", "bpf.o", "table0.csv"];
+    let code = ["native.c", "bpf.c", "native.so", "bpf.o", "host.o"];
+    let expected = [&["manifest.json", "manifest.sha256"][..], &code, &["table0.csv"]].concat();
     assert_eq!(names, expected);
 }
 

@@ -59,7 +59,7 @@ const ODD_AND_EVEN: &str = r#"
 #include "env.h"
 #include "verdict.h"
 #include "packet.h"
-#include "xdp.h"
+#include "hook.h"
 
 WEIR_INLINE uint32_t odd_upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
@@ -75,7 +75,7 @@ WEIR_INLINE uint32_t odd_upstream_frame(const struct env *env, const struct fram
 	return rule_verdict(ACTION_ACCEPT, 0, 0);
 }
 
-WEIR_XDP_CHAIN(odd_upstream)
+WEIR_CHAIN(odd_upstream)
 "#;
 
 fn odd_and_even(extra: &str) -> XdpFilter {
@@ -319,8 +319,8 @@ fn an_object_of_another_shape_is_refused() {
     let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let other = ABI_VERSION + 1;
-    let define = format!("#define WEIR_ABI_VERSION {other}\n#include \"xdp.h\"");
-    let c = chain::bpf_c().replace("#include \"xdp.h\"", &define);
+    let define = format!("#define WEIR_ABI_VERSION {other}\n#include \"hook.h\"");
+    let c = chain::bpf_c().replace("#include \"hook.h\"", &define);
     let old = Clang::find()
         .unwrap()
         .bpf("old", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_engine::EngineError;
 use weir_engine::bundle::Bundle;
 use weir_engine::cpu::Cpu;
+use weir_policy::capability::Engine;
 
 /// A policy that was compiled to a bundle.
 pub struct Bundled {
@@ -35,13 +36,15 @@ impl Policy {
             Err(error) => return Err(error),
         };
         let native = self.compile_native(cpu)?;
-        let (bpf, bpf_took, refused) = self.in_kernel_for_bundle(&data, |compiled| {
+        let for_hosts = self.refuse_unsupported(&[Engine::Host]).is_ok();
+        let (bpf, sent, bpf_took, refused) = self.in_kernel_for_bundle(&data, |compiled| {
+            let sent = for_hosts.then(|| compiled.sent()).transpose()?;
             let refused = if no_data.is_some() { None } else { not_permitted(compiled)? };
-            Ok((compiled.object.clone(), compiled.took, refused))
+            Ok((compiled.object.clone(), sent, compiled.took, refused))
         })?;
         let tables = bundle_tables::members(self.tables());
         let lists = bundle_report::lists(&self.program, &self.lists);
-        let bundle = Bundle::new(artifact, tables, lists, native.object, bpf, cpu)?;
+        let bundle = Bundle::new(artifact, tables, lists, native.object, bpf, sent, cpu)?;
         Ok(Bundled { bundle, took: native.took + bpf_took, unchecked: no_data.or(refused.map(LoadError::from)) })
     }
 }

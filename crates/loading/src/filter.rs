@@ -17,7 +17,7 @@ impl Policy {
             Engine::Eval => Box::new(EvalFilter::new(&self.program, self.answers()).with_slots(self.slot_rules())),
             Engine::Native => Box::new(self.native()?),
             Engine::Xdp => Box::new(self.xdp()?),
-            Engine::P4 => return Err(LoadError::NoEngine(engine)),
+            Engine::Host | Engine::P4 => return Err(LoadError::NoEngine(engine)),
         })
     }
 }

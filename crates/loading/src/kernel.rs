@@ -7,7 +7,8 @@ use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_abi::Target;
-use weir_engine::clang::{BpfObject, BpfShape, Clang};
+use weir_engine::bundle::Bundle;
+use weir_engine::clang::{BpfObject, BpfShape, Clang, Hook};
 use weir_engine::live::xdp::{KernelCode, Ports};
 use weir_engine::{EngineError, ProgramData, ProgramShape, XdpFilter};
 use weir_policy::backend::{self, c};
@@ -28,6 +29,15 @@ pub struct CompiledBpf<'p> {
     pub object: BpfObject,
     /// Run time of clang, or zero for the code of a bundle.
     pub took: Duration,
+    sent: Sent,
+}
+
+/// The code for what a host sends.
+enum Sent {
+    /// It is compiled when it is needed, from this C.
+    Uncompiled(String, BpfShape),
+    /// It is in the bundle, if the policy supports hosts.
+    Bundled(Option<BpfObject>),
 }
 
 impl CompiledBpf<'_> {
@@ -40,13 +50,33 @@ impl CompiledBpf<'_> {
         XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
     }
 
-    /// Loads the code into the kernel, for interfaces.
+    /// Loads the code into the kernel, for interfaces. For those of a host, text is compiled once more for what the host
+    /// sends.
     ///
     /// # Errors
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        KernelCode::load(name, &self.object, &self.policy.shape(), &data.for_kernel(), ports)
+        let sent = if ports.is_host() { Some(self.sent()?) } else { None };
+        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), &data.for_kernel(), ports)
+    }
+
+    /// The code for what a host sends. Only for policies that support hosts.
+    ///
+    /// # Errors
+    /// There is no clang, or the code is too large.
+    pub fn sent(&self) -> Result<BpfObject, EngineError> {
+        let name = &self.policy.program.name;
+        match &self.sent {
+            Sent::Uncompiled(c, shape) => {
+                Ok(Clang::find()?.bpf(name, c, &BpfShape { hook: Hook::Sent, ..shape.clone() })?.object)
+            }
+            Sent::Bundled(Some(object)) => Ok(object.clone()),
+            Sent::Bundled(None) => {
+                let problem = "the bundle has no programs for what a host sends (host.o)".to_owned();
+                Err(EngineError::Xdp { object: name.clone(), problem })
+            }
+        }
     }
 }
 
@@ -58,7 +88,7 @@ impl Policy {
     pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
-            Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle.bpf()?)),
+            Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle)?),
             Origin::Text(_) => {
                 Ok(self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf), BpfShape::new)?)
             }
@@ -86,7 +116,7 @@ impl Policy {
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
-            Origin::Bundle(bundle) => Ok(load(&self.precompiled(data, bundle.bpf()?))?),
+            Origin::Bundle(bundle) => Ok(load(&self.precompiled(data, bundle)?)?),
             Origin::Text(_) => self.in_kernel_with(data, BpfShape::new, load),
         }
     }
@@ -128,6 +158,9 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
+        if ports.is_host() {
+            self.refuse_unsupported(&[Engine::Host])?;
+        }
         self.in_kernel(data, |compiled| compiled.load(ports))
     }
 
@@ -139,13 +172,15 @@ impl Policy {
         self.in_kernel(&self.kernel_replay_data()?, |compiled| compiled.filter())
     }
 
-    fn precompiled<'p>(&'p self, data: &'p Data, object: &BpfObject) -> CompiledBpf<'p> {
-        CompiledBpf { policy: self, data, object: object.clone(), took: Duration::ZERO }
+    fn precompiled<'p>(&'p self, data: &'p Data, bundle: &Bundle) -> Result<CompiledBpf<'p>, EngineError> {
+        let (object, sent) = (bundle.bpf()?.clone(), Sent::Bundled(bundle.sent()?.cloned()));
+        Ok(CompiledBpf { policy: self, data, object, took: Duration::ZERO, sent })
     }
 
     fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
         let shape = shape(&self.shape(), &data.for_kernel());
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
-        Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took })
+        let sent = Sent::Uncompiled(c.to_owned(), shape);
+        Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took, sent })
     }
 }

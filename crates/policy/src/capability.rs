@@ -15,6 +15,8 @@ pub enum Engine {
     Native,
     /// Generated BPF in the kernel.
     Xdp,
+    /// Generated BPF in the kernel of the host that it protects (`weir run --host`).
+    Host,
     /// Generated P4 on DPDK's SWX pipeline.
     P4,
 }
@@ -51,7 +53,7 @@ pub struct Unsupported {
 
 impl Engine {
     /// Every engine.
-    pub const ALL: [Self; 4] = [Engine::Eval, Engine::Native, Engine::Xdp, Engine::P4];
+    pub const ALL: [Self; 5] = [Engine::Eval, Engine::Native, Engine::Xdp, Engine::Host, Engine::P4];
 
     /// The engine that runs what is compiled for a target.
     pub const fn of(target: Target) -> Self {
@@ -67,6 +69,7 @@ impl Engine {
             Engine::Eval => "eval",
             Engine::Native => "native",
             Engine::Xdp => "xdp",
+            Engine::Host => "xdp --host",
             Engine::P4 => "p4",
         }
     }
@@ -74,11 +77,11 @@ impl Engine {
     /// Why the engine does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Track) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Track) => None,
             (_, Feature::Track) => Some("it cannot track flows yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
-            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Slot) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
             (_, Feature::Slot) => Some("its rules cannot change yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }

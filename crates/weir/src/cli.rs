@@ -357,11 +357,15 @@ pub struct RunOptions {
     #[arg(long, value_enum)]
     pub engine: LiveEngine,
     /// Interfaces towards the network.
-    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "IF", value_delimiter = ',', required_unless_present = "host")]
     pub lower: Vec<String>,
     /// Interfaces towards the protected hosts.
-    #[arg(long, value_name = "IF", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "IF", value_delimiter = ',', required_unless_present = "host")]
     pub upper: Vec<String>,
+    /// Engine `xdp`: protect this machine, at these interfaces of it. Received packets are decided by `upstream`, and go
+    /// up to the kernel if accepted. Packets that the machine sends are decided by `downstream`.
+    #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link"])]
+    pub host: Vec<String>,
     /// The interface for diverted packets and samples.
     #[arg(long, value_name = "IF")]
     pub divert: Option<String>,

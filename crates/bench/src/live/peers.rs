@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weir::failure::Failure;
-use weir_engine::clang::{BpfShape, Clang, DataSizes};
+use weir_engine::clang::{BpfShape, Clang, DataSizes, Hook};
 use weir_engine::xdp::plain::PlainPrograms;
 use weir_tables::limit_image::Logged;
 
@@ -15,7 +15,7 @@ pub const PASSED: &str = ".bss.passed";
 /// clang or the kernel rejects it.
 pub fn load(clang: &Clang, addresses: &[u32]) -> Result<Arc<PlainPrograms>, Failure> {
     let sizes = DataSizes::Known { tables: vec![], limits: None };
-    let shape = BpfShape { sizes, counters: 64, logged: Logged::Nothing };
+    let shape = BpfShape { sizes, counters: 64, logged: Logged::Nothing, hook: Hook::Received };
     let programs = PlainPrograms::load("peers", &clang.bpf("peers", include_str!("peers.c"), &shape)?.object)?;
     let found = [1u8];
     programs.fill("peer_trie", addresses.iter().map(|&address| (lpm_key(address), found)))?;

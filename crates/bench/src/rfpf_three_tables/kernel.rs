@@ -34,7 +34,7 @@ const EMPTY_C: &str = r#"
 #include "env.h"
 #include "verdict.h"
 #include "packet.h"
-#include "xdp.h"
+#include "hook.h"
 
 WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
@@ -44,7 +44,7 @@ WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *f
 	return ACTION_ACCEPT;
 }
 
-WEIR_XDP_CHAIN(upstream)
+WEIR_CHAIN(upstream)
 "#;
 
 /// A policy that parses and has one counted rule.

@@ -6,7 +6,7 @@
 //! manifest.json     what the artifact is, and each member's size and SHA-256
 //! manifest.sha256   SHA-256 of manifest.json, in hexadecimal
 //! manifest.sig      Ed25519 signature of manifest.json, 64 bytes; only if the bundle is signed
-//! native.c bpf.c native.so bpf.o table0.csv table1.csv ... limits0.csv limits1.csv ...
+//! native.c bpf.c native.so bpf.o host.o table0.csv table1.csv ... limits0.csv limits1.csv ...
 //! ```
 //! Tables are lists of their entries. Their images are built when the bundle is loaded, because tables continue with
 //! what they have become. So no other member can say something else about them.
@@ -46,6 +46,7 @@ const MANIFEST_DIGEST: &str = "manifest.sha256";
 const MANIFEST_SIGNATURE: &str = "manifest.sig";
 const NATIVE_SO: &str = "native.so";
 const BPF_O: &str = "bpf.o";
+const HOST_O: &str = "host.o";
 
 /// Maximum size of the manifest, most of which is rule citations.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
@@ -78,6 +79,7 @@ pub struct Bundle {
     native: NativeObject,
     /// Code for the kernel.
     bpf: BpfObject,
+    sent: Option<BpfObject>,
     /// The file that it was read from, for messages.
     path: PathBuf,
     standing: Standing,
@@ -156,13 +158,16 @@ impl Bundle {
         lists: Vec<Arc<[u8]>>,
         native: NativeObject,
         bpf: BpfObject,
+        sent: Option<BpfObject>,
         cpu: Cpu,
     ) -> Result<Self, EngineError> {
         let path = PathBuf::from(&artifact.name);
         let (cpu_features, standing, unverified) = (cpu::features(cpu), Standing::Trusted, false);
-        let bundle = Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, path, standing, unverified };
+        let bundle =
+            Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, sent, path, standing, unverified };
         bundle.check_native()?;
         bundle.check_bpf()?;
+        bundle.check_sent()?;
         Ok(bundle)
     }
 
@@ -193,6 +198,16 @@ impl Bundle {
         Ok(&self.bpf)
     }
 
+    /// The code for what a host sends, if it may be run here; `None` if the policy does not support hosts.
+    ///
+    /// # Errors
+    /// The same as [`Bundle::bpf`].
+    pub fn sent(&self) -> Result<Option<&BpfObject>, EngineError> {
+        self.check_standing()?;
+        self.check_sent()?;
+        Ok(self.sent.as_ref())
+    }
+
     /// Whether it has a signature that was not verified, because no key was given.
     pub fn is_unverified(&self) -> bool {
         self.unverified
@@ -212,6 +227,11 @@ impl Bundle {
 
     fn check_bpf(&self) -> Result<(), EngineError> {
         elf::check_bpf(self.bpf.bytes()).map_err(|problem| self.refuse(BPF_O, problem))
+    }
+
+    fn check_sent(&self) -> Result<(), EngineError> {
+        let checked = self.sent.as_ref().map_or(Ok(()), |sent| elf::check_bpf(sent.bytes()));
+        checked.map_err(|problem| self.refuse(HOST_O, problem))
     }
 
     fn refuse(&self, member: &str, problem: String) -> EngineError {
@@ -272,6 +292,7 @@ impl Bundle {
             Target::ALL.map(|target| (target.file_name().to_owned(), self.artifact.source(target).as_bytes()));
         let mut members: Vec<(String, &[u8])> = sources.into();
         members.extend([(NATIVE_SO.to_owned(), self.native.bytes()), (BPF_O.to_owned(), self.bpf.bytes())]);
+        members.push((HOST_O.to_owned(), self.sent.as_ref().map_or(&[], BpfObject::bytes)));
         members.extend(self.tables.iter().enumerate().map(|(index, table)| (table_name(index), &**table)));
         members.extend(self.lists.iter().enumerate().map(|(index, list)| (list_name(index), &**list)));
         members
@@ -358,6 +379,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     }
     let native = NativeObject(next(NATIVE_SO, CODE_BYTES_MAX)?);
     let bpf = BpfObject(next(BPF_O, CODE_BYTES_MAX)?);
+    let sent = Some(next(HOST_O, CODE_BYTES_MAX)?).filter(|sent| !sent.is_empty()).map(BpfObject);
     let mut read = |count: usize, name: fn(usize) -> String| {
         (0..count).map(|index| Ok(Arc::from(next(&name(index), LIST_BYTES_MAX)?))).collect::<Result<_, EngineError>>()
     };
@@ -371,7 +393,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         false => Standing::Distrusted("nobody signed it".to_owned()),
     };
     let (cpu, cpu_features, path) = (manifest.cpu, manifest.cpu_features, path.to_owned());
-    Ok(Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, path, standing, unverified })
+    Ok(Bundle { artifact, tables, lists, cpu, cpu_features, native, bpf, sent, path, standing, unverified })
 }
 
 /// Reads and checks the manifest. Returns whether it has an unverified signature. Nothing in the manifest is

@@ -1,4 +1,4 @@
-//! XDP programs on interfaces.
+//! Programs on interfaces: for what they receive (XDP), and for what a host sends (tcx).
 //!
 //! A program is attached by a link. When the link's descriptor is closed, however the process ends, the program is
 //! detached. Replacing a program leaves no moment without one.
@@ -8,7 +8,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::null;
 
-use libbpf_rs::libbpf_sys::{BPF_XDP, bpf_link_create, bpf_link_create_opts, bpf_link_update};
+use libbpf_rs::libbpf_sys::{
+    BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_create_opts, bpf_link_update,
+};
 
 use crate::EngineError;
 use crate::live::descriptor::owned;
@@ -32,7 +34,7 @@ pub enum Mode {
 pub struct Attached {
     link: OwnedFd,
     /// Drivers run programs only on packets that the card accepts.
-    _promiscuous: OwnedFd,
+    _promiscuous: Option<OwnedFd>,
     interface: String,
     /// Where the kernel runs it.
     pub mode: Mode,
@@ -45,18 +47,18 @@ impl Attached {
     /// # Errors
     /// Another program is attached there, or the process lacks the right to attach one.
     pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
-        let program = program.as_fd().as_raw_fd();
         // This precedes the removal of a bypass that keeps the interface promiscuous.
         let promiscuous = promiscuous::hold(index).map_err(|source| failed(interface, source))?;
-        let link = |flags| {
-            let options = bpf_link_create_opts {
-                sz: size_of::<bpf_link_create_opts>() as _,
-                flags,
-                ..bpf_link_create_opts::default()
-            };
-            // SAFETY: the options contain their own size.
-            owned(unsafe { bpf_link_create(program, index as c_int, BPF_XDP, &raw const options) })
-        };
+        let attached = Self::attach_for_host(interface, index, program)?;
+        Ok(Attached { _promiscuous: Some(promiscuous), ..attached })
+    }
+
+    /// Attaches a program like [`Attached::attach`], for packets to this host only.
+    ///
+    /// # Errors
+    /// The same as [`Attached::attach`].
+    pub fn attach_for_host(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
+        let link = |flags| link(&program, index, BPF_XDP, flags);
         let not_known = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));
         let attach = || match link(XDP_FLAGS_DRV_MODE) {
             Err(error) if not_known(&error) => link(XDP_FLAGS_SKB_MODE).map(|link| (link, Mode::Generic)),
@@ -69,7 +71,7 @@ impl Attached {
             attached => attached,
         };
         let (link, mode) = attached.map_err(|source| failed(interface, source))?;
-        Ok(Attached { link, _promiscuous: promiscuous, interface: interface.to_owned(), mode })
+        Ok(Attached { link, _promiscuous: None, interface: interface.to_owned(), mode })
     }
 
     /// The interface.
@@ -79,10 +81,51 @@ impl Attached {
 
     /// Replaces the program atomically.
     pub fn replace(&self, program: impl AsFd) -> Result<(), EngineError> {
-        // SAFETY: no options are passed.
-        let error = unsafe { bpf_link_update(self.link.as_raw_fd(), program.as_fd().as_raw_fd(), null()) };
-        if error == 0 { Ok(()) } else { Err(failed(&self.interface, io::Error::from_raw_os_error(-error))) }
+        update(&self.link, program).map_err(|source| failed(&self.interface, source))
     }
+}
+
+/// A program on the packets that a host sends out of one interface. It is detached on drop.
+pub struct Egress {
+    link: OwnedFd,
+    interface: String,
+}
+
+impl Egress {
+    /// Attaches a program to the interface with that index. It is the first of the programs there, because one that
+    /// accepts a packet for good would keep it from those behind it.
+    ///
+    /// # Errors
+    /// The kernel has no tcx (before Linux 6.6), or the process lacks the right to attach a program.
+    pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
+        let link = link(&program, index, BPF_TCX_EGRESS, BPF_F_BEFORE).map_err(|source| {
+            let help = "--host needs tcx, which Linux has since 6.6";
+            let unknown = source.raw_os_error() == Some(libc::EINVAL);
+            failed(interface, if unknown { io::Error::other(format!("{source}: {help}")) } else { source })
+        })?;
+        Ok(Egress { link, interface: interface.to_owned() })
+    }
+
+    /// Replaces the program atomically.
+    pub fn replace(&self, program: impl AsFd) -> Result<(), EngineError> {
+        update(&self.link, program).map_err(|source| failed(&self.interface, source))
+    }
+}
+
+/// Replaces the program of a link atomically.
+fn update(link: &OwnedFd, program: impl AsFd) -> io::Result<()> {
+    // SAFETY: no options are passed.
+    let error = unsafe { bpf_link_update(link.as_raw_fd(), program.as_fd().as_raw_fd(), null()) };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
+}
+
+/// A link of a program to an interface.
+fn link(program: &impl AsFd, index: u32, hook: bpf_attach_type, flags: u32) -> io::Result<OwnedFd> {
+    let options =
+        bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, flags, ..bpf_link_create_opts::default() };
+    let program = program.as_fd().as_raw_fd();
+    // SAFETY: the options contain their own size.
+    owned(unsafe { bpf_link_create(program, index as c_int, hook, &raw const options) })
 }
 
 fn failed(interface: &str, source: io::Error) -> EngineError {

@@ -184,6 +184,17 @@ impl Device {
         Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
     }
 
+    /// Whether its packets begin with an Ethernet header, and it is not the loopback.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub fn is_ethernet(&self) -> Result<bool, EngineError> {
+        let mut request = self.request().map_err(|error| self.failed(error))?;
+        self.ask(libc::SIOCGIFHWADDR as _, &mut request).map_err(|error| self.failed(error))?;
+        // SAFETY: SIOCGIFHWADDR fills this field.
+        Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family == libc::ARPHRD_ETHER)
+    }
+
     /// Number of receive queues. Drivers that do not support the request have one.
     pub fn queues(&self) -> u32 {
         let mut channels = Channels { cmd: GET_CHANNELS, ..Channels::default() };

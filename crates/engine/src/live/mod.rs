@@ -24,6 +24,7 @@ mod device;
 mod divert;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+pub mod gate;
 pub mod lane;
 pub mod link;
 pub mod memory_lane;

@@ -138,7 +138,8 @@ fn query(index: u32) -> io::Result<bpf_xdp_query_opts> {
     result(error).map(|()| found)
 }
 
-fn name_of(program: &OwnedFd) -> io::Result<CString> {
+/// The name that the author of a program gave it.
+pub(super) fn name_of(program: &OwnedFd) -> io::Result<CString> {
     let mut info = bpf_prog_info::default();
     let mut bytes = size_of::<bpf_prog_info>() as u32;
     // SAFETY: `info` is writable for `bytes`. It is all zeros, so the kernel writes through no pointer in it.

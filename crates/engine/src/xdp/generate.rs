@@ -17,7 +17,7 @@ use super::failed;
 use super::plain::PlainPrograms;
 use super::stream::SOURCES_MAX;
 use crate::EngineError;
-use crate::clang::{BpfObject, BpfShape, Clang, DataSizes};
+use crate::clang::{BpfObject, BpfShape, Clang, DataSizes, Hook};
 
 /// Name of the BPF program.
 const NAME: &str = "weir_generate";
@@ -38,7 +38,7 @@ impl Generator {
     /// clang fails.
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
         let sizes = DataSizes::Known { tables: vec![], limits: None };
-        let shape = BpfShape { sizes, counters: 1, logged: Logged::Nothing };
+        let shape = BpfShape { sizes, counters: 1, logged: Logged::Nothing, hook: Hook::Received };
         Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
     }
 

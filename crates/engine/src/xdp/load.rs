@@ -79,6 +79,7 @@ pub(crate) struct Plan<'a> {
 }
 
 /// Sizes of data, which the object of a bundle does not know: `struct loaded_sizes` in `env_bpf.h`.
+#[derive(Clone)]
 pub(crate) struct LoadedSizes {
     tables: Vec<TableRoom>,
     limits: Option<LimitsRoom>,
@@ -129,7 +130,7 @@ pub(crate) fn program_name(chain: &str) -> String {
 }
 
 /// The number of a program that is a part of a chain, and its chain: 7 and `upstream` for `weir_7_upstream_part_2`.
-pub(super) fn part_of(program: &str) -> Option<(u32, &str)> {
+pub(crate) fn part_of(program: &str) -> Option<(u32, &str)> {
     let (number, part) = program.strip_prefix("weir_")?.split_once('_')?;
     let (chain, _) = part.rsplit_once("_part_")?;
     Some((number.parse().ok()?, chain))
@@ -138,7 +139,7 @@ pub(super) fn part_of(program: &str) -> Option<(u32, &str)> {
 /// Fills the map of parts, if the object has chains in parts. The map must stay open as long as the programs run.
 pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError> {
     let Some(parts) = object.maps().find(|map| map.name() == PARTS) else { return Ok(None) };
-    for program in object.progs() {
+    for program in object.progs().filter(|program| program.autoload()) {
         let name = program.name().to_string_lossy();
         let Some((number, _)) = part_of(&name) else { continue };
         let descriptor = program.as_fd().as_raw_fd() as u32;

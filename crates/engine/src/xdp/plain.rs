@@ -1,4 +1,4 @@
-//! XDP programs without a policy: packet generators, and baselines for measurements.
+//! Programs without a policy: packet generators, baselines for measurements, and programs of others in tests.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use super::load::{Plan, load_object, map};
 use super::{failed, find, stream};
 use crate::EngineError;
 use crate::clang::BpfObject;
-use crate::live::attach::Attached;
+use crate::live::attach::{Attached, Egress};
 
 /// A BPF object in the kernel.
 pub struct PlainPrograms {
@@ -34,6 +34,14 @@ impl PlainPrograms {
     /// There is no such program, or it cannot be attached.
     pub fn attach(&self, program: &str, interface: &str, index: u32) -> Result<Attached, EngineError> {
         Attached::attach(interface, index, self.find(program)?.as_fd())
+    }
+
+    /// Attaches a program for packets that this host sends, in front of those that are attached already.
+    ///
+    /// # Errors
+    /// There is no such program, or it cannot be attached.
+    pub fn attach_egress(&self, program: &str, interface: &str, index: u32) -> Result<Egress, EngineError> {
+        Egress::attach(interface, index, self.find(program)?.as_fd())
     }
 
     /// Writes entries to a map. Keys and values have the map's formats.

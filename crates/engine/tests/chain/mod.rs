@@ -56,7 +56,7 @@ WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *f
 	return judge(env, frame);
 }
 
-WEIR_XDP_CHAIN(upstream)
+WEIR_CHAIN(upstream)
 
 WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
@@ -66,7 +66,7 @@ WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame 
 	return ACTION_ACCEPT;
 }
 
-WEIR_XDP_CHAIN(downstream)
+WEIR_CHAIN(downstream)
 ";
 
 const HEADERS: &str = "#include \"env.h\"\n#include \"verdict.h\"\n";
@@ -78,7 +78,7 @@ pub fn native_c() -> String {
 
 /// The chain's C for BPF.
 pub fn bpf_c() -> String {
-    format!("{HEADERS}#include \"xdp.h\"\nWEIR_TABLE_STORAGE(0);\n{RULES}{BPF}")
+    format!("{HEADERS}#include \"hook.h\"\nWEIR_TABLE_STORAGE(0);\n{RULES}{BPF}")
 }
 
 /// The complete artifact.

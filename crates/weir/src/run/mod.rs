@@ -74,6 +74,9 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
         return Err(Failure::Rejected("weir: --busy-poll is only for the engine afxdp".to_owned()));
     }
+    if !options.host.is_empty() && options.engine != LiveEngine::Xdp {
+        return Err(Failure::Rejected("weir: --host is only for the engine xdp".to_owned()));
+    }
     if options.limits_room.is_some() && options.engine != LiveEngine::Xdp {
         return Err(Failure::Rejected(
             "weir: --limits-room is only for the engine xdp; other engines need no reserved room".to_owned(),
@@ -91,7 +94,11 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     let interfaces = interfaces(options);
     match options.engine {
         LiveEngine::Xdp => {
-            let ports = Arc::new(Ports::of(&interfaces)?);
+            let ports = match options.host.as_slice() {
+                [] => Ports::of(&interfaces)?,
+                host => Ports::of_host(host)?,
+            };
+            let ports = Arc::new(ports);
             let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
             let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
             let start = |first: &_| Ok(KernelPath::start(ports, first, Some(&readers))?);
@@ -114,7 +121,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
 fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
     let behind = dpdk::kernel_interfaces(options)?;
     let ports = if options.engine == LiveEngine::Dpdk { PortKind::Dpdk } else { PortKind::Kernel };
-    ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&behind), ports)
+    ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&options.host).chain(&behind), ports)
 }
 
 /// Flags that signals set.
@@ -175,7 +182,11 @@ fn run_on<L: Loader>(
     };
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
-    let guard = Arc::new(Guard::start(interfaces(options), targets, on_exit)?);
+    let guard = match options.host.as_slice() {
+        [] => Guard::of_link(interfaces(options), targets, on_exit)?,
+        host => Guard::of_host(host),
+    };
+    let guard = Arc::new(guard);
     let ran = (|| {
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
@@ -193,6 +204,7 @@ fn run_on<L: Loader>(
         drop(server);
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
+        guard.before_stop();
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());
             controller.stop()
@@ -215,19 +227,18 @@ fn interfaces(options: &RunOptions) -> Interfaces {
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     let Status { workers, access, .. } = controller.status();
     access.iter().for_each(|access| eprintln!("weir: {access}"));
-    eprintln!(
-        "weir: {} between {} and {}, {workers} workers; control at {}",
-        options.policy.display(),
-        options.lower.join(", "),
-        options.upper.join(", "),
-        options.control.display()
-    );
+    let place = match options.host.as_slice() {
+        [] => format!("between {} and {}", options.lower.join(", "), options.upper.join(", ")),
+        host => format!("on this host at {}", host.join(", ")),
+    };
+    let (policy, control) = (options.policy.display(), options.control.display());
+    eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
 }
 
 /// Refuses repeated interfaces, on which packets would loop for ever.
 fn refuse_repeats(options: &RunOptions) -> Result<(), Failure> {
     let mut known = HashSet::new();
-    let mut interfaces = options.lower.iter().chain(&options.upper).chain(&options.divert);
+    let mut interfaces = options.lower.iter().chain(&options.upper).chain(&options.divert).chain(&options.host);
     match interfaces.find(|name| !known.insert(name.as_str())) {
         Some(repeated) => Err(Failure::Rejected(format!("weir: the interface {repeated} is given twice"))),
         None => Ok(()),

@@ -9,7 +9,8 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ChecksumSlot, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext, ring_bytes,
+    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext,
+    ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::flows::FlowTable;
@@ -22,7 +23,7 @@ use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
     ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, fill_tables, join_parts,
-    load_object, map, program_name, shared_maps,
+    load_object, map, part_of, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -30,7 +31,7 @@ use crate::{EngineError, ProgramData, ProgramShape};
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
-/// Section of `struct packet_slot` (datapath/engine/xdp.h).
+/// Section of `struct packet_slot` (datapath/engine/packet_slot.h).
 const PACKETS: &str = ".bss.packets";
 /// Section of `struct checksum_slot` (datapath/engine/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
@@ -47,7 +48,8 @@ fn cpus() -> Result<usize, EngineError> {
 
 fn mode(cpus: usize, ports: &Ports) -> Mode {
     let finish = ports.all().iter().any(|port| port.driver.is_virtual());
-    Mode { live: 1, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
+    let live = if ports.is_host() { LIVE_HOST } else { LIVE_BETWEEN };
+    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
 }
 
 /// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
@@ -58,8 +60,8 @@ pub struct KernelCode {
     /// One for each chain. They hold their maps. The object has a descriptor for each of those, and is closed after
     /// loading.
     programs: Vec<OwnedFd>,
-    /// Kept open, because the kernel empties a map of programs when its last descriptor is closed.
-    _parts: Option<OwnedFd>,
+    /// Kept open, because the kernel empties maps of programs when their last descriptor is closed.
+    _parts: Vec<Option<OwnedFd>>,
     /// Number of counters per program.
     counters: usize,
     cpus: usize,
@@ -95,6 +97,17 @@ pub struct Received<'a> {
     pub index: u32,
 }
 
+/// A packet that the host sends, in the form in which the kernel hands it to an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent<'a> {
+    /// The whole packet.
+    pub bytes: &'a [u8],
+    /// Index of the interface.
+    pub index: u32,
+    /// Packets that the card makes of it, and their bytes; 0 if it sends the packet as it is.
+    pub segments: [u32; 2],
+}
+
 /// The sections with memory for each CPU, and their lengths in bytes.
 fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
@@ -110,14 +123,65 @@ fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     lengths
 }
 
+/// Whether a chain is for packets from the upper side. The chains of a posture are in the order of their directions.
+fn is_downstream(number: usize) -> bool {
+    number % 2 == 1
+}
+
+/// Whether a program is of a downstream chain, whole or a part.
+fn is_of_downstream(program: &ProgramShape, name: &str) -> bool {
+    let mut downstream = program.chains.iter().skip(1).step_by(2);
+    downstream.any(|chain| part_of(name).is_some_and(|(_, of)| of == chain) || name == program_name(chain))
+}
+
+/// Whether a program decides packets of interfaces.
+fn decides(name: &str) -> bool {
+    !name.starts_with(LOSSES) && !name.ends_with("_stream")
+}
+
+/// The program of a chain.
+fn own_program(object: &Object, chain: &str) -> Result<OwnedFd, EngineError> {
+    let name = program_name(chain);
+    let descriptor = find(object, &name)?.as_fd().try_clone_to_owned();
+    descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
+}
+
+/// Loads the programs for what a host sends. They share all data with those for what it receives, which are loaded.
+fn load_sent(
+    name: &str,
+    file: &BpfObject,
+    program: &ProgramShape,
+    received: &Object,
+    plan: &Plan<'_>,
+) -> Result<Object, EngineError> {
+    let own = own_sections(received);
+    let own = own.iter().filter(|(section, _)| plan.shared.iter().all(|(shared, _)| shared != section));
+    let own = own.map(|(section, map)| (section.clone(), map.as_fd()));
+    let shared: Vec<(String, BorrowedFd<'_>)> = plan.shared.iter().cloned().chain(own).collect();
+    let program = |name: &str| is_of_downstream(program, name);
+    // They complete no checksums.
+    let lengths = plan.lengths.iter().copied().filter(|&(section, _)| section != CHECKSUMS).collect::<Vec<_>>();
+    let (mode, sizes) = (plan.mode, plan.sizes.clone());
+    load_object(name, file, &Plan { mode, lengths: &lengths, sizes, shared: &shared, program: &program, map: plan.map })
+}
+
+/// The sections of a loaded object, which the object of the other hook shares.
+fn own_sections(object: &Object) -> Vec<(String, OwnedFd)> {
+    let sections = object.maps().filter_map(|map| Some((map.name().to_str()?.to_owned(), map)));
+    let data = sections.filter(|(name, _)| name.starts_with(".bss"));
+    data.filter_map(|(name, map)| Some((name, map.as_fd().try_clone_to_owned().ok()?))).collect()
+}
+
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
+    /// On the ports of a host, `sent` has the programs for what it sends.
     ///
     /// # Errors
     /// The process lacks the right to load BPF programs, the verifier refuses, or an interface was removed.
     pub fn load(
         name: &str,
         file: &BpfObject,
+        sent: Option<&BpfObject>,
         program: &ProgramShape,
         data: &ProgramData<'_>,
         ports: &Ports,
@@ -139,22 +203,23 @@ impl KernelCode {
             lengths: &lengths,
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
-            program: &|name| !name.starts_with(LOSSES) && !name.ends_with("_stream"),
+            program: &|name| decides(name) && !(ports.is_host() && is_of_downstream(program, name)),
             map: &|_| true,
         };
         let object = load_object(name, file, &plan)?;
-        let _parts = join_parts(&object)?;
+        let sent = sent.map(|sent| load_sent(name, sent, program, &object, &plan)).transpose()?;
+        let _parts =
+            [Some(&object), sent.as_ref()].into_iter().flatten().map(join_parts).collect::<Result<Vec<_>, _>>()?;
         let _halves = fill_tables(&object, data)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let own = |chain: &String| {
-            let name = program_name(chain);
-            let descriptor = find(&object, &name)?.as_fd().try_clone_to_owned();
-            descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
+        let own = |(number, chain): (usize, &String)| match &sent {
+            Some(sent) if is_downstream(number) => own_program(sent, chain),
+            _ => own_program(&object, chain),
         };
-        let programs = program.chains.iter().map(own).collect::<Result<_, _>>()?;
+        let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
         let _additions = match data.tables.map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object, cpus)?);
@@ -196,12 +261,33 @@ impl KernelCode {
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
         let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
+        self.run(chain, received.bytes, &context.words())
+    }
+
+    /// Runs the program of a downstream chain on a packet as if the host were sending it. Only on ports of a host.
+    /// Returns the action for the kernel (`enum tcx_action`). The packet is counted like any other.
+    ///
+    /// # Errors
+    /// The kernel cannot run such a packet: one of more than a page needs a newer kernel than Linux 6.18.
+    pub fn send(&self, chain: usize, sent: &Sent<'_>) -> Result<i32, EngineError> {
+        /// Words of `struct __sk_buff` (linux/bpf.h).
+        const IFINDEX: usize = 10;
+        const WIRE_LEN: usize = 40;
+        const GSO_SEGS: usize = 41;
+        let mut context = [0; GSO_SEGS + 1];
+        context[IFINDEX] = sent.index;
+        [context[GSO_SEGS], context[WIRE_LEN]] = sent.segments;
+        self.run(chain, sent.bytes, &context).map(|action| action as i32)
+    }
+
+    /// Runs the program of a chain on a packet in a context (BPF_PROG_TEST_RUN).
+    fn run(&self, chain: usize, packet: &[u8], context: &[u32]) -> Result<u32, EngineError> {
         let mut run = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as _,
-            data_in: received.bytes.as_ptr().cast(),
-            data_size_in: received.bytes.len() as u32,
-            ctx_in: (&raw const context).cast(),
-            ctx_size_in: size_of_val(&context) as u32,
+            data_in: packet.as_ptr().cast(),
+            data_size_in: packet.len() as u32,
+            ctx_in: context.as_ptr().cast(),
+            ctx_size_in: size_of_val(context) as u32,
             ..Default::default()
         };
         // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes only the options.

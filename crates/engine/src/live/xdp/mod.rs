@@ -8,6 +8,14 @@
 //!   upper 1 --- weir_downstream --- devices[1] --> lower 1        is decided by one program.
 //! ```
 //! Programs are attached by links, and nothing is pinned. They are detached when the process ends, however it ends.
+//!
+//! On the host that Weir protects, the upper side is the host itself. Packets of the downstream direction are decided
+//! where the kernel hands them to the interface:
+//!
+//! ```text
+//!   eth0 --- weir_upstream ------ XDP_PASS --> the host
+//!   eth0 <-- weirtc_downstream --- TCX_NEXT ---- the host
+//! ```
 
 mod code;
 mod grace;
@@ -15,13 +23,14 @@ mod ports;
 mod replace;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
 use weir_abi::kernel::{PORTS_MAX, PortCounters};
 use weir_tables::live::Readers;
 
-pub use code::{KernelCode, Received};
+pub use code::{KernelCode, Received, Sent};
 use code::{Losses, PortBlocks};
 use grace::Grace;
 pub use grace::ProgramReader;
@@ -29,8 +38,9 @@ pub use ports::Ports;
 use replace::{Outcome, replace_all};
 
 use crate::EngineError;
-use crate::live::attach::{Attached, Mode};
+use crate::live::attach::{Attached, Egress, Mode};
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
+use crate::live::lane::Role;
 use crate::live::{checksum, resident};
 
 /// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
@@ -123,12 +133,36 @@ impl Books {
     }
 }
 
+/// An attached program.
+enum Hook {
+    /// On what an interface receives.
+    Received(Attached),
+    /// On what a host sends.
+    Sent(Egress),
+}
+
+impl Hook {
+    fn replace(&self, program: BorrowedFd<'_>) -> Result<(), EngineError> {
+        match self {
+            Hook::Received(attached) => attached.replace(program),
+            Hook::Sent(attached) => attached.replace(program),
+        }
+    }
+
+    fn mode(&self) -> Option<Mode> {
+        match self {
+            Hook::Received(attached) => Some(attached.mode),
+            Hook::Sent(_) => None,
+        }
+    }
+}
+
 /// A datapath of programs between interfaces.
 pub struct KernelPath {
     ports: Arc<Ports>,
     /// One for each receiving port, in order; none after a stop.
-    attached: Mutex<Arc<Vec<Attached>>>,
-    /// The mode of each attached program.
+    attached: Mutex<Arc<Vec<Hook>>>,
+    /// The mode of each XDP program, in the order of the ports. They come first.
     modes: Vec<Mode>,
     cpus: usize,
     books: Mutex<Books>,
@@ -137,8 +171,8 @@ pub struct KernelPath {
     grace: Grace,
     /// For tables that change.
     _reader: Option<ProgramReader>,
-    /// The error is the reason why packets that cannot be sent are counted as sent.
-    losses: Result<Losses, EngineError>,
+    /// The error is the reason why packets that cannot be sent are counted as sent. `None` if programs send none.
+    losses: Option<Result<Losses, EngineError>>,
 }
 
 impl KernelPath {
@@ -152,15 +186,20 @@ impl KernelPath {
         first: &Loaded<KernelCode>,
         readers: Option<&Readers>,
     ) -> Result<Self, EngineError> {
-        let losses = Losses::listen(first.code.file(), &ports);
+        let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
         let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
             let program = first.code.program(first.chains[port.role as usize]);
-            attached.push(Attached::attach(&port.interface, port.index, program)?);
+            let (interface, index) = (&port.interface, port.index);
+            attached.push(match (ports.is_host(), port.role) {
+                (false, _) => Hook::Received(Attached::attach(interface, index, program)?),
+                (true, Role::Upper) => Hook::Sent(Egress::attach(interface, index, program)?),
+                (true, _) => Hook::Received(Attached::attach_for_host(interface, index, program)?),
+            });
         }
-        let modes = attached.iter().map(|attached| attached.mode).collect();
+        let modes = attached.iter().filter_map(Hook::mode).collect();
         let cpus = counting.counts.len();
         let past = vec![[PortCounters::default(); PORTS_MAX]; cpus];
         let (active, strays) = (first.clone(), Vec::new());
@@ -171,6 +210,23 @@ impl KernelPath {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         lock(&self.books)
+    }
+
+    /// How packets of the host reach the programs.
+    fn access_of_host(&self) -> Vec<String> {
+        let ways = self.ports.receiving().iter().zip(&self.modes).map(|(port, mode)| {
+            let interface = self.ports.name(port);
+            let mode = match mode {
+                Mode::Native => "XDP in the driver".to_owned(),
+                Mode::Generic => format!(
+                    "its driver does not support XDP, so the kernel runs the program, which is slow, and several \
+                     packets may be joined to one before (`ethtool -K {interface} gro off`)"
+                ),
+            };
+            let tags = format!("; rules do not see VLAN tags that it strips (`ethtool -K {interface} rxvlan off`)");
+            format!("{interface}: {mode}{}", if port.takes_tags_off { &tags } else { "" })
+        });
+        ways.collect()
     }
 }
 
@@ -244,7 +300,7 @@ impl Datapath for KernelPath {
             let open = books.open.iter().map(Counting::port_counts);
             open.fold(books.past.clone(), |sum, ports| blocks(&sum, &ports, u64::wrapping_add))
         };
-        let lost = self.losses.as_ref().ok().map(Losses::port_counts);
+        let lost = self.losses.as_ref().and_then(|losses| losses.as_ref().ok()).map(Losses::port_counts);
         let mut statuses = Vec::new();
         let mut names = self.ports.presence().names();
         for (worker, block) in total.iter().enumerate() {
@@ -270,6 +326,9 @@ impl Datapath for KernelPath {
     }
 
     fn access(&self) -> Vec<String> {
+        if self.ports.is_host() {
+            return self.access_of_host();
+        }
         let ways = self.ports.receiving().iter().zip(&self.modes).map(|(port, mode)| {
             let mode = match mode {
                 Mode::Native => "XDP in the driver",
@@ -292,7 +351,7 @@ impl Datapath for KernelPath {
         let native = self.modes.contains(&Mode::Native);
         let ways = ways.chain(closed.filter(|_| native));
         let deaf = |error: &EngineError| format!("packets that an interface cannot send are counted as sent: {error}");
-        ways.chain(self.losses.as_ref().err().map(deaf)).collect()
+        ways.chain(self.losses.as_ref().and_then(|losses| losses.as_ref().err()).map(deaf)).collect()
     }
 
     fn has_failed(&self) -> bool {

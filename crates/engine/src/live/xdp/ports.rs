@@ -1,5 +1,6 @@
 //! The interfaces of programs, in the form of datapath/engine/ports.h. They are numbered: lower ones first, then upper,
-//! then divert.
+//! then divert. On a host that Weir protects, each interface is a lower port, and the upper port opposite is the host
+//! (datapath/engine/host.h).
 
 use std::fs;
 use std::io;
@@ -39,6 +40,16 @@ pub struct Ports {
     namespace: u32,
     presence: Arc<Presence>,
     jumbo: bool,
+    use_of: PortUse,
+}
+
+/// What the upper ports are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PortUse {
+    /// Interfaces, as the lower ones are.
+    Between,
+    /// The host that has the lower ports.
+    Host,
 }
 
 impl Ports {
@@ -50,7 +61,7 @@ impl Ports {
         let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
         let presence = Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?;
         let (list, namespace, presence) = (Vec::new(), namespace()?, Arc::new(presence));
-        let mut ports = Ports { list, lower, upper, namespace, presence, jumbo: false };
+        let mut ports = Ports { list, lower, upper, namespace, presence, jumbo: false, use_of: PortUse::Between };
         let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
         let divert = (interfaces.divert.as_slice(), Role::Divert);
         for (names, role) in roles.into_iter().chain([divert]) {
@@ -59,6 +70,35 @@ impl Ports {
             }
         }
         Ok(ports)
+    }
+
+    /// Looks up the interfaces of the host that Weir protects.
+    ///
+    /// # Errors
+    /// There is no such interface, or there are too many, or one is the loopback or has no Ethernet.
+    pub fn of_host(interfaces: &[String]) -> Result<Self, EngineError> {
+        let names = Interfaces { lower: interfaces.to_vec(), ..Interfaces::default() };
+        let mut ports = Ports { upper: interfaces.len(), use_of: PortUse::Host, ..Ports::of(&names)? };
+        for interface in interfaces {
+            let device = Device::open(interface)?;
+            if !device.is_ethernet()? {
+                let problem = "--host needs an interface with Ethernet, not the loopback or a tunnel of IP packets";
+                return Err(device.failed(io::Error::other(problem)));
+            }
+        }
+        if 2 * ports.lower > PORTS_MAX {
+            let problem = format!("more than {} interfaces of a host", PORTS_MAX / 2);
+            return Err(EngineError::Interface { interface: interfaces.join(","), source: io::Error::other(problem) });
+        }
+        let host = ports.list.iter().map(|port| Port { role: Role::Upper, missed: None, ..port.clone() });
+        let host: Vec<Port> = host.collect();
+        ports.list.extend(host);
+        Ok(ports)
+    }
+
+    /// Whether the upper ports are the host itself.
+    pub fn is_host(&self) -> bool {
+        self.use_of == PortUse::Host
     }
 
     fn add(&mut self, device: Device, role: Role) -> Result<(), EngineError> {
@@ -121,7 +161,10 @@ impl Ports {
         let mut bytes = vec![0; size_of::<Ports>()];
         let word = |bytes: &mut [u8], at: usize, word: u32| bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
         for (number, port) in self.list.iter().enumerate() {
-            bytes[offset_of!(Ports, number) + port.index as usize % PORT_INDICES] = number as u8;
+            // The host has the index of its interface.
+            if !(self.is_host() && port.role == Role::Upper) {
+                bytes[offset_of!(Ports, number) + port.index as usize % PORT_INDICES] = number as u8;
+            }
             word(&mut bytes, offset_of!(Ports, index) + number * size_of::<u32>(), port.index);
             let at = port_at(number);
             bytes[at + offset_of!(Port, side)] = port.role as u8;
@@ -208,7 +251,21 @@ mod tests {
         let list =
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         let presence = Arc::new(Presence::open().expect("a socket"));
-        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false }
+        let use_of = PortUse::Between;
+        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false, use_of }
+    }
+
+    #[test]
+    fn an_interface_of_a_host_is_the_wire_and_the_host_is_opposite() {
+        use kernel::Port;
+        let mut host = ports(2, 2);
+        host.use_of = PortUse::Host;
+        (host.list[2].index, host.list[3].index) = (10, 11);
+        let bytes = host.bytes();
+        assert_eq!((bytes[10], bytes[11]), (0, 1));
+        let out = offset_of!(Port, out);
+        assert_eq!([0, 1, 2, 3].map(|port| bytes[port_at(port) + out]), [2, 3, 0, 1]);
+        assert_eq!([0, 1, 2, 3].map(|port| bytes[port_at(port) + out + 9]), [2, 3, 0, 1]);
     }
 
     #[test]

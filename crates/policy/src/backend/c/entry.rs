@@ -260,6 +260,6 @@ impl ChainEmitter<'_> {
         let frame = if self.reads_frame() { ", frame" } else { "" };
         self.frame(&format!("{name}_rules(env, packet{frame})"), out);
         out.blank();
-        out.line(&format!("WEIR_XDP_CHAIN({name})"));
+        out.line(&format!("WEIR_CHAIN({name})"));
     }
 }

@@ -3,7 +3,7 @@
 //! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`. It calls three stages:
 //! `<chain>_parse()` parses all headers of a burst into columns, `<chain>_lookups()` looks up the staged tables, and
 //! `<chain>_rules()` applies one rule after the other. For BPF each chain becomes `<chain>_frame()`, which decides one
-//! frame, and the wrappers of `xdp.h`. A chain that the verifier refuses as one program is split into programs that
+//! frame, and the wrappers of `hook.h`. A chain that the verifier refuses as one program is split into programs that
 //! jump to one another (`parts`, `parts.h`).
 
 mod burst_rules;
@@ -73,7 +73,7 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.line(&format!("#include \"{header}\""));
     }
     if dialect.is_bpf() {
-        out.line(if dialect == Dialect::Bpf { "#include \"xdp.h\"" } else { "#include \"parts.h\"" });
+        out.line(if dialect == Dialect::Bpf { "#include \"hook.h\"" } else { "#include \"parts.h\"" });
     } else {
         out.line("#include \"burst.h\"");
         out.blank();

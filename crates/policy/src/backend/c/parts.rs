@@ -55,11 +55,11 @@ fn emit_chain(
         part.sets(out);
         packet_rules::emit_part(&part, is_last, out);
         out.blank();
-        out.line(&format!("WEIR_XDP_PART({}, {})", part.name, first + index));
+        out.line(&format!("WEIR_PART_OF_CHAIN({}, {})", part.name, first + index));
     }
     chain.frame("VERDICT_NONE", out);
     out.blank();
-    out.line(&format!("WEIR_XDP_CHAIN_IN_PARTS({}, {first})", chain.name));
+    out.line(&format!("WEIR_CHAIN_IN_PARTS({}, {first})", chain.name));
 }
 
 /// Number of parts of all chains.
