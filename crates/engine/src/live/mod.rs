@@ -31,6 +31,7 @@ mod promiscuous;
 mod redirect;
 mod resident;
 mod rss;
+pub mod samples;
 pub mod tap;
 mod worker;
 mod workers;
