@@ -353,3 +353,86 @@ fn policies_that_cannot_be_measured_are_refused(engine: &str, hosts: &Hosts, fol
     assert!(code == 2 && said.contains("start Weir with --mitigate"), "{said}");
     assert_eq!(running.stop(), 0);
 }
+
+/// Entries of the table of blocked sources.
+fn blocked(running: &Running) -> Value {
+    let table = "blocked".to_owned();
+    let operation = weir_control::TableOperation::Get { address: "10.9.0.1".to_owned() };
+    running.ask(&Request::Table { table, operation }).expect("there is one")["found"].clone()
+}
+
+each_kind!(a_real_source_that_floods_its_connection_is_blocked_for_a_while);
+fn a_real_source_that_floods_its_connection_is_blocked_for_a_while(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POLICY);
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));
+    let client = in_peace(hosts, &running);
+    drop(client);
+    // A connection that stands, and segments on it that the server ignores.
+    let sport = hosts.client.run(|| {
+        let stream = TcpStream::connect((SERVER, SERVICE)).expect("the service listens");
+        let port = stream.local_addr().expect("it is connected").port();
+        std::mem::forget(stream);
+        port
+    });
+    let flood = Repeated::on(&hosts.client, move || {
+        let frame = |seq: u32| {
+            format!(
+                "eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / tcp sport={sport} dport={SERVICE} flags=ack,psh seq={} / \
+                 payload 100\n",
+                seq * 100 + 1
+            )
+        };
+        let all = frames(&(0..2 * BURST as u32).map(frame).collect::<String>());
+        let mut wire = Wire::open("c").expect("the client has the wire");
+        move || {
+            for bytes in &all {
+                let one = FrameSet::new(Link::Ethernet, [(bytes.as_slice(), bytes.len() as u32)]);
+                wire.send(&one.burst(0)).expect("the wire takes frames");
+            }
+            std::thread::sleep(PAUSE);
+            true
+        }
+    });
+    let is_blocked =
+        |attack: &AttackEntry| attack.actions.iter().any(|action| action.action == "block" && action.state == "active");
+    let attack = wait_for_attack(&running, "it blocks", is_blocked);
+    let block = attack.actions.iter().find(|action| action.action == "block").expect("there is one");
+    assert_eq!((block.rule.as_str(), block.place.as_deref()), ("10.9.0.1 timeout 30s", Some("table blocked")));
+    let left = blocked(&running)["timeout_s"].as_f64();
+    assert!(left.is_some_and(|left| left <= 30.0), "{engine}: {left:?}: {}", running.log());
+    running.wait_until("packets are dropped", |running| running.stats().upstream.total.dropped > 300);
+
+    drop(flood);
+    running.wait_until("it is released", |running| blocked(running).is_null());
+    let served = hosts.client.run(|| TcpStream::connect_timeout(&(SERVER, SERVICE).into(), ANSWER_TIME).is_ok());
+    assert!(served, "{engine}: {}", running.log());
+    let attack = wait_for_attack(&running, "it says so", |attack| !is_blocked(attack));
+    assert!(attack.actions.iter().all(|action| action.problem.is_none()), "{attack:#?}");
+    assert_eq!(running.stop(), 0);
+}
+
+each_kind!(one_sample_in_eight_is_an_estimate);
+fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", &POLICY.replace("sample 1/1", "sample 1/8"));
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
+    std::thread::sleep(PEACE);
+    let before = attacks(&running).samples;
+    let flood = flood(hosts);
+    let attack = wait_for_attack(&running, "it is seen", has("watched"));
+    drop(flood);
+    // 1,600 packets a second were sent at most, 200 of them are seen.
+    assert!((300.0..4000.0).contains(&attack.peak_pps), "{engine}: {attack:#?}");
+    let stats = running.settled();
+    running.wait_until("the copies are counted", |running| {
+        let samples = attacks(running).samples;
+        samples.seen + samples.lost >= stats.upstream.total.sampled + stats.downstream.total.sampled
+    });
+    let samples = attacks(&running).samples;
+    let sent = stats.upstream.total.packets;
+    assert!(
+        samples.one_in == 8 && (samples.seen + samples.lost).abs_diff(sent / 8) <= 2 + before.seen,
+        "{samples:?} {sent}"
+    );
+    assert_eq!(samples.lost, 0, "{samples:?}");
+    assert_eq!(running.stop(), 0);
+}

@@ -266,14 +266,16 @@ fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<ExitStatus>
 mod tests {
     use super::{Call, Event, Events, run};
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
+    use std::process::Command;
     use std::time::{Duration, Instant};
 
     fn script(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join("notify.sh");
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("the folder can be written to");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        // Another process writes it: a test that forks meanwhile would keep our descriptor, and the file busy.
+        let mut write = Command::new("sh");
+        write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$0\" > \"$1\" && chmod +x \"$1\"", text]).arg(&path);
+        assert!(write.status().expect("there is a shell").success());
         path
     }
 
