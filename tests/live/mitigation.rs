@@ -117,16 +117,19 @@ fn requests(hosts: &Hosts) -> Repeated {
     })
 }
 
-/// Answers of many sources that nobody has asked, to a port that nobody uses.
+/// Answers of many sources that nobody has asked, to ports that nobody uses.
+fn flood_frames() -> Vec<Vec<u8>> {
+    let frame = |at: u32| {
+        let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 1024 + at * 31 % 50_000);
+        format!("eth / ip saddr=10.20.{high}.{low} daddr=10.9.0.2 ttl=54 / udp sport=53 dport={port} / payload 400\n")
+    };
+    frames(&(0..2000).map(frame).collect::<String>())
+}
+
+/// Sends them at a moderate rate.
 fn flood(hosts: &Hosts) -> Repeated {
     Repeated::on(&hosts.client, || {
-        let frame = |at: u32| {
-            let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 1024 + at * 31 % 50_000);
-            format!(
-                "eth / ip saddr=10.20.{high}.{low} daddr=10.9.0.2 ttl=54 / udp sport=53 dport={port} / payload 400\n"
-            )
-        };
-        let all = frames(&(0..2000).map(frame).collect::<String>());
+        let all = flood_frames();
         let (mut wire, mut at) = (Wire::open("c").expect("the client has the wire"), 0);
         move || {
             for _ in 0..BURST {
@@ -434,5 +437,49 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
         "{samples:?} {sent}"
     );
     assert_eq!(samples.lost, 0, "{samples:?}");
+    assert_eq!(running.stop(), 0);
+}
+
+/// Packets of a flood that is faster than copies are read, sent without a pause.
+const FAST: u64 = 1_200_000;
+
+each_kind!(a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known);
+fn a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POLICY);
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));
+    let client = in_peace(hosts, &running);
+    let frames = Arc::new(flood_frames());
+    let flood = Repeated::on(&hosts.client, move || {
+        let bytes = frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32));
+        let set = FrameSet::new(Link::Ethernet, bytes);
+        let mut wire = Wire::open("c").expect("the client has the wire");
+        move || {
+            match wire.counters().tx_packets < FAST {
+                true => set.bursts().for_each(|burst| wire.send(&burst).expect("the wire takes frames")),
+                false => std::thread::sleep(PAUSE),
+            }
+            true
+        }
+    });
+    let begun = Instant::now();
+    wait_for_attack(&running, "it acts", has("active"));
+    running.wait_until("all are sent", |_| flood.counts().0 > FAST / 2000 + 1);
+    let sent_pps = FAST as f64 / begun.elapsed().as_secs_f64();
+    let attack = wait_for_attack(&running, "it lasts", has("active"));
+    assert!(!has("collateral")(&attack) && !has("quiet")(&attack), "{engine}: {attack:#?}");
+    assert!(dropped(&running) > FAST / 100, "{engine}: {}", running.log());
+    drop(flood);
+
+    // What was lost is known to the packet, and requests are answered again.
+    let samples = || attacks(&running).samples;
+    let copies = || {
+        let stats = running.stats();
+        stats.upstream.total.sampled + stats.downstream.total.sampled
+    };
+    let answered = client.counts().0;
+    running.wait_until("requests are answered", |_| client.counts().0 > answered + 10);
+    drop(client);
+    running.wait_until("copies are accounted for", |_| samples().seen + samples().lost == copies());
+    assert!(samples().lost > 0 || sent_pps < 100_000.0, "{engine}: {sent_pps}: {:?}", samples());
     assert_eq!(running.stop(), 0);
 }
