@@ -24,6 +24,11 @@ pub enum AttackOperation {
         /// Its number.
         attack: u32,
     },
+    /// Sets how far decisions go. The answer is [`AttacksMode`].
+    Mode {
+        /// `watch`, `propose` or `act`.
+        mode: String,
+    },
 }
 
 /// The answer to [`AttackOperation::List`].
@@ -152,6 +157,15 @@ pub struct AttackAction {
     /// How often it was tried in vain.
     #[serde(default)]
     pub tries: u32,
+}
+
+/// The answer to [`AttackOperation::Mode`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttacksMode {
+    /// The mode from now on.
+    pub mode: String,
+    /// Actions that are not carried out any more.
+    pub undone: usize,
 }
 
 /// The answer to [`AttackOperation::Accept`] and [`AttackOperation::Dismiss`].

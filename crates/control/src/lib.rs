@@ -28,8 +28,8 @@ mod tables;
 mod updates;
 
 pub use attacks::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, EventsStatus,
-    SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
+    EventsStatus, SamplesStatus,
 };
 pub use client::{Client, Error, ask, read};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};

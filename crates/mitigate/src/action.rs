@@ -24,6 +24,14 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 3] = [Mode::Watch, Mode::Propose, Mode::Act];
+
+    /// The mode with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
     /// The word on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,9 +6,10 @@ use crate::figures::grouped;
 use crate::report;
 use std::fmt::Write;
 use weir_control::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, EventsStatus, Request,
-    SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
+    EventsStatus, Request, SamplesStatus,
 };
+use weir_mitigate::action::Mode;
 use weir_policy::diag::printable::printable;
 
 /// Runs the command.
@@ -21,6 +22,7 @@ pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Fa
         Some(AttacksAction::Show { attack }) => AttackOperation::Show { attack },
         Some(AttacksAction::Accept { attack }) => AttackOperation::Accept { attack },
         Some(AttacksAction::Dismiss { attack }) => AttackOperation::Dismiss { attack },
+        Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(mode).name().to_owned() },
     };
     let value = weir_control::ask(&options.control, &Request::Attacks { operation })?;
     if options.json {
@@ -31,6 +33,10 @@ pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Fa
         Some(AttacksAction::Show { .. }) => shown(&weir_control::read(value)?),
         Some(AttacksAction::Accept { .. }) => changed("accepted", &weir_control::read(value)?),
         Some(AttacksAction::Dismiss { .. }) => changed("dismissed", &weir_control::read(value)?),
+        Some(AttacksAction::Mode { .. }) => {
+            let AttacksMode { mode, undone } = weir_control::read(value)?;
+            format!("mode {mode}; {undone} actions undone\n")
+        }
     })
 }
 

@@ -22,9 +22,12 @@ impl Mitigator {
         self.protected = Protected::new(protected);
     }
 
-    /// Sets the mode. Returns the actions that were carried out and are not any more: all, if the new mode is not
-    /// `act`. Those that wait end too.
+    /// Sets another mode. Returns the actions that were carried out and are not any more: all, if the mode is not `act`.
+    /// Those that wait end too, and are decided again as the mode says.
     pub fn set_mode(&mut self, mode: Mode) -> Vec<ActionId> {
+        if mode == self.settings.mode {
+            return Vec::new();
+        }
         self.settings.mode = mode;
         let mut undone = Vec::new();
         for record in self.attacks.iter_mut().flat_map(Attack::standing_mut) {

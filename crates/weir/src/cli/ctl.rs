@@ -1,5 +1,6 @@
 //! The command line of `weir ctl`.
 
+use super::mitigation::ModeName;
 use super::values::{entries, time, timeout_ms, top};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
@@ -109,6 +110,11 @@ pub enum AttacksAction {
     Dismiss {
         /// Its number.
         attack: u32,
+    },
+    /// Set the mode. All actions are undone at once, unless it is `act`.
+    Mode {
+        /// The mode.
+        mode: ModeName,
     },
 }
 

@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use weir_control::AttackOperation;
+use weir_control::{AttackOperation, AttacksMode};
 use weir_engine::live::samples::SampleReader;
+use weir_mitigate::action::Mode;
 use weir_mitigate::measure::WINDOW_NS;
 use weir_mitigate::prefix::Prefix;
 
@@ -88,6 +89,14 @@ impl Mitigation {
                 Some(entry) => Ok(json!(entry)),
                 None => Err(rejected(format!("there is no attack {attack}"))),
             },
+            AttackOperation::Mode { mode } => {
+                let Some(mode) = Mode::named(mode) else {
+                    return Err(rejected(format!("`{}` is not a mode: watch, propose or act", mode.escape_debug())));
+                };
+                let undone = state.set_mode(mode, now_ns);
+                eprintln!("weir: mitigation: mode {}, {undone} actions undone", mode.name());
+                Ok(json!(AttacksMode { mode: mode.name().to_owned(), undone }))
+            }
             AttackOperation::Accept { .. } | AttackOperation::Dismiss { .. } => {
                 Ok(json!(state.decide(operation, now_ns).map_err(rejected)?))
             }

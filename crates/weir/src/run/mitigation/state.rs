@@ -210,7 +210,9 @@ impl State {
         let (attack, accepts) = match *operation {
             AttackOperation::Accept { attack } => (attack, true),
             AttackOperation::Dismiss { attack } => (attack, false),
-            AttackOperation::List | AttackOperation::Show { .. } => unreachable!("they decide nothing"),
+            AttackOperation::List | AttackOperation::Show { .. } | AttackOperation::Mode { .. } => {
+                unreachable!("they decide nothing about an attack")
+            }
         };
         let waiting = self.waiting(attack)?;
         let mut changed = AttacksChanged { attack, ..AttacksChanged::default() };
@@ -241,15 +243,21 @@ impl State {
         if waiting.is_empty() { Err(format!("no action against attack {attack} waits")) } else { Ok(waiting) }
     }
 
+    /// Sets the mode. Returns how many actions were undone: all, if the mode does not act.
+    pub fn set_mode(&mut self, mode: Mode, now_ns: u64) -> usize {
+        let undone = self.defence.mitigator_mut().set_mode(mode);
+        undone.iter().for_each(|id| self.undo(*id, Ending::Stopped, now_ns));
+        if !undone.is_empty() {
+            for attack in self.banned.iter().copied().collect::<Vec<_>>() {
+                self.unban(attack);
+            }
+        }
+        undone.len()
+    }
+
     /// Undoes all actions, because nobody measures from now on.
     pub fn stop(&mut self, now_ns: u64) {
-        self.defence.mitigator_mut().set_mode(Mode::Watch);
-        for id in self.carried.ids() {
-            self.undo(id, Ending::Stopped, now_ns);
-        }
-        for attack in self.banned.iter().copied().collect::<Vec<_>>() {
-            self.unban(attack);
-        }
+        self.set_mode(Mode::Watch, now_ns);
         self.events.end();
     }
 }
