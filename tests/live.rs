@@ -42,6 +42,8 @@ mod hostile;
 mod hosts;
 #[path = "live/limits.rs"]
 mod limits;
+#[path = "live/mitigation.rs"]
+mod mitigation;
 #[path = "live/offloads.rs"]
 mod offloads;
 #[path = "live/pressure.rs"]

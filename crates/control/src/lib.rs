@@ -16,6 +16,7 @@
 //! This crate never prints and never runs a policy. The server is part of `weir run`.
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod client;
 mod flows;
 mod limits;
@@ -26,6 +27,10 @@ mod status;
 mod tables;
 mod updates;
 
+pub use attacks::{
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
+    EventsStatus, SamplesStatus,
+};
 pub use client::{Client, Error, ask, read};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};

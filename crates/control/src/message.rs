@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::{FlowOperation, SlotOperation, TableOperation};
+use crate::{AttackOperation, FlowOperation, SlotOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -70,6 +70,11 @@ pub enum Request {
         /// What to do. It says the type of the answer.
         operation: SlotOperation,
     },
+    /// Reads attacks, and decides on proposed actions against them.
+    Attacks {
+        /// What to do. It says the type of the answer.
+        operation: AttackOperation,
+    },
 }
 
 /// An answer of the server.
@@ -127,7 +132,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{FlowOperation, GivenEntries, SlotOperation, TableOperation};
+    use crate::{AttackOperation, FlowOperation, GivenEntries, SlotOperation, TableOperation};
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -181,6 +186,11 @@ mod tests {
                     operation: SlotOperation::Add { rule: "udp drop".into(), timeout_ms: Some(500) },
                 },
                 r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"udp drop","timeout_ms":500}}}}"#,
+            ),
+            (Request::Attacks { operation: AttackOperation::List }, r#"{"attacks":{"operation":"list"}}"#),
+            (
+                Request::Attacks { operation: AttackOperation::Accept { attack: 3 } },
+                r#"{"attacks":{"operation":{"accept":{"attack":3}}}}"#,
             ),
             (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },

@@ -12,14 +12,34 @@ pub type ActionId = u32;
 pub type AttackId = u32;
 
 /// How far decisions go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Attacks are reported, and nothing is done.
+    #[default]
     Watch,
     /// Actions wait until they are accepted.
     Propose,
     /// Actions are carried out.
     Act,
+}
+
+impl Mode {
+    /// All modes.
+    pub const ALL: [Mode; 3] = [Mode::Watch, Mode::Propose, Mode::Act];
+
+    /// The mode with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// The word on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Watch => "watch",
+            Mode::Propose => "propose",
+            Mode::Act => "act",
+        }
+    }
 }
 
 /// What is done.
@@ -105,6 +125,14 @@ pub enum Ending {
     Timeout,
     /// It hit packets of proven sources.
     Collateral,
+    /// It could not be carried out.
+    Failed,
+    /// Somebody else has removed what carried it out.
+    Removed,
+    /// The operator has dismissed it.
+    Dismissed,
+    /// Mitigation has stopped, or no longer acts.
+    Stopped,
 }
 
 impl Ending {
@@ -114,6 +142,10 @@ impl Ending {
             Ending::Quiet => "quiet",
             Ending::Timeout => "timeout",
             Ending::Collateral => "collateral",
+            Ending::Failed => "failed",
+            Ending::Removed => "removed",
+            Ending::Dismissed => "dismissed",
+            Ending::Stopped => "stopped",
         }
     }
 }
@@ -140,7 +172,7 @@ pub enum Decision {
     Ended(AttackId),
 }
 
-/// What an action has hit in a window.
+/// What an action has hit in a window, of the packets that were seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The action.

@@ -14,6 +14,8 @@ const POOL_NS: u64 = 2_000_000_000;
 const POOL_MAX: usize = 4096;
 /// Headers of the victim's proven sources that are kept.
 const PROVEN_MAX: usize = 2048;
+/// Ended actions that an attack lists.
+const ENDED_MAX: usize = 64;
 /// With fewer headers of the victim in the sample of all, the sample with equal room for each destination is taken.
 const ENOUGH: usize = 64;
 
@@ -39,14 +41,20 @@ pub struct Record {
     pub since_ns: u64,
     /// When it last hit packets, ns.
     pub last_hit_ns: u64,
-    /// Packets that it has hit.
+    /// Packets that it has hit, an estimate if packets are sampled.
     pub packets: u64,
     /// Those of proven sources.
     pub proven: u64,
+    /// Those of proven sources that were seen.
+    pub proven_seen: u64,
     /// Packets of proven sources that have reached the victim since.
     pub proven_passed: u64,
     /// Packets a second that it hit in the last window.
     pub rate_pps: f64,
+    /// Why it could not be carried out.
+    pub problem: Option<String>,
+    /// How often in a row that was so.
+    pub tries: u32,
 }
 
 impl Record {
@@ -58,8 +66,11 @@ impl Record {
             last_hit_ns: now_ns,
             packets: 0,
             proven: 0,
+            proven_seen: 0,
             proven_passed: 0,
             rate_pps: 0.0,
+            problem: None,
+            tries: 0,
         }
     }
 }
@@ -82,6 +93,10 @@ pub struct Attack {
     pub is_unused: bool,
     /// Whether it is over.
     pub is_over: bool,
+    /// Whether an operator has removed or dismissed an action. Then nothing harder is tried.
+    pub is_overruled: bool,
+    /// Whether an operator has removed an action. Then all further ones wait, in every mode.
+    pub waits: bool,
     /// The highest rate of packets without proof, packets a second.
     pub peak_pps: f64,
     /// What exceeded which threshold when it was detected.
@@ -110,6 +125,8 @@ impl Attack {
             last_ns: now_ns,
             is_unused: false,
             is_over: false,
+            is_overruled: false,
+            waits: false,
             peak_pps: 0.0,
             evidence: Vec::new(),
             records: Vec::new(),
@@ -133,6 +150,17 @@ impl Attack {
 
     pub(crate) fn record_mut(&mut self, id: ActionId) -> Option<&mut Record> {
         self.records.iter_mut().find(|record| record.action.id == id)
+    }
+
+    /// Forgets the oldest ended actions, so that an attack that lasts takes no more memory.
+    pub(crate) fn bound_records(&mut self) {
+        let ended = self.records.iter().filter(|record| matches!(record.state, State::Ended(_))).count();
+        let mut excess = ended.saturating_sub(ENDED_MAX);
+        self.records.retain(|record| {
+            let goes = excess > 0 && matches!(record.state, State::Ended(_));
+            excess -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Whether a standing signature covers a packet.

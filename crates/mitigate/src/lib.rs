@@ -4,6 +4,8 @@
 //! [`baseline`], [`signature`] separates the attack from the [`reference`] of peace, and [`mitigator`] decides on an
 //! [`action`], checks it and undoes it. [`release`] frees blocked sources, and [`offload`] chooses those for a card.
 //!
+//! [`defence`] joins these parts, for recordings ([`recording`]) and for a running Weir.
+//!
 //! The crate has no clock, no input or output and no threads. The same code runs live, on captures and in simulation.
 //! The paper is "Introducing SmartNICs in Server-based Data Plane Processing: the DDoS Mitigation Use Case" (Miano et
 //! al., 2019).
@@ -13,6 +15,7 @@ pub mod action;
 mod attack;
 pub mod baseline;
 pub mod class;
+pub mod defence;
 pub mod filter;
 pub mod header;
 mod last_resort;
@@ -21,6 +24,7 @@ pub mod mitigator;
 pub mod offload;
 mod peace;
 pub mod prefix;
+mod protected;
 pub mod recording;
 pub mod reference;
 pub mod release;

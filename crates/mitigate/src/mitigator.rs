@@ -4,15 +4,17 @@
 //! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
 //! followed. An action that hits packets of proven sources is undone.
 
+mod operator;
+
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
-
 use crate::header::Header;
 use crate::last_resort;
 use crate::measure::counts::Counts;
 use crate::measure::{DOUBTFUL_NS, Source, Window};
 use crate::peace::Peace;
 use crate::prefix::Prefix;
+use crate::protected::Protected;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
 use crate::signature::Signature;
 use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
@@ -47,6 +49,9 @@ const USED_MIN: usize = 8;
 /// Failures of learning after which the last resort is taken.
 const FAILURES: u32 = 4;
 
+/// The usual time that a quiet action stays.
+pub const HOLD_NS: u64 = 60_000_000_000;
+
 /// How decisions are made.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -56,11 +61,14 @@ pub struct Settings {
     pub protected: Vec<Prefix>,
     /// The posture for attacks that no signature separates.
     pub posture: Option<String>,
+    /// A quiet action stays for this long, because attacks come in pulses.
+    pub hold_ns: u64,
 }
 
-impl Settings {
-    fn protects(&self, (is_ipv6, address): Source) -> bool {
-        self.protected.iter().any(|prefix| prefix.contains(is_ipv6, address))
+impl Default for Settings {
+    /// Attacks are reported. Actions would be held for a minute.
+    fn default() -> Self {
+        Settings { mode: Mode::default(), protected: Vec::new(), posture: None, hold_ns: HOLD_NS }
     }
 }
 
@@ -68,6 +76,7 @@ impl Settings {
 #[derive(Clone, Debug)]
 pub struct Mitigator {
     settings: Settings,
+    protected: Protected,
     peace: Peace,
     victims: Victims,
     attacks: Vec<Attack>,
@@ -82,6 +91,7 @@ impl Mitigator {
     /// Nothing was measured yet. The seed is a secret.
     pub fn new(settings: Settings, seed: u64) -> Self {
         Mitigator {
+            protected: Protected::new(settings.protected.clone()),
             settings,
             peace: Peace::new(seed),
             victims: Victims::default(),
@@ -101,6 +111,11 @@ impl Mitigator {
 
     /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
+        if window.sampling.is_blind() {
+            self.hold(window.to_ns);
+            self.retreat(window.to_ns);
+            return std::mem::take(&mut self.decisions);
+        }
         self.peace.reference.learn_mistakes(&window.dropped_proven);
         self.count_hits(window, hits);
         self.undo_mistakes();
@@ -114,29 +129,34 @@ impl Mitigator {
         }
         self.block_unanswered(window);
         self.retreat(window.to_ns);
-        self.peace.learn(window, &self.victims, &self.attacks);
+        if !window.sampling.is_lossy() {
+            self.peace.learn(window, &self.victims, &self.attacks);
+        }
         std::mem::take(&mut self.decisions)
     }
 
-    /// Carries out a proposed action.
-    pub fn accept(&mut self, id: ActionId) -> Option<Action> {
-        let record = self.attacks.iter_mut().find_map(|attack| attack.record_mut(id))?;
-        if record.state != State::Proposed {
-            return None;
+    /// Nothing was seen, which says nothing about peace: no rule becomes quiet, and no attack ends. A posture does,
+    /// because it may be the reason that nothing is seen.
+    fn hold(&mut self, now_ns: u64) {
+        for attack in &mut self.attacks {
+            attack.last_ns = now_ns;
+            let is_rule = |record: &&mut Record| !matches!(record.action.measure, Measure::Posture(_));
+            attack.standing_mut().filter(is_rule).for_each(|record| record.last_hit_ns = now_ns);
         }
-        record.state = State::Active;
-        Some(record.action.clone())
     }
 
     fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
+        let scale = window.sampling.scale();
+        let estimate = |packets: u64| (packets as f64 * scale).round() as u64;
         for attack in &mut self.attacks {
             let proven = window.counts_of(attack.victim).map_or(0, Counts::proven_total);
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
-                record.packets += hit.packets;
-                record.proven += hit.proven;
-                record.rate_pps = hit.packets as f64 / window.seconds();
+                record.packets += estimate(hit.packets);
+                record.proven += estimate(hit.proven);
+                record.proven_seen += hit.proven;
+                record.rate_pps = hit.packets as f64 * scale / window.seconds();
                 if record.rate_pps >= QUIET_PPS {
                     record.last_hit_ns = window.to_ns;
                 }
@@ -251,7 +271,7 @@ impl Mitigator {
         let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
         let is_spared = |header: &Header| {
             let source = (header.is_ipv6, header.saddr);
-            is_known(source) || self.settings.protects(source)
+            is_known(source) || self.protected.contains(source)
         };
         let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
         let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN;
@@ -272,7 +292,10 @@ impl Mitigator {
 
     /// Acts on what was learned of the rest of an attack.
     fn settle(&mut self, at: usize, learned: Vec<Learned>, window: &Window, suspect: Option<&Suspect>) {
-        if self.attacks[at].is_unused {
+        let attack = &self.attacks[at];
+        // Before the whole victim is limited, what separates its attack is tried.
+        let is_tried = learned.is_empty() || attack.standing().next().is_some();
+        if attack.is_unused && is_tried && !attack.is_overruled {
             let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
             self.apply(at, Measure::Limit(everything, REST_PPS), Trial::default());
             return;
@@ -283,7 +306,8 @@ impl Mitigator {
             return;
         }
         self.fail(at);
-        let Some(suspect) = suspect.filter(|_| self.attacks[at].failures >= FAILURES) else { return };
+        let is_last_resort = self.attacks[at].failures >= FAILURES && !self.attacks[at].is_overruled;
+        let Some(suspect) = suspect.filter(|_| is_last_resort) else { return };
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
         let posture = self.settings.posture.as_deref();
         if let Some(measure) = last_resort::measure(suspect, counts, &self.peace.baselines, posture) {
@@ -319,8 +343,10 @@ impl Mitigator {
         }
         let action = Action { id: self.next_action, attack: id, measure, trial };
         self.next_action += 1;
-        let state = if self.settings.mode == Mode::Act { State::Active } else { State::Proposed };
+        let acts = self.settings.mode == Mode::Act && !attack.waits;
+        let state = if acts { State::Active } else { State::Proposed };
         attack.records.push(Record::new(action.clone(), state, attack.last_ns));
+        attack.bound_records();
         self.decisions.push(match state {
             State::Active => Decision::Apply(action),
             State::Proposed | State::Ended(_) => Decision::Propose(action),
@@ -334,7 +360,7 @@ impl Mitigator {
         }
         for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps) {
             let blocked = self.attacks.iter().flat_map(Attack::blocked);
-            if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.settings.protects(heavy.source)
+            if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.protected.contains(heavy.source)
             {
                 continue;
             }
@@ -352,7 +378,7 @@ impl Mitigator {
         for attack in &mut self.attacks {
             let last_hit_ns = attack.standing().map(|record| record.last_hit_ns).max().unwrap_or(0);
             attack.last_ns = attack.last_ns.max(last_hit_ns);
-            for (action, ending) in retreat::retire(attack, &slow, now_ns) {
+            for (action, ending) in retreat::retire(attack, &slow, now_ns, self.settings.hold_ns) {
                 self.decisions.push(Decision::Undo(action.id, ending));
                 if let (Ending::Quiet, Measure::Drop(signature)) = (ending, action.measure) {
                     self.remembered.retain(|known| *known != signature);

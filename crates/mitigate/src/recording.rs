@@ -1,9 +1,10 @@
 //! Runs mitigation over packets with their times, and carries out its decisions.
 
 use crate::action::Decision;
-use crate::filter::Filter;
+use crate::defence::Defence;
 use crate::header::Header;
-use crate::measure::{Extractor, WINDOW_NS};
+use crate::measure::WINDOW_NS;
+use crate::measure::sampling::Sampling;
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -16,10 +17,7 @@ const SEED: u64 = 0x5745_4952;
 /// Mitigation over a recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    extractor: Extractor,
-    mitigator: Mitigator,
-    filter: Filter,
-    inside: Vec<Prefix>,
+    defence: Defence,
     /// Begin of the current window; `None` before the first packet.
     window_ns: Option<u64>,
 }
@@ -27,37 +25,24 @@ pub struct Recording {
 impl Recording {
     /// Nothing was seen. Without prefixes inside, every destination is protected.
     pub fn new(inside: Vec<Prefix>, settings: Settings) -> Self {
-        Recording {
-            extractor: Extractor::new(inside.clone(), SEED, 0),
-            mitigator: Mitigator::new(settings, SEED),
-            filter: Filter::default(),
-            inside,
-            window_ns: None,
-        }
+        Recording { defence: Defence::new(inside, settings, SEED), window_ns: None }
     }
 
     /// Mitigation with all that it knows of attacks.
     pub fn mitigator(&self) -> &Mitigator {
-        &self.mitigator
+        self.defence.mitigator()
     }
 
     /// Takes a packet. Returns whether an action drops it. Times do not go back.
     pub fn take(&mut self, header: &Header, now_ns: u64) -> bool {
         self.advance(now_ns);
-        let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
-        let is_outgoing = is_inside(header.saddr);
-        let extractor = &mut self.extractor;
-        if !is_outgoing && self.filter.drops(header, now_ns, || extractor.see_dropped(header)).is_some() {
-            return true;
-        }
-        extractor.see(header, now_ns);
-        false
+        self.defence.see(header, now_ns)
     }
 
     /// Closes the windows that have ended.
     fn advance(&mut self, now_ns: u64) {
         let Some(mut begin_ns) = self.window_ns else {
-            self.extractor.begin(now_ns);
+            self.defence.begin(now_ns);
             self.window_ns = Some(now_ns);
             return;
         };
@@ -68,7 +53,7 @@ impl Recording {
             closed += 1;
             if closed == EMPTY_WINDOWS_MAX {
                 begin_ns = now_ns;
-                self.extractor.begin(now_ns);
+                self.defence.begin(now_ns);
             }
         }
         self.window_ns = Some(begin_ns);
@@ -76,17 +61,13 @@ impl Recording {
 
     /// Ends a window and carries out the decisions. The last, incomplete window of a recording is not decided on.
     fn close(&mut self, now_ns: u64) {
-        let window = self.extractor.close(now_ns);
-        let hits = self.filter.take_hits();
-        let extractor = &mut self.extractor;
-        for decision in self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source)) {
+        for decision in self.defence.end_window(now_ns, Sampling::ALL) {
             match decision {
-                Decision::Apply(action) => self.filter.apply(action, now_ns),
-                Decision::Undo(action, _) => self.filter.undo(action),
+                Decision::Apply(action) => self.defence.enforce(action, now_ns),
+                Decision::Undo(action, _) => self.defence.lift(action),
                 Decision::Detected { .. } | Decision::Propose(_) | Decision::Ended(_) => {}
             }
         }
-        let current = self.mitigator.attacks().filter(|attack| !attack.is_over && attack.is_unused);
-        self.extractor.distrust(current.map(|attack| (attack.victim, attack.from_ns)));
+        self.defence.begin_window();
     }
 }

@@ -8,8 +8,6 @@ use crate::signature::{Field, Signature};
 const SECOND_NS: u64 = 1_000_000_000;
 /// An action that hits fewer packets a second is quiet.
 pub const QUIET_PPS: f64 = 10.0;
-/// A quiet signature stays for this long, because attacks come in pulses.
-const HOLD_NS: u64 = 60 * SECOND_NS;
 /// A signature that names a source, and a block of a source, ends after this time. If it was a mistake, the source is
 /// back in half of the minute that nobody may lose.
 pub const SOURCE_NS: u64 = 30 * SECOND_NS;
@@ -29,7 +27,7 @@ pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
         let proven = record.proven as f64;
         let is_blunt = proven >= record.packets as f64 * MISTAKES_SHARE;
         let is_harmful = proven >= (record.proven_passed + record.proven) as f64 * HARM_SHARE;
-        !is_block && record.proven >= MISTAKES_MIN && (is_blunt || is_harmful)
+        !is_block && record.proven_seen >= MISTAKES_MIN && (is_blunt || is_harmful)
     };
     let mistakes = attack.standing_mut().filter(|record| is_mistake(record));
     let undone: Vec<Action> = mistakes
@@ -48,15 +46,15 @@ pub fn slow_sources(attacks: &[Attack], normal_max_pps: f64) -> Vec<ActionId> {
     release(blocked.map(|(key, _, rate_pps)| Blocked { key, rate_pps }).collect(), normal_max_pps)
 }
 
-/// Ends the actions of an attack that are quiet or whose time is over. `slow` are the sources to release.
-pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64) -> Vec<(Action, Ending)> {
+/// Ends the actions of an attack that are quiet for `hold_ns`, or whose time is over. `slow` are the sources to release.
+pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64) -> Vec<(Action, Ending)> {
     let mut ended = Vec::new();
     for record in attack.standing_mut() {
         let age_ns = now_ns.saturating_sub(record.since_ns);
         let is_slow = slow.contains(&record.action.id) && age_ns >= RATE_NS;
         let ending = if names_source(&record.action.measure) && age_ns >= SOURCE_NS {
             Ending::Timeout
-        } else if is_slow || now_ns.saturating_sub(record.last_hit_ns) >= HOLD_NS {
+        } else if is_slow || now_ns.saturating_sub(record.last_hit_ns) >= hold_ns {
             Ending::Quiet
         } else {
             continue;

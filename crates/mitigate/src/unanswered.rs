@@ -25,7 +25,8 @@ pub fn sources(window: &Window, normal_pps: f64) -> Vec<(HeavySource, Suspect)> 
 fn suspect(heavy: &HeavySource, window: &Window, normal_pps: f64) -> Option<Suspect> {
     let header = window.real.iter().find(|header| (header.is_ipv6, header.saddr) == heavy.source)?;
     let prefix = Prefix::of(header.is_ipv6, header.daddr, u8::MAX);
-    let (value, threshold) = (heavy.packets as f64 / window.seconds(), floor_pps(&prefix).max(normal_pps * FACTOR));
+    let (value, threshold) =
+        (heavy.packets as f64 / window.seconds(), floor_pps(&prefix).max(normal_pps * FACTOR).max(window.least_pps()));
     let measure = "packets/s of a proven source that gets an answer to less than 1 of 64".to_owned();
     let evidence = vec![Evidence { measure, value, usual: normal_pps, threshold: Some(threshold) }];
     let class = Class::of(header);

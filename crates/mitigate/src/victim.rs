@@ -62,7 +62,7 @@ impl Victims {
             let mut found: Vec<(Suspect, Counts)> = of_level
                 .filter_map(|counts| {
                     let rest = less(*counts, explained.iter().filter(|finer| counts.prefix.covers(&finer.prefix)));
-                    Some((suspect(&rest, window.seconds(), baselines)?, *counts))
+                    Some((suspect(&rest, window, baselines)?, *counts))
                 })
                 .collect();
             found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
@@ -109,12 +109,12 @@ fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> 
     counts
 }
 
-fn suspect(counts: &Counts, seconds: f64, baselines: &Baselines) -> Option<Suspect> {
-    let prefix = counts.prefix;
+fn suspect(counts: &Counts, window: &Window, baselines: &Baselines) -> Option<Suspect> {
+    let (prefix, seconds, least_pps) = (counts.prefix, window.seconds(), window.least_pps());
     let mut excess: Vec<(f64, Class, Evidence)> = Vec::new();
     for class in Class::ALL {
         let (value, threshold) =
-            (counts.unproven[class as usize] as f64 / seconds, baselines.threshold_pps(&prefix, class));
+            (counts.unproven[class as usize] as f64 / seconds, baselines.threshold_pps(&prefix, class).max(least_pps));
         if value > threshold {
             let usual = baselines.of(&prefix).unproven_pps(class);
             let measure = format!("{} without proof, packets/s", class.name());
@@ -124,7 +124,7 @@ fn suspect(counts: &Counts, seconds: f64, baselines: &Baselines) -> Option<Suspe
     excess.sort_by(|one, other| other.0.total_cmp(&one.0));
     let unproven_pps = counts.unproven_total() as f64 / seconds;
     let usual = baselines.of(&prefix).unproven_total_pps();
-    let threshold = floor_pps(&prefix).max(FACTOR * usual);
+    let threshold = floor_pps(&prefix).max(FACTOR * usual).max(least_pps);
     if excess.is_empty() && unproven_pps > threshold {
         let class = Class::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;
         let measure = "all packets without proof, packets/s".to_owned();

@@ -26,7 +26,7 @@ struct Outcome {
 }
 
 fn run(traffic: Traffic, attack_s: f64) -> Outcome {
-    let settings = Settings { mode: Mode::Act, protected: vec![], posture: None };
+    let settings = Settings { mode: Mode::Act, ..Settings::default() };
     let mut recording = Recording::new(vec![Prefix::of(false, SERVER.into(), 16)], settings);
     let mut outcome = Outcome { attack: (0, 0), customers: (0, 0), longest_block_s: 0.0, detected_s: None, actions: 0 };
     let mut blocked_since: HashMap<u128, f64> = HashMap::new();

@@ -6,13 +6,14 @@ mod traffic;
 use traffic::{Random, SERVER, Traffic, customer, datagram, segment, sport};
 use weir_mitigate::action::{Action, Decision, Ending, Hit, Measure, Mode};
 use weir_mitigate::header::{Header, tcp};
-use weir_mitigate::measure::{Extractor, WINDOW_NS};
+use weir_mitigate::measure::sampling::Sampling;
+use weir_mitigate::measure::{Extractor, WINDOW_NS, Window};
 use weir_mitigate::mitigator::{Mitigator, Settings};
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
 
 fn settings(mode: Mode) -> Settings {
-    Settings { mode, protected: vec![], posture: None }
+    Settings { mode, ..Settings::default() }
 }
 
 fn inside() -> Vec<Prefix> {
@@ -67,8 +68,8 @@ fn a_proposed_action_can_be_accepted_once() {
     }
     // What waits covers the attack, so nothing more is proposed.
     assert_eq!(proposed.len(), 1, "{proposed:?}");
-    assert_eq!(mitigator.accept(proposed[0].id).as_ref(), Some(&proposed[0]));
-    assert_eq!((mitigator.accept(proposed[0].id), mitigator.accept(99)), (None, None));
+    assert_eq!(mitigator.accept(proposed[0].id, end_ns).as_ref(), Some(&proposed[0]));
+    assert_eq!((mitigator.accept(proposed[0].id, end_ns), mitigator.accept(99, end_ns)), (None, None));
 }
 
 /// Windows of a flood, and the decisions after each. `hits` makes what the standing action has hit.
@@ -158,4 +159,117 @@ fn an_attack_that_is_there_first_is_not_taken_for_usual_and_a_service_is() {
         recording.mitigator().attacks().count()
     };
     assert_eq!((detected(true), detected(false)), (1, 0));
+}
+
+/// A mitigator whose flood has led to a decision, with the action, its window and the end of that.
+fn decided(mode: Mode) -> (Mitigator, Action, Window, u64) {
+    let mut extractor = Extractor::new(inside(), 1, 0);
+    let mut mitigator = Mitigator::new(settings(mode), 1);
+    for number in 0u32..20 {
+        for packet in 0..1000u32 {
+            let saddr = (packet + number * 1000).wrapping_mul(0x9e37_79b1);
+            extractor.see(&datagram(saddr, SERVER, 19, 7777, 900), u64::from(number) * WINDOW_NS);
+        }
+        let end_ns = u64::from(number + 1) * WINDOW_NS;
+        let window = extractor.close(end_ns);
+        for decision in mitigator.decide(&window, &[], &|_| false) {
+            if let Decision::Apply(action) | Decision::Propose(action) = decision {
+                return (mitigator, action, window, end_ns);
+            }
+        }
+    }
+    panic!("nothing was decided");
+}
+
+/// The actions that are decided in further windows like one.
+fn decided_again(mitigator: &mut Mitigator, window: &Window, windows: u64) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for number in 1..=windows {
+        let (from_ns, to_ns) = (window.from_ns + number * WINDOW_NS, window.to_ns + number * WINDOW_NS);
+        let next = Window { from_ns, to_ns, ..window.clone() };
+        actions.extend(mitigator.decide(&next, &[], &|_| false).into_iter().filter_map(|decision| match decision {
+            Decision::Apply(action) | Decision::Propose(action) => Some(action),
+            _ => None,
+        }));
+    }
+    actions
+}
+
+#[test]
+fn what_is_dismissed_or_removed_is_not_decided_again_and_what_failed_is_after_a_pause() {
+    let (mut mitigator, action, window, _) = decided(Mode::Propose);
+    assert_eq!(mitigator.waiting(action.attack), [action.id]);
+    assert!(mitigator.dismiss(action.id) && !mitigator.dismiss(action.id));
+    let again = decided_again(&mut mitigator, &window, 40);
+    assert!(again.iter().all(|again| again.measure != action.measure), "{again:?}");
+
+    let (mut mitigator, action, window, _) = decided(Mode::Act);
+    assert!(!mitigator.dismiss(action.id), "it does not wait");
+    assert!(mitigator.removed(action.id));
+    let again = decided_again(&mut mitigator, &window, 40);
+    assert!(again.iter().all(|again| again.measure != action.measure), "{again:?}");
+    assert_eq!(mitigator.waiting(action.attack).len(), again.len(), "also in the mode act");
+
+    let (mut mitigator, action, mut window, _) = decided(Mode::Act);
+    let (mut failing, mut tries) = (vec![action.clone()], 0);
+    for _ in 0..40 {
+        failing.iter().for_each(|again| mitigator.failed(again.id, "the slot is full".to_owned()));
+        tries += failing.len();
+        failing = decided_again(&mut mitigator, &window, 1);
+        assert!(failing.iter().all(|again| again.measure == action.measure), "{failing:?}");
+        window = Window { from_ns: window.to_ns, to_ns: window.to_ns + WINDOW_NS, ..window };
+    }
+    assert!((3..10).contains(&tries), "pauses grow: {tries}");
+    let attack = mitigator.attack(action.attack).expect("it lasts");
+    let failed: Vec<_> = attack.records.iter().filter(|record| record.problem.is_some()).collect();
+    assert_eq!((failed.len(), failed[0].tries as usize), (1, tries), "only the last try is listed");
+}
+
+#[test]
+fn a_mode_that_does_not_act_ends_what_is_carried_out() {
+    let (mut mitigator, action, ..) = decided(Mode::Act);
+    assert_eq!(mitigator.set_mode(Mode::Act), []);
+    assert_eq!(mitigator.set_mode(Mode::Propose), [action.id]);
+    assert_eq!(mitigator.set_mode(Mode::Watch), []);
+    let (mut mitigator, action, _, end_ns) = decided(Mode::Propose);
+    assert_eq!((mitigator.set_mode(Mode::Watch), mitigator.accept(action.id, end_ns)), (vec![], None));
+}
+
+#[test]
+fn windows_without_samples_are_not_peace() {
+    let (mut mitigator, action, _, mut end_ns) = decided(Mode::Act);
+    let mut later = Extractor::new(inside(), 1, end_ns);
+    for (sampling, is_released) in [(Sampling::NOTHING, false), (Sampling::ALL, true)] {
+        let mut undone = Vec::new();
+        for _ in 0..4 * 90 {
+            end_ns += WINDOW_NS;
+            let mut empty = later.close(end_ns);
+            empty.estimate(sampling);
+            undone.extend(mitigator.decide(&empty, &[], &|_| false));
+        }
+        assert_eq!(undone.contains(&Decision::Undo(action.id, Ending::Quiet)), is_released, "{undone:?}");
+    }
+}
+
+#[test]
+fn a_sample_of_packets_is_an_estimate_of_all_and_a_few_of_them_are_no_attack() {
+    let flood = |one_in: u32, sampled: u32| {
+        let mut extractor = Extractor::new(inside(), 1, 0);
+        let mut mitigator = Mitigator::new(settings(Mode::Act), 1);
+        let mut peak_pps = 0.0f64;
+        for number in 1..=40u32 {
+            for packet in 0..sampled {
+                let saddr = (packet + number * 1000).wrapping_mul(0x9e37_79b1);
+                extractor.see(&datagram(saddr, SERVER, 19, 7777, 900), u64::from(number) * WINDOW_NS);
+            }
+            let mut window = extractor.close(u64::from(number) * WINDOW_NS + WINDOW_NS);
+            window.estimate(Sampling { one_in, seen: sampled.into(), lost: 0 });
+            mitigator.decide(&window, &[], &|_| false);
+            peak_pps = mitigator.attacks().map(|attack| attack.peak_pps).fold(peak_pps, f64::max);
+        }
+        peak_pps
+    };
+    // Each window has 250 ms.
+    assert_eq!(flood(100, 50), 50.0 * 100.0 * 4.0);
+    assert_eq!(flood(100, 10), 0.0, "4,000 packets a second, but by ten samples");
 }

@@ -154,6 +154,18 @@ impl RuleSlot {
         self.publish(&mut rules, held, now_ns)
     }
 
+    /// Sets when a rule expires, which packets do not notice. Returns what it has counted.
+    ///
+    /// # Errors
+    /// There is no such rule.
+    pub fn renew(&self, number: u32, expires_ns: Option<u64>) -> Result<SlotCounter, SlotError> {
+        let mut rules = self.lock();
+        let held = rules.held.iter_mut().find(|held| held.record.number == number);
+        let held = held.ok_or(SlotError::NoRule(number))?;
+        held.expires_ns = expires_ns;
+        Ok(self.counts(held.record.cell as usize))
+    }
+
     /// Removes a rule.
     ///
     /// # Errors
@@ -352,7 +364,9 @@ mod tests {
         different.dedup();
         assert_eq!(different.len(), cells.len());
         assert_eq!(active(&slot).0, 3);
-        assert_eq!((slot.expire(49), slot.expire(50)), (0, 1));
+        assert_eq!(slot.renew(1, Some(60)), Ok(SlotCounter::default()));
+        assert_eq!(slot.renew(2, Some(60)), Err(SlotError::NoRule(2)));
+        assert_eq!((slot.expire(59), slot.expire(60)), (0, 1));
         assert_eq!(numbers(&slot), [3, 4]);
         assert_eq!((slot.flush(), slot.flush()), (Ok(2), Ok(0)));
         assert_eq!(active(&slot).0, 0);

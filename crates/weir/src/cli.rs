@@ -1,6 +1,7 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
 mod ctl;
+mod mitigation;
 mod values;
 
 use crate::failure::Failure;
@@ -8,7 +9,10 @@ use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use ctl::{CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction};
+pub use ctl::{
+    AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
+};
+pub use mitigation::{MitigationOptions, ModeName};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,7 +49,7 @@ pub enum Command {
     /// Detect attacks in recordings, and report what mitigation would do about them.
     Detect(DetectOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
-    Run(RunOptions),
+    Run(Box<RunOptions>),
     /// Wait until the Weir that started this process ends.
     #[command(hide = true)]
     Guard(GuardOptions),
@@ -364,11 +368,14 @@ pub struct RunOptions {
     pub upper: Vec<String>,
     /// Engine `xdp`: protect this machine, at these interfaces of it. Received packets are decided by `upstream`, and go
     /// up to the kernel if accepted. Packets that the machine sends are decided by `downstream`.
-    #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link"])]
+    #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link", "mitigate"])]
     pub host: Vec<String>,
     /// The interface for diverted packets and samples.
     #[arg(long, value_name = "IF")]
     pub divert: Option<String>,
+    /// What happens about attacks.
+    #[command(flatten)]
+    pub mitigation: MitigationOptions,
     /// Threads that move packets. Each has a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,

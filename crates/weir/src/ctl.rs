@@ -3,6 +3,7 @@
 
 use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
+use crate::ctl_attacks;
 use crate::ctl_flows;
 use crate::ctl_slot;
 use crate::ctl_table;
@@ -29,6 +30,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Slot { name, action } = &options.command {
         return ctl_slot::run(options, name, action);
     }
+    if let CtlCommand::Attacks { action } = &options.command {
+        return ctl_attacks::run(options, *action);
+    }
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);
     }
@@ -47,7 +51,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
-        CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
+        CtlCommand::Attacks { .. } | CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
             unreachable!("it has a module of its own")
         }
     };

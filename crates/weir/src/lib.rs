@@ -17,6 +17,7 @@ pub mod cli;
 pub mod compile;
 pub mod costs;
 pub mod ctl;
+pub mod ctl_attacks;
 pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;

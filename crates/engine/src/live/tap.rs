@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::zeroed;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates the interface, which is down at first.
+    /// Creates the interface, which is down at first. The kernel puts a free number in place of `%d` in the name.
     ///
     /// # Errors
     /// An interface of that name exists, the process lacks the right to create one (CAP_NET_ADMIN), or the kernel does
@@ -43,9 +43,18 @@ impl Tap {
         // SAFETY: the request has a zero-terminated name and flags, as TUNSETIFF requires.
         let error: c_int = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
         match error {
-            0 => Ok(Tap { file, interface: interface.to_owned() }),
+            0 => {
+                // TUNSETIFF returns the name that the interface has.
+                let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| char::from(*byte as u8));
+                Ok(Tap { file, interface: name.collect() })
+            }
             _ => Err(failed(io::Error::last_os_error())),
         }
+    }
+
+    /// The name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// The next frame that was sent out of the interface; `None` if there is none now.
@@ -54,11 +63,21 @@ impl Tap {
     /// The interface failed.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>, EngineError> {
         let mut frame = vec![0; FRAME_BYTES];
-        match self.file.read(&mut frame) {
-            Ok(length) => {
-                frame.truncate(length);
-                Ok(Some(frame))
-            }
+        let length = self.read_into(&mut frame)?;
+        Ok(length.map(|length| {
+            frame.truncate(length);
+            frame
+        }))
+    }
+
+    /// Reads the next frame into a buffer, as far as it fits. Returns the bytes that were read; `None` if there is no
+    /// frame now.
+    ///
+    /// # Errors
+    /// The interface failed.
+    pub fn read_into(&self, frame: &mut [u8]) -> Result<Option<usize>, EngineError> {
+        match (&self.file).read(frame) {
+            Ok(length) => Ok(Some(length)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(source) => Err(EngineError::Interface { interface: self.interface.clone(), source }),
         }
@@ -71,5 +90,11 @@ impl Tap {
     pub fn write(&mut self, frame: &[u8]) -> Result<(), EngineError> {
         let written = self.file.write(frame);
         written.map(|_| ()).map_err(|source| EngineError::Interface { interface: self.interface.clone(), source })
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }

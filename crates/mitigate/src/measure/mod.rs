@@ -7,6 +7,7 @@ pub mod counts;
 pub mod entropy;
 pub mod heavy;
 pub mod sample;
+pub mod sampling;
 mod seen_sources;
 mod slots;
 mod visibility;
@@ -18,6 +19,7 @@ use conversations::{Conversations, Proof};
 use counts::Counts;
 use heavy::SpaceSaving;
 use sample::{Reservoir, Samples, Trust};
+use sampling::{SEEN_MIN, Sampling};
 use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
@@ -67,6 +69,8 @@ pub struct Window {
     pub dropped_proven: Vec<Header>,
     /// Whether both directions of traffic are seen.
     pub is_two_way: bool,
+    /// Which part of the packets was seen. Counts are estimates of all packets, samples of headers are not.
+    pub sampling: Sampling,
 }
 
 /// A source that sends much in conversations that prove it real. A made-up source is never among them, so an attacker
@@ -85,6 +89,32 @@ impl Window {
     /// Its length in seconds.
     pub fn seconds(&self) -> f64 {
         (self.to_ns - self.from_ns) as f64 / 1e9
+    }
+
+    /// The least rate that can be told from chance, packets a second; 0 if every packet was seen.
+    pub fn least_pps(&self) -> f64 {
+        let scale = self.sampling.scale();
+        if scale > 1.0 { SEEN_MIN * scale / self.seconds() } else { 0.0 }
+    }
+
+    /// Makes the counts of seen packets estimates of all packets.
+    pub fn estimate(&mut self, sampling: Sampling) {
+        let scale = sampling.scale();
+        self.sampling = sampling;
+        if scale == 1.0 {
+            return;
+        }
+        let estimate = |count: &mut u64| *count = (*count as f64 * scale).round() as u64;
+        estimate(&mut self.packets);
+        for counts in &mut self.counts {
+            counts.packets.iter_mut().chain(&mut counts.unproven).for_each(estimate);
+            let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
+            [bytes, new_sources, answers, syn_acks].into_iter().for_each(estimate);
+        }
+        self.heavy.iter_mut().for_each(|heavy| {
+            estimate(&mut heavy.packets);
+            estimate(&mut heavy.answers);
+        });
     }
 
     /// The counts of a prefix.
@@ -288,6 +318,7 @@ impl Extractor {
             plausible,
             real,
             is_two_way: self.visibility.is_two_way(),
+            sampling: Sampling::ALL,
         };
         self.visibility.end_window(self.distrusted.is_empty());
         self.conversations.begin_window();

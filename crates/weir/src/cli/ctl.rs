@@ -1,5 +1,6 @@
 //! The command line of `weir ctl`.
 
+use super::mitigation::ModeName;
 use super::values::{entries, time, timeout_ms, top};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
@@ -66,6 +67,12 @@ pub enum CtlCommand {
         #[arg(long)]
         force: bool,
     },
+    /// List attacks, or decide on proposed actions against them.
+    Attacks {
+        /// What to do; without it, attacks are listed.
+        #[command(subcommand)]
+        action: Option<AttacksAction>,
+    },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
     /// Change or list the rules of a slot of the active generation while packets pass.
@@ -83,6 +90,31 @@ pub enum CtlCommand {
         /// What to do with it.
         #[command(subcommand)]
         action: TableAction,
+    },
+}
+
+/// `weir ctl attacks` with a verb.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum AttacksAction {
+    /// Explain an attack: what was measured, what was decided, and what that has hit.
+    Show {
+        /// Its number.
+        attack: u32,
+    },
+    /// Carry out the actions against an attack that wait.
+    Accept {
+        /// Its number.
+        attack: u32,
+    },
+    /// End the actions against an attack that wait. They are not proposed again for it.
+    Dismiss {
+        /// Its number.
+        attack: u32,
+    },
+    /// Set the mode. All actions are undone at once, unless it is `act`.
+    Mode {
+        /// The mode.
+        mode: ModeName,
     },
 }
 

@@ -1,6 +1,6 @@
 //! `weir detect`: what mitigation would do about the attacks in recordings.
 
-mod headers;
+pub mod headers;
 mod labels;
 mod report;
 #[cfg(test)]
@@ -33,7 +33,7 @@ use weir_policy::ir::eval::packet::Frame;
 pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
     let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
-    let settings = Settings { mode: Mode::Act, protected: Vec::new(), posture: None };
+    let settings = Settings { mode: Mode::Act, ..Settings::default() };
     let recording = Recording::new(inside, settings);
     let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
     let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;

@@ -263,6 +263,11 @@ impl<D: Datapath> Controller<D> {
         self.ledger.stats(&self.datapath)
     }
 
+    /// Packets since the start of which a copy went to the divert interface, besides diverted ones.
+    pub fn sampled(&self) -> u64 {
+        self.datapath.ports().iter().map(|port| port.reading.sampled).sum()
+    }
+
     /// Describes parts of the datapath that use another policy than the active one.
     fn mixed(&self) -> Vec<String> {
         let describe = |stray: &Stray<D::Code>| {

@@ -14,6 +14,8 @@ mod interfaces;
 mod ledger;
 mod limits_log;
 mod log_file;
+mod mitigating;
+mod mitigation;
 mod preparation;
 mod requests;
 mod saving;
@@ -36,6 +38,7 @@ use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
+use mitigation::Mitigation;
 use saving::StateFolder;
 use server::Server;
 use std::collections::HashSet;
@@ -44,10 +47,11 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use table_ticks::TableTicks;
-use weir_control::{Active, Status};
+use weir_control::{Active, Request, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 
@@ -90,8 +94,9 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
-    let held = Held { targets, claims, server, log };
-    let interfaces = interfaces(options);
+    let samples = mitigating::reader(options)?;
+    let interfaces = interfaces(options, samples.as_deref());
+    let held = Held { targets, claims, server, log, interfaces: interfaces.clone(), samples };
     match options.engine {
         LiveEngine::Xdp => {
             let ports = match options.host.as_slice() {
@@ -151,6 +156,8 @@ struct Held {
     claims: Claims,
     server: Server,
     log: Option<LimitsLog>,
+    interfaces: Interfaces,
+    samples: Option<Arc<SampleReader>>,
 }
 
 /// Runs the command with workers in user space, each with a lane.
@@ -173,17 +180,18 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<<L::Datapath as Datapath>::Code>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Held { targets, claims, mut server, log } = held;
+    let Held { targets, claims, mut server, log, interfaces, samples } = held;
     let state = options.state_folder.as_deref().map(|path| StateFolder::open(path, loader.shared())).transpose()?;
     let first = match Generation::prepare(&options.policy, &loader) {
         // Stopped before the start.
         Err(_) if signals.stop.load(Ordering::Relaxed) => return Ok(()),
         prepared => prepared?,
     };
+    mitigating::check(options, &first)?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
     let guard = match options.host.as_slice() {
-        [] => Guard::of_link(interfaces(options), targets, on_exit)?,
+        [] => Guard::of_link(interfaces.clone(), targets, on_exit)?,
         host => Guard::of_host(host),
     };
     let guard = Arc::new(guard);
@@ -197,11 +205,20 @@ fn run_on<L: Loader>(
         end_trials(Arc::downgrade(&controller))?;
         let updates = Arc::new(Updates::default());
         feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
+        let mitigation =
+            samples.clone().map(|samples| mitigating::start(options, samples, &controller, &loader, &updates));
+        let mitigation = mitigation.transpose()?;
         let (asked, its_loader, recorded) = (controller.clone(), loader.clone(), updates.clone());
-        server.serve(move |request| requests::perform(request, &asked, &its_loader, &recorded))?;
-        let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces(options))).transpose()?;
+        let mitigated = mitigation.clone();
+        server.serve(move |request| match (&request, &mitigated) {
+            (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
+            _ => requests::perform(request, &asked, &its_loader, &recorded),
+        })?;
+        let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces)).transpose()?;
         watch(&controller, &guard, carried, &loader, signals, &updates);
         drop(server);
+        // Actions are undone while workers can still take changes up.
+        mitigation.iter().for_each(Mitigation::end);
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
         guard.before_stop();
@@ -220,8 +237,14 @@ fn run_on<L: Loader>(
     ran.and(guard.end())
 }
 
-fn interfaces(options: &RunOptions) -> Interfaces {
-    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
+/// The interfaces of the datapath. Samples go to `reader`, if there is one.
+fn interfaces(options: &RunOptions, reader: Option<&SampleReader>) -> Interfaces {
+    let samples = reader.map(|reader| match options.engine {
+        LiveEngine::Dpdk => dpdk::sample_port(reader.interface()),
+        _ => reader.interface().to_owned(),
+    });
+    let divert = samples.or_else(|| options.divert.clone());
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert }
 }
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {

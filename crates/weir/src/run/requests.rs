@@ -57,6 +57,9 @@ pub fn perform<L: Loader>(
         Request::Slot { slot, operation } => {
             return slots::perform(&slot, operation, controller.active().slots(), loader.shared());
         }
+        Request::Attacks { .. } => {
+            return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
+        }
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };
             let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);

@@ -80,10 +80,12 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// An emitter for `part`, which has some of the chain's rules. It keeps the columns of the whole chain, because a
-    /// part may read marks that another part set.
+    /// part may read marks that another part set. `program` has the chain's parts. Passes leave more rules in them than in
+    /// the whole chain.
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
         let conditions = Conditions::new(program, part, &name, self.dialect);
-        let (columns, samples, counts) = (self.columns.clone(), self.samples, self.counts.clone());
+        let samples = program.chains.iter().any(|part| rules::samples(program, &part.tree.nodes));
+        let (columns, counts) = (self.columns.clone(), self.counts.clone());
         ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples, counts }
     }
 

@@ -16,6 +16,7 @@ mod updates;
 mod watcher;
 
 pub use checks::Force;
+pub use contents::Contents;
 pub use guarded::Guarded;
 pub use updater::Updater;
 pub use updates::{Cause, Updates};

@@ -1,0 +1,87 @@
+//! Measurement, decisions and the actions in force, joined: packets in, decisions out.
+//!
+//! Packets come from in front of the actions. Those that an action in force drops are not measured, so measurements see
+//! what passes, and each action knows which of its packets belong to proven sources.
+
+use crate::action::{Action, ActionId, Decision};
+use crate::filter::Filter;
+use crate::header::Header;
+use crate::measure::Extractor;
+use crate::measure::sampling::Sampling;
+use crate::mitigator::{Mitigator, Settings};
+use crate::prefix::Prefix;
+
+/// Mitigation with all that it knows.
+#[derive(Clone, Debug)]
+pub struct Defence {
+    extractor: Extractor,
+    mitigator: Mitigator,
+    filter: Filter,
+    inside: Vec<Prefix>,
+}
+
+impl Defence {
+    /// Nothing was seen. Without prefixes inside, every destination is protected. The seed is a secret.
+    pub fn new(inside: Vec<Prefix>, settings: Settings, seed: u64) -> Self {
+        Defence {
+            extractor: Extractor::new(inside.clone(), seed, 0),
+            mitigator: Mitigator::new(settings, seed),
+            filter: Filter::default(),
+            inside,
+        }
+    }
+
+    /// What is known of attacks.
+    pub fn mitigator(&self) -> &Mitigator {
+        &self.mitigator
+    }
+
+    /// What is known of attacks, for operators. What begins or ends is told to [`Defence::enforce`] and
+    /// [`Defence::lift`].
+    pub fn mitigator_mut(&mut self) -> &mut Mitigator {
+        &mut self.mitigator
+    }
+
+    /// Sets the time of the first packet, or of the first after a gap.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.extractor.begin(now_ns);
+    }
+
+    /// Takes a packet. Returns whether an action in force drops it. Times do not go back.
+    pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
+        let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
+        let is_outgoing = is_inside(header.saddr);
+        let extractor = &mut self.extractor;
+        if !is_outgoing && self.filter.drops(header, now_ns, || extractor.see_dropped(header)).is_some() {
+            return true;
+        }
+        extractor.see(header, now_ns);
+        false
+    }
+
+    /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
+    /// force then.
+    pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
+        let mut window = self.extractor.close(now_ns);
+        window.estimate(sampling);
+        let hits = self.filter.take_hits();
+        let extractor = &self.extractor;
+        self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source))
+    }
+
+    /// After the decisions of a window: whoever became plausible in an attack on an unused victim is not trusted.
+    pub fn begin_window(&mut self) {
+        let current = self.mitigator.attacks().filter(|attack| !attack.is_over && attack.is_unused);
+        self.extractor.distrust(current.map(|attack| (attack.victim, attack.from_ns)));
+    }
+
+    /// An action is in force from now on.
+    pub fn enforce(&mut self, action: Action, now_ns: u64) {
+        self.filter.apply(action, now_ns);
+    }
+
+    /// An action is not in force any more.
+    pub fn lift(&mut self, id: ActionId) {
+        self.filter.undo(id);
+    }
+}

@@ -1,0 +1,70 @@
+//! The options of `weir run` for mitigation.
+
+use super::values::time;
+use crate::inside::Inside;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_mitigate::action::Mode;
+
+/// What `weir run` does about attacks.
+#[derive(Clone, Debug, Args)]
+pub struct MitigationOptions {
+    /// Measure the packets that rules of the policy sample (`sample 1/N`), and find attacks. `watch` reports what it
+    /// would do, `propose` waits for `weir ctl attacks accept N`, `act` does it at once.
+    #[arg(long, value_name = "MODE", value_enum, requires = "inside", conflicts_with = "divert")]
+    pub mitigate: Option<ModeName>,
+    /// Protect these prefixes: packets from them are answers.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', requires = "mitigate")]
+    pub inside: Vec<Inside>,
+    /// The slot of the policy that takes rules against attacks.
+    #[arg(long, value_name = "NAME", default_value = "attacks")]
+    pub mitigate_slot: String,
+    /// Dynamic tables of the policy that take blocked sources, one for each family.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "mitigate")]
+    pub mitigate_table: Vec<String>,
+    /// The posture of the policy for attacks that no rule separates.
+    #[arg(long, value_name = "NAME", requires = "mitigate")]
+    pub mitigate_posture: Option<String>,
+    /// Keep rules for this long after their last packets, because attacks come in pulses.
+    #[arg(long, value_name = "TIME", value_parser = hold, default_value = "60s", requires = "mitigate")]
+    pub mitigate_hold: Duration,
+    /// Append events to this file, as JSON lines.
+    #[arg(long, value_name = "FILE", requires = "mitigate")]
+    pub mitigate_log: Option<PathBuf>,
+    /// Call this program with the arguments of FastNetMon's notify script: victim, `incoming`, packets a second, and
+    /// `ban`, `unban` or `attack_details`.
+    #[arg(long, value_name = "PROGRAM", requires = "mitigate")]
+    pub mitigate_notify: Option<PathBuf>,
+}
+
+/// The shortest time: an attack that is shorter would switch its rules on and off.
+const HOLD_MIN: Duration = Duration::from_secs(1);
+/// The longest time.
+const HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
+
+fn hold(text: &str) -> Result<Duration, String> {
+    let hold = time(text)?;
+    if (HOLD_MIN..=HOLD_MAX).contains(&hold) { Ok(hold) } else { Err("a time from 1s to 24h".to_owned()) }
+}
+
+/// A mode on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// Attacks are reported.
+    Watch,
+    /// Actions wait until they are accepted.
+    Propose,
+    /// Actions are carried out.
+    Act,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Watch => Mode::Watch,
+            ModeName::Propose => Mode::Propose,
+            ModeName::Act => Mode::Act,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `weir ctl attacks`: lists and explains attacks, and decides on proposed actions.
+
+use crate::cli::{AttacksAction, CtlOptions};
+use crate::failure::Failure;
+use crate::figures::grouped;
+use crate::report;
+use std::fmt::Write;
+use weir_control::{
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
+    EventsStatus, Request, SamplesStatus,
+};
+use weir_mitigate::action::Mode;
+use weir_policy::diag::printable::printable;
+
+/// Runs the command.
+///
+/// # Errors
+/// No Weir listens on the socket, or it refuses the request.
+pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Failure> {
+    let operation = match action {
+        None => AttackOperation::List,
+        Some(AttacksAction::Show { attack }) => AttackOperation::Show { attack },
+        Some(AttacksAction::Accept { attack }) => AttackOperation::Accept { attack },
+        Some(AttacksAction::Dismiss { attack }) => AttackOperation::Dismiss { attack },
+        Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(mode).name().to_owned() },
+    };
+    let value = weir_control::ask(&options.control, &Request::Attacks { operation })?;
+    if options.json {
+        return report::print_json(&value);
+    }
+    report::print(&match action {
+        None => listed(&weir_control::read(value)?),
+        Some(AttacksAction::Show { .. }) => shown(&weir_control::read(value)?),
+        Some(AttacksAction::Accept { .. }) => changed("accepted", &weir_control::read(value)?),
+        Some(AttacksAction::Dismiss { .. }) => changed("dismissed", &weir_control::read(value)?),
+        Some(AttacksAction::Mode { .. }) => {
+            let AttacksMode { mode, undone } = weir_control::read(value)?;
+            format!("mode {mode}; {undone} actions undone\n")
+        }
+    })
+}
+
+fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &AttacksListed) -> String {
+    let SamplesStatus { one_in, seen, lost, windows, blind_windows, problem } = samples;
+    let mut text =
+        format!("mode {mode}; samples 1/{one_in}: {} read, {} lost, {windows} windows", grouped(*seen), grouped(*lost));
+    if *blind_windows > 0 {
+        let _ = write!(text, ", {blind_windows} of them without enough samples");
+    }
+    text.push('\n');
+    if let Some(problem) = problem {
+        let _ = writeln!(text, "nothing is measured: {problem}");
+    }
+    for (reason, count) in not_carried_out {
+        let _ = writeln!(text, "not carried out: {} times: {reason}", grouped(*count));
+    }
+    text += &told(events);
+    if attacks.is_empty() {
+        text += "no attack\n";
+    }
+    attacks.iter().for_each(|attack| text += &line(attack));
+    text
+}
+
+/// What could not be told to others.
+fn told(events: &EventsStatus) -> String {
+    let EventsStatus { written: _, write_failed, write_lost, called: _, call_failed, call_lost, problems } = events;
+    let mut text = String::new();
+    for (what, failed, lost) in [("events", write_failed, write_lost), ("calls of the program", call_failed, call_lost)]
+    {
+        if failed + lost > 0 {
+            let _ = writeln!(text, "{what}: {} failed, {} lost", grouped(*failed), grouped(*lost));
+        }
+    }
+    problems.iter().for_each(|problem| _ = writeln!(text, "  {}", printable(problem)));
+    text
+}
+
+/// An attack on one line.
+fn line(entry: &AttackEntry) -> String {
+    let count = |state: &str| entry.actions.iter().filter(|action| action.state == state).count();
+    let states = ["active", "proposed", "watched"].map(|state| (count(state), state));
+    let states: Vec<String> =
+        states.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
+    let states = if states.is_empty() { "no action".to_owned() } else { states.join(", ") };
+    format!("{:>4}  {}: {states}\n", entry.attack, summary(entry))
+}
+
+fn summary(entry: &AttackEntry) -> String {
+    let AttackEntry { victim, kind, age_s, seen_s, is_over, peak_pps, .. } = entry;
+    let when = if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("since {age_s:.0} s") };
+    format!("{kind} on {victim}, {when}, up to {peak_pps:.0} packets/s without proof")
+}
+
+/// Everything about an attack.
+fn shown(entry: &AttackEntry) -> String {
+    let mut text = format!("attack {}: {}\n", entry.attack, summary(entry));
+    for AttackEvidence { measure, value, usual, threshold } in &entry.evidence {
+        let threshold = threshold.map(|threshold| format!(", threshold {threshold}")).unwrap_or_default();
+        let _ = writeln!(text, "  {measure}: {value}, usual {usual}{threshold}");
+    }
+    entry.actions.iter().for_each(|action| text += &describe(action));
+    text
+}
+
+fn describe(action: &AttackAction) -> String {
+    let place = action.place.as_ref().map(|place| format!(" in {place}")).unwrap_or_default();
+    let mut text = format!("  {}\n    {}{place}, {:.0} s ago", action.rule, action.state, action.age_s);
+    if let Some(dropped) = action.dropped {
+        let _ = write!(text, "; its rule has dropped {} packets", grouped(dropped));
+    }
+    if action.packets > 0 {
+        let (packets, proven) = (grouped(action.packets), grouped(action.proven));
+        let _ = write!(text, "; has hit about {packets} packets, {proven} of proven sources");
+    }
+    if action.sample_attack_of > 0 {
+        let AttackAction { sample_attack, sample_attack_of, sample_legitimate, sample_legitimate_of, .. } = action;
+        let _ = write!(
+            text,
+            "\n    would have hit {sample_attack} of {sample_attack_of} in the victim's sample, {sample_legitimate} of \
+             {sample_legitimate_of} legitimate ones"
+        );
+    }
+    if let Some(problem) = &action.problem {
+        let _ = write!(text, "\n    tried {} times: {problem}", action.tries);
+    }
+    text + "\n"
+}
+
+fn changed(what: &str, AttacksChanged { attack, changed, problems }: &AttacksChanged) -> String {
+    let mut text = format!("attack {attack}: {changed} actions {what}\n");
+    for problem in problems {
+        let _ = writeln!(text, "not carried out: {problem}");
+    }
+    text
+}

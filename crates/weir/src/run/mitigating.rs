@@ -1,0 +1,152 @@
+//! Joins mitigation to the rest of the daemon: samples, requests, slots and protected tables.
+
+use crate::cli::{LiveEngine, RunOptions};
+use crate::failure::Failure;
+use crate::run::controller::Controller;
+use crate::run::feeds::{Contents, Updates};
+use crate::run::generation::{Generation, Loader};
+use crate::run::mitigation::events::Events;
+use crate::run::mitigation::hands::{Carried, Hands, Places, Renewal};
+use crate::run::mitigation::sampled;
+use crate::run::mitigation::state::{Copies, State};
+use crate::run::mitigation::{Mitigation, Surroundings};
+use crate::run::requests;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use weir_engine::live::samples::SampleReader;
+use weir_mitigate::mitigator::Settings;
+use weir_mitigate::prefix::Prefix;
+use weir_state::SharedState;
+use weir_tables::Table;
+
+/// The reader of samples, if mitigation is on.
+///
+/// # Errors
+/// Its interface cannot be created.
+pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure> {
+    if options.mitigation.mitigate.is_none() {
+        return Ok(None);
+    }
+    // DPDK's ports have names of their own.
+    let between: Vec<String> = match options.engine {
+        LiveEngine::Dpdk => Vec::new(),
+        _ => options.lower.iter().chain(&options.upper).cloned().collect(),
+    };
+    Ok(Some(Arc::new(SampleReader::create(&between)?)))
+}
+
+/// Refuses a policy that mitigation cannot measure.
+///
+/// # Errors
+/// It does not sample, or diverts.
+pub fn check<C>(options: &RunOptions, first: &Generation<C>) -> Result<(), Failure> {
+    if options.mitigation.mitigate.is_none() {
+        return Ok(());
+    }
+    let rejected = |problem: String| Failure::Rejected(format!("weir: --mitigate: {problem}"));
+    if let Some(at) = sampled::diverts(first.program()) {
+        return Err(rejected(format!("{at}: `divert` needs the divert interface, which mitigation reads")));
+    }
+    sampled::one_in(first.program(), None, &options.mitigation.mitigate_slot).map_err(rejected)?;
+    Ok(())
+}
+
+/// Starts mitigation.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start<L: Loader>(
+    options: &RunOptions,
+    reader: Arc<SampleReader>,
+    controller: &Arc<Controller<L::Datapath>>,
+    loader: &L,
+    updates: &Arc<Updates>,
+) -> Result<Mitigation, Failure> {
+    let given = &options.mitigation;
+    let mode = given.mitigate.expect("the reader exists only with a mode").into();
+    let places = Places { slot: given.mitigate_slot.clone(), tables: given.mitigate_table.clone() };
+    let hold_ns = given.mitigate_hold.as_nanos() as u64;
+    let settings = Settings { mode, posture: given.mitigate_posture.clone(), hold_ns, ..Settings::default() };
+    let inside = given.inside.iter().map(|inside| inside.prefix()).collect();
+    let surroundings = Surroundings {
+        copies: {
+            let (controller, slot) = (controller.clone(), places.slot.clone());
+            Box::new(move || copies(&controller, &slot))
+        },
+        protected: {
+            let (controller, loader) = (controller.clone(), loader.clone());
+            Box::new(move || protected(&controller.active(), loader.shared()))
+        },
+    };
+    let carried = Carried::new(hands(controller, loader, updates), places);
+    let events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;
+    let state = State::new(inside, settings, carried, events, seed());
+    Mitigation::start(state, reader, surroundings)
+}
+
+/// A number that attackers do not know.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn hands<L: Loader>(controller: &Arc<Controller<L::Datapath>>, loader: &L, updates: &Arc<Updates>) -> Hands {
+    let ask = {
+        let (controller, loader, updates) = (controller.clone(), loader.clone(), updates.clone());
+        move |request| Failure::catch(|| requests::perform(request, &controller, &loader, &updates))
+    };
+    let renew = {
+        let controller = controller.clone();
+        move |slot: &str, number, expires_ns| renew(&controller.active(), slot, number, expires_ns)
+    };
+    let active = {
+        let controller = controller.clone();
+        move || {
+            let status = controller.status();
+            (status.generation, status.posture)
+        }
+    };
+    Hands { ask: Box::new(ask), renew: Box::new(renew), active: Box::new(active) }
+}
+
+fn renew<C>(active: &Generation<C>, slot: &str, number: u32, expires_ns: u64) -> Renewal {
+    let mut named = active.slots().into_iter().flat_map(|slots| slots.named());
+    match named.find(|(name, _)| *name == slot) {
+        None => Renewal::NoSlot,
+        Some((_, bound)) => match bound.slot.renew(number, Some(expires_ns)) {
+            Ok(counts) => Renewal::Stands(counts.dropped),
+            Err(_) => Renewal::Gone,
+        },
+    }
+}
+
+fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, slot: &str) -> Copies {
+    let (active, status) = (controller.active(), controller.status());
+    // The posture may be that of a later generation, if one is activated meanwhile; the next window has its own.
+    let one_in = sampled::one_in(active.program(), status.posture.as_deref(), slot);
+    Copies { made: controller.sampled(), one_in }
+}
+
+/// The prefixes of the tables that others `protect`.
+fn protected<C>(active: &Generation<C>, shared: &SharedState) -> Vec<Prefix> {
+    let declared = active.declared();
+    let names = declared.all().iter().flat_map(|table| &table.updates.protected);
+    let indices: BTreeSet<usize> = names.map(|table| usize::from(table.0)).collect();
+    let contents = Contents::new(declared, shared.tables().zip(active.tables()));
+    let mut prefixes = Vec::new();
+    for index in indices {
+        // Entries that were lost are those of the policy until the table is read again.
+        let table = contents.table(index).unwrap_or_else(|_| declared.all()[index].entries.clone());
+        prefixes.extend(prefixes_of(&table));
+    }
+    prefixes
+}
+
+fn prefixes_of(table: &Table) -> Vec<Prefix> {
+    match table.family() {
+        weir_abi::Family::Ipv4 => {
+            table.prefixes4().iter().map(|one| Prefix::of(false, one.addr.into(), one.len)).collect()
+        }
+        weir_abi::Family::Ipv6 => table.prefixes6().iter().map(|one| Prefix::of(true, one.addr, one.len)).collect(),
+    }
+}

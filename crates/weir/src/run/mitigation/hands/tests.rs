@@ -1,0 +1,115 @@
+use super::{Carried, Hands, Lost, Places, RULE_TIME, Renewal};
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use weir_control::Request;
+use weir_mitigate::action::{Action, Measure, Trial};
+use weir_mitigate::prefix::Prefix;
+use weir_mitigate::signature::Signature;
+
+/// The rest of the daemon: what it was asked, and what it answers.
+#[derive(Default)]
+struct Daemon {
+    asked: Vec<String>,
+    answer: Value,
+    refuses: Option<&'static str>,
+    renewal: Option<Renewal>,
+    posture: Option<String>,
+}
+
+fn carried(daemon: &Arc<Mutex<Daemon>>) -> Carried {
+    let lock = |daemon: &Arc<Mutex<Daemon>>| daemon.clone();
+    let (asked, renewed, active) = (lock(daemon), lock(daemon), lock(daemon));
+    let ask = move |request: Request| {
+        let mut daemon = asked.lock().unwrap();
+        daemon.asked.push(request.line().unwrap().trim().to_owned());
+        if let Request::Posture { name } = request {
+            daemon.posture = name;
+        }
+        daemon.refuses.map_or_else(|| Ok(daemon.answer.clone()), |text| Err(Failure::Rejected(format!("weir: {text}"))))
+    };
+    let renew = move |_: &str, _, _| renewed.lock().unwrap().renewal.unwrap_or(Renewal::Stands(7));
+    let active = move || (1, active.lock().unwrap().posture.clone());
+    let hands = Hands { ask: Box::new(ask), renew: Box::new(renew), active: Box::new(active) };
+    Carried::new(hands, Places { slot: "attacks".to_owned(), tables: vec!["six".to_owned(), "four".to_owned()] })
+}
+
+fn action(id: u32, measure: Measure) -> Action {
+    Action { id, attack: 1, measure, trial: Trial::default() }
+}
+
+fn rule(id: u32) -> Action {
+    let victim = Prefix::of(false, 0xc000_0201, 32);
+    action(id, Measure::Drop(Signature { victim, terms: Vec::new() }))
+}
+
+fn daemon(answer: Value) -> Arc<Mutex<Daemon>> {
+    Arc::new(Mutex::new(Daemon { answer, ..Daemon::default() }))
+}
+
+#[test]
+fn a_rule_is_added_with_a_timeout_renewed_and_removed() {
+    let daemon = daemon(json!({ "number": 3, "rules": 1, "size": 4 }));
+    let mut carried = carried(&daemon);
+    assert_eq!(carried.apply(&rule(1), 0), Ok(()));
+    assert_eq!(carried.renew(1), []);
+    assert_eq!(carried.describe(1), (Some("slot attacks, rule 3".to_owned()), Some(7)));
+    assert_eq!((carried.undo(1, 2), carried.undo(1, 2), carried.ids().len()), (Ok(()), Ok(()), 0));
+    let add = r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"ip daddr 192.0.2.1 counter drop","timeout_ms":60000}}}}"#;
+    let del = r#"{"slot":{"slot":"attacks","operation":{"del":{"number":3}}}}"#;
+    assert_eq!(daemon.lock().unwrap().asked, [add, del]);
+}
+
+#[test]
+fn what_others_remove_is_lost_and_not_removed_again() {
+    let daemon = daemon(json!({ "number": 3, "rules": 1, "size": 4 }));
+    let mut carried = carried(&daemon);
+    let late_ns = RULE_TIME.as_nanos() as u64;
+    for (renewal, now_ns, expected) in [
+        (Renewal::Gone, 1, Lost::Removed),
+        (Renewal::Gone, late_ns, Lost::Failed("its rule has expired".to_owned())),
+        (Renewal::NoSlot, 1, Lost::Failed("the active policy has no slot `attacks` any more".to_owned())),
+    ] {
+        assert_eq!(carried.apply(&rule(1), 0), Ok(()));
+        daemon.lock().unwrap().renewal = Some(renewal);
+        assert_eq!(carried.renew(now_ns), [(1, expected)]);
+        assert_eq!((carried.renew(now_ns), carried.undo(1, now_ns)), (vec![], Ok(())));
+    }
+    assert_eq!(daemon.lock().unwrap().asked.len(), 3, "nothing was asked but to add");
+}
+
+#[test]
+fn a_source_that_was_in_the_table_before_stays_there() {
+    let block = || action(1, Measure::Block((false, 0xc000_0207), 30_000_000_000));
+    for (changed, requests) in [(1, 2), (0, 1)] {
+        let answer = json!({ "table": "six", "changed": changed, "entries": 1, "reload_undoes": false, "notices": [] });
+        let daemon = daemon(answer);
+        let mut carried = carried(&daemon);
+        assert_eq!((carried.apply(&block(), 0), carried.undo(1, 0)), (Ok(()), Ok(())));
+        let asked = &daemon.lock().unwrap().asked;
+        assert_eq!(asked.len(), requests, "{asked:?}");
+        assert!(asked[0].contains(r#""entries":["192.0.2.7"]"#) && asked[0].contains(r#""timeout_ms":30000"#));
+    }
+    // The reason of the last table is said, after all were asked.
+    let daemon = daemon(Value::Null);
+    daemon.lock().unwrap().refuses = Some("table four: it is full");
+    assert_eq!(carried(&daemon).apply(&block(), 0), Err("table four: it is full".to_owned()));
+    assert_eq!(daemon.lock().unwrap().asked.len(), 2);
+}
+
+#[test]
+fn a_posture_is_left_only_if_it_is_still_active() {
+    let posture = action(1, Measure::Posture("high".to_owned()));
+    for (then, left) in [("high", None), ("other", Some("other"))] {
+        let daemon = daemon(Value::Null);
+        let mut carried = carried(&daemon);
+        assert_eq!(carried.apply(&posture, 0), Ok(()));
+        let active = daemon.lock().unwrap().posture.replace(then.to_owned());
+        assert_eq!(active.as_deref(), Some("high"));
+        assert_eq!(carried.undo(1, 0), Ok(()));
+        assert_eq!(daemon.lock().unwrap().posture.as_deref(), left);
+    }
+    let daemon = daemon(Value::Null);
+    daemon.lock().unwrap().posture = Some("high".to_owned());
+    assert_eq!(carried(&daemon).apply(&posture, 0), Err("posture high is active already".to_owned()));
+}

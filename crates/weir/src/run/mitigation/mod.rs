@@ -1,0 +1,189 @@
+//! `weir run --mitigate`: measures what passes, finds attacks, and acts on them (docs/mitigation.md).
+//!
+//! A thread reads the samples that rules send to the divert interface, and decides once a window. It takes no part in
+//! moving packets: if it is slow, samples are lost, which is counted and taken into account. If it ends, what it has put
+//! in place ends by its timeouts.
+
+pub mod answers;
+pub mod events;
+pub mod hands;
+pub mod sampled;
+pub mod state;
+mod telling;
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use state::{Copies, State};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use weir_control::{AttackOperation, AttacksMode};
+use weir_engine::live::samples::SampleReader;
+use weir_mitigate::action::Mode;
+use weir_mitigate::measure::WINDOW_NS;
+use weir_mitigate::prefix::Prefix;
+
+/// Copies that are read in a window. Others wait in the queue or are lost there. They take about a tenth of a core.
+const COPIES_MAX: usize = 16_384;
+/// Copies that are read while the state is locked.
+const BATCH: usize = 64;
+/// The longest packet that is read.
+const FRAME_BYTES: usize = 1 << 16;
+/// Longest sleep, after which the thread looks whether it is to end.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// Windows between two looks at the protected tables.
+const PROTECTED_WINDOWS: u64 = 40;
+
+/// What the thread asks the rest of the daemon.
+pub struct Surroundings {
+    /// The copies that were made.
+    pub copies: Box<dyn Fn() -> Copies + Send>,
+    /// The prefixes of protected tables.
+    pub protected: Box<dyn Fn() -> Vec<Prefix> + Send>,
+}
+
+/// Mitigation of a running Weir.
+#[derive(Clone)]
+pub struct Mitigation(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Mitigation {
+    /// Starts to measure.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(state: State, reader: Arc<SampleReader>, surroundings: Surroundings) -> Result<Self, Failure> {
+        let inner = Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() };
+        let mitigation = Mitigation(Arc::new(inner));
+        let own = mitigation.clone();
+        let body = move || Watch { of: &own.0, reader, surroundings, frame: vec![0; FRAME_BYTES], windows: 0 }.run();
+        let thread = thread::Builder::new().name("weir-mitigate".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| Failure::system("a thread for mitigation", error))?;
+        *mitigation.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(mitigation)
+    }
+
+    /// Executes a request.
+    ///
+    /// # Errors
+    /// There is no such attack, or nothing to decide.
+    pub fn perform(&self, operation: &AttackOperation) -> Result<Value, Failure> {
+        let rejected = |text: String| Failure::Rejected(format!("weir: {text}"));
+        let now_ns = weir_state::now_ns();
+        let mut state = self.0.state();
+        match operation {
+            AttackOperation::List => {
+                let mut listed = answers::list(&state, now_ns);
+                if self.0.has_ended() {
+                    listed.samples.problem = Some("the thread that measures has ended".to_owned());
+                }
+                Ok(json!(listed))
+            }
+            AttackOperation::Show { attack } => match answers::show(&state, *attack, now_ns) {
+                Some(entry) => Ok(json!(entry)),
+                None => Err(rejected(format!("there is no attack {attack}"))),
+            },
+            AttackOperation::Mode { mode } => {
+                let Some(mode) = Mode::named(mode) else {
+                    return Err(rejected(format!("`{}` is not a mode: watch, propose or act", mode.escape_debug())));
+                };
+                let undone = state.set_mode(mode, now_ns);
+                eprintln!("weir: mitigation: mode {}, {undone} actions undone", mode.name());
+                Ok(json!(AttacksMode { mode: mode.name().to_owned(), undone }))
+            }
+            AttackOperation::Accept { .. } | AttackOperation::Dismiss { .. } => {
+                Ok(json!(state.decide(operation, now_ns).map_err(rejected)?))
+            }
+        }
+    }
+
+    /// Ends the thread and undoes all actions.
+    pub fn end(&self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic was reported when it happened.
+        let _panicked = thread.map(JoinHandle::join);
+        self.0.state().stop(weir_state::now_ns());
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_ended(&self) -> bool {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+/// The thread.
+struct Watch<'a> {
+    of: &'a Inner,
+    /// It exists as long as the datapath, because engines end if an interface of theirs disappears.
+    reader: Arc<SampleReader>,
+    surroundings: Surroundings,
+    frame: Vec<u8>,
+    windows: u64,
+}
+
+impl Watch<'_> {
+    fn run(mut self) {
+        let mut end_ns = weir_state::now_ns() + WINDOW_NS;
+        let mut read = 0;
+        while !self.of.stop.load(Ordering::Relaxed) {
+            let now_ns = weir_state::now_ns();
+            if now_ns >= end_ns {
+                self.end_window(now_ns);
+                // After a pause, windows are not made up for.
+                end_ns = (end_ns + WINDOW_NS).max(weir_state::now_ns());
+                read = 0;
+                continue;
+            }
+            let left = Duration::from_nanos(end_ns - now_ns).min(SLEEP_MAX);
+            if read >= COPIES_MAX {
+                thread::sleep(left);
+                continue;
+            }
+            match self.read(left) {
+                Ok(copies) => read += copies,
+                Err(failure) => {
+                    eprintln!("weir: mitigation: {failure}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads copies that have arrived, or arrive within a time. Returns their number.
+    fn read(&mut self, timeout: Duration) -> Result<usize, Failure> {
+        let failed = |error| Failure::system(self.reader.interface(), error);
+        if !self.reader.wait(timeout).map_err(failed)? {
+            return Ok(0);
+        }
+        let (now_ns, mut state) = (weir_state::now_ns(), self.of.state());
+        for copies in 0..BATCH {
+            match self.reader.read(&mut self.frame)? {
+                Some(bytes) => state.see(bytes, now_ns),
+                None => return Ok(copies),
+            }
+        }
+        Ok(BATCH)
+    }
+
+    fn end_window(&mut self, now_ns: u64) {
+        let copies = (self.surroundings.copies)();
+        let protected = self.windows.is_multiple_of(PROTECTED_WINDOWS).then(|| (self.surroundings.protected)());
+        self.windows += 1;
+        let mut state = self.of.state();
+        protected.into_iter().for_each(|protected| state.protect(protected));
+        state.end_window(copies, now_ns);
+    }
+}

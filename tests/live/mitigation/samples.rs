@@ -1,0 +1,73 @@
+//! What mitigation measures if not every packet is copied, or copies are lost.
+
+use super::*;
+
+each_kind!(one_sample_in_eight_is_an_estimate);
+fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", &POLICY.replace("sample 1/1", "sample 1/8"));
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
+    std::thread::sleep(PEACE);
+    let before = attacks(&running).samples;
+    let flood = flood(hosts);
+    let attack = wait_for_attack(&running, "it is seen", has("watched"));
+    drop(flood);
+    // 1,600 packets a second were sent at most, 200 of them are seen.
+    assert!((300.0..4000.0).contains(&attack.peak_pps), "{engine}: {attack:#?}");
+    let stats = running.settled();
+    running.wait_until("the copies are counted", |running| {
+        let samples = attacks(running).samples;
+        samples.seen + samples.lost >= stats.upstream.total.sampled + stats.downstream.total.sampled
+    });
+    let samples = attacks(&running).samples;
+    let sent = stats.upstream.total.packets;
+    assert!(
+        samples.one_in == 8 && (samples.seen + samples.lost).abs_diff(sent / 8) <= 2 + before.seen,
+        "{samples:?} {sent}"
+    );
+    assert_eq!(samples.lost, 0, "{samples:?}");
+    assert_eq!(running.stop(), 0);
+}
+
+/// Packets of a flood that is faster than copies are read, sent without a pause.
+const FAST: u64 = 1_200_000;
+
+each_kind!(a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known);
+fn a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POLICY);
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));
+    let client = in_peace(hosts, &running);
+    let frames = Arc::new(flood_frames());
+    let flood = Repeated::on(&hosts.client, move || {
+        let bytes = frames.iter().map(|frame| (frame.as_slice(), frame.len() as u32));
+        let set = FrameSet::new(Link::Ethernet, bytes);
+        let mut wire = Wire::open("c").expect("the client has the wire");
+        move || {
+            match wire.counters().tx_packets < FAST {
+                true => set.bursts().for_each(|burst| wire.send(&burst).expect("the wire takes frames")),
+                false => std::thread::sleep(PAUSE),
+            }
+            true
+        }
+    });
+    let begun = Instant::now();
+    wait_for_attack(&running, "it acts", has("active"));
+    running.wait_until("all are sent", |_| flood.counts().0 > FAST / 2000 + 1);
+    let sent_pps = FAST as f64 / begun.elapsed().as_secs_f64();
+    let attack = wait_for_attack(&running, "it lasts", has("active"));
+    assert!(!has("collateral")(&attack) && !has("quiet")(&attack), "{engine}: {attack:#?}");
+    assert!(dropped(&running) > FAST / 100, "{engine}: {}", running.log());
+    drop(flood);
+
+    // What was lost is known to the packet, and requests are answered again.
+    let samples = || attacks(&running).samples;
+    let copies = || {
+        let stats = running.stats();
+        stats.upstream.total.sampled + stats.downstream.total.sampled
+    };
+    let answered = client.counts().0;
+    running.wait_until("requests are answered", |_| client.counts().0 > answered + 10);
+    drop(client);
+    running.wait_until("copies are accounted for", |_| samples().seen + samples().lost == copies());
+    assert!(samples().lost > 0 || sent_pps < 100_000.0, "{engine}: {sent_pps}: {:?}", samples());
+    assert_eq!(running.stop(), 0);
+}
