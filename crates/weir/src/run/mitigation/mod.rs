@@ -24,7 +24,7 @@ use weir_mitigate::action::Mode;
 use weir_mitigate::measure::WINDOW_NS;
 use weir_mitigate::prefix::Prefix;
 
-/// Copies that are read in a window. Others wait in the queue or are lost there. They take about a tenth of a core.
+/// Copies that are read in a window. Others wait in the queue or are lost there.
 const COPIES_MAX: usize = 16_384;
 /// Copies that are read while the state is locked.
 const BATCH: usize = 64;
