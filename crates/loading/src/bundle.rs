@@ -38,8 +38,8 @@ impl Policy {
         let native = self.compile_native(cpu)?;
         let for_hosts = self.refuse_unsupported(&[Engine::Host]).is_ok();
         let (bpf, sent, bpf_took, refused) = self.in_kernel_for_bundle(&data, |compiled| {
-            let sent = for_hosts.then(|| compiled.sent()).transpose()?;
             let refused = if no_data.is_some() { None } else { not_permitted(compiled)? };
+            let sent = for_hosts.then(|| compiled.sent()).transpose()?;
             Ok((compiled.object.clone(), sent, compiled.took, refused))
         })?;
         let tables = bundle_tables::members(self.tables());

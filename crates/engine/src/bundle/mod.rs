@@ -79,6 +79,7 @@ pub struct Bundle {
     native: NativeObject,
     /// Code for the kernel.
     bpf: BpfObject,
+    /// Code for what a host sends, if the policy supports hosts.
     sent: Option<BpfObject>,
     /// The file that it was read from, for messages.
     path: PathBuf,

@@ -17,8 +17,7 @@ use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
     BPF_F_BEFORE, BPF_MAP_TYPE_PROG_ARRAY, BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type,
-    bpf_map_delete_elem, bpf_prog_attach_opts, bpf_prog_detach_opts, bpf_prog_get_fd_by_id, bpf_prog_load,
-    bpf_prog_load_opts, bpf_prog_query_opts,
+    bpf_map_delete_elem, bpf_prog_attach_opts, bpf_prog_detach_opts, bpf_prog_get_fd_by_id, bpf_prog_query_opts,
 };
 
 use crate::EngineError;
@@ -54,9 +53,10 @@ impl Gate {
             EngineError::Xdp { object: "gate".to_owned(), problem: source.to_string() }.caused_by(&source)
         };
         let array = redirect::map(BPF_MAP_TYPE_PROG_ARRAY, c"weir_gate", 1).map_err(loading)?;
-        let open = load(NAME_OPEN, &open_code()).map_err(loading)?;
+        let open = redirect::load(BPF_PROG_TYPE_SCHED_CLS, NAME_OPEN, &open_code(), 0).map_err(loading)?;
         redirect::set(&array, 0, open.as_raw_fd() as u32).map_err(loading)?;
-        let program = load(NAME, &gate_code(array.as_raw_fd())).map_err(loading)?;
+        let program =
+            redirect::load(BPF_PROG_TYPE_SCHED_CLS, NAME, &gate_code(array.as_raw_fd()), 0).map_err(loading)?;
         let mut attached: Vec<(u32, bpf_attach_type)> = Vec::new();
         for interface in interfaces {
             let index = LinkSwitch::new(interface).index()?;
@@ -150,22 +150,6 @@ fn detach(index: u32, hook: bpf_attach_type, program: &OwnedFd) -> io::Result<()
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         detached => detached,
     }
-}
-
-fn load(name: &CStr, code: &[u64]) -> io::Result<OwnedFd> {
-    let options = bpf_prog_load_opts { sz: size_of::<bpf_prog_load_opts>() as _, ..bpf_prog_load_opts::default() };
-    // SAFETY: name and license end with zeros. The instructions have the given number, 8 bytes each. The options
-    // contain their own size.
-    owned(unsafe {
-        bpf_prog_load(
-            BPF_PROG_TYPE_SCHED_CLS,
-            name.as_ptr(),
-            c"Dual MIT/GPL".as_ptr(),
-            code.as_ptr().cast(),
-            code.len() as _,
-            (&raw const options).cast_mut(),
-        )
-    })
 }
 
 /// ```text

@@ -9,7 +9,7 @@ use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
     BPF_F_XDP_HAS_FRAGS, BPF_PROG_TYPE_XDP, bpf_map_create, bpf_map_type, bpf_map_update_elem, bpf_prog_load,
-    bpf_prog_load_opts,
+    bpf_prog_load_opts, bpf_prog_type,
 };
 
 use crate::live::descriptor::owned;
@@ -46,10 +46,11 @@ pub(super) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedF
     let code = code(map.as_raw_fd(), key);
     // Linux 5.18 and newer support fragments. Drivers that give only short packets to programs without that support
     // also accept such a program.
-    load(name, &code, BPF_F_XDP_HAS_FRAGS).or_else(|_| load(name, &code, 0))
+    load(BPF_PROG_TYPE_XDP, name, &code, BPF_F_XDP_HAS_FRAGS).or_else(|_| load(BPF_PROG_TYPE_XDP, name, &code, 0))
 }
 
-fn load(name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
+/// Loads a program of a kind from its instructions.
+pub(super) fn load(kind: bpf_prog_type, name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
     let options = bpf_prog_load_opts {
         sz: size_of::<bpf_prog_load_opts>() as _,
         prog_flags: flags,
@@ -59,7 +60,7 @@ fn load(name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
     // contain their own size.
     owned(unsafe {
         bpf_prog_load(
-            BPF_PROG_TYPE_XDP,
+            kind,
             name.as_ptr(),
             c"Dual MIT/GPL".as_ptr(),
             code.as_ptr().cast(),

@@ -35,6 +35,8 @@ const PORT_COUNTERS: &str = ".bss.traffic";
 const PACKETS: &str = ".bss.packets";
 /// Section of `struct checksum_slot` (datapath/engine/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
+/// Prefix of the sections that programs write.
+const DATA: &str = ".bss";
 const DEVICES: &str = "weir_devices";
 const PAIRS: &str = "weir_pairs";
 
@@ -130,8 +132,8 @@ fn is_downstream(number: usize) -> bool {
 
 /// Whether a program is of a downstream chain, whole or a part.
 fn is_of_downstream(program: &ProgramShape, name: &str) -> bool {
-    let mut downstream = program.chains.iter().skip(1).step_by(2);
-    downstream.any(|chain| part_of(name).is_some_and(|(_, of)| of == chain) || name == program_name(chain))
+    let is_of = |chain: &str| part_of(name).is_some_and(|(_, of)| of == chain) || name == program_name(chain);
+    program.chains.iter().enumerate().any(|(number, chain)| is_downstream(number) && is_of(chain))
 }
 
 /// Whether a program decides packets of interfaces.
@@ -154,22 +156,16 @@ fn load_sent(
     received: &Object,
     plan: &Plan<'_>,
 ) -> Result<Object, EngineError> {
-    let own = own_sections(received);
-    let own = own.iter().filter(|(section, _)| plan.shared.iter().all(|(shared, _)| shared != section));
-    let own = own.map(|(section, map)| (section.clone(), map.as_fd()));
+    let maps: Vec<_> = received.maps().collect();
+    let own = maps.iter().map(|map| (map.name().to_string_lossy().into_owned(), map.as_fd()));
+    let is_own = |section: &str| section.starts_with(DATA) && plan.shared.iter().all(|(shared, _)| shared != section);
+    let own = own.filter(|(section, _)| is_own(section));
     let shared: Vec<(String, BorrowedFd<'_>)> = plan.shared.iter().cloned().chain(own).collect();
     let program = |name: &str| is_of_downstream(program, name);
     // They complete no checksums.
     let lengths = plan.lengths.iter().copied().filter(|&(section, _)| section != CHECKSUMS).collect::<Vec<_>>();
     let (mode, sizes) = (plan.mode, plan.sizes.clone());
     load_object(name, file, &Plan { mode, lengths: &lengths, sizes, shared: &shared, program: &program, map: plan.map })
-}
-
-/// The sections of a loaded object, which the object of the other hook shares.
-fn own_sections(object: &Object) -> Vec<(String, OwnedFd)> {
-    let sections = object.maps().filter_map(|map| Some((map.name().to_str()?.to_owned(), map)));
-    let data = sections.filter(|(name, _)| name.starts_with(".bss"));
-    data.filter_map(|(name, map)| Some((name, map.as_fd().try_clone_to_owned().ok()?))).collect()
 }
 
 impl KernelCode {
