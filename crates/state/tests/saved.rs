@@ -282,6 +282,21 @@ fn a_folder_stays_small_and_belongs_to_one_process() {
     assert_eq!(process.names(&active, "suspects").len(), 10_000);
 }
 
+/// As when a process that was killed is replaced at once, or a child process has not yet begun its own program.
+#[test]
+fn a_folder_that_is_used_for_a_moment_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = Folder::open(folder.path()).unwrap();
+    let waiting = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| Folder::open(folder.path()).map(|_| ()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!waiting.is_finished());
+        drop(other);
+        waiting.join().unwrap()
+    });
+    assert!(waiting.is_ok(), "{waiting:?}");
+}
+
 #[test]
 fn an_error_of_the_disk_is_made_good() {
     let parent = tempfile::tempdir().unwrap();

@@ -14,6 +14,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -24,6 +26,11 @@ pub struct Folder {
     _lock: File,
 }
 
+/// How long another holder of the lock is waited for. A child process has its parent's lock between `fork` and `exec`,
+/// and a process that was killed keeps it until the kernel has closed its files. Both last milliseconds.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+/// The pause between two attempts to lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// The end of the name of a file that was set aside.
 const UNREAD: &str = "unread";
 /// The kinds of numbered files.
@@ -35,17 +42,15 @@ pub(super) const DEBTS: &str = "debts";
 pub(super) const FLOWS: &str = "flows";
 
 impl Folder {
-    /// Makes the folder if there is none, and locks it. Files that were not completed are removed.
+    /// Makes the folder if there is none, and locks it. Files that were not completed are removed. Waits up to
+    /// [`LOCK_WAIT`] for a process that uses it.
     ///
     /// # Errors
-    /// It cannot be used; [`io::ErrorKind::ResourceBusy`] if another process uses it.
+    /// It cannot be used; [`io::ErrorKind::ResourceBusy`] if another process still uses it.
     pub fn open(path: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = private().create(true).truncate(false).open(path.join("lock"))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::ResourceBusy, "another weir uses it"),
-            error => error.into(),
-        })?;
+        exclusively(&lock)?;
         for entry in fs::read_dir(path)? {
             let file = entry?.path();
             if file.extension().is_some_and(|extension| extension == "new") {
@@ -138,6 +143,21 @@ impl Folder {
     /// Path of another file.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+}
+
+/// Locks a file for this process.
+fn exclusively(file: &File) -> io::Result<()> {
+    let end = Instant::now() + LOCK_WAIT;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < end => thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another weir uses it"));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
