@@ -7,8 +7,8 @@ use crate::action::{Action, ActionId, Decision};
 use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
-use crate::measure::{Extractor, Window};
 use crate::measure::sampling::Sampling;
+use crate::measure::{Extractor, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
