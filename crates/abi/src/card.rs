@@ -55,7 +55,8 @@ pub struct CardCount {
     pub bytes: u64,
     /// The time of the last one, ns of CLOCK_MONOTONIC; 0 if there was none.
     pub last_ns: u64,
-    zero: u64,
+    /// Fills 32 bytes.
+    pub zero: u64,
 }
 
 impl CardCount {

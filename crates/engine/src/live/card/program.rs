@@ -1,6 +1,7 @@
 //! Compiles, loads and attaches the programs of the card.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use memmap2::MmapRaw;
@@ -8,9 +9,9 @@ use weir_abi::card::{TO_INNER, TO_OUTER};
 use weir_abi::kernel::Mode;
 use weir_tables::limit_image::Logged;
 
-use super::CardSpec;
 use super::netns::within;
-use super::table::Counters;
+use super::spec::CardSpec;
+use super::table::{COUNT_BYTES, Counters};
 use crate::EngineError;
 use crate::clang::{BpfObject, BpfShape, Clang, DataSizes, Hook};
 use crate::live::device::Device;
@@ -55,7 +56,7 @@ pub fn load(spec: &CardSpec) -> Result<Loaded, EngineError> {
         let mode = Mode { jumbo: jumbo.into(), ..Mode::default() };
         let plan = Plan { mode, lengths: &[], sizes: None, shared: &[], program: &|_| true, map: &|_| true };
         let object = load_object("card", &object, &plan)?;
-        let memory = map(&object, COUNTS, cpus * stride * super::table::COUNT_BYTES)?;
+        let memory = map(&object, COUNTS, cpus * stride * COUNT_BYTES)?;
         let held = handle(&object, HELD)?;
         set(&held, 0, find(&object, DROP)?.as_fd().as_raw_fd() as u32)?;
         let ways = handle(&object, WAYS)?;
@@ -109,7 +110,7 @@ fn attach(object: &Object, ends: &[Device; 2]) -> Result<Vec<String>, EngineErro
 }
 
 /// Attaches a program, in the driver if possible.
-fn put(device: &Device, name: &str, program: std::os::fd::BorrowedFd<'_>) -> Result<(), EngineError> {
+fn put(device: &Device, name: &str, program: BorrowedFd<'_>) -> Result<(), EngineError> {
     match own(device, name)? {
         Some(standing) => standing.replace(program),
         None => resident::attach(device.index(), program, AttachMode::Driver)
@@ -135,7 +136,7 @@ fn own(device: &Device, name: &str) -> Result<Option<Resident>, EngineError> {
 /// Moves a program where its packets arrive at the opposite interface. Returns how it runs.
 fn settle(device: &Device, opposite: &Device, name: &str) -> Result<String, EngineError> {
     let failed = |source| device.failed(source);
-    let standing = own(device, name)?.ok_or_else(|| failed(std::io::Error::other("the card was detached")))?;
+    let standing = own(device, name)?.ok_or_else(|| failed(io::Error::other("the card was detached")))?;
     let takes = resident::takes_redirected(opposite.index()).map_err(failed)?;
     let (here, there) = (device.name(), opposite.name());
     Ok(match (standing.mode, takes) {
