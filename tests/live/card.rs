@@ -1,6 +1,11 @@
 //! The wire-side card: packets of its entries are dropped and counted, all others pass, in both directions, and with
 //! nobody behind it everything does.
 
+#[path = "card/running.rs"]
+mod running;
+#[path = "card/story.rs"]
+mod story;
+
 use crate::device_under_test::wait_until;
 use crate::hosts::{Host, Hosts, Wires};
 use crate::traffic::{Listener, frames, send};
@@ -14,6 +19,7 @@ const BYTES: u64 = 60;
 /// Two sources of each family.
 const SOURCES: [&str; 4] = ["10.66.0.1", "10.66.0.2", "2001:db8::1", "2001:db8::2"];
 
+/// A card of the host with four entries.
 fn spec(card: &Host) -> CardSpec {
     CardSpec {
         namespace: Some(card.namespace().to_owned()),
