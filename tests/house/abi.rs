@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem::offset_of;
 use std::process::{Command, Stdio};
-use weir_abi::card::{self, CardCount, CardKey};
 use weir_abi::dpdk::{self, Facts, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::kernel::{
@@ -16,6 +15,7 @@ use weir_abi::kernel::{
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
+use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
     Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit, slot,
@@ -393,15 +393,15 @@ fn programs_in_the_kernel_have_the_same_layout() {
 /// Structures that the wire-side card shares with the engine.
 #[test]
 fn the_card_has_the_same_layout() {
-    let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n#include \"card.h\"\n".to_owned();
+    let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n#include \"wire_card.h\"\n".to_owned();
     layout!(program, "card_key", CardKey, family, address);
     layout!(program, "card_count", CardCount, packets, bytes, last_ns, zero);
     let numbers = [
-        ("CARD_IPV4", card::IPV4),
-        ("CARD_IPV6", card::IPV6),
-        ("CARD_TO_INNER", card::TO_INNER),
-        ("CARD_TO_OUTER", card::TO_OUTER),
-        ("CARD_SPINS_MAX", card::SPINS_MAX),
+        ("CARD_IPV4", wire_card::IPV4),
+        ("CARD_IPV6", wire_card::IPV6),
+        ("CARD_TO_INNER", wire_card::TO_INNER),
+        ("CARD_TO_OUTER", wire_card::TO_OUTER),
+        ("CARD_SPINS_MAX", wire_card::SPINS_MAX),
     ];
     numbers.iter().for_each(|(what, value)| same(&mut program, what, *value as usize));
     let bpf = COMPILERS.iter().filter(|(_, flags)| flags.contains(&"--target=bpf"));

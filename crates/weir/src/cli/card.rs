@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_abi::card::SPINS_MAX;
+use weir_abi::wire_card::SPINS_MAX;
 use weir_engine::live::card::CardSpec;
 
 /// What a card does.

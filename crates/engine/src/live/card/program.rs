@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use memmap2::MmapRaw;
-use weir_abi::card::{TO_INNER, TO_OUTER};
 use weir_abi::kernel::Mode;
+use weir_abi::wire_card::{TO_INNER, TO_OUTER};
 use weir_tables::limit_image::Logged;
 
 use super::netns::within;
@@ -71,7 +71,7 @@ pub fn load(spec: &CardSpec) -> Result<Loaded, EngineError> {
 fn compile(spec: &CardSpec, cpus: usize, stride: usize) -> Result<BpfObject, EngineError> {
     let source = format!(
         "#define CARD_TABLE {}\n#define CARD_CPU {}\n#define CARD_CPU_NS {}\n#define CARD_CPUS {cpus}\n\
-         #define CARD_STRIDE {stride}\n#include \"card.h\"\n",
+         #define CARD_STRIDE {stride}\n#include \"wire_card.h\"\n",
         spec.entries,
         spec.cpu_entries,
         spec.cpu_slowdown.as_nanos(),

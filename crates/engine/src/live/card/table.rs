@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use memmap2::MmapRaw;
-use weir_abi::card::{CardCount, CardKey};
+use weir_abi::wire_card::{CardCount, CardKey};
 
 use crate::live::xdp::Grace;
 

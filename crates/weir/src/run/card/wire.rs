@@ -1,7 +1,7 @@
 //! The places of the wire-side card, as mitigation knows cards.
 
 use std::net::IpAddr;
-use weir_abi::card::CardCount;
+use weir_abi::wire_card::CardCount;
 use weir_engine::live::card::{CardTable, Refused};
 use weir_mitigate::offload::{Hits, OffloadTable, TableError};
 

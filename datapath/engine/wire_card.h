@@ -21,8 +21,8 @@
  *	CARD_CPUS	CPUs that count, a power of two
  *	CARD_STRIDE	counters of each of them, a power of two: those of the table come first
  */
-#ifndef WEIR_CARD_H
-#define WEIR_CARD_H
+#ifndef WEIR_WIRE_CARD_H
+#define WEIR_WIRE_CARD_H
 
 #include "packet.h"
 #include "plain.h"
@@ -36,7 +36,7 @@
 #endif
 
 enum {
-	CARD_IPV4 = 4, /* all these are the same in crates/abi/src/card.rs */
+	CARD_IPV4 = 4, /* all these are the same in crates/abi/src/wire_card.rs */
 	CARD_IPV6 = 6,
 	CARD_TO_INNER = 0, /* keys of weir_card_ways */
 	CARD_TO_OUTER = 1,
@@ -46,13 +46,13 @@ enum {
 _Static_assert(CARD_TABLE + CARD_CPU <= CARD_STRIDE, "each entry has a counter");
 _Static_assert((CARD_STRIDE & (CARD_STRIDE - 1)) == 0 && (CARD_CPUS & (CARD_CPUS - 1)) == 0, "powers of two");
 
-/* A source: CardKey in crates/abi/src/card.rs. */
+/* A source: CardKey in crates/abi/src/wire_card.rs. */
 struct card_key {
 	uint32_t family;     /* CARD_IPV4 or CARD_IPV6 */
 	uint8_t address[16]; /* as in the packet; zeros after those of IPv4 */
 };
 
-/* What an entry has dropped on one CPU: CardCount in crates/abi/src/card.rs. */
+/* What an entry has dropped on one CPU: CardCount in crates/abi/src/wire_card.rs. */
 struct card_count {
 	uint64_t packets;
 	uint64_t bytes;
@@ -60,7 +60,7 @@ struct card_count {
 	uint64_t zero;
 };
 
-_Static_assert(sizeof(struct card_key) == 20 && sizeof(struct card_count) == 32, "crates/abi/src/card.rs");
+_Static_assert(sizeof(struct card_key) == 20 && sizeof(struct card_count) == 32, "crates/abi/src/wire_card.rs");
 
 /* From a source to its counter. Entries are deleted only by Weir, which waits for programs before it uses one anew. */
 struct {
