@@ -7,6 +7,7 @@
 
 pub mod addition;
 pub mod burst;
+pub mod card;
 pub mod cookie;
 pub mod counter;
 pub mod dpdk;

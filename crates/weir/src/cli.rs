@@ -277,6 +277,10 @@ pub struct ReplayOptions {
     /// The engine; by default native if there is clang or the policy is a bundle, else eval.
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
+    /// Compare the counts with this file (`expected.json` of an exported attack), which also says direction and posture.
+    /// If one differs, the exit code is 1 and a message names it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["direction", "inside", "posture"])]
+    pub expect: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -343,6 +347,9 @@ pub struct DetectOptions {
     /// Protect these prefixes: packets from them are answers. Without them, every destination is protected.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     pub inside: Vec<Inside>,
+    /// Export each attack into this folder: a capture, a policy, and the counts that `weir replay --expect` compares.
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
     /// Compare with labels: a line `N,0` or `N,1` a packet, N from 1 over all captures, 1 for attack.
     #[arg(long, value_name = "CSV")]
     pub labels: Option<PathBuf>,

@@ -28,6 +28,7 @@ pub mod diff;
 pub mod directions;
 pub mod engine;
 pub mod entry;
+pub mod export;
 pub mod failure;
 pub mod figures;
 pub mod inside;

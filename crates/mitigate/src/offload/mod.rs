@@ -104,11 +104,9 @@ impl<K: Copy + Eq + Hash> Meter<K> {
 
 /// Carries out changes, deletions first. Returns those that the card refused.
 pub fn carry_out<K: Copy + Eq + Hash>(changes: &[Change<K>], table: &mut dyn OffloadTable<K>) -> Vec<Change<K>> {
-    let refused = |change: &&Change<K>| {
-        match **change {
-            Change::Add(key) => table.add(key).is_err(),
-            Change::Delete(key) => table.delete(key).is_err(),
-        }
+    let refused = |change: &&Change<K>| match **change {
+        Change::Add(key) => table.add(key).is_err(),
+        Change::Delete(key) => table.delete(key).is_err(),
     };
     changes.iter().filter(refused).copied().collect()
 }

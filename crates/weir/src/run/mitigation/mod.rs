@@ -6,7 +6,9 @@
 
 pub mod answers;
 pub mod events;
+pub mod exporting;
 pub mod hands;
+mod outlet;
 pub mod sampled;
 pub mod state;
 mod telling;
