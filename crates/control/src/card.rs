@@ -1,16 +1,6 @@
 //! What a card does for Weir (`ctl card`).
 
-use crate::{InterfaceStats, OutcomeStats};
 use serde::{Deserialize, Serialize};
-
-/// What a card has dropped, in the snapshot of all counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CardCounts {
-    /// Packets from the lower side.
-    pub upstream: OutcomeStats,
-    /// The card as an interface, which has received what it dropped.
-    pub interface: InterfaceStats,
-}
 
 /// The answer to [`Request::Card`](crate::Request::Card).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -187,7 +187,7 @@ impl Inner {
                 drop(state);
                 look = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
             } else {
-                self.unasked().follow();
+                self.unasked().follow_paced();
             }
         }
     }

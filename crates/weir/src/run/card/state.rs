@@ -14,6 +14,9 @@ use weir_mitigate::offload::{Change, Hits, Rate, Selection, Thresholds};
 /// Sources whose drops are kept for mitigation, at most. Mitigation takes them four times a second.
 const UNTOLD_MAX: usize = 1 << 16;
 
+/// Without requests, sources are looked at for at most a fifth of the time.
+const PAUSES: u32 = 4;
+
 /// The policy that decides, and a number that differs after each activation.
 pub type Now = dyn Fn() -> (u64, Arc<dyn Policy>) + Send;
 
@@ -41,6 +44,8 @@ pub struct State {
     begun: Instant,
     /// Packets that the card has dropped in this period.
     card_packets: u64,
+    /// When sources may be looked at again without a request.
+    rested: Instant,
     /// The last period.
     pub last: Period,
 }
@@ -95,6 +100,7 @@ impl State {
             before: HashMap::new(),
             begun: Instant::now(),
             card_packets: 0,
+            rested: Instant::now(),
             last: Period::default(),
         };
         state.ask_policy();
@@ -136,6 +142,13 @@ impl State {
         }
     }
 
+    /// The same, for nobody who waits. A place with many entries takes long to look at, and gets pauses for that.
+    pub fn follow_paced(&mut self) {
+        if Instant::now() >= self.rested || (self.now)().0 != self.activation {
+            self.follow();
+        }
+    }
+
     /// The same, and looks at all sources: those that are exempt may have changed too.
     pub fn follow_all(&mut self) {
         self.follow();
@@ -152,6 +165,7 @@ impl State {
 
     /// Takes sources of some tables out of the card that the policy would not drop.
     fn expel(&mut self, tables: &HashSet<usize>) {
+        let begun = Instant::now();
         for place in 0..self.places.len() {
             let mut leaving = Vec::new();
             for &of in tables {
@@ -167,6 +181,7 @@ impl State {
                 self.leave(place, &leaving);
             }
         }
+        self.rested = Instant::now() + begun.elapsed() * PAUSES;
     }
 
     fn leave(&mut self, place: usize, sources: &[IpAddr]) {
@@ -329,7 +344,7 @@ impl State {
 
     /// Makes a change, unless it is out of date.
     pub fn make(&mut self, planned: PlaceChange) {
-        self.follow();
+        self.follow_paced();
         let PlaceChange { place, change, of, activation } = planned;
         let is_current = activation == self.activation;
         let is_made = match change {
