@@ -130,6 +130,20 @@ fn the_cpu_of_a_card_drops_what_its_table_has_no_room_for() {
 }
 
 #[test]
+fn a_card_beside_neighbours_that_do_not_poll_runs_in_the_kernel() {
+    let (hosts, host) = Hosts::of_host_with_card(Wires::default());
+    hosts.weir.call("ethtool", "-K s gro off");
+    let mut card = WireCard::open(&spec(&host)).expect("it is opened");
+    let [outer, inner] = [&card.access[0], &card.access[1]];
+    assert!(outer.contains("outer: XDP in the kernel") && outer.contains("inner takes no packets"), "{outer}");
+    assert!(inner.ends_with("inner: XDP in the driver"), "{inner}");
+    card.table.as_mut().expect("it has a table").add(address(SOURCES[2])).expect("there is room");
+    assert_eq!(deliver(&hosts, &from_all(5), 15), 15);
+    drop(card);
+    wait_until("everything passes", || deliver(&hosts, &from_all(5), 20) == 20);
+}
+
+#[test]
 fn what_is_not_there_is_named() {
     let host = Host::new();
     let open = |spec: CardSpec| WireCard::open(&spec).err().expect("it is refused").to_string();

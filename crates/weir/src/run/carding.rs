@@ -4,28 +4,34 @@ use crate::cli::{GivenCard, RunOptions};
 use crate::failure::Failure;
 use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::{Card, Properties};
+use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
 use crate::run::controller::Controller;
 use crate::run::generation::Loader;
 use crate::run::requests;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_control::{Request, TABLE_ENTRIES_MAX, TableOperation};
 use weir_engine::live::Datapath;
-use weir_engine::live::card::WireCard;
+use weir_engine::live::card::{WireCard, within};
 use weir_policy::ir::Program;
 
 /// Packets that a CPU drops in a second, if the operator does not say it.
 const CPU_PPS: f64 = 1e6;
 
-/// Opens the card, if there is one. Nothing of Weir's is attached to the interfaces yet.
+/// Opens the card, if there is one, for this Weir alone. Nothing of Weir's is attached to the interfaces yet.
 ///
 /// # Errors
-/// It cannot be used.
-pub fn open(options: &RunOptions) -> Result<Option<WireCard>, Failure> {
+/// It cannot be used, or another Weir uses it.
+pub fn open(options: &RunOptions) -> Result<Option<(WireCard, Claims)>, Failure> {
     let Some(GivenCard { wire, .. }) = &options.card.card else { return Ok(None) };
+    let claims = within(wire.namespace.as_deref(), || {
+        let targets = ClaimTarget::of([&wire.outer, &wire.inner].into_iter(), PortKind::Kernel)?;
+        Claims::take(&targets, Claimant::Weir, Duration::ZERO)
+    })?;
     let card = WireCard::open(wire)?;
     card.access.iter().for_each(|access| eprintln!("weir: {access}"));
-    Ok(Some(card))
+    Ok(Some((card, claims)))
 }
 
 /// Refuses a policy under which a card must not drop by the tables.

@@ -201,7 +201,7 @@ fn run_on<L: Loader>(
     let guard = Arc::new(guard);
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
-        let wire = carding::open(options)?;
+        let (wire, card_claims) = carding::open(options)?.unzip();
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
@@ -224,7 +224,7 @@ fn run_on<L: Loader>(
         mitigation.iter().for_each(Mitigation::end);
         card.iter().for_each(Card::end);
         // A new Weir is not refused from now on, but waits for the guard.
-        drop(claims);
+        drop((claims, card_claims));
         guard.before_stop();
         let stopped = thread::scope(|scope| {
             scope.spawn(|| guard.open_early());

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::EngineError;
 use crate::live::xdp::Grace;
 
+pub use netns::within;
 pub use spec::CardSpec;
 pub use table::{CardTable, Entry, Refused};
 

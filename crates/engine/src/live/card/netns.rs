@@ -22,10 +22,10 @@ fn file(namespace: &Path) -> PathBuf {
 ///
 /// # Errors
 /// There is no such namespace, the process lacks the right to enter it (CAP_SYS_ADMIN), or `work` fails.
-pub fn within<R: Send>(
+pub fn within<R: Send, E: From<EngineError> + Send>(
     namespace: Option<&Path>,
-    work: impl FnOnce() -> Result<R, EngineError> + Send,
-) -> Result<R, EngineError> {
+    work: impl FnOnce() -> Result<R, E> + Send,
+) -> Result<R, E> {
     let Some(namespace) = namespace else { return work() };
     let path = file(namespace);
     let failed = |source| EngineError::Io { path: path.clone(), source };
@@ -45,14 +45,16 @@ pub fn within<R: Send>(
 #[cfg(test)]
 mod tests {
     use super::{file, within};
+    use crate::EngineError;
     use std::path::Path;
 
     #[test]
     fn a_name_is_a_namespace_of_ip_netns_and_a_path_is_a_file() {
         assert_eq!(file(Path::new("card")), Path::new("/run/netns/card"));
         assert_eq!(file(Path::new("/proc/7/ns/net")), Path::new("/proc/7/ns/net"));
-        assert_eq!(within(None, || Ok(7)).ok(), Some(7));
-        let missing = within(Some(Path::new("weir-none")), || Ok(7)).expect_err("there is none").to_string();
+        assert_eq!(within(None, || Ok::<_, EngineError>(7)).ok(), Some(7));
+        let missing =
+            within(Some(Path::new("weir-none")), || Ok::<_, EngineError>(7)).expect_err("there is none").to_string();
         assert!(missing.contains("/run/netns/weir-none"), "{missing}");
     }
 }

@@ -247,7 +247,8 @@ impl State {
         self.last = Period { blocked_pps: all as f64 / seconds, share };
         let load = (all - by_card) as f64 / seconds / self.software_pps;
         let mut changes = Vec::new();
-        for place in 0..self.places.len() {
+        // The CPU, whose changes take no time, comes before the table.
+        for place in (0..self.places.len()).rev() {
             match self.places[place].name {
                 TABLE => self.choose_for_table(place, &sources, load, &mut changes),
                 _ => self.choose_for_cpu(place, &sources, &mut changes),
