@@ -123,6 +123,11 @@ impl Blocked {
         self.exempt.iter().any(|exempt| matches!(exempt, Exempt::Table(name) if name == table))
     }
 
+    /// Whether entries of any other table stay out of the card.
+    pub fn is_exempt_by_tables(&self) -> bool {
+        self.exempt.iter().any(|exempt| matches!(exempt, Exempt::Table(_)))
+    }
+
     /// Length of the prefix of a single source.
     pub fn full_length(&self) -> u8 {
         self.family.bits()

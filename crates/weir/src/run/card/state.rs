@@ -149,18 +149,22 @@ impl State {
         }
     }
 
-    /// The same, and looks at all sources: those that are exempt may have changed too.
+    /// The same, and looks at all sources that may have become exempt.
     pub fn follow_all(&mut self) {
         self.follow();
-        self.expel(&(0..self.names.len()).collect());
+        self.expel_where(Blocked::is_exempt_by_tables);
     }
 
     /// The same, if only a table has changed.
     pub fn follow_table(&mut self, table: &str) {
         self.follow();
-        let by = |one: &Result<Blocked, String>| one.as_ref().is_ok_and(|blocked| blocked.is_exempt_by(table));
-        let others: HashSet<usize> = (0..self.names.len()).filter(|&of| by(&self.blocked[of])).collect();
-        self.expel(&others);
+        self.expel_where(|blocked| blocked.is_exempt_by(table));
+    }
+
+    fn expel_where(&mut self, holds: impl Fn(&Blocked) -> bool) {
+        let is_wanted = |of: &usize| self.blocked[*of].as_ref().is_ok_and(&holds);
+        let tables: HashSet<usize> = (0..self.names.len()).filter(is_wanted).collect();
+        self.expel(&tables);
     }
 
     /// Takes sources of some tables out of the card that the policy would not drop.
