@@ -51,7 +51,7 @@ fn setup(engine: &str, mode: &str) -> Setup {
 }
 
 /// Work that a host repeats until this is dropped.
-struct Repeated {
+pub struct Repeated {
     stop: Arc<AtomicBool>,
     /// How often it was done, and how often it failed.
     done: Arc<AtomicU64>,
@@ -60,7 +60,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    fn on<W: FnMut() -> bool>(host: &Host, work: impl FnOnce() -> W + Send + 'static) -> Self {
+    pub fn on<W: FnMut() -> bool>(host: &Host, work: impl FnOnce() -> W + Send + 'static) -> Self {
         let (stop, done, failed) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
         let own = (stop.clone(), done.clone(), failed.clone());
         let thread = host.start(move || {
@@ -73,7 +73,7 @@ impl Repeated {
         Repeated { stop, done, failed, thread: Some(thread) }
     }
 
-    fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 }
@@ -147,7 +147,7 @@ fn flood(hosts: &Hosts) -> Repeated {
     })
 }
 
-fn attacks(running: &Running) -> AttacksListed {
+pub fn attacks(running: &Running) -> AttacksListed {
     let listed = running.ask(&Request::Attacks { operation: AttackOperation::List });
     let listed = listed.unwrap_or_else(|failure| panic!("{failure}: {}", running.log()));
     serde_json::from_value(listed).expect("a list of attacks")
@@ -160,7 +160,7 @@ fn slot_rules(running: &Running) -> usize {
 }
 
 /// Waits until an attack on the server fulfils a condition.
-fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -> bool) -> AttackEntry {
+pub fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -> bool) -> AttackEntry {
     let begun = Instant::now();
     loop {
         let listed = attacks(running);
@@ -172,7 +172,7 @@ fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -
     }
 }
 
-fn has(state: &str) -> impl Fn(&AttackEntry) -> bool {
+pub fn has(state: &str) -> impl Fn(&AttackEntry) -> bool {
     let state = state.to_owned();
     move |attack| attack.actions.iter().any(|action| action.state == state)
 }

@@ -27,6 +27,7 @@ pub mod siphash;
 pub mod slot;
 pub mod target;
 pub mod verdict;
+pub mod wire_card;
 
 pub use addition::{Addition, AdditionCounts};
 pub use burst::{BURST_MAX, Burst, Frame};

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod card;
 mod client;
 mod flows;
 mod limits;
@@ -31,14 +32,15 @@ pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, SamplesStatus,
 };
+pub use card::{CardEntry, CardPlace, CardStatus, CardTableStatus};
 pub use client::{Client, Error, ask, read};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
-    AdditionStats, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats, TableCount, Tally,
-    TxDropped, WorkerStats,
+    AdditionStats, CardCounts, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
+    TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};
 pub use tables::{

@@ -17,6 +17,18 @@ pub struct Stats {
     pub interfaces: Vec<InterfaceStats>,
     /// What rules have added to tables since the start.
     pub additions: AdditionStats,
+    /// What a card has dropped. It is a part of `upstream` and of `interfaces`, beside the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardCounts>,
+}
+
+/// What a card has dropped, in the snapshot of all counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardCounts {
+    /// Packets from the lower side.
+    pub upstream: OutcomeStats,
+    /// The card as an interface, which has received what it dropped.
+    pub interface: InterfaceStats,
 }
 
 /// What rules have added to tables.

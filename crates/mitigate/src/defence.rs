@@ -8,7 +8,7 @@ use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Extractor, Window};
+use crate::measure::{Extractor, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -19,6 +19,8 @@ pub struct Defence {
     mitigator: Mitigator,
     filter: Filter,
     inside: Vec<Prefix>,
+    /// Packets of sources that a card has dropped in this window.
+    by_card: Vec<(Source, u64)>,
     excerpts: Option<Excerpts>,
 }
 
@@ -30,6 +32,7 @@ impl Defence {
             mitigator: Mitigator::new(settings, seed),
             filter: Filter::default(),
             inside,
+            by_card: Vec::new(),
             excerpts: None,
         }
     }
@@ -96,11 +99,21 @@ impl Defence {
         is_dropped
     }
 
+    /// A card has dropped packets of a source. They did not come here, and count for the action that blocks the source.
+    pub fn see_by_card(&mut self, source: Source, packets: u64) {
+        self.by_card.push((source, packets));
+    }
+
     /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
     /// force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
         window.estimate(sampling);
+        let by_card = std::mem::take(&mut self.by_card);
+        self.filter.hit_by_card(by_card.into_iter().map(|(source, packets)| {
+            // Hits are samples, and what a card has dropped is not.
+            (source, (packets as f64 / sampling.scale()).round() as u64)
+        }));
         let hits = self.filter.take_hits();
         let extractor = &self.extractor;
         let decisions = self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source));

@@ -1,5 +1,6 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod card;
 mod ctl;
 mod mitigation;
 mod values;
@@ -8,6 +9,7 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
+pub use card::{CardOptions, GivenCard, Placement};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
@@ -383,6 +385,9 @@ pub struct RunOptions {
     /// What happens about attacks.
     #[command(flatten)]
     pub mitigation: MitigationOptions,
+    /// What a card drops.
+    #[command(flatten)]
+    pub card: CardOptions,
     /// Threads that move packets. Each has a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,

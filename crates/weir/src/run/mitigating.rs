@@ -3,6 +3,7 @@
 use crate::cli::{LiveEngine, MitigationOptions, RunOptions};
 use crate::export::PolicyParts;
 use crate::failure::Failure;
+use crate::run::card::Card;
 use crate::run::controller::Controller;
 use crate::run::feeds::{Contents, Updates};
 use crate::run::generation::{Generation, Loader};
@@ -65,6 +66,7 @@ pub fn start<L: Loader>(
     controller: &Arc<Controller<L::Datapath>>,
     loader: &L,
     updates: &Arc<Updates>,
+    card: Option<Card>,
 ) -> Result<Mitigation, Failure> {
     let given = &options.mitigation;
     let mode = given.mitigate.expect("the reader exists only with a mode").into();
@@ -81,6 +83,7 @@ pub fn start<L: Loader>(
             let (controller, loader) = (controller.clone(), loader.clone());
             Box::new(move || protected(&controller.active(), loader.shared()))
         },
+        by_card: Box::new(move || card.as_ref().map(Card::take_dropped).unwrap_or_default()),
     };
     let carried = Carried::new(hands(controller, loader, updates), places);
     let mut events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;

@@ -4,6 +4,7 @@ use super::events::Events;
 use super::hands::{Carried, Lost};
 use crate::detect::headers;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use weir_abi::Link;
 use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
@@ -71,6 +72,17 @@ impl State {
         if let Some(header) = headers::of(frame) {
             let excerpt = excerpt::Frame { bytes, wire_len: frame.wire_len, link: frame.link };
             self.defence.see_frame(&header, Some(excerpt), now_ns);
+        }
+    }
+
+    /// A card has dropped packets of sources, which have no copies.
+    pub fn see_by_card(&mut self, dropped: &[(IpAddr, u64)]) {
+        for &(source, packets) in dropped {
+            let source = match source {
+                IpAddr::V4(four) => (false, u32::from(four).into()),
+                IpAddr::V6(six) => (true, six.into()),
+            };
+            self.defence.see_by_card(source, packets);
         }
     }
 
