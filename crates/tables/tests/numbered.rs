@@ -17,17 +17,23 @@ struct Memory {
     counts: Vec<AtomicU64>,
     /// Numbers that must not begin: readers still hold them.
     held: Mutex<HashSet<u32>>,
+    /// Numbers of hits that a reader has noted and not counted.
+    noted: Mutex<HashSet<u32>>,
 }
 
 impl Memory {
     fn new(capacity: usize) -> Arc<Self> {
         let labels = (0..capacity).map(|_| AtomicU32::new(0)).collect();
         let counts = (0..capacity).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Memory { labels, counts, held: Mutex::default() })
+        Arc::new(Memory { labels, counts, held: Mutex::default(), noted: Mutex::default() })
     }
 
     fn held(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.held.lock().expect("nobody panics with the lock")
+    }
+
+    fn noted(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.noted.lock().expect("nobody panics with the lock")
     }
 
     fn label(&self, number: u32) -> u32 {
@@ -50,6 +56,7 @@ impl NumberedMemory for Memory {
 
     fn begin(&self, number: u32, label: u32) {
         assert!(!self.held().contains(&number), "number {number} is used again too early");
+        assert!(!self.noted().contains(&number), "a hit of number {number} is not counted yet");
         self.counts[number as usize].store(0, Ordering::Relaxed);
         self.labels[number as usize].store(label, Ordering::Relaxed);
     }
@@ -57,6 +64,11 @@ impl NumberedMemory for Memory {
     fn carry(&self, from: u32, to: u32, label: u32) {
         self.begin(to, label);
         self.counts[to as usize].store(self.count(from), Ordering::Relaxed);
+    }
+
+    fn forget(&self, numbers: &[u32]) -> Vec<u32> {
+        let mut noted = self.noted();
+        numbers.iter().copied().filter(|number| noted.remove(number)).collect()
     }
 
     fn set_label(&self, number: u32, label: u32) {
