@@ -8,6 +8,8 @@ mod bundled_tables;
 mod bundles;
 #[path = "command/detect.rs"]
 mod detect;
+#[path = "command/export.rs"]
+mod export;
 #[path = "command/hostile.rs"]
 mod hostile;
 #[path = "command/inside.rs"]

@@ -7,6 +7,8 @@ mod each_engine;
 
 #[path = "live/additions.rs"]
 mod additions;
+#[path = "live/card.rs"]
+mod card;
 #[path = "live/change_load.rs"]
 mod change_load;
 #[path = "live/control.rs"]
@@ -113,7 +115,9 @@ fn check_account(stats: &Stats) {
 
 /// Checks that the counters of all workers add up to the totals.
 fn check_workers(stats: &Stats) {
-    let upstream = stats.workers.iter().map(|worker| worker.upstream);
+    // A card counts like a worker.
+    let card = stats.card.as_ref().map(|card| card.upstream);
+    let upstream = stats.workers.iter().map(|worker| worker.upstream).chain(card);
     let downstream = stats.workers.iter().map(|worker| worker.downstream);
     for (direction, workers) in
         [(&stats.upstream, upstream.collect::<Vec<_>>()), (&stats.downstream, downstream.collect())]
@@ -129,6 +133,7 @@ fn check_workers(stats: &Stats) {
     }
     for port in &stats.interfaces {
         let own = stats.workers.iter().flat_map(|worker| &worker.interfaces);
+        let own = own.chain(stats.card.iter().map(|card| &card.interface));
         // On a host, an interface is the wire on one side and the host on the other.
         let own = own.filter(|part| part.interface == port.interface && part.side == port.side);
         let sent_and_received = own.map(|part| (part.rx_packets, part.tx_packets));

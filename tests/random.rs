@@ -8,6 +8,8 @@ mod conntrack_flows;
 mod engines;
 #[path = "random/flows.rs"]
 mod flows;
+#[path = "random/interpreter.rs"]
+mod interpreter;
 #[path = "random/packets.rs"]
 mod packets;
 #[path = "proxied/flows.rs"]
@@ -21,12 +23,9 @@ use std::collections::BTreeMap;
 use std::io::{Write, stderr};
 use weir_abi::Reason;
 use weir_loading::Policy;
-use weir_policy::ir::eval::Evaluator;
-use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::match_tree::{Condition, conditions};
-use weir_policy::ir::{self, LimiterId, Node, Program, RuleSlotId, SlotId};
+use weir_policy::ir::{self, Node, Program};
 use weir_policy::pass::{Placement, optimise};
-use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
 use weir_test_support::policy::{Policy as Text, Size, policies};
 
@@ -164,39 +163,17 @@ fn from_conditions(program: &Program) -> Program {
 
 /// Runs every chain of a form of the policy's program in the interpreter.
 fn interpret(program: &Program, policy: &Policy, packets: &[Packet]) -> Decided {
-    let mut evaluator = Evaluator::new(program, policy.answers());
-    let slots = || (0..).map(RuleSlotId).zip(policy.slot_rules());
-    slots().for_each(|(slot, rules)| evaluator.set_slot(slot, rules.clone()));
+    let mut evaluator = interpreter::new(program, policy);
     let (mut verdicts, mut leaves) = (Vec::new(), BTreeMap::new());
     for chain in 0..program.chains.len() {
         let mut decide = |(index, packet): (usize, &Packet)| {
-            let (link, time_ns) = (engines::link_of(packet.link), packet.time_ns);
-            let frame = Frame { bytes: &packet.bytes, wire_len: packet.wire, link, time_ns };
-            let verdict = evaluator.decide(chain, frame, &mut ());
+            let verdict = evaluator.decide(chain, interpreter::frame(packet), &mut ());
             leaves.extend(evaluator.leaving().map(|leaving| ((chain, index), leaving.bytes.clone())));
             verdict
         };
         verdicts.push(packets.iter().enumerate().map(&mut decide).collect());
     }
-    let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
-        let mut counts = Vec::new();
-        evaluator.limit_counts(limiter, &mut |entry, count| {
-            counts.push((entry, LimitCount { exceeded: count.exceeded, passed: count.passed }));
-        });
-        counts
-    });
-    let (counters, additions) = (evaluator.counters().to_vec(), evaluator.addition_counts());
-    let entries = (0..).map(SlotId).zip(&program.slots).map(|(id, slot)| {
-        let mut hits = Vec::new();
-        evaluator.entry_counts(id, &mut |prefix, length, counts| {
-            hits.push((weir_loading::eval::address(slot.family, prefix), length, counts));
-        });
-        hits
-    });
-    let (entries, mut flows) = (entries.collect(), Vec::new());
-    evaluator.flows(&mut |key, flow| flows.push((*key, *flow)));
-    let slots = slots().map(|(slot, _)| evaluator.slot_counts(slot)).collect();
-    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, slots, flows }
+    interpreter::decided(&evaluator, program, verdicts, leaves)
 }
 
 #[test]

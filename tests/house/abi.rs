@@ -15,6 +15,7 @@ use weir_abi::kernel::{
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
+use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
     Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit, slot,
@@ -385,6 +386,24 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("sizeof(weir_abi_version)", size_of_val(&weir_abi::ABI_VERSION)),
     ];
     numbers.iter().for_each(|(what, value)| same(&mut program, what, *value));
+    let bpf = COMPILERS.iter().filter(|(_, flags)| flags.contains(&"--target=bpf"));
+    assert_none(bpf.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
+}
+
+/// Structures that the wire-side card shares with the engine.
+#[test]
+fn the_card_has_the_same_layout() {
+    let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n#include \"wire_card.h\"\n".to_owned();
+    layout!(program, "card_key", CardKey, family, address);
+    layout!(program, "card_count", CardCount, packets, bytes, last_ns, zero);
+    let numbers = [
+        ("CARD_IPV4", wire_card::IPV4),
+        ("CARD_IPV6", wire_card::IPV6),
+        ("CARD_TO_INNER", wire_card::TO_INNER),
+        ("CARD_TO_OUTER", wire_card::TO_OUTER),
+        ("CARD_SPINS_MAX", wire_card::SPINS_MAX),
+    ];
+    numbers.iter().for_each(|(what, value)| same(&mut program, what, *value as usize));
     let bpf = COMPILERS.iter().filter(|(_, flags)| flags.contains(&"--target=bpf"));
     assert_none(bpf.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }

@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-loading", &["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]),
     ("weir-control", &[]),
     ("weir-mitigate", &["weir-abi"]),
+    ("weir-card", &["weir-abi", "weir-policy"]),
     ("weir-test-support", &[]),
     ("xtask", &[]),
 ];
@@ -26,9 +27,10 @@ const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
 /// Packages with a command line.
 const PROGRAMS: &[&str] = &["weir", "weir-bench", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
-const SILENT: &[&str] = &["crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
+const SILENT: &[&str] =
+    &["crates/card/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
 /// The crates without input or output.
-const PURE: &[&str] = &["weir-policy", "weir-mitigate"];
+const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card"];
 /// Crates that access files, processes or the network. Pure crates do not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 

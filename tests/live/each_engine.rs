@@ -40,6 +40,20 @@ macro_rules! each_kind_and_host {
     ($($test:tt)*) => { test_on!([afpacket, xdp, host] $($test)*); };
 }
 
+/// The same for `fn name(engine: &str)`, which makes hosts with a card on the wire.
+macro_rules! each_kind_and_host_behind_card {
+    ($test:ident) => {
+        mod $test {
+            each_kind_and_host_behind_card!(@ $test afpacket xdp host);
+        }
+    };
+    (@ $test:ident $($engine:ident)*) => {
+        $(#[test] fn $engine() {
+            super::$test(stringify!($engine));
+        })*
+    };
+}
+
 /// Tests on every engine and on a host from the text of policies, and on one engine in user space and the kernel engine
 /// from bundles.
 macro_rules! each_engine_and_form {

@@ -11,10 +11,15 @@
 //! ```text
 //! client 10.9.0.1 (c) ---- (s) weir 10.9.0.2
 //! ```
+//! In both, a card may be on the wire to the client:
+//!
+//! ```text
+//! client (c) ---- (outer) card (inner) ---- (lower or s) weir
+//! ```
 
 use nix::sched::{CloneFlags, unshare};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -48,6 +53,11 @@ impl Host {
             received.into_iter().for_each(|job| job());
         });
         Host { jobs, namespace: receiver.recv().expect("the namespace can be made") }
+    }
+
+    /// The file of the namespace.
+    pub fn namespace(&self) -> &Path {
+        &self.namespace
     }
 
     /// Runs a job in the namespace, with the threads and processes that it starts.
@@ -162,7 +172,7 @@ impl Hosts {
         ];
         for (own, far, host, count) in ends {
             for (own, far) in names(own, count).iter().zip(names(far, count)) {
-                hosts.lay(wires, own, &far, host);
+                lay(wires, (&hosts.weir, own), (host, &far));
             }
         }
         let ends = [(&hosts.client, "c", CLIENT, wires.lower), (&hosts.server, "s", SERVER, wires.upper)];
@@ -174,38 +184,47 @@ impl Hosts {
 
     /// The client, and a server that is the host of Weir.
     pub fn of_host(wires: Wires) -> Self {
-        let (client, weir) = (Host::new(), Host::new());
-        let server = weir.clone();
-        let hosts = Hosts { client, weir, server, analyser: Host::new() };
+        let hosts = Self::unwired_pair();
         for (own, far) in names("s", wires.lower).iter().zip(names("c", wires.lower)) {
-            hosts.lay(wires, own, &far, &hosts.client);
+            lay(wires, (&hosts.weir, own), (&hosts.client, &far));
             hosts.weir.ip(&format!("link set dev {own} arp on"));
         }
-        hosts.weir.ip("link set dev lo up");
         hosts.client.ip(&format!("addr add {CLIENT}/24 dev c"));
         hosts.server.ip(&format!("addr add {SERVER}/24 dev s"));
         hosts
     }
 
-    fn lay(&self, wires: Wires, own: &str, far: &str, host: &Host) {
-        let Wires { mtu, queues, flags, settings, .. } = wires;
-        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
-        let index = match flags {
-            Flags::AtOnce => String::new(),
-            Flags::Late => format!("index {}", 100 + own.bytes().map(u32::from).sum::<u32>()),
-        };
-        let end = |name: &str| format!("name {name} {index} mtu {mtu} {queues}");
-        let netns = host.namespace.display();
-        self.weir.ip(&format!("link add {} type veth peer {} netns {netns}", end(own), end(far)));
-        self.weir.ip(&format!("link set dev {own} arp off up"));
-        host.ip(&format!("link set dev {far} up"));
-        // A network card completes checksums. The sender on a veth pair leaves them incomplete.
-        if settings == Settings::LikeCards {
-            host.call("ethtool", &format!("-K {far} tx off"));
-        }
-        // Packets that a driver redirects reach the far end of a veth pair only if it polls.
-        let polls = if settings == Settings::AsTheyCome { "off" } else { "on" };
-        host.call("ethtool", &format!("-K {far} gro {polls}"));
+    fn unwired_pair() -> Self {
+        let (client, weir) = (Host::new(), Host::new());
+        let server = weir.clone();
+        weir.ip("link set dev lo up");
+        Hosts { client, weir, server, analyser: Host::new() }
+    }
+
+    /// The three hosts, with a host for a card between client and Weir.
+    pub fn with_card(wires: Wires) -> (Self, Host) {
+        let (hosts, card) = (Self::with(Wires { lower: 0, ..wires }), Host::new());
+        hosts.lay_through(&card, "lower", wires);
+        hosts.client.ip(&format!("addr add {CLIENT}/24 dev c"));
+        (hosts, card)
+    }
+
+    /// The client, a server that is the host of Weir, and a host for a card between them.
+    pub fn of_host_with_card(wires: Wires) -> (Self, Host) {
+        let (hosts, card) = (Self::unwired_pair(), Host::new());
+        hosts.lay_through(&card, "s", wires);
+        hosts.weir.ip("link set dev s arp on");
+        hosts.client.ip(&format!("addr add {CLIENT}/24 dev c"));
+        hosts.server.ip(&format!("addr add {SERVER}/24 dev s"));
+        (hosts, card)
+    }
+
+    /// Both wires of a card.
+    fn lay_through(&self, card: &Host, own: &str, wires: Wires) {
+        lay(wires, (&self.weir, own), (card, "inner"));
+        lay(wires, (card, "outer"), (&self.client, "c"));
+        // The neighbours of the card are those of a real one: they poll, and complete checksums.
+        self.weir.call("ethtool", &format!("-K {own} gro on tx off"));
     }
 
     /// The information of `ip` about an interface of Weir's host.
@@ -231,4 +250,26 @@ impl Hosts {
     pub fn set_link(&self, name: &str, state: &str) {
         self.weir.ip(&format!("link set {name} {state}"));
     }
+}
+
+/// Lays a wire between an interface of one host and one of another.
+fn lay(wires: Wires, (near, own): (&Host, &str), (host, far): (&Host, &str)) {
+    let Wires { mtu, queues, flags, settings, .. } = wires;
+    let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+    let index = match flags {
+        Flags::AtOnce => String::new(),
+        Flags::Late => format!("index {}", 100 + own.bytes().map(u32::from).sum::<u32>()),
+    };
+    let end = |name: &str| format!("name {name} {index} mtu {mtu} {queues}");
+    let netns = host.namespace.display();
+    near.ip(&format!("link add {} type veth peer {} netns {netns}", end(own), end(far)));
+    near.ip(&format!("link set dev {own} arp off up"));
+    host.ip(&format!("link set dev {far} up"));
+    // A network card completes checksums. The sender on a veth pair leaves them incomplete.
+    if settings == Settings::LikeCards {
+        host.call("ethtool", &format!("-K {far} tx off"));
+    }
+    // Packets that a driver redirects reach the far end of a veth pair only if it polls.
+    let polls = if settings == Settings::AsTheyCome { "off" } else { "on" };
+    host.call("ethtool", &format!("-K {far} gro {polls}"));
 }

@@ -51,7 +51,7 @@ fn setup(engine: &str, mode: &str) -> Setup {
 }
 
 /// Work that a host repeats until this is dropped.
-struct Repeated {
+pub struct Repeated {
     stop: Arc<AtomicBool>,
     /// How often it was done, and how often it failed.
     done: Arc<AtomicU64>,
@@ -60,7 +60,7 @@ struct Repeated {
 }
 
 impl Repeated {
-    fn on<W: FnMut() -> bool>(host: &Host, work: impl FnOnce() -> W + Send + 'static) -> Self {
+    pub fn on<W: FnMut() -> bool>(host: &Host, work: impl FnOnce() -> W + Send + 'static) -> Self {
         let (stop, done, failed) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<AtomicU64>)>::default();
         let own = (stop.clone(), done.clone(), failed.clone());
         let thread = host.start(move || {
@@ -73,7 +73,7 @@ impl Repeated {
         Repeated { stop, done, failed, thread: Some(thread) }
     }
 
-    fn counts(&self) -> (u64, u64) {
+    pub fn counts(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 }
@@ -147,7 +147,7 @@ fn flood(hosts: &Hosts) -> Repeated {
     })
 }
 
-fn attacks(running: &Running) -> AttacksListed {
+pub fn attacks(running: &Running) -> AttacksListed {
     let listed = running.ask(&Request::Attacks { operation: AttackOperation::List });
     let listed = listed.unwrap_or_else(|failure| panic!("{failure}: {}", running.log()));
     serde_json::from_value(listed).expect("a list of attacks")
@@ -160,7 +160,7 @@ fn slot_rules(running: &Running) -> usize {
 }
 
 /// Waits until an attack on the server fulfils a condition.
-fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -> bool) -> AttackEntry {
+pub fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -> bool) -> AttackEntry {
     let begun = Instant::now();
     loop {
         let listed = attacks(running);
@@ -172,7 +172,7 @@ fn wait_for_attack(running: &Running, what: &str, holds: impl Fn(&AttackEntry) -
     }
 }
 
-fn has(state: &str) -> impl Fn(&AttackEntry) -> bool {
+pub fn has(state: &str) -> impl Fn(&AttackEntry) -> bool {
     let state = state.to_owned();
     move |attack| attack.actions.iter().any(|action| action.state == state)
 }
@@ -210,7 +210,8 @@ fn a_flood_is_stopped_and_the_rule_leaves_after_it(engine: &str, hosts: &Hosts, 
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let mut setup = setup(engine, "act");
     let path = |name: &str| folder.join(name).display().to_string();
-    setup.more.extend(["--mitigate-log", &path("events"), "--mitigate-notify", &path("notify.sh")].map(str::to_owned));
+    let notify = ["--mitigate-log", &path("events"), "--mitigate-notify", &path("notify.sh")];
+    setup.more.extend(notify.into_iter().chain(["--mitigate-export", &path("exports")]).map(str::to_owned));
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
     let client = in_peace(hosts, &running);
     let flood = flood(hosts);
@@ -255,6 +256,29 @@ fn a_flood_is_stopped_and_the_rule_leaves_after_it(engine: &str, hosts: &Hosts, 
     assert!(told.lines().all(|line| line.starts_with("10.9.0.2 incoming ")), "{told}");
     let details = fs::read_to_string(folder.join("details")).expect("it was called");
     assert!(details.contains("IP: 10.9.0.2") && details.contains("Attack type: udp-reflection"), "{details}");
+    replays_what_was_exported(&folder.join("exports"), &attack.actions[0].rule);
+}
+
+/// The attack was exported as a regression test, which passes, and fails without the rule against it.
+fn replays_what_was_exported(exports: &Path, rule: &str) {
+    let entries: Vec<_> = fs::read_dir(exports).expect("it exists").map(|entry| entry.expect("it is there")).collect();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    let attack = entries[0].path();
+    let policy = fs::read_to_string(attack.join("policy.weir")).expect("it was exported");
+    assert!(policy.contains("daddr 10.9.0.2") && policy.contains("sample 1/1"), "{policy}");
+    let replay = |policy: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.current_dir(&attack).args(["replay", policy, "--in", "attack.pcapng", "--engine", "eval"]);
+        let ran = command.args(["--expect", "expected.json"]).output().expect("the program was built");
+        let text = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        (ran.status.code(), text)
+    };
+    let (code, said) = replay("policy.weir");
+    assert!(code == Some(0) && said.contains("The counts are as expected."), "{said}");
+    let without: String = policy.lines().filter(|line| !line.contains("udp")).map(|line| format!("{line}\n")).collect();
+    put(&attack, "without.weir", &without);
+    let (code, said) = replay("without.weir");
+    assert!(code == Some(1) && said.contains("dropped: ") && said.contains("there is none"), "{rule}: {said}");
 }
 
 /// Accepts the actions that wait against an attack, until some are accepted. Returns what could not be carried out.

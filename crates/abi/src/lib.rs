@@ -7,6 +7,7 @@
 
 pub mod addition;
 pub mod burst;
+pub mod card;
 pub mod cookie;
 pub mod counter;
 pub mod dpdk;
@@ -26,6 +27,7 @@ pub mod siphash;
 pub mod slot;
 pub mod target;
 pub mod verdict;
+pub mod wire_card;
 
 pub use addition::{Addition, AdditionCounts};
 pub use burst::{BURST_MAX, Burst, Frame};

@@ -80,6 +80,15 @@ pub struct EventsStatus {
     pub call_failed: u64,
     /// Calls for which the queue had no room, because the program is slow.
     pub call_lost: u64,
+    /// Attacks that were exported.
+    #[serde(default)]
+    pub exported: u64,
+    /// Attacks that could not be exported, for instance because the folder has as many as it may have.
+    #[serde(default)]
+    pub export_failed: u64,
+    /// Attacks that were not exported, because too many came at once.
+    #[serde(default)]
+    pub export_lost: u64,
     /// The last problem of each.
     pub problems: Vec<String>,
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod card;
 mod client;
 mod flows;
 mod limits;
@@ -31,6 +32,7 @@ pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, SamplesStatus,
 };
+pub use card::{CardCounts, CardEntry, CardPlace, CardStatus, CardTableStatus};
 pub use client::{Client, Error, ask, read};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};

@@ -70,6 +70,11 @@ pub enum Request {
         /// What to do. It says the type of the answer.
         operation: SlotOperation,
     },
+    /// Asks what the card does. The answer is a [`CardStatus`](crate::CardStatus).
+    Card {
+        /// Maximum number of entries, those with the most packets first.
+        top: usize,
+    },
     /// Reads attacks, and decides on proposed actions against them.
     Attacks {
         /// What to do. It says the type of the answer.

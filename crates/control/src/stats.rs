@@ -17,6 +17,9 @@ pub struct Stats {
     pub interfaces: Vec<InterfaceStats>,
     /// What rules have added to tables since the start.
     pub additions: AdditionStats,
+    /// What a card has dropped. It is a part of `upstream` and of `interfaces`, beside the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<crate::CardCounts>,
 }
 
 /// What rules have added to tables.

@@ -131,7 +131,7 @@ impl FlowMatch {
                 Test::Value { subject: Subject::Field(field), .. } => {
                     (!KNOWN.contains(field)).then(|| field.name().to_owned())
                 }
-                Test::Value { subject: Subject::Raw(_), .. } => Some("@".to_owned()),
+                Test::Value { subject: Subject::Raw(_) | Subject::Card(_), .. } => Some("@".to_owned()),
                 Test::Found { .. } => Some("a table".to_owned()),
             };
             if let Some(unknown) = unknown {

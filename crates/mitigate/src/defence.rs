@@ -4,10 +4,11 @@
 //! what passes, and each action knows which of its packets belong to proven sources.
 
 use crate::action::{Action, ActionId, Decision};
+use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
-use crate::measure::Extractor;
 use crate::measure::sampling::Sampling;
+use crate::measure::{Extractor, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -18,6 +19,9 @@ pub struct Defence {
     mitigator: Mitigator,
     filter: Filter,
     inside: Vec<Prefix>,
+    /// Packets of sources that a card has dropped in this window.
+    by_card: Vec<(Source, u64)>,
+    excerpts: Option<Excerpts>,
 }
 
 impl Defence {
@@ -28,7 +32,29 @@ impl Defence {
             mitigator: Mitigator::new(settings, seed),
             filter: Filter::default(),
             inside,
+            by_card: Vec::new(),
+            excerpts: None,
         }
+    }
+
+    /// Keeps packets around attacks from now on. The seed is a secret.
+    pub fn keep_excerpts(&mut self, seed: u64) {
+        self.excerpts = Some(Excerpts::new(seed));
+    }
+
+    /// The excerpts that are complete.
+    pub fn take_excerpts(&mut self) -> Vec<Excerpt> {
+        self.excerpts.as_mut().map(Excerpts::take).unwrap_or_default()
+    }
+
+    /// Completes all excerpts, because nothing follows.
+    pub fn finish_excerpts(&mut self, now_ns: u64) {
+        self.excerpts.iter_mut().for_each(|excerpts| excerpts.finish(now_ns));
+    }
+
+    /// Attacks that have no excerpt, because there were too many at once.
+    pub fn excerpts_left_out(&self) -> u64 {
+        self.excerpts.as_ref().map_or(0, Excerpts::left_out)
     }
 
     /// What is known of attacks.
@@ -49,14 +75,33 @@ impl Defence {
 
     /// Takes a packet. Returns whether an action in force drops it. Times do not go back.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
+        self.see_frame(header, None, now_ns)
+    }
+
+    /// As [`Defence::see`], with the packet itself for excerpts.
+    pub fn see_frame(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> bool {
         let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
         let is_outgoing = is_inside(header.saddr);
         let extractor = &mut self.extractor;
-        if !is_outgoing && self.filter.drops(header, now_ns, || extractor.see_dropped(header)).is_some() {
-            return true;
+        let mut dropped_proven = false;
+        let is_dropped = !is_outgoing
+            && self
+                .filter
+                .drops(header, now_ns, || {
+                    dropped_proven = extractor.see_dropped(header);
+                    dropped_proven
+                })
+                .is_some();
+        let is_proven = if is_dropped { dropped_proven } else { extractor.see(header, now_ns) };
+        if let (Some(excerpts), Some(frame)) = (&mut self.excerpts, frame) {
+            excerpts.see(header, frame, now_ns, is_outgoing, is_proven);
         }
-        extractor.see(header, now_ns);
-        false
+        is_dropped
+    }
+
+    /// A card has dropped packets of a source. They did not come here, and count for the action that blocks the source.
+    pub fn see_by_card(&mut self, source: Source, packets: u64) {
+        self.by_card.push((source, packets));
     }
 
     /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
@@ -64,9 +109,38 @@ impl Defence {
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
         window.estimate(sampling);
+        let by_card = std::mem::take(&mut self.by_card);
+        self.filter.hit_by_card(by_card.into_iter().map(|(source, packets)| {
+            // Hits are samples, and what a card has dropped is not.
+            (source, (packets as f64 / sampling.scale()).round() as u64)
+        }));
         let hits = self.filter.take_hits();
         let extractor = &self.extractor;
-        self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source))
+        let decisions = self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source));
+        self.note_excerpts(&decisions, now_ns);
+        decisions
+    }
+
+    fn note_excerpts(&mut self, decisions: &[Decision], now_ns: u64) {
+        let Some(excerpts) = &mut self.excerpts else { return };
+        excerpts.end_window(now_ns);
+        for decision in decisions {
+            match decision {
+                Decision::Detected { attack, victim, .. } => excerpts.begin(*attack, *victim, now_ns),
+                Decision::Ended(attack) => excerpts.end(*attack),
+                Decision::Apply(_) | Decision::Propose(_) | Decision::Undo(..) => {}
+            }
+        }
+    }
+
+    /// Ends a recording that is too short for detection: its window counts twice. Nothing is carried out.
+    pub fn end_short(&mut self, now_ns: u64) {
+        let window = self.extractor.close(now_ns);
+        for again in 0..2 {
+            let next = Window { to_ns: window.to_ns + again, ..window.clone() };
+            let decisions = self.mitigator.decide(&next, &[], &|_| false);
+            self.note_excerpts(&decisions, now_ns);
+        }
     }
 
     /// After the decisions of a window: whoever became plausible in an attack on an unused victim is not trusted.

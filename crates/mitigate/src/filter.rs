@@ -2,6 +2,8 @@
 
 use crate::action::{Action, ActionId, Hit, Measure};
 use crate::header::Header;
+use crate::measure::Source;
+use std::collections::HashMap;
 
 /// A limit may pass this many seconds of its rate at once.
 const BURST_S: f64 = 1.0;
@@ -41,6 +43,20 @@ impl Filter {
         active.hit.packets += 1;
         active.hit.proven += u64::from(is_proven());
         Some(active.action.id)
+    }
+
+    /// Counts packets of sources that a card has dropped at the actions that block the sources.
+    pub fn hit_by_card(&mut self, dropped: impl Iterator<Item = (Source, u64)>) {
+        let blocks = self.active.iter_mut().filter_map(|active| match active.action.measure {
+            Measure::Block(source, _) => Some((source, &mut active.hit)),
+            _ => None,
+        });
+        let mut blocks: HashMap<Source, &mut Hit> = blocks.collect();
+        for (source, packets) in dropped {
+            if let Some(hit) = blocks.get_mut(&source) {
+                hit.packets += packets;
+            }
+        }
     }
 
     /// What each action has hit since the last call.

@@ -16,6 +16,7 @@ mod attack;
 pub mod baseline;
 pub mod class;
 pub mod defence;
+pub mod excerpt;
 pub mod filter;
 pub mod header;
 mod last_resort;

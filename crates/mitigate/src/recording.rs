@@ -2,6 +2,7 @@
 
 use crate::action::Decision;
 use crate::defence::Defence;
+use crate::excerpt::{Excerpt, Frame};
 use crate::header::Header;
 use crate::measure::WINDOW_NS;
 use crate::measure::sampling::Sampling;
@@ -11,6 +12,8 @@ use crate::prefix::Prefix;
 /// Windows without packets that are closed one by one: what lasts longest, the hold of a quiet signature and the idle
 /// time of an attack, is over then. A longer gap is skipped.
 const EMPTY_WINDOWS_MAX: u64 = 120_000_000_000 / WINDOW_NS;
+/// A recording with fewer windows is too short for two windows with excess, which a victim has.
+const SHORT_WINDOWS: u64 = 2;
 /// The seed of hashes and samples. A recording cannot adapt to it, and a run can be repeated.
 const SEED: u64 = 0x5745_4952;
 
@@ -20,12 +23,16 @@ pub struct Recording {
     defence: Defence,
     /// Begin of the current window; `None` before the first packet.
     window_ns: Option<u64>,
+    /// When the last packet came.
+    last_ns: u64,
+    /// Windows that were closed.
+    closed: u64,
 }
 
 impl Recording {
     /// Nothing was seen. Without prefixes inside, every destination is protected.
     pub fn new(inside: Vec<Prefix>, settings: Settings) -> Self {
-        Recording { defence: Defence::new(inside, settings, SEED), window_ns: None }
+        Recording { defence: Defence::new(inside, settings, SEED), window_ns: None, last_ns: 0, closed: 0 }
     }
 
     /// Mitigation with all that it knows of attacks.
@@ -33,10 +40,42 @@ impl Recording {
         self.defence.mitigator()
     }
 
+    /// Keeps packets around attacks from now on.
+    pub fn keep_excerpts(&mut self) {
+        self.defence.keep_excerpts(SEED);
+    }
+
+    /// The excerpts that are complete.
+    pub fn take_excerpts(&mut self) -> Vec<Excerpt> {
+        self.defence.take_excerpts()
+    }
+
+    /// Attacks that have no excerpt, because there were too many at once.
+    pub fn excerpts_left_out(&self) -> u64 {
+        self.defence.excerpts_left_out()
+    }
+
     /// Takes a packet. Returns whether an action drops it. Times do not go back.
     pub fn take(&mut self, header: &Header, now_ns: u64) -> bool {
+        self.take_frame(header, None, now_ns)
+    }
+
+    /// As [`Recording::take`], with the packet itself for excerpts.
+    pub fn take_frame(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> bool {
         self.advance(now_ns);
-        self.defence.see(header, now_ns)
+        self.last_ns = now_ns;
+        self.defence.see_frame(header, frame, now_ns)
+    }
+
+    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one: then the report
+    /// says what a recording of a fraction of a second shows, although nothing can be done about it any more.
+    pub fn finish(&mut self) {
+        if let Some(begin_ns) = self.window_ns
+            && self.closed < SHORT_WINDOWS
+        {
+            self.defence.end_short(begin_ns + WINDOW_NS);
+        }
+        self.defence.finish_excerpts(self.last_ns);
     }
 
     /// Closes the windows that have ended.
@@ -61,6 +100,7 @@ impl Recording {
 
     /// Ends a window and carries out the decisions. The last, incomplete window of a recording is not decided on.
     fn close(&mut self, now_ns: u64) {
+        self.closed += 1;
         for decision in self.defence.end_window(now_ns, Sampling::ALL) {
             match decision {
                 Decision::Apply(action) => self.defence.enforce(action, now_ns),

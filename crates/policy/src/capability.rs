@@ -4,6 +4,7 @@
 //! supports. A bundle has the code of several engines and needs what they support.
 
 use crate::ir::{Effect, Program, RuleId, match_tree};
+use std::collections::BTreeSet;
 use weir_abi::Target;
 
 /// An implementation that decides packets by a policy.
@@ -38,6 +39,8 @@ pub enum Feature {
     Synproxy,
     /// `slot`
     Slot,
+    /// Matches on a card's answers, which only the split between card and software makes.
+    Card,
 }
 
 /// A feature of a rule that engines do not support.
@@ -83,6 +86,8 @@ impl Engine {
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
             (_, Feature::Slot) => Some("its rules cannot change yet"),
+            (Engine::Eval, Feature::Card) => None,
+            (_, Feature::Card) => Some("it does not read a card's answers yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
     }
@@ -99,6 +104,7 @@ impl Feature {
             Feature::Track => "track",
             Feature::Synproxy => "synproxy",
             Feature::Slot => "slot",
+            Feature::Card => "card",
         }
     }
 
@@ -147,6 +153,10 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
             report(Some(RuleId(index)), feature);
         }
     }
+    let conditions = program.chains.iter().flat_map(|chain| match_tree::conditions(&chain.tree.nodes));
+    let answered = conditions.filter(|condition| condition.tests.iter().any(|test| test.asks_card()));
+    let rules: BTreeSet<RuleId> = answered.map(|condition| condition.rule).collect();
+    rules.into_iter().for_each(|rule| report(Some(rule), Feature::Card));
     found
 }
 

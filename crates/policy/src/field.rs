@@ -301,6 +301,34 @@ impl Raw {
     pub const OFFSET_BITS_MAX: u16 = 255 * 8;
 }
 
+/// What a card has found out about a packet (`docs/card-layout.md`). No policy names it: the split between card and
+/// software makes such matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Answer {
+    /// Whether a pattern matches: metadata2.
+    Pattern(u8),
+    /// Whether a counted rule matches: metadata3.
+    Counted(u8),
+    /// The number of the first rule that ends the chain, from 1, or 0: metadata4.
+    First,
+    /// The label that a lookup finds, which the card has begun: metadata1. The packet may lack the address.
+    Label(u8),
+    /// A field that the card has sent: metadata1. The packet may lack it.
+    Field(Field),
+}
+
+impl Answer {
+    /// Width in bits.
+    pub const fn bits(self) -> u8 {
+        match self {
+            Answer::Pattern(_) | Answer::Counted(_) => 1,
+            Answer::First => 8,
+            Answer::Label(_) => 32,
+            Answer::Field(field) => field.bits(),
+        }
+    }
+}
+
 /// The left side of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
@@ -308,6 +336,8 @@ pub enum Subject {
     Field(Field),
     /// Bits by position. If they are outside the captured packet or the parser's window, the match does not hold.
     Raw(Raw),
+    /// An answer of a card. If it is about something that the packet lacks, the match does not hold.
+    Card(Answer),
 }
 
 impl Subject {
@@ -315,7 +345,7 @@ impl Subject {
     pub const fn guard(self) -> Guard {
         match self {
             Subject::Field(field) => field.guard(),
-            Subject::Raw(Raw { base: RawBase::Link, .. }) => Guard::Any,
+            Subject::Raw(Raw { base: RawBase::Link, .. }) | Subject::Card(_) => Guard::Any,
             Subject::Raw(Raw { base: RawBase::Network, .. }) => Guard::Ip,
             Subject::Raw(Raw { base: RawBase::Transport, .. }) => Guard::Transport,
         }
@@ -326,6 +356,7 @@ impl Subject {
         match self {
             Subject::Field(field) => field.bits(),
             Subject::Raw(raw) => raw.bits,
+            Subject::Card(answer) => answer.bits(),
         }
     }
 }

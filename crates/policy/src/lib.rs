@@ -12,6 +12,7 @@ pub mod diag;
 pub mod direction;
 pub mod field;
 pub mod ir;
+pub mod offload;
 pub mod pass;
 pub mod pipeline;
 pub mod slot_rule;

@@ -36,6 +36,7 @@ fn meaning(rule: &str) -> String {
             let subject = match subject {
                 Subject::Field(field) => field.name().to_owned(),
                 Subject::Raw(raw) => format!("{:?}+{}:{}", raw.base, raw.offset_bits, raw.bits),
+                Subject::Card(answer) => format!("{answer:?}"),
             };
             let mask = mask.map_or(String::new(), |mask| format!(" &{mask}"));
             let not = if *negated { " not" } else { "" };

@@ -15,7 +15,12 @@ fn check4(entries: Entries, layout: Layout, keys: impl IntoIterator<Item = u32>)
     let view = ImageView::new(image.as_bytes()).unwrap();
     for key in keys {
         assert_eq!(view.find4(key), reference.find4(key), "{} at {key:#010x}", layout.name());
+        if let Some(stages) = view.stages() {
+            let label = stages.finish(stages.begin(key), key as u16 & 0xfff);
+            assert_eq!(label, reference.find4(key), "in two halves at {key:#010x}");
+        }
     }
+    assert_eq!(view.stages().is_some(), layout == Layout::Dxr16x4);
     assert_eq!(view.find6(1), 0, "of the other family");
     image
 }

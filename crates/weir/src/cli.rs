@@ -1,5 +1,6 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod card;
 mod ctl;
 mod mitigation;
 mod values;
@@ -8,6 +9,7 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
+pub use card::{CardOptions, GivenCard, Placement};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
@@ -275,6 +277,10 @@ pub struct ReplayOptions {
     /// The engine; by default native if there is clang or the policy is a bundle, else eval.
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
+    /// Compare the counts with this file (`expected.json` of an exported attack), which also says direction and posture.
+    /// If one differs, the exit code is 1 and a message names it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["direction", "inside", "posture"])]
+    pub expect: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -341,6 +347,9 @@ pub struct DetectOptions {
     /// Protect these prefixes: packets from them are answers. Without them, every destination is protected.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     pub inside: Vec<Inside>,
+    /// Export each attack into this folder: a capture, a policy, and the counts that `weir replay --expect` compares.
+    #[arg(long, value_name = "DIR")]
+    pub export: Option<PathBuf>,
     /// Compare with labels: a line `N,0` or `N,1` a packet, N from 1 over all captures, 1 for attack.
     #[arg(long, value_name = "CSV")]
     pub labels: Option<PathBuf>,
@@ -376,6 +385,9 @@ pub struct RunOptions {
     /// What happens about attacks.
     #[command(flatten)]
     pub mitigation: MitigationOptions,
+    /// What a card drops.
+    #[command(flatten)]
+    pub card: CardOptions,
     /// Threads that move packets. Each has a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,

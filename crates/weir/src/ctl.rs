@@ -4,6 +4,7 @@
 use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_attacks;
+use crate::ctl_card;
 use crate::ctl_flows;
 use crate::ctl_slot;
 use crate::ctl_table;
@@ -51,6 +52,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
+        CtlCommand::Card { top } => Request::Card { top: *top },
         CtlCommand::Attacks { .. } | CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
             unreachable!("it has a module of its own")
         }
@@ -63,6 +65,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Stats => stats(&weir_control::read(value)?),
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Card { .. } => ctl_card::status(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
@@ -155,6 +158,11 @@ fn stats(stats: &Stats) -> String {
             figures::grouped(worker.upstream.current.packets),
             figures::grouped(worker.downstream.current.packets)
         );
+    }
+    if let Some(card) = &stats.card {
+        let (now, total) = (card.upstream.current.dropped, card.upstream.total.dropped);
+        let _ =
+            writeln!(text, "card: {} packets dropped ({} in total)", figures::grouped(now), figures::grouped(total));
     }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
     text + &additions::describe(&stats.additions)

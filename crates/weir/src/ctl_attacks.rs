@@ -64,10 +64,14 @@ fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &At
 
 /// What could not be told to others.
 fn told(events: &EventsStatus) -> String {
-    let EventsStatus { written: _, write_failed, write_lost, called: _, call_failed, call_lost, problems } = events;
+    let EventsStatus { write_failed, write_lost, call_failed, call_lost, export_failed, export_lost, problems, .. } =
+        events;
     let mut text = String::new();
-    for (what, failed, lost) in [("events", write_failed, write_lost), ("calls of the program", call_failed, call_lost)]
-    {
+    for (what, failed, lost) in [
+        ("events", write_failed, write_lost),
+        ("calls of the program", call_failed, call_lost),
+        ("exports", export_failed, export_lost),
+    ] {
         if failed + lost > 0 {
             let _ = writeln!(text, "{what}: {} failed, {} lost", grouped(*failed), grouped(*lost));
         }

@@ -1,5 +1,6 @@
 //! Prefixes of the protected network, on the command line.
 
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::str::FromStr;
 use weir_mitigate::prefix::Prefix;
@@ -32,6 +33,12 @@ impl FromStr for Inside {
             return Err(format!("bits behind the length of {length} are set"));
         }
         Ok(Inside { is_ipv6, address, mask })
+    }
+}
+
+impl Display for Inside {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.prefix().fmt(f)
     }
 }
 

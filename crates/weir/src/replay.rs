@@ -2,9 +2,10 @@
 
 use crate::additions;
 use crate::captures::{self, Damage, Sinks};
-use crate::cli::{EngineName, ReplayOptions};
+use crate::cli::{ChainOptions, EngineName, ReplayOptions};
 use crate::directions::Directions;
 use crate::engine::{self, action};
+use crate::export::expected::{self, Counts, Difference, Expected, RuleExpected};
 use crate::failure::{self, Failure};
 use crate::figures;
 use crate::limit_counts::{self, Counting};
@@ -75,6 +76,9 @@ pub struct Replayed {
     /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<failure::Error>,
+    /// With --expect: the counts that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differences: Option<Vec<Difference>>,
     /// The verdict of each packet, if the option is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdicts: Option<Vec<&'static str>>,
@@ -82,6 +86,14 @@ pub struct Replayed {
     pub seconds: f64,
     /// Millions of packets a second.
     pub mpps: f64,
+}
+
+impl Replayed {
+    /// The counts that `--expect` compares.
+    pub fn counted(&self) -> (Counts, Vec<RuleExpected>) {
+        let Replayed { packets, bytes, passed, dropped, diverted, replied, .. } = *self;
+        (Counts::new([packets, bytes, passed, dropped, diverted, replied]), expected::rules(&self.rules))
+    }
 }
 
 /// A rule of a slot, and what it counted.
@@ -168,21 +180,65 @@ pub fn cut_short(frame: Frame<'_>, verdict: Verdict) -> Option<&'static str> {
 /// Runs the command.
 ///
 /// # Errors
-/// The policy is rejected, or the capture or an output fails.
+/// The policy is rejected, the capture or an output fails, or the counts are not those that are expected.
 pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
-    let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
-    report::say_warnings(&policy);
-    put_into_slots(&mut policy, &options.slots)?;
-    let directions = Directions::only(&mut policy, &options.chain)?;
+    let expected = options.expect.as_deref().map(Expected::read).transpose()?;
     let outputs = [options.out.as_deref(), options.dropped.as_deref(), options.replies.as_deref()];
     let stdout_is_taken = Sinks::take_standard_output(outputs);
     if stdout_is_taken && options.json {
         let message = "weir: --json and a capture cannot both go to standard output: name a file with --out, --dropped or --replies";
         return Err(Failure::Rejected(message.to_owned()));
     }
-    let engine = engine::choose(&policy, options.engine)?;
+    let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
+    report::say_warnings(&policy);
+    let chain = expected.as_ref().map_or_else(|| Ok(options.chain.clone()), Expected::chain)?;
+    for rule in expected.iter().flat_map(|expected| &expected.slots) {
+        put_into_slots(&mut policy, &[(rule.slot.clone(), rule.rule.clone())])?;
+    }
+    let (mut replayed, counters, failure) = replay(options, &mut policy, &chain)?;
+    replayed.differences = expected.map(|expected| {
+        let (counts, rules) = replayed.counted();
+        expected.differences(&counts, &rules)
+    });
+    let unexpected = replayed.differences.as_ref().filter(|differences| !differences.is_empty());
+    let unexpected = unexpected.zip(options.expect.as_deref()).map(|(found, path)| expected::failure(path, found));
+    let failure = failure.or(unexpected);
+    if options.json {
+        report::print_json(&replayed)?;
+        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
+    }
+    let text = describe(&replayed, &policy.program, &counters, &captures::name(&options.input));
+    if stdout_is_taken {
+        report::say(text.trim_end())
+    } else {
+        report::print(&text)?
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// What a replay counts, without a report.
+///
+/// # Errors
+/// As for [`run`].
+pub fn count(options: &ReplayOptions) -> Result<Replayed, Failure> {
+    let mut policy = PolicyFile::open(&options.policy)?.read(&options.trust.read()?)?;
+    let (replayed, _, failure) = replay(options, &mut policy, &options.chain)?;
+    failure.map_or(Ok(replayed), Err)
+}
+
+/// Runs a policy over the capture. Returns the figures with the counters. If the capture is damaged, they are for the
+/// packets before the damage, which is returned too.
+fn replay(
+    options: &ReplayOptions,
+    policy: &mut Policy,
+    chain: &ChainOptions,
+) -> Result<(Replayed, Vec<Counter>, Option<Failure>), Failure> {
+    put_into_slots(policy, &options.slots)?;
+    let directions = Directions::only(policy, chain)?;
+    let outputs = [options.out.as_deref(), options.dropped.as_deref(), options.replies.as_deref()];
+    let engine = engine::choose(policy, options.engine)?;
     let mut reader = captures::open(&options.input)?;
-    let mut sinks = Sinks::create(outputs, &policy, &[&options.input, &options.policy], reader.form())?;
+    let mut sinks = Sinks::create(outputs, policy, &[&options.input, &options.policy], reader.form())?;
     let mut filter = policy.filter(engine.into())?;
     let mut tally = Tally { verdicts: options.verdicts.then(Vec::new), ..Tally::default() };
     let progress = progress(&reader);
@@ -204,7 +260,7 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     sinks.finish()?;
     let counters = filter.counters();
     check_counters(&policy.program, &counters, tally.packets)?;
-    let limits = Counting::of(&policy, None)?.top(LIMITS_SHOWN, |limiter, visit| {
+    let limits = Counting::of(policy, None)?.top(LIMITS_SHOWN, |limiter, visit| {
         filter.limit_counts(limiter, visit);
         Ok(())
     })?;
@@ -213,25 +269,16 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     let failure = outcome.err().map(Failure::from);
     let replayed = Replayed {
         limits: limits.limits,
-        slots: slots(&policy, filter.as_ref()),
+        slots: slots(policy, filter.as_ref()),
         additions: additions::stats(filter.addition_counts()),
         truncated: failure.is_some(),
         truncated_at: damage,
         error: failure.as_ref().map(Failure::error),
         direction: directions.name(),
-        ..summary(options, &policy, engine, &counters, tally, took)
+        posture: chain.posture.clone(),
+        ..summary(policy, engine, &counters, tally, took)
     };
-    if options.json {
-        report::print_json(&replayed)?;
-        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
-    }
-    let text = describe(&replayed, &policy.program, &counters, &captures::name(&options.input));
-    if stdout_is_taken {
-        report::say(text.trim_end())
-    } else {
-        report::print(&text)?
-    }
-    failure.map_or(Ok(()), Err)
+    Ok((replayed, counters, failure))
 }
 
 /// Puts the rules of `--slot` into the policy's slots.
@@ -316,20 +363,13 @@ fn check_counters(program: &Program, counters: &[Counter], packets: u64) -> Resu
     Err(Failure::Runtime(format!("compiler bug: {packets} packets were decided, the counters hold {sum}")))
 }
 
-fn summary(
-    options: &ReplayOptions,
-    policy: &Policy,
-    engine: EngineName,
-    counters: &[Counter],
-    tally: Tally,
-    took: Duration,
-) -> Replayed {
+fn summary(policy: &Policy, engine: EngineName, counters: &[Counter], tally: Tally, took: Duration) -> Replayed {
     let seconds = took.as_secs_f64();
     Replayed {
         policy: policy.program.name.clone(),
         engine: engine.name(),
         direction: "",
-        posture: options.chain.posture.clone(),
+        posture: None,
         packets: tally.packets,
         bytes: tally.bytes,
         passed: tally.passed,
@@ -346,6 +386,7 @@ fn summary(
         truncated: false,
         truncated_at: None,
         error: None,
+        differences: None,
         verdicts: tally.verdicts,
         seconds,
         mpps: if seconds > 0.0 { tally.packets as f64 / seconds / 1e6 } else { 0.0 },
@@ -416,6 +457,9 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     }
     if let Some(damage) = &replayed.truncated_at {
         text += &damage.describe();
+    }
+    if replayed.differences.as_ref().is_some_and(Vec::is_empty) {
+        text += "\n  The counts are as expected.\n";
     }
     let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
     text

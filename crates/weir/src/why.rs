@@ -242,7 +242,7 @@ fn saw_text(policy: &Policy, chain: &Chain, test: &Test, saw: Observed, held: bo
 /// Raw bits in hexadecimal, other values by name or in the notation of the field.
 fn value_text(subject: Subject, value: u128) -> String {
     match subject {
-        Subject::Raw(_) => format!("{value:#x}"),
+        Subject::Raw(_) | Subject::Card(_) => format!("{value:#x}"),
         Subject::Field(field) => name_of(field.notation(), value).unwrap_or_else(|| print::value(subject, value)),
     }
 }

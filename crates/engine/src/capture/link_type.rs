@@ -13,6 +13,16 @@ pub fn link_of(link_type: u16) -> Option<Link> {
     }
 }
 
+/// The LINKTYPE of a link layer.
+pub fn link_type_of(link: Link) -> u16 {
+    match link {
+        Link::Ethernet => 1,
+        Link::RawIp => 101,
+        Link::Cooked => 113,
+        Link::Cooked2 => 276,
+    }
+}
+
 /// The registered name of common link types; `unknown` for the others.
 pub fn link_type_name(link_type: u16) -> &'static str {
     NAMES.iter().find(|(number, _)| *number == link_type).map_or("unknown", |&(_, name)| name)

@@ -18,7 +18,7 @@ mod writer;
 
 pub use fault::CaptureFault;
 pub use interface::{Interface, Resolution};
-pub use link_type::{link_of, link_type_name};
+pub use link_type::{link_of, link_type_name, link_type_of};
 pub use reader::{CaptureBurst, CaptureForm, CaptureReader};
 pub use writer::CaptureWriter;
 

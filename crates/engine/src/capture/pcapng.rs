@@ -29,10 +29,12 @@ pub(super) mod block {
     pub const ENHANCED_PACKET: u32 = 6;
 }
 
-/// Options of an interface description.
+/// Options of sections and interface descriptions.
 pub(super) mod option {
     /// End of options.
     pub const END: u16 = 0;
+    /// `opt_comment`
+    pub const COMMENT: u16 = 1;
     /// `if_name`.
     pub const NAME: u16 = 2;
     /// `if_tsresol`.
@@ -40,6 +42,9 @@ pub(super) mod option {
     /// `if_tsoffset`.
     pub const OFFSET: u16 = 14;
 }
+
+/// The longest comment that is written: a record must fit the window of readers.
+pub const COMMENT_BYTES_MAX: usize = 16 * 1024;
 
 /// Byte-order magic of a section header.
 pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;

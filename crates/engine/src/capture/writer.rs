@@ -3,9 +3,11 @@
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use weir_abi::Link;
+
 use super::interface::NS_PER_S;
-use super::pcapng::{BYTE_ORDER_MAGIC, block, option};
-use super::{CAPTURED_BYTES_MAX, CaptureBurst, CaptureForm, Interface, Resolution, pcap};
+use super::pcapng::{BYTE_ORDER_MAGIC, COMMENT_BYTES_MAX, block, option};
+use super::{CAPTURED_BYTES_MAX, CaptureBurst, CaptureForm, Interface, Resolution, link_type_of, pcap};
 use crate::EngineError;
 use crate::output::OutputFile;
 
@@ -19,6 +21,8 @@ pub struct CaptureWriter {
     form: CaptureForm,
     /// Number of interfaces described so far; pcapng only.
     described: usize,
+    /// The link layers of packets that do not come from a capture. Each is an interface.
+    own_links: Vec<Link>,
 }
 
 impl CaptureWriter {
@@ -31,9 +35,29 @@ impl CaptureWriter {
     /// Writes to an open output; `name` is for messages.
     pub fn to_output(name: &Path, output: OutputFile, form: CaptureForm) -> Result<Self, EngineError> {
         let out = BufWriter::with_capacity(BUFFER_BYTES, output);
-        let mut writer = CaptureWriter { path: name.to_owned(), out, form, described: 0 };
-        writer.write_header().map_err(|source| EngineError::Io { path: name.to_owned(), source })?;
+        let mut writer = Self::new(name, out, form);
+        writer.write_header("").map_err(|source| EngineError::Io { path: name.to_owned(), source })?;
         Ok(writer)
+    }
+
+    fn new(name: &Path, out: BufWriter<OutputFile>, form: CaptureForm) -> Self {
+        CaptureWriter { path: name.to_owned(), out, form, described: 0, own_links: Vec::new() }
+    }
+
+    /// Creates a pcapng file for packets that do not come from a capture ([`CaptureWriter::write_own`]). It begins with a
+    /// comment, of which at most [`COMMENT_BYTES_MAX`] bytes are written.
+    pub fn create_own(path: &Path, comment: &str) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Io { path: path.to_owned(), source };
+        let out = BufWriter::with_capacity(BUFFER_BYTES, OutputFile::create(path).map_err(failed)?);
+        let mut writer = Self::new(path, out, CaptureForm::Pcapng);
+        writer.write_header(&comment[..comment.floor_char_boundary(COMMENT_BYTES_MAX)]).map_err(failed)?;
+        Ok(writer)
+    }
+
+    /// Writes a packet to a file from [`CaptureWriter::create_own`]. `time_ns` is since 1970.
+    pub fn write_own(&mut self, link: Link, time_ns: u64, bytes: &[u8], wire_len: u32) -> Result<(), EngineError> {
+        let written = self.write_own_packet(link, time_ns, bytes, wire_len);
+        written.map_err(|source| EngineError::Io { path: self.path.clone(), source })
     }
 
     /// Writes packet `index` of a burst. All bursts must come from one capture.
@@ -78,7 +102,7 @@ impl CaptureWriter {
         output.and_then(OutputFile::finish).map_err(|source| EngineError::Io { path, source })
     }
 
-    fn write_header(&mut self) -> io::Result<()> {
+    fn write_header(&mut self, comment: &str) -> io::Result<()> {
         match self.form {
             CaptureForm::Pcap { link_type, resolution } => {
                 let nanoseconds = resolution == Resolution::NANOSECONDS;
@@ -87,8 +111,15 @@ impl CaptureWriter {
                 self.write_words(&words)
             }
             CaptureForm::Pcapng => {
-                let words = [block::SECTION, 28, BYTE_ORDER_MAGIC, 1, u32::MAX, u32::MAX, 28];
-                self.write_words(&words)
+                let padded = (comment.len() as u32).next_multiple_of(4);
+                let bytes = 28 + if comment.is_empty() { 0 } else { 8 + padded };
+                self.write_words(&[block::SECTION, bytes, BYTE_ORDER_MAGIC, 1, u32::MAX, u32::MAX])?;
+                if !comment.is_empty() {
+                    self.write_words(&[u32::from(option::COMMENT) | (comment.len() as u32) << 16])?;
+                    self.write_padded(comment.as_bytes())?;
+                    self.write_words(&[u32::from(option::END)])?;
+                }
+                self.write_words(&[bytes])
             }
         }
     }
@@ -115,6 +146,23 @@ impl CaptureWriter {
             self.described += 1;
         }
         let stamp = burst.interfaces()[id as usize].resolution.written().stamp(burst.stamp_ns(index));
+        self.write_enhanced(id, stamp, bytes, wire_len)
+    }
+
+    fn write_own_packet(&mut self, link: Link, time_ns: u64, bytes: &[u8], wire_len: u32) -> io::Result<()> {
+        let id = match self.own_links.iter().position(|known| *known == link) {
+            Some(id) => id,
+            None => {
+                let (link_type, resolution) = (link_type_of(link), Resolution::NANOSECONDS);
+                self.write_interface(&Interface { link_type, snap_bytes: 0, resolution, offset_s: 0, name: None })?;
+                self.own_links.push(link);
+                self.own_links.len() - 1
+            }
+        };
+        self.write_enhanced(id as u32, time_ns, bytes, wire_len)
+    }
+
+    fn write_enhanced(&mut self, id: u32, stamp: u64, bytes: &[u8], wire_len: u32) -> io::Result<()> {
         let (high, low) = ((stamp >> 32) as u32, stamp as u32);
         let block_bytes = 32 + (bytes.len() as u32).next_multiple_of(4);
         self.write_words(&[block::ENHANCED_PACKET, block_bytes, id, high, low, bytes.len() as u32, wire_len])?;

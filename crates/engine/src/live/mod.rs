@@ -16,6 +16,7 @@ pub mod afxdp;
 pub mod attach;
 mod bond;
 pub mod bypass;
+pub mod card;
 mod carrier;
 mod checksum;
 pub mod datapath;

@@ -186,15 +186,15 @@ impl Extractor {
         self.from_ns = now_ns;
     }
 
-    /// Counts a packet.
-    pub fn see(&mut self, header: &Header, now_ns: u64) {
+    /// Counts a packet. Returns whether it belongs to a conversation of a proven source.
+    pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
         let standing = self.conversations.see(header, now_ns);
         let comes_from_inside = self.is_inside(header.is_ipv6, header.saddr);
         if comes_from_inside {
             self.count_answer(header);
         }
         if comes_from_inside && !self.inside.is_empty() || !self.is_inside(header.is_ipv6, header.daddr) {
-            return;
+            return standing.proof != Proof::None;
         }
         self.packets += 1;
         let source = (header.is_ipv6, header.saddr);
@@ -222,6 +222,7 @@ impl Extractor {
         }
         let host_hash = address_hash(self.seed, header.is_ipv6, header.daddr);
         self.samples.offer(header, trust, host_hash);
+        trust != Trust::None
     }
 
     fn remember(&mut self, source: Source, hash: u64, now_ns: u64) {

@@ -31,15 +31,20 @@ impl<T> Reservoir<T> {
 
     /// Offers an item.
     pub fn offer(&mut self, item: T) {
+        self.offer_with(|| item);
+    }
+
+    /// Offers an item, which is made only if it is taken.
+    pub fn offer_with(&mut self, make: impl FnOnce() -> T) {
         self.seen += 1;
         if self.kept.len() < self.capacity {
-            self.kept.push(item);
+            self.kept.push(make());
             return;
         }
         self.random = hash(self.random, &[self.seen]);
         let at = (self.random % self.seen) as usize;
         if let Some(slot) = self.kept.get_mut(at) {
-            *slot = item;
+            *slot = make();
         }
     }
 
@@ -57,6 +62,12 @@ impl<T> Reservoir<T> {
     pub fn clear(&mut self) {
         self.kept.clear();
         self.seen = 0;
+    }
+
+    /// Takes the sample, and begins anew.
+    pub fn take(&mut self) -> Vec<T> {
+        self.seen = 0;
+        std::mem::take(&mut self.kept)
     }
 }
 

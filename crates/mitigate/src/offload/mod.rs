@@ -20,6 +20,32 @@ pub enum TableError {
     Failed,
 }
 
+/// What an entry of a card has dropped since it was added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The time of the last one, ns of the system's monotonic clock; 0 if there was none.
+    pub last_ns: u64,
+}
+
+impl Hits {
+    /// What was dropped after `before`, earlier hits of the same entry.
+    pub fn since(self, before: Hits) -> Hits {
+        let packets = self.packets.saturating_sub(before.packets);
+        let bytes = self.bytes.saturating_sub(before.bytes);
+        Hits { packets, bytes, last_ns: self.last_ns }
+    }
+
+    /// The sum of both.
+    pub fn plus(self, other: Hits) -> Hits {
+        let (packets, bytes) = (self.packets + other.packets, self.bytes + other.bytes);
+        Hits { packets, bytes, last_ns: self.last_ns.max(other.last_ns) }
+    }
+}
+
 /// The table of a card that drops packets of its entries.
 pub trait OffloadTable<K> {
     /// Entries that it holds at most.
@@ -31,14 +57,20 @@ pub trait OffloadTable<K> {
     /// The card refuses.
     fn add(&mut self, key: K) -> Result<(), TableError>;
 
-    /// Deletes an entry. An entry that the card does not have is no error.
+    /// Deletes an entry. Returns what it has dropped, which is nothing for an entry that the card does not have.
     ///
     /// # Errors
     /// The card refuses.
-    fn delete(&mut self, key: K) -> Result<(), TableError>;
+    fn delete(&mut self, key: K) -> Result<Hits, TableError>;
 
-    /// Packets that each entry has dropped since it was added.
-    fn counters(&mut self) -> Vec<(K, u64)>;
+    /// Deletes all entries, in the time of one change. Returns what they have dropped.
+    ///
+    /// # Errors
+    /// The card refuses. Some entries may be left.
+    fn clear(&mut self) -> Result<Vec<(K, Hits)>, TableError>;
+
+    /// What each entry has dropped.
+    fn counters(&mut self) -> Vec<(K, Hits)>;
 
     /// Time that one change takes, ns. The paper's card needs up to 2 ms.
     fn update_ns(&self) -> u64;
@@ -72,12 +104,9 @@ impl<K: Copy + Eq + Hash> Meter<K> {
 
 /// Carries out changes, deletions first. Returns those that the card refused.
 pub fn carry_out<K: Copy + Eq + Hash>(changes: &[Change<K>], table: &mut dyn OffloadTable<K>) -> Vec<Change<K>> {
-    let refused = |change: &&Change<K>| {
-        let outcome = match **change {
-            Change::Add(key) => table.add(key),
-            Change::Delete(key) => table.delete(key),
-        };
-        outcome.is_err()
+    let refused = |change: &&Change<K>| match **change {
+        Change::Add(key) => table.add(key).is_err(),
+        Change::Delete(key) => table.delete(key).is_err(),
     };
     changes.iter().filter(refused).copied().collect()
 }

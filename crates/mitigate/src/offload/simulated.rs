@@ -1,6 +1,6 @@
 //! A card for tests and simulations: a table with counters that takes time for changes.
 
-use super::{OffloadTable, TableError};
+use super::{Hits, OffloadTable, TableError};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -51,17 +51,26 @@ impl<K: Copy + Eq + Hash> OffloadTable<K> for SimulatedCard<K> {
         Ok(())
     }
 
-    fn delete(&mut self, key: K) -> Result<(), TableError> {
+    fn delete(&mut self, key: K) -> Result<Hits, TableError> {
         self.busy_ns += self.update_ns;
-        self.counters.remove(&key);
-        Ok(())
+        Ok(hits(self.counters.remove(&key).unwrap_or(0)))
     }
 
-    fn counters(&mut self) -> Vec<(K, u64)> {
-        self.counters.iter().map(|(&key, &packets)| (key, packets)).collect()
+    fn clear(&mut self) -> Result<Vec<(K, Hits)>, TableError> {
+        self.busy_ns += self.update_ns;
+        Ok(self.counters.drain().map(|(key, packets)| (key, hits(packets))).collect())
+    }
+
+    fn counters(&mut self) -> Vec<(K, Hits)> {
+        self.counters.iter().map(|(&key, &packets)| (key, hits(packets))).collect()
     }
 
     fn update_ns(&self) -> u64 {
         self.update_ns
     }
+}
+
+/// Hits of packets without bytes, which nobody asks a simulation for.
+fn hits(packets: u64) -> Hits {
+    Hits { packets, ..Hits::default() }
 }

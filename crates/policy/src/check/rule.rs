@@ -137,7 +137,7 @@ impl<'a> Checker<'a> {
         };
         let notation = match subject {
             Subject::Field(field) => field.notation(),
-            Subject::Raw(_) => Notation::Number,
+            Subject::Raw(_) | Subject::Card(_) => Notation::Number,
         };
         let domain = Domain { notation, bits: subject.bits(), name: &name };
         let mask = match how.mask {
@@ -396,7 +396,9 @@ impl<'a> Checker<'a> {
                     Subject::Field(field) => {
                         format!("`{name}` holds {}: only addresses are {what}", a_noun(field.notation()))
                     }
-                    Subject::Raw(_) => format!("`{name}` is not an address field: only addresses are {what}"),
+                    Subject::Raw(_) | Subject::Card(_) => {
+                        format!("`{name}` is not an address field: only addresses are {what}")
+                    }
                 };
                 Err(self.report(Diagnostic::error("E0308", span, what).help(
                     "use ip saddr, ip daddr, ip6 saddr or ip6 daddr; for shared sets of other values use a `define`",

@@ -21,6 +21,8 @@ pub struct Lowered {
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
+    /// Whether each rule has a `counter` statement. All rules count; the statement says that somebody reads it.
+    pub counters: Vec<bool>,
     /// Where the policy says that flows are tracked.
     pub tracking: Option<Span>,
 }
@@ -40,11 +42,13 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         rules: Vec::new(),
         chains: Vec::new(),
     };
-    let mut spans = Vec::new();
+    let (mut spans, mut counters) = (Vec::new(), Vec::new());
     for posture in &policy.postures {
         for direction in Direction::BOTH {
             let chain = match rules_of(posture, direction) {
                 Some(rules) => {
+                    let has_counter = |rule: &checked::Rule| rule.effects.contains(&checked::Effect::Counter);
+                    counters.extend(rules.iter().map(has_counter));
                     let (program, spans) = (&mut program, &mut spans);
                     let (finds, ordinals) = (vec![], HashMap::new());
                     let plan = &plan;
@@ -70,7 +74,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     }
     only_used_counters(&mut program);
     let tracking = policy.tracking.map(|(_, span)| span);
-    Lowered { program, plan, spans, tracking }
+    Lowered { program, plan, spans, counters, tracking }
 }
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {

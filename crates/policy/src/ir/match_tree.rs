@@ -110,6 +110,11 @@ pub enum Test {
 }
 
 impl Test {
+    /// Whether it needs an answer of a card.
+    pub fn asks_card(&self) -> bool {
+        matches!(self, Test::Value { subject: Subject::Card(_), .. })
+    }
+
     /// Whether its outcome depends on effects of earlier rules, and not only on the packet and tables.
     pub fn depends_on_effects(&self) -> bool {
         matches!(self, Test::Value { subject: Subject::Field(Field::MetaExceeded), .. })

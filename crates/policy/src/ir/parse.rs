@@ -8,7 +8,7 @@ use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, RuleSlot,
     RuleSlotId, TableKind,
 };
-use crate::field::{Field, Guard, Raw, RawBase, Subject};
+use crate::field::{Answer, Field, Guard, Raw, RawBase, Subject};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
 
@@ -390,7 +390,20 @@ fn found(text: &str, negated: bool) -> Option<Test> {
     Some(Test::Found { find: FindId(find.parse().ok()?), wanted, negated })
 }
 
+fn answer(name: &str) -> Option<Answer> {
+    match name.split_once(' ') {
+        None if name == "first" => Some(Answer::First),
+        Some(("pattern", index)) => index.parse().ok().map(Answer::Pattern),
+        Some(("counted", index)) => index.parse().ok().map(Answer::Counted),
+        Some(("label", lookup)) => lookup.parse().ok().map(Answer::Label),
+        _ => Field::from_name(name).map(Answer::Field),
+    }
+}
+
 fn subject(name: &str) -> Option<Subject> {
+    if let Some(name) = name.strip_prefix("card ") {
+        return answer(name).map(Subject::Card);
+    }
     let Some(raw) = name.strip_prefix('@') else { return Field::from_name(name).map(Subject::Field) };
     let mut parts = raw.split(',');
     let base = match parts.next()? {

@@ -30,7 +30,7 @@ use super::{
     Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Program, SlotContents, Synproxy, TIMEOUTS,
     TableKind, Test, Threshold, Tracking, Wanted,
 };
-use crate::field::{Field, Notation, Raw, RawBase, Subject};
+use crate::field::{Answer, Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family};
@@ -183,9 +183,21 @@ pub fn range(subject: Subject, start: u128, end: u128) -> String {
 /// A value of a subject: addresses in their notation, other values in decimal.
 pub fn value(subject: Subject, value: u128) -> String {
     match subject {
+        Subject::Card(Answer::Field(field)) => self::value(Subject::Field(field), value),
         Subject::Field(field) if field.notation() == Notation::Ipv4Address => Ipv4Addr::from(value as u32).to_string(),
         Subject::Field(field) if field.notation() == Notation::Ipv6Address => Ipv6Addr::from(value).to_string(),
         _ => value.to_string(),
+    }
+}
+
+/// `card pattern 3`, `card tcp dport`.
+fn answer_name(answer: Answer) -> String {
+    match answer {
+        Answer::Pattern(index) => format!("card pattern {index}"),
+        Answer::Counted(index) => format!("card counted {index}"),
+        Answer::First => "card first".to_owned(),
+        Answer::Label(lookup) => format!("card label {lookup}"),
+        Answer::Field(field) => format!("card {}", field.name()),
     }
 }
 
@@ -193,6 +205,7 @@ pub fn value(subject: Subject, value: u128) -> String {
 pub fn subject_name(subject: Subject) -> String {
     match subject {
         Subject::Field(field) => Field::name(field).to_owned(),
+        Subject::Card(answer) => answer_name(answer),
         Subject::Raw(Raw { base, offset_bits, bits }) => {
             let base = match base {
                 RawBase::Link => "ll",

@@ -23,6 +23,7 @@ pub(super) fn target(subject: Subject) -> Option<Target> {
     let field = match subject {
         Subject::Field(field) => field,
         Subject::Raw(raw) => return (raw == PAYLOAD).then_some(Target::Narrow(SlotField::Payload)),
+        Subject::Card(_) => return None,
     };
     Some(Target::Narrow(match field {
         Field::IpSaddr | Field::Ip6Saddr => return Some(Target::Saddr),

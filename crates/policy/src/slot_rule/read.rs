@@ -198,7 +198,7 @@ fn add(draft: &mut Draft, tests: &mut Vec<Test>, condition: &Match) -> Result<()
     let (Some(target), Some(headers)) = (target(subject), header(subject.guard())) else {
         let name = match subject {
             Subject::Field(field) => format!("`{}`", field.name()),
-            Subject::Raw(_) => "these bits".to_owned(),
+            Subject::Raw(_) | Subject::Card(_) => "these bits".to_owned(),
         };
         return Err(Problem::Unknown(name));
     };

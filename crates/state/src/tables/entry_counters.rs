@@ -4,10 +4,11 @@
 //! Each worker has counters of its own, and in the kernel each CPU, so that nobody waits. An entry takes 16 bytes for
 //! each of them, and a map 4 bytes more for the label. In this process memory that nobody counts in is not taken.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
@@ -36,6 +37,17 @@ pub struct EntryCounters {
     labels: Option<Labels>,
     /// When counting began.
     began: u32,
+    /// What a card has counted.
+    beside: Beside,
+    /// Entries that were removed so far.
+    removed: AtomicU64,
+}
+
+/// Counts by number that neither workers nor programs have counted. Few entries have them.
+#[derive(Default)]
+struct Beside {
+    any: AtomicBool,
+    counts: Mutex<HashMap<u32, EntryCounts>>,
 }
 
 enum Counters {
@@ -72,6 +84,11 @@ unsafe impl Send for Labels {}
 unsafe impl Sync for Labels {}
 
 impl EntryCounters {
+    fn of(counters: Counters) -> Self {
+        let (beside, removed) = (Beside::default(), AtomicU64::new(0));
+        EntryCounters { capacity: 0, counters, labels: None, began: now(), beside, removed }
+    }
+
     /// Counters that workers of this process write.
     ///
     /// # Errors
@@ -81,7 +98,7 @@ impl EntryCounters {
         let labels = (kind == Kind::Labels)
             .then(|| Ok::<_, io::Error>(Labels { memory: zeros(capacity * size_of::<u32>())?, map: None }))
             .transpose()?;
-        Ok(EntryCounters { capacity, counters: Counters::Workers(Mutex::default()), labels, began: now() })
+        Ok(EntryCounters { capacity, labels, ..Self::of(Counters::Workers(Mutex::default())) })
     }
 
     /// Counters that programs on `cpus` CPUs write, for a table that may get as many entries.
@@ -107,7 +124,7 @@ impl EntryCounters {
                 Some(Labels { memory, map: Some(map) })
             }
         };
-        Ok(EntryCounters { capacity, counters: Counters::Cpus(counted), labels, began: now() })
+        Ok(EntryCounters { capacity, labels, ..Self::of(Counters::Cpus(counted)) })
     }
 
     /// Whether a declaration with as many entries has room.
@@ -161,10 +178,24 @@ impl EntryCounters {
             sum = sum.plus(counts, now);
             added = added.or((counts.last != 0).then_some(counts.last));
         });
+        let sum = sum.plus(self.beside.of(number), now);
         match sum.packets {
             0 => EntryCounts { last: added.unwrap_or(self.began), ..sum },
             _ => sum,
         }
+    }
+
+    /// Adds what a card has counted for a number, whose entry is in the table, until the time `now`.
+    pub(super) fn count_beside(&self, number: u32, counts: EntryCounts, now: u32) {
+        let mut beside = self.beside.lock();
+        let sum = beside.entry(number).or_default();
+        *sum = sum.plus(counts, now);
+        self.beside.any.store(true, Ordering::Release);
+    }
+
+    /// Number of entries that were removed so far. It tells that something was removed without looking at all entries.
+    pub fn removed_so_far(&self) -> u64 {
+        self.removed.load(Ordering::Acquire)
     }
 
     /// Visits the words of a number, of each worker or CPU, and those in which a hit of the CPU waits.
@@ -193,6 +224,30 @@ impl EntryCounters {
     pub(super) fn begin_with(&self, labels: impl Iterator<Item = u32>) {
         if self.labels.is_some() {
             (1..).zip(labels).for_each(|(number, label)| self.set_label_word(number, label));
+        }
+    }
+}
+
+impl Beside {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, EntryCounts>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, number: u32) -> EntryCounts {
+        match self.any.load(Ordering::Acquire) {
+            true => self.lock().get(&number).copied().unwrap_or_default(),
+            false => EntryCounts::default(),
+        }
+    }
+
+    /// Forgets the counts of a number, or replaces them by those of another one.
+    fn begin(&self, number: u32, like: Option<u32>) {
+        if self.any.load(Ordering::Acquire) {
+            let mut counts = self.lock();
+            match like.and_then(|like| counts.get(&like).copied()) {
+                Some(same) => counts.insert(number, same),
+                None => counts.remove(&number),
+            };
         }
     }
 }
@@ -252,11 +307,13 @@ impl NumberedMemory for EntryCounters {
                 }
             }
         });
+        self.beside.begin(number, None);
         self.set_label_word(number, label);
     }
 
     fn carry(&self, from: u32, to: u32, label: u32) {
         self.begin(to, label);
+        self.beside.begin(to, Some(from));
         let (mut counts, now) = (Vec::new(), now());
         self.each(from, |words, waiting| counts.push(read_with(words, waiting, from, now)));
         let mut counts = counts.into_iter();
@@ -289,6 +346,10 @@ impl NumberedMemory for EntryCounters {
 
     fn set_label(&self, number: u32, label: u32) {
         self.set_label_word(number, label);
+    }
+
+    fn removed(&self, entries: u64) {
+        self.removed.fetch_add(entries, Ordering::AcqRel);
     }
 }
 

@@ -347,6 +347,13 @@ impl TableStore {
         Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, counters, set, family, kind, size })))
     }
 
+    /// Number of entries that were removed from a table with counters so far, in the image of a generation. Waits for
+    /// nobody. `None`: there is no such table, or it has no counters.
+    pub fn removed_so_far(&self, binding: &TableBinding, name: &str) -> Option<u64> {
+        let image = binding.objects().find(|image| image.position(name).is_some())?;
+        image.counters().map(|counters| counters.removed_so_far())
+    }
+
     /// Whether each prefix overlaps an entry of a table of a generation. The outer `None`: others change the table for
     /// long. The inner one: the generation has no image of it.
     pub(super) fn overlapping(
@@ -406,6 +413,13 @@ impl<'a> TableView<'a> {
     /// The counts of an entry at the time `now` ([`EntryCounters::read`]). `None` if the table has no counters.
     pub fn counts(&self, entry: &LiveEntry<'_>, now: u32) -> Option<EntryCounts> {
         Some(self.counters?.read(entry.number, now))
+    }
+
+    /// Adds what a card has counted for an entry until the time `now`. Without counters, nothing is added.
+    pub fn count_beside(&self, entry: &LiveEntry<'_>, counts: EntryCounts, now: u32) {
+        if let Some(counters) = self.counters {
+            counters.count_beside(entry.number, counts, now);
+        }
     }
 
     /// Where the prefixes of another table overlap its entries.

@@ -10,6 +10,7 @@ use weir_abi::Layout;
 use super::error::ImageError;
 use super::format::{HEADER_BYTES, Header, Image};
 use crate::image_memory::ImageMemory;
+use crate::layout::dxr::Stages;
 use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::trace::Trace;
 
@@ -129,6 +130,14 @@ impl<'a> ImageView<'a> {
     /// The highest label that a lookup can return.
     pub fn labels(&self) -> u32 {
         self.labels
+    }
+
+    /// The lookup of layout `d16x4r` in two halves; `None` for other layouts.
+    pub fn stages(&self) -> Option<Stages<'a>> {
+        match &self.lookup {
+            Lookup::Dxr(view) => Some(view.stages()),
+            _ => None,
+        }
     }
 
     /// The label of the longest prefix that holds `addr`. 0 if no prefix holds it, or if the table is of the other

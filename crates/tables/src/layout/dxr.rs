@@ -56,6 +56,43 @@ pub(crate) fn build(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildErr
     Writer { layout, entries: prefixes.len(), labels }.write(&sections, &[])
 }
 
+/// A lookup in two halves: a card does the first, software the second.
+#[derive(Clone, Copy)]
+pub struct Stages<'a> {
+    sections: dxr::View<'a>,
+}
+
+impl<'a> Stages<'a> {
+    /// The direct section: for each value of the upper 16 bits of an address the number of its block, little-endian.
+    pub fn direct(&self) -> &'a [[u8; 2]] {
+        self.sections.direct
+    }
+
+    /// The extension section: 16 entries a block, little-endian.
+    pub fn extension(&self) -> &'a [[u8; 4]] {
+        self.sections.extension
+    }
+
+    /// Number of extension blocks.
+    pub fn blocks(&self) -> usize {
+        self.sections.extension.len() / D16X4R.block_entries()
+    }
+
+    /// The entry that the D16 and X4 stages find for an address.
+    pub fn begin(&self, addr: u32) -> u32 {
+        self.sections.entry(D16X4R, addr, |_| {}, |_| {})
+    }
+
+    /// The label that the R stage finds from an entry, which must be one of this image, and the low 12 bits of the
+    /// address.
+    ///
+    /// # Panics
+    /// The entry is of another image.
+    pub fn finish(&self, entry: u32, low: u16) -> u32 {
+        self.sections.label(D16X4R, entry, low.into(), |_| {})
+    }
+}
+
 /// The checked sections of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -106,6 +143,11 @@ impl<'a> View<'a> {
     /// The label of `addr`, or 0.
     pub fn find(&self, addr: u32) -> u32 {
         self.sections.find(D16X4R, addr)
+    }
+
+    /// Both halves of the lookup, and the sections of the first.
+    pub fn stages(&self) -> Stages<'a> {
+        Stages { sections: self.sections }
     }
 
     /// Records what a lookup reads.

@@ -24,6 +24,8 @@ pub trait NumberedMemory: Send + Sync {
     fn forget(&self, numbers: &[u32]) -> Vec<u32>;
     /// Changes the label of an entry.
     fn set_label(&self, number: u32, label: u32);
+    /// Entries were removed. Readers may still use their numbers.
+    fn removed(&self, _entries: u64) {}
 }
 
 /// The numbers of the entries of one table.
@@ -118,6 +120,8 @@ impl Numbers {
     pub fn retire(&mut self, steps: &[Step], readers: &impl Quiescence) {
         let gone: Vec<u32> = steps.iter().map(|step| step.old).filter(|&number| number != 0).collect();
         if !gone.is_empty() {
+            let removed = steps.iter().filter(|step| step.old != 0 && step.new == 0).count();
+            self.memory.removed(removed as u64);
             self.gone.push(readers, gone);
         }
     }

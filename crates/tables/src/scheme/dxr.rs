@@ -249,10 +249,13 @@ impl View<'_> {
     /// The label of `addr`. Calls `direct` with the word read from the direct table, and `word` with every other word.
     #[inline]
     fn follow(&self, shape: Shape, addr: u32, direct: impl Fn(&[u8; 2]), word: impl Fn(&[u8; 4])) -> u32 {
-        let read = |cell: &[u8; 4]| {
-            word(cell);
-            u32::from_le_bytes(*cell)
-        };
+        let entry = self.entry(shape, addr, direct, &word);
+        self.label(shape, entry, addr, word)
+    }
+
+    /// The entry of `addr` in the extension table: what the D and X stages find.
+    #[inline]
+    pub fn entry(&self, shape: Shape, addr: u32, direct: impl Fn(&[u8; 2]), word: impl Fn(&[u8; 4])) -> u32 {
         let index = (addr >> shape.range_bits()) as usize;
         let index = match shape.extension_bits {
             0 => index,
@@ -262,7 +265,17 @@ impl View<'_> {
                 (usize::from(block) << bits) + index % shape.block_entries()
             }
         };
-        let entry = read(&self.extension[index]);
+        word(&self.extension[index]);
+        u32::from_le_bytes(self.extension[index])
+    }
+
+    /// The label of `addr` from its entry: the R stage. Only the last R bits of `addr` matter.
+    #[inline]
+    pub fn label(&self, shape: Shape, entry: u32, addr: u32, word: impl Fn(&[u8; 4])) -> u32 {
+        let read = |cell: &[u8; 4]| {
+            word(cell);
+            u32::from_le_bytes(*cell)
+        };
         let base = (entry >> shape.count_bits) as usize;
         let mut block = match entry & shape.count_mask() {
             0 => return base as u32,

@@ -73,6 +73,12 @@ pub enum CtlCommand {
         #[command(subcommand)]
         action: Option<AttacksAction>,
     },
+    /// Show what the card drops.
+    Card {
+        /// Show this many entries, those with the most packets first.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = entries)]
+        top: usize,
+    },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
     /// Change or list the rules of a slot of the active generation while packets pass.

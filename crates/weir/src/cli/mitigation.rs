@@ -29,6 +29,12 @@ pub struct MitigationOptions {
     /// Keep rules for this long after their last packets, because attacks come in pulses.
     #[arg(long, value_name = "TIME", value_parser = hold, default_value = "60s", requires = "mitigate")]
     pub mitigate_hold: Duration,
+    /// Export each attack into this folder, as a capture with a policy and expected counts (`weir replay --expect`).
+    #[arg(long, value_name = "DIR", requires = "mitigate")]
+    pub mitigate_export: Option<PathBuf>,
+    /// Export no more when the folder has this many exports.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = exports, requires = "mitigate_export")]
+    pub mitigate_export_max: usize,
     /// Append events to this file, as JSON lines.
     #[arg(long, value_name = "FILE", requires = "mitigate")]
     pub mitigate_log: Option<PathBuf>,
@@ -46,6 +52,14 @@ const HOLD_MAX: Duration = Duration::from_secs(24 * 3600);
 fn hold(text: &str) -> Result<Duration, String> {
     let hold = time(text)?;
     if (HOLD_MIN..=HOLD_MAX).contains(&hold) { Ok(hold) } else { Err("a time from 1s to 24h".to_owned()) }
+}
+
+/// Most exports of a folder: of at most 2 MB each.
+const EXPORTS_MAX: usize = 10_000;
+
+fn exports(text: &str) -> Result<usize, String> {
+    let most = text.parse().ok().filter(|most| (1..=EXPORTS_MAX).contains(most));
+    most.ok_or_else(|| format!("a number from 1 to {EXPORTS_MAX} is expected"))
 }
 
 /// A mode on the command line.

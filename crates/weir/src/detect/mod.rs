@@ -1,5 +1,6 @@
 //! `weir detect`: what mitigation would do about the attacks in recordings.
 
+mod exporting;
 pub mod headers;
 mod labels;
 mod report;
@@ -12,6 +13,7 @@ use crate::directions::Directions;
 use crate::engine::action;
 use crate::failure::Failure;
 use crate::report as output;
+use exporting::Exporter;
 use labels::Labels;
 use report::{Figures, Report};
 use std::path::Path;
@@ -20,6 +22,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_loading::eval::{self, SlotAnswers};
 use weir_loading::{Policy, PolicyFile};
 use weir_mitigate::action::Mode;
+use weir_mitigate::excerpt;
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::recording::Recording;
 use weir_policy::capability::Engine;
@@ -34,10 +37,15 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
     let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
     let settings = Settings { mode: Mode::Act, ..Settings::default() };
-    let recording = Recording::new(inside, settings);
+    let mut recording = Recording::new(inside, settings);
+    let exporter = options.export.as_deref().map(|folder| Exporter::new(folder, options));
+    if exporter.is_some() {
+        recording.keep_excerpts();
+    }
     let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
     let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
-    let mut detection = Detection { recording, figures: Figures::new(labels.is_some()), labels, rules };
+    let figures = Figures::new(labels.is_some());
+    let mut detection = Detection { recording, figures, labels, rules, exporter };
     let mut damage = None;
     for capture in &options.captures {
         damage = detection.read(capture)?;
@@ -45,13 +53,17 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
             break;
         }
     }
-    let Detection { recording, figures, .. } = detection;
-    let report = Report::new(&figures, recording.mitigator(), damage);
+    detection.recording.finish();
+    detection.export()?;
+    let Detection { recording, figures, exporter, .. } = detection;
+    let exports = exporter.map(|exporter| exporter.finish(recording.excerpts_left_out()));
+    let report = Report::new(&figures, recording.mitigator(), damage, exports);
     if options.json { output::print_json(&report) } else { output::print(&report.describe(&options.captures)) }
 }
 
 /// The policy in front of detection.
 struct Rules<'a> {
+    policy: &'a Policy,
     evaluator: Evaluator<'a, SlotAnswers>,
     directions: Directions,
 }
@@ -63,7 +75,7 @@ impl<'a> Rules<'a> {
         let (direction, inside) = (DirectionName::Upstream, options.inside.clone());
         let chain = ChainOptions { direction, inside, posture: None };
         let directions = Directions::among_all(policy, &chain)?;
-        Ok(Rules { evaluator: Evaluator::new(&policy.program, policy.answers()), directions })
+        Ok(Rules { policy, evaluator: Evaluator::new(&policy.program, policy.answers()), directions })
     }
 
     fn drops(&mut self, frame: Frame<'_>) -> bool {
@@ -72,6 +84,7 @@ impl<'a> Rules<'a> {
 }
 
 struct Detection<'a> {
+    exporter: Option<Exporter>,
     recording: Recording,
     figures: Figures,
     labels: Option<Labels>,
@@ -96,13 +109,26 @@ impl Detection<'_> {
                 let lag_ns = || end_ns.map_or(0, |end_ns| end_ns.saturating_sub(frame.time_ns));
                 self.take(frame, frame.time_ns + *shift_ns.get_or_insert_with(lag_ns));
             }
+            self.export()?;
         }
     }
 
     fn take(&mut self, frame: Frame<'_>, now_ns: u64) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
         let is_dropped = self.rules.as_mut().is_some_and(|rules| rules.drops(frame))
-            || headers::of(frame).is_some_and(|header| self.recording.take(&header, now_ns));
+            || headers::of(frame).is_some_and(|header| {
+                let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
+                self.recording.take_frame(&header, Some(excerpt), now_ns)
+            });
         self.figures.count(now_ns, frame.wire_len, is_dropped, is_attack);
+    }
+
+    /// Exports the attacks whose excerpts are complete.
+    fn export(&mut self) -> Result<(), Failure> {
+        let Some(exporter) = &mut self.exporter else { return Ok(()) };
+        let policy = self.rules.as_ref().map(|rules| rules.policy);
+        let excerpts = self.recording.take_excerpts();
+        let mitigator = self.recording.mitigator();
+        excerpts.into_iter().try_for_each(|excerpt| exporter.export(excerpt, mitigator, policy))
     }
 }

@@ -1,5 +1,6 @@
 //! The report of `weir detect`.
 
+use super::exporting::Exports;
 use crate::captures::Damage;
 use crate::figures::{bytes, grouped, share};
 use serde::Serialize;
@@ -76,6 +77,9 @@ pub struct Report {
     /// The position, if a capture is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated_at: Option<Damage>,
+    /// With `--export`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exports: Option<Exports>,
 }
 
 /// An attack.
@@ -132,7 +136,12 @@ pub struct ActionReport {
 
 impl Report {
     /// The report of a recording.
-    pub fn new(figures: &Figures, mitigator: &Mitigator, truncated_at: Option<Damage>) -> Self {
+    pub fn new(
+        figures: &Figures,
+        mitigator: &Mitigator,
+        truncated_at: Option<Damage>,
+        exports: Option<Exports>,
+    ) -> Self {
         let (first_ns, last_ns) = figures.times_ns.unwrap_or_default();
         let mut attacks: Vec<AttackReport> =
             mitigator.attacks().map(|attack| AttackReport::new(attack, first_ns)).collect();
@@ -145,6 +154,7 @@ impl Report {
             attacks,
             labelled: figures.labelled,
             truncated_at,
+            exports,
         }
     }
 
@@ -173,6 +183,13 @@ impl Report {
         } else {
             let _ =
                 writeln!(text, "\n  dropped {} packets ({})", grouped(self.dropped), share(self.dropped, self.packets));
+        }
+        if let Some(exports) = &self.exports {
+            text += "\n";
+            exports.folders.iter().for_each(|folder| _ = writeln!(text, "  exported to {}", folder.display()));
+            if exports.left_out > 0 {
+                let _ = writeln!(text, "  {} attacks were not exported", grouped(exports.left_out));
+            }
         }
         text + &self.truncated_at.as_ref().map(Damage::describe).unwrap_or_default()
     }

@@ -59,6 +59,7 @@ impl Account {
             interfaces: interfaces::sums(ports),
             // The tables' state counts additions, whoever decides packets.
             additions: AdditionStats::default(),
+            card: None,
         }
     }
 

@@ -220,6 +220,12 @@ impl<D: Datapath> Controller<D> {
         self.state().active()
     }
 
+    /// What decides packets: the number of activations so far, the generation and its posture.
+    pub fn deciding(&self) -> (u64, Shared<D::Code>, Option<String>) {
+        let state = self.state();
+        (state.activations, state.active(), state.succession.active().posture.clone())
+    }
+
     /// Sets the report on saved state, which is a part of the status. The first one counts.
     pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
         let _first = self.saved.set(Box::new(report));

@@ -11,7 +11,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
-use weir_loading::{ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
+use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program};
 use weir_state::limits::{Counted, Limits};
 use weir_state::slot_store::SlotBinding;
@@ -150,6 +150,16 @@ impl<C> Generation<C> {
         let policy = self.policy.with_lists(lists, stamps)?;
         let prepared = loader.load(&policy)?;
         Ok(Generation { id: 0, path: self.path.clone(), policy, prepared, listed: OnceLock::new() })
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its lists of limits.
+    pub fn limit_lists(&self) -> &[LimitList] {
+        self.policy.limit_lists()
     }
 
     /// Its text, unless it is a bundle.

@@ -1,11 +1,14 @@
 //! Joins mitigation to the rest of the daemon: samples, requests, slots and protected tables.
 
-use crate::cli::{LiveEngine, RunOptions};
+use crate::cli::{LiveEngine, MitigationOptions, RunOptions};
+use crate::export::PolicyParts;
 use crate::failure::Failure;
+use crate::run::card::Card;
 use crate::run::controller::Controller;
 use crate::run::feeds::{Contents, Updates};
 use crate::run::generation::{Generation, Loader};
 use crate::run::mitigation::events::Events;
+use crate::run::mitigation::exporting::{ExportSettings, Exports};
 use crate::run::mitigation::hands::{Carried, Hands, Places, Renewal};
 use crate::run::mitigation::sampled;
 use crate::run::mitigation::state::{Copies, State};
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
+use weir_policy::slot_rule;
 use weir_state::SharedState;
 use weir_tables::Table;
 
@@ -62,6 +66,7 @@ pub fn start<L: Loader>(
     controller: &Arc<Controller<L::Datapath>>,
     loader: &L,
     updates: &Arc<Updates>,
+    card: Option<Card>,
 ) -> Result<Mitigation, Failure> {
     let given = &options.mitigation;
     let mode = given.mitigate.expect("the reader exists only with a mode").into();
@@ -78,11 +83,52 @@ pub fn start<L: Loader>(
             let (controller, loader) = (controller.clone(), loader.clone());
             Box::new(move || protected(&controller.active(), loader.shared()))
         },
+        by_card: Box::new(move || card.as_ref().map(Card::take_dropped).unwrap_or_default()),
     };
     let carried = Carried::new(hands(controller, loader, updates), places);
-    let events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;
+    let mut events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;
+    events.exports = exports(given, controller, loader)?;
     let state = State::new(inside, settings, carried, events, seed());
     Mitigation::start(state, reader, surroundings)
+}
+
+fn exports<L: Loader>(
+    given: &MitigationOptions,
+    controller: &Arc<Controller<L::Datapath>>,
+    loader: &L,
+) -> Result<Option<Exports>, Failure> {
+    let Some(folder) = given.mitigate_export.clone() else { return Ok(None) };
+    let settings = ExportSettings {
+        folder,
+        most: given.mitigate_export_max,
+        inside: given.inside.clone(),
+        slot: given.mitigate_slot.clone(),
+        source_tables: given.mitigate_table.clone(),
+    };
+    let (controller, loader) = (controller.clone(), loader.clone());
+    let policy = move || policy_parts(&controller.active(), controller.status().posture, loader.shared());
+    Exports::start(settings, Box::new(policy)).map(Some)
+}
+
+/// The active policy with what its tables and slots contain now.
+fn policy_parts<C>(active: &Generation<C>, posture: Option<String>, shared: &SharedState) -> PolicyParts {
+    let declared = active.declared();
+    let contents = Contents::new(declared, shared.tables().zip(active.tables()));
+    let tables = declared.all().iter().enumerate();
+    // Tables whose contents were lost are missing, which the export says.
+    let tables = tables.filter_map(|(index, table)| Some((table.name.clone(), contents.table(index).ok()?)));
+    let slots = active.slots().into_iter().flat_map(|slots| slots.named());
+    let rules = slots.flat_map(|(name, bound)| {
+        bound.slot.list().into_iter().map(move |listed| (name.to_owned(), slot_rule::text(&listed.record)))
+    });
+    PolicyParts {
+        sources: active.text().map(|text| text.sources.clone()),
+        bundle: active.text().is_none().then(|| active.path().to_owned()),
+        tables: tables.collect(),
+        limits: active.limit_lists().to_vec(),
+        slot_rules: rules.collect(),
+        posture,
+    }
 }
 
 /// A number that attackers do not know.

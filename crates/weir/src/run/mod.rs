@@ -1,6 +1,8 @@
 //! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
 
 mod account;
+mod card;
+mod carding;
 mod carry;
 pub mod claim;
 pub mod controller;
@@ -31,6 +33,7 @@ mod tally;
 use crate::cli::{LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::signals;
+use card::Card;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
@@ -188,6 +191,7 @@ fn run_on<L: Loader>(
         prepared => prepared?,
     };
     mitigating::check(options, &first)?;
+    carding::check(options, first.program())?;
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
     let guard = match options.host.as_slice() {
@@ -196,6 +200,8 @@ fn run_on<L: Loader>(
     };
     let guard = Arc::new(guard);
     let ran = (|| {
+        // Its interfaces are as they will be without Weir.
+        let wire = carding::open(options)?;
         let datapath = start(&loaded)?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
@@ -205,20 +211,18 @@ fn run_on<L: Loader>(
         end_trials(Arc::downgrade(&controller))?;
         let updates = Arc::new(Updates::default());
         feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
-        let mitigation =
-            samples.clone().map(|samples| mitigating::start(options, samples, &controller, &loader, &updates));
+        let card = wire.map(|wire| carding::start(options, wire, &controller, &loader)).transpose()?;
+        let mitigation = samples
+            .clone()
+            .map(|samples| mitigating::start(options, samples, &controller, &loader, &updates, card.clone()));
         let mitigation = mitigation.transpose()?;
-        let (asked, its_loader, recorded) = (controller.clone(), loader.clone(), updates.clone());
-        let mitigated = mitigation.clone();
-        server.serve(move |request| match (&request, &mitigated) {
-            (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
-            _ => requests::perform(request, &asked, &its_loader, &recorded),
-        })?;
+        answer(&mut server, (&controller, &loader, &updates), mitigation.clone(), card.clone())?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces)).transpose()?;
         watch(&controller, &guard, carried, &loader, signals, &updates);
         drop(server);
         // Actions are undone while workers can still take changes up.
         mitigation.iter().for_each(Mitigation::end);
+        card.iter().for_each(Card::end);
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
         guard.before_stop();
@@ -235,6 +239,26 @@ fn run_on<L: Loader>(
         stopped
     })();
     ran.and(guard.end())
+}
+
+/// Answers clients from now on.
+fn answer<L: Loader>(
+    server: &mut Server,
+    (controller, loader, updates): (&Arc<Controller<L::Datapath>>, &L, &Arc<Updates>),
+    mitigation: Option<Mitigation>,
+    card: Option<Card>,
+) -> Result<(), Failure> {
+    let (controller, loader, updates) = (controller.clone(), loader.clone(), updates.clone());
+    server.serve(move |request| {
+        let perform = |request| match (&request, &mitigation) {
+            (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
+            _ => requests::perform(request, &controller, &loader, &updates),
+        };
+        match &card {
+            Some(card) => carding::perform(request, card, &controller, &loader, perform),
+            None => perform(request),
+        }
+    })
 }
 
 /// The interfaces of the datapath. Samples go to `reader`, if there is one.

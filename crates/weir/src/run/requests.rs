@@ -29,7 +29,7 @@ pub fn perform<L: Loader>(
 ) -> Result<Value, Failure> {
     match request {
         Request::Status => {}
-        Request::Stats => return Ok(json!(Stats { additions: addition_stats(loader.shared()), ..controller.stats() })),
+        Request::Stats => return Ok(json!(stats(controller, loader))),
         Request::Limits { top, list } => {
             return Ok(json!(controller.active().limits(top.min(TOP_MAX), list.as_deref())?));
         }
@@ -60,6 +60,9 @@ pub fn perform<L: Loader>(
         Request::Attacks { .. } => {
             return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
         }
+        Request::Card { .. } => {
+            return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
+        }
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };
             let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);
@@ -67,6 +70,11 @@ pub fn perform<L: Loader>(
         }
     }
     Ok(json!(status(controller, updates)))
+}
+
+/// All counters of the software.
+pub fn stats<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Stats {
+    Stats { additions: addition_stats(loader.shared()), ..controller.stats() }
 }
 
 /// The status with what became of updates.

@@ -33,7 +33,7 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The resources for waiting. They are allocated in advance, so that waiting needs no memory or descriptor.
-pub(super) struct Grace {
+pub(in crate::live) struct Grace {
     inner: MapHandle,
     outer: MapHandle,
 }

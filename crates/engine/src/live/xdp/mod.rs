@@ -32,7 +32,7 @@ use weir_tables::live::Readers;
 
 pub use code::{KernelCode, Received, Sent};
 use code::{Losses, PortBlocks};
-use grace::Grace;
+pub(in crate::live) use grace::Grace;
 pub use grace::ProgramReader;
 pub use ports::Ports;
 use replace::{Outcome, replace_all};

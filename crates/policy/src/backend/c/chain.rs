@@ -3,7 +3,7 @@
 use super::column::{CT_STATE, Column, L3, Width, fields};
 use super::condition::Conditions;
 use super::defaults::DefaultVerdicts;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, no_card};
 use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
@@ -370,6 +370,7 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
             Test::Value { subject: Subject::Raw(raw), .. } if conditions.is_per_packet(test) => Column::of_raw(*raw),
             Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
             Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
+            Test::Value { subject: Subject::Card(_), .. } => no_card(),
         });
         collect_columns(program, body, conditions, columns);
     }

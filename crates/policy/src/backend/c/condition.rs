@@ -1,7 +1,7 @@
 //! Tests of one packet as C expressions.
 
 use super::column::{Column, Width};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, no_card};
 use super::raw::{raw_bits, raw_columns, raw_name};
 use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
@@ -128,6 +128,7 @@ impl<'a> Conditions<'a> {
         match subject {
             Subject::Field(field) => Some((Column::of(field).width, Column::of(field).name.to_owned())),
             Subject::Raw(raw) => self.raw_columns.contains(&raw).then(|| (Width::of_raw(raw), raw_name(raw))),
+            Subject::Card(_) => no_card(),
         }
     }
 
@@ -156,12 +157,14 @@ impl<'a> Conditions<'a> {
             let wide = match subject {
                 Subject::Raw(_) => "raw".to_owned(),
                 Subject::Field(field) => self.read(Column::of(field)),
+                Subject::Card(_) => no_card(),
             };
             return compare_wide(&wide, mask, set, negated);
         }
         let mut value = match subject {
             Subject::Raw(_) => "raw.lo".to_owned(),
             Subject::Field(field) => self.read(Column::of(field)),
+            Subject::Card(_) => no_card(),
         };
         if let Some(mask) = mask {
             value = format!("{value} & {}", number(mask, true));

@@ -1,5 +1,6 @@
 //! Constants in C, and comparisons with them.
 
+use super::dialect::no_card;
 use crate::field::{Notation, Subject};
 use crate::ir::ValueSet;
 
@@ -27,6 +28,7 @@ impl Scale {
         let bits = match subject {
             Subject::Raw(_) => true,
             Subject::Field(field) => field.notation() == Notation::Ipv4Address,
+            Subject::Card(_) => no_card(),
         };
         Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
     }

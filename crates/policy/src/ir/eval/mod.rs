@@ -20,7 +20,7 @@ use super::{
     AdderId, Chain, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId, RuleSlotId,
     SlotId, Test,
 };
-use crate::field::{Field, Subject};
+use crate::field::{Answer, Field, Subject};
 use crate::slot_rule::SlotRule;
 use additions::Additions;
 use buckets::Buckets;
@@ -37,6 +37,12 @@ use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::slot::{SlotCounter, VERDICT};
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};
+
+/// What a card has found out about one packet.
+pub trait Answers {
+    /// The answer; `None` if it is about something that the packet lacks.
+    fn answer(&self, answer: Answer) -> Option<u128>;
+}
 
 /// Decides packets by a program, and counts.
 pub struct Evaluator<'a, T> {
@@ -115,6 +121,27 @@ impl<'a, T: Tables> Evaluator<'a, T> {
 
     /// Decides a frame by the chain with index `chain`.
     pub fn decide(&mut self, chain: usize, frame: Frame<'_>, observer: &mut impl Observer) -> Verdict {
+        self.judge(chain, frame, None, observer)
+    }
+
+    /// Decides a frame by a chain that needs a card's answers.
+    pub fn decide_answered(
+        &mut self,
+        chain: usize,
+        frame: Frame<'_>,
+        answers: &dyn Answers,
+        observer: &mut impl Observer,
+    ) -> Verdict {
+        self.judge(chain, frame, Some(answers), observer)
+    }
+
+    fn judge(
+        &mut self,
+        chain: usize,
+        frame: Frame<'_>,
+        answers: Option<&dyn Answers>,
+        observer: &mut impl Observer,
+    ) -> Verdict {
         self.leaving = None;
         self.buckets.tick(frame.time_ns);
         self.slots.tick(frame.time_ns);
@@ -129,7 +156,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
             self.finish(action, None, &packet, frame);
             return self.verdict(action, reason, Sampled::No);
         }
-        let (decided, tracked, sampled) = self.run(chain, &packet, frame, observer);
+        let (decided, tracked, sampled) = self.run(chain, &packet, frame, answers, observer);
         let (action, reason) = decided.unwrap_or_else(|| {
             self.count(usize::from(Reason::NO_MATCH.0), frame.wire_len);
             (self.program.defaults.no_match, Reason::NO_MATCH)
@@ -144,11 +171,19 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     }
 
     /// Runs the rules of a chain: the decision, the state, and whether the packet is sampled.
-    fn run(&mut self, chain: usize, packet: &Packet, frame: Frame<'_>, observer: &mut impl Observer) -> Ran {
+    fn run(
+        &mut self,
+        chain: usize,
+        packet: &Packet,
+        frame: Frame<'_>,
+        answers: Option<&dyn Answers>,
+        observer: &mut impl Observer,
+    ) -> Ran {
         let chain = &self.program.chains[chain];
         let found = vec![0; chain.finds.len()];
         let (counted, exceeded, sampled, tracked, asked) = (vec![], false, Sampled::No, None, false);
-        let mut run = Run { eval: self, chain, frame, packet, found, counted, exceeded, sampled, tracked, asked };
+        let mut run =
+            Run { eval: self, chain, frame, packet, answers, found, counted, exceeded, sampled, tracked, asked };
         for &id in &chain.tree.staged {
             run.find(id);
         }
@@ -196,6 +231,8 @@ struct Run<'r, 'a, T> {
     chain: &'r Chain,
     frame: Frame<'r>,
     packet: &'r Packet,
+    /// What a card has answered, for chains that need it.
+    answers: Option<&'r dyn Answers>,
     found: Vec<u32>,
     /// The finds at whose entries the packet was counted.
     counted: Vec<FindId>,
@@ -271,7 +308,7 @@ impl<T: Tables> Run<'_, '_, T> {
                 let value = tracked.state as u128;
                 (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated)
             }
-            Test::Value { subject, mask, set, negated } => match field::subject(*subject, self.frame, self.packet) {
+            Test::Value { subject, mask, set, negated } => match self.value(*subject) {
                 Some(value) => (Observed::Value(value), set.contains(value & mask.unwrap_or(u128::MAX)) != *negated),
                 None => (Observed::Missing, false),
             },
@@ -279,6 +316,15 @@ impl<T: Tables> Run<'_, '_, T> {
                 let found = self.found[usize::from(find.0)];
                 (Observed::Found(found), wanted.is(found) != *negated)
             }
+        }
+    }
+
+    fn value(&self, subject: Subject) -> Option<u128> {
+        match subject {
+            Subject::Card(answer) => {
+                self.answers.expect("the chain is only run for packets with answers").answer(answer)
+            }
+            _ => field::subject(subject, self.frame, self.packet),
         }
     }
 

@@ -10,11 +10,13 @@ pub fn list(state: &State, now_ns: u64) -> AttacksListed {
     let mitigator = state.defence.mitigator();
     let mut attacks: Vec<AttackEntry> = mitigator.attacks().map(|attack| entry(state, attack, now_ns)).collect();
     attacks.sort_by_key(|attack| attack.attack);
+    let mut events = state.events.status();
+    events.export_lost += state.defence.excerpts_left_out();
     AttacksListed {
         mode: mitigator.mode().name().to_owned(),
         samples: state.samples.clone(),
         not_carried_out: state.not_carried_out.clone(),
-        events: state.events.status(),
+        events,
         attacks,
     }
 }

@@ -6,8 +6,10 @@
 //!  "action":{"number":1,"action":"drop","rule":"ip daddr 192.0.2.1 ... drop","ending":null,"problem":null}}
 //! PROGRAM 192.0.2.1 incoming 1600 ban          (the details of the attack are its standard input)
 //! ```
-//! Each has a thread of its own with a bounded queue, so neither a slow disk nor a slow program delays anything.
+//! Each has a thread of its own with a bounded queue (`outlet.rs`).
 
+use super::exporting::Exports;
+use super::outlet::Outlet;
 use crate::failure::Failure;
 use crate::run::log_file;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -16,15 +18,10 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use weir_control::EventsStatus;
 
-/// Events that wait for a slow disk or program. Others are lost, and counted.
-const QUEUE: usize = 256;
 /// The time that a call of the program may take.
 const CALL_TIME: Duration = Duration::from_secs(10);
 const CALL_STEP: Duration = Duration::from_millis(10);
@@ -94,22 +91,8 @@ pub struct Call {
 pub struct Events {
     log: Option<Outlet<Event>>,
     notify: Option<Outlet<Call>>,
-}
-
-/// A queue with a thread that handles what is in it.
-struct Outlet<T> {
-    queue: Option<SyncSender<T>>,
-    counts: Arc<Counts>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Counts {
-    done: AtomicU64,
-    failed: AtomicU64,
-    lost: AtomicU64,
-    /// The last failure.
-    problem: Mutex<Option<String>>,
+    /// Attacks as files.
+    pub exports: Option<Exports>,
 }
 
 impl Events {
@@ -127,7 +110,7 @@ impl Events {
             let program = program.to_owned();
             Outlet::start("weir-notify", move |call: Call| run(&program, &call, CALL_TIME))
         });
-        Ok(Events { log: log.transpose()?, notify: notify.transpose()? })
+        Ok(Events { log: log.transpose()?, notify: notify.transpose()?, exports: None })
     }
 
     /// Writes an event to the file.
@@ -148,9 +131,24 @@ impl Events {
     pub fn status(&self) -> EventsStatus {
         let [written, write_failed, write_lost] = self.log.as_ref().map(Outlet::counts).unwrap_or_default();
         let [called, call_failed, call_lost] = self.notify.as_ref().map(Outlet::counts).unwrap_or_default();
-        let problems = [self.log.as_ref().and_then(Outlet::problem), self.notify.as_ref().and_then(Outlet::problem)];
-        let problems = problems.into_iter().flatten().collect();
-        EventsStatus { written, write_failed, write_lost, called, call_failed, call_lost, problems }
+        let [exported, export_failed, export_lost] = self.exports.as_ref().map(Exports::counts).unwrap_or_default();
+        let problems = [
+            self.log.as_ref().and_then(Outlet::problem),
+            self.notify.as_ref().and_then(Outlet::problem),
+            self.exports.as_ref().and_then(Exports::problem),
+        ];
+        EventsStatus {
+            written,
+            write_failed,
+            write_lost,
+            called,
+            call_failed,
+            call_lost,
+            exported,
+            export_failed,
+            export_lost,
+            problems: problems.into_iter().flatten().collect(),
+        }
     }
 
     /// Waits a while until all is told.
@@ -158,60 +156,7 @@ impl Events {
         let deadline = Instant::now() + END_TIME;
         self.log.iter_mut().for_each(|log| log.end(deadline));
         self.notify.iter_mut().for_each(|notify| notify.end(deadline));
-    }
-}
-
-impl<T: Send + 'static> Outlet<T> {
-    fn start(name: &'static str, handle: impl Fn(T) -> Result<(), String> + Send + 'static) -> Result<Self, Failure> {
-        let (queue, queued): (_, Receiver<T>) = sync_channel(QUEUE);
-        let counts = Arc::<Counts>::default();
-        let own = counts.clone();
-        let work = move || {
-            for one in queued {
-                match handle(one) {
-                    Ok(()) => _ = own.done.fetch_add(1, Ordering::Relaxed),
-                    Err(problem) => own.fail(problem),
-                }
-            }
-        };
-        let thread = thread::Builder::new().name(name.to_owned()).spawn(work);
-        let thread = thread.map_err(|error| Failure::system(format_args!("a thread for {name}"), error))?;
-        Ok(Outlet { queue: Some(queue), counts, thread: Some(thread) })
-    }
-
-    fn put(&self, one: impl FnOnce() -> T) {
-        let queued = self.queue.as_ref().is_some_and(|queue| queue.try_send(one()).is_ok());
-        if !queued {
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn counts(&self) -> [u64; 3] {
-        [&self.counts.done, &self.counts.failed, &self.counts.lost].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    fn problem(&self) -> Option<String> {
-        self.counts.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn end(&mut self, deadline: Instant) {
-        drop(self.queue.take());
-        let Some(thread) = self.thread.take() else { return };
-        while !thread.is_finished() && Instant::now() < deadline {
-            thread::sleep(CALL_STEP);
-        }
-    }
-}
-
-impl Counts {
-    /// Counts a failure. Only the first in a row of equal ones is logged.
-    fn fail(&self, problem: String) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        let mut last = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_ref() != Some(&problem) {
-            eprintln!("weir: mitigation: {problem}");
-        }
-        *last = Some(problem);
+        self.exports.iter_mut().for_each(|exports| exports.end(deadline));
     }
 }
 

@@ -6,7 +6,9 @@
 
 pub mod answers;
 pub mod events;
+pub mod exporting;
 pub mod hands;
+mod outlet;
 pub mod sampled;
 pub mod state;
 mod telling;
@@ -14,6 +16,7 @@ mod telling;
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use state::{Copies, State};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -41,6 +44,8 @@ pub struct Surroundings {
     pub copies: Box<dyn Fn() -> Copies + Send>,
     /// The prefixes of protected tables.
     pub protected: Box<dyn Fn() -> Vec<Prefix> + Send>,
+    /// Packets that a card has dropped by source since the last call.
+    pub by_card: Box<dyn Fn() -> Vec<(IpAddr, u64)> + Send>,
 }
 
 /// Mitigation of a running Weir.
@@ -182,7 +187,9 @@ impl Watch<'_> {
         let copies = (self.surroundings.copies)();
         let protected = self.windows.is_multiple_of(PROTECTED_WINDOWS).then(|| (self.surroundings.protected)());
         self.windows += 1;
+        let by_card = (self.surroundings.by_card)();
         let mut state = self.of.state();
+        state.see_by_card(&by_card);
         protected.into_iter().for_each(|protected| state.protect(protected));
         state.end_window(copies, now_ns);
     }

@@ -4,10 +4,12 @@ use super::events::Events;
 use super::hands::{Carried, Lost};
 use crate::detect::headers;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use weir_abi::Link;
 use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
+use weir_mitigate::excerpt;
 use weir_mitigate::measure::sampling::{Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
@@ -46,6 +48,9 @@ impl State {
     pub fn new(inside: Vec<Prefix>, settings: Settings, carried: Carried, events: Events, seed: u64) -> Self {
         let now_ns = weir_state::now_ns();
         let mut defence = Defence::new(inside, settings, seed);
+        if events.exports.is_some() {
+            defence.keep_excerpts(seed);
+        }
         defence.begin(now_ns);
         State {
             defence,
@@ -65,7 +70,19 @@ impl State {
         self.seen += 1;
         let frame = Frame { bytes, wire_len: bytes.len() as u32, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of(frame) {
-            self.defence.see(&header, now_ns);
+            let excerpt = excerpt::Frame { bytes, wire_len: frame.wire_len, link: frame.link };
+            self.defence.see_frame(&header, Some(excerpt), now_ns);
+        }
+    }
+
+    /// A card has dropped packets of sources, which have no copies.
+    pub fn see_by_card(&mut self, dropped: &[(IpAddr, u64)]) {
+        for &(source, packets) in dropped {
+            let source = match source {
+                IpAddr::V4(four) => (false, u32::from(four).into()),
+                IpAddr::V6(six) => (true, six.into()),
+            };
+            self.defence.see_by_card(source, packets);
         }
     }
 
@@ -97,7 +114,18 @@ impl State {
         }
         self.renew(now_ns);
         self.defence.begin_window();
+        self.export(now_ns);
         self.forget();
+    }
+
+    /// Exports the attacks whose excerpts are complete.
+    fn export(&mut self, now_ns: u64) {
+        for excerpt in self.defence.take_excerpts() {
+            let attack = self.defence.mitigator().attack(excerpt.attack);
+            if let (Some(attack), Some(exports)) = (attack, &self.events.exports) {
+                exports.put(attack, excerpt, now_ns);
+            }
+        }
     }
 
     fn decided(&mut self, decision: Decision, now_ns: u64) {
@@ -257,6 +285,8 @@ impl State {
 
     /// Undoes all actions, because nobody measures from now on.
     pub fn stop(&mut self, now_ns: u64) {
+        self.defence.finish_excerpts(now_ns);
+        self.export(now_ns);
         self.set_mode(Mode::Watch, now_ns);
         self.events.end();
     }

@@ -5,7 +5,7 @@
 
 use super::events::{Call, Event, EventAction};
 use super::state::State;
-use std::fmt::Write;
+use crate::export::details;
 use weir_mitigate::action::{ActionId, AttackId, Ending};
 use weir_mitigate::{Attack, Record, State as ActionState};
 
@@ -93,26 +93,4 @@ fn ending(record: &Record) -> Option<&'static str> {
 
 fn pps(attack: &Attack) -> u64 {
     attack.peak_pps.round() as u64
-}
-
-/// What is known of an attack, for people.
-fn details(attack: &Attack) -> String {
-    let mut text = format!(
-        "IP: {}\nAttack type: {}\nPeak attack power: {} packets per second\nAttack direction: incoming\n",
-        attack.victim,
-        attack.class.attack(),
-        pps(attack)
-    );
-    for one in &attack.evidence {
-        let _ = write!(text, "{}: {:.1}, usual {:.1}", one.measure, one.value, one.usual);
-        let _ = match one.threshold {
-            Some(threshold) => writeln!(text, ", threshold {threshold:.1}"),
-            None => writeln!(text),
-        };
-    }
-    for record in attack.standing() {
-        let state = if record.state == ActionState::Active { "active" } else { "waits" };
-        let _ = writeln!(text, "Action {} ({state}): {}", record.action.id, record.action.measure);
-    }
-    text
 }

@@ -1,0 +1,48 @@
+//! `weir ctl card` as text.
+
+use crate::figures::grouped;
+use std::fmt::Write;
+use weir_control::{CardEntry, CardPlace, CardStatus, CardTableStatus};
+use weir_policy::diag::printable::printable;
+
+/// What the card does.
+pub fn status(status: &CardStatus) -> String {
+    let CardStatus { card, placement, tables, places, share, share_blocked, blocked_pps, entries } = status;
+    let mut text = format!("{}, placement {placement}\n", printable(card));
+    let percent = |share: f64| share * 100.0;
+    let _ = writeln!(
+        text,
+        "drops {:.1} % of all packets upstream; of {blocked_pps:.0} packets/s of blocked sources, {:.1} %",
+        percent(*share),
+        percent(*share_blocked)
+    );
+    for CardTableStatus { table, rule, problem, unseen } in tables {
+        match (rule, problem) {
+            (_, Some(problem)) => _ = writeln!(text, "nothing: {}", printable(problem)),
+            (rule, None) => {
+                let _ = writeln!(text, "table {table}: counted for {}", rule.as_deref().unwrap_or("no rule"));
+            }
+        }
+        if !unseen.is_empty() {
+            let _ = writeln!(text, "  not seen by the rules {}", unseen.join(", "));
+        }
+    }
+    for CardPlace { place, capacity, entries, update_ms, updates, refused, packets, bytes } in places {
+        let _ = writeln!(
+            text,
+            "{place}: {} of {} entries, {} packets dropped ({} bytes), {} updates of {update_ms} ms, {} refused",
+            grouped(*entries as u64),
+            grouped(*capacity as u64),
+            grouped(*packets),
+            grouped(*bytes),
+            grouped(*updates),
+            grouped(*refused)
+        );
+    }
+    for CardEntry { entry, table, place, packets, bytes, last_s } in entries {
+        let last = last_s.map(|last_s| format!(", last {last_s:.0} s ago")).unwrap_or_default();
+        let (packets, bytes) = (grouped(*packets), grouped(*bytes));
+        let _ = writeln!(text, "  {entry} of {table} in the {place}: {packets} packets, {bytes} bytes{last}");
+    }
+    text
+}

@@ -1,0 +1,112 @@
+//! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
+
+use crate::cli::{GivenCard, RunOptions};
+use crate::failure::Failure;
+use crate::run::card::policy::{Deciding, Policy, offloaded};
+use crate::run::card::{Card, Properties};
+use crate::run::controller::Controller;
+use crate::run::generation::Loader;
+use crate::run::requests;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weir_control::{Request, TABLE_ENTRIES_MAX, TableOperation};
+use weir_engine::live::Datapath;
+use weir_engine::live::card::WireCard;
+use weir_policy::ir::Program;
+
+/// Packets that a CPU drops in a second, if the operator does not say it.
+const CPU_PPS: f64 = 1e6;
+
+/// Opens the card, if there is one. Nothing of Weir's is attached to the interfaces yet.
+///
+/// # Errors
+/// It cannot be used.
+pub fn open(options: &RunOptions) -> Result<Option<WireCard>, Failure> {
+    let Some(GivenCard { wire, .. }) = &options.card.card else { return Ok(None) };
+    let card = WireCard::open(wire)?;
+    card.access.iter().for_each(|access| eprintln!("weir: {access}"));
+    Ok(Some(card))
+}
+
+/// Refuses a policy under which a card must not drop by the tables.
+///
+/// # Errors
+/// The reason.
+pub fn check(options: &RunOptions, program: &Program) -> Result<(), Failure> {
+    let refused = |problem: String| Failure::Rejected(format!("weir: --card-table: {problem}"));
+    options.card.card_table.iter().try_for_each(|table| offloaded(program, None, table).map(drop).map_err(refused))
+}
+
+/// Starts to use the card.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn start<L: Loader>(
+    options: &RunOptions,
+    wire: WireCard,
+    controller: &Arc<Controller<L::Datapath>>,
+    loader: &L,
+) -> Result<Card, Failure>
+where
+    <L::Datapath as Datapath>::Code: Send + Sync,
+{
+    let given = options.card.card.as_ref().expect("a card was opened");
+    let (controller, loader) = (controller.clone(), loader.clone());
+    let now = move || {
+        let (activation, generation, posture) = controller.deciding();
+        let policy: Arc<dyn Policy> = Arc::new(Deciding { loader: loader.clone(), generation, posture });
+        (activation, policy)
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let properties = Properties {
+        name: given.to_string(),
+        interface: format!("card:{}", given.wire.outer),
+        placement: given.placement,
+        tables: options.card.card_table.clone(),
+        period: options.card.card_period,
+        software_pps: options.card.card_load.map_or(CPU_PPS * cpus as f64, |pps| pps as f64),
+    };
+    Card::start(wire, properties, Box::new(now))
+}
+
+/// Executes a request of a Weir with a card. Answers include what the card has dropped, and come when the card has
+/// followed what they change.
+///
+/// # Errors
+/// Those of `perform`.
+pub fn perform<L: Loader>(
+    request: Request,
+    card: &Card,
+    controller: &Controller<L::Datapath>,
+    loader: &L,
+    perform: impl FnOnce(Request) -> Result<Value, Failure>,
+) -> Result<Value, Failure> {
+    match &request {
+        Request::Stats => return Ok(json!(card.add_to(requests::stats(controller, loader)))),
+        Request::Card { top } => {
+            return Ok(json!(card.status(requests::stats(controller, loader), (*top).min(TABLE_ENTRIES_MAX))));
+        }
+        Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => card.look(),
+        _ => {}
+    }
+    let reads = matches!(
+        request,
+        Request::Status
+            | Request::Limits { .. }
+            | Request::Load { .. }
+            | Request::Flows { .. }
+            | Request::Slot { .. }
+            | Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. }
+    );
+    let changed = match &request {
+        Request::Table { table, .. } => Some(table.clone()),
+        _ => None,
+    };
+    let answer = perform(request);
+    match changed {
+        _ if reads => {}
+        Some(table) => card.follow_table(&table),
+        None => card.follow(),
+    }
+    answer
+}
