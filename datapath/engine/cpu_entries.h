@@ -76,8 +76,7 @@ WEIR_INLINE void entry_hit(struct entry_counter *counters, uint32_t capacity, ui
 	volatile struct entry_counter *waiting = &counters[live_cpu() * capacity];
 
 	entry_settle(counters, capacity);
-	waiting->size =
-		(uint64_t)wire_bytes(len) << WAITING_TIME_BITS | (time & ((1u << WAITING_TIME_BITS) - 1));
+	waiting->size = (uint64_t)wire_bytes(len) << WAITING_TIME_BITS | (time & ((1u << WAITING_TIME_BITS) - 1));
 	waiting->head = (uint64_t)wire_packets() << WAITING_PACKETS_SHIFT | number;
 }
 

@@ -81,15 +81,17 @@ impl EntryCounter {
     }
 }
 
-/// Bits of the number in the first word of a waiting hit.
-const WAITING_NUMBER_BITS: u32 = 32;
+/// Bits of the number in the first word of a waiting hit: `WAITING_PACKETS_SHIFT`.
+pub const WAITING_NUMBER_BITS: u32 = 32;
+/// Bits of the time in the second word: `WAITING_TIME_BITS`.
+pub const WAITING_TIME_BITS: u32 = TIME_BITS;
 
 impl WaitingHit {
     /// The hit in these words, if one waits.
     pub const fn of(EntryCounter { head, size }: EntryCounter) -> Option<Self> {
         let number = head as u32;
-        let (packets, last) = (head >> WAITING_NUMBER_BITS, size as u32 & ((1 << TIME_BITS) - 1));
-        let counts = EntryCounts { packets, bytes: size >> TIME_BITS, last };
+        let (packets, last) = (head >> WAITING_NUMBER_BITS, size as u32 & ((1 << WAITING_TIME_BITS) - 1));
+        let counts = EntryCounts { packets, bytes: size >> WAITING_TIME_BITS, last };
         if number == 0 { None } else { Some(WaitingHit { number, counts }) }
     }
 }

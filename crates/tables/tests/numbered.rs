@@ -250,6 +250,27 @@ fn distinct(prefixes: impl IntoIterator<Item = (u32, u8, usize)>) -> Vec<(u32, u
 }
 
 #[test]
+fn a_number_with_a_hit_that_is_not_counted_waits_for_readers_once_more() {
+    let memory = Memory::new(3);
+    let (readers, mut live) = live(Kind::Set, &[(0x0a00_0001, 32, 0), (0x0a00_0002, 32, 0)], &memory);
+    let host = |addr: u32| IpAddr::V4((0x0a00_0000 | addr).into());
+    let number = live.entries(0).find(|entry| entry.addr == host(1)).expect("it is there").number;
+    live.remove(host(1), 32).expect("removal needs no room");
+    memory.noted().insert(number);
+    let add = |live: &mut LiveTable| live.change(&[Change::insert(host(3), 32, None)]);
+    // The hit is found, and a reader may be counting it.
+    let mut reader = readers.register().expect("the first");
+    let burst = reader.start_burst();
+    assert_eq!(add(&mut live).expect_err("there is no other number"), LiveError::NoNumber { entries: 2 });
+    assert!(memory.noted().is_empty());
+    assert!(add(&mut live).is_err());
+    drop(burst);
+    let _burst = reader.start_burst();
+    add(&mut live).expect("the reader has passed");
+    assert!(live.entries(0).any(|entry| entry.addr == host(3) && entry.number == number));
+}
+
+#[test]
 fn a_table_without_free_numbers_refuses_and_loses_nothing() {
     let memory = Memory::new(5);
     let (readers, mut live) = live(Kind::Set, &[(0x0a00_0001, 32, 0), (0x0a00_0002, 32, 0)], &memory);

@@ -138,16 +138,14 @@ impl Weir {
 /// The options of a card. Its table has as many entries as the paper's. It takes changes at once, and often: it is measured
 /// when it has chosen.
 fn card_arguments(name: &str, card: &Host) -> Vec<String> {
+    let table = format!("entries={CARD_ENTRIES},update=0ms");
     let place = match name {
-        "weir-card" => "card",
-        "weir-card-cpu" => "card-cpu",
-        _ => "hybrid",
+        "weir-card" => format!("{table},place=card"),
+        "weir-card-cpu" => "place=card-cpu".to_owned(),
+        _ => format!("{table},place=hybrid"),
     };
-    let wire = format!(
-        "wire:netns={},outer=outer,inner=inner,entries={CARD_ENTRIES},update=0ms,place={place}",
-        card.namespace()
-    );
-    ["--card", &wire, "--card-table", "blocked", "--card-period", "50ms"].map(str::to_owned).to_vec()
+    let wire = format!("wire:netns={},outer=outer,inner=inner,{place}", card.namespace());
+    ["--card", &wire, "--card-table", "blocked", "--card-period", "200ms"].map(str::to_owned).to_vec()
 }
 
 /// The policy of a Weir by its name.

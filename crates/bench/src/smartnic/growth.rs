@@ -51,6 +51,8 @@ pub fn rows(
 
 /// The row of a blocker with its turns with few and with many sources.
 fn to_row(row: Row, few: &[Turn], many: &[Turn], least: Option<&[Turn]>) -> Row {
+    let sum = |of: fn(&Turn) -> u64| few.iter().chain(many).map(of).sum::<u64>() as f64;
+    let (received, passed) = (sum(|turn| turn.received), sum(|turn| turn.passed));
     let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
     let costs = |turns: &[Turn]| turns.iter().map(Turn::ns_per_packet).collect::<Vec<f64>>();
     let (few, many) = (costs(few), costs(many));
@@ -63,5 +65,22 @@ fn to_row(row: Row, few: &[Turn], many: &[Turn], least: Option<&[Turn]>) -> Row 
         let own = |costs: &[f64]| costs.iter().zip(&least).map(|(cost, least)| cost - least).collect::<Vec<f64>>();
         row = row.spread("own_ns_1k", spread(own(&few))).spread("own_ns_128k", spread(own(&many)));
     }
-    row.number("rounds", few.len() as f64)
+    row.number("dropped_packets", received - passed).number("passed_packets", passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn ratios_are_of_one_round() {
+        let turn = |ns: u64| Turn { sent: 2000, received: 1000, spent: Duration::from_micros(ns), ..Turn::default() };
+        // Everything takes twice as long in the second round.
+        let [few, many, least] = [100, 130, 80].map(|ns| [turn(ns), turn(2 * ns)]);
+        let row = to_row(Row::default(), &few, &many, Some(&least));
+        assert_eq!((row.get("times_1k_min"), row.get("times_1k_max")), (Some(1.3), Some(1.3)));
+        assert_eq!((row.get("own_ns_1k_min"), row.get("own_ns_128k_max")), (Some(20.0), Some(100.0)));
+        assert_eq!((row.get("dropped_packets"), row.get("passed_packets")), (Some(4000.0), Some(0.0)));
+    }
 }

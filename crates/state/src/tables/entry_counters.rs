@@ -377,3 +377,63 @@ impl Labels {
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().cast::<u32>().add(number as usize)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: usize = 4;
+
+    /// Counters of two CPUs in memory that this process has made.
+    fn counters() -> EntryCounters {
+        let counted = Counted(Words::of_process(2 * CAPACITY * WORDS).expect("there is memory"));
+        EntryCounters { capacity: CAPACITY, ..EntryCounters::of(Counters::Cpus(counted)) }
+    }
+
+    /// Writes the words of a number on a CPU, as a program does.
+    fn put(counters: &EntryCounters, cpu: usize, number: usize, head: u64, size: u64) {
+        let Counters::Cpus(counted) = &counters.counters else { unreachable!("they are of CPUs") };
+        let words = counted.words(cpu * CAPACITY + number);
+        words[0].store(head, Ordering::Relaxed);
+        words[1].store(size, Ordering::Relaxed);
+    }
+
+    /// The words of a hit that waits: `datapath/engine/cpu_entries.h`.
+    fn wait(counters: &EntryCounters, cpu: usize, number: u64, packets: u64, bytes: u64, time: u64) {
+        put(counters, cpu, 0, packets << 32 | number, bytes << 24 | time);
+    }
+
+    #[test]
+    fn a_hit_that_waits_is_read_at_its_number_only() {
+        let counters = counters();
+        put(&counters, 0, 2, 10 << 16, 1000 << 8 | 7);
+        put(&counters, 1, 2, 5 << 16, 500 << 8 | 8);
+        wait(&counters, 0, 2, 1, 60, 9);
+        wait(&counters, 1, 3, 40, 60_000, 9);
+        assert_eq!(counters.read(2, 9), EntryCounts { packets: 16, bytes: 1560, last: 9 });
+        assert_eq!(counters.read(3, 9), EntryCounts { packets: 40, bytes: 60_000, last: 9 });
+        assert_eq!(counters.read(1, 9).packets, 0);
+        // An entry with another number continues the counts, with the hit.
+        counters.carry(2, 1, 0);
+        assert_eq!(counters.read(1, 9), EntryCounts { packets: 16, bytes: 1560, last: 9 });
+    }
+
+    #[test]
+    fn hits_of_removed_entries_are_forgotten_once() {
+        let counters = counters();
+        wait(&counters, 0, 3, 1, 60, 9);
+        wait(&counters, 1, 2, 1, 60, 9);
+        assert_eq!(counters.forget(&[1, 3]), [3]);
+        assert_eq!(counters.forget(&[1, 3]), []);
+        assert_eq!((counters.read(3, 9).packets, counters.read(2, 9).packets), (0, 1));
+    }
+
+    #[test]
+    fn workers_have_no_hits_that_wait() {
+        let counters = EntryCounters::for_workers(Kind::Set).expect("there is memory");
+        let counted = counters.of_worker(0).expect("there is address space");
+        counted.words(0)[0].store(1 << 32 | 5, Ordering::Relaxed);
+        assert_eq!(counters.forget(&[5]), []);
+        assert_eq!(counters.read(5, 9).packets, 0);
+    }
+}
