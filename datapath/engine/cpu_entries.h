@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Counters of table entries in the kernel, where each CPU has its own. For bursts: entry_counter.h. */
+/*
+ * Counters of table entries in the kernel, where each CPU has its own. For bursts: entry_counter.h.
+ *
+ * The counter of an entry is rarely in a cache if many sources attack, and the kernel does not let a packet go before
+ * its counter is written. So the last hit of a CPU waits, and is counted when the next packet begins: its counter is
+ * fetched while that packet is parsed and looked up. It waits in the counter of number 0, which belongs to no entry:
+ *
+ *	       63               32 31                 0        63                24 23          0
+ *	      +-------------------+--------------------+      +--------------------+-------------+
+ *	head  |      packets      | number, 0 for none | size |       bytes        |    time     |
+ *	      +-------------------+--------------------+      +--------------------+-------------+
+ *
+ * Readers add it (crates/state/src/tables/entry_counters.rs). It is counted before it is removed, so that no reader
+ * misses it.
+ */
 #ifndef WEIR_CPU_ENTRIES_H
 #define WEIR_CPU_ENTRIES_H
 
@@ -36,10 +50,34 @@ WEIR_INLINE uint32_t entry_number(uint32_t number, uint32_t capacity)
 	return number & (capacity - 1);
 }
 
-/* The counter of a number on this CPU. */
-WEIR_INLINE struct entry_counter *entry_counter_at(struct entry_counter *counters, uint32_t capacity, uint32_t number)
+enum { WAITING_TIME_BITS = 24, WAITING_PACKETS_SHIFT = 32 }; /* the same in crates/abi/src/entry.rs */
+
+/* Counts the hit that waits on this CPU. `counters` has those of all CPUs. */
+WEIR_INLINE void entry_settle(struct entry_counter *counters, uint32_t capacity)
 {
-	return &counters[live_cpu() * capacity + entry_number(number, capacity)];
+	const uint32_t first = live_cpu() * capacity;
+	volatile struct entry_counter *waiting = &counters[first];
+	const uint64_t head = waiting->head;
+	const uint64_t size = waiting->size;
+	const uint32_t number = (uint32_t)head;
+
+	if (!number)
+		return;
+	entry_add(&counters[first + entry_number(number, capacity)], head >> WAITING_PACKETS_SHIFT,
+		  size >> WAITING_TIME_BITS, size & ((1u << WAITING_TIME_BITS) - 1));
+	__asm__ volatile("" ::: "memory");
+	waiting->head = 0;
+}
+
+/* Lets a hit wait. If another one of the same packet waits, that is counted. */
+WEIR_INLINE void entry_hit(struct entry_counter *counters, uint32_t capacity, uint32_t number, uint32_t len,
+			   uint64_t time)
+{
+	volatile struct entry_counter *waiting = &counters[live_cpu() * capacity];
+
+	entry_settle(counters, capacity);
+	waiting->size = (uint64_t)wire_bytes(len) << WAITING_TIME_BITS | (time & ((1u << WAITING_TIME_BITS) - 1));
+	waiting->head = (uint64_t)wire_packets() << WAITING_PACKETS_SHIFT | number;
 }
 
 WEIR_INLINE uint64_t entry_time(const struct env *env)
@@ -49,7 +87,8 @@ WEIR_INLINE uint64_t entry_time(const struct env *env)
 
 #define WEIR_ENTRY_LABEL(slot, number) WEIR_ENTRY_LABELS(slot)[entry_number(number, WEIR_ENTRY_COUNT(slot))]
 #define WEIR_ENTRY_HIT(env, slot, number, len)                                                                         \
-	entry_hit(entry_counter_at(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number), len, entry_time(env))
+	entry_hit(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number, len, entry_time(env))
+#define WEIR_ENTRY_SETTLE(slot) entry_settle(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot))
 
 /* Several rules may match a packet by one entry. It is counted by the first of them; `bit` belongs to the lookup. */
 WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)

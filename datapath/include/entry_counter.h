@@ -18,14 +18,14 @@ enum {
 #define ENTRY_HIGH_MASK ((UINT64_C(1) << ENTRY_HIGH_BITS) - 1)
 #define ENTRY_LOW_MASK ((UINT64_C(1) << ENTRY_LOW_BITS) - 1)
 
-/* Counts a packet of `len` bytes, or what it becomes on the wire, at `time`, in units of time. */
-WEIR_INLINE void entry_hit(struct entry_counter *counter, uint32_t len, uint64_t time)
+/* Counts packets and their bytes at `time`, in units of time. */
+WEIR_INLINE void entry_add(struct entry_counter *counter, uint64_t packets, uint64_t bytes, uint64_t time)
 {
 	const uint64_t high = time >> ENTRY_LOW_BITS & ENTRY_HIGH_MASK;
 	const uint64_t low = time & ENTRY_LOW_MASK;
 
-	counter->head = ((counter->head + ((uint64_t)wire_packets() << ENTRY_HIGH_BITS)) & ~ENTRY_HIGH_MASK) | high;
-	counter->size = ((counter->size + ((uint64_t)wire_bytes(len) << ENTRY_LOW_BITS)) & ~ENTRY_LOW_MASK) | low;
+	counter->head = ((counter->head + (packets << ENTRY_HIGH_BITS)) & ~ENTRY_HIGH_MASK) | high;
+	counter->size = ((counter->size + (bytes << ENTRY_LOW_BITS)) & ~ENTRY_LOW_MASK) | low;
 }
 
 #ifdef WEIR_BURSTS
@@ -61,7 +61,7 @@ static void __attribute__((noinline, unused)) count_entries(const struct weir_bu
 
 		if (times)
 			now_ns = times[i];
-		entry_hit(&counters[numbers[i]], burst->frames[i].len, now_ns >> ENTRY_TIME_SHIFT);
+		entry_add(&counters[numbers[i]], 1, burst->frames[i].len, now_ns >> ENTRY_TIME_SHIFT);
 	}
 }
 

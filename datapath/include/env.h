@@ -218,6 +218,14 @@ WEIR_INLINE uint64_t be64(const uint8_t *at)
 	return (uint64_t)be32(at) << 32 | be32(at + 4);
 }
 
+/* Reads a byte for nothing, so that its cache line is on its way when it is needed. */
+WEIR_INLINE void touch(const uint8_t *at)
+{
+	const uint8_t byte = *(const volatile uint8_t *)at;
+
+	(void)byte;
+}
+
 /* Keeps the compiler from turning a bounded value back into branches, which the verifier would follow one by one. */
 WEIR_INLINE uint32_t opaque(uint32_t x)
 {

@@ -18,7 +18,7 @@ use weir_abi::slot::{SlotAct, SlotField};
 use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
     Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
-    Link, Reason, Rewrite, Verdict, burst, cookie, each, flow, limit, slot,
+    Link, Reason, Rewrite, Verdict, burst, cookie, each, entry, flow, limit, slot,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -333,7 +333,7 @@ fn structures_have_the_same_layout() {
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
-    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n";
+    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n";
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -369,6 +369,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
         ("ADDITIONS_MAX", kernel::ADDITIONS_MAX),
+        ("WAITING_TIME_BITS", entry::WAITING_TIME_BITS as usize),
+        ("WAITING_PACKETS_SHIFT", entry::WAITING_NUMBER_BITS as usize),
         ("ADDITIONS_ALL", kernel::ADDITIONS_ALL),
         ("ADDITIONS_CPUS_MAX", kernel::ADDITIONS_CPUS_MAX),
         ("RECENT_ADDITIONS", kernel::RECENT_ADDITIONS),

@@ -20,6 +20,16 @@ pub struct EntryCounter {
     pub size: u64,
 }
 
+/// The last hit of a CPU, which waits to be counted, in the words of the counter of number 0
+/// (`datapath/engine/cpu_entries.h` has the bits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingHit {
+    /// Number of the entry.
+    pub number: u32,
+    /// What it will add.
+    pub counts: EntryCounts,
+}
+
 /// What the counters of an entry say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryCounts {
@@ -71,6 +81,21 @@ impl EntryCounter {
     }
 }
 
+/// Bits of the number in the first word of a waiting hit: `WAITING_PACKETS_SHIFT`.
+pub const WAITING_NUMBER_BITS: u32 = 32;
+/// Bits of the time in the second word: `WAITING_TIME_BITS`.
+pub const WAITING_TIME_BITS: u32 = TIME_BITS;
+
+impl WaitingHit {
+    /// The hit in these words, if one waits.
+    pub const fn of(EntryCounter { head, size }: EntryCounter) -> Option<Self> {
+        let number = head as u32;
+        let (packets, last) = (head >> WAITING_NUMBER_BITS, size as u32 & ((1 << WAITING_TIME_BITS) - 1));
+        let counts = EntryCounts { packets, bytes: size >> WAITING_TIME_BITS, last };
+        if number == 0 { None } else { Some(WaitingHit { number, counts }) }
+    }
+}
+
 impl EntryCounts {
     /// The sum of both at the time `now`: the last hit is the later one.
     pub const fn plus(self, other: Self, now: u32) -> Self {
@@ -103,6 +128,14 @@ mod tests {
             EntryCounter::of(EntryCounts { packets: 1, bytes: 2, last: 3 }),
             EntryCounter { head: 1 << 16, size: 2 << 8 | 3 }
         );
+    }
+
+    #[test]
+    fn a_hit_waits_only_with_a_number() {
+        let words = EntryCounter { head: 3 << 32 | 0x00ab_cdef, size: 1500 << 24 | 0x0012_3456 };
+        let counts = EntryCounts { packets: 3, bytes: 1500, last: 0x0012_3456 };
+        assert_eq!(WaitingHit::of(words), Some(WaitingHit { number: 0x00ab_cdef, counts }));
+        assert_eq!(WaitingHit::of(EntryCounter { head: 3 << 32, size: 1 }), None);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod rate_accuracy;
 mod rfpf_three_tables;
 mod row;
 mod slots;
+mod smartnic;
 mod stateful;
 mod stream;
 mod table_changes;
@@ -132,6 +133,13 @@ const SCENARIOS: &[Scenario] = &[
         picks: Picks::Nothing,
     },
     Scenario {
+        name: "smartnic",
+        paper: "SmartNIC Fig. 2-4: XDP on four cores drops 26 Mpps of up to 1K sources, and 10 Mpps of 128K; iptables 2.5 to 4.5, and nothing above 4K",
+        run: smartnic::run,
+        plot: smartnic::plot,
+        picks: Picks::Engines,
+    },
+    Scenario {
         name: "stateful",
         paper: "Moving down the stack, Fig. 5: throughputs of a stateful firewall by technology and threads; up to 50 Gbps with packets of 1500 bytes",
         run: stateful::run,
@@ -162,7 +170,7 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The scenarios that `--quick` shortens.
-const QUICK: [&str; 2] = ["stateful", "thread-layouts"];
+const QUICK: [&str; 3] = ["smartnic", "stateful", "thread-layouts"];
 
 #[derive(Serialize)]
 struct Outcome<'a> {

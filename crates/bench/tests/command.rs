@@ -21,7 +21,10 @@ fn refused(words: &str, expected: &[&str]) {
 fn scenarios_are_named() {
     let output = bench("--list");
     let listed = String::from_utf8_lossy(&output.stdout);
-    assert!(["rfpf-three-tables", "moonpol", "live", "tables"].iter().all(|name| listed.contains(name)), "{listed}");
+    assert!(
+        ["rfpf-three-tables", "moonpol", "live", "smartnic", "tables"].iter().all(|name| listed.contains(name)),
+        "{listed}"
+    );
     let help = bench("--help");
     assert!(String::from_utf8_lossy(&help.stdout).contains("Usage: weir bench"), "{help:?}");
 }
@@ -31,6 +34,7 @@ fn what_no_scenario_takes_is_refused() {
     refused("", &["Usage: weir bench"]);
     refused("no-such-scenario", &["no-such-scenario", "--list"]);
     refused("live --only no-such-engine", &["no-such-engine", "xdp-drop-all", "afpacket"]);
+    refused("smartnic --only no-such-blocker", &["no-such-blocker", "growth", "weir-card-hybrid", "ipset"]);
     refused("line-costs --only memory", &["--only"]);
     let output = bench("no-such-scenario --json");
     let report: Value = serde_json::from_slice(&output.stdout).expect("an object");
@@ -57,4 +61,23 @@ fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
     }
     assert_eq!(rows[0]["times_drop_all"], 1.0);
     assert!(fs::read_to_string(plot).expect("it was drawn").contains("weir-xdp"));
+}
+
+/// Needs root and two cores. A host that blocks nobody has passed its packets before anything is measured, else the
+/// scenario fails. From then on every packet must be dropped.
+#[test]
+fn hosts_drop_whatever_attacks_them() {
+    let lists = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/edge/lists");
+    let blockers = "--only xdp-drop-all --only weir-host-counters --only nft-netdev";
+    let output = bench(&format!("smartnic --quick --only growth {blockers} --json --data {lists}"));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let rows = report["rows"].as_array().unwrap_or_else(|| panic!("rows: {report:#}"));
+    let measured: Vec<&Value> = rows.iter().filter(|row| row["part"] == "growth").collect();
+    assert_eq!(measured.len(), 6, "{report:#}");
+    for row in measured {
+        let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field}: {row:#}"));
+        assert_eq!(number("passed_packets"), 0.0, "{row:#}");
+        assert!(number("dropped_packets") > 1000.0 && number("cpu_ns_per_packet_128k_min") > 0.0, "{row:#}");
+    }
+    assert!(rows.iter().any(|row| row["blocker"] == "paper: xdp host"), "{report:#}");
 }

@@ -17,17 +17,23 @@ struct Memory {
     counts: Vec<AtomicU64>,
     /// Numbers that must not begin: readers still hold them.
     held: Mutex<HashSet<u32>>,
+    /// Numbers of hits that a reader has noted and not counted.
+    noted: Mutex<HashSet<u32>>,
 }
 
 impl Memory {
     fn new(capacity: usize) -> Arc<Self> {
         let labels = (0..capacity).map(|_| AtomicU32::new(0)).collect();
         let counts = (0..capacity).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Memory { labels, counts, held: Mutex::default() })
+        Arc::new(Memory { labels, counts, held: Mutex::default(), noted: Mutex::default() })
     }
 
     fn held(&self) -> MutexGuard<'_, HashSet<u32>> {
         self.held.lock().expect("nobody panics with the lock")
+    }
+
+    fn noted(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.noted.lock().expect("nobody panics with the lock")
     }
 
     fn label(&self, number: u32) -> u32 {
@@ -50,6 +56,7 @@ impl NumberedMemory for Memory {
 
     fn begin(&self, number: u32, label: u32) {
         assert!(!self.held().contains(&number), "number {number} is used again too early");
+        assert!(!self.noted().contains(&number), "a hit of number {number} is not counted yet");
         self.counts[number as usize].store(0, Ordering::Relaxed);
         self.labels[number as usize].store(label, Ordering::Relaxed);
     }
@@ -57,6 +64,11 @@ impl NumberedMemory for Memory {
     fn carry(&self, from: u32, to: u32, label: u32) {
         self.begin(to, label);
         self.counts[to as usize].store(self.count(from), Ordering::Relaxed);
+    }
+
+    fn forget(&self, numbers: &[u32]) -> Vec<u32> {
+        let mut noted = self.noted();
+        numbers.iter().copied().filter(|number| noted.remove(number)).collect()
     }
 
     fn set_label(&self, number: u32, label: u32) {
@@ -235,6 +247,27 @@ fn distinct(prefixes: impl IntoIterator<Item = (u32, u8, usize)>) -> Vec<(u32, u
     let by_prefix: BTreeMap<(u32, u8), usize> =
         prefixes.into_iter().map(|(addr, len, label)| ((addr, len), label)).collect();
     by_prefix.into_iter().map(|((addr, len), label)| (addr, len, label)).collect()
+}
+
+#[test]
+fn a_number_with_a_hit_that_is_not_counted_waits_for_readers_once_more() {
+    let memory = Memory::new(3);
+    let (readers, mut live) = live(Kind::Set, &[(0x0a00_0001, 32, 0), (0x0a00_0002, 32, 0)], &memory);
+    let host = |addr: u32| IpAddr::V4((0x0a00_0000 | addr).into());
+    let number = live.entries(0).find(|entry| entry.addr == host(1)).expect("it is there").number;
+    live.remove(host(1), 32).expect("removal needs no room");
+    memory.noted().insert(number);
+    let add = |live: &mut LiveTable| live.change(&[Change::insert(host(3), 32, None)]);
+    // The hit is found, and a reader may be counting it.
+    let mut reader = readers.register().expect("the first");
+    let burst = reader.start_burst();
+    assert_eq!(add(&mut live).expect_err("there is no other number"), LiveError::NoNumber { entries: 2 });
+    assert!(memory.noted().is_empty());
+    assert!(add(&mut live).is_err());
+    drop(burst);
+    let _burst = reader.start_burst();
+    add(&mut live).expect("the reader has passed");
+    assert!(live.entries(0).any(|entry| entry.addr == host(3) && entry.number == number));
 }
 
 #[test]

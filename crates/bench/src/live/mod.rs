@@ -170,7 +170,7 @@ fn boxed(contender: impl Contender + 'static) -> Box<dyn Contender> {
 }
 
 /// The addresses in random order.
-fn shuffled(addresses: &[u32]) -> Vec<u32> {
+pub fn shuffled(addresses: &[u32]) -> Vec<u32> {
     let mut random = SplitMix::new(29);
     let mut addresses = addresses.to_vec();
     for index in (1..addresses.len()).rev() {

@@ -39,7 +39,7 @@ impl NftSet {
         let set = format!("add table netdev {table}\nadd set netdev {table} bad {{ type ipv4_addr; {flags} }}\n");
         wire::call("nft", "-f -", &set)?;
         for part in addresses.chunks(ADDRESSES_A_RUN) {
-            wire::call("nft", "-f -", &elements(table, part))?;
+            wire::call("nft", "-f -", &elements("netdev", table, part))?;
         }
         Ok(NftSet { name, table })
     }
@@ -69,11 +69,11 @@ impl Contender for NftSet {
     }
 }
 
-/// Commands that add addresses.
-pub fn elements(table: &str, addresses: &[u32]) -> String {
+/// Commands that add addresses to the set `bad` of a table.
+pub fn elements(family: &str, table: &str, addresses: &[u32]) -> String {
     let mut text = String::with_capacity(addresses.len() * 16);
     for part in addresses.chunks(ADDRESSES_A_COMMAND) {
-        let _ = write!(text, "add element netdev {table} bad {{ ");
+        let _ = write!(text, "add element {family} {table} bad {{ ");
         for (index, &address) in part.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let _ = write!(text, "{comma}{}", Ipv4Addr::from(address));
@@ -96,9 +96,12 @@ mod tests {
 
     #[test]
     fn elements_are_added_in_parts() {
-        assert_eq!(elements("t", &[0x0102_0304, 0xff00_0001]), "add element netdev t bad { 1.2.3.4, 255.0.0.1 }\n");
+        assert_eq!(
+            elements("netdev", "t", &[0x0102_0304, 0xff00_0001]),
+            "add element netdev t bad { 1.2.3.4, 255.0.0.1 }\n"
+        );
         let many: Vec<u32> = (0..ADDRESSES_A_COMMAND as u32 + 1).collect();
-        let text = elements("t", &many);
+        let text = elements("netdev", "t", &many);
         assert_eq!(text.lines().count(), 2);
         assert_eq!(text.lines().last(), Some("add element netdev t bad { 0.0.16.0 }"));
     }

@@ -13,7 +13,14 @@ use std::thread;
 use weir::failure::Failure;
 
 /// The external programs and their Debian packages.
-const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("ethtool", "ethtool"), ("nft", "nftables")];
+const PACKAGES: [(&str, &str); 6] = [
+    ("ip", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("nft", "nftables"),
+    ("ipset", "ipset"),
+    ("iptables-legacy-restore", "iptables"),
+    ("iptables-nft-restore", "iptables"),
+];
 
 /// The interfaces of this thread's namespace.
 const DEVICES: &str = "/proc/thread-self/net/dev";
@@ -97,11 +104,16 @@ pub fn pair(names: [&'static str; 2], queues: usize) -> Result<[Port; 2], Failur
         call("ip", &format!("link set {name} arp off up"), "")?;
     }
     call("ethtool", &format!("-K {far} gro on"), "")?;
-    let port = |name: &'static str| {
-        let index = if_nametoindex(name).map_err(|error| Failure::Runtime(format!("interface {name}: {error}")))?;
-        Ok::<_, Failure>(Port { name, index })
-    };
     Ok([port(near)?, port(far)?])
+}
+
+/// An interface of this thread's namespace.
+///
+/// # Errors
+/// There is none with this name.
+pub fn port(name: &'static str) -> Result<Port, Failure> {
+    let index = if_nametoindex(name).map_err(|error| Failure::Runtime(format!("interface {name}: {error}")))?;
+    Ok(Port { name, index })
 }
 
 /// Packet counters of an interface. The kernel also counts packets that are dropped later.

@@ -40,7 +40,7 @@ fn of_device(name: &str, during: Duration) -> Result<Vec<Row>, Failure> {
     let hosts = Hosts::new()?;
     hosts.server.set("ipv4/tcp_syncookies", "0")?;
     let device = Device::start(name, &hosts, folder.path())?;
-    let _server = Server::start(&hosts)?;
+    let _server = Server::start(&hosts.server)?;
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGE_BYTES, Duration::from_millis(200));
     let mut rows = Vec::new();
@@ -94,7 +94,8 @@ fn ask(next: &AtomicUsize, wanted: usize, start: Instant) -> usize {
         let due = start + Duration::from_secs(1) * number as u32 / REQUESTS_PER_S as u32;
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let address = servers().nth(number % servers().count()).expect("it is one of them");
-        let asked = http::get(SocketAddr::from((address, PORT)), PAGE_BYTES, &mut buffer, Instant::now());
+        let asked =
+            http::get(SocketAddr::from((address, PORT)), PAGE_BYTES, &mut buffer, Instant::now(), http::TIMEOUT);
         answered += usize::from(asked.is_ok());
     }
 }

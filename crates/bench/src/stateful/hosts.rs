@@ -11,7 +11,7 @@ use crate::live::wire::call;
 use nix::sched::{CloneFlags, unshare};
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Display, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use weir::failure::Failure;
@@ -49,7 +49,11 @@ pub struct Host {
 }
 
 impl Host {
-    fn new() -> Result<Self, Failure> {
+    /// Makes a namespace.
+    ///
+    /// # Errors
+    /// The process may not.
+    pub fn new() -> Result<Self, Failure> {
         let (jobs, received) = channel::<Job>();
         let (sender, receiver) = channel();
         thread::spawn(move || {
@@ -63,6 +67,11 @@ impl Host {
         let namespace =
             namespace.map_err(|problem| Failure::Runtime(format!("network namespace: {problem}; run as root")))?;
         Ok(Host { jobs, namespace })
+    }
+
+    /// The file of the namespace, as `ip` takes it.
+    pub fn namespace(&self) -> Display<'_> {
+        self.namespace.display()
     }
 
     /// Runs a job in the namespace, with the threads and processes that it starts.
@@ -139,7 +148,7 @@ impl Hosts {
 
     /// Lays a wire from the device to a host.
     fn lay(&self, own: &str, own_mac: &str, host: &Host, far: (&str, Ipv4Addr, &str)) -> Result<(), Failure> {
-        let ((far, address, mac), netns) = (far, host.namespace.display());
+        let ((far, address, mac), netns) = (far, host.namespace());
         let wire = format!("link add {own} address {own_mac} type veth peer {far} address {mac} netns {netns}");
         self.device.call("ip", &wire, "")?;
         self.device.call("ip", &format!("link set {own} arp off up"), "")?;

@@ -1,7 +1,8 @@
 //! A web server and its clients, on the sockets of two hosts: HTTP/1.0, one request for each connection.
 
-use super::device::PORT;
-use super::hosts::{Host, Hosts, servers};
+use super::hosts::{Host, servers};
+
+pub use super::device::PORT;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use weir::failure::Failure;
 /// Number of threads of the server: connections that it serves at the same time.
 const THREADS: usize = 256;
 /// Longest time that a client waits for a connection or for data. Then the request has failed.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 /// Most bytes of a request.
 const REQUEST_BYTES_MAX: usize = 256;
 /// Bytes that a client reads at a time.
@@ -29,9 +30,9 @@ impl Server {
     ///
     /// # Errors
     /// The port cannot be opened.
-    pub fn start(hosts: &Hosts) -> Result<Self, Failure> {
+    pub fn start(host: &Host) -> Result<Self, Failure> {
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
-        let listener = hosts.server.run(move || TcpListener::bind(address));
+        let listener = host.run(move || TcpListener::bind(address));
         let listener = Arc::new(listener.map_err(|error| Failure::Runtime(format!("{address}: {error}")))?);
         let threads = (0..THREADS).map(|_| {
             let listener = listener.clone();
@@ -129,7 +130,7 @@ fn repeat(number: usize, bytes: usize, end: Instant) -> Measured {
     while Instant::now() < end {
         let start = Instant::now();
         let address = SocketAddr::from((addresses.next().expect("it is a cycle"), PORT));
-        match get(address, bytes, &mut buffer, start) {
+        match get(address, bytes, &mut buffer, start, TIMEOUT) {
             Ok(first_ms) => {
                 measured.first_ms.push(first_ms);
                 measured.last_ms.push(start.elapsed().as_secs_f64() * 1e3);
@@ -140,10 +141,17 @@ fn repeat(number: usize, bytes: usize, end: Instant) -> Measured {
     measured
 }
 
-/// Requests a page. Returns the milliseconds until its first byte.
-pub fn get(address: SocketAddr, bytes: usize, buffer: &mut [u8], start: Instant) -> std::io::Result<f64> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
+/// Requests a page. Returns the milliseconds from `start` until its first byte. It waits no longer than `timeout` for a
+/// connection or for data.
+pub fn get(
+    address: SocketAddr,
+    bytes: usize,
+    buffer: &mut [u8],
+    start: Instant,
+    timeout: Duration,
+) -> std::io::Result<f64> {
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.write_all(format!("GET /{bytes} HTTP/1.0\r\n\r\n").as_bytes())?;
     let (mut received, mut first_ms) = (0, 0.0);
     loop {
@@ -175,7 +183,7 @@ mod tests {
         });
         let mut buffer = vec![0; 4096];
         for bytes in [1, 1024, 3 * READ_BYTES + 5] {
-            get(address, bytes, &mut buffer, Instant::now()).expect("the server answers");
+            get(address, bytes, &mut buffer, Instant::now(), TIMEOUT).expect("the server answers");
         }
         server.join().expect("it served all");
     }

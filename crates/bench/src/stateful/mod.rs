@@ -15,8 +15,8 @@ mod flood;
 mod forwarded;
 mod fresh;
 mod held;
-mod hosts;
-mod http;
+pub mod hosts;
+pub mod http;
 mod memory;
 pub mod rules;
 pub mod segments;
@@ -62,7 +62,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
 }
 
 /// The names among `all` that are selected: all of them, if `only` has none.
-fn selected<'a>(all: &[&'a str], only: &[String]) -> Vec<&'a str> {
+pub fn selected<'a>(all: &[&'a str], only: &[String]) -> Vec<&'a str> {
     let chosen: Vec<&str> = all.iter().copied().filter(|name| only.iter().any(|only| only == name)).collect();
     if chosen.is_empty() { all.to_vec() } else { chosen }
 }

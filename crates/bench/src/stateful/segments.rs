@@ -85,7 +85,7 @@ impl Segment {
 }
 
 /// The checksum of the Internet (RFC 1071) over bytes, after a sum.
-fn checksum(bytes: &[u8], sum: u32) -> u16 {
+pub fn checksum(bytes: &[u8], sum: u32) -> u16 {
     let words = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)));
     let mut sum = sum + words.sum::<u32>();
     while sum > 0xffff {

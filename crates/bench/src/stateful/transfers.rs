@@ -55,7 +55,7 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let device = Device::start(name, &hosts, folder.path())?;
     let row = |part: &str, flood: &str| Row::default().of("part", part).of("device", name).of("flood", flood);
     let mut rows = held::rows(&row("held", "none"), &hosts, &device, effort.held)?;
-    let server = Server::start(&hosts)?;
+    let server = Server::start(&hosts.server)?;
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
     rows.extend(pages(&row("http", "none"), &hosts, effort, None));

@@ -29,7 +29,7 @@ pub fn rows(lists: &Lists) -> Result<Vec<Row>, Failure> {
         let set = format!("add table netdev weir\nadd set netdev weir bad {{ type ipv4_addr; {flags} }}\n");
         wire::call("nft", "-f -", &set)?;
         for part in lists.addresses.chunks(1 << 16) {
-            wire::call("nft", "-f -", &nft::elements("weir", part))?;
+            wire::call("nft", "-f -", &nft::elements("netdev", "weir", part))?;
         }
         rows.extend(nftables(peer, lists)?);
         wire::call("nft", "delete table netdev weir", "")?;
@@ -60,7 +60,7 @@ fn nftables(peer: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
 
 /// Microseconds to add addresses by an nft of their own.
 fn change(addresses: &[u32]) -> Result<f64, Failure> {
-    let text = nft::elements("weir", addresses);
+    let text = nft::elements("netdev", "weir", addresses);
     let begun = Instant::now();
     wire::call("nft", "-f -", &text)?;
     Ok(begun.elapsed().as_secs_f64() * 1e6)

@@ -21,6 +21,11 @@ use crate::clang::{BpfObject, BpfShape, Clang, DataSizes, Hook};
 
 /// Name of the BPF program.
 const NAME: &str = "weir_generate";
+/// The section with the time of a group of frames, and the number of frames in a group.
+const PACE: &str = ".bss.pace";
+const GROUP: u64 = 16;
+/// Highest pace: what the program waits for a group ends with its looks at the clock.
+const PACE_NS_MAX: u64 = 10_000;
 /// Maximum size of a frame in bytes. Larger frames do not fit a page of the pool.
 const FRAME_BYTES_MAX: usize = 2048;
 
@@ -57,6 +62,36 @@ impl Generator {
         programs.fill_stream(sources)?;
         let context = XdpContext { data_end: frame.len() as u32, ingress_ifindex: interface, ..XdpContext::default() };
         Ok(Generator { programs, frame: frame.to_owned(), context })
+    }
+
+    /// Lets the next packets leave through another interface.
+    pub fn leave_through(&mut self, interface: u32) {
+        self.context.ingress_ifindex = interface;
+    }
+
+    /// Sets the sources (host byte order) of the next packets.
+    ///
+    /// # Errors
+    /// The program has no list of sources.
+    ///
+    /// # Panics
+    /// If there are none, or more than [`SOURCES_MAX`].
+    pub fn set_sources(&mut self, sources: &[u32]) -> Result<(), EngineError> {
+        assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
+        self.programs.fill_stream(sources)
+    }
+
+    /// Spreads the next packets in time: one in `ns` nanoseconds on average, at most 10 µs. 0 sends them as fast as
+    /// possible. The thread never sleeps, but leaves its core to others when the kernel asks for it.
+    ///
+    /// # Errors
+    /// The program has no pace.
+    ///
+    /// # Panics
+    /// If the pace is above 10 µs.
+    pub fn set_pace(&mut self, ns: u64) -> Result<(), EngineError> {
+        assert!(ns <= PACE_NS_MAX, "the pace is at most {PACE_NS_MAX} ns");
+        Ok(self.programs.set_number(PACE, ns * GROUP)?)
     }
 
     /// Sends `packets` packets. Returns when all were sent, and received by a polling veth peer. The result is the

@@ -72,6 +72,18 @@ impl PlainPrograms {
         Ok(unsafe { memory.as_ptr().cast::<u64>().read_volatile() })
     }
 
+    /// Sets a number that the programs read in the first 8 bytes of a section.
+    ///
+    /// # Errors
+    /// There is no such section.
+    pub(super) fn set_number(&self, section: &str, number: u64) -> Result<(), EngineError> {
+        let memory = map(&self.object, section, size_of::<u64>())?;
+        // SAFETY: `map` checked that the mapping has at least one word, and it is aligned to a page. Only user space
+        // writes the word, as a whole.
+        unsafe { memory.as_mut_ptr().cast::<u64>().write_volatile(number) };
+        Ok(())
+    }
+
     /// Sets the sources for datapath/engine/stream.h, repeated until the list is full.
     pub(super) fn fill_stream(&self, sources: &[u32]) -> Result<(), EngineError> {
         let all: Vec<u32> = sources.iter().copied().cycle().take(stream::SOURCES_MAX).collect();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
-use weir_abi::entry::{EntryCounter, EntryCounts, hit_time};
+use weir_abi::entry::{EntryCounter, EntryCounts, WaitingHit, hit_time};
 use weir_tables::Kind;
 use weir_tables::live::NumberedMemory;
 use weir_tables::problem::PREFIXES_MAX;
@@ -173,8 +173,8 @@ impl EntryCounters {
     /// [`weir_abi::entry`]. Without packets, the time of the last hit is when the entry was added.
     pub fn read(&self, number: u32, now: u32) -> EntryCounts {
         let (mut sum, mut added) = (EntryCounts::default(), None);
-        self.each(number, |words| {
-            let counts = read(words);
+        self.each(number, |words, waiting| {
+            let counts = read_with(words, waiting, number, now);
             sum = sum.plus(counts, now);
             added = added.or((counts.last != 0).then_some(counts.last));
         });
@@ -198,17 +198,17 @@ impl EntryCounters {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Visits the words of a number, of each worker or CPU.
-    fn each(&self, number: u32, mut visit: impl FnMut(&[AtomicU64; WORDS])) {
+    /// Visits the words of a number, of each worker or CPU, and those in which a hit of the CPU waits.
+    fn each(&self, number: u32, mut visit: impl FnMut(&[AtomicU64; WORDS], Option<&[AtomicU64; WORDS]>)) {
         assert!((number as usize) < self.capacity, "numbers are below the capacity");
         match &self.counters {
             Counters::Workers(workers) => {
                 let workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
-                workers.iter().flatten().for_each(|counted| visit(counted.words(number as usize)));
+                workers.iter().flatten().for_each(|counted| visit(counted.words(number as usize), None));
             }
             Counters::Cpus(counted) => {
-                for at in (number as usize..counted.len()).step_by(self.capacity) {
-                    visit(counted.words(at));
+                for first in (0..counted.len()).step_by(self.capacity) {
+                    visit(counted.words(first + number as usize), Some(counted.words(first)));
                 }
             }
         }
@@ -262,16 +262,31 @@ fn now() -> u32 {
     hit_time(now_ns())
 }
 
-/// Reads a counter while its worker may write it.
-fn read([head, size]: &[AtomicU64; WORDS]) -> EntryCounts {
+/// Reads two words while a worker or CPU may write them.
+fn read([head, size]: &[AtomicU64; WORDS]) -> EntryCounter {
     let mut before = head.load(Ordering::Acquire);
     loop {
         let size = size.load(Ordering::Acquire);
         let after = head.load(Ordering::Acquire);
         if before == after {
-            return EntryCounter { head: after, size }.counts();
+            return EntryCounter { head: after, size };
         }
         before = after;
+    }
+}
+
+/// Reads the counter of a number with the hit that may wait for it. A hit is counted before it is removed. So if the same
+/// hit waits before and after, the sum is right. If another one waits before, the counter is at most as old as that.
+fn read_with(words: &[AtomicU64; WORDS], waiting: Option<&[AtomicU64; WORDS]>, number: u32, now: u32) -> EntryCounts {
+    let waits = || WaitingHit::of(read(waiting?)).filter(|hit| hit.number == number);
+    loop {
+        let before = waits();
+        let counts = read(words).counts();
+        match before {
+            None => return counts,
+            Some(hit) if waits() == before => return counts.plus(hit.counts, now),
+            Some(_) => {}
+        }
     }
 }
 
@@ -282,7 +297,7 @@ impl NumberedMemory for EntryCounters {
 
     fn begin(&self, number: u32, label: u32) {
         let mut added = Some(EntryCounter::of(EntryCounts { last: now(), ..EntryCounts::default() }));
-        self.each(number, |words| {
+        self.each(number, |words, _| {
             // The first counter has the time of the addition, until it counts.
             let EntryCounter { head, size } = added.take().unwrap_or_default();
             for (word, value) in words.iter().zip([head, size]) {
@@ -299,17 +314,34 @@ impl NumberedMemory for EntryCounters {
     fn carry(&self, from: u32, to: u32, label: u32) {
         self.begin(to, label);
         self.beside.begin(to, Some(from));
-        let mut counts = Vec::new();
-        self.each(from, |words| counts.push(words.each_ref().map(|word| word.load(Ordering::Relaxed))));
+        let (mut counts, now) = (Vec::new(), now());
+        self.each(from, |words, waiting| counts.push(read_with(words, waiting, from, now)));
         let mut counts = counts.into_iter();
-        self.each(to, |words| {
+        self.each(to, |words, _| {
             // A worker that came meanwhile has counted nothing yet.
-            for (word, count) in words.iter().zip(counts.next().unwrap_or_default()) {
+            let EntryCounter { head, size } = EntryCounter::of(counts.next().unwrap_or_default());
+            for (word, count) in words.iter().zip([head, size]) {
                 if count != 0 {
                     word.store(count, Ordering::Relaxed);
                 }
             }
         });
+    }
+
+    fn forget(&self, numbers: &[u32]) -> Vec<u32> {
+        let mut noted = Vec::new();
+        // Each CPU has one hit that waits, whatever the number.
+        self.each(0, |_, waiting| {
+            let Some(waiting) = waiting else { return };
+            let words = read(waiting);
+            let Some(hit) = WaitingHit::of(words).filter(|hit| numbers.contains(&hit.number)) else { return };
+            // If it is another hit by now, this one has been counted.
+            let _other = waiting[0].compare_exchange(words.head, 0, Ordering::AcqRel, Ordering::Relaxed);
+            if !noted.contains(&hit.number) {
+                noted.push(hit.number);
+            }
+        });
+        noted
     }
 
     fn set_label(&self, number: u32, label: u32) {
@@ -343,5 +375,65 @@ impl Labels {
         // SAFETY: the label is in the mapping, whose start is a page. It lives as long as the borrow, and all accesses
         // are atomic.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().cast::<u32>().add(number as usize)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPACITY: usize = 4;
+
+    /// Counters of two CPUs in memory that this process has made.
+    fn counters() -> EntryCounters {
+        let counted = Counted(Words::of_process(2 * CAPACITY * WORDS).expect("there is memory"));
+        EntryCounters { capacity: CAPACITY, ..EntryCounters::of(Counters::Cpus(counted)) }
+    }
+
+    /// Writes the words of a number on a CPU, as a program does.
+    fn put(counters: &EntryCounters, cpu: usize, number: usize, head: u64, size: u64) {
+        let Counters::Cpus(counted) = &counters.counters else { unreachable!("they are of CPUs") };
+        let words = counted.words(cpu * CAPACITY + number);
+        words[0].store(head, Ordering::Relaxed);
+        words[1].store(size, Ordering::Relaxed);
+    }
+
+    /// The words of a hit that waits: `datapath/engine/cpu_entries.h`.
+    fn wait(counters: &EntryCounters, cpu: usize, number: u64, packets: u64, bytes: u64, time: u64) {
+        put(counters, cpu, 0, packets << 32 | number, bytes << 24 | time);
+    }
+
+    #[test]
+    fn a_hit_that_waits_is_read_at_its_number_only() {
+        let counters = counters();
+        put(&counters, 0, 2, 10 << 16, 1000 << 8 | 7);
+        put(&counters, 1, 2, 5 << 16, 500 << 8 | 8);
+        wait(&counters, 0, 2, 1, 60, 9);
+        wait(&counters, 1, 3, 40, 60_000, 9);
+        assert_eq!(counters.read(2, 9), EntryCounts { packets: 16, bytes: 1560, last: 9 });
+        assert_eq!(counters.read(3, 9), EntryCounts { packets: 40, bytes: 60_000, last: 9 });
+        assert_eq!(counters.read(1, 9).packets, 0);
+        // An entry with another number continues the counts, with the hit.
+        counters.carry(2, 1, 0);
+        assert_eq!(counters.read(1, 9), EntryCounts { packets: 16, bytes: 1560, last: 9 });
+    }
+
+    #[test]
+    fn hits_of_removed_entries_are_forgotten_once() {
+        let counters = counters();
+        wait(&counters, 0, 3, 1, 60, 9);
+        wait(&counters, 1, 2, 1, 60, 9);
+        assert_eq!(counters.forget(&[1, 3]), [3]);
+        assert_eq!(counters.forget(&[1, 3]), []);
+        assert_eq!((counters.read(3, 9).packets, counters.read(2, 9).packets), (0, 1));
+    }
+
+    #[test]
+    fn workers_have_no_hits_that_wait() {
+        let counters = EntryCounters::for_workers(Kind::Set).expect("there is memory");
+        let counted = counters.of_worker(0).expect("there is address space");
+        counted.words(0)[0].store(1 << 32 | 5, Ordering::Relaxed);
+        assert_eq!(counters.forget(&[5]), []);
+        assert_eq!(counters.read(5, 9).packets, 0);
     }
 }

@@ -19,6 +19,9 @@ pub trait NumberedMemory: Send + Sync {
     fn begin(&self, number: u32, label: u32);
     /// Makes a number ready for an entry that had another number, whose counts it continues.
     fn carry(&self, from: u32, to: u32, label: u32);
+    /// Forgets what readers have noted for the numbers of removed entries and have not counted yet. Returns the numbers
+    /// for which there was something: a reader may be counting it.
+    fn forget(&self, numbers: &[u32]) -> Vec<u32>;
     /// Changes the label of an entry.
     fn set_label(&self, number: u32, label: u32);
     /// Entries were removed. Readers may still use their numbers.
@@ -133,8 +136,15 @@ impl Numbers {
 
     /// Frees the numbers that no reader uses any more. Returns whether some are left.
     pub fn reclaim(&mut self, readers: &impl Quiescence) -> bool {
-        while let Some(gone) = self.gone.pop(readers) {
+        let mut again = Vec::new();
+        while let Some(mut gone) = self.gone.pop(readers) {
+            let noted = self.memory.forget(&gone);
+            gone.retain(|number| !noted.contains(number));
             self.free.extend(gone);
+            again.extend(noted);
+        }
+        if !again.is_empty() {
+            self.gone.push(readers, again);
         }
         self.gone.len() > 0
     }

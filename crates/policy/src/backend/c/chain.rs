@@ -139,6 +139,11 @@ impl<'a> ChainEmitter<'a> {
         self.program.tracking.is_some()
     }
 
+    /// The table slots at whose entries rules count.
+    pub(super) fn counted_slots(&self) -> BTreeSet<u16> {
+        self.counts.iter().map(|(find, _)| self.chain.finds[usize::from(find.0)].slot.0).collect()
+    }
+
     /// Whether any rule counts at table entries.
     pub(super) fn counts_entries(&self) -> bool {
         !self.counts.is_empty()

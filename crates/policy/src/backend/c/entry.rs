@@ -225,6 +225,9 @@ impl ChainEmitter<'_> {
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
         out.blank();
+        for slot in self.counted_slots() {
+            out.line(&format!("WEIR_ENTRY_SETTLE({slot});"));
+        }
         out.open("if (WEIR_LIKELY(plain))");
         out.line("struct packet parsed;");
         out.blank();

@@ -1,0 +1,65 @@
+//! Draws the scenario: Fig. 2 with the paper's values next to ours, Fig. 3, and Fig. 4.
+
+use crate::plot::by_fields::{Plan, chart};
+use crate::plot::grouped;
+use crate::row::Row;
+
+/// Draws the rows. Parts that were not measured are left out.
+pub fn svg(title: &str, rows: &[Row]) -> String {
+    let mut rows = rows.to_vec();
+    // The paper's values are bars of the same chart.
+    let paper: Vec<Row> = rows.iter().filter(|row| row.text("part") == Some("paper")).cloned().collect();
+    rows.extend(paper.into_iter().map(|row| row.of("part", "drops")));
+    let charts = [
+        chart(format!("{title}, Fig. 2: what a dropped packet costs the host"), &rows, &COST),
+        chart(format!("{title}, Fig. 2: what a core of the host drops (paper: a quarter of four cores)"), &rows, &RATE),
+        chart(format!("{title}, Fig. 3: the host's core at a million packets a second"), &rows, &LOAD),
+        chart(format!("{title}, Fig. 4: requests that are completed under attack"), &rows, &WEB),
+    ];
+    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+}
+
+const COST: Plan = Plan {
+    part: "drops",
+    panels: ["traffic", "part"],
+    group: "sources",
+    bar: "blocker",
+    field: "cpu_ns_per_packet",
+    unit: "ns of CPU time per packet",
+};
+const RATE: Plan = Plan { field: "mpps_per_core", unit: "millions of packets per second and core", ..COST };
+const LOAD: Plan = Plan { part: "load", field: "host_cpu_percent", unit: "per cent of a core", ..COST };
+const WEB: Plan = Plan {
+    part: "web",
+    panels: ["figure", "sources"],
+    group: "attack_pps",
+    bar: "blocker",
+    field: "completed_requests_per_s",
+    unit: "requests per second",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::paper;
+    use super::*;
+
+    #[test]
+    fn the_papers_values_stand_beside_ours() {
+        let row = |part, field, number| {
+            let row = Row::default().of("part", part).of("traffic", "uniform").of("figure", "4a");
+            let row = row.of("blocker", "weir-host").of("sources", "1024").of("attack_pps", "500000");
+            row.number(field, number)
+        };
+        let mut rows = vec![
+            row("drops", "cpu_ns_per_packet", 123.5),
+            row("drops", "mpps_per_core", 8.25),
+            row("load", "host_cpu_percent", 17.5),
+            row("web", "completed_requests_per_s", 1999.0),
+        ];
+        rows.extend(paper::rows());
+        let svg = svg("smartnic", &rows);
+        for wanted in ["Fig. 2", "Fig. 3", "Fig. 4", "123.5", "17.5", "1999.0", "paper: xdp host", "400.0", "500000"] {
+            assert!(svg.contains(wanted), "{wanted} is missing");
+        }
+    }
+}

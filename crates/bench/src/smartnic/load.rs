@@ -1,0 +1,131 @@
+//! Fig. 3: the CPU time of the host by number of sources, at a constant attack; and what a card leaves over of it.
+//!
+//! The generator sends at a pace that a host with XDP sustains. So nothing is lost on the way, unless a host is too slow:
+//! then its core is busy all the time. The rate at which a core is full follows from the CPU time, also for a host whose
+//! card drops most of the attack.
+
+use super::blockers;
+use super::drops::{Effort, Stand, Turn};
+use super::sources::{COUNTS, Traffic};
+use crate::row::Row;
+use weir::failure::Failure;
+use weir_engine::measure::Spread;
+use weir_engine::xdp::generate::Generator;
+
+/// Packets that are sent in a second, in millions, and ns between two of them.
+const OFFERED_MPPS: f64 = 1.0;
+const PACE_NS: u64 = 1000;
+/// Most turns of a host: a pace makes them long.
+const ROUNDS_MAX: usize = 3;
+/// Turns until a card has chosen its entries: its part differs no more than this in so many turns, or there were enough.
+const SETTLED_TURNS: usize = 6;
+const SETTLED_TURNS_MAX: usize = 24;
+const SETTLED_SHARE: f64 = 0.03;
+const SETTLING_PACKETS: u32 = 100_000;
+
+/// Measures the named blockers with each number of sources and each distribution.
+///
+/// # Errors
+/// A blocker cannot be started, or does not block.
+pub fn rows(
+    names: &[&'static str],
+    attackers: &[u32],
+    generator: &mut Generator,
+    effort: Effort,
+) -> Result<Vec<Row>, Failure> {
+    let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    let most = COUNTS[COUNTS.len() - 1].min(attackers.len());
+    generator.set_sources(attackers)?;
+    let mut stands = Stand::open_all(names, folder.path(), &attackers[..most], generator)?;
+    generator.set_pace(PACE_NS)?;
+    let mut rows = Vec::new();
+    for count in COUNTS.into_iter().filter(|&count| count <= most) {
+        let sources = &attackers[..count];
+        let mut taking: Vec<&mut Stand> =
+            stands.iter_mut().filter(|stand| count <= blockers::sources_max(stand.name)).collect();
+        taking.iter_mut().try_for_each(|stand| stand.block(sources))?;
+        for traffic in Traffic::ALL {
+            generator.set_sources(&traffic.packets(sources))?;
+            for stand in taking.iter().filter(|stand| stand.door.has_card()) {
+                settle(stand, generator)?;
+            }
+            let mut turns = vec![Vec::new(); taking.len()];
+            for _ in 0..effort.rounds.min(ROUNDS_MAX) {
+                for (stand, turns) in taking.iter().zip(&mut turns) {
+                    turns.push(stand.turn(generator, effort.paced)?);
+                }
+            }
+            let row = Row::default().of("part", "load").of("traffic", traffic.name());
+            let row = row.of("sources", &count.to_string()).number("offered_mpps", OFFERED_MPPS);
+            let alone = taking.iter().position(|stand| stand.name == blockers::ALONE).map(|at| turns[at].clone());
+            for (stand, turns) in taking.iter().zip(&turns) {
+                let alone = alone.as_deref().filter(|_| stand.door.has_card());
+                rows.push(to_row(row.clone().of("blocker", stand.name), turns, alone));
+            }
+        }
+    }
+    generator.set_pace(0)?;
+    Ok(rows)
+}
+
+/// Sends until the card drops a nearly constant part of the attack. Sources of the same rate may still change places.
+pub fn settle(stand: &Stand, generator: &mut Generator) -> Result<(), Failure> {
+    let mut left = Vec::new();
+    for _ in 0..SETTLED_TURNS_MAX {
+        left.push(stand.turn(generator, SETTLING_PACKETS)?.left_share());
+        let last = left.last_chunk::<SETTLED_TURNS>();
+        let range = last.and_then(|last| Spread::of(last.to_vec()));
+        if range.is_some_and(|range| range.max - range.min < SETTLED_SHARE) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The row of a host. `alone` are the turns of the same host without its card, in the same rounds.
+fn to_row(row: Row, turns: &[Turn], alone: Option<&[Turn]>) -> Row {
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
+    let percent = |turn: &Turn| 100.0 * turn.spent.as_secs_f64() / turn.sending_s();
+    let shares: Vec<f64> = turns.iter().map(Turn::left_share).collect();
+    let mut row = row
+        .spread("host_cpu_percent", spread(turns.iter().map(percent).collect()))
+        .spread("reached_share", spread(shares.clone()));
+    let full = turns.iter().map(|turn| turn.sent as f64 / turn.spent.as_secs_f64() / 1e6);
+    let full = full.filter(|mpps| mpps.is_finite()).collect();
+    if let Some(full) = Spread::of(full) {
+        row = row.spread("mpps_per_core", full);
+    }
+    if let Some(alone) = alone {
+        // Of a card that leaves over everything: 1.
+        let times = turns.iter().zip(alone).zip(&shares).filter(|(_, share)| **share > 0.0);
+        let times = times.map(|((own, alone), share)| percent(own) / (percent(alone) * share));
+        if let Some(times) = Spread::of(times.collect()) {
+            row = row.spread("times_part_left_over", times);
+        }
+    }
+    let sum = |of: fn(&Turn) -> u64| turns.iter().map(of).sum::<u64>() as f64;
+    row.number("passed_share", sum(|turn| turn.passed) / sum(|turn| turn.received).max(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_card_that_leaves_over_half_halves_the_time() {
+        let turn = |received, us| Turn {
+            sent: 1000,
+            received,
+            passed: 0,
+            spent: Duration::from_micros(us),
+            each: Duration::from_micros(1),
+        };
+        let row = to_row(Row::default(), &[turn(500, 100)], Some(&[turn(1000, 200)]));
+        assert_eq!((row.get("host_cpu_percent"), row.get("times_part_left_over")), (Some(10.0), Some(1.0)));
+        assert_eq!((row.get("reached_share"), row.get("mpps_per_core")), (Some(0.5), Some(10.0)));
+        // Nothing is left over: no rate fills the host's core.
+        let none = to_row(Row::default(), &[turn(0, 0)], Some(&[turn(1000, 200)]));
+        assert_eq!((none.get("mpps_per_core"), none.get("times_part_left_over")), (None, None));
+    }
+}
