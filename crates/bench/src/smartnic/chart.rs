@@ -13,6 +13,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     let charts = [
         chart(format!("{title}, Fig. 2: what a dropped packet costs the host"), &rows, &COST),
         chart(format!("{title}, Fig. 2: what a core of the host drops (paper: a quarter of four cores)"), &rows, &RATE),
+        chart(format!("{title}, Fig. 2 with cards: the attack that fills a core of the host"), &rows, &FULL),
         chart(format!("{title}, Fig. 3: the host's core at a million packets a second"), &rows, &LOAD),
         chart(format!("{title}, Fig. 4: requests that are completed under attack"), &rows, &WEB),
     ];
@@ -29,6 +30,7 @@ const COST: Plan = Plan {
 };
 const RATE: Plan = Plan { field: "mpps_per_core", unit: "millions of packets per second and core", ..COST };
 const LOAD: Plan = Plan { part: "load", field: "host_cpu_percent", unit: "per cent of a core", ..COST };
+const FULL: Plan = Plan { field: "mpps_per_core", unit: "millions of packets per second", ..LOAD };
 const WEB: Plan = Plan {
     part: "web",
     panels: ["figure", "sources"],
@@ -53,12 +55,14 @@ mod tests {
         let mut rows = vec![
             row("drops", "cpu_ns_per_packet", 123.5),
             row("drops", "mpps_per_core", 8.25),
-            row("load", "host_cpu_percent", 17.5),
+            row("load", "host_cpu_percent", 17.5).number("mpps_per_core", 5.7),
             row("web", "completed_requests_per_s", 1999.0),
         ];
         rows.extend(paper::rows());
         let svg = svg("smartnic", &rows);
-        for wanted in ["Fig. 2", "Fig. 3", "Fig. 4", "123.5", "17.5", "1999.0", "paper: xdp host", "400.0", "500000"] {
+        for wanted in
+            ["Fig. 2", "Fig. 3", "Fig. 4", "123.5", "17.5", "5.7", "1999.0", "paper: xdp host", "400.0", "500000"]
+        {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }
     }

@@ -49,12 +49,8 @@ impl Receiver {
     /// The kernel cannot, or the process may not.
     pub fn start(interface: &str, core: usize) -> Result<Self, Failure> {
         let before = receivers(interface);
-        // Of sysfs, a process sees the interfaces of the namespace in which it was mounted.
-        let script = format!(
-            "set -e; mount -t sysfs sysfs /sys; cd /sys/class/net/{interface}\n\
-             echo 1 > napi_defer_hard_irqs; echo {COALESCED_NS} > gro_flush_timeout; echo 1 > threaded\n"
-        );
-        call("unshare", "--mount sh", &script)?;
+        set_device(interface, &format!("echo 1 > napi_defer_hard_irqs; echo {COALESCED_NS} > gro_flush_timeout"))?;
+        set_device(interface, "echo 1 > threaded")?;
         let start = Instant::now();
         loop {
             let new: Vec<i32> = receivers(interface).difference(&before).copied().collect();
@@ -94,6 +90,18 @@ impl Receiver {
             last = now;
         }
     }
+}
+
+/// Writes settings of an interface, with the commands of a shell.
+fn set_device(interface: &str, commands: &str) -> Result<(), Failure> {
+    // Of sysfs, a process sees the interfaces of the namespace in which it was mounted.
+    let script = format!("set -e; mount -t sysfs sysfs /sys; cd /sys/class/net/{interface}; {commands}\n");
+    call("unshare", "--mount sh", &script).map(drop)
+}
+
+/// Lets the kernel look at the interface as soon as a packet comes.
+fn coalesce_nothing(interface: &str) -> Result<(), Failure> {
+    set_device(interface, "echo 0 > napi_defer_hard_irqs; echo 0 > gro_flush_timeout")
 }
 
 /// Processes of the kernel that receive for an interface of that name, in any namespace.
@@ -187,6 +195,9 @@ impl Door {
         let near = self.near.name;
         call("ethtool", &format!("-K {near} gro on tx off"), "")?;
         Receiver::start(near, generating_core()?)?;
+        // At the highest rates the queue has no room for what comes meanwhile, and clients' packets would be lost in it.
+        coalesce_nothing(near)?;
+        self.host.run(|| coalesce_nothing(INTERFACE))?;
         for line in [
             format!("link set {near} address {}", text(OUTSIDE_MAC)),
             format!("address add {CLIENT}/24 dev {near}"),
