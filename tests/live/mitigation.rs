@@ -1,5 +1,7 @@
 //! `weir run --mitigate`: a flood beside real connections is found and stopped, and the rule leaves after it.
 
+#[path = "mitigation/operators.rs"]
+mod operators;
 #[path = "mitigation/samples.rs"]
 mod samples;
 
@@ -385,6 +387,10 @@ fn policies_that_cannot_be_measured_are_refused(engine: &str, hosts: &Hosts, fol
     let cases = [
         ("upstream { accept } downstream { accept }", "no rule upstream has `sample 1/N`"),
         ("slot attacks { size 1 } upstream { slot attacks; sample 1/1 accept } downstream { accept }", "stands before"),
+        (
+            "table blocked { type ipv4; dynamic } upstream { ip saddr @blocked drop; sample 1/1 accept } downstream { accept }",
+            "a rule with `@blocked` stands before `sample`",
+        ),
         ("upstream { sample 1/2 accept } downstream { sample 1/3 accept }", "samples 1/3, and another rule 1/2"),
         ("upstream { sample 1/1; udp divert; accept } downstream { accept }", "`divert` needs the divert interface"),
     ];

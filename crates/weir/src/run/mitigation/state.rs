@@ -271,6 +271,12 @@ impl State {
         undone.len()
     }
 
+    /// Undoes all actions, because the thread that measures has failed.
+    pub fn abandon(&mut self, now_ns: u64) {
+        self.set_mode(Mode::Watch, now_ns);
+        self.carried.ids().into_iter().for_each(|id| self.undo(id, Ending::Stopped, now_ns));
+    }
+
     /// Undoes all actions, because nobody measures from now on.
     pub fn stop(&mut self, now_ns: u64) {
         self.defence.finish_excerpts(now_ns);
