@@ -204,7 +204,7 @@ fn dropped(running: &Running) -> u64 {
     running.stats().upstream.total.reasons.get("slot").copied().unwrap_or(0)
 }
 
-each_engine!(a_flood_is_stopped_and_the_rule_leaves_after_it);
+each_engine_and_host!(a_flood_is_stopped_and_the_rule_leaves_after_it);
 fn a_flood_is_stopped_and_the_rule_leaves_after_it(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     put(folder, "notify.sh", "#!/bin/sh\necho \"$@\" >> told\n[ \"$4\" = unban ] || cat > details\n");
@@ -413,7 +413,7 @@ fn blocked(running: &Running) -> Value {
     running.ask(&Request::Table { table, operation }).expect("there is one")["found"].clone()
 }
 
-each_kind!(a_real_source_that_floods_its_connection_is_blocked_for_a_while);
+each_kind_and_host!(a_real_source_that_floods_its_connection_is_blocked_for_a_while);
 fn a_real_source_that_floods_its_connection_is_blocked_for_a_while(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));

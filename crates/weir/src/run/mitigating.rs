@@ -31,6 +31,9 @@ pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure
     if options.mitigation.mitigate.is_none() {
         return Ok(None);
     }
+    if !options.host.is_empty() {
+        return Ok(Some(Arc::new(SampleReader::create_ring()?)));
+    }
     // DPDK's ports have names of their own.
     let between: Vec<String> = match options.engine {
         LiveEngine::Dpdk => Vec::new(),

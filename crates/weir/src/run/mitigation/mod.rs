@@ -189,7 +189,7 @@ impl Watch<'_> {
         let (now_ns, mut state) = (weir_state::now_ns(), self.of.state());
         for copies in 0..BATCH {
             match self.reader.read(&mut self.frame)? {
-                Some(bytes) => state.see(bytes, now_ns),
+                Some(sample) => state.see(sample, now_ns),
                 None => return Ok(copies),
             }
         }
