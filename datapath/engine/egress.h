@@ -20,6 +20,7 @@
 #include "kernel.h"
 #include "mode.h"
 #include "packet_slot.h"
+#include "sample_ring.h"
 #include "sent.h"
 
 typedef struct __sk_buff hook_context;
@@ -65,9 +66,42 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	return slot;
 }
 
+/* Copies the beginning of a sampled packet to the ring, as it is on the wire. */
+WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+{
+	struct sample_record *record = sample_begin(arrival, verdict, len);
+	uint8_t *to;
+	uint32_t bytes, at = 0;
+
+	if (!record)
+		return;
+	to = record->bytes;
+	/* So many fit behind a tag, and one number is known to the verifier for both cases. */
+	if (record->cap > SAMPLE_BYTES - TAG_END)
+		record->cap = SAMPLE_BYTES - TAG_END;
+	bytes = record->cap;
+	if (ctx->vlan_present) {
+		if (bytes <= TAG_END || bpf_skb_load_bytes(ctx, 0, to, TAG_AT))
+			goto discard;
+		for (uint32_t i = TAG_AT; i < TAG_END; i++)
+			to[i] = tagged_byte(ctx, i);
+		to += TAG_END;
+		bytes -= TAG_END;
+		at = TAG_AT;
+	}
+	/* The verifier does not know what was stored. */
+	__asm__ volatile("" : "+r"(bytes));
+	if (bytes - 1 < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, bytes)) {
+		bpf_ringbuf_submit(record, 0);
+		return;
+	}
+discard:
+	bpf_ringbuf_discard(record, 0);
+}
+
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
-	(void)ctx;
+	host_sample(ctx, arrival, verdict, frame->len);
 	return (uint32_t)(host_pass(arrival, verdict, frame->len) ? TCX_NEXT : TCX_DROP);
 }
 

@@ -54,6 +54,7 @@ enum map_type {
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_DEVMAP = 14,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 /* Flag of a map: user space may map its memory. */
@@ -72,6 +73,9 @@ static long (*const bpf_skb_load_bytes)(const struct __sk_buff *skb, uint32_t of
 					uint32_t bytes) = (void *)26;
 static int64_t (*const bpf_csum_diff)(const uint32_t *from, uint32_t from_bytes, const uint32_t *to, uint32_t to_bytes,
 				      uint32_t seed) = (void *)28;
+static void *(*const bpf_ringbuf_reserve)(void *ring, uint64_t bytes, uint64_t flags) = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *record, uint64_t flags) = (void *)132;
+static void (*const bpf_ringbuf_discard)(void *record, uint64_t flags) = (void *)133;
 static uint64_t (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
 static uint64_t (*const bpf_xdp_get_buff_len)(const struct xdp_md *ctx) = (void *)188;
 static long (*const bpf_xdp_load_bytes)(const struct xdp_md *ctx, uint32_t offset, void *to,

@@ -21,6 +21,7 @@
 #include "losses.h"
 #include "mode.h"
 #include "packet_slot.h"
+#include "sample_ring.h"
 
 /* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
 struct replay_header {
@@ -142,6 +143,23 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	return &weir_packets[arrival->cpu];
 }
 
+/* Copies the beginning of a sampled packet to the ring. */
+WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+{
+	struct sample_record *record = sample_begin(arrival, verdict, len);
+	uint32_t bytes;
+
+	if (!record)
+		return;
+	bytes = record->cap;
+	/* The verifier does not know what was stored. */
+	__asm__ volatile("" : "+r"(bytes));
+	if (bytes - 1 < SAMPLE_BYTES && !bpf_xdp_load_bytes(ctx, 0, record->bytes, bytes))
+		bpf_ringbuf_submit(record, 0);
+	else
+		bpf_ringbuf_discard(record, 0);
+}
+
 /* The program's return value: for a replay the verdict word, for live use the action for the driver. */
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
@@ -149,6 +167,7 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 	case LIVE_REPLAY:
 		return verdict;
 	case LIVE_HOST:
+		host_sample(ctx, arrival, verdict, frame->len);
 		return host_pass(arrival, verdict, frame->len) ? XDP_PASS : XDP_DROP;
 	default:
 		return port_act(ctx, arrival, verdict, frame);

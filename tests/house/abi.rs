@@ -11,7 +11,7 @@ use weir_abi::dpdk::{self, Facts, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::kernel::{
     self, AdditionRing, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports, RecentAddition, ReplayHeader,
-    Stream, Words, XdpContext,
+    SampleRecord, Stream, Words, XdpContext,
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
@@ -352,6 +352,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, packets, added, copy);
     layout!(program, "words", Words, halves, zero, more);
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
+    layout!(program, "sample_record", SampleRecord, len, cap, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "stream", Stream, next, sources);

@@ -1,5 +1,7 @@
 //! `weir run --mitigate`: a flood beside real connections is found and stopped, and the rule leaves after it.
 
+#[path = "mitigation/operators.rs"]
+mod operators;
 #[path = "mitigation/samples.rs"]
 mod samples;
 
@@ -202,7 +204,7 @@ fn dropped(running: &Running) -> u64 {
     running.stats().upstream.total.reasons.get("slot").copied().unwrap_or(0)
 }
 
-each_engine!(a_flood_is_stopped_and_the_rule_leaves_after_it);
+each_engine_and_host!(a_flood_is_stopped_and_the_rule_leaves_after_it);
 fn a_flood_is_stopped_and_the_rule_leaves_after_it(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     put(folder, "notify.sh", "#!/bin/sh\necho \"$@\" >> told\n[ \"$4\" = unban ] || cat > details\n");
@@ -385,6 +387,10 @@ fn policies_that_cannot_be_measured_are_refused(engine: &str, hosts: &Hosts, fol
     let cases = [
         ("upstream { accept } downstream { accept }", "no rule upstream has `sample 1/N`"),
         ("slot attacks { size 1 } upstream { slot attacks; sample 1/1 accept } downstream { accept }", "stands before"),
+        (
+            "table blocked { type ipv4; dynamic } upstream { ip saddr @blocked drop; sample 1/1 accept } downstream { accept }",
+            "a rule with `@blocked` stands before `sample`",
+        ),
         ("upstream { sample 1/2 accept } downstream { sample 1/3 accept }", "samples 1/3, and another rule 1/2"),
         ("upstream { sample 1/1; udp divert; accept } downstream { accept }", "`divert` needs the divert interface"),
     ];
@@ -407,7 +413,7 @@ fn blocked(running: &Running) -> Value {
     running.ask(&Request::Table { table, operation }).expect("there is one")["found"].clone()
 }
 
-each_kind!(a_real_source_that_floods_its_connection_is_blocked_for_a_while);
+each_kind_and_host!(a_real_source_that_floods_its_connection_is_blocked_for_a_while);
 fn a_real_source_that_floods_its_connection_is_blocked_for_a_while(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));

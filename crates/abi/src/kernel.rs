@@ -225,6 +225,21 @@ pub struct ChecksumSlot {
     pub words: [u64; SUM_BYTES / 8],
 }
 
+/// The beginning of a sampled packet: `struct sample_record`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SampleRecord {
+    /// Length of the packet.
+    pub len: u32,
+    /// Bytes of it that follow.
+    pub cap: u32,
+    /// The bytes.
+    pub bytes: [u8; SAMPLE_BYTES],
+}
+
+/// Bytes of a sampled packet at most.
+pub const SAMPLE_BYTES: usize = 256;
+
 /// An addition that was appended before: `struct recent_addition`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -333,6 +348,7 @@ impl XdpContext {
 }
 
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
+const _: () = assert!(size_of::<SampleRecord>() == 264);
 const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
 const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>().is_multiple_of(64));
 const _: () = assert!(size_of::<Words>() == 264);

@@ -10,6 +10,9 @@ use crate::victim::Evidence;
 
 /// Signatures are learned from packets of this long at most. An attack that changes is learned anew.
 const POOL_NS: u64 = 2_000_000_000;
+/// At a low rate, packets of this time, until there are enough.
+const LONG_POOL_NS: u64 = 8_000_000_000;
+const POOL_MIN: usize = 64;
 /// Headers that are kept of these packets.
 const POOL_MAX: usize = 4096;
 /// Headers of the victim's proven sources that are kept.
@@ -110,6 +113,8 @@ pub struct Attack {
     pub(crate) failures: u32,
     /// The rest that could not be learned, packets a second.
     pub(crate) failed_pps: f64,
+    /// The mean of the rest over some seconds, packets a second.
+    pub(crate) rest_pps: f64,
     pool: Vec<(u64, Header)>,
     proven: Vec<Header>,
 }
@@ -134,6 +139,7 @@ impl Attack {
             pause: 0,
             failures: 0,
             failed_pps: 0.0,
+            rest_pps: 0.0,
             pool: Vec::new(),
             proven: Vec::new(),
         }
@@ -168,9 +174,9 @@ impl Attack {
         self.standing().filter_map(|record| record.action.measure.signature()).any(|one| one.matches(header))
     }
 
-    /// Takes the victim's headers of a window. Returns the share of packets without proof that no signature covers: 1
-    /// if the victim has none in the sample.
-    pub(crate) fn take(&mut self, window: &Window) -> f64 {
+    /// Takes the victim's headers of a window. Returns the share of packets of each class without proof that no signature
+    /// covers: 1 if the sample has none of them.
+    pub(crate) fn take(&mut self, window: &Window) -> [f64; Class::COUNT] {
         let is_here = |header: &&Header| self.victim.contains(header.is_ipv6, header.daddr);
         let mut headers: Vec<&Header> = window.unproven.iter().filter(is_here).collect();
         if headers.len() < ENOUGH {
@@ -179,25 +185,43 @@ impl Attack {
                 headers = strata;
             }
         }
-        let fresh: Vec<(u64, Header)> =
-            headers.iter().filter(|header| !self.is_covered(header)).map(|header| (window.to_ns, **header)).collect();
-        let share = if headers.is_empty() { 1.0 } else { fresh.len() as f64 / headers.len() as f64 };
+        let (mut all, mut open) = ([0u32; Class::COUNT], [0u32; Class::COUNT]);
+        let mut fresh: Vec<(u64, Header)> = Vec::new();
+        for header in &headers {
+            let class = Class::of(header) as usize;
+            all[class] += 1;
+            if !self.is_covered(header) {
+                open[class] += 1;
+                fresh.push((window.to_ns, **header));
+            }
+        }
         for record in self.records.iter_mut().filter(|record| record.state == State::Proposed) {
             let signature = record.action.measure.signature();
             if signature.is_some_and(|signature| headers.iter().any(|header| signature.matches(header))) {
                 record.last_hit_ns = window.to_ns;
             }
         }
-        let proven = window.real.iter().chain(&window.plausible).filter(is_here).copied();
-        let proven: Vec<Header> = proven.collect();
+        let proven: Vec<Header> = window.real.iter().chain(&window.plausible).filter(is_here).copied().collect();
         self.pool.extend(fresh);
-        self.pool.retain(|(time, _)| window.to_ns.saturating_sub(*time) <= POOL_NS);
+        self.forget(window.to_ns);
         self.proven.extend(proven);
-        let excess = self.pool.len().saturating_sub(POOL_MAX);
-        self.pool.drain(..excess);
         let excess = self.proven.len().saturating_sub(PROVEN_MAX);
         self.proven.drain(..excess);
-        share
+        std::array::from_fn(|class| if all[class] == 0 { 1.0 } else { f64::from(open[class]) / f64::from(all[class]) })
+    }
+
+    /// Forgets old headers, unless there are few.
+    fn forget(&mut self, now_ns: u64) {
+        let age_ns = |time_ns: u64| now_ns.saturating_sub(time_ns);
+        let standing: Vec<Signature> =
+            self.standing().filter_map(|record| record.action.measure.signature()).cloned().collect();
+        self.pool.retain(|(time_ns, header)| {
+            age_ns(*time_ns) <= LONG_POOL_NS && !standing.iter().any(|signature| signature.matches(header))
+        });
+        let recent = self.pool.iter().filter(|(time_ns, _)| age_ns(*time_ns) <= POOL_NS).count();
+        let old = self.pool.len() - recent;
+        let excess = old.saturating_sub(POOL_MIN.saturating_sub(recent)).max(self.pool.len().saturating_sub(POOL_MAX));
+        self.pool.drain(..excess);
     }
 
     /// Headers that no standing signature covers.

@@ -9,10 +9,18 @@ use crate::measure::counts::Counts;
 use crate::prefix::{Level, Prefix};
 use std::collections::HashMap;
 
-/// Windows until the baseline of a prefix is known: 2 s. Until then it follows each maximum.
+/// Windows of a beginning, 2 s. In it, baselines follow each maximum.
 pub const LEARNING_WINDOWS: u32 = (2_000_000_000 / WINDOW_NS) as u32;
 /// A baseline doubles in not less than this time.
 const DOUBLING_S: f64 = 1800.0;
+/// In a crowd, and the rate of proven sources always: they cannot be made up.
+const CROWD_DOUBLING_S: f64 = 60.0;
+/// The growth of proven traffic that is a crowd.
+const CROWD: f64 = 2.0;
+/// The highest growth that counts.
+const GROWTH_MAX: f64 = 20.0;
+/// Packets of proven sources in a window that growth is computed from.
+const GROWTH_PACKETS: u64 = 25;
 /// A baseline that is not met halves in this time.
 const HALVING_S: f64 = 3600.0;
 /// Prefixes with a baseline. Others have the floor.
@@ -35,14 +43,41 @@ pub fn floor_pps(prefix: &Prefix) -> f64 {
     }
 }
 
+/// How fast baselines rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// To each maximum, because nothing is known yet.
+    Follow,
+    /// Slowly. A prefix that is seen for the first time begins as if it were idle: the first window of an attack would
+    /// otherwise be usual.
+    Slow,
+}
+
+/// How many times as high as usual the traffic of proven sources is, for each prefix: 1 if it is not higher.
+///
+/// A crowd brings packets that cannot have proof, such as single questions, in proportion. So thresholds rise with it. An
+/// attacker without proof cannot raise them.
+#[derive(Clone, Debug, Default)]
+pub struct Growth(HashMap<Prefix, f64>);
+
+impl Growth {
+    /// The growth of a prefix, or of a wider one around it.
+    pub fn of(&self, prefix: &Prefix) -> f64 {
+        let around = Level::ALL.map(|level| Prefix::at(level, prefix.is_ipv6(), prefix.address()));
+        let around = around.iter().filter(|one| one.covers(prefix));
+        around.filter_map(|one| self.0.get(one)).copied().fold(1.0, f64::max)
+    }
+}
+
 /// The baseline of a prefix.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usual {
-    windows: u32,
     /// Highest usual rate without proof of each class, packets a second.
     unproven_pps: [f64; Class::COUNT],
     /// Highest usual rate of each class.
     packets_pps: [f64; Class::COUNT],
+    /// Highest usual rate of packets of proven sources.
+    proven_pps: f64,
     /// When the first packet of a proven source came, ns.
     used_since_ns: Option<u64>,
 }
@@ -68,16 +103,21 @@ impl Usual {
         self.used_since_ns.is_some_and(|since_ns| since_ns <= time_ns)
     }
 
-    fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64) {
-        self.windows = self.windows.saturating_add(1);
-        let is_learning = self.windows <= LEARNING_WINDOWS;
-        let rise = (seconds / DOUBLING_S).exp2();
+    fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64, (pace, growth): (Pace, f64)) {
+        let is_crowd = growth >= CROWD;
+        let rise = (seconds / if is_crowd { CROWD_DOUBLING_S } else { DOUBLING_S }).exp2();
+        let proven_pps = counts.proven_total() as f64 / seconds;
+        let fast = (self.proven_pps * (seconds / CROWD_DOUBLING_S).exp2()).max(free_pps);
+        self.proven_pps = match pace {
+            Pace::Follow => self.proven_pps.max(proven_pps),
+            Pace::Slow => proven_pps.min(fast).max(self.proven_pps * (-seconds / HALVING_S).exp2()),
+        };
         let fall = (-seconds / HALVING_S).exp2();
         let follow = |level: &mut f64, packets: u64| {
             let rate = packets as f64 / seconds;
             *level = if rate <= *level {
                 (*level * fall).max(rate)
-            } else if is_learning {
+            } else if pace == Pace::Follow {
                 rate
             } else {
                 rate.min((*level * rise).max(free_pps))
@@ -97,14 +137,14 @@ pub struct Baselines {
 }
 
 impl Baselines {
-    /// Learns the counts of a prefix in peace.
-    pub fn learn(&mut self, counts: &Counts, seconds: f64, now_ns: u64) {
+    /// Learns the counts of a prefix in peace, with its growth.
+    pub fn learn(&mut self, counts: &Counts, seconds: f64, now_ns: u64, pace: (Pace, f64)) {
         if self.usual.len() >= PREFIXES_MAX && !self.usual.contains_key(&counts.prefix) {
             return;
         }
         let free_pps = floor_pps(&counts.prefix) / FACTOR;
         let usual = self.usual.entry(counts.prefix).or_default();
-        usual.learn(counts, seconds, free_pps);
+        usual.learn(counts, seconds, free_pps, pace);
         if counts.proven_total() > 0 {
             usual.used_since_ns.get_or_insert(now_ns);
         }
@@ -115,15 +155,29 @@ impl Baselines {
         self.usual.get(prefix).copied().unwrap_or_default()
     }
 
+    /// The growth of the prefixes of a window.
+    pub fn growth(&self, all: &[Counts], seconds: f64) -> Growth {
+        let mut growth = HashMap::new();
+        for counts in all.iter().filter(|counts| counts.proven_total() >= GROWTH_PACKETS) {
+            let Some(usual) = self.usual.get(&counts.prefix).filter(|usual| usual.proven_pps > 0.0) else { continue };
+            let times =
+                counts.proven_total() as f64 / seconds / usual.proven_pps.max(floor_pps(&counts.prefix) / FACTOR);
+            if times > 1.0 {
+                growth.insert(counts.prefix, times.min(GROWTH_MAX));
+            }
+        }
+        Growth(growth)
+    }
+
     /// The rate without proof above which a class of a prefix is suspicious, packets a second.
-    pub fn threshold_pps(&self, prefix: &Prefix, class: Class) -> f64 {
-        floor_pps(prefix).max(FACTOR * self.of(prefix).unproven_pps(class))
+    pub fn threshold_pps(&self, prefix: &Prefix, class: Class, growth: f64) -> f64 {
+        floor_pps(prefix).max(FACTOR * growth * self.of(prefix).unproven_pps(class))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Baselines, floor_pps};
+    use super::{Baselines, Pace, floor_pps};
     use crate::class::Class;
     use crate::measure::counts::Counts;
     use crate::prefix::Prefix;
@@ -139,13 +193,13 @@ mod tests {
     fn seconds_to_detect(hourly: f64) -> Option<f64> {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
         for _ in 0..40 {
-            baselines.learn(&window(20.0), 0.25, 0);
+            baselines.learn(&window(20.0), 0.25, 0, (Pace::Follow, 1.0));
         }
         (0..4 * 3600 * 6).map(|at| f64::from(at) / 4.0).find(|seconds| {
             let rate = 50.0 * hourly.powf(seconds / 3600.0);
-            let is_suspicious = rate > baselines.threshold_pps(&prefix, Class::Udp);
+            let is_suspicious = rate > baselines.threshold_pps(&prefix, Class::Udp, 1.0);
             if !is_suspicious {
-                baselines.learn(&window(rate), 0.25, 0);
+                baselines.learn(&window(rate), 0.25, 0, (Pace::Slow, 1.0));
             }
             is_suspicious
         })
@@ -164,19 +218,49 @@ mod tests {
     fn the_first_rates_are_taken_as_they_are() {
         let mut baselines = Baselines::default();
         let prefix = Prefix::of(false, 1, 32);
-        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), floor_pps(&prefix));
-        baselines.learn(&window(4000.0), 0.25, 0);
-        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp), 12_000.0);
-        (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
-        (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25, 0));
-        assert!(baselines.threshold_pps(&prefix, Class::Udp) < 12_200.0);
+        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), floor_pps(&prefix));
+        baselines.learn(&window(4000.0), 0.25, 0, (Pace::Follow, 1.0));
+        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), 12_000.0);
+        (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0, (Pace::Slow, 1.0)));
+        (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25, 0, (Pace::Slow, 1.0)));
+        assert!(baselines.threshold_pps(&prefix, Class::Udp, 1.0) < 12_200.0);
+    }
+
+    #[test]
+    fn the_first_window_of_an_attack_on_an_idle_host_is_not_usual() {
+        let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
+        baselines.learn(&window(90.0), 0.25, 0, (Pace::Slow, 1.0));
+        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), floor_pps(&prefix));
+    }
+
+    #[test]
+    fn a_crowd_raises_thresholds_and_baselines_and_a_flood_does_not() {
+        let crowd = |times: u64, unproven: u64| {
+            let mut counts = Counts::new(Prefix::of(false, 1, 32));
+            counts.packets[Class::Tcp as usize] = 100 * times;
+            (counts.packets[Class::Udp as usize], counts.unproven[Class::Udp as usize]) = (unproven, unproven);
+            counts
+        };
+        let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
+        (0..8).for_each(|_| baselines.learn(&crowd(1, 10), 0.25, 0, (Pace::Follow, 1.0)));
+        let threshold = |baselines: &Baselines, counts: Counts| {
+            baselines.threshold_pps(&prefix, Class::Udp, baselines.growth(&[counts], 0.25).of(&prefix))
+        };
+        assert_eq!(threshold(&baselines, crowd(1, 5000)), 120.0);
+        assert_eq!(threshold(&baselines, crowd(10, 100)), 1200.0);
+        for _ in 0..4 * 300 {
+            let growth = baselines.growth(&[crowd(10, 100)], 0.25).of(&prefix);
+            assert!(400.0 < baselines.threshold_pps(&prefix, Class::Udp, growth));
+            baselines.learn(&crowd(10, 100), 0.25, 0, (Pace::Slow, growth));
+        }
+        assert!(threshold(&baselines, crowd(10, 100)) > 600.0, "{}", threshold(&baselines, crowd(10, 100)));
     }
 
     #[test]
     fn a_night_does_not_make_the_morning_an_attack() {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
-        (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0));
-        (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0));
-        assert!(baselines.threshold_pps(&prefix, Class::Udp) > 5_000.0);
+        (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0, (Pace::Follow, 1.0)));
+        (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0, (Pace::Slow, 1.0)));
+        assert!(baselines.threshold_pps(&prefix, Class::Udp, 1.0) > 5_000.0);
     }
 }

@@ -8,7 +8,7 @@ use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Extractor, Source, Window};
+use crate::measure::{Distrusted, Extractor, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -143,10 +143,14 @@ impl Defence {
         }
     }
 
-    /// After the decisions of a window: whoever became plausible in an attack on an unused victim is not trusted.
+    /// After the decisions of a window: whoever became plausible in an attack is not trusted.
     pub fn begin_window(&mut self) {
-        let current = self.mitigator.attacks().filter(|attack| !attack.is_over && attack.is_unused);
-        self.extractor.distrust(current.map(|attack| (attack.victim, attack.from_ns)));
+        let current = self.mitigator.attacks().filter(|attack| !attack.is_over);
+        self.extractor.distrust(current.map(|attack| Distrusted {
+            prefix: attack.victim,
+            detected_ns: attack.from_ns,
+            is_unused: attack.is_unused,
+        }));
     }
 
     /// An action is in force from now on.

@@ -3,7 +3,7 @@
 use crate::action::Measure;
 use crate::baseline::{Baselines, FACTOR, floor_pps};
 use crate::class::Class;
-use crate::header::{protocol, tcp};
+use crate::header::{Header, protocol, tcp};
 use crate::measure::counts::Counts;
 use crate::signature::{Field, Signature, Term};
 use crate::victim::Suspect;
@@ -12,22 +12,64 @@ use crate::victim::Suspect;
 const EXCESS: f64 = 10.0;
 /// Only if this share of the class has no proof, so that few legitimate packets compete for the limit.
 const UNPROVEN: f64 = 0.9;
+/// The least limit of pings: more than people and monitors send.
+const PINGS_PPS: f64 = 10.0;
 
-/// The measure against a suspect, if the situation is bad enough. The limit passes what is usual.
-pub fn measure(suspect: &Suspect, counts: &Counts, baselines: &Baselines, posture: Option<&str>) -> Option<Measure> {
+/// What the last resort is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resort {
+    /// The attack is only reported: a limit on SYNs, which have no proof yet, would keep new customers away for longer
+    /// than the attack could.
+    Report,
+    /// A measure. A limit passes what is usual.
+    Take(Measure),
+}
+
+/// What is done about a suspect, if the situation is bad enough.
+pub fn measure(
+    suspect: &Suspect,
+    counts: &Counts,
+    baselines: &Baselines,
+    pool: &[Header],
+    posture: Option<&str>,
+) -> Option<Resort> {
     let worst = suspect.evidence.first()?;
     let class = suspect.class as usize;
     let is_unproven = counts.unproven[class] as f64 >= counts.packets[class] as f64 * UNPROVEN;
-    if worst.value < worst.threshold? * EXCESS || !is_unproven {
+    // A limit on pings hurts nobody: no service needs them.
+    let pings = pings(suspect, pool);
+    let excess = if pings.is_some() { 1.0 } else { EXCESS };
+    if worst.value < worst.threshold? * excess || !is_unproven {
         return None;
     }
+    if let Some(terms) = pings {
+        let limit_pps = (baselines.of(&suspect.prefix).packets_pps(suspect.class) * FACTOR).max(PINGS_PPS);
+        return Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)));
+    }
     if let Some(posture) = posture {
-        return Some(Measure::Posture(posture.to_owned()));
+        return Some(Resort::Take(Measure::Posture(posture.to_owned())));
     }
     let usual_pps = baselines.of(&suspect.prefix).packets_pps(suspect.class);
-    let terms = class_terms(suspect.class, suspect.prefix.is_ipv6())?;
+    let Some(terms) = class_terms(suspect.class, suspect.prefix.is_ipv6()) else { return Some(Resort::Report) };
     let limit_pps = (usual_pps * FACTOR).max(floor_pps(&suspect.prefix) / FACTOR);
-    Some(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps))
+    Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)))
+}
+
+/// The terms of echo requests or replies, if most of the pool are.
+fn pings(suspect: &Suspect, pool: &[Header]) -> Option<Vec<Term>> {
+    if suspect.class != Class::Icmp {
+        return None;
+    }
+    let is_ipv6 = suspect.prefix.is_ipv6();
+    let (number, types) = if is_ipv6 { (protocol::ICMP6, [128, 129]) } else { (protocol::ICMP, [8, 0]) };
+    let term = |field, value: u8| Term { field, first: value.into(), last: value.into() };
+    let icmp = pool.iter().filter(|header| Class::of(header) == Class::Icmp);
+    let count = icmp.clone().count();
+    let most = types.into_iter().find(|&kind| {
+        let of_kind = icmp.clone().filter(|header| header.icmp_type == kind).count();
+        count > 0 && of_kind as f64 >= count as f64 * UNPROVEN
+    })?;
+    Some(vec![term(Field::Protocol, number), term(Field::IcmpType, most)])
 }
 
 /// The terms that describe a class, if it can be limited as a whole.
@@ -36,12 +78,12 @@ fn class_terms(class: Class, is_ipv6: bool) -> Option<Vec<Term>> {
     let protocol = |number| term(Field::Protocol, number);
     let flags = |flags| vec![protocol(protocol::TCP), term(Field::Flags, flags)];
     match class {
-        Class::Syn => Some(flags(tcp::SYN)),
         Class::SynAck => Some(flags(tcp::SYN | tcp::ACK)),
         Class::Rst => Some(flags(tcp::RST)),
         Class::UdpService | Class::Udp => Some(vec![protocol(protocol::UDP)]),
-        Class::Icmp => Some(vec![protocol(if is_ipv6 { protocol::ICMP6 } else { protocol::ICMP })]),
+        Class::Icmp if !is_ipv6 => Some(vec![protocol(protocol::ICMP)]),
         Class::Fragment => Some(vec![term(Field::Fragment, 2)]),
-        Class::Tcp | Class::Other => None,
+        // Hosts of IPv6 need ICMP to find each other.
+        Class::Syn | Class::Tcp | Class::Icmp | Class::Other => None,
     }
 }

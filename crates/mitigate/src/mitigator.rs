@@ -8,11 +8,13 @@ mod operator;
 
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
+use crate::baseline::floor_pps;
+use crate::class::Class;
 use crate::header::Header;
-use crate::last_resort;
+use crate::last_resort::{self, Resort};
 use crate::measure::counts::Counts;
 use crate::measure::{DOUBTFUL_NS, Source, Window};
-use crate::peace::Peace;
+use crate::peace::{ANSWERERS_MIN, Peace};
 use crate::prefix::Prefix;
 use crate::protected::Protected;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
@@ -20,6 +22,7 @@ use crate::signature::Signature;
 use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
+use std::collections::HashSet;
 
 /// A suspicion is an attack if signatures cover this share of its packets. Less is a part of something else.
 const COVERED_MIN: f64 = 0.5;
@@ -31,6 +34,12 @@ const SIGNATURE_SHARE: f64 = 0.01;
 const LIMIT_PPS: f64 = 1.0;
 /// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
 const REST_PPS: f64 = 10.0;
+/// The same for its mean over some seconds. At this rate eight seconds have 32 headers.
+const MEAN_REST_PPS: f64 = 4.0;
+/// The weight of a window in this mean.
+const MEAN_WEIGHT: f64 = 0.1;
+/// What a victim that nobody used receives at most besides what signatures cover.
+const UNUSED_PPS: f64 = 10.0;
 /// A suspicion without an action, and an attack without traffic, end after this time.
 const FORGET_NS: u64 = 10_000_000_000;
 /// Standing actions of one attack, and attacks with suspicions at once.
@@ -46,8 +55,8 @@ const PAUSE_MAX: u32 = 16;
 const WORSE: f64 = 2.0;
 /// A victim is in use if the reference and the sample have this many legitimate packets to it.
 const USED_MIN: usize = 8;
-/// Failures of learning after which the last resort is taken.
-const FAILURES: u32 = 4;
+/// Failures of learning after which the last resort is taken: with the pauses between them, within two seconds.
+const FAILURES: u32 = 3;
 
 /// The usual time that a quiet action stays.
 pub const HOLD_NS: u64 = 60_000_000_000;
@@ -119,7 +128,8 @@ impl Mitigator {
         self.peace.reference.learn_mistakes(&window.dropped_proven);
         self.count_hits(window, hits);
         self.undo_mistakes();
-        let mut suspects = self.victims.assess(window, &self.peace.baselines);
+        let growth = self.peace.baselines.growth(&window.counts, window.seconds());
+        let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
         suspects.retain(|suspect| self.peace.believes(suspect, window));
         suspects.iter().for_each(|suspect| {
             self.case(suspect, window.to_ns);
@@ -130,7 +140,7 @@ impl Mitigator {
         self.block_unanswered(window);
         self.retreat(window.to_ns);
         if !window.sampling.is_lossy() {
-            self.peace.learn(window, &self.victims, &self.attacks);
+            self.peace.learn(window, &growth, &self.victims, &self.attacks);
         }
         std::mem::take(&mut self.decisions)
     }
@@ -188,47 +198,67 @@ impl Mitigator {
 
     /// Follows one case: takes its headers, and acts on what no action covers.
     fn pursue(&mut self, at: usize, window: &Window, suspects: &[Suspect], is_known: &dyn Fn(Source) -> bool) {
-        let share = self.attacks[at].take(window);
+        let open = self.attacks[at].take(window);
         let victim = self.attacks[at].victim;
         let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
-        let unproven = window.counts_of(victim).map_or(0, Counts::unproven_total);
-        let unproven_pps = unproven as f64 / window.seconds();
-        let usual = self.peace.baselines.of(&victim);
-        let usual_pps = usual.unproven_total_pps();
+        let unproven_pps = window.counts_of(victim).map_or(0, Counts::unproven_total) as f64 / window.seconds();
+        let rest = self.rest(victim, window, &open);
+        let rest_pps: f64 = rest.iter().sum();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
-        let rest_pps = unproven_pps * share - usual_pps;
+        attack.rest_pps += (rest_pps.min(REST_PPS) - attack.rest_pps) * MEAN_WEIGHT;
         attack.pause = attack.pause.saturating_sub(1);
         if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }
         attack.failed_pps = rest_pps;
-        let has_rest = rest_pps > REST_PPS.max(attack.peak_pps * REST_SHARE);
+        let is_more_than = |pps: f64, least: f64| pps > least.max(attack.peak_pps * REST_SHARE);
+        let has_rest = is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
         match (attack.id, suspect) {
-            (None, Some(suspect)) => self.confirm(at, suspect, is_known),
+            (None, Some(suspect)) => self.confirm(at, suspect, window, is_known),
             (Some(_), _) if has_rest => {
                 // Many signatures of a few packets each would risk more than they save.
-                let share_min = self.attacks[at].peak_pps * SIGNATURE_SHARE / rest_pps;
-                let learned = self.learn(at, share_min, is_known);
+                let attack = &self.attacks[at];
+                let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
+                let mut pool = attack.pool();
+                pool.retain(|header| rest[Class::of(header) as usize] > 0.0);
+                let learned = self.learn(at, &pool, share_min, window.is_two_way, is_known);
+                // What actions that wait would stop is no reason for harder ones.
+                let suspect = suspect.filter(|_| rest_pps > floor_pps(&victim));
                 self.settle(at, learned, window, suspect);
             }
             _ => {}
         }
     }
 
+    /// Packets a second of each class that are not usual and that no signature covers. `open` is the share of each class
+    /// that none covers.
+    fn rest(&self, victim: Prefix, window: &Window, open: &[f64; Class::COUNT]) -> [f64; Class::COUNT] {
+        let usual = self.peace.baselines.of(&victim);
+        let counts = window.counts_of(victim);
+        Class::ALL.map(|class| {
+            let unproven = counts.map_or(0, |counts| counts.unproven[class as usize]) as f64 / window.seconds();
+            (unproven * open[class as usize] - usual.unproven_pps(class)).max(0.0)
+        })
+    }
+
     /// Makes a suspicion an attack, if signatures separate it.
-    fn confirm(&mut self, at: usize, suspect: &Suspect, is_known: &dyn Fn(Source) -> bool) {
+    fn confirm(&mut self, at: usize, suspect: &Suspect, window: &Window, is_known: &dyn Fn(Source) -> bool) {
         let pool = self.attacks[at].pool();
         let mut learned: Vec<Learned> = self.returning(suspect.prefix, &pool).into_iter().collect();
         if !suspect.is_victim && learned.is_empty() {
             return;
         }
         if learned.is_empty() {
-            learned = self.learn(at, 0.0, is_known);
+            if self.peace.is_beginning() && answerers(&pool) < ANSWERERS_MIN {
+                return;
+            }
+            learned = self.learn(at, &pool, 0.0, window.is_two_way, is_known);
         }
         let covered: usize = learned.iter().map(|one| one.covered).sum();
         if (covered as f64) < pool.len() as f64 * COVERED_MIN {
             self.fail(at);
+            self.resort(at, suspect, window, &pool);
             return;
         }
         self.begin(at, suspect, &pool);
@@ -253,7 +283,9 @@ impl Mitigator {
         evidence.extend(self.peace.entropies(pool));
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
-        attack.is_unused = !usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
+        // In the beginning nobody knows who is used.
+        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
+        attack.is_unused = !is_used && !self.peace.is_beginning();
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
@@ -265,21 +297,29 @@ impl Mitigator {
         attack.pause = (1 << attack.failures.min(8)).min(PAUSE_MAX);
     }
 
-    fn learn(&self, at: usize, share_min: f64, is_known: &dyn Fn(Source) -> bool) -> Vec<Learned> {
+    /// Signatures for headers of an attack. Where answers are not seen, a host that is used like a client may look unused,
+    /// so everyday packets are spared there too.
+    fn learn(
+        &self,
+        at: usize,
+        pool: &[Header],
+        share_min: f64,
+        is_two_way: bool,
+        is_known: &dyn Fn(Source) -> bool,
+    ) -> Vec<Learned> {
         let attack = &self.attacks[at];
-        let pool = attack.pool();
         let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
         let is_spared = |header: &Header| {
             let source = (header.is_ipv6, header.saddr);
             is_known(source) || self.protected.contains(source)
         };
         let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
-        let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN;
+        let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN || !is_two_way;
         let (victim, legitimate) = (attack.victim, legitimate.as_slice());
         let usual: Vec<&Header> = self.peace.reference.usual().collect();
         let mut learned = learn(&Examples {
             victim,
-            attack: &pool,
+            attack: pool,
             legitimate,
             usual: &usual,
             is_used,
@@ -297,20 +337,39 @@ impl Mitigator {
         let is_tried = learned.is_empty() || attack.standing().next().is_some();
         if attack.is_unused && is_tried && !attack.is_overruled {
             let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
-            self.apply(at, Measure::Limit(everything, REST_PPS), Trial::default());
+            let limit_pps = (attack.peak_pps * REST_SHARE).clamp(LIMIT_PPS, UNUSED_PPS);
+            self.apply(at, Measure::Limit(everything, limit_pps), Trial::default());
             return;
         }
         if !learned.is_empty() {
-            self.attacks[at].failures = 0;
+            (self.attacks[at].failures, self.attacks[at].rest_pps) = (0, 0.0);
             self.act(at, learned);
             return;
         }
         self.fail(at);
-        let is_last_resort = self.attacks[at].failures >= FAILURES && !self.attacks[at].is_overruled;
-        let Some(suspect) = suspect.filter(|_| is_last_resort) else { return };
+        if let Some(suspect) = suspect {
+            let pool = self.attacks[at].pool();
+            self.resort(at, suspect, window, &pool);
+        }
+    }
+
+    /// Takes the last resort after some failures, if the situation is bad enough. A suspicion becomes an attack then.
+    fn resort(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
+        let attack = &self.attacks[at];
+        if attack.failures < FAILURES || attack.is_overruled {
+            return;
+        }
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
         let posture = self.settings.posture.as_deref();
-        if let Some(measure) = last_resort::measure(suspect, counts, &self.peace.baselines, posture) {
+        let Some(resort) = last_resort::measure(suspect, counts, &self.peace.baselines, pool, posture) else { return };
+        let is_refused = |measure: &Measure| attack.refused.iter().any(|refused| measure.signature() == Some(refused));
+        if matches!(&resort, Resort::Take(measure) if is_refused(measure)) {
+            return;
+        }
+        if attack.id.is_none() {
+            self.begin(at, suspect, pool);
+        }
+        if let Resort::Take(measure) = resort {
             self.apply(at, measure, Trial::default());
         }
     }
@@ -399,4 +458,9 @@ impl Mitigator {
         let excess = self.over.len().saturating_sub(OVER_MAX);
         self.over.drain(..excess);
     }
+}
+
+/// Distinct sources of a pool.
+fn answerers(pool: &[Header]) -> usize {
+    pool.iter().map(|header| header.saddr).collect::<HashSet<u128>>().len()
 }

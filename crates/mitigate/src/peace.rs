@@ -1,7 +1,8 @@
 //! What is known of peace: baselines, headers to spare, and the fastest source.
 
 use crate::attack::Attack;
-use crate::baseline::{Baselines, LEARNING_WINDOWS};
+use crate::baseline::{Baselines, Growth, LEARNING_WINDOWS, Pace};
+use crate::class::Class;
 use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
@@ -13,6 +14,10 @@ use crate::victim::{Evidence, Suspect, Victims};
 /// Traffic without proof above this share, most of it from new sources, is not usual even if it was there first.
 const STRANGE_UNPROVEN: f64 = 0.9;
 const STRANGE_NEW: f64 = 0.5;
+/// Answers without questions of a window that are strange: the floor of a host.
+const STRANGE_ANSWERS: f64 = 25.0;
+/// Sources that such answers have at least: a tunnel or a stream has one or two.
+pub const ANSWERERS_MIN: usize = 8;
 
 /// The knowledge of peace.
 #[derive(Clone, Debug)]
@@ -43,7 +48,7 @@ impl Peace {
     }
 
     /// Learns from the prefixes that are in peace. In the beginning, what is there counts as peaceful.
-    pub fn learn(&mut self, window: &Window, victims: &Victims, attacks: &[Attack]) {
+    pub fn learn(&mut self, window: &Window, growth: &Growth, victims: &Victims, attacks: &[Attack]) {
         let is_beginning = self.is_beginning();
         self.windows = self.windows.saturating_add(1);
         let is_attacked = |prefix: &Prefix| {
@@ -53,7 +58,9 @@ impl Peace {
         let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
         for counts in &window.counts {
             if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts) {
-                self.baselines.learn(counts, window.seconds(), window.to_ns);
+                let pace = if is_beginning { Pace::Follow } else { Pace::Slow };
+                let pace = (pace, growth.of(&counts.prefix));
+                self.baselines.learn(counts, window.seconds(), window.to_ns, pace);
             }
         }
         self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));
@@ -86,5 +93,15 @@ impl Peace {
 
 fn is_strange(counts: &Counts) -> bool {
     let total = counts.total() as f64;
-    counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN && counts.new_sources as f64 >= total * STRANGE_NEW
+    let is_new = counts.new_sources as f64 >= total * STRANGE_NEW;
+    counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN && is_new || has_strange_answers(counts)
+}
+
+/// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do is
+/// for signatures to say.
+fn has_strange_answers(counts: &Counts) -> bool {
+    let answers = [Class::UdpService, Class::Fragment, Class::SynAck].map(|class| class as usize);
+    let sum = |of: &[u64; Class::COUNT]| answers.iter().map(|&class| of[class]).sum::<u64>() as f64;
+    let unproven = sum(&counts.unproven);
+    unproven >= sum(&counts.packets) * STRANGE_UNPROVEN && unproven >= STRANGE_ANSWERS
 }

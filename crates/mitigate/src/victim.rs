@@ -2,7 +2,7 @@
 //!
 //! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse.
 
-use crate::baseline::{Baselines, FACTOR, floor_pps};
+use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::class::Class;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
@@ -54,7 +54,7 @@ pub struct Victims {
 impl Victims {
     /// The prefixes with excess in this window, the finest first. What a finer prefix explains is not counted again for
     /// a coarser one.
-    pub fn assess(&mut self, window: &Window, baselines: &Baselines) -> Vec<Suspect> {
+    pub fn assess(&mut self, window: &Window, baselines: &Baselines, growth: &Growth) -> Vec<Suspect> {
         let mut suspects: Vec<Suspect> = Vec::new();
         let mut explained: Vec<Counts> = Vec::new();
         for level in Level::ALL {
@@ -62,7 +62,7 @@ impl Victims {
             let mut found: Vec<(Suspect, Counts)> = of_level
                 .filter_map(|counts| {
                     let rest = less(*counts, explained.iter().filter(|finer| counts.prefix.covers(&finer.prefix)));
-                    Some((suspect(&rest, window, baselines)?, *counts))
+                    Some((suspect(&rest, window, baselines, growth.of(&counts.prefix))?, *counts))
                 })
                 .collect();
             found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
@@ -109,12 +109,14 @@ fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> 
     counts
 }
 
-fn suspect(counts: &Counts, window: &Window, baselines: &Baselines) -> Option<Suspect> {
+fn suspect(counts: &Counts, window: &Window, baselines: &Baselines, growth: f64) -> Option<Suspect> {
     let (prefix, seconds, least_pps) = (counts.prefix, window.seconds(), window.least_pps());
     let mut excess: Vec<(f64, Class, Evidence)> = Vec::new();
     for class in Class::ALL {
-        let (value, threshold) =
-            (counts.unproven[class as usize] as f64 / seconds, baselines.threshold_pps(&prefix, class).max(least_pps));
+        let (value, threshold) = (
+            counts.unproven[class as usize] as f64 / seconds,
+            baselines.threshold_pps(&prefix, class, growth).max(least_pps),
+        );
         if value > threshold {
             let usual = baselines.of(&prefix).unproven_pps(class);
             let measure = format!("{} without proof, packets/s", class.name());
@@ -124,7 +126,7 @@ fn suspect(counts: &Counts, window: &Window, baselines: &Baselines) -> Option<Su
     excess.sort_by(|one, other| other.0.total_cmp(&one.0));
     let unproven_pps = counts.unproven_total() as f64 / seconds;
     let usual = baselines.of(&prefix).unproven_total_pps();
-    let threshold = floor_pps(&prefix).max(FACTOR * usual).max(least_pps);
+    let threshold = floor_pps(&prefix).max(FACTOR * growth * usual).max(least_pps);
     if excess.is_empty() && unproven_pps > threshold {
         let class = Class::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;
         let measure = "all packets without proof, packets/s".to_owned();
@@ -138,7 +140,7 @@ fn suspect(counts: &Counts, window: &Window, baselines: &Baselines) -> Option<Su
 #[cfg(test)]
 mod tests {
     use super::Victims;
-    use crate::baseline::Baselines;
+    use crate::baseline::{Baselines, Growth};
     use crate::header::{Header, protocol};
     use crate::measure::{Extractor, WINDOW_NS};
     use crate::prefix::Prefix;
@@ -155,7 +157,8 @@ mod tests {
         let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
         for number in 1..=2 {
             flood(&mut extractor, 1000, |_| 0xc000_0201);
-            let suspects = victims.assess(&extractor.close(number * WINDOW_NS), &Baselines::default());
+            let suspects =
+                victims.assess(&extractor.close(number * WINDOW_NS), &Baselines::default(), &Growth::default());
             assert_eq!(suspects.len(), 1, "{suspects:?}");
             assert_eq!((suspects[0].prefix, suspects[0].is_victim), (Prefix::of(false, 0xc000_0201, 32), number == 2));
         }
@@ -172,7 +175,7 @@ mod tests {
                 256 => 0xc000_0200 + at % 256,
                 _ => 0xc000_0000 + at.wrapping_mul(0x85eb_ca6b) % hosts,
             });
-            let suspects = victims.assess(&extractor.close(WINDOW_NS), &Baselines::default());
+            let suspects = victims.assess(&extractor.close(WINDOW_NS), &Baselines::default(), &Growth::default());
             let names: Vec<String> = suspects.iter().map(|suspect| suspect.prefix.to_string()).collect();
             assert_eq!(names, [expected]);
         }

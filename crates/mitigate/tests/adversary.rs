@@ -1,6 +1,7 @@
 //! What an attacker who knows the design achieves, against real customers in the same traffic.
 
 #[path = "adversary/traffic.rs"]
+#[allow(dead_code)]
 mod traffic;
 
 use std::collections::HashMap;
@@ -134,7 +135,7 @@ fn a_slow_ramp_does_not_become_normal() {
     let outcome = run(traffic, 2000.0);
     assert!(outcome.detected_s.is_some_and(|at| at < 2000.0), "{outcome:?}");
     // What the ramp has made usual before passes; the reference knows its packets.
-    outcome.holds(0.85);
+    outcome.holds(0.95);
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn a_change_of_vector_is_followed() {
         Header { ttl: 235 + random.below(16) as u8, doff: if header.doff > 0 { 5 } else { 0 }, ..header }
     });
     // One second of each ten is needed to learn.
-    run(traffic, 20.0).holds(0.9);
+    run(traffic, 20.0).holds(0.95);
 }
 
 #[test]

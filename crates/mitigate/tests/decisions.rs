@@ -1,6 +1,7 @@
 //! What decisions depend on: modes, protected sources, mistakes, and the first seconds.
 
 #[path = "adversary/traffic.rs"]
+#[allow(dead_code)]
 mod traffic;
 
 use traffic::{Random, SERVER, Traffic, customer, datagram, segment, sport};

@@ -377,7 +377,7 @@ pub struct RunOptions {
     pub upper: Vec<String>,
     /// Engine `xdp`: protect this machine, at these interfaces of it. Received packets are decided by `upstream`, and go
     /// up to the kernel if accepted. Packets that the machine sends are decided by `downstream`.
-    #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link", "mitigate"])]
+    #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link"])]
     pub host: Vec<String>,
     /// The interface for diverted packets and samples.
     #[arg(long, value_name = "IF")]

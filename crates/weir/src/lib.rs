@@ -23,6 +23,7 @@ pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;
 pub mod ctl_updates;
+pub mod cut_short;
 pub mod detect;
 pub mod diff;
 pub mod directions;

@@ -7,6 +7,7 @@ pub use cut::{Cut, cut_short};
 use crate::additions;
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{ChainOptions, EngineName, ReplayOptions};
+use crate::cut_short::Cut;
 use crate::directions::Directions;
 use crate::engine::{self, action};
 use crate::export::expected::{self, Counts, Difference, Expected, RuleExpected};

@@ -141,7 +141,7 @@ fn find_packet(options: &WhyOptions, policy: &Policy, directions: &Directions) -
 fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Report {
     let program = &policy.program;
     let (captured, of) = (frame.bytes.len(), frame.wire_len);
-    let malformed = crate::replay::cut_short(frame, explanation.verdict).is_some();
+    let malformed = crate::cut_short::cut_short(frame, explanation.verdict).is_some();
     let cut = (captured < of as usize).then_some(CutPacket { captured, of, malformed });
     Report {
         packet,

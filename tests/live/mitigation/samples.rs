@@ -2,7 +2,7 @@
 
 use super::*;
 
-each_kind!(one_sample_in_eight_is_an_estimate);
+each_kind_and_host!(one_sample_in_eight_is_an_estimate);
 fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", &POLICY.replace("sample 1/1", "sample 1/8"));
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
@@ -31,7 +31,7 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
 /// Packets of a flood that is faster than copies are read, sent without a pause.
 const FAST: u64 = 1_200_000;
 
-each_kind!(a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known);
+each_kind_and_host!(a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known);
 fn a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "act"));

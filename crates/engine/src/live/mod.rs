@@ -33,6 +33,7 @@ mod promiscuous;
 mod redirect;
 mod resident;
 mod rss;
+pub mod sample_ring;
 pub mod samples;
 pub mod tap;
 mod worker;

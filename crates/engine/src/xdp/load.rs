@@ -59,6 +59,8 @@ const WORDS: &str = ".bss.words";
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/engine/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
+/// The ring of samples on a host (datapath/engine/sample_ring.h).
+pub(crate) const SAMPLES: &str = "weir_samples";
 /// The map of programs that are parts of chains (datapath/engine/parts.h).
 const PARTS: &str = "weir_parts";
 

@@ -38,8 +38,8 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, addition_rings, buckets, counted, fill_tables, join_parts, load_object, map,
-    maps_of_limits, program_name, shared_maps,
+    COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, join_parts,
+    load_object, map, maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
 use rewritten::Rewritten;
@@ -101,7 +101,7 @@ impl XdpFilter {
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES),
-            map: &|_| true,
+            map: &|name| name != SAMPLES,
         };
         let object = load_object(name, object, &plan)?;
         join_parts(&object)?;

@@ -10,6 +10,7 @@
 //! is for the caller to say.
 
 use super::slots::{Slots, address_hash, hash};
+use crate::class::Class;
 use crate::header::{Header, protocol, tcp};
 use weir_abi::packet::Fragment;
 
@@ -28,6 +29,10 @@ const ACKED_MAX: u32 = 1 << 18;
 const DATAGRAMS_PER_ANSWER: u32 = 16;
 /// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
 const STEPS: u8 = 3;
+/// Datagrams from one port to one port, and the time between the first and the last, after which their source counts as
+/// real there.
+const DATAGRAMS_MIN: u32 = 16;
+const DATAGRAMS_MS: u32 = 3000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
@@ -217,6 +222,9 @@ impl Conversations {
         let own = &mut entry.sides[side];
         own.is_real |= is_real;
         note(header, own);
+        if Class::of(header) == Class::Udp {
+            note_datagram(own, now_ns);
+        }
         if own.steps >= STEPS {
             own.plausible_ns.get_or_insert(now_ns);
         }
@@ -227,6 +235,17 @@ impl Conversations {
             own.pending = own.pending.saturating_add(1);
         }
         Standing { proof, is_news, redeemed }
+    }
+}
+
+/// Remembers a datagram of a client. Made-up sources do not send many over some seconds.
+fn note_datagram(own: &mut Side, now_ns: u64) {
+    let now_ms = (now_ns / 1_000_000) as u32;
+    if own.packets == 1 {
+        own.first = now_ms;
+    }
+    if own.packets >= DATAGRAMS_MIN && now_ms.wrapping_sub(own.first) >= DATAGRAMS_MS {
+        own.steps = STEPS;
     }
 }
 

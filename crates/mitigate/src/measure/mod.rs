@@ -13,7 +13,7 @@ mod slots;
 mod visibility;
 
 use crate::class::Class;
-use crate::header::Header;
+use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
 use conversations::{Conversations, Proof};
 use counts::Counts;
@@ -123,6 +123,18 @@ impl Window {
     }
 }
 
+/// A prefix under attack, where plausible sources are not trusted.
+#[derive(Clone, Copy, Debug)]
+pub struct Distrusted {
+    /// The prefix.
+    pub prefix: Prefix,
+    /// When the attack was detected, ns.
+    pub detected_ns: u64,
+    /// Whether nobody used it before: then no such source is trusted, otherwise those of TCP are, because a made-up
+    /// conversation needs its numbers.
+    pub is_unused: bool,
+}
+
 /// A source that has proven that it is real.
 #[derive(Clone, Debug)]
 struct Known {
@@ -144,8 +156,8 @@ pub struct Extractor {
     dropped_proven: Reservoir<Header>,
     samples: Samples,
     visibility: Visibility,
-    /// Prefixes under attack, each with the time from which on plausible sources are not trusted.
-    distrusted: Vec<(Prefix, u64)>,
+    /// Prefixes under attack.
+    distrusted: Vec<Distrusted>,
     packets: u64,
     from_ns: u64,
 }
@@ -245,10 +257,9 @@ impl Extractor {
         slots.find(hash, |counts| counts.prefix == prefix)
     }
 
-    /// Sets the prefixes under attack, each with the time of its detection. Whoever became plausible shortly before or
-    /// later may belong to the attack.
-    pub fn distrust(&mut self, attacked: impl Iterator<Item = (Prefix, u64)>) {
-        self.distrusted = attacked.map(|(prefix, from_ns)| (prefix, from_ns.saturating_sub(DOUBTFUL_NS))).collect();
+    /// Sets the prefixes under attack. Whoever became plausible shortly before or later may belong to the attack.
+    pub fn distrust(&mut self, attacked: impl Iterator<Item = Distrusted>) {
+        self.distrusted = attacked.collect();
     }
 
     /// What the sender of a packet is taken for. Where answers are seen, only they count.
@@ -258,8 +269,11 @@ impl Extractor {
             Proof::Real => return Trust::Real,
             Proof::Plausible(since_ns) => since_ns,
         };
-        let is_doubtful =
-            |(prefix, from_ns): &(Prefix, u64)| since_ns >= *from_ns && prefix.contains(header.is_ipv6, header.daddr);
+        let is_doubtful = |attacked: &Distrusted| {
+            let is_of_kind = attacked.is_unused || header.protocol == protocol::UDP;
+            let is_late = since_ns >= attacked.detected_ns.saturating_sub(DOUBTFUL_NS);
+            is_of_kind && is_late && attacked.prefix.contains(header.is_ipv6, header.daddr)
+        };
         let is_doubtful = self.visibility.is_two_way() || self.distrusted.iter().any(is_doubtful);
         if is_doubtful { Trust::None } else { Trust::Plausible }
     }

@@ -5,9 +5,10 @@
 //! is removed, and the next signature is learned from the rest.
 
 use super::{Field, Signature, Term, prior};
+use crate::class::Class;
 use crate::header::Header;
 use crate::prefix::Prefix;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Share of legitimate packets that a signature may cover.
 pub const COLLATERAL_MAX: f64 = 0.001;
@@ -30,6 +31,11 @@ const TERMS_MAX: usize = 6;
 /// A value that this share of the covered packets has belongs to the signature, once it covers `SPECIAL_MIN` packets.
 const SPECIAL_SHARE: f64 = 0.995;
 const SPECIAL_MIN: usize = 64;
+/// A group of everyday packets is not needed if the reference has this many of its class to the victim. What none of them
+/// has is had by less than 1 % (95 % confidence: 3 of 400).
+const KNOWN_MIN: usize = 400;
+/// Destination ports that a server has at most. A host with more is a client too.
+const SERVED_MAX: usize = 16;
 /// Values of a field that are tried.
 const VALUES_MAX: usize = 12;
 
@@ -72,22 +78,52 @@ pub struct Examples<'a> {
 
 /// Learns signatures for what the sample contains, the broadest first.
 pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
-    let prior = prior::groups();
+    let mut prior = prior::groups();
+    prior.retain(|group| !is_known_better(group, examples));
+    let unused = unused_ports(examples);
     let mut rest: Vec<&Header> = examples.attack.iter().collect();
     let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
     let mut found = Vec::new();
     while found.len() < SIGNATURES_MAX && rest.len() >= least {
-        let Some(terms) = conjunction(&rest, examples, &prior, least) else { break };
+        let Some(terms) = conjunction(&rest, examples, (&prior, &unused), least) else { break };
         let signature = Signature { victim: examples.victim, terms };
         let before = rest.len();
         rest.retain(|header| !covers(&signature.terms, header));
-        let legitimate = examples.legitimate.iter().filter(|header| covers(&signature.terms, header)).count();
+        let is_hit = |header: &&&Header| signature.terms.iter().all(|term| hits(term, header, &examples.victim));
+        let legitimate = examples.legitimate.iter().filter(is_hit).count();
         let covered = before - rest.len();
         let (of, legitimate_of) = (examples.attack.len(), examples.legitimate.len());
         let usual_share = usual_share(&signature, examples);
         found.push(Learned { signature, covered, of, legitimate, legitimate_of, usual_share });
     }
     found
+}
+
+/// Whether the reference says more of the victim than a group of everyday packets.
+fn is_known_better(group: &[Header], examples: &Examples<'_>) -> bool {
+    let class = group.first().map(Class::of);
+    let is_alike =
+        |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr) && Some(Class::of(header)) == class;
+    examples.legitimate.iter().filter(is_alike).count() >= KNOWN_MIN
+}
+
+/// Ranges of destination ports that no packet to the victim had in peace, if it has few ports, as servers do.
+fn unused_ports(examples: &Examples<'_>) -> Vec<Term> {
+    let of_victim = |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr);
+    let known = examples.legitimate.iter().chain(examples.usual).filter(of_victim);
+    let ports: BTreeSet<u128> = known.filter_map(|header| Field::Dport.value(header)).collect();
+    if ports.is_empty() || ports.len() > SERVED_MAX {
+        return Vec::new();
+    }
+    let mut first = 0;
+    let mut unused = Vec::new();
+    for port in ports.into_iter().chain([1 << 16]) {
+        if port > first + 1 {
+            unused.push(Term { field: Field::Dport, first, last: port - 1 });
+        }
+        first = port + 1;
+    }
+    unused
 }
 
 fn usual_share(signature: &Signature, examples: &Examples<'_>) -> f64 {
@@ -102,8 +138,19 @@ fn covers(terms: &[Term], header: &Header) -> bool {
     terms.iter().all(|term| term.matches(header))
 }
 
+/// Whether a term covers a legitimate packet. Ports that the victim does not use may be those of another host.
+fn hits(term: &Term, legitimate: &Header, victim: &Prefix) -> bool {
+    let is_range_of_ports = term.field == Field::Dport && term.first != term.last;
+    term.matches(legitimate) && (!is_range_of_ports || victim.contains(legitimate.is_ipv6, legitimate.daddr))
+}
+
 /// One signature that spares legitimate packets, if there is one.
-fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>], least: usize) -> Option<Vec<Term>> {
+fn conjunction(
+    attack: &[&Header],
+    examples: &Examples<'_>,
+    (prior, unused): (&[Vec<Header>], &[Term]),
+    least: usize,
+) -> Option<Vec<Term>> {
     let mut covered = attack.to_vec();
     let mut spare = Weighed::new(examples, prior);
     let allowed = examples.legitimate.len() as f64 * COLLATERAL_MAX;
@@ -115,7 +162,7 @@ fn conjunction(attack: &[&Header], examples: &Examples<'_>, prior: &[Vec<Header>
         if terms.len() == TERMS_MAX {
             return None;
         }
-        let (_, best) = candidates(&covered, &terms, examples)
+        let (_, best) = candidates(&covered, &terms, examples, unused)
             .into_iter()
             .filter_map(|term| Some((gain(&term, &covered, &spare, least)?, term)))
             .max_by(|one, other| one.0.total_cmp(&other.0))?;
@@ -132,6 +179,7 @@ struct Weighed<'a> {
     legitimate: Vec<&'a Header>,
     prior: Vec<&'a Header>,
     usual: Vec<&'a Header>,
+    victim: Prefix,
     /// The weight of an everyday packet.
     weight: f64,
 }
@@ -145,14 +193,15 @@ impl<'a> Weighed<'a> {
             legitimate: legitimate.to_vec(),
             prior: prior.iter().flatten().collect(),
             usual: examples.usual.to_vec(),
+            victim: examples.victim,
             weight,
         }
     }
 
     fn retain(&mut self, term: &Term) {
-        self.legitimate.retain(|header| term.matches(header));
+        self.legitimate.retain(|header| hits(term, header, &self.victim));
         self.prior.retain(|header| keeps(term, header));
-        self.usual.retain(|header| term.matches(header));
+        self.usual.retain(|header| hits(term, header, &self.victim));
     }
 
     fn total(&self) -> f64 {
@@ -160,16 +209,17 @@ impl<'a> Weighed<'a> {
     }
 
     fn matching(&self, term: &Term) -> f64 {
-        let legitimate = self.legitimate.iter().filter(|header| term.matches(header)).count();
+        let legitimate = self.legitimate.iter().filter(|header| hits(term, header, &self.victim)).count();
         let prior = self.prior.iter().filter(|header| keeps(term, header)).count();
-        let usual = self.usual.iter().filter(|header| term.matches(header)).count();
+        let usual = self.usual.iter().filter(|header| hits(term, header, &self.victim)).count();
         legitimate as f64 + prior as f64 * self.weight + usual as f64 * USUAL_WEIGHT
     }
 }
 
-/// Whether a term covers an everyday packet at some port of the victim. Which ports serve is the victim's own matter.
+/// Whether a term covers an everyday packet at some port of the victim. Which ports serve is the victim's own matter. A
+/// range of ports is one that the victim does not use.
 fn keeps(term: &Term, everyday: &Header) -> bool {
-    term.field == Field::Dport || term.matches(everyday)
+    term.field == Field::Dport && term.first == term.last || term.matches(everyday)
 }
 
 /// Whether the terms cover much of a group of everyday packets.
@@ -197,9 +247,11 @@ fn gain(term: &Term, covered: &[&Header], spare: &Weighed<'_>, least: usize) -> 
 }
 
 /// Terms for fields that have none yet: frequent values, and ranges that hold most values.
-fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>) -> Vec<Term> {
-    let mut found = Vec::new();
-    for field in Field::ALL.into_iter().filter(|field| terms.iter().all(|term| term.field != *field)) {
+fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>, unused: &[Term]) -> Vec<Term> {
+    let is_free = |field: Field| terms.iter().all(|term| term.field != field);
+    let clients = Term { field: Field::Sport, first: 1024, last: 65535 };
+    let mut found: Vec<Term> = unused.iter().chain([&clients]).filter(|term| is_free(term.field)).copied().collect();
+    for field in Field::ALL.into_iter().filter(|field| is_free(*field)) {
         let may_name = |header: &&&Header| field != Field::Saddr || !(examples.is_known)(header);
         let mut values: Vec<u128> = covered.iter().filter(may_name).filter_map(|header| field.value(header)).collect();
         values.sort_unstable();

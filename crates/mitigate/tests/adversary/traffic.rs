@@ -24,6 +24,10 @@ pub struct Packet {
 pub struct Random(u64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -138,6 +142,16 @@ impl Traffic {
         }
         add(time_s, to_server(tcp::FIN | tcp::ACK, seq, server_seq, 0));
         add(time_s + ROUND_TRIP_S / 2.0, to_client(tcp::FIN | tcp::ACK, server_seq, seq + 1, 0));
+    }
+
+    /// Adds packets.
+    pub fn add(&mut self, packets: impl Iterator<Item = Packet>) {
+        self.packets.extend(packets);
+    }
+
+    /// Keeps only some packets.
+    pub fn keep(&mut self, is_kept: impl Fn(&Header) -> bool) {
+        self.packets.retain(|packet| is_kept(&packet.header));
     }
 
     /// Adds an attack at a rate.

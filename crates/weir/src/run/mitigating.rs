@@ -32,6 +32,9 @@ pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure
     if options.mitigation.mitigate.is_none() {
         return Ok(None);
     }
+    if !options.host.is_empty() {
+        return Ok(Some(Arc::new(SampleReader::create_ring()?)));
+    }
     // DPDK's ports have names of their own.
     let between: Vec<String> = match options.engine {
         LiveEngine::Dpdk => Vec::new(),
@@ -52,7 +55,8 @@ pub fn check<C>(options: &RunOptions, first: &Generation<C>) -> Result<(), Failu
     if let Some(at) = sampled::diverts(first.program()) {
         return Err(rejected(format!("{at}: `divert` needs the divert interface, which mitigation reads")));
     }
-    sampled::one_in(first.program(), None, &options.mitigation.mitigate_slot).map_err(rejected)?;
+    let MitigationOptions { mitigate_slot, mitigate_table, .. } = &options.mitigation;
+    sampled::one_in(first.program(), None, mitigate_slot, mitigate_table).map_err(rejected)?;
     Ok(())
 }
 
@@ -76,8 +80,8 @@ pub fn start<L: Loader>(
     let inside = given.inside.iter().map(|inside| inside.prefix()).collect();
     let surroundings = Surroundings {
         copies: {
-            let (controller, slot) = (controller.clone(), places.slot.clone());
-            Box::new(move || copies(&controller, &slot))
+            let (controller, places) = (controller.clone(), places.clone());
+            Box::new(move || copies(&controller, &places))
         },
         protected: {
             let (controller, loader) = (controller.clone(), loader.clone());
@@ -166,10 +170,10 @@ fn renew<C>(active: &Generation<C>, slot: &str, number: u32, expires_ns: u64) ->
     }
 }
 
-fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, slot: &str) -> Copies {
+fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, places: &Places) -> Copies {
     let (active, status) = (controller.active(), controller.status());
     // The posture may be that of a later generation, if one is activated meanwhile; the next window has its own.
-    let one_in = sampled::one_in(active.program(), status.posture.as_deref(), slot);
+    let one_in = sampled::one_in(active.program(), status.posture.as_deref(), &places.slot, &places.tables);
     Copies { made: controller.sampled(), one_in }
 }
 

@@ -99,12 +99,15 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     let server = Server::listen(&options.control)?;
     let samples = mitigating::reader(options)?;
     let interfaces = interfaces(options, samples.as_deref());
-    let held = Held { targets, claims, server, log, interfaces: interfaces.clone(), samples };
+    let held = Held { targets, claims, server, log, interfaces: interfaces.clone(), samples: samples.clone() };
     match options.engine {
         LiveEngine::Xdp => {
             let ports = match options.host.as_slice() {
                 [] => Ports::of(&interfaces)?,
-                host => Ports::of_host(host)?,
+                host => match samples.as_ref().and_then(|samples| samples.ring()) {
+                    Some(ring) => Ports::of_host(host)?.with_samples(ring),
+                    None => Ports::of_host(host)?,
+                },
             };
             let ports = Arc::new(ports);
             let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
@@ -263,7 +266,7 @@ fn answer<L: Loader>(
 
 /// The interfaces of the datapath. Samples go to `reader`, if there is one.
 fn interfaces(options: &RunOptions, reader: Option<&SampleReader>) -> Interfaces {
-    let samples = reader.map(|reader| match options.engine {
+    let samples = reader.filter(|_| options.host.is_empty()).map(|reader| match options.engine {
         LiveEngine::Dpdk => dpdk::sample_port(reader.interface()),
         _ => reader.interface().to_owned(),
     });

@@ -22,7 +22,7 @@ use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, TRACKS, addition_rings, fill_tables, join_parts,
+    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TRACKS, addition_rings, fill_tables, join_parts,
     load_object, map, part_of, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
@@ -191,7 +191,8 @@ impl KernelCode {
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
-        let shared = shared_maps(data);
+        let mut shared = shared_maps(data);
+        shared.extend(ports.samples().map(|ring| (SAMPLES.to_owned(), ring.map())));
         let mut lengths = slots(program, cpus);
         lengths.extend([(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)]);
         let plan = Plan {
@@ -200,7 +201,7 @@ impl KernelCode {
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
             program: &|name| decides(name) && !(ports.is_host() && is_of_downstream(program, name)),
-            map: &|_| true,
+            map: &|name| name != SAMPLES || ports.is_host(),
         };
         let object = load_object(name, file, &plan)?;
         let sent = sent.map(|sent| load_sent(name, sent, program, &object, &plan)).transpose()?;

@@ -14,6 +14,7 @@ use crate::EngineError;
 use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
+use crate::live::sample_ring::SampleRing;
 
 /// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
@@ -41,6 +42,8 @@ pub struct Ports {
     presence: Arc<Presence>,
     jumbo: bool,
     use_of: PortUse,
+    /// Where samples of a host go.
+    samples: Option<Arc<SampleRing>>,
 }
 
 /// What the upper ports are.
@@ -61,7 +64,8 @@ impl Ports {
         let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
         let presence = Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?;
         let (list, namespace, presence) = (Vec::new(), namespace()?, Arc::new(presence));
-        let mut ports = Ports { list, lower, upper, namespace, presence, jumbo: false, use_of: PortUse::Between };
+        let mut ports =
+            Ports { list, lower, upper, namespace, presence, jumbo: false, use_of: PortUse::Between, samples: None };
         let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
         let divert = (interfaces.divert.as_slice(), Role::Divert);
         for (names, role) in roles.into_iter().chain([divert]) {
@@ -94,6 +98,17 @@ impl Ports {
         let host: Vec<Port> = host.collect();
         ports.list.extend(host);
         Ok(ports)
+    }
+
+    /// The same ports, whose samples go to a ring. Only for a host.
+    pub fn with_samples(self, ring: Arc<SampleRing>) -> Self {
+        assert!(self.is_host(), "between interfaces, samples go to the divert interface");
+        Ports { samples: Some(ring), ..self }
+    }
+
+    /// Where samples of a host go.
+    pub(super) fn samples(&self) -> Option<&SampleRing> {
+        self.samples.as_deref()
     }
 
     /// Whether the upper ports are the host itself.
@@ -176,7 +191,9 @@ impl Ports {
                 }
             }
         }
-        word(&mut bytes, offset_of!(Ports, divert), self.divert().unwrap_or(PORTS_MAX) as u32);
+        // On a host this says only that somebody reads samples.
+        let divert = self.divert().or(self.samples.is_some().then_some(0));
+        word(&mut bytes, offset_of!(Ports, divert), divert.unwrap_or(PORTS_MAX) as u32);
         word(&mut bytes, offset_of!(Ports, namespace), self.namespace);
         bytes
     }
@@ -252,7 +269,7 @@ mod tests {
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         let presence = Arc::new(Presence::open().expect("a socket"));
         let use_of = PortUse::Between;
-        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false, use_of }
+        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false, use_of, samples: None }
     }
 
     #[test]

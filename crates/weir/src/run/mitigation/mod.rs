@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use serde_json::{Value, json};
 use state::{Copies, State};
 use std::net::IpAddr;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -67,7 +68,9 @@ impl Mitigation {
         let inner = Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() };
         let mitigation = Mitigation(Arc::new(inner));
         let own = mitigation.clone();
-        let body = move || Watch { of: &own.0, reader, surroundings, frame: vec![0; FRAME_BYTES], windows: 0 }.run();
+        let body = move || {
+            own.0.attend(|| Watch { of: &own.0, reader, surroundings, frame: vec![0; FRAME_BYTES], windows: 0 }.run());
+        };
         let thread = thread::Builder::new().name("weir-mitigate".to_owned()).spawn(body);
         let thread = thread.map_err(|error| Failure::system("a thread for mitigation", error))?;
         *mitigation.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
@@ -123,6 +126,19 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does the work of the thread. If it ends by itself, by a failure or a bug, nobody would end the actions: a posture
+    /// would stay. So all of them are undone.
+    fn attend(&self, work: impl FnOnce()) {
+        let ended = panic::catch_unwind(AssertUnwindSafe(work));
+        if !self.stop.load(Ordering::Relaxed) {
+            eprintln!("weir: mitigation: the thread that measures has ended; all actions are undone");
+            self.state().abandon(weir_state::now_ns());
+        }
+        if let Err(bug) = ended {
+            panic::resume_unwind(bug);
+        }
+    }
+
     fn has_ended(&self) -> bool {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         thread.as_ref().is_some_and(JoinHandle::is_finished)
@@ -176,7 +192,7 @@ impl Watch<'_> {
         let (now_ns, mut state) = (weir_state::now_ns(), self.of.state());
         for copies in 0..BATCH {
             match self.reader.read(&mut self.frame)? {
-                Some(bytes) => state.see(bytes, now_ns),
+                Some(sample) => state.see(sample, now_ns),
                 None => return Ok(copies),
             }
         }
@@ -192,5 +208,66 @@ impl Watch<'_> {
         state.see_by_card(&by_card);
         protected.into_iter().for_each(|protected| state.protect(protected));
         state.end_window(copies, now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Inner;
+    use super::events::Events;
+    use super::hands::{Carried, Hands, Places, Renewal};
+    use super::state::State;
+    use serde_json::Value;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+    use weir_control::Request;
+    use weir_mitigate::action::{Action, Measure, Trial};
+    use weir_mitigate::mitigator::Settings;
+
+    /// A thread's state with an active posture, and the posture of the rest of the daemon.
+    fn with_posture() -> (Inner, Arc<Mutex<Option<String>>>) {
+        let posture = Arc::<Mutex<Option<String>>>::default();
+        let (asked, active) = (posture.clone(), posture.clone());
+        let ask = move |request| {
+            if let Request::Posture { name } = request {
+                *asked.lock().unwrap() = name;
+            }
+            Ok(Value::Null)
+        };
+        let hands = Hands {
+            ask: Box::new(ask),
+            renew: Box::new(|_: &str, _, _| Renewal::Gone),
+            active: Box::new(move || (1, active.lock().unwrap().clone())),
+        };
+        let mut carried = Carried::new(hands, Places { slot: "attacks".to_owned(), tables: Vec::new() });
+        let measure = Measure::Posture("high".to_owned());
+        carried.apply(&Action { id: 1, attack: 1, measure, trial: Trial::default() }, 0).expect("it is carried out");
+        let state = State::new(Vec::new(), Settings::default(), carried, Events::default(), 1);
+        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, posture)
+    }
+
+    #[test]
+    fn a_posture_does_not_outlive_the_thread() {
+        let (inner, posture) = with_posture();
+        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
+        inner.attend(|| {});
+        assert_eq!(*posture.lock().unwrap(), None);
+
+        // A bug while the state was locked.
+        let (inner, posture) = with_posture();
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            inner.attend(|| {
+                let _locked = inner.state();
+                panic!("a bug");
+            });
+        }));
+        assert!(ended.is_err());
+        assert_eq!(*posture.lock().unwrap(), None);
+
+        // Whoever stops it undoes them.
+        let (inner, posture) = with_posture();
+        inner.stop.store(true, Ordering::Relaxed);
+        inner.attend(|| {});
+        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use weir_abi::Link;
 use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
+use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
@@ -66,11 +67,11 @@ impl State {
     }
 
     /// Takes a copy of a packet.
-    pub fn see(&mut self, bytes: &[u8], now_ns: u64) {
+    pub fn see(&mut self, Sample { bytes, wire_len }: Sample<'_>, now_ns: u64) {
         self.seen += 1;
-        let frame = Frame { bytes, wire_len: bytes.len() as u32, link: Link::Ethernet, time_ns: now_ns };
+        let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of(frame) {
-            let excerpt = excerpt::Frame { bytes, wire_len: frame.wire_len, link: frame.link };
+            let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
             self.defence.see_frame(&header, Some(excerpt), now_ns);
         }
     }
@@ -281,6 +282,12 @@ impl State {
             }
         }
         undone.len()
+    }
+
+    /// Undoes all actions, because the thread that measures has failed.
+    pub fn abandon(&mut self, now_ns: u64) {
+        self.set_mode(Mode::Watch, now_ns);
+        self.carried.ids().into_iter().for_each(|id| self.undo(id, Ending::Stopped, now_ns));
     }
 
     /// Undoes all actions, because nobody measures from now on.

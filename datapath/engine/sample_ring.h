@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Samples on a host that Weir protects: a ring of the beginnings of packets, which the engine reads
+ * (crates/engine/src/live/sample_ring.rs). XDP passes packets up to the kernel and cannot copy them to an interface. A
+ * full ring loses samples, which is known: the port counts those that were made.
+ */
+#ifndef WEIR_SAMPLE_RING_H
+#define WEIR_SAMPLE_RING_H
+
+#include "host.h"
+#include "kernel.h"
+
+enum {
+	SAMPLE_BYTES = 256,	 /* all headers, and the beginning of the payload */
+	SAMPLE_RING_BYTES = 4096, /* if nobody reads it; the engine makes a larger one */
+};
+
+/* SampleRecord in crates/abi/src/kernel.rs */
+struct sample_record {
+	uint32_t len; /* of the packet */
+	uint32_t cap; /* bytes of it that follow */
+	uint8_t bytes[SAMPLE_BYTES];
+};
+
+_Static_assert(sizeof(struct sample_record) == 264, "SampleRecord");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_RINGBUF];
+	int (*max_entries)[SAMPLE_RING_BYTES];
+} weir_samples WEIR_SECTION(".maps");
+
+/* A record for a packet; NULL if it is not sampled, nobody reads samples, or the ring is full. */
+WEIR_INLINE struct sample_record *sample_begin(struct arrival arrival, uint32_t verdict, uint32_t len)
+{
+	struct sample_record *record;
+
+	if (!(verdict & VERDICT_SAMPLED) || weir_ports.divert >= PORTS_MAX)
+		return NULL;
+	port_counters(arrival.cpu, arrival.port)->sampled++;
+	record = bpf_ringbuf_reserve(&weir_samples, sizeof(*record), 0);
+	if (!record)
+		return NULL;
+	record->len = len;
+	record->cap = len < SAMPLE_BYTES ? len : SAMPLE_BYTES;
+	return record;
+}
+
+#endif
