@@ -1,5 +1,6 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod card;
 mod ctl;
 mod mitigation;
 mod values;
@@ -8,6 +9,7 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
+pub use card::{CardCommand, CardOptions, CardPlanOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
@@ -55,6 +57,8 @@ pub enum Command {
     Guard(GuardOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
+    /// Plan for a card in front of Weir.
+    Card(CardOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
 }
@@ -70,6 +74,7 @@ impl Command {
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
             Command::Ctl(options) => options.json,
+            Command::Card(CardOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
             Command::Run(_) | Command::Guard(_) => false,
         };
@@ -113,6 +118,10 @@ pub struct CheckOptions {
     /// Choose table layouts by this output of `weir bench line-costs --json` from the machine that will run the policy.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+    /// Report which rules of `upstream` a card can take, and why. The profile of the card comes with Weir
+    /// (`netfpga-sume`, `open-nic`) or is a file. With `--posture`, the upstream rules of the first one are reported.
+    #[arg(long, value_name = "PROFILE")]
+    pub card: Option<String>,
 }
 
 /// `weir compile`
