@@ -6,6 +6,8 @@ mod additions;
 mod bundled_tables;
 #[path = "command/bundles.rs"]
 mod bundles;
+#[path = "command/card.rs"]
+mod card;
 #[path = "command/detect.rs"]
 mod detect;
 #[path = "command/export.rs"]

@@ -1,18 +1,18 @@
 //! A policy on a card and in software: both parts with their tables, and the way of a frame through them.
 
 use crate::interpreter;
-use weir_abi::{Counter, Layout, Verdict};
+use weir::card::{CardImages, CardTables};
+use weir_abi::{Counter, Verdict};
+use weir_card::Profile;
 use weir_card::body::Body;
 use weir_card::eval::{Card, Configuration};
 use weir_card::receive::{Configured, Port, Received};
 use weir_card::split::{Split, split};
-use weir_card::{Lookups, Profile};
 use weir_loading::Policy;
 use weir_loading::eval::SlotAnswers;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::{Program, RuleId};
-use weir_tables::Image;
 use weir_test_support::Packet;
 
 /// The secret of the tests' cards.
@@ -22,27 +22,8 @@ pub const TOKEN: u64 = 0x5a_1122_3344;
 pub struct Hybrid {
     pub profile: Profile,
     pub split: Split,
-    images: Vec<Image>,
+    images: CardImages,
     pub epoch: u16,
-}
-
-/// Images `d16x4r`: the card reads the first half, the software the second.
-#[derive(Clone, Copy)]
-pub struct Images<'a>(&'a [Image]);
-
-impl Lookups for Images<'_> {
-    fn begin(&self, lookup: usize, address: u32) -> u32 {
-        self.0[lookup].view().stages().expect("the layout is d16x4r").begin(address)
-    }
-
-    fn finish(&self, lookup: usize, entry: u32, low: u16) -> u32 {
-        self.0[lookup].view().stages().expect("the layout is d16x4r").finish(entry, low)
-    }
-}
-
-/// The image of a table for a card.
-fn image(policy: &Policy, table: &str) -> Option<Image> {
-    policy.tables().named(table)?.entries.build(Layout::Dxr16x4).ok()
 }
 
 impl Hybrid {
@@ -55,23 +36,18 @@ impl Hybrid {
         wanted: &dyn Fn(RuleId) -> bool,
     ) -> Self {
         let counters = &policy.text().expect("policies of tests are text").lowered.counters;
-        let sizes = |table: &str| Some(image(policy, table)?.view().stages()?.blocks());
-        let split = split(program, counters, 0, profile, &sizes, wanted);
-        let images = split.card.lookups.iter().map(|lookup| image(policy, &lookup.name).expect("it was counted"));
-        Hybrid { profile: profile.clone(), images: images.collect(), split, epoch }
-    }
-
-    pub fn lookups(&self) -> Images<'_> {
-        Images(&self.images)
+        let split = split(program, counters, 0, profile, &CardTables::new(policy), wanted);
+        let images = CardImages::new(policy, &split);
+        Hybrid { profile: profile.clone(), images, split, epoch }
     }
 
     /// The card's configuration.
-    pub fn configuration(&self) -> Configuration<'_, Images<'_>> {
-        Configuration { program: &self.split.card, lookups: self.lookups(), token: TOKEN, epoch: self.epoch }
+    pub fn configuration(&self) -> Configuration<'_, &CardImages> {
+        Configuration { program: &self.split.card, lookups: &self.images, token: TOKEN, epoch: self.epoch }
     }
 
     /// A card with the configuration.
-    pub fn card(&self) -> Card<'_, Images<'_>> {
+    pub fn card(&self) -> Card<'_, &CardImages> {
         let mut card = Card::new(&self.profile);
         card.commit(self.configuration());
         card
@@ -110,13 +86,11 @@ pub struct Software<'a> {
     pub hybrid: &'a Hybrid,
     pub evaluator: Evaluator<'a, SlotAnswers>,
     port: Port,
-    lookups: Images<'a>,
 }
 
 impl<'a> Software<'a> {
     pub fn new(hybrid: &'a Hybrid, before: &Hybrid, program: &'a Program, policy: &Policy) -> Self {
-        let (port, lookups) = (hybrid.port(before), hybrid.lookups());
-        Software { hybrid, evaluator: interpreter::new(program, policy), port, lookups }
+        Software { hybrid, evaluator: interpreter::new(program, policy), port: hybrid.port(before) }
     }
 
     /// Handles what the card has made of a packet, perhaps changed on its way.
@@ -125,7 +99,7 @@ impl<'a> Software<'a> {
         let original = interpreter::frame(packet);
         match self.port.receive(received) {
             Received::Answered { packet, body } => {
-                let body = Body::new(&card.body, body, &self.lookups);
+                let body = Body::new(&card.body, body, &self.hybrid.images);
                 let frame = Frame { bytes: packet, ..original };
                 Handled::Answered(self.evaluator.decide_answered(*answered, frame, &body, &mut ()))
             }

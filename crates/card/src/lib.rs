@@ -1,8 +1,8 @@
 //! A card in front of the software: what it can do, which rules it takes, and what it leaves in the packet.
 //!
 //! The way of a policy: [`profile`] says what a card can do. [`classify`] gives each rule its [`category`]. [`split`] makes
-//! two programs of one: a [`program`] for the card, and a chain for the software that uses the card's answers. [`image`]
-//! is the card's program as words for its memories.
+//! two programs of one: a [`program`] for the card, and a chain for the software that uses the card's answers.
+//! [`distributor`] chooses which rules are worth it. [`image`] is the card's program as words for its memories.
 //!
 //! The way of a packet: [`eval`] does what a card does with it, and [`receive`] reads what the card has appended
 //! ([`body`]).
@@ -15,6 +15,7 @@
 pub mod body;
 pub mod category;
 pub mod classify;
+pub mod distributor;
 pub mod eval;
 pub mod field;
 pub mod image;
@@ -41,6 +42,16 @@ pub trait Lookups {
 pub trait TableSizes {
     /// Number of extension blocks of the table's image `d16x4r`; `None` if there is no such image.
     fn blocks(&self, table: &str) -> Option<usize>;
+}
+
+impl<L: Lookups> Lookups for &L {
+    fn begin(&self, lookup: usize, address: u32) -> u32 {
+        (**self).begin(lookup, address)
+    }
+
+    fn finish(&self, lookup: usize, entry: u32, low: u16) -> u32 {
+        (**self).finish(lookup, entry, low)
+    }
 }
 
 impl<F: Fn(&str) -> Option<usize>> TableSizes for F {

@@ -67,6 +67,32 @@ pub fn split(
     sizes: &dyn TableSizes,
     wanted: &dyn Fn(RuleId) -> bool,
 ) -> Split {
+    let Placement { card, rules, nodes } = place(program, counters, chain, profile, sizes, wanted);
+    let mut software = program.clone();
+    software.chains.push(Chain { tree: MatchTree { staged: vec![], nodes }, ..program.chains[chain].clone() });
+    if let Err(broken) = verify::verify(&software) {
+        panic!("compiler bug: {broken}\n{software}");
+    }
+    Split { card, answered: software.chains.len() - 1, software, plain: chain, rules }
+}
+
+/// Where the rules of a chain are decided.
+pub(crate) struct Placement {
+    pub card: CardProgram,
+    pub rules: Vec<Placed>,
+    /// The answered chain.
+    pub nodes: Vec<Node>,
+}
+
+/// Places the rules of a chain.
+pub(crate) fn place(
+    program: &Program,
+    counters: &[bool],
+    chain: usize,
+    profile: &Profile,
+    sizes: &dyn TableSizes,
+    wanted: &dyn Fn(RuleId) -> bool,
+) -> Placement {
     let plain = &program.chains[chain];
     assert!(plain.tree.staged.is_empty(), "compiler bug: a chain is split before passes");
     let reader = Reader { program, chain: plain, profile, sizes };
@@ -83,16 +109,8 @@ pub fn split(
             nodes.extend(splitting.rule(&condition));
         }
     }
-    let (card, rules) = {
-        let options_alone = program.defaults.ip_options != Fallback::Rules;
-        (splitting.room.program(options_alone), splitting.rules)
-    };
-    let mut software = program.clone();
-    software.chains.push(Chain { tree: MatchTree { staged: vec![], nodes }, ..plain.clone() });
-    if let Err(broken) = verify::verify(&software) {
-        panic!("compiler bug: {broken}\n{software}");
-    }
-    Split { card, answered: software.chains.len() - 1, software, plain: chain, rules }
+    let options_alone = program.defaults.ip_options != Fallback::Rules;
+    Placement { card: splitting.room.program(options_alone), rules: splitting.rules, nodes }
 }
 
 struct Splitting<'a> {

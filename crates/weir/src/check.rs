@@ -5,6 +5,7 @@
 
 mod certificate;
 
+use crate::card::{self, CardReport};
 use crate::cli::{CheckOptions, EngineName};
 use crate::costs;
 use crate::failure::{Failure, messages};
@@ -54,8 +55,9 @@ fn check(options: &CheckOptions) -> Result<(), Failure> {
     report::say_warnings(&policy);
     let wanted = wanted_chains(&policy, options)?;
     let chains = chains(&policy);
+    let card = options.card.as_deref().map(|name| card(&policy, options, name)).transpose()?;
     policy.keep_chains(&wanted);
-    let certificate = certify(&policy, options, chains, &wanted)?;
+    let certificate = Certificate { card, ..certify(&policy, options, chains, &wanted)? };
     let text = policy.text().expect("it was read as text");
     let report = Report {
         policy: options.policy.display().to_string(),
@@ -66,6 +68,14 @@ fn check(options: &CheckOptions) -> Result<(), Failure> {
         certificate: Some(certificate),
     };
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
+}
+
+/// What a card can take.
+fn card(policy: &Policy, options: &CheckOptions, name: &str) -> Result<CardReport, Failure> {
+    let profile = card::profile(name)?;
+    let chain = policy.chain(options.posture.first().map(String::as_str), Direction::Upstream)?;
+    let split = card::split_of(policy, chain, &profile, &|_| true);
+    Ok(card::report(&policy.program, &profile, &split))
 }
 
 /// Builds, compiles, loads and measures the policy.
@@ -114,6 +124,7 @@ fn certify(
         compiled: vec![],
         not_measured: vec![],
         seconds,
+        card: None,
     };
     for &engine in &options.engine {
         policy.refuse_unsupported(&[engine.into()])?;
@@ -243,10 +254,7 @@ fn wanted_chains(policy: &Policy, options: &CheckOptions) -> Result<Vec<usize>, 
 
 fn chains(policy: &Policy) -> Vec<ChainCost> {
     let chain = |chain: &weir_policy::ir::Chain| ChainCost {
-        name: match &chain.posture {
-            None => chain.direction.name().to_owned(),
-            Some(posture) => format!("{posture} {}", chain.direction.name()),
-        },
+        name: card::chain_name(chain),
         rules: chain.tree.nodes.len(),
         cycles_per_packet: None,
         cycles_per_packet_min: None,

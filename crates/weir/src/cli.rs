@@ -1,6 +1,7 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
 mod card;
+mod card_plan;
 mod ctl;
 mod mitigation;
 mod values;
@@ -10,6 +11,7 @@ use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
 pub use card::{CardOptions, GivenCard, Placement};
+pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
@@ -57,6 +59,8 @@ pub enum Command {
     Guard(GuardOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
+    /// Plan for a card in front of Weir.
+    Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
 }
@@ -72,6 +76,7 @@ impl Command {
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
             Command::Ctl(options) => options.json,
+            Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
             Command::Run(_) | Command::Guard(_) => false,
         };
@@ -115,6 +120,10 @@ pub struct CheckOptions {
     /// Choose table layouts by this output of `weir bench line-costs --json` from the machine that will run the policy.
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
+    /// Report which rules of `upstream` a card can take, and why. The profile of the card comes with Weir
+    /// (`netfpga-sume`, `open-nic`) or is a file. With `--posture`, the upstream rules of the first one are reported.
+    #[arg(long, value_name = "PROFILE")]
+    pub card: Option<String>,
 }
 
 /// `weir compile`

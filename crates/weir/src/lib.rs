@@ -12,6 +12,8 @@ macro_rules! eprintln {
 pub mod additions;
 pub mod bench;
 pub mod captures;
+pub mod card;
+pub mod card_plan;
 pub mod check;
 pub mod cli;
 pub mod compile;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use weir::cli::{Cli, Command};
 use weir::failure::Failure;
-use weir::{bench, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
+use weir::{bench, card_plan, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
 
 fn main() -> ExitCode {
     entry::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
@@ -24,6 +24,7 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Run(options) => run::run(options),
         Command::Guard(options) => run::guard::process::run(options),
         Command::Ctl(options) => ctl::run(options),
+        Command::Card(options) => card_plan::run(options),
         Command::Bench(options) => bench::run(options),
     }
 }

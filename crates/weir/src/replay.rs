@@ -1,9 +1,5 @@
 //! `weir replay`: runs a policy over a capture at full speed, and accounts for every packet.
 
-mod cut;
-
-pub use cut::{Cut, cut_short};
-
 use crate::additions;
 use crate::captures::{self, Damage, Sinks};
 use crate::cli::{ChainOptions, EngineName, ReplayOptions};

@@ -1,5 +1,6 @@
 //! The certificate of a policy, as JSON and as text.
 
+use crate::card::{self, CardReport};
 use crate::failure::{Failed, Message};
 use crate::figures;
 use serde::Serialize;
@@ -51,6 +52,9 @@ pub(super) struct Certificate {
     /// Why code was not compiled or measured.
     pub not_measured: Vec<String>,
     pub seconds: Seconds,
+    /// What a card can take, with `--card`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub card: Option<CardReport>,
 }
 
 /// A slot of rules.
@@ -203,6 +207,7 @@ pub(super) fn describe(report: &Report) -> String {
         );
     }
     describe_compiled(&mut text, certificate);
+    certificate.card.iter().for_each(|report| card::describe(&mut text, report));
     for reason in &certificate.not_measured {
         let _ = writeln!(text, "\n  not measured: {reason}");
     }
