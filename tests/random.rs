@@ -178,6 +178,7 @@ fn interpret(program: &Program, policy: &Policy, packets: &[Packet]) -> Decided 
         };
         verdicts.push(packets.iter().enumerate().map(&mut decide).collect());
     }
+    let features = evaluator.take_features().map(|features| features.map(weir_loading::eval::snapshot));
     let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
         let mut counts = Vec::new();
         evaluator.limit_counts(limiter, &mut |entry, count| {
@@ -196,7 +197,7 @@ fn interpret(program: &Program, policy: &Policy, packets: &[Packet]) -> Decided 
     let (entries, mut flows) = (entries.collect(), Vec::new());
     evaluator.flows(&mut |key, flow| flows.push((*key, *flow)));
     let slots = slots().map(|(slot, _)| evaluator.slot_counts(slot)).collect();
-    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, slots, flows }
+    Decided { verdicts, leaves, counters, limits: limits.collect(), additions, entries, slots, flows, features }
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
 use weir::limit_counts::{self, Counting};
-use weir_abi::{Counter, Reason};
+use weir_abi::{Counter, FeatureEntry, PacketClass, Reason};
 use weir_control::TOP_MAX;
 use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
+use weir_state::features::DirectionSnapshot;
 
 /// The lines of packets.txt that contain packets.
 pub fn lines(text: &str) -> Vec<&str> {
@@ -16,7 +17,7 @@ pub fn lines(text: &str) -> Vec<&str> {
 }
 
 /// The verdict of every packet in every chain, then every non-zero counter and all counters of rules, then limits that
-/// log, then entries that were hit.
+/// log, then entries that were hit, then what was observed.
 pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
@@ -71,7 +72,24 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
             let _ = writeln!(text, "  {:>5} {:>7} {:>5}  {addr}/{length}", counts.packets, counts.bytes, counts.last);
         }
     }
+    for (direction, observed) in ["upstream", "downstream"].iter().zip(decided.features.iter().flatten()) {
+        let _ = writeln!(text, "\nobserved {direction}");
+        let DirectionSnapshot { entries, rest, without_address, outside } = observed;
+        for entry in entries {
+            let _ = writeln!(text, "{}", features(entry, &entry.address().to_string()));
+        }
+        for (entry, name) in [(rest, "no room"), (without_address, "no address"), (outside, "outside")] {
+            let _ = if entry.bytes > 0 { writeln!(text, "{}", features(entry, name)) } else { Ok(()) };
+        }
+    }
     text
+}
+
+/// Counts of an address.
+fn features(entry: &FeatureEntry, name: &str) -> String {
+    let classes = PacketClass::ALL.iter().zip(entry.packets).filter(|(_, packets)| *packets > 0);
+    let classes: Vec<String> = classes.map(|((_, class), packets)| format!("{class} {packets}")).collect();
+    format!("  {:>5} {:>7}  {name:<20} {}", entry.total(), entry.bytes, classes.join(", "))
 }
 
 /// Checks that every rule has a matching packet, except for rules that the checker reports as never matching.

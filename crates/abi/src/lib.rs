@@ -2,8 +2,8 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies and of the
-//! ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies, of
+//! features and of the ticks of additions, which all engines must compute alike.
 
 pub mod addition;
 pub mod burst;
@@ -13,6 +13,7 @@ pub mod dpdk;
 pub mod each;
 pub mod entry;
 pub mod family;
+pub mod features;
 pub mod flow;
 pub mod image;
 pub mod kernel;
@@ -32,6 +33,7 @@ pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use entry::{EntryCounter, EntryCounts};
 pub use family::Family;
+pub use features::{FeatureEntry, FeatureShape, PacketClass};
 pub use flow::FlowState;
 pub use image::{ImageHeader, Layout};
 pub use limit::{LimitEntries, LimitEntry, LimitProfile};

@@ -18,6 +18,7 @@
 
 mod attacks;
 mod client;
+mod features;
 mod flows;
 mod limits;
 mod message;
@@ -32,6 +33,7 @@ pub use attacks::{
     EventsStatus, SamplesStatus,
 };
 pub use client::{Client, Error, ask, read};
+pub use features::{AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_abi::flow::buckets;
-use weir_abi::{Layout, Reason};
+use weir_abi::{FeatureShape, Layout, Reason};
+use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::slots::RuleSlot;
@@ -40,6 +41,8 @@ pub struct ProgramShape {
     pub rewrites: bool,
     /// Number of slots of rules.
     pub slots: usize,
+    /// What is counted of the packets that pass; `None` if nothing is.
+    pub features: Option<FeatureShape>,
 }
 
 /// A table of the program, for which an image is loaded.
@@ -94,6 +97,18 @@ impl ProgramShape {
             false => Err(EngineError::Image {
                 table: "slots".to_owned(),
                 problem: format!("{} of them, the program expects {}", slots.len(), self.slots),
+            }),
+        }
+    }
+
+    /// Refuses features of another shape.
+    pub(crate) fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
+        let found = features.map(|features| *features.shape());
+        match found == self.features {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "features".to_owned(),
+                problem: format!("{found:?}, the program expects {:?}", self.features),
             }),
         }
     }

@@ -38,6 +38,8 @@ pub enum Feature {
     Synproxy,
     /// `slot`
     Slot,
+    /// `observe`
+    Observe,
 }
 
 /// A feature of a rule that engines do not support.
@@ -83,6 +85,8 @@ impl Engine {
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
             (_, Feature::Slot) => Some("its rules cannot change yet"),
+            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
+            (_, Feature::Observe) => Some("it cannot extract features yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
     }
@@ -99,6 +103,7 @@ impl Feature {
             Feature::Track => "track",
             Feature::Synproxy => "synproxy",
             Feature::Slot => "slot",
+            Feature::Observe => "observe",
         }
     }
 
@@ -142,6 +147,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
         let answering = (0..).zip(&program.rules).find(|(_, rule)| rule.answers());
         report(answering.map(|(index, _)| RuleId(index)), Feature::Synproxy);
     }
+    if program.observe.is_some() {
+        report(None, Feature::Observe);
+    }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
             report(Some(RuleId(index)), feature);
@@ -181,6 +189,15 @@ chain upstream
   rule 1
 chain downstream
 ";
+
+    #[test]
+    fn what_is_observed_needs_an_engine_that_extracts_it() {
+        let observe = PROGRAM.replace("limiter 0", "observe size 64 ip/32 ip6/128\nlimiter 0");
+        let program = parse(&observe).unwrap();
+        let found = unsupported(&program, &[Engine::P4]);
+        assert!(found.iter().any(|found| found.rule.is_none() && found.feature == Feature::Observe), "{found:?}");
+        assert_eq!(unsupported(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), []);
+    }
 
     #[test]
     fn a_program_is_compared_with_the_features_of_each_engine() {

@@ -7,7 +7,8 @@ use crate::field::{Field, Subject};
 use crate::source::Span;
 pub use crate::syntax::tree::{AddKind, Exceed, Log};
 use crate::tracking::Tracking;
-use weir_abi::{Action, Layout, Limit};
+use weir_abi::features::SIZE_DEFAULT;
+use weir_abi::{Action, FeatureShape, Layout, Limit};
 
 /// A checked policy.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Checked {
     pub on_exit: OnExit,
     /// How flows are tracked, and where the policy says so; `None` if they are not.
     pub tracking: Option<(Tracking, Span)>,
+    /// What is observed, and where the policy says so; `None` if nothing is.
+    pub observe: Option<(Observe, Span)>,
     /// The base policy first, then the named postures.
     pub postures: Vec<Posture>,
     /// Mistakes that do not stop the compiler.
@@ -414,4 +417,37 @@ pub enum Effect {
     Slot(RuleSlotId),
     /// Decides the packet.
     Verdict(Action),
+}
+
+/// The settings of `observe { ... }`. They hold for all postures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observe {
+    /// Entries, and the prefixes that they stand for.
+    pub shape: FeatureShape,
+    /// The protected addresses, of IPv4 and of IPv6. If there are none, all addresses are.
+    pub inside: [ValueSet; 2],
+}
+
+impl Observe {
+    /// Maximum number of ranges of protected addresses, of each family: `OBSERVED_RANGES`.
+    pub const RANGES_MAX: usize = 16;
+
+    /// Whether every address is protected.
+    pub fn is_all(&self) -> bool {
+        self.inside.iter().all(|set| set.ranges().is_empty())
+    }
+
+    /// Whether an address is protected.
+    pub fn contains(&self, is_ipv6: bool, address: u128) -> bool {
+        self.is_all() || self.inside[usize::from(is_ipv6)].contains(address)
+    }
+}
+
+impl Default for Observe {
+    fn default() -> Self {
+        Observe {
+            shape: FeatureShape { size: SIZE_DEFAULT, lengths: [32, 128] },
+            inside: [0, 1].map(|_| ValueSet::new([])),
+        }
+    }
 }

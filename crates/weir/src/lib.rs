@@ -18,6 +18,7 @@ pub mod compile;
 pub mod costs;
 pub mod ctl;
 pub mod ctl_attacks;
+pub mod ctl_features;
 pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use weir_abi::{ABI_VERSION, Target};
+use weir_abi::{ABI_VERSION, FeatureShape, Target, features};
 
 use crate::artifact::{Artifact, LISTS_MAX, Source};
 use crate::clang::{BpfObject, NativeObject};
@@ -88,6 +88,36 @@ pub struct Bundle {
     unverified: bool,
 }
 
+/// What a bundle's code counts of the packets that pass.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BundledFeatures {
+    /// Number of entries.
+    size: u32,
+    /// Lengths of prefixes of IPv4 and IPv6.
+    lengths: [u8; 2],
+}
+
+impl BundledFeatures {
+    fn of(FeatureShape { size, lengths }: FeatureShape) -> Self {
+        BundledFeatures { size, lengths }
+    }
+
+    fn shape(&self) -> Result<FeatureShape, String> {
+        let BundledFeatures { size, lengths } = *self;
+        let is_possible = size.is_power_of_two()
+            && (features::SIZE_MIN..=features::SIZE_MAX).contains(&size)
+            && lengths[0] <= 32
+            && lengths[1] <= 128;
+        match is_possible {
+            true => Ok(FeatureShape { size, lengths }),
+            false => {
+                Err(format!("features of {size} prefixes of {} and {} bits are not possible", lengths[0], lengths[1]))
+            }
+        }
+    }
+}
+
 /// manifest.json.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,6 +141,9 @@ struct Manifest {
     /// Number of slots of rules.
     #[serde(default, skip_serializing_if = "is_zero")]
     slots: usize,
+    /// What is counted of the packets that pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    features: Option<BundledFeatures>,
     /// Number of tables with entries.
     entries: usize,
     /// Number of lists of limits.
@@ -271,6 +304,7 @@ impl Bundle {
             flows: artifact.flows,
             rewrites: artifact.rewrites,
             slots: artifact.slots,
+            features: artifact.features.map(BundledFeatures::of),
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
@@ -370,6 +404,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         flows: manifest.flows,
         rewrites: manifest.rewrites,
         slots: manifest.slots,
+        features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };

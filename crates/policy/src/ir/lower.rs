@@ -23,6 +23,8 @@ pub struct Lowered {
     pub spans: Vec<Span>,
     /// Where the policy says that flows are tracked.
     pub tracking: Option<Span>,
+    /// Where the policy says what is observed.
+    pub observe: Option<Span>,
 }
 
 /// Lowers a checked policy. It cannot fail, because `check` rejects invalid policies.
@@ -33,6 +35,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         defaults: policy.defaults,
         on_exit: policy.on_exit,
         tracking: policy.tracking.map(|(tracking, _)| tracking),
+        observe: policy.observe.as_ref().map(|(observe, _)| observe.clone()),
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),
@@ -70,7 +73,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     }
     only_used_counters(&mut program);
     let tracking = policy.tracking.map(|(_, span)| span);
-    Lowered { program, plan, spans, tracking }
+    let observe = policy.observe.as_ref().map(|(_, span)| *span);
+    Lowered { program, plan, spans, tracking, observe }
 }
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {

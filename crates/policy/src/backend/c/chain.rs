@@ -7,6 +7,7 @@ use super::dialect::Dialect;
 use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
+use crate::direction::Direction;
 use crate::field::{Field, Guard, Subject};
 use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test, match_tree};
 use std::collections::BTreeSet;
@@ -27,6 +28,9 @@ pub(super) struct ChainEmitter<'a> {
     /// The finds at whose entries rules count, each with the number of these rules, in order.
     pub(super) counts: Vec<(FindId, usize)>,
 }
+
+/// The fields of `struct packet` that `observe` reads, besides the protected address.
+const OBSERVED_FIELDS: [&str; 5] = ["sport", "l3", "l4", "fragment", "tcp_flags"];
 
 /// The fields of `struct packet` that the tracker reads.
 const TRACKED_FIELDS: [&str; 18] = [
@@ -139,6 +143,11 @@ impl<'a> ChainEmitter<'a> {
         self.program.tracking.is_some()
     }
 
+    /// Whether features of the packets that pass are counted.
+    pub(super) fn observes(&self) -> bool {
+        self.program.observe.is_some()
+    }
+
     /// Whether any rule counts at table entries.
     pub(super) fn counts_entries(&self) -> bool {
         !self.counts.is_empty()
@@ -188,7 +197,9 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether the parser fills columns. The state of a packet is not known before it is tracked.
     pub(super) fn parses_columns(&self) -> bool {
-        self.columns.iter().any(|&column| column != CT_STATE) || !self.conditions.raw_columns().is_empty()
+        self.columns.iter().any(|&column| column != CT_STATE)
+            || !self.conditions.raw_columns().is_empty()
+            || self.observes()
     }
 
     /// Whether the parser fills columns or fetches lines of flows.
@@ -198,7 +209,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether anything is kept for the packets of a burst.
     pub(super) fn keeps_packets(&self) -> bool {
-        self.has_columns() || self.tracks()
+        self.has_columns() || self.tracks() || self.observes()
     }
 
     pub(super) fn packets_struct(&self, out: &mut Writer) {
@@ -240,6 +251,9 @@ impl<'a> ChainEmitter<'a> {
         if self.tracks() {
             out.line("struct track_burst tracked;");
         }
+        if self.observes() {
+            out.line("struct observed observed;");
+        }
         out.close_with(" WEIR_COLUMNS;");
     }
 
@@ -261,6 +275,13 @@ impl<'a> ChainEmitter<'a> {
         }
         if self.asks_slots() {
             kept.extend(SLOT_FIELDS);
+        }
+        if self.observes() {
+            kept.extend(OBSERVED_FIELDS);
+            kept.insert(match self.chain.direction {
+                Direction::Upstream => "daddr6",
+                Direction::Downstream => "saddr6",
+            });
         }
         if self.program.rewrites() {
             kept.insert("l3_offset");

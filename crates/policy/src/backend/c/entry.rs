@@ -6,6 +6,7 @@ use super::column::{CT_STATE, Column};
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
 use super::functions;
+use super::observe;
 use super::raw::fill_raw;
 use super::writer::Writer;
 use crate::ir::FindId;
@@ -65,6 +66,10 @@ impl ChainEmitter<'_> {
         }
         if self.program.rewrites() {
             out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
+        }
+        if self.observes() {
+            let direction = observe::direction(self.chain.direction);
+            out.line(&format!("observe_burst(burst, &verdicts, &packets.observed, {direction});"));
         }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
@@ -127,6 +132,7 @@ impl ChainEmitter<'_> {
         out.line("struct packet parsed;");
         let raws = self.conditions.raw_columns();
         if defaults.apply_to_well_formed()
+            || self.observes()
             || self.columns.iter().any(|&column| column != CT_STATE)
             || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
         {
@@ -148,6 +154,10 @@ impl ChainEmitter<'_> {
         }
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
             out.line(&statement);
+        }
+        if self.observes() {
+            let direction = observe::direction(self.chain.direction);
+            out.line(&format!("observe_packet(&packets->observed, i, packet, &observing, {direction});"));
         }
         if !skips_parser {
             out.line("verdicts->lens[i] = frame.len;");
@@ -220,7 +230,7 @@ impl ChainEmitter<'_> {
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         let parameters = parameters.map(str::to_owned);
         out.blank();
-        let decide = if self.tracks() { "decide_frame" } else { "frame" };
+        let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
@@ -245,13 +255,36 @@ impl ChainEmitter<'_> {
         }
         out.line(&format!("return {rules};"));
         out.close();
-        if self.tracks() {
+        if self.tracks() || self.observes() {
             out.blank();
             out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters);
-            out.line("track_forget();");
-            out.line(&format!("return track_verdict(frame, {name}_{decide}(env, frame, packet));"));
+            let first = if self.tracks() { "track_forget();" } else { "" };
+            self.ended(first, &format!("{name}_{decide}(env, frame, packet)"), out);
             out.close();
         }
+    }
+
+    /// BPF: writes the body of a function that returns the verdict of `decide`, after the packet was tracked and observed.
+    /// `first` comes before.
+    pub(super) fn ended(&self, first: &str, decide: &str, out: &mut Writer) {
+        let decided = if self.tracks() { format!("track_verdict(frame, {decide})") } else { decide.to_owned() };
+        if !self.observes() {
+            if !first.is_empty() {
+                out.line(first);
+            }
+            return out.line(&format!("return {decided};"));
+        }
+        let direction = observe::direction(self.chain.direction);
+        if first.is_empty() {
+            out.line(&format!("const uint32_t verdict = {decided};"));
+            out.blank();
+        } else {
+            out.line("uint32_t verdict;");
+            out.blank();
+            out.line(first);
+            out.line(&format!("verdict = {decided};"));
+        }
+        out.line(&format!("return observe(env, packet, &observing, {direction}, verdict);"));
     }
 
     /// BPF: writes the chain as one program.
