@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 11,
+	WEIR_ABI_VERSION = 12,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	REWRITE_BYTES = WEIR_WINDOW_BYTES + 112,
@@ -124,9 +124,8 @@ struct burst_slots {
 
 /* Where features are counted (feature.h); NULL if the policy does not observe. */
 struct burst_features {
-	struct feature_entry *sheet; /* of this worker */
+	union feature_element *sheet; /* of this worker */
 	uint64_t seed;
-	uint64_t mask; /* groups of a direction - 1 */
 };
 
 /* The arguments of a chain: the frames, and one struct for each feature. */
@@ -162,8 +161,8 @@ _Static_assert(sizeof(struct burst_flows) == 32, "abi: Flows");
 _Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
 _Static_assert(sizeof(struct burst_rewrites) == 8, "abi: Rewrites");
 _Static_assert(sizeof(struct burst_slots) == 16, "abi: Slots");
-_Static_assert(sizeof(struct burst_features) == 24, "abi: Features");
-_Static_assert(sizeof(struct weir_burst) == 200, "abi: Burst");
+_Static_assert(sizeof(struct burst_features) == 16, "abi: Features");
+_Static_assert(sizeof(struct weir_burst) == 192, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

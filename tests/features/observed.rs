@@ -2,10 +2,13 @@
 
 use crate::engines::{Engines, load};
 use std::fmt::Write;
-use weir_abi::features::SIZE_MIN;
+use weir_abi::features::{ONE_IN, RECORDS, SIZE_MIN};
 use weir_state::features::DirectionSnapshot;
 
 const POLICY: &str = "observe { size 64 }\nupstream { udp dport 9 drop; accept }\ndownstream { accept }\n";
+
+/// More packets than have records.
+const ROUNDS: usize = 2 * RECORDS * ONE_IN as usize / 800;
 
 #[test]
 fn addresses_without_room_are_counted_together() {
@@ -28,4 +31,9 @@ fn addresses_without_room_are_counted_together() {
         let packets = |direction: &DirectionSnapshot| direction.total().0;
         assert_eq!([packets(&upstream), packets(&downstream)], [800 - 80, 800]);
     }
+    let many = (0..ROUNDS).flat_map(|_| packets.iter().cloned()).collect::<Vec<_>>();
+    let [_, downstream] = engines.agree(&many).expect("all agree").features.expect("the policy observes");
+    let [samples] = &downstream.samples[..] else { panic!("one worker has all packets") };
+    assert_eq!((samples.seen, samples.records.len()), (800 * ROUNDS as u64, RECORDS));
+    assert!(samples.taken > RECORDS as u64 * 3 / 2);
 }

@@ -16,8 +16,9 @@ use weir_abi::kernel::{
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
 use weir_abi::{
-    Action, Addition, Burst, Counter, EntryCounter, FeatureEntry, FlowState, Frame, ImageHeader, Layout, LimitEntry,
-    LimitProfile, Link, PacketClass, Reason, Rewrite, Verdict, burst, cookie, each, features, flow, limit, slot,
+    Action, Addition, Burst, Counter, EntryCounter, FeatureCell, FeatureRecord, FlowState, Frame, ImageHeader, Layout,
+    LimitEntry, LimitProfile, Link, PacketClass, Reason, Rewrite, Verdict, burst, cookie, each, features, flow, limit,
+    slot,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -169,13 +170,19 @@ fn flow_constants() -> Vec<(String, u64)> {
 fn feature_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FEATURE_GROUP".into(), features::GROUP as u64),
-        ("FEATURE_SUM_GROUPS".into(), features::SUM_GROUPS as u64),
+        ("FEATURE_HEADS".into(), features::HEADS as u64),
+        ("FEATURE_SAMPLER".into(), features::SAMPLERS[0] as u64),
+        ("FEATURE_ONE_IN".into(), features::ONE_IN),
+        ("FEATURE_RECORDS".into(), features::RECORDS as u64),
+        ("FEATURE_LANES".into(), features::LANES as u64),
+        ("(FEATURE_ZERO >> 32)".into(), features::ZERO_KEY[1] >> 32),
+        ("sizeof(union feature_element)".into(), features::ELEMENT_BYTES as u64),
         ("FEATURE_REST".into(), features::REST[0] as u64),
         ("FEATURE_WITHOUT_ADDRESS".into(), features::WITHOUT_ADDRESS[0] as u64),
         ("FEATURE_OUTSIDE".into(), features::OUTSIDE[0] as u64),
         ("FEATURE_IPV4".into(), features::IPV4_MARK),
         ("SYSTEM_PORT_MAX".into(), features::SYSTEM_PORT_MAX.into()),
-        ("OBSERVED_RANGES".into(), weir_policy::checked::Observe::RANGES_MAX as u64),
+        ("OBSERVED_RANGES".into(), features::RANGES_MAX as u64),
         ("PACKET_CLASSES".into(), PacketClass::COUNT as u64),
     ];
     for (class, name) in PacketClass::ALL {
@@ -335,8 +342,11 @@ fn structures_have_the_same_layout() {
     layout!(program, "slot_rule", slot::SlotRule, number, limit, rate);
     layout!(program, "slot_counter", slot::SlotCounter, packets, bytes, dropped, dropped_bytes);
     layout!(program, "rule_slot", slot::SlotImage, active, records, buckets, counters);
-    layout!(program, "burst_features", burst::Features, sheet, seed, mask);
-    layout!(program, "feature_entry", FeatureEntry, key, bytes, packets, new_sources);
+    layout!(program, "burst_features", burst::Features, sheet, seed);
+    layout!(program, "feature_cell", FeatureCell, packets, bytes, peers);
+    layout!(program, "feature_sampler", features::FeatureSampler, seen, next, taken);
+    layout!(program, "feature_record", FeatureRecord, source, destination, len, sport, dport, proto, ttl, tcp_flags);
+    layout!(program, "feature_record", FeatureRecord, class, zero);
     layout!(program, "weir_rewrite", Rewrite, len, head, checksum_at, checksum, bytes);
     layout!(program, "flow_head", flow::FlowHead, clock, buckets);
     layout!(program, "flow_proxied", flow::Proxied, delta, stamp, isn, mss);
@@ -356,7 +366,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
     program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_observe.h\"\n";
-    layout!(program, "feature_head", features::FeatureHead, selected, seed, mask, stride, cpus);
+    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -439,12 +449,11 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 13] = [
+    const C_ONLY: [&str; 12] = [
         "__sk_buff",
         "ack_key",
         "arrival",
         "device_pair",
-        "feature_group",
         "lock_wait",
         "slot_walk",
         "track_slot",

@@ -2,7 +2,7 @@
 
 use crate::flow::{FlowHead, Proxied};
 use crate::slot::SlotImage;
-use crate::{Addition, Counter, EntryCounter, FeatureEntry, Rewrite};
+use crate::{Addition, Counter, EntryCounter, FeatureElement, Rewrite};
 use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
@@ -163,16 +163,14 @@ impl Slots {
 #[repr(C)]
 pub struct Features {
     /// The worker's sheet that is written now; null if the policy does not observe.
-    pub sheet: *mut FeatureEntry,
+    pub sheet: *mut FeatureElement,
     /// The seed of hashes.
     pub seed: u64,
-    /// Groups of a direction, less 1.
-    pub mask: u64,
 }
 
 impl Features {
     /// Those of a program that does not observe.
-    pub const NONE: Features = Features { sheet: null_mut(), seed: 0, mask: 0 };
+    pub const NONE: Features = Features { sheet: null_mut(), seed: 0 };
 }
 
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
@@ -221,5 +219,5 @@ const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);
 const _: () = assert!(size_of::<Slots>() == 16);
-const _: () = assert!(size_of::<Features>() == 24);
-const _: () = assert!(size_of::<Burst>() == 200);
+const _: () = assert!(size_of::<Features>() == 16);
+const _: () = assert!(size_of::<Burst>() == 192);

@@ -33,7 +33,7 @@ pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use entry::{EntryCounter, EntryCounts};
 pub use family::Family;
-pub use features::{FeatureEntry, FeatureShape, PacketClass};
+pub use features::{FeatureCell, FeatureElement, FeatureRecord, FeatureShape, PacketClass};
 pub use flow::FlowState;
 pub use image::{ImageHeader, Layout};
 pub use limit::{LimitEntries, LimitEntry, LimitProfile};
@@ -47,7 +47,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

@@ -26,7 +26,7 @@ pub struct FeaturesShown {
 }
 
 /// Sums of one direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionFeatures {
     /// Packets of all snapshots.
     pub all_packets: u64,
@@ -42,6 +42,38 @@ pub struct DirectionFeatures {
     pub without_address: FeatureCounts,
     /// Those of addresses that are not protected.
     pub outside: FeatureCounts,
+    /// What samples of packets to protected addresses show.
+    pub samples: SampledFeatures,
+}
+
+/// Shares of packets to protected addresses, estimated from samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SampledFeatures {
+    /// Packets of which samples were taken.
+    pub seen: u64,
+    /// Number of samples that are left of them.
+    pub samples: usize,
+    /// The most frequent sources.
+    pub sources: Vec<Share>,
+    /// The most frequent source ports, with protocol: `udp 53`.
+    pub source_ports: Vec<Share>,
+    /// The most frequent destination ports.
+    pub destination_ports: Vec<Share>,
+    /// The most frequent lengths, bytes on the wire.
+    pub lengths: Vec<Share>,
+    /// The most frequent values of TTL or hop limit.
+    pub ttls: Vec<Share>,
+}
+
+/// A value of which some packets are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The value.
+    pub value: String,
+    /// Share of the packets, 0 to 1.
+    pub share: f64,
+    /// Number of samples that it is estimated from.
+    pub samples: usize,
 }
 
 /// A protected address or prefix.
@@ -53,6 +85,8 @@ pub struct AddressFeatures {
     pub upstream: FeatureCounts,
     /// Packets from it.
     pub downstream: FeatureCounts,
+    /// Estimated number of sources that the seconds before did not see.
+    pub new_sources: u64,
 }
 
 /// Counts of some packets.
@@ -62,6 +96,8 @@ pub struct FeatureCounts {
     pub packets: u64,
     /// Bytes on the wire.
     pub bytes: u64,
+    /// Estimated number of other ends: sources upstream, destinations downstream. The standard error is 28%.
+    pub peers: u64,
     /// Packets of each class that occurs.
     pub classes: BTreeMap<String, u64>,
 }

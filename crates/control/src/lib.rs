@@ -33,7 +33,9 @@ pub use attacks::{
     EventsStatus, SamplesStatus,
 };
 pub use client::{Client, Error, ask, read};
-pub use features::{AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown};
+pub use features::{
+    AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
+};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};

@@ -80,7 +80,7 @@ impl Artifact {
             flows: self.flows,
             rewrites: self.rewrites,
             slots: self.slots,
-            features: self.features,
+            features: self.features.clone(),
         }
     }
 

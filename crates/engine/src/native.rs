@@ -1,4 +1,4 @@
-//! Runs a program as native code in this process.
+//! Runs a program as native code in this process. Long: it owns each kind of memory that compiled code points into.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -324,8 +324,7 @@ impl NativeFilter {
     /// Where the next burst is counted, as C takes it.
     fn features_as_c(&self) -> burst::Features {
         let Some(writer) = &self.features else { return burst::Features::NONE };
-        let (_, seed, mask) = writer.features();
-        burst::Features { sheet: writer.begin(), seed, mask }
+        burst::Features { sheet: writer.begin(), seed: writer.seed() }
     }
 
     /// Its counters, which can be read while it counts.

@@ -11,8 +11,8 @@ use weir_state::limits::Limits;
 use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, LiveTables};
 
-use crate::EngineError;
 use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::{EngineError, ProgramData};
 
 /// Maximum number of rules of a program.
 pub const RULES_MAX: usize = Reason::RULES_MAX;
@@ -101,10 +101,20 @@ impl ProgramShape {
         }
     }
 
+    /// Refuses data that is not the program's.
+    pub(crate) fn check(&self, data: &ProgramData<'_>) -> Result<(), EngineError> {
+        self.check_images(data.images)?;
+        self.check_limits(data.limits)?;
+        self.check_adders(data.tables)?;
+        self.check_flows(data.flows.map(|flows| &**flows))?;
+        self.check_slots(data.slots)?;
+        self.check_features(data.features.map(|features| &**features))
+    }
+
     /// Refuses features of another shape.
     pub(crate) fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
-        let found = features.map(|features| *features.shape());
-        match found == self.features {
+        let found = features.map(Features::shape);
+        match found == self.features.as_ref() {
             true => Ok(()),
             false => Err(EngineError::Image {
                 table: "features".to_owned(),

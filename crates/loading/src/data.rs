@@ -155,8 +155,8 @@ impl Policy {
             FlowMemory::Kernel => FeatureMemory::Kernel(1),
         };
         Ok(Some(match shared {
-            Some(shared) => shared.features(observe.shape)?,
-            None => Features::new(memory, observe.shape, REPLAY_SEED)?,
+            Some(shared) => shared.features(observe.shape())?,
+            None => Features::new(memory, observe.shape(), REPLAY_SEED)?,
         }))
     }
 

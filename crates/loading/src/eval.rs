@@ -12,7 +12,7 @@ use weir_policy::ir::eval::rewrite::Leaving;
 use weir_policy::ir::eval::{Charged, DirectionFeatures, Evaluator, Protected, Tables};
 use weir_policy::ir::{LimiterId, Program, RuleSlotId, SlotId};
 use weir_policy::slot_rule::SlotRule;
-use weir_state::features::{DirectionSnapshot, Snapshot};
+use weir_state::features::{DirectionSnapshot, FeatureEntry, Samples, Snapshot};
 use weir_state::limits::LimitCount;
 use weir_tables::{Reference, Table};
 
@@ -137,8 +137,11 @@ impl Filter for EvalFilter<'_> {
 
 /// What the interpreter has observed, in the form of engines.
 pub fn snapshot(of: DirectionFeatures) -> DirectionSnapshot {
-    let DirectionFeatures { rest, without_address, outside, .. } = of;
-    DirectionSnapshot { entries: of.entries(), rest, without_address, outside }
+    let DirectionFeatures { entries, rest, without_address, outside, sampler, records, .. } = of;
+    let entries = entries.into_iter().map(|(key, counts)| FeatureEntry { key, counts }).collect();
+    let samples = Samples { seen: sampler.seen, taken: sampler.taken, records };
+    let samples = if samples.seen > 0 { vec![samples] } else { vec![] };
+    DirectionSnapshot { entries, rest, without_address, outside, samples }
 }
 
 /// An address of a family as the interpreter has it: a number.

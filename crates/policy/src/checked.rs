@@ -422,15 +422,19 @@ pub enum Effect {
 /// The settings of `observe { ... }`. They hold for all postures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observe {
-    /// Entries, and the prefixes that they stand for.
-    pub shape: FeatureShape,
+    /// Number of prefixes that have room, of each direction.
+    pub size: u32,
+    /// Lengths of the prefixes of IPv4 and IPv6 that are counted together.
+    pub lengths: [u8; 2],
     /// The protected addresses, of IPv4 and of IPv6. If there are none, all addresses are.
     pub inside: [ValueSet; 2],
 }
 
 impl Observe {
-    /// Maximum number of ranges of protected addresses, of each family: `OBSERVED_RANGES`.
-    pub const RANGES_MAX: usize = 16;
+    /// What compiled code counts by.
+    pub fn shape(&self) -> FeatureShape {
+        FeatureShape::new(self.size, self.lengths, self.inside.each_ref().map(ValueSet::ranges))
+    }
 
     /// Whether every address is protected.
     pub fn is_all(&self) -> bool {
@@ -445,9 +449,6 @@ impl Observe {
 
 impl Default for Observe {
     fn default() -> Self {
-        Observe {
-            shape: FeatureShape { size: SIZE_DEFAULT, lengths: [32, 128] },
-            inside: [0, 1].map(|_| ValueSet::new([])),
-        }
+        Observe { size: SIZE_DEFAULT, lengths: [32, 128], inside: [0, 1].map(|_| ValueSet::new([])) }
     }
 }

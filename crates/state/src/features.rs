@@ -6,31 +6,30 @@
 //! A worker announces the sheet of its burst before it writes, and checks that the sheet is still selected then. In the
 //! kernel a program reads the selection once a packet, and the kernel waits for running programs (RCU).
 
+mod known_peers;
+mod snapshot;
+
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, mem};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use weir_abi::features::{FeatureHead, GROUP, OUTSIDE, REST, SUM_GROUPS, WITHOUT_ADDRESS};
-use weir_abi::{FeatureEntry, FeatureShape};
+use weir_abi::features::{ELEMENT_BYTES, ELEMENT_WORDS, FeatureHead};
+use weir_abi::{FeatureElement, FeatureShape};
 
 use crate::StateError;
 use crate::words::Words;
+use snapshot::take;
+
+pub use known_peers::KnownPeers;
+pub use snapshot::{DirectionSnapshot, FeatureEntry, Samples, Snapshot};
 
 /// Maximum size of all sheets in the kernel, which takes the memory at once.
 pub const KERNEL_BYTES_MAX: usize = 2 << 30;
-/// Bytes of a group.
-const GROUP_BYTES: usize = GROUP * size_of::<FeatureEntry>();
-/// Words of a group.
-const GROUP_WORDS: usize = GROUP * FeatureEntry::WORDS;
-/// The word of an entry with its bytes, which are 0 in a free one.
-const BYTES: usize = mem::offset_of!(FeatureEntry, bytes) / size_of::<u64>();
-/// Words of [`FeatureHead`].
-const HEAD_WORDS: usize = size_of::<FeatureHead>() / size_of::<u64>();
 /// Interval of checks whether a worker has left its burst.
 const POLL: Duration = Duration::from_micros(20);
 /// Maximum time that a worker may take for a burst. A worker that is runnable may wait seconds for a core.
@@ -61,6 +60,8 @@ pub struct Features {
 pub struct Taken {
     /// The last snapshot; `None` if there was none.
     pub last: Option<Arc<Snapshot>>,
+    /// The sources that were seen before it.
+    pub before: Arc<KnownPeers>,
     /// Number of snapshots.
     pub turns: u64,
     /// Packets and bytes of all snapshots, upstream and downstream.
@@ -82,42 +83,9 @@ struct WorkerSheets {
 /// The sheets of all CPUs, in maps that programs of all generations share.
 struct KernelSheets {
     head: Words,
-    groups: Words,
+    elements: Words,
     cpus: usize,
     grace: Grace,
-}
-
-/// What was counted between two exchanges.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// Upstream, then downstream.
-    pub directions: [DirectionSnapshot; 2],
-    /// When counting began, ns.
-    pub from_ns: u64,
-    /// When it ended.
-    pub to_ns: u64,
-}
-
-/// What was counted of one direction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DirectionSnapshot {
-    /// The protected addresses or prefixes of which packets passed, in no order.
-    pub entries: Vec<FeatureEntry>,
-    /// Packets whose address had no room.
-    pub rest: FeatureEntry,
-    /// Packets that are not IP, or malformed.
-    pub without_address: FeatureEntry,
-    /// Packets whose address is not protected.
-    pub outside: FeatureEntry,
-}
-
-impl DirectionSnapshot {
-    /// All counts together: those of the packets that passed.
-    pub fn total(&self) -> (u64, u64) {
-        let sums = [&self.rest, &self.without_address, &self.outside];
-        let all = self.entries.iter().chain(sums);
-        all.fold((0, 0), |(packets, bytes), entry| (packets + entry.total(), bytes + entry.bytes))
-    }
 }
 
 impl Features {
@@ -149,18 +117,18 @@ impl Features {
         };
         let mut workers = lock(workers);
         while workers.len() <= worker {
-            let words = self.shape.sheet_bytes() / size_of::<u64>();
+            let words = self.shape.elements() * ELEMENT_WORDS;
             let words = [Words::of_process(words)?, Words::of_process(words)?];
             workers.push(Arc::new(WorkerSheets { words, announced: AtomicU64::new(0) }));
         }
         Ok(FeatureWriter { features: self.clone(), sheets: workers[worker].clone() })
     }
 
-    /// The maps of the head and of the groups, if they are in the kernel.
+    /// The maps of the head and of the elements, if they are in the kernel.
     pub fn maps(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         match &self.sheets {
             Sheets::Process { .. } => None,
-            Sheets::Kernel(kernel) => kernel.head.map().zip(kernel.groups.map()),
+            Sheets::Kernel(kernel) => kernel.head.map().zip(kernel.elements.map()),
         }
     }
 
@@ -184,9 +152,9 @@ impl Features {
             Sheets::Kernel(kernel) => {
                 let old = kernel.head.all()[0].fetch_xor(1, Ordering::SeqCst) as usize;
                 kernel.grace.wait()?;
-                let words = self.shape.sheet_groups() * GROUP_WORDS;
+                let words = self.shape.elements() * ELEMENT_WORDS;
                 let sheets: Vec<&[AtomicU64]> =
-                    kernel.groups.all().chunks_exact(words).skip(old * kernel.cpus).take(kernel.cpus).collect();
+                    kernel.elements.all().chunks_exact(words).skip(old * kernel.cpus).take(kernel.cpus).collect();
                 take(&self.shape, &sheets, snapshot);
             }
         }
@@ -208,7 +176,9 @@ impl Features {
             *total = (total.0 + packets, total.1 + bytes);
         }
         taken.turns += 1;
-        taken.last = Some(Arc::new(snapshot));
+        if let Some(last) = taken.last.replace(Arc::new(snapshot)) {
+            Arc::make_mut(&mut taken.before).see(&last.directions[0]);
+        }
         Ok(())
     }
 
@@ -219,7 +189,7 @@ impl Features {
 
     /// Bytes of memory for `workers` workers or CPUs.
     pub fn bytes(shape: &FeatureShape, workers: usize) -> usize {
-        2 * workers * shape.sheet_bytes()
+        2 * workers * shape.elements() * ELEMENT_BYTES
     }
 }
 
@@ -231,7 +201,7 @@ pub struct FeatureWriter {
 
 impl FeatureWriter {
     /// Begins a burst. Returns the sheet that it is counted in until [`FeatureWriter::end`].
-    pub fn begin(&self) -> *mut FeatureEntry {
+    pub fn begin(&self) -> *mut FeatureElement {
         let Sheets::Process { selected, .. } = &self.features.sheets else { unreachable!("`writer` has checked it") };
         loop {
             let sheet = selected.load(Ordering::Relaxed);
@@ -248,9 +218,9 @@ impl FeatureWriter {
         self.sheets.announced.store(0, Ordering::Release);
     }
 
-    /// The features, and the seed and the mask that compiled code needs.
-    pub fn features(&self) -> (&Arc<Features>, u64, u64) {
-        (&self.features, self.features.seed, self.features.shape.groups() as u64 - 1)
+    /// The seed that compiled code needs.
+    pub fn seed(&self) -> u64 {
+        self.features.seed
     }
 }
 
@@ -277,13 +247,13 @@ impl KernelSheets {
             return Err(StateError::Features { problem });
         }
         let refuse = |error: io::Error| StateError::Features { problem: format!("{bytes} bytes: {error}") };
-        let head = Words::of_kernel("weir_feat_head", HEAD_WORDS).map_err(refuse)?;
-        let groups = (bytes / GROUP_BYTES) as u32;
-        let groups = Words::elements_of_kernel("weir_features", GROUP_BYTES, groups).map_err(refuse)?;
-        for (word, value) in head.all().iter().zip(FeatureHead::new(shape, seed, cpus).words()) {
+        let head = Words::of_kernel("weir_feat_head", ELEMENT_WORDS).map_err(refuse)?;
+        let elements = (bytes / ELEMENT_BYTES) as u32;
+        let elements = Words::elements_of_kernel("weir_features", ELEMENT_BYTES, elements).map_err(refuse)?;
+        for (word, value) in head.all().iter().zip(FeatureHead::new(seed, cpus).words()) {
             word.store(value, Ordering::Relaxed);
         }
-        Ok(KernelSheets { head, groups, cpus, grace: Grace::prepare().map_err(refuse)? })
+        Ok(KernelSheets { head, elements, cpus, grace: Grace::prepare().map_err(refuse)? })
     }
 }
 
@@ -312,50 +282,6 @@ impl Grace {
     }
 }
 
-/// Takes the counts of all sheets, which nobody writes.
-fn take(shape: &FeatureShape, sheets: &[&[AtomicU64]], snapshot: &mut Snapshot) {
-    let groups = shape.groups();
-    for (direction, of) in snapshot.directions.iter_mut().enumerate() {
-        let sum = |at: usize| {
-            let taken = sheets.iter().filter_map(|sheet| take_entry(&sheet[at * FeatureEntry::WORDS..]));
-            taken.fold(FeatureEntry::default(), |mut sum, entry| {
-                sum.add(&entry);
-                sum
-            })
-        };
-        of.rest = sum(REST[direction]);
-        of.without_address = sum(WITHOUT_ADDRESS[direction]);
-        of.outside = sum(OUTSIDE[direction]);
-        of.entries.clear();
-        let first = (SUM_GROUPS + direction * groups) * GROUP_WORDS;
-        let words = |group: usize| first + group * GROUP_WORDS..first + (group + 1) * GROUP_WORDS;
-        for group in 0..groups {
-            let start = of.entries.len();
-            for (index, sheet) in sheets.iter().enumerate() {
-                for entry in sheet[words(group)].chunks_exact(FeatureEntry::WORDS).filter_map(take_entry) {
-                    // All sheets have the same seed, so an address is in the same group of each.
-                    let known = of.entries[start..].iter_mut().find(|known| index > 0 && known.key == entry.key);
-                    match known {
-                        Some(known) => known.add(&entry),
-                        None => of.entries.push(entry),
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Takes an entry, unless it is free.
-fn take_entry(words: &[AtomicU64]) -> Option<FeatureEntry> {
-    if words[BYTES].load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    let words = &words[..FeatureEntry::WORDS];
-    let entry = FeatureEntry::from_words(std::array::from_fn(|word| words[word].load(Ordering::Relaxed)));
-    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    Some(entry)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -364,32 +290,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
-    use weir_abi::features::{REPLAY_SEED, group_of, hash};
+    use weir_abi::FeatureCell;
+    use weir_abi::features::{REPLAY_SEED, key_address};
 
-    const SHAPE: FeatureShape = FeatureShape { size: 64, lengths: [32, 128] };
+    fn shape() -> FeatureShape {
+        FeatureShape::new(64, [32, 128], [&[(0xc000_0200, 0xc000_021f)], &[]])
+    }
 
-    /// Counts a packet of 100 bytes as compiled code does, in the first place of its group.
+    /// Counts a packet of 100 bytes as compiled code does.
     fn count(writer: &FeatureWriter, address: u32) {
-        let key = SHAPE.key(false, address.into());
-        let group = SUM_GROUPS + group_of(hash(REPLAY_SEED, key), SHAPE.groups());
-        // SAFETY: the sheet has this group, and only this thread writes it until `end`.
-        let entry = unsafe { &mut *writer.begin().add(group * GROUP) };
-        entry.key = key;
-        entry.bytes += 100;
-        entry.packets[0] += 1;
+        let shape = shape();
+        let cell = shape.cells_at(0) + shape.cell(false, address.into()).expect("it is inside");
+        // SAFETY: the sheet has this cell, and only this thread writes it until `end`.
+        let cell = unsafe { &mut *writer.begin().add(cell).cast::<FeatureCell>() };
+        cell.bytes += 100;
+        cell.packets[0] += 1;
         writer.end();
     }
 
     #[test]
     fn workers_are_added_up_and_a_snapshot_begins_anew() {
-        let features = Features::new(FeatureMemory::Process, SHAPE, REPLAY_SEED).expect("there is memory");
+        let features = Features::new(FeatureMemory::Process, shape(), REPLAY_SEED).expect("there is memory");
         let writers = [0, 1].map(|worker| features.writer(worker).expect("there is memory"));
         writers.iter().for_each(|writer| count(writer, 0xc000_0201));
         count(&writers[1], 0xc000_0201);
         let mut snapshot = Snapshot::default();
         features.exchange(&mut snapshot).expect("no worker is busy");
         let [entry] = snapshot.directions[0].entries[..] else { panic!("{snapshot:?}") };
-        assert_eq!((entry.address().to_string(), entry.bytes, entry.packets[0]), ("192.0.2.1".to_owned(), 300, 3));
+        assert_eq!(key_address(entry.key).to_string(), "192.0.2.1");
+        assert_eq!((entry.counts.bytes, entry.counts.packets[0]), (300, 3));
         assert_eq!(snapshot.directions.each_ref().map(DirectionSnapshot::total), [(3, 300), (0, 0)]);
         features.exchange(&mut snapshot).expect("no worker is busy");
         assert_eq!(snapshot.directions[0].total(), (0, 0));
@@ -397,7 +326,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_while_workers_count() {
-        let features = Features::new(FeatureMemory::Process, SHAPE, REPLAY_SEED).expect("there is memory");
+        let features = Features::new(FeatureMemory::Process, shape(), REPLAY_SEED).expect("there is memory");
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let counting: Vec<_> = (0..2)

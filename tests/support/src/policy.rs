@@ -48,12 +48,14 @@ const TRACKING_SHARE: f64 = 0.15;
 
 /// Share of the policies that observe, and what. Few addresses have room.
 const OBSERVE_SHARE: f64 = 0.3;
-const OBSERVED: [&str; 6] = [
+const OBSERVED: [&str; 8] = [
     "",
     "size 64",
     "size 64; each ip/30; each ip6/64",
     "each ip/0; each ip6/0",
     "inside 10.0.0.0/8",
+    "inside 10.0.0.0/16",
+    "inside { 10.0.0.0/20, 192.0.2.0-192.0.2.9, 2001:db8::/56, 2001:db8:ffff::1 }; each ip/30; each ip6/64",
     "size 128; inside { 10.0.0.0/9, 192.0.2.0-192.0.2.9, 2001:db8::/33, 2001:db8:ffff::1 }; each ip6/127",
 ];
 

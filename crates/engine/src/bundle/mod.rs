@@ -17,6 +17,7 @@
 //! unpacked to disk, and reading an archive runs none of its code.
 
 mod archive;
+mod features;
 pub mod key;
 mod owner;
 pub mod trust;
@@ -28,7 +29,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use weir_abi::{ABI_VERSION, FeatureShape, Target, features};
+use weir_abi::{ABI_VERSION, Target};
+
+use features::BundledFeatures;
 
 use crate::artifact::{Artifact, LISTS_MAX, Source};
 use crate::clang::{BpfObject, NativeObject};
@@ -86,36 +89,6 @@ pub struct Bundle {
     standing: Standing,
     /// Whether it has a signature that was not verified.
     unverified: bool,
-}
-
-/// What a bundle's code counts of the packets that pass.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BundledFeatures {
-    /// Number of entries.
-    size: u32,
-    /// Lengths of prefixes of IPv4 and IPv6.
-    lengths: [u8; 2],
-}
-
-impl BundledFeatures {
-    fn of(FeatureShape { size, lengths }: FeatureShape) -> Self {
-        BundledFeatures { size, lengths }
-    }
-
-    fn shape(&self) -> Result<FeatureShape, String> {
-        let BundledFeatures { size, lengths } = *self;
-        let is_possible = size.is_power_of_two()
-            && (features::SIZE_MIN..=features::SIZE_MAX).contains(&size)
-            && lengths[0] <= 32
-            && lengths[1] <= 128;
-        match is_possible {
-            true => Ok(FeatureShape { size, lengths }),
-            false => {
-                Err(format!("features of {size} prefixes of {} and {} bits are not possible", lengths[0], lengths[1]))
-            }
-        }
-    }
 }
 
 /// manifest.json.
@@ -304,7 +277,7 @@ impl Bundle {
             flows: artifact.flows,
             rewrites: artifact.rewrites,
             slots: artifact.slots,
-            features: artifact.features.map(BundledFeatures::of),
+            features: artifact.features.as_ref().map(BundledFeatures::of),
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,

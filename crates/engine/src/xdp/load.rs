@@ -53,7 +53,7 @@ const FLOWS: &str = "weir_flows";
 const PROXIED: &str = "weir_proxied";
 /// Prefix of the sections of slots of rules, before their numbers.
 const SLOT: &str = ".bss.slot";
-/// The head of features, and the map of their groups. libbpf cuts names of sections at 15 characters.
+/// The head of features, and the map of their elements. libbpf cuts names of sections at 15 characters.
 const FEATURE_HEAD: &str = ".bss.features";
 const FEATURES: &str = "weir_features";
 /// The section of `struct words`.
@@ -216,7 +216,7 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
     let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
     let tables = tables.chain(slots);
     let features = data.features.and_then(|features| features.maps());
-    let features = features.map(|(head, groups)| [(FEATURE_HEAD, head), (FEATURES, groups)]);
+    let features = features.map(|(head, elements)| [(FEATURE_HEAD, head), (FEATURES, elements)]);
     let limits = limits.chain(features.into_iter().flatten());
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
 }

@@ -90,12 +90,7 @@ impl XdpFilter {
         data: &ProgramData<'_>,
     ) -> Result<Self, EngineError> {
         let limits = data.limits;
-        program.check_images(data.images)?;
-        program.check_limits(limits)?;
-        program.check_adders(data.tables)?;
-        program.check_flows(data.flows.map(|flows| &**flows))?;
-        program.check_slots(data.slots)?;
-        program.check_features(data.features.map(|features| &**features))?;
+        program.check(data)?;
         let start = Instant::now();
         let shared = shared_maps(data);
         let plan = Plan {

@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::syntax::tree::{Atom, AtomKind, Item, Name, ObserveSetting, Operand, Value, Values};
 use std::collections::HashMap;
-use weir_abi::features::{SIZE_MAX, SIZE_MIN};
+use weir_abi::features::{RANGES_MAX, SIZE_MAX, SIZE_MIN};
 
 /// The ranges of protected addresses, of IPv4 and of IPv6.
 type Ranges = [Vec<Range>; 2];
@@ -45,7 +45,7 @@ impl Checker<'_> {
                     let help = format!("write {SIZE_MIN} to {SIZE_MAX}; addresses beyond it are counted together");
                     return Err(self.report(Diagnostic::error("E0329", size.span, message).help(help)));
                 };
-                observe.shape.size = entries.next_power_of_two();
+                observe.size = entries.next_power_of_two();
             }
             ObserveSetting::Each(of, length) => self.observe_each(observe, of, length.as_ref())?,
             ObserveSetting::Inside(values, span) => observe.inside = self.observe_inside(values, *span)?,
@@ -60,7 +60,7 @@ impl Checker<'_> {
             (None, None) if of.text == "address" => Ok(()),
             (Some(family), Some(length)) => match number(length, 0, families[family].1) {
                 Some(bits) => {
-                    observe.shape.lengths[family] = bits as u8;
+                    observe.lengths[family] = bits as u8;
                     Ok(())
                 }
                 None => {
@@ -85,8 +85,8 @@ impl Checker<'_> {
         }
         result?;
         let sets = ranges.map(|ranges| ValueSet::new(ranges.iter().map(|range| (range.first, range.last))));
-        if sets.iter().any(|set| set.ranges().len() > Observe::RANGES_MAX) {
-            let message = format!("more than {} ranges of addresses are inside", Observe::RANGES_MAX);
+        if sets.iter().any(|set| set.ranges().len() > RANGES_MAX) {
+            let message = format!("more than {} ranges of addresses are inside", RANGES_MAX);
             return Err(self.report(Diagnostic::error("E0329", span, message).help("write shorter prefixes")));
         }
         if sets.iter().all(|set| set.ranges().is_empty()) {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use weir_abi::{Action, Family, FeatureShape, Layout};
+use weir_abi::{Action, Family, Layout};
 
 /// Parses and verifies a program.
 ///
@@ -145,8 +145,7 @@ fn observe(text: &str) -> Option<Observe> {
         });
         ranges[usize::from(first.is_ipv6())].push((first_bits, last_bits));
     }
-    let shape = FeatureShape { size: size.parse().ok()?, lengths };
-    Some(Observe { shape, inside: ranges.map(ValueSet::new) })
+    Some(Observe { size: size.parse().ok()?, lengths, inside: ranges.map(ValueSet::new) })
 }
 
 /// `mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s`

@@ -34,7 +34,7 @@ use super::{
 use crate::field::{Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use weir_abi::{Action, Family, FeatureShape};
+use weir_abi::{Action, Family};
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -101,8 +101,8 @@ fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
     synproxy.iter().try_for_each(|synproxy| print_synproxy(f, synproxy))
 }
 
-fn print_observe(f: &mut Formatter<'_>, Observe { shape, inside }: &Observe) -> fmt::Result {
-    let FeatureShape { size, lengths: [ipv4, ipv6] } = shape;
+fn print_observe(f: &mut Formatter<'_>, Observe { size, lengths, inside }: &Observe) -> fmt::Result {
+    let [ipv4, ipv6] = lengths;
     write!(f, "observe size {size} ip/{ipv4} ip6/{ipv6}")?;
     if inside.iter().any(|set| !set.ranges().is_empty()) {
         write!(f, " inside")?;

@@ -302,17 +302,17 @@ fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
         && each::profile(*limit).is_some()
 }
 
-/// Whether the settings of the tracker are valid.
-fn is_sound_observe(Observe { shape, inside }: &Observe) -> bool {
-    let [ipv4, ipv6] = shape.lengths;
-    shape.size.is_power_of_two()
-        && (features::SIZE_MIN..=features::SIZE_MAX).contains(&shape.size)
-        && ipv4 <= 32
-        && ipv6 <= 128
-        && inside.iter().all(|set| set.ranges().len() <= Observe::RANGES_MAX)
+/// Whether the settings of `observe` are valid.
+fn is_sound_observe(Observe { size, lengths: [ipv4, ipv6], inside }: &Observe) -> bool {
+    size.is_power_of_two()
+        && (features::SIZE_MIN..=features::SIZE_MAX).contains(size)
+        && *ipv4 <= 32
+        && *ipv6 <= 128
+        && inside.iter().all(|set| set.ranges().len() <= features::RANGES_MAX)
         && inside[0].ranges().iter().all(|&(_, last)| last <= u32::MAX.into())
 }
 
+/// Whether the settings of the tracker are valid.
 fn is_sound_tracking(Tracking { size, embryonic_percent, timeouts_ms, one_way, synproxy, .. }: &Tracking) -> bool {
     (flow::SIZE_MIN..=flow::SIZE_MAX).contains(size)
         && (1..=100).contains(embryonic_percent)

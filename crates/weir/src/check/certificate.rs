@@ -159,14 +159,17 @@ pub(super) struct ObserveCost {
     pub size: u32,
     /// Lengths of prefixes of IPv4 and IPv6.
     pub lengths: [u8; 2],
+    /// Whether each address has room, so that none is counted with others.
+    pub is_exact: bool,
     /// Memory of each worker, or of each CPU in the kernel.
     pub worker_bytes: u64,
 }
 
 impl ObserveCost {
     pub fn of(observe: &Observe) -> Self {
-        let shape = &observe.shape;
-        ObserveCost { size: shape.size, lengths: shape.lengths, worker_bytes: Features::bytes(shape, 1) as u64 }
+        let shape = observe.shape();
+        let worker_bytes = Features::bytes(&shape, 1) as u64;
+        ObserveCost { size: shape.size, lengths: shape.lengths, is_exact: shape.is_direct(), worker_bytes }
     }
 }
 

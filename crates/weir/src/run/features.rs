@@ -1,5 +1,7 @@
 //! What is observed: a thread that takes a snapshot every second, and the requests for the last one.
 
+mod sampled;
+
 use crate::failure::Failure;
 use crate::run::generation::Loader;
 use std::cmp::Reverse;
@@ -8,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_abi::{FeatureEntry, FeatureShape, PacketClass};
+use weir_abi::features::key_address;
+use weir_abi::{FeatureCell, FeatureShape, PacketClass};
 use weir_control::{AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown};
 use weir_policy::ir::Program;
 use weir_state::SharedState;
-use weir_state::features::{DirectionSnapshot, Snapshot, Taken};
+use weir_state::features::{DirectionSnapshot, FeatureEntry, KnownPeers, Snapshot, Taken};
 
 /// Time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -81,8 +84,8 @@ pub fn shown(top: usize, program: &Program, shared: &SharedState) -> Result<Feat
     let Some(observe) = &program.observe else {
         return Err(Failure::Rejected("weir: the active policy does not observe".to_owned()));
     };
-    let features = shared.features(observe.shape).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
-    let Taken { last, turns, totals } = features.taken();
+    let features = shared.features(observe.shape()).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
+    let Taken { last, before, turns, totals } = features.taken();
     let Some(snapshot) = last else {
         return Err(Failure::Rejected("weir: nothing was observed yet: ask again in a second".to_owned()));
     };
@@ -91,32 +94,31 @@ pub fn shown(top: usize, program: &Program, shared: &SharedState) -> Result<Feat
         seconds: to_ns.saturating_sub(*from_ns) as f64 / 1e9,
         age_s: weir_state::now_ns().saturating_sub(*to_ns) as f64 / 1e9,
         turns,
-        size: observe.shape.size,
+        size: features.shape().size,
         upstream: direction(upstream, totals[0]),
         downstream: direction(downstream, totals[1]),
-        addresses: heaviest(&snapshot, top.min(FEATURES_MAX), &observe.shape),
+        addresses: heaviest(&snapshot, &before, top.min(FEATURES_MAX), features.shape()),
     })
 }
 
 fn direction(of: &DirectionSnapshot, (all_packets, all_bytes): (u64, u64)) -> DirectionFeatures {
-    let DirectionSnapshot { entries, rest, without_address, outside } = of;
-    let mut total = FeatureCounts::default();
-    let all = entries.iter().chain([rest, without_address, outside]);
-    all.for_each(|entry| add(&mut total, entry));
-    let (rest, without_address, outside) = (counts(rest), counts(without_address), counts(outside));
-    let addresses = entries.len();
-    DirectionFeatures { all_packets, all_bytes, addresses, total, rest, without_address, outside }
+    let DirectionSnapshot { entries, rest, without_address, outside, samples } = of;
+    let all = entries.iter().map(|entry| &entry.counts).chain([rest, without_address, outside]);
+    let total = sum(all);
+    let [rest, without_address, outside] = [rest, without_address, outside].map(|cell| sum([cell]));
+    let (addresses, samples) = (entries.len(), sampled::shares(samples));
+    DirectionFeatures { all_packets, all_bytes, addresses, total, rest, without_address, outside, samples }
 }
 
 /// The addresses with most packets in both directions together, those with most first.
-fn heaviest(snapshot: &Snapshot, top: usize, shape: &FeatureShape) -> Vec<AddressFeatures> {
+fn heaviest(snapshot: &Snapshot, known: &KnownPeers, top: usize, shape: &FeatureShape) -> Vec<AddressFeatures> {
     let mut all: Vec<(usize, &FeatureEntry)> = Vec::new();
     for (direction, of) in snapshot.directions.iter().enumerate() {
         all.extend(of.entries.iter().map(|entry| (direction, entry)));
     }
     all.sort_unstable_by_key(|(direction, entry)| (entry.key, *direction));
     let both = all.chunk_by(|(_, one), (_, other)| one.key == other.key);
-    let packets = |both: &[(usize, &FeatureEntry)]| both.iter().map(|(_, entry)| entry.total()).sum::<u64>();
+    let packets = |both: &[(usize, &FeatureEntry)]| both.iter().map(|(_, entry)| entry.counts.total()).sum::<u64>();
     let mut both: Vec<_> = both.map(|both| (Reverse(packets(both)), both[0].1.key, both)).collect();
     if top < both.len() && top > 0 {
         both.select_nth_unstable(top - 1);
@@ -124,10 +126,14 @@ fn heaviest(snapshot: &Snapshot, top: usize, shape: &FeatureShape) -> Vec<Addres
     both.truncate(top);
     both.sort_unstable();
     let shown = |both: &[(usize, &FeatureEntry)]| {
-        let of =
-            |wanted: usize| both.iter().find(|(direction, _)| *direction == wanted).map(|(_, entry)| counts(entry));
-        let address = prefix(both[0].1.address(), shape);
-        AddressFeatures { address, upstream: of(0).unwrap_or_default(), downstream: of(1).unwrap_or_default() }
+        let of = |wanted: usize| {
+            let entry = both.iter().find(|(direction, _)| *direction == wanted);
+            entry.map(|(_, entry)| sum([&entry.counts])).unwrap_or_default()
+        };
+        let upstream = both.iter().find(|(direction, _)| *direction == 0);
+        let new_sources = upstream.map_or(0, |(_, entry)| known.new_peers(entry));
+        let address = prefix(key_address(both[0].1.key), shape);
+        AddressFeatures { address, upstream: of(0), downstream: of(1), new_sources }
     };
     both.iter().map(|(_, _, both)| shown(both)).collect()
 }
@@ -139,18 +145,18 @@ fn prefix(address: IpAddr, shape: &FeatureShape) -> String {
     }
 }
 
-fn counts(entry: &FeatureEntry) -> FeatureCounts {
-    let mut counts = FeatureCounts::default();
-    add(&mut counts, entry);
-    counts
-}
-
-fn add(counts: &mut FeatureCounts, entry: &FeatureEntry) {
-    counts.packets += entry.total();
-    counts.bytes += entry.bytes;
-    for ((_, name), &packets) in PacketClass::ALL.iter().zip(&entry.packets) {
-        if packets > 0 {
-            *counts.classes.entry((*name).to_owned()).or_default() += u64::from(packets);
+fn sum<'a>(cells: impl IntoIterator<Item = &'a FeatureCell>) -> FeatureCounts {
+    let (mut counts, mut all) = (FeatureCounts::default(), FeatureCell::default());
+    for cell in cells {
+        counts.packets += cell.total();
+        counts.bytes += cell.bytes;
+        for ((_, name), &packets) in PacketClass::ALL.iter().zip(&cell.packets) {
+            if packets > 0 {
+                *counts.classes.entry((*name).to_owned()).or_default() += u64::from(packets);
+            }
         }
+        all.see_peers_of(cell);
     }
+    counts.peers = all.peers();
+    counts
 }

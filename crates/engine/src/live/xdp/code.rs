@@ -185,12 +185,7 @@ impl KernelCode {
         data: &ProgramData<'_>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
-        program.check_images(data.images)?;
-        program.check_limits(data.limits)?;
-        program.check_adders(data.tables)?;
-        program.check_flows(data.flows.map(|flows| &**flows))?;
-        program.check_slots(data.slots)?;
-        program.check_features(data.features.map(|features| &**features))?;
+        program.check(data)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();

@@ -1,13 +1,12 @@
 //! One chain as C: the columns that its rules read, its table lookups, and the names of both.
 
-use super::column::{CT_STATE, Column, L3, Width, fields};
+use super::column::{CT_STATE, Column, L3, L4, Width, fields};
 use super::condition::Conditions;
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
 use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
-use crate::direction::Direction;
 use crate::field::{Field, Guard, Subject};
 use crate::ir::{Chain, FindId, Node, Program, RuleId, SlotContents, SlotId, TableKind, Test, match_tree};
 use std::collections::BTreeSet;
@@ -29,8 +28,12 @@ pub(super) struct ChainEmitter<'a> {
     pub(super) counts: Vec<(FindId, usize)>,
 }
 
-/// The fields of `struct packet` that `observe` reads, besides the protected address.
-const OBSERVED_FIELDS: [&str; 5] = ["sport", "l3", "l4", "fragment", "tcp_flags"];
+/// The fields of `struct packet` that `observe` reads besides [`OBSERVED_COLUMNS`]: IPv6 addresses, and those of samples.
+const OBSERVED_FIELDS: [&str; 5] = ["saddr6", "daddr6", "dport", "proto", "ttl"];
+
+/// The fields whose columns `observe` reads.
+const OBSERVED_COLUMNS: [Field; 5] =
+    [Field::IpSaddr, Field::IpDaddr, Field::MetaFragment, Field::ThSport, Field::TcpFlags];
 
 /// The fields of `struct packet` that the tracker reads.
 const TRACKED_FIELDS: [&str; 18] = [
@@ -197,9 +200,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether the parser fills columns. The state of a packet is not known before it is tracked.
     pub(super) fn parses_columns(&self) -> bool {
-        self.columns.iter().any(|&column| column != CT_STATE)
-            || !self.conditions.raw_columns().is_empty()
-            || self.observes()
+        self.columns.iter().any(|&column| column != CT_STATE) || !self.conditions.raw_columns().is_empty()
     }
 
     /// Whether the parser fills columns or fetches lines of flows.
@@ -209,7 +210,7 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether anything is kept for the packets of a burst.
     pub(super) fn keeps_packets(&self) -> bool {
-        self.has_columns() || self.tracks() || self.observes()
+        self.has_columns() || self.tracks()
     }
 
     pub(super) fn packets_struct(&self, out: &mut Writer) {
@@ -278,10 +279,6 @@ impl<'a> ChainEmitter<'a> {
         }
         if self.observes() {
             kept.extend(OBSERVED_FIELDS);
-            kept.insert(match self.chain.direction {
-                Direction::Upstream => "daddr6",
-                Direction::Downstream => "saddr6",
-            });
         }
         if self.program.rewrites() {
             kept.insert("l3_offset");
@@ -364,6 +361,10 @@ fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTr
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
     collect_columns(program, &chain.tree.nodes, conditions, &mut columns);
+    if program.observe.is_some() {
+        columns.extend(OBSERVED_COLUMNS.map(Column::of));
+        columns.extend([L3, L4]);
+    }
     columns
 }
 

@@ -45,6 +45,9 @@ impl ChainEmitter<'_> {
         if self.keeps_packets() {
             out.line(&format!("struct {name}_packets packets;"));
         }
+        if self.observes() {
+            observe::columns(self.chain.direction, out);
+        }
         out.line("struct verdicts verdicts;");
         out.line("uint64_t started = stage_start();");
         out.blank();
@@ -58,6 +61,9 @@ impl ChainEmitter<'_> {
             out.line(&format!("{name}_lookups(&env, {burst}, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
+        if self.observes() {
+            out.line(&observe::call("observe_elements", "", self.chain.direction));
+        }
         self.rules_of_burst(out);
         for (id, _) in &self.counts {
             let slot = self.chain.finds[usize::from(id.0)].slot.0;
@@ -68,8 +74,7 @@ impl ChainEmitter<'_> {
             out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
         }
         if self.observes() {
-            let direction = observe::direction(self.chain.direction);
-            out.line(&format!("observe_burst(burst, &verdicts, &packets.observed, {direction});"));
+            out.line(&observe::call("observe_burst", "&verdicts, ", self.chain.direction));
         }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
@@ -132,7 +137,6 @@ impl ChainEmitter<'_> {
         out.line("struct packet parsed;");
         let raws = self.conditions.raw_columns();
         if defaults.apply_to_well_formed()
-            || self.observes()
             || self.columns.iter().any(|&column| column != CT_STATE)
             || raws.iter().any(|raw| Column::of_raw(*raw).is_some())
         {
@@ -157,7 +161,8 @@ impl ChainEmitter<'_> {
         }
         if self.observes() {
             let direction = observe::direction(self.chain.direction);
-            out.line(&format!("observe_packet(&packets->observed, i, packet, &observing, {direction});"));
+            out.line("if (packet->l3 == L3_IPV6)");
+            out.inner(&format!("observe_ipv6(burst, &packets->observed, i, packet, &observing, {direction});"));
         }
         if !skips_parser {
             out.line("verdicts->lens[i] = frame.len;");
@@ -284,7 +289,7 @@ impl ChainEmitter<'_> {
             out.line(first);
             out.line(&format!("verdict = {decided};"));
         }
-        out.line(&format!("return observe(env, packet, &observing, {direction}, verdict);"));
+        out.line(&format!("return observe(packet, &observing, {direction}, verdict);"));
     }
 
     /// BPF: writes the chain as one program.
