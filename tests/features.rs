@@ -16,6 +16,8 @@ mod counted;
 mod engines;
 #[path = "features/excerpt.rs"]
 mod excerpt;
+#[path = "features/observed.rs"]
+mod observed;
 #[path = "features/printing.rs"]
 mod printing;
 #[path = "features/verdicts.rs"]
@@ -112,7 +114,8 @@ fn bundles_decide_as_their_text() {
         let is_same = program.limiters.is_empty()
             && program.slots.is_empty()
             && program.tracking.is_none()
-            && program.rule_slots.is_empty();
+            && program.rule_slots.is_empty()
+            && program.observe.is_none();
         if is_same || !policy.unsupported().is_empty() {
             return Ok(());
         }

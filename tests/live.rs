@@ -28,6 +28,8 @@ mod exits;
 mod expiry;
 #[path = "live/failures.rs"]
 mod failures;
+#[path = "live/features.rs"]
+mod features;
 #[path = "live/feeds.rs"]
 mod feeds;
 #[path = "live/flaps.rs"]

@@ -173,7 +173,7 @@ fn interpret(program: &Program, policy: &Policy, packets: &[Packet]) -> Decided 
         };
         verdicts.push(packets.iter().enumerate().map(&mut decide).collect());
     }
-    interpreter::decided(&evaluator, program, verdicts, leaves)
+    interpreter::decided(&mut evaluator, program, verdicts, leaves)
 }
 
 #[test]

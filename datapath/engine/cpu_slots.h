@@ -8,6 +8,7 @@
 #ifndef WEIR_CPU_SLOTS_H
 #define WEIR_CPU_SLOTS_H
 
+#include "compare.h"
 #include "kernel.h"
 #include "mode.h"
 #include "raw.h"
@@ -23,33 +24,12 @@ WEIR_INLINE uint64_t slot_misses(const volatile struct slot_rule *rule, enum slo
 	return difference >> 63;
 }
 
-/* 1 if a is below b, else 0. */
-WEIR_INLINE uint64_t slot_below(uint64_t a, uint64_t b)
-{
-	uint64_t borrow = (~a & b) | ((~a | b) & (a - b));
-
-	__asm__ volatile("" : "+r"(borrow));
-	return borrow >> 63;
-}
-
-/* 1 if they are equal, else 0. */
-WEIR_INLINE uint64_t slot_same(uint64_t a, uint64_t b)
-{
-	uint64_t differ = (a ^ b) | (0 - (a ^ b));
-
-	__asm__ volatile("" : "+r"(differ));
-	return (differ >> 63) ^ 1;
-}
-
 /* 1 if an address is outside of a range, else 0. */
 WEIR_INLINE uint64_t slot_outside(const volatile struct slot_range *range, uint64_t hi, uint64_t lo)
 {
-	const uint64_t before =
-		slot_below(hi, range->first.hi) | (slot_same(hi, range->first.hi) & slot_below(lo, range->first.lo));
-	const uint64_t after =
-		slot_below(range->last.hi, hi) | (slot_same(hi, range->last.hi) & slot_below(range->last.lo, lo));
+	const struct wide first = {range->first.hi, range->first.lo}, last = {range->last.hi, range->last.lo};
 
-	return before | after;
+	return is_outside((struct wide){hi, lo}, first, last);
 }
 
 /* Whether the rule does not match the packet. `payload` has the four bytes, `headers` what the packet has. */

@@ -18,7 +18,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 11,
+	WEIR_ABI_VERSION = 12,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	REWRITE_BYTES = WEIR_WINDOW_BYTES + 112,
@@ -122,6 +122,12 @@ struct burst_slots {
 	uint64_t stripe;		/* the worker's stripe of counters */
 };
 
+/* Where features are counted (feature.h); NULL if the policy does not observe. */
+struct burst_features {
+	union feature_element *sheet; /* of this worker */
+	uint64_t seed;
+};
+
 /* The arguments of a chain: the frames, and one struct for each feature. */
 struct weir_burst {
 	const struct weir_frame *frames;
@@ -137,6 +143,7 @@ struct weir_burst {
 	struct burst_flows flows;
 	struct burst_rewrites rewrites;
 	struct burst_slots slots;
+	struct burst_features features;
 };
 
 _Static_assert(sizeof(struct weir_frame) == 16, "abi: Frame");
@@ -154,7 +161,8 @@ _Static_assert(sizeof(struct burst_flows) == 32, "abi: Flows");
 _Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
 _Static_assert(sizeof(struct burst_rewrites) == 8, "abi: Rewrites");
 _Static_assert(sizeof(struct burst_slots) == 16, "abi: Slots");
-_Static_assert(sizeof(struct weir_burst) == 176, "abi: Burst");
+_Static_assert(sizeof(struct burst_features) == 16, "abi: Features");
+_Static_assert(sizeof(struct weir_burst) == 192, "abi: Burst");
 
 /*
  * A table image as lookup.h reads it. Every index goes through table_at(). In BPF it masks the index to the capacity, a

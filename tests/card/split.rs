@@ -231,11 +231,11 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
     }
     let [of_alone, of_hybrid] = verdicts;
     let [leaves, hybrid_leaves] = leaves;
-    let mut together = interpreter::decided(&software.evaluator, program, vec![of_hybrid], hybrid_leaves);
+    let mut together = interpreter::decided(&mut software.evaluator, program, vec![of_hybrid], hybrid_leaves);
     hybrid.add_dropped(&mut together.counters, card.dropped());
     let accepts = |verdict: &&Verdict| verdict.action() == Some(Action::Accept);
     seen.accepted.set(seen.accepted.get() + of_alone.iter().filter(accepts).count());
-    Both { packets: kept, alone: interpreter::decided(&alone, program, vec![of_alone], leaves), hybrid: together }
+    Both { packets: kept, alone: interpreter::decided(&mut alone, program, vec![of_alone], leaves), hybrid: together }
 }
 
 /// The packet as it is on the wire.

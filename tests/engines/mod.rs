@@ -16,6 +16,7 @@ use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
 use weir_policy::pass::choose_layouts::CostModel;
+use weir_state::features::DirectionSnapshot;
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitCount;
 use weir_test_support as support;
@@ -91,6 +92,8 @@ pub struct Decided {
     pub slots: Vec<Vec<SlotCounter>>,
     /// The flows in the order of their slots, with the times after the first packet.
     pub flows: Vec<(FlowKey, Flow)>,
+    /// What was observed, with the entries in the order of their keys.
+    pub features: Option<[DirectionSnapshot; 2]>,
 }
 
 /// Time in ns between the same packets in successive chains. Shared buckets are full again after it. It is a multiple of
@@ -102,6 +105,7 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let (before, limits_before) = (filter.counters(), limit_counts(filter, program));
     let entries_before = entry_hits(filter, program);
     let slots_before = slot_counts(filter, program);
+    let _of_earlier_packets = features(filter)?;
     // Other engines get the same packets later, unless packets leave changed.
     let began_ns = sets.iter().flat_map(FrameSet::bursts).next().map_or(0, |burst| burst.time_ns(0));
     let began = hit_time(began_ns);
@@ -141,7 +145,8 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     filter.flows(&mut |key, flow| {
         flows.push((*key, Flow { time: flow::age(flow.time, flow::ticks(began_ns)), ..*flow }));
     });
-    Ok(Decided { verdicts, leaves, counters, limits, additions, entries, slots, flows })
+    let features = features(filter)?;
+    Ok(Decided { verdicts, leaves, counters, limits, additions, entries, slots, flows, features })
 }
 
 fn slot_counts(filter: &dyn Filter, program: &Program) -> Vec<Vec<SlotCounter>> {
@@ -156,6 +161,17 @@ fn slot_since(now: &[SlotCounter], then: &[SlotCounter]) -> Vec<SlotCounter> {
         dropped_bytes: now.dropped_bytes - then.dropped_bytes,
     };
     now.iter().zip(then).map(since).collect()
+}
+
+/// What a filter has observed since the last call.
+pub fn features(filter: &mut dyn Filter) -> Result<Option<[DirectionSnapshot; 2]>, String> {
+    let taken = filter.take_features().map_err(|error| format!("{}: {error}", filter.name()))?;
+    Ok(taken.map(|taken| {
+        taken.directions.map(|mut direction| {
+            direction.entries.sort_unstable();
+            direction
+        })
+    }))
 }
 
 /// Entries of a table that were hit, in order: address, prefix length and counts.
@@ -304,6 +320,9 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     }
     if one.slots != other.slots {
         return Some(format!("counts of slots: {:?}, {:?}", one.slots, other.slots));
+    }
+    if one.features != other.features {
+        return Some(format!("features: {:#?}, {:#?}", one.features, other.features));
     }
     if one.additions != other.additions {
         return Some(format!("additions: {:?}, {:?}", one.additions, other.additions));

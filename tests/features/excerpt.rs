@@ -12,7 +12,7 @@ use weir_abi::Target;
 use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
-const WHOLE: [&str; 9] = [
+const WHOLE: [&str; 10] = [
     "add-to-tables",
     "defaults-rules",
     "extension-headers",
@@ -20,6 +20,7 @@ const WHOLE: [&str; 9] = [
     "fused-sets",
     "limit-each",
     "slots",
+    "observe-inside",
     "table-counters",
     "tracking",
 ];

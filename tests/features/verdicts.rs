@@ -3,11 +3,13 @@
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
 use weir::limit_counts::{self, Counting};
-use weir_abi::{Counter, Reason};
+use weir_abi::features::key_address;
+use weir_abi::{Counter, FeatureCell, FeatureRecord, PacketClass, Reason};
 use weir_control::TOP_MAX;
 use weir_loading::Policy;
 use weir_policy::ir::Node;
 use weir_policy::source::Span;
+use weir_state::features::{DirectionSnapshot, Samples};
 
 /// The lines of packets.txt that contain packets.
 pub fn lines(text: &str) -> Vec<&str> {
@@ -16,7 +18,7 @@ pub fn lines(text: &str) -> Vec<&str> {
 }
 
 /// The verdict of every packet in every chain, then every non-zero counter and all counters of rules, then limits that
-/// log, then entries that were hit.
+/// log, then entries that were hit, then what was observed.
 pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
     let program = &policy.program;
     let mut text = String::new();
@@ -71,7 +73,37 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
             let _ = writeln!(text, "  {:>5} {:>7} {:>5}  {addr}/{length}", counts.packets, counts.bytes, counts.last);
         }
     }
+    observed(&mut text, decided);
     text
+}
+
+/// Writes what was observed.
+fn observed(text: &mut String, decided: &Decided) {
+    for (direction, observed) in ["upstream", "downstream"].iter().zip(decided.features.iter().flatten()) {
+        let _ = writeln!(text, "\nobserved {direction}");
+        let DirectionSnapshot { entries, rest, without_address, outside, samples } = observed;
+        for entry in entries {
+            let _ = writeln!(text, "{}", features(&entry.counts, &key_address(entry.key).to_string()));
+        }
+        for (entry, name) in [(rest, "no room"), (without_address, "no address"), (outside, "outside")] {
+            let _ = if entry.bytes > 0 { writeln!(text, "{}", features(entry, name)) } else { Ok(()) };
+        }
+        for Samples { seen, taken, records } in samples {
+            let _ = writeln!(text, "  {taken} of {seen} sampled");
+            for FeatureRecord { source, destination, len, sport, dport, proto, ttl, .. } in records {
+                let [source, destination] = [source, destination].map(|key| key_address(*key));
+                let _ = writeln!(text, "    {source} to {destination}, {len}, {proto} {sport} {dport}, TTL {ttl}");
+            }
+        }
+    }
+}
+
+/// Counts of an address.
+fn features(entry: &FeatureCell, name: &str) -> String {
+    let classes = PacketClass::ALL.iter().zip(entry.packets).filter(|(_, packets)| *packets > 0);
+    let classes: Vec<String> = classes.map(|((_, class), packets)| format!("{class} {packets}")).collect();
+    let (packets, peers) = (entry.total(), entry.peers());
+    format!("  {packets:>5} {:>7}  {name:<20} {peers} peers: {}", entry.bytes, classes.join(", "))
 }
 
 /// Checks that every rule has a matching packet, except for rules that the checker reports as never matching.

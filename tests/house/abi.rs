@@ -17,8 +17,9 @@ use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
 use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
-    Action, Addition, Burst, Counter, EntryCounter, FlowState, Frame, ImageHeader, Layout, LimitEntry, LimitProfile,
-    Link, Reason, Rewrite, Verdict, burst, cookie, each, entry, flow, limit, slot,
+    Action, Addition, Burst, Counter, EntryCounter, FeatureCell, FeatureRecord, FlowState, Frame, ImageHeader, Layout,
+    LimitEntry, LimitProfile, Link, PacketClass, Reason, Rewrite, Verdict, burst, cookie, each, entry, features, flow,
+    limit, slot,
 };
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
@@ -95,7 +96,7 @@ fn constants() -> Vec<(String, u64)> {
     let bits =
         [("HBH", ext::HBH), ("RT", ext::RT), ("FRAG", ext::FRAG), ("DST", ext::DST), ("AH", ext::AH), ("MH", ext::MH)];
     bits.iter().for_each(|(name, bit)| add(&format!("EXT_{name}"), (*bit).into()));
-    constants.extend(flow_constants().into_iter().chain(slot_constants()));
+    constants.extend([flow_constants(), slot_constants(), feature_constants()].concat());
     constants
 }
 
@@ -166,6 +167,31 @@ fn flow_constants() -> Vec<(String, u64)> {
     constants
 }
 
+/// The same for features.
+fn feature_constants() -> Vec<(String, u64)> {
+    let mut constants = vec![
+        ("FEATURE_GROUP".into(), features::GROUP as u64),
+        ("FEATURE_HEADS".into(), features::HEADS as u64),
+        ("FEATURE_SAMPLER".into(), features::SAMPLERS[0] as u64),
+        ("FEATURE_ONE_IN".into(), features::ONE_IN),
+        ("FEATURE_RECORDS".into(), features::RECORDS as u64),
+        ("FEATURE_LANES".into(), features::LANES as u64),
+        ("(FEATURE_ZERO >> 32)".into(), features::ZERO_KEY[1] >> 32),
+        ("sizeof(union feature_element)".into(), features::ELEMENT_BYTES as u64),
+        ("FEATURE_REST".into(), features::REST[0] as u64),
+        ("FEATURE_WITHOUT_ADDRESS".into(), features::WITHOUT_ADDRESS[0] as u64),
+        ("FEATURE_OUTSIDE".into(), features::OUTSIDE[0] as u64),
+        ("FEATURE_IPV4".into(), features::IPV4_MARK),
+        ("SYSTEM_PORT_MAX".into(), features::SYSTEM_PORT_MAX.into()),
+        ("OBSERVED_RANGES".into(), features::RANGES_MAX as u64),
+        ("PACKET_CLASSES".into(), PacketClass::COUNT as u64),
+    ];
+    for (class, name) in PacketClass::ALL {
+        constants.push((format!("PACKET_{}", name.to_uppercase().replace('-', "_")), class as u64));
+    }
+    constants
+}
+
 /// C enumerations of which Rust must know every member.
 const SHARED: &[&str] = &[
     "action",
@@ -181,6 +207,7 @@ const SHARED: &[&str] = &[
     "slot_header",
     "slot_address",
     "slot_act",
+    "packet_class",
 ];
 
 /// Enumerators that only C uses: a result of the parser for its caller.
@@ -295,7 +322,8 @@ fn structures_have_the_same_layout() {
         entries,
         flows,
         rewrites,
-        slots
+        slots,
+        features
     );
     layout!(program, "burst_times", burst::Times, now_ns, each_ns);
     layout!(program, "burst_tables", burst::Tables, images);
@@ -315,6 +343,11 @@ fn structures_have_the_same_layout() {
     layout!(program, "slot_rule", slot::SlotRule, number, limit, rate);
     layout!(program, "slot_counter", slot::SlotCounter, packets, bytes, dropped, dropped_bytes);
     layout!(program, "rule_slot", slot::SlotImage, active, records, buckets, counters);
+    layout!(program, "burst_features", burst::Features, sheet, seed);
+    layout!(program, "feature_cell", FeatureCell, packets, bytes, peers);
+    layout!(program, "feature_sampler", features::FeatureSampler, seen, next, taken);
+    layout!(program, "feature_record", FeatureRecord, source, destination, len, sport, dport, proto, ttl, tcp_flags);
+    layout!(program, "feature_record", FeatureRecord, class, zero);
     layout!(program, "weir_rewrite", Rewrite, len, head, checksum_at, checksum, bytes);
     layout!(program, "flow_head", flow::FlowHead, clock, buckets);
     layout!(program, "flow_proxied", flow::Proxied, delta, stamp, isn, mss);
@@ -333,7 +366,8 @@ fn structures_have_the_same_layout() {
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
-    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n";
+    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
+    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);

@@ -26,11 +26,12 @@ pub fn frame(packet: &Packet) -> Frame<'_> {
 
 /// What the interpreter has decided and counted.
 pub fn decided(
-    evaluator: &Evaluator<'_, SlotAnswers>,
+    evaluator: &mut Evaluator<'_, SlotAnswers>,
     program: &Program,
     verdicts: Vec<Vec<Verdict>>,
     leaves: BTreeMap<(usize, usize), Vec<u8>>,
 ) -> Decided {
+    let features = evaluator.take_features().map(|features| features.map(weir_loading::eval::snapshot));
     let limits = (0..).map(LimiterId).zip(&program.limiters).map(|(limiter, _)| {
         let mut counts = Vec::new();
         evaluator.limit_counts(limiter, &mut |entry, count| {
@@ -58,5 +59,6 @@ pub fn decided(
         entries: entries.collect(),
         slots: slots.collect(),
         flows,
+        features,
     }
 }

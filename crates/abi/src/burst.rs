@@ -2,7 +2,7 @@
 
 use crate::flow::{FlowHead, Proxied};
 use crate::slot::SlotImage;
-use crate::{Addition, Counter, EntryCounter, Rewrite};
+use crate::{Addition, Counter, EntryCounter, FeatureElement, Rewrite};
 use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
@@ -158,6 +158,21 @@ impl Slots {
     pub const NONE: Slots = Slots { slots: null(), stripe: 0 };
 }
 
+/// Where a chain counts features: `struct burst_features`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Features {
+    /// The worker's sheet that is written now; null if the policy does not observe.
+    pub sheet: *mut FeatureElement,
+    /// The seed of hashes.
+    pub seed: u64,
+}
+
+impl Features {
+    /// Those of a program that does not observe.
+    pub const NONE: Features = Features { sheet: null_mut(), seed: 0 };
+}
+
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
 /// reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
@@ -189,6 +204,8 @@ pub struct Burst {
     pub rewrites: Rewrites,
     /// Rules that change while packets pass.
     pub slots: Slots,
+    /// Where features are counted.
+    pub features: Features,
 }
 
 const _: () = assert!(size_of::<Frame>() == 16);
@@ -202,4 +219,5 @@ const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);
 const _: () = assert!(size_of::<Slots>() == 16);
-const _: () = assert!(size_of::<Burst>() == 176);
+const _: () = assert!(size_of::<Features>() == 16);
+const _: () = assert!(size_of::<Burst>() == 192);

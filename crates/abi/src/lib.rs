@@ -2,8 +2,8 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies and of the
-//! ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies, of
+//! features and of the ticks of additions, which all engines must compute alike.
 
 pub mod addition;
 pub mod burst;
@@ -14,6 +14,7 @@ pub mod dpdk;
 pub mod each;
 pub mod entry;
 pub mod family;
+pub mod features;
 pub mod flow;
 pub mod image;
 pub mod kernel;
@@ -34,6 +35,7 @@ pub use burst::{BURST_MAX, Burst, Frame};
 pub use counter::Counter;
 pub use entry::{EntryCounter, EntryCounts};
 pub use family::Family;
+pub use features::{FeatureCell, FeatureElement, FeatureRecord, FeatureShape, PacketClass};
 pub use flow::FlowState;
 pub use image::{ImageHeader, Layout};
 pub use limit::{LimitEntries, LimitEntry, LimitProfile};
@@ -47,7 +49,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 11;
+pub const ABI_VERSION: u32 = 12;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

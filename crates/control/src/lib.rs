@@ -19,6 +19,7 @@
 mod attacks;
 mod card;
 mod client;
+mod features;
 mod flows;
 mod limits;
 mod message;
@@ -34,6 +35,9 @@ pub use attacks::{
 };
 pub use card::{CardEntry, CardPlace, CardStatus, CardTableStatus};
 pub use client::{Client, Error, ask, read};
+pub use features::{
+    AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
+};
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};

@@ -58,6 +58,12 @@ pub enum Request {
         /// What to do. It says the type of the answer.
         operation: TableOperation,
     },
+    /// Asks for what was observed of the packets that passed. The answer is [`FeaturesShown`](crate::FeaturesShown).
+    Features {
+        /// Maximum number of addresses, those with most packets first. The server lists at most
+        /// [`FEATURES_MAX`](crate::FEATURES_MAX).
+        top: usize,
+    },
     /// Reads or ends the tracked flows of the active generation.
     Flows {
         /// What to do. It says the type of the answer.
@@ -176,6 +182,7 @@ mod tests {
                 },
                 r#"{"table":{"table":"bad","operation":{"update":{"file":"/bad.txt","timeout_ms":500,"atomic":true}}}}"#,
             ),
+            (Request::Features { top: 3 }, r#"{"features":{"top":3}}"#),
             (Request::Flows { operation: FlowOperation::Count }, r#"{"flows":{"operation":"count"}}"#),
             (
                 Request::Flows { operation: FlowOperation::Kill { matches: "tcp dport 80".into() } },

@@ -1,7 +1,7 @@
 //! The output of the policy compiler, which engines load.
 
 use weir_abi::slot::SLOTS_MAX;
-use weir_abi::{ABI_VERSION, Reason, Target};
+use weir_abi::{ABI_VERSION, FeatureShape, Reason, Target};
 
 use crate::EngineError;
 use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
@@ -34,6 +34,8 @@ pub struct Artifact {
     pub rewrites: bool,
     /// Number of slots of rules.
     pub slots: usize,
+    /// What is counted of the packets that pass; `None` if nothing is.
+    pub features: Option<FeatureShape>,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
@@ -78,6 +80,7 @@ impl Artifact {
             flows: self.flows,
             rewrites: self.rewrites,
             slots: self.slots,
+            features: self.features.clone(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
+use weir_state::features::{Features, Snapshot};
 use weir_state::limits::LimitCount;
 
 use crate::{EngineError, FrameBurst};
@@ -49,6 +50,12 @@ pub trait Filter {
     /// there as long as nobody needs its slot.
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow));
 
+    /// What was observed of packets that passed since the last call. `None` if the program does not observe.
+    ///
+    /// # Errors
+    /// The kernel does not wait for running programs.
+    fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError>;
+
     /// Calls `visit` with the index and counts of each entry of a limiter that has counts since the first burst, in
     /// order. Entries of `limit each` are addresses, the most exceeded ones, in no order. Makes no calls if the limiter
     /// does not log.
@@ -56,4 +63,13 @@ pub trait Filter {
     /// # Panics
     /// If the program logs and has no such limiter.
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount));
+}
+
+/// Takes what was observed.
+pub(crate) fn taken(features: Option<&Features>) -> Result<Option<Snapshot>, EngineError> {
+    let Some(features) = features else { return Ok(None) };
+    let mut snapshot = Snapshot::default();
+    let taken = features.exchange(&mut snapshot);
+    taken.map_err(|error| EngineError::Image { table: "features".to_owned(), problem: error.to_string() })?;
+    Ok(Some(snapshot))
 }

@@ -29,7 +29,7 @@ pub mod measure;
 pub mod native;
 mod native_data;
 pub mod output;
-pub mod program_data;
+mod program_data;
 pub mod program_shape;
 pub mod scratch;
 pub mod traffic;

@@ -1,4 +1,4 @@
-//! Runs a program as native code in this process.
+//! Runs a program as native code in this process. Long: it owns each kind of memory that compiled code points into.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{ABI_VERSION, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
+use weir_state::features::{FeatureWriter, Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
@@ -27,7 +28,7 @@ use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::native_data::{NativeData, SlotPointers};
-use crate::{EngineError, Filter, FrameBurst, ProgramShape};
+use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
@@ -50,6 +51,8 @@ pub struct NativeCode {
     flows: Option<Arc<FlowTable>>,
     /// The slots of rules, in their order.
     slots: Vec<Arc<RuleSlot>>,
+    /// What is observed, if the program observes.
+    features: Option<Arc<Features>>,
     /// The memory that `tables` points into.
     _images: Vec<Arc<Image>>,
     /// The code that `chains` point into.
@@ -78,6 +81,8 @@ pub struct NativeFilter {
     entries: CountedSlots,
     /// What rules add to tables. `None` if tables change by requests only.
     additions: Option<AdditionBuffer>,
+    /// Where features are counted. `None` if the program does not observe.
+    features: Option<FeatureWriter>,
     /// What leaves in place of the packets of the last burst. Empty if the program changes no packets.
     rewrites: Vec<Rewrite>,
     /// The slots of rules.
@@ -163,9 +168,10 @@ impl NativeCode {
         program: &ProgramShape,
         data: NativeData,
     ) -> Result<Arc<Self>, EngineError> {
-        let NativeData { images, limits, tables: live, flows, slots } = data;
+        let NativeData { images, limits, tables: live, flows, slots, features } = data;
         program.check_flows(flows.as_deref())?;
         program.check_slots(&slots)?;
+        program.check_features(features.as_deref())?;
         program.check_images(&images)?;
         program.check_limits(limits.as_ref())?;
         program.check_adders(live.as_ref())?;
@@ -187,6 +193,10 @@ impl NativeCode {
             let reserved = CountedSlots::new(&live.counted, 0);
             reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
         }
+        if let Some(features) = &features {
+            let reserved = features.writer(0);
+            reserved.map_err(|error| refuse(format!("has no memory for features: {error}")))?;
+        }
         Ok(Arc::new(NativeCode {
             chains,
             tables,
@@ -197,6 +207,7 @@ impl NativeCode {
             live,
             flows,
             slots,
+            features,
             _images,
             library,
             _file,
@@ -219,9 +230,22 @@ impl NativeCode {
         let counted = self.live.as_ref().map_or(&[][..], |live| &live.counted);
         let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
-        let code = self.clone();
-        let fills_buckets = false;
-        NativeFilter { code, tables, reader, counters, entries, additions, rewrites, slots, fills_buckets, sharing }
+        let features = self.features.as_ref().map(|features| features.writer(worker));
+        let features = features.transpose().expect("the first worker found address space");
+        let (code, fills_buckets) = (self.clone(), false);
+        NativeFilter {
+            code,
+            tables,
+            reader,
+            counters,
+            entries,
+            additions,
+            features,
+            rewrites,
+            slots,
+            fills_buckets,
+            sharing,
+        }
     }
 }
 
@@ -290,6 +314,17 @@ impl NativeFilter {
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
         self.code.flows.as_ref()
+    }
+
+    /// What is observed, if the program observes.
+    pub fn features(&self) -> Option<&Arc<Features>> {
+        self.code.features.as_ref()
+    }
+
+    /// Where the next burst is counted, as C takes it.
+    fn features_as_c(&self) -> burst::Features {
+        let Some(writer) = &self.features else { return burst::Features::NONE };
+        burst::Features { sheet: writer.begin(), seed: writer.seed() }
     }
 
     /// Its counters, which can be read while it counts.
@@ -401,6 +436,10 @@ impl Filter for NativeFilter {
         self.code.flows.iter().for_each(|table| table.each(visit));
     }
 
+    fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
+        filter::taken(self.code.features.as_deref())
+    }
+
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
@@ -432,7 +471,7 @@ impl NativeFilter {
             }
             self.code.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
-        let limits = self.limits();
+        let (limits, features) = (self.limits(), self.features_as_c());
         let bursts = self.reader.as_mut().map(Reader::start_burst);
         if let (Some(burst), Some(live)) = (&bursts, &self.code.live) {
             for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
@@ -458,6 +497,7 @@ impl NativeFilter {
                 Some(packets) => burst::Rewrites { packets: packets.as_mut_ptr() },
             },
             slots: self.slots.as_c(),
+            features,
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
@@ -470,7 +510,10 @@ impl NativeFilter {
         // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those of
         // the program (`ProgramShape::check_slots`), and nobody changes the records that they select before the reader
         // starts another burst or rests.
+        // `features` is a sheet of the program's shape (`ProgramShape::check_features`), which only this worker writes
+        // until `end`.
         unsafe { function(&arguments) };
+        self.features.iter().for_each(FeatureWriter::end);
         if let Some(additions) = &mut self.additions {
             additions.take();
         }

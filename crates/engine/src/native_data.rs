@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_abi::burst;
 use weir_abi::slot::{STRIPES, SlotImage};
+use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::slots::RuleSlot;
@@ -23,12 +24,14 @@ pub struct NativeData {
     pub flows: Option<Arc<FlowTable>>,
     /// The slots of rules, in their order.
     pub slots: Vec<Arc<RuleSlot>>,
+    /// What is observed, if the program observes.
+    pub features: Option<Arc<Features>>,
 }
 
 impl NativeData {
     /// The data of a program that has nothing but tables, which do not change.
     pub fn constant(images: Vec<Arc<Image>>) -> Self {
-        NativeData { images, limits: None, tables: None, flows: None, slots: vec![] }
+        NativeData { images, limits: None, tables: None, flows: None, slots: vec![], features: None }
     }
 }
 

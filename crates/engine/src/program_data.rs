@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::slots::RuleSlot;
@@ -22,12 +23,14 @@ pub struct ProgramData<'a> {
     pub flows: Option<&'a Arc<FlowTable>>,
     /// The slots of rules, in their order.
     pub slots: &'a [Arc<RuleSlot>],
+    /// What is observed, if the program observes.
+    pub features: Option<&'a Arc<Features>>,
 }
 
 impl<'a> ProgramData<'a> {
     /// The data of a program without limiters, whose tables do not change.
     pub fn constant(images: &'a [Arc<Image>]) -> Self {
-        ProgramData { images, limits: None, tables: None, flows: None, slots: &[] }
+        ProgramData { images, limits: None, tables: None, flows: None, slots: &[], features: None }
     }
 
     /// The map of the image in a slot, if the table can change.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weir_abi::flow::buckets;
-use weir_abi::{Layout, Reason};
+use weir_abi::{FeatureShape, Layout, Reason};
+use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
 use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, LiveTables};
 
-use crate::EngineError;
 use crate::image::{IMAGE_BYTES_MAX, Image};
+use crate::{EngineError, ProgramData};
 
 /// Maximum number of rules of a program.
 pub const RULES_MAX: usize = Reason::RULES_MAX;
@@ -40,6 +41,8 @@ pub struct ProgramShape {
     pub rewrites: bool,
     /// Number of slots of rules.
     pub slots: usize,
+    /// What is counted of the packets that pass; `None` if nothing is.
+    pub features: Option<FeatureShape>,
 }
 
 /// A table of the program, for which an image is loaded.
@@ -94,6 +97,28 @@ impl ProgramShape {
             false => Err(EngineError::Image {
                 table: "slots".to_owned(),
                 problem: format!("{} of them, the program expects {}", slots.len(), self.slots),
+            }),
+        }
+    }
+
+    /// Refuses data that is not the program's.
+    pub(crate) fn check(&self, data: &ProgramData<'_>) -> Result<(), EngineError> {
+        self.check_images(data.images)?;
+        self.check_limits(data.limits)?;
+        self.check_adders(data.tables)?;
+        self.check_flows(data.flows.map(|flows| &**flows))?;
+        self.check_slots(data.slots)?;
+        self.check_features(data.features.map(|features| &**features))
+    }
+
+    /// Refuses features of another shape.
+    pub(crate) fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
+        let found = features.map(Features::shape);
+        match found == self.features.as_ref() {
+            true => Ok(()),
+            false => Err(EngineError::Image {
+                table: "features".to_owned(),
+                problem: format!("{found:?}, the program expects {:?}", self.features),
             }),
         }
     }

@@ -7,11 +7,13 @@ use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
+use weir_abi::features::REPLAY_SEED;
 use weir_abi::flow::FlowSecrets;
 use weir_abi::slot::{RULES_MAX, SlotImage};
 use weir_engine::{NativeData, ProgramData};
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_policy::slot_rule::SlotRule;
+use weir_state::features::{FeatureMemory, Features};
 use weir_state::flows::{FlowMemory, FlowTable};
 use weir_state::limits::{LimitNeeds, Limits};
 use weir_state::slot_store::{SlotBinding, SlotDeclared};
@@ -37,6 +39,8 @@ pub struct Data {
     pub slots: Vec<Arc<RuleSlot>>,
     /// Keeps slots bound, so that later generations find them.
     pub slot_binding: Option<Arc<SlotBinding>>,
+    /// What is observed, if the policy observes.
+    pub features: Option<Arc<Features>>,
 }
 
 impl Data {
@@ -48,13 +52,14 @@ impl Data {
             tables: self.tables.as_ref(),
             flows: self.flows.as_ref(),
             slots: &self.slots,
+            features: self.features.as_ref(),
         }
     }
 
     /// The data for native code.
     pub fn for_native(self) -> NativeData {
-        let Data { images, limits, tables, flows, slots, slot_binding: _ } = self;
-        NativeData { images, limits, tables, flows, slots }
+        let Data { images, limits, tables, flows, slots, slot_binding: _, features } = self;
+        NativeData { images, limits, tables, flows, slots, features }
     }
 }
 
@@ -138,7 +143,21 @@ impl Policy {
         let flows = self.flows(shared, replayed)?;
         let images = images.collect();
         let (slots, slot_binding) = self.bind_slots(shared, replayed)?;
-        Ok(Data { images, limits, tables, flows, slots, slot_binding })
+        let features = self.features(shared, replayed)?;
+        Ok(Data { images, limits, tables, flows, slots, slot_binding, features })
+    }
+
+    /// Where features are counted: in `shared` state, or in empty sheets for a replay.
+    fn features(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<Features>>, LoadError> {
+        let Some(observe) = &self.program.observe else { return Ok(None) };
+        let memory = match replayed {
+            FlowMemory::Process => FeatureMemory::Process,
+            FlowMemory::Kernel => FeatureMemory::Kernel(1),
+        };
+        Ok(Some(match shared {
+            Some(shared) => shared.features(observe.shape())?,
+            None => Features::new(memory, observe.shape(), REPLAY_SEED)?,
+        }))
     }
 
     /// The table of flows: that of `shared` state, or an empty one for a replay.

@@ -9,9 +9,10 @@ use weir_abi::{AdditionCounts, Counter, EntryCounts, Family, LimitEntries, Verdi
 use weir_engine::{EngineError, Filter, FrameBurst};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::eval::rewrite::Leaving;
-use weir_policy::ir::eval::{Charged, Evaluator, Protected, Tables};
+use weir_policy::ir::eval::{Charged, DirectionFeatures, Evaluator, Protected, Tables};
 use weir_policy::ir::{LimiterId, Program, RuleSlotId, SlotId};
 use weir_policy::slot_rule::SlotRule;
+use weir_state::features::{DirectionSnapshot, FeatureEntry, Samples, Snapshot};
 use weir_state::limits::LimitCount;
 use weir_tables::{Reference, Table};
 
@@ -122,11 +123,25 @@ impl Filter for EvalFilter<'_> {
         self.evaluator.flows(visit);
     }
 
+    fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
+        let directions = self.evaluator.take_features();
+        Ok(directions.map(|directions| Snapshot { directions: directions.map(snapshot), ..Snapshot::default() }))
+    }
+
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
         self.evaluator.limit_counts(LimiterId(limiter as u16), &mut |entry, Charged { exceeded, passed }| {
             visit(entry, LimitCount { exceeded, passed });
         });
     }
+}
+
+/// What the interpreter has observed, in the form of engines.
+pub fn snapshot(of: DirectionFeatures) -> DirectionSnapshot {
+    let DirectionFeatures { entries, rest, without_address, outside, sampler, records, .. } = of;
+    let entries = entries.into_iter().map(|(key, counts)| FeatureEntry { key, counts }).collect();
+    let samples = Samples { seen: sampler.seen, taken: sampler.taken, records };
+    let samples = if samples.seen > 0 { vec![samples] } else { vec![] };
+    DirectionSnapshot { entries, rest, without_address, outside, samples }
 }
 
 /// An address of a family as the interpreter has it: a number.

@@ -277,6 +277,7 @@ impl Policy {
             flows: shape.flows,
             rewrites: shape.rewrites,
             slots: shape.slots,
+            features: shape.features,
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })

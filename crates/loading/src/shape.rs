@@ -18,6 +18,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         flows: program.tracking.map(|tracking| tracking.size),
         rewrites: program.rewrites(),
         slots: program.rule_slots.len(),
+        features: program.observe.as_ref().map(|observe| observe.shape()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Classes of packets. Each has its own rate and baseline, because attacks use one or a few of them.
 
 use crate::header::{Header, protocol, tcp};
+use weir_abi::features::{SERVICE_PORTS, SYSTEM_PORT_MAX};
 use weir_abi::packet::Fragment;
 
 /// The class of a packet. A packet has exactly one.
@@ -25,11 +26,6 @@ pub enum Class {
     /// Any other protocol.
     Other,
 }
-
-/// The highest port of a service that a client does not choose by itself (RFC 6335, system ports).
-const SYSTEM_PORT_MAX: u16 = 1023;
-/// Ports above the system ports whose services are known to amplify.
-const SERVICE_PORTS: [u16; 12] = [1194, 1434, 1900, 3283, 3389, 3478, 3702, 4500, 5353, 10001, 11211, 37810];
 
 impl Class {
     /// All classes.

@@ -41,6 +41,8 @@ pub enum Feature {
     Slot,
     /// Matches on a card's answers, which only the split between card and software makes.
     Card,
+    /// `observe`
+    Observe,
 }
 
 /// A feature of a rule that engines do not support.
@@ -88,6 +90,8 @@ impl Engine {
             (_, Feature::Slot) => Some("its rules cannot change yet"),
             (Engine::Eval, Feature::Card) => None,
             (_, Feature::Card) => Some("it does not read a card's answers yet"),
+            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
+            (_, Feature::Observe) => Some("it cannot extract features yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
         }
     }
@@ -105,6 +109,7 @@ impl Feature {
             Feature::Synproxy => "synproxy",
             Feature::Slot => "slot",
             Feature::Card => "card",
+            Feature::Observe => "observe",
         }
     }
 
@@ -147,6 +152,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
     if program.tracking.is_some_and(|tracking| tracking.synproxy.is_some()) {
         let answering = (0..).zip(&program.rules).find(|(_, rule)| rule.answers());
         report(answering.map(|(index, _)| RuleId(index)), Feature::Synproxy);
+    }
+    if program.observe.is_some() {
+        report(None, Feature::Observe);
     }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
@@ -191,6 +199,15 @@ chain upstream
   rule 1
 chain downstream
 ";
+
+    #[test]
+    fn what_is_observed_needs_an_engine_that_extracts_it() {
+        let observe = PROGRAM.replace("limiter 0", "observe size 64 ip/32 ip6/128\nlimiter 0");
+        let program = parse(&observe).unwrap();
+        let found = unsupported(&program, &[Engine::P4]);
+        assert!(found.iter().any(|found| found.rule.is_none() && found.feature == Feature::Observe), "{found:?}");
+        assert_eq!(unsupported(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), []);
+    }
 
     #[test]
     fn a_program_is_compared_with_the_features_of_each_engine() {

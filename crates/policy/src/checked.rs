@@ -7,7 +7,8 @@ use crate::field::{Field, Subject};
 use crate::source::Span;
 pub use crate::syntax::tree::{AddKind, Exceed, Log};
 use crate::tracking::Tracking;
-use weir_abi::{Action, Layout, Limit};
+use weir_abi::features::SIZE_DEFAULT;
+use weir_abi::{Action, FeatureShape, Layout, Limit};
 
 /// A checked policy.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Checked {
     pub on_exit: OnExit,
     /// How flows are tracked, and where the policy says so; `None` if they are not.
     pub tracking: Option<(Tracking, Span)>,
+    /// What is observed, and where the policy says so; `None` if nothing is.
+    pub observe: Option<(Observe, Span)>,
     /// The base policy first, then the named postures.
     pub postures: Vec<Posture>,
     /// Mistakes that do not stop the compiler.
@@ -414,4 +417,38 @@ pub enum Effect {
     Slot(RuleSlotId),
     /// Decides the packet.
     Verdict(Action),
+}
+
+/// The settings of `observe { ... }`. They hold for all postures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observe {
+    /// Number of prefixes that have room, of each direction.
+    pub size: u32,
+    /// Lengths of the prefixes of IPv4 and IPv6 that are counted together.
+    pub lengths: [u8; 2],
+    /// The protected addresses, of IPv4 and of IPv6. If there are none, all addresses are.
+    pub inside: [ValueSet; 2],
+}
+
+impl Observe {
+    /// What compiled code counts by.
+    pub fn shape(&self) -> FeatureShape {
+        FeatureShape::new(self.size, self.lengths, self.inside.each_ref().map(ValueSet::ranges))
+    }
+
+    /// Whether every address is protected.
+    pub fn is_all(&self) -> bool {
+        self.inside.iter().all(|set| set.ranges().is_empty())
+    }
+
+    /// Whether an address is protected.
+    pub fn contains(&self, is_ipv6: bool, address: u128) -> bool {
+        self.is_all() || self.inside[usize::from(is_ipv6)].contains(address)
+    }
+}
+
+impl Default for Observe {
+    fn default() -> Self {
+        Observe { size: SIZE_DEFAULT, lengths: [32, 128], inside: [0, 1].map(|_| ValueSet::new([])) }
+    }
 }

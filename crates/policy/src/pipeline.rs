@@ -11,7 +11,7 @@
 //! ([`Includes`]) and facts about tables ([`Catalog`]).
 
 use crate::backend;
-use crate::capability::{self, Engine, Unsupported};
+use crate::capability::{self, Engine, Feature, Unsupported};
 use crate::catalog::Catalog;
 use crate::checked::Checked;
 use crate::diag::Diagnostic;
@@ -45,7 +45,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
 pub fn unsupported(lowered: &Lowered, engines: &[Engine]) -> Vec<Diagnostic> {
     let refuse = |unsupported: Unsupported| {
         let of_rule = unsupported.rule.map(|rule| lowered.spans[usize::from(rule.0)]);
-        let span = of_rule.or(lowered.tracking).expect("a feature is used somewhere");
+        let besides = if unsupported.feature == Feature::Observe { lowered.observe } else { lowered.tracking };
+        let span = of_rule.or(besides).expect("a feature is used somewhere");
         let (what, engines) = (unsupported.feature.name(), unsupported.engines());
         Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engines})"))
             .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")

@@ -63,6 +63,12 @@ pub enum StateError {
         /// How many the policy reserves.
         size: usize,
     },
+    /// There are no sheets for what `observe` counts, or one cannot be read.
+    #[error("features: {problem}")]
+    Features {
+        /// Why.
+        problem: String,
+    },
     /// The system gives no random numbers.
     #[error("no random numbers for the keys of flows: {source}")]
     Secrets {

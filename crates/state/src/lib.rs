@@ -19,6 +19,7 @@
 //! it is gone.
 
 pub mod error;
+pub mod features;
 pub mod flows;
 mod kernel_map;
 pub mod limits;

@@ -4,10 +4,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use weir_abi::each;
+use weir_abi::features::REPLAY_SEED;
 use weir_abi::flow::{FlowNeeds, FlowSecrets, buckets};
+use weir_abi::{FeatureShape, each};
 
 use crate::StateError;
+use crate::features::{FeatureMemory, Features};
 use crate::flows::{FlowMemory, FlowTable};
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::{Clocks, SavedFlows};
@@ -45,6 +47,8 @@ pub struct SharedState {
     slots: OnceLock<SlotStore>,
     /// The tables of flows that some generation uses.
     flows: Mutex<Vec<Weak<FlowTable>>>,
+    /// What is observed, of each shape that some generation uses.
+    features: Mutex<Vec<Weak<Features>>>,
     /// Flows for each new table, until a table is saved.
     saved_flows: Mutex<Option<SavedFlows>>,
     /// Debts for limits that nobody has declared yet.
@@ -67,7 +71,8 @@ impl SharedState {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let slots = OnceLock::new();
         let (flows, saved_flows, debts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        SharedState { memory, seed, limits, tables, additions, slots, flows, saved_flows, debts }
+        let features = Mutex::default();
+        SharedState { memory, seed, limits, tables, additions, slots, flows, features, saved_flows, debts }
     }
 
     /// The state of limits, reserved at the first call.
@@ -169,6 +174,35 @@ impl SharedState {
         }
         tables.push(Arc::downgrade(&table));
         Ok(table)
+    }
+
+    /// What policies with this shape observe. Policies with another shape have sheets of their own.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn features(&self, shape: FeatureShape) -> Result<Arc<Features>, StateError> {
+        let mut all = self.features.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|features| features.strong_count() > 0);
+        if let Some(known) = all.iter().filter_map(Weak::upgrade).find(|features| *features.shape() == shape) {
+            return Ok(known);
+        }
+        let (memory, seed) = match self.memory {
+            Memory::OnePolicy => (FeatureMemory::Process, REPLAY_SEED),
+            Memory::Process => (FeatureMemory::Process, RandomState::new().hash_one(())),
+            Memory::Kernel { .. } => {
+                let cpus = crate::cpus().map_err(|error| StateError::Features { problem: error.to_string() })?;
+                (FeatureMemory::Kernel(cpus), RandomState::new().hash_one(()))
+            }
+        };
+        let features = Features::new(memory, shape, seed)?;
+        all.push(Arc::downgrade(&features));
+        Ok(features)
+    }
+
+    /// What all loaded policies observe.
+    pub fn observed(&self) -> Vec<Arc<Features>> {
+        let all = self.features.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Updates state that no packet has used for long. It must be called every few minutes.

@@ -10,7 +10,9 @@ use crate::cli::{CheckOptions, EngineName};
 use crate::costs;
 use crate::failure::{Failure, messages};
 use crate::report;
-use certificate::{Certificate, ChainCost, Invalid, LimitsCost, Report, Seconds, SlotCost, TableCost, describe};
+use certificate::{
+    Certificate, ChainCost, Invalid, LimitsCost, ObserveCost, Report, Seconds, SlotCost, TableCost, describe,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::slot::SlotImage;
@@ -120,6 +122,7 @@ fn certify(
         tables,
         limits: limits(policy, text, &images),
         slots: policy.program.rule_slots.iter().map(slot_cost).collect(),
+        observe: policy.program.observe.as_ref().map(ObserveCost::of),
         chains,
         compiled: vec![],
         not_measured: vec![],

@@ -5,6 +5,7 @@ use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_attacks;
 use crate::ctl_card;
+use crate::ctl_features;
 use crate::ctl_flows;
 use crate::ctl_slot;
 use crate::ctl_table;
@@ -41,6 +42,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
         CtlCommand::Limits { top, list } => Request::Limits { top: *top, list: list.clone() },
+        CtlCommand::Features { top } => Request::Features { top: *top },
         CtlCommand::Load { policy } => {
             let policy = std::path::absolute(policy).map_err(|error| Failure::file(policy, error))?;
             Request::Load { policy }
@@ -64,6 +66,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     report::print(&match request {
         Request::Stats => stats(&weir_control::read(value)?),
         Request::Limits { .. } => limits(&weir_control::read(value)?),
+        Request::Features { .. } => ctl_features::text(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
         Request::Card { .. } => ctl_card::status(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),

@@ -21,6 +21,7 @@ pub mod costs;
 pub mod ctl;
 pub mod ctl_attacks;
 pub mod ctl_card;
+pub mod ctl_features;
 pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;

@@ -46,6 +46,19 @@ pub struct Size {
 /// Share of the policies that track. The verifier takes long to check them.
 const TRACKING_SHARE: f64 = 0.15;
 
+/// Share of the policies that observe, and what. Few addresses have room.
+const OBSERVE_SHARE: f64 = 0.3;
+const OBSERVED: [&str; 8] = [
+    "",
+    "size 64",
+    "size 64; each ip/30; each ip6/64",
+    "each ip/0; each ip6/0",
+    "inside 10.0.0.0/8",
+    "inside 10.0.0.0/16",
+    "inside { 10.0.0.0/20, 192.0.2.0-192.0.2.9, 2001:db8::/56, 2001:db8:ffff::1 }; each ip/30; each ip6/64",
+    "size 128; inside { 10.0.0.0/9, 192.0.2.0-192.0.2.9, 2001:db8::/33, 2001:db8:ffff::1 }; each ip6/127",
+];
+
 /// A policy. `Debug` prints its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -56,6 +69,8 @@ pub struct Policy {
     slots: Vec<Vec<String>>,
     /// The settings, if the policy tracks.
     tracking: Option<Vec<String>>,
+    /// What is observed, if anything is.
+    observe: Option<&'static str>,
     /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
     directions: Vec<Option<Vec<String>>>,
 }
@@ -66,6 +81,7 @@ impl Display for Policy {
         writeln!(f, "defaults {{ {} }}", self.defaults.join("; "))?;
         slots::NAMES.iter().try_for_each(|name| writeln!(f, "slot {name} {{ size {} }}", slots::SIZE))?;
         self.tracking.iter().try_for_each(|settings| writeln!(f, "tracking {{ {} }}", settings.join("; ")))?;
+        self.observe.iter().try_for_each(|settings| writeln!(f, "observe {{ {settings} }}"))?;
         for (at, pair) in self.directions.chunks(2).enumerate() {
             if at > 0 {
                 writeln!(f, "posture p-{at} {{")?;
@@ -105,13 +121,14 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let base = [some(rules(pool, size)), some(rules(pool, size))];
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
     let tracking = option::weighted(TRACKING_SHARE, tracking::settings());
-    (tables, limits::lists(pool), defaults(), slots::rules(pool), tracking, base, postures)
-        .prop_map(|(tables, limits, defaults, slots, tracking, base, postures)| {
+    let observe = option::weighted(OBSERVE_SHARE, select(OBSERVED.to_vec()));
+    (tables, limits::lists(pool), defaults(), slots::rules(pool), tracking, observe, base, postures)
+        .prop_map(|(tables, limits, defaults, slots, tracking, observe, base, postures)| {
             let directions = base.into_iter().chain(postures.into_iter().flatten());
             let written =
                 |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.as_deref())).collect();
             let directions = directions.map(|rules| rules.map(written).map(slots::once)).collect();
-            Policy { tables, limits, defaults, slots, tracking, directions }
+            Policy { tables, limits, defaults, slots, tracking, observe, directions }
         })
         .boxed()
 }

@@ -17,6 +17,7 @@
 //! unpacked to disk, and reading an archive runs none of its code.
 
 mod archive;
+mod features;
 pub mod key;
 mod owner;
 pub mod trust;
@@ -29,6 +30,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weir_abi::{ABI_VERSION, Target};
+
+use features::BundledFeatures;
 
 use crate::artifact::{Artifact, LISTS_MAX, Source};
 use crate::clang::{BpfObject, NativeObject};
@@ -111,6 +114,9 @@ struct Manifest {
     /// Number of slots of rules.
     #[serde(default, skip_serializing_if = "is_zero")]
     slots: usize,
+    /// What is counted of the packets that pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    features: Option<BundledFeatures>,
     /// Number of tables with entries.
     entries: usize,
     /// Number of lists of limits.
@@ -271,6 +277,7 @@ impl Bundle {
             flows: artifact.flows,
             rewrites: artifact.rewrites,
             slots: artifact.slots,
+            features: artifact.features.as_ref().map(BundledFeatures::of),
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
@@ -370,6 +377,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
         flows: manifest.flows,
         rewrites: manifest.rewrites,
         slots: manifest.slots,
+        features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };

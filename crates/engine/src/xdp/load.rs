@@ -53,6 +53,9 @@ const FLOWS: &str = "weir_flows";
 const PROXIED: &str = "weir_proxied";
 /// Prefix of the sections of slots of rules, before their numbers.
 const SLOT: &str = ".bss.slot";
+/// The head of features, and the map of their elements. libbpf cuts names of sections at 15 characters.
+const FEATURE_HEAD: &str = ".bss.features";
+const FEATURES: &str = "weir_features";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -214,6 +217,9 @@ pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd
     let slots = data.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
     let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
     let tables = tables.chain(slots);
+    let features = data.features.and_then(|features| features.maps());
+    let features = features.map(|(head, elements)| [(FEATURE_HEAD, head), (FEATURES, elements)]);
+    let limits = limits.chain(features.into_iter().flatten());
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
 }
 

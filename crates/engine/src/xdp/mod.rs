@@ -24,6 +24,7 @@ use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::kernel::Mode;
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
+use weir_state::features::{Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
 use weir_state::slots::RuleSlot;
@@ -35,7 +36,7 @@ pub(crate) use load::{failed, find};
 use crate::clang::BpfObject;
 use crate::frame_set::FrameSet;
 use crate::measure::{Cost, Spread};
-use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, tsc};
+use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, filter, tsc};
 use cost::cost;
 use load::{
     COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, join_parts,
@@ -62,6 +63,7 @@ pub struct XdpFilter {
     slots: Vec<Arc<RuleSlot>>,
     /// Whether the buckets of slots are still to be filled.
     fills_slots: bool,
+    features: Option<Arc<Features>>,
     /// What leaves in place of packets, if the program changes any.
     rewritten: Option<Rewritten>,
     replay: Replay,
@@ -88,11 +90,7 @@ impl XdpFilter {
         data: &ProgramData<'_>,
     ) -> Result<Self, EngineError> {
         let limits = data.limits;
-        program.check_images(data.images)?;
-        program.check_limits(limits)?;
-        program.check_adders(data.tables)?;
-        program.check_flows(data.flows.map(|flows| &**flows))?;
-        program.check_slots(data.slots)?;
+        program.check(data)?;
         let start = Instant::now();
         let shared = shared_maps(data);
         let plan = Plan {
@@ -137,6 +135,7 @@ impl XdpFilter {
             flows: data.flows.cloned(),
             slots: data.slots.to_vec(),
             fills_slots: true,
+            features: data.features.cloned(),
             rewritten,
             replay,
             costs,
@@ -225,6 +224,11 @@ impl Additions {
 }
 
 impl XdpFilter {
+    /// What is observed, if the program observes.
+    pub fn features(&self) -> Option<&Arc<Features>> {
+        self.features.as_ref()
+    }
+
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
         self.flows.as_ref()
@@ -284,6 +288,10 @@ impl Filter for XdpFilter {
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         self.flows.iter().for_each(|table| table.each(visit));
+    }
+
+    fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
+        filter::taken(self.features.as_deref())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

@@ -94,6 +94,7 @@ pub fn artifact() -> Artifact {
         additions: 0,
         limited: 0,
         flows: None,
+        features: None,
         rewrites: false,
         slots: 0,
         sources: vec![

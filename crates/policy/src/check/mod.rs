@@ -12,6 +12,7 @@ mod declare;
 mod define;
 mod definition;
 mod limits;
+mod observe;
 mod overlap;
 mod reach;
 mod rule;
@@ -55,6 +56,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let on_exit = checker.on_exit();
     let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
     let tracking = checker.tracking(&postures);
+    let observe = checker.observe();
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     checker.bound_additions(&postures);
@@ -84,6 +86,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
         defaults,
         on_exit,
         tracking,
+        observe,
         postures,
         warnings: diagnostics,
     })

@@ -25,6 +25,8 @@ pub struct Lowered {
     pub counters: Vec<bool>,
     /// Where the policy says that flows are tracked.
     pub tracking: Option<Span>,
+    /// Where the policy says what is observed.
+    pub observe: Option<Span>,
 }
 
 /// Lowers a checked policy. It cannot fail, because `check` rejects invalid policies.
@@ -35,6 +37,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         defaults: policy.defaults,
         on_exit: policy.on_exit,
         tracking: policy.tracking.map(|(tracking, _)| tracking),
+        observe: policy.observe.as_ref().map(|(observe, _)| observe.clone()),
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),
@@ -74,7 +77,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     }
     only_used_counters(&mut program);
     let tracking = policy.tracking.map(|(_, span)| span);
-    Lowered { program, plan, spans, counters, tracking }
+    let observe = policy.observe.as_ref().map(|(_, span)| *span);
+    Lowered { program, plan, spans, counters, tracking, observe }
 }
 
 fn slot(policy: &Checked, planned: &Planned) -> Slot {

@@ -17,7 +17,8 @@ mod tables_tested;
 pub mod verify;
 
 pub use crate::checked::{
-    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, OnExit, RuleSlot, TableKind, ValueSet,
+    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot, TableKind,
+    ValueSet,
 };
 use crate::field::Field;
 pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};
@@ -38,6 +39,8 @@ pub struct Program {
     pub on_exit: OnExit,
     /// How flows are tracked; `None` if they are not.
     pub tracking: Option<Tracking>,
+    /// What is observed of the packets that pass; `None` if nothing is.
+    pub observe: Option<Observe>,
     /// Images of tables and lists of limits.
     pub slots: Vec<Slot>,
     /// Groups of buckets that effects charge.

@@ -2,14 +2,15 @@
 
 use super::{
     AddKind, Adder, AdderId, Dynamic, Exceed, Invalid, LimitEach, Limiter, LimiterId, LimiterKind, Log, MatchTree,
-    Slot, SlotContents, SlotId, Synproxy, TIMEOUTS, Test, Threshold, Tracking, ValueSet, Wanted, print, verify,
+    Observe, Slot, SlotContents, SlotId, Synproxy, TIMEOUTS, Test, Threshold, Tracking, ValueSet, Wanted, print,
+    verify,
 };
 use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, RuleSlot,
     RuleSlotId, TableKind,
 };
 use crate::field::{Answer, Field, Guard, Raw, RawBase, Subject};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family, Layout};
 
 /// Parses and verifies a program.
@@ -22,6 +23,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         defaults: Defaults::default(),
         on_exit: OnExit::default(),
         tracking: None,
+        observe: None,
         slots: vec![],
         limiters: vec![],
         adders: vec![],
@@ -53,6 +55,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "tracking" => tracking(words).map(|tracking| program.tracking = Some(tracking)),
             "synproxy" => synproxy(words).zip(program.tracking.as_mut()).map(|(read, of)| of.synproxy = Some(read)),
+            "observe" => observe(words).map(|observe| program.observe = Some(observe)),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "adder" => adder(words).map(|adder| program.adders.push(adder)),
@@ -125,6 +128,24 @@ fn tracking(text: &str) -> Option<Tracking> {
         tracking.timeouts_ms[index] = milliseconds.parse().ok()?;
     }
     Some(tracking)
+}
+
+/// `size 65536 ip/32 ip6/128 inside 192.0.2.0-192.0.2.255`
+fn observe(text: &str) -> Option<Observe> {
+    let (settings, inside) = text.split_once(" inside ").unwrap_or((text, ""));
+    let ["size", size, ipv4, ipv6] = settings.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let lengths = [ipv4.strip_prefix("ip/")?.parse().ok()?, ipv6.strip_prefix("ip6/")?.parse().ok()?];
+    let mut ranges = [vec![], vec![]];
+    for range in inside.split(' ').filter(|range| !range.is_empty()) {
+        let (first, last) = range.split_once('-')?;
+        let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
+        let [first_bits, last_bits] = [first, last].map(|address| match address {
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => address.to_bits(),
+        });
+        ranges[usize::from(first.is_ipv6())].push((first_bits, last_bits));
+    }
+    Some(Observe { size: size.parse().ok()?, lengths, inside: ranges.map(ValueSet::new) })
 }
 
 /// `mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s`

@@ -1,12 +1,12 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Program, RuleId, RuleSlotId,
+    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Observe, Program, RuleId, RuleSlotId,
     SlotContents, Synproxy, Test, Threshold, Tracking, Wanted,
 };
 use crate::field::{Field, Guard, Notation, Subject};
 use crate::pass::choose_layouts::FUSED_MAX;
-use weir_abi::{Layout, Reason, each, flow, slot};
+use weir_abi::{Layout, Reason, each, features, flow, slot};
 
 /// Deepest nesting of tests. `check` bounds the number of matches of a rule accordingly.
 pub const DEPTH_MAX: usize = 256;
@@ -78,6 +78,9 @@ fn verify_declarations(program: &Program) -> Result<(), String> {
     }
     if program.tracking.is_some_and(|tracking| !is_sound_tracking(&tracking)) {
         return Err("tracking: a size, share or timeout that is out of bounds".to_owned());
+    }
+    if program.observe.as_ref().is_some_and(|observe| !is_sound_observe(observe)) {
+        return Err("observe: a size, length or set that is out of bounds".to_owned());
     }
     Ok(())
 }
@@ -297,6 +300,16 @@ fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
         && size.is_power_of_two()
         && sizes.contains(size)
         && each::profile(*limit).is_some()
+}
+
+/// Whether the settings of `observe` are valid.
+fn is_sound_observe(Observe { size, lengths: [ipv4, ipv6], inside }: &Observe) -> bool {
+    size.is_power_of_two()
+        && (features::SIZE_MIN..=features::SIZE_MAX).contains(size)
+        && *ipv4 <= 32
+        && *ipv6 <= 128
+        && inside.iter().all(|set| set.ranges().len() <= features::RANGES_MAX)
+        && inside[0].ranges().iter().all(|&(_, last)| last <= u32::MAX.into())
 }
 
 /// Whether the settings of the tracker are valid.

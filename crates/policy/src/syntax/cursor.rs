@@ -15,7 +15,7 @@ pub(super) struct Reported;
 pub(super) type Parse<T> = Result<T, Reported>;
 
 /// Keywords that begin an item or a direction, and no other line.
-pub(super) const ITEM_WORDS: [&str; 11] = [
+pub(super) const ITEM_WORDS: [&str; 12] = [
     "table",
     "limits",
     "define",
@@ -23,6 +23,7 @@ pub(super) const ITEM_WORDS: [&str; 11] = [
     "defaults",
     "tracking",
     "slot",
+    "observe",
     "on-exit",
     "upstream",
     "downstream",
@@ -139,7 +140,9 @@ impl<'a> Cursor<'a> {
         match self.slice() {
             "define" => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::Assign,
             "include" => self.kind_ahead(1) == TokenKind::String,
-            "upstream" | "downstream" | "defaults" | "tracking" => self.kind_ahead(1) == TokenKind::OpenBrace,
+            "upstream" | "downstream" | "defaults" | "tracking" | "observe" => {
+                self.kind_ahead(1) == TokenKind::OpenBrace
+            }
             "on-exit" => self.kind_ahead(1) == TokenKind::Word,
             _ => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::OpenBrace,
         }

@@ -4,7 +4,7 @@ use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{Defaults, Define, DirectionBlock, Include, Item, Name, OnExit, Posture};
 use super::words::STATEMENT_WORDS;
-use super::{foreign, limits, rule, slot, table, tracking, value};
+use super::{foreign, limits, observe, rule, slot, table, tracking, value};
 use crate::diag::{Diagnostic, nearest};
 use crate::direction::Direction;
 
@@ -45,6 +45,7 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
         Some("defaults") => defaults(cursor).map(Item::Defaults),
         Some("slot") => slot::slot(cursor).map(Item::Slot),
         Some("tracking") => tracking::tracking(cursor).map(Item::Tracking),
+        Some("observe") => observe::observe(cursor).map(Item::Observe),
         Some("on-exit") => on_exit(cursor).map(Item::OnExit),
         Some("upstream" | "downstream") => direction(cursor).map(Item::Direction),
         Some("posture") => posture(cursor).map(Item::Posture),

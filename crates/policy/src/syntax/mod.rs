@@ -11,6 +11,7 @@ mod item;
 mod limit;
 mod limits;
 mod load;
+mod observe;
 pub mod print;
 pub(crate) mod reserved;
 mod rule;

@@ -1,8 +1,8 @@
 //! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
-    Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, OnExceed,
-    Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting,
+    Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, ObserveSetting,
+    OnExceed, Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting,
     TrackingSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
@@ -48,6 +48,11 @@ impl Display for Item {
                 }
                 write!(f, "}}")
             }
+            Item::Observe(observe) => {
+                writeln!(f, "observe {{")?;
+                observe.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
+                write!(f, "}}")
+            }
             Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
             Item::Direction(block) => print_direction(f, block, ""),
             Item::Posture(posture) => {
@@ -91,6 +96,20 @@ impl Display for TableSetting {
             TableSetting::Watch(_) => write!(f, "watch"),
             TableSetting::Protect(table) => write!(f, "protect @{}", table.text),
             TableSetting::MaxChange(percent) => write!(f, "max-change {percent}%"),
+        }
+    }
+}
+
+impl Display for ObserveSetting {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            ObserveSetting::Size(size) => write!(f, "size {size}"),
+            ObserveSetting::Each(of, None) => write!(f, "each {}", of.text),
+            ObserveSetting::Each(of, Some(length)) => write!(f, "each {}/{length}", of.text),
+            ObserveSetting::Inside(values, _) => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                write!(f, "inside {{ {} }}", values.join(", "))
+            }
         }
     }
 }

@@ -1,15 +1,17 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/observe.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod additions;
 mod limits;
+mod observe;
 mod slot;
 mod tracking;
 mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
+pub use observe::{Observe, ObserveSetting};
 pub use slot::{Slot, SlotSetting};
 pub use tracking::{SynproxyOffer, SynproxyThreshold, Tracking, TrackingSetting};
 pub use values::{Atom, AtomKind, Operand, Value, Values};
@@ -81,6 +83,8 @@ pub enum Item {
     Tracking(Tracking),
     /// `slot attacks { ... }`
     Slot(Slot),
+    /// `observe { ... }`
+    Observe(Observe),
     /// `on-exit forward`
     OnExit(OnExit),
     /// `upstream { ... }`

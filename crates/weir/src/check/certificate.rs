@@ -6,6 +6,8 @@ use crate::figures;
 use serde::Serialize;
 use std::fmt::Write;
 use weir_loading::Timing;
+use weir_policy::ir::Observe;
+use weir_state::features::Features;
 
 /// Most characters of the list of compiled chains in the report.
 const COMPILED_CHARACTERS: usize = 200;
@@ -46,6 +48,9 @@ pub(super) struct Certificate {
     pub limits: Vec<LimitsCost>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotCost>,
+    /// What is observed, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observe: Option<ObserveCost>,
     pub chains: Vec<ChainCost>,
     /// Names of the compiled chains: those of the base policy, unless options select postures.
     pub compiled: Vec<String>,
@@ -151,6 +156,27 @@ impl From<Timing> for Seconds {
     }
 }
 
+/// What is observed.
+#[derive(Debug, Serialize)]
+pub(super) struct ObserveCost {
+    /// Number of addresses or prefixes, of each direction.
+    pub size: u32,
+    /// Lengths of prefixes of IPv4 and IPv6.
+    pub lengths: [u8; 2],
+    /// Whether each address has room, so that none is counted with others.
+    pub is_exact: bool,
+    /// Memory of each worker, or of each CPU in the kernel.
+    pub worker_bytes: u64,
+}
+
+impl ObserveCost {
+    pub fn of(observe: &Observe) -> Self {
+        let shape = observe.shape();
+        let worker_bytes = Features::bytes(&shape, 1) as u64;
+        ObserveCost { size: shape.size, lengths: shape.lengths, is_exact: shape.is_direct(), worker_bytes }
+    }
+}
+
 /// The certificate as text.
 pub(super) fn describe(report: &Report) -> String {
     let mut text = String::new();
@@ -185,8 +211,7 @@ pub(super) fn describe(report: &Report) -> String {
             sharing.map_or_else(|| figures::bytes(table.bytes), |other| format!("in {}'s", other.name))
         );
     }
-    describe_limits(&mut text, &certificate.limits);
-    describe_slots(&mut text, &certificate.slots);
+    describe_state(&mut text, certificate);
     let _ = writeln!(
         text,
         "\n  {:<24} {:>5} {:>14} {:>12} {:>10} {:>15}",
@@ -240,6 +265,16 @@ fn describe_slots(text: &mut String, slots: &[SlotCost]) {
     }
     for SlotCost { name, size, bytes } in slots {
         let _ = writeln!(text, "  {name:<20} {size:>10} {:>9}", figures::bytes(*bytes));
+    }
+}
+
+/// Describes what outlives generations.
+fn describe_state(text: &mut String, certificate: &Certificate) {
+    describe_limits(text, &certificate.limits);
+    describe_slots(text, &certificate.slots);
+    if let Some(ObserveCost { size, worker_bytes, .. }) = &certificate.observe {
+        let (size, bytes) = (figures::grouped((*size).into()), figures::bytes(*worker_bytes));
+        let _ = writeln!(text, "\n  observe: {size} addresses in each direction, {bytes} for each worker or CPU");
     }
 }
 

@@ -79,6 +79,12 @@ pub enum CtlCommand {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = entries)]
         top: usize,
     },
+    /// Show what the active generation has observed in the last second: packets by protected address.
+    Features {
+        /// Show at most this many addresses, those with most packets first.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        top: usize,
+    },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
     /// Change or list the rules of a slot of the active generation while packets pass.

@@ -97,7 +97,9 @@ impl Printer<'_> {
                 }
                 // The rules of slots stand in their places.
                 Item::Slot(_) | Item::Include(_) => {}
-                Item::Define(_) | Item::Defaults(_) | Item::Tracking(_) | Item::OnExit(_) => self.line(item),
+                Item::Define(_) | Item::Defaults(_) | Item::Tracking(_) | Item::Observe(_) | Item::OnExit(_) => {
+                    self.line(item);
+                }
             }
         }
     }

@@ -8,6 +8,7 @@ pub mod claim;
 pub mod controller;
 pub mod descriptors;
 mod dpdk;
+mod features;
 mod feeds;
 mod flows;
 pub mod generation;
@@ -37,6 +38,7 @@ use card::Card;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use features::FeatureTurns;
 use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
@@ -305,6 +307,7 @@ fn watch<L: Loader>(
     updates: &Updates,
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
+    let mut feature_turns = FeatureTurns::default();
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
@@ -319,6 +322,9 @@ fn watch<L: Loader>(
             tables.free();
         }
         if let Err(failure) = table_ticks.keep(loader) {
+            eprintln!("weir: {failure}");
+        }
+        if let Err(failure) = feature_turns.keep(loader) {
             eprintln!("weir: {failure}");
         }
         if let Some(carried) = &mut carried {

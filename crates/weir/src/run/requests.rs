@@ -3,6 +3,7 @@
 use crate::additions;
 use crate::failure::Failure;
 use crate::run::controller::Controller;
+use crate::run::features;
 use crate::run::feeds::{Cause, Force, Updater, Updates};
 use crate::run::flows;
 use crate::run::generation::{Generation, Loader};
@@ -50,6 +51,9 @@ pub fn perform<L: Loader>(
         Request::Posture { name } => controller.posture(name.as_deref())?,
         Request::Table { table, operation } => {
             return tables::perform(&table, operation, &controller.active(), loader.shared(), updates);
+        }
+        Request::Features { top } => {
+            return Ok(json!(features::shown(top, controller.active().program(), loader.shared())?));
         }
         Request::Flows { operation } => {
             return flows::perform(&operation, controller.active().program(), loader.shared());

@@ -13,6 +13,7 @@ use weir_abi::kernel::{
     ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
+use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
 use weir_state::slots::RuleSlot;
@@ -79,6 +80,8 @@ pub struct KernelCode {
     _flows: Option<Arc<FlowTable>>,
     /// The same for slots of rules.
     _slots: Vec<Arc<RuleSlot>>,
+    /// The same for features.
+    _features: Option<Arc<Features>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
@@ -182,11 +185,7 @@ impl KernelCode {
         data: &ProgramData<'_>,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
-        program.check_images(data.images)?;
-        program.check_limits(data.limits)?;
-        program.check_adders(data.tables)?;
-        program.check_flows(data.flows.map(|flows| &**flows))?;
-        program.check_slots(data.slots)?;
+        program.check(data)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
@@ -241,6 +240,7 @@ impl KernelCode {
             _tables,
             _flows: data.flows.cloned(),
             _slots: data.slots.to_vec(),
+            _features: data.features.cloned(),
             _additions,
         }))
     }

@@ -1,6 +1,6 @@
 //! One chain as C: the columns that its rules read, its table lookups, and the names of both.
 
-use super::column::{CT_STATE, Column, L3, Width, fields};
+use super::column::{CT_STATE, Column, L3, L4, Width, fields};
 use super::condition::Conditions;
 use super::defaults::DefaultVerdicts;
 use super::dialect::{Dialect, no_card};
@@ -27,6 +27,13 @@ pub(super) struct ChainEmitter<'a> {
     /// The finds at whose entries rules count, each with the number of these rules, in order.
     pub(super) counts: Vec<(FindId, usize)>,
 }
+
+/// The fields of `struct packet` that `observe` reads besides [`OBSERVED_COLUMNS`]: IPv6 addresses, and those of samples.
+const OBSERVED_FIELDS: [&str; 5] = ["saddr6", "daddr6", "dport", "proto", "ttl"];
+
+/// The fields whose columns `observe` reads.
+const OBSERVED_COLUMNS: [Field; 5] =
+    [Field::IpSaddr, Field::IpDaddr, Field::MetaFragment, Field::ThSport, Field::TcpFlags];
 
 /// The fields of `struct packet` that the tracker reads.
 const TRACKED_FIELDS: [&str; 18] = [
@@ -144,6 +151,11 @@ impl<'a> ChainEmitter<'a> {
         self.counts.iter().map(|(find, _)| self.chain.finds[usize::from(find.0)].slot.0).collect()
     }
 
+    /// Whether features of the packets that pass are counted.
+    pub(super) fn observes(&self) -> bool {
+        self.program.observe.is_some()
+    }
+
     /// Whether any rule counts at table entries.
     pub(super) fn counts_entries(&self) -> bool {
         !self.counts.is_empty()
@@ -245,6 +257,9 @@ impl<'a> ChainEmitter<'a> {
         if self.tracks() {
             out.line("struct track_burst tracked;");
         }
+        if self.observes() {
+            out.line("struct observed observed;");
+        }
         out.close_with(" WEIR_COLUMNS;");
     }
 
@@ -266,6 +281,9 @@ impl<'a> ChainEmitter<'a> {
         }
         if self.asks_slots() {
             kept.extend(SLOT_FIELDS);
+        }
+        if self.observes() {
+            kept.extend(OBSERVED_FIELDS);
         }
         if self.program.rewrites() {
             kept.insert("l3_offset");
@@ -348,6 +366,10 @@ fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTr
         columns.extend((key.guard() == Guard::Ipv6).then_some(L3));
     }
     collect_columns(program, &chain.tree.nodes, conditions, &mut columns);
+    if program.observe.is_some() {
+        columns.extend(OBSERVED_COLUMNS.map(Column::of));
+        columns.extend([L3, L4]);
+    }
     columns
 }
 

@@ -6,6 +6,7 @@ use super::column::{CT_STATE, Column};
 use super::defaults::DefaultVerdicts;
 use super::dialect::Dialect;
 use super::functions;
+use super::observe;
 use super::raw::fill_raw;
 use super::writer::Writer;
 use crate::ir::FindId;
@@ -44,6 +45,9 @@ impl ChainEmitter<'_> {
         if self.keeps_packets() {
             out.line(&format!("struct {name}_packets packets;"));
         }
+        if self.observes() {
+            observe::columns(self.chain.direction, out);
+        }
         out.line("struct verdicts verdicts;");
         out.line("uint64_t started = stage_start();");
         out.blank();
@@ -57,6 +61,9 @@ impl ChainEmitter<'_> {
             out.line(&format!("{name}_lookups(&env, {burst}, &packets);"));
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
+        if self.observes() {
+            out.line(&observe::call("observe_elements", "", self.chain.direction));
+        }
         self.rules_of_burst(out);
         for (id, _) in &self.counts {
             let slot = self.chain.finds[usize::from(id.0)].slot.0;
@@ -65,6 +72,9 @@ impl ChainEmitter<'_> {
         }
         if self.program.rewrites() {
             out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
+        }
+        if self.observes() {
+            out.line(&observe::call("observe_burst", "&verdicts, ", self.chain.direction));
         }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
@@ -149,6 +159,11 @@ impl ChainEmitter<'_> {
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
             out.line(&statement);
         }
+        if self.observes() {
+            let direction = observe::direction(self.chain.direction);
+            out.line("if (packet->l3 == L3_IPV6)");
+            out.inner(&format!("observe_ipv6(burst, &packets->observed, i, packet, &observing, {direction});"));
+        }
         if !skips_parser {
             out.line("verdicts->lens[i] = frame.len;");
         }
@@ -220,7 +235,7 @@ impl ChainEmitter<'_> {
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         let parameters = parameters.map(str::to_owned);
         out.blank();
-        let decide = if self.tracks() { "decide_frame" } else { "frame" };
+        let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
@@ -248,13 +263,36 @@ impl ChainEmitter<'_> {
         }
         out.line(&format!("return {rules};"));
         out.close();
-        if self.tracks() {
+        if self.tracks() || self.observes() {
             out.blank();
             out.function(&format!("WEIR_INLINE uint32_t {name}_frame"), &parameters);
-            out.line("track_forget();");
-            out.line(&format!("return track_verdict(frame, {name}_{decide}(env, frame, packet));"));
+            let first = if self.tracks() { "track_forget();" } else { "" };
+            self.ended(first, &format!("{name}_{decide}(env, frame, packet)"), out);
             out.close();
         }
+    }
+
+    /// BPF: writes the body of a function that returns the verdict of `decide`, after the packet was tracked and observed.
+    /// `first` comes before.
+    pub(super) fn ended(&self, first: &str, decide: &str, out: &mut Writer) {
+        let decided = if self.tracks() { format!("track_verdict(frame, {decide})") } else { decide.to_owned() };
+        if !self.observes() {
+            if !first.is_empty() {
+                out.line(first);
+            }
+            return out.line(&format!("return {decided};"));
+        }
+        let direction = observe::direction(self.chain.direction);
+        if first.is_empty() {
+            out.line(&format!("const uint32_t verdict = {decided};"));
+            out.blank();
+        } else {
+            out.line("uint32_t verdict;");
+            out.blank();
+            out.line(first);
+            out.line(&format!("verdict = {decided};"));
+        }
+        out.line(&format!("return observe(packet, &observing, {direction}, verdict);"));
     }
 
     /// BPF: writes the chain as one program.

@@ -15,6 +15,7 @@ mod dialect;
 mod entry;
 mod functions;
 mod mask;
+mod observe;
 mod packet_rules;
 mod parts;
 mod raw;
@@ -97,6 +98,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     slot::emit(program, dialect, out);
     if let Some(tracking) = &program.tracking {
         tracking::emit(tracking, dialect, out);
+    }
+    if let Some(observe) = &program.observe {
+        observe::emit(observe, dialect, out);
     }
     if !program.slots.is_empty() {
         out.blank();

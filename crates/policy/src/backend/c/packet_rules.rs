@@ -50,7 +50,7 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
     parameters.truncate(2);
     parameters.extend(["const struct frame *frame".to_owned(), "uint32_t *sampled".to_owned()]);
     let sampled = if chain.samples { Sampled::Pointer } else { Sampled::Never };
-    let decide = if chain.tracks() { "_decide" } else { "" };
+    let decide = if chain.tracks() || chain.observes() { "_decide" } else { "" };
     out.blank();
     out.function_with(&format!("WEIR_INLINE uint32_t {}{decide}", chain.name), &parameters, |out| {
         let mut sink = PacketSink { chain, out, sampled };
@@ -62,11 +62,10 @@ pub(super) fn emit_part(chain: &ChainEmitter<'_>, is_last: bool, out: &mut Write
             (false, false) => out.line("return VERDICT_NONE;"),
         }
     });
-    if chain.tracks() {
+    if chain.tracks() || chain.observes() {
         out.blank();
         out.function(&format!("WEIR_INLINE uint32_t {}", chain.name), &parameters);
-        let call = format!("{}{decide}(env, packet, frame, sampled)", chain.name);
-        out.line(&format!("return track_verdict(frame, {call});"));
+        chain.ended("", &format!("{}{decide}(env, packet, frame, sampled)", chain.name), out);
         out.close();
     }
 }

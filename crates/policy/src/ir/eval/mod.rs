@@ -6,6 +6,7 @@
 mod additions;
 mod buckets;
 pub mod explain;
+mod features;
 pub mod field;
 mod guard;
 mod observer;
@@ -25,6 +26,8 @@ use crate::slot_rule::SlotRule;
 use additions::Additions;
 use buckets::Buckets;
 pub use buckets::Charged;
+pub use features::DirectionFeatures;
+use features::Features;
 pub use guard::guard_holds;
 pub use observer::{Charge, Observed, Observer};
 use packet::{Frame, Packet};
@@ -55,6 +58,7 @@ pub struct Evaluator<'a, T> {
     additions: Additions,
     tracker: Option<Tracker>,
     slots: Slots,
+    features: Option<Features>,
     /// The last packet as it leaves, if it was rewritten.
     leaving: Option<Leaving>,
 }
@@ -67,7 +71,8 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let additions = Additions::new(program, &tables);
         let tracker = program.tracking.as_ref().map(Tracker::new);
         let (limited, slots, leaving) = (program.limited(), Slots::new(program), None);
-        Evaluator { program, tables, counters, limited, buckets, additions, tracker, slots, leaving }
+        let features = program.observe.as_ref().map(Features::new);
+        Evaluator { program, tables, counters, limited, buckets, additions, tracker, slots, features, leaving }
     }
 
     /// One counter for each reason, indexed by [`Reason`], then one for each entry of [`Program::limited`].
@@ -104,6 +109,11 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     /// Calls `visit` with the key and state of each flow in the table, in the order of its slots, also of expired ones.
     pub fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         self.tracker.iter().for_each(|tracker| tracker.flows(visit));
+    }
+
+    /// What was observed of the packets that passed since the last call, upstream and downstream. `None` if nothing is.
+    pub fn take_features(&mut self) -> Option<[DirectionFeatures; 2]> {
+        self.features.as_mut().map(Features::take)
     }
 
     /// Checks the invariants of the table of flows, for tests.
@@ -149,11 +159,13 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let (packet, malformed) = packet::parse(frame);
         if let Some(reason) = malformed {
             self.count(usize::from(reason.0), frame.wire_len);
+            self.observe(self.program.defaults.malformed, chain, None, frame);
             return Verdict::new(self.program.defaults.malformed, reason, Sampled::No);
         }
         if let Some((action, reason)) = before_rules(self.program, &packet) {
             self.count(usize::from(reason.0), frame.wire_len);
             self.finish(action, None, &packet, frame);
+            self.observe(action, chain, Some(&packet), frame);
             return self.verdict(action, reason, Sampled::No);
         }
         let (decided, tracked, sampled) = self.run(chain, &packet, frame, answers, observer);
@@ -162,7 +174,15 @@ impl<'a, T: Tables> Evaluator<'a, T> {
             (self.program.defaults.no_match, Reason::NO_MATCH)
         });
         self.finish(action, tracked, &packet, frame);
+        self.observe(action, chain, Some(&packet), frame);
         self.verdict(action, reason, sampled)
+    }
+
+    /// Counts the features of a packet that passes.
+    fn observe(&mut self, action: Action, chain: usize, packet: Option<&Packet>, frame: Frame<'_>) {
+        if let (Some(features), Action::Accept) = (&mut self.features, action) {
+            features.see(self.program.chains[chain].direction, packet, frame.wire_len);
+        }
     }
 
     fn verdict(&self, action: Action, reason: Reason, sampled: Sampled) -> Verdict {

@@ -70,6 +70,7 @@ fn policy(mut tables: Vec<Table>, lookups: &[(u16, Field)]) -> Checked {
     let upstream = Some(lookups.iter().map(rule).collect());
     Checked {
         tracking: None,
+        observe: None,
         name: "test".to_owned(),
         tables,
         rule_slots: vec![],

@@ -1,0 +1,156 @@
+//! What sheets have counted between two exchanges, and how it is taken from them.
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_abi::features::{ELEMENT_WORDS, GROUP, OUTSIDE, RECORDS, REST, SAMPLERS, WITHOUT_ADDRESS};
+use weir_abi::{FeatureCell, FeatureRecord, FeatureShape};
+
+/// The word of a cell with its bytes, which are 0 in one that has counted nothing.
+const BYTES: usize = mem::offset_of!(FeatureCell, bytes) / size_of::<u64>();
+
+/// What was counted between two exchanges.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Upstream, then downstream.
+    pub directions: [DirectionSnapshot; 2],
+    /// When counting began, ns.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+}
+
+/// What was counted of an address or prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FeatureEntry {
+    /// The address, or the first one of the prefix, as a key of sheets.
+    pub key: [u64; 2],
+    /// Its counts.
+    pub counts: FeatureCell,
+}
+
+/// What was counted of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectionSnapshot {
+    /// The protected addresses or prefixes of which packets passed, in no order.
+    pub entries: Vec<FeatureEntry>,
+    /// Packets whose address had no room.
+    pub rest: FeatureCell,
+    /// Packets that are not IP, or malformed.
+    pub without_address: FeatureCell,
+    /// Packets whose address is not protected.
+    pub outside: FeatureCell,
+    /// Samples of packets to protected addresses, of each worker or CPU that saw any.
+    pub samples: Vec<Samples>,
+}
+
+/// Samples of one worker or CPU: a uniform sample of all packets that it has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// Packets to protected addresses.
+    pub seen: u64,
+    /// Number of samples. Some of them have no record if there are more than [`RECORDS`].
+    pub taken: u64,
+    /// Their records.
+    pub records: Vec<FeatureRecord>,
+}
+
+impl DirectionSnapshot {
+    /// All counts together: those of the packets that passed.
+    pub fn total(&self) -> (u64, u64) {
+        let sums = [&self.rest, &self.without_address, &self.outside];
+        let all = self.entries.iter().map(|entry| &entry.counts).chain(sums);
+        all.fold((0, 0), |(packets, bytes), counts| (packets + counts.total(), bytes + counts.bytes))
+    }
+}
+
+/// Takes the counts of all sheets, which nobody writes, and clears them.
+pub(super) fn take(shape: &FeatureShape, sheets: &[&[AtomicU64]], snapshot: &mut Snapshot) {
+    for (direction, of) in snapshot.directions.iter_mut().enumerate() {
+        let sum = |at: usize| {
+            let taken = sheets.iter().filter_map(|sheet| take_cell(element(sheet, at)));
+            taken.fold(FeatureCell::default(), |mut sum, cell| {
+                sum.add(&cell);
+                sum
+            })
+        };
+        of.rest = sum(REST[direction]);
+        of.without_address = sum(WITHOUT_ADDRESS[direction]);
+        of.outside = sum(OUTSIDE[direction]);
+        of.entries.clear();
+        match shape.is_direct() {
+            true => take_own(shape, direction, sheets, &mut of.entries),
+            false => take_groups(shape, direction, sheets, &mut of.entries),
+        }
+        of.samples.clear();
+        of.samples.extend(sheets.iter().filter_map(|sheet| take_samples(shape, direction, sheet)));
+    }
+}
+
+/// Takes cells that belong to one prefix each.
+fn take_own(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], entries: &mut Vec<FeatureEntry>) {
+    for (index, range) in shape.ranges.iter().enumerate() {
+        // A prefix that two ranges share belongs to the second one.
+        let end = shape.ranges.get(index + 1).map_or(shape.size, |next| next.place);
+        let of_range = (range.place..end).map(|cell| cell as usize);
+        for (cell, key) in of_range.zip(shape.keys(range)) {
+            let at = shape.cells_at(direction) + cell;
+            let mut taken = sheets.iter().filter_map(|sheet| take_cell(element(sheet, at)));
+            if let Some(mut counts) = taken.next() {
+                taken.for_each(|more| counts.add(&more));
+                entries.push(FeatureEntry { key, counts });
+            }
+        }
+    }
+}
+
+/// Takes groups, whose cells belong to the keys that are there.
+fn take_groups(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], entries: &mut Vec<FeatureEntry>) {
+    for group in 0..shape.groups() {
+        let start = entries.len();
+        for (index, sheet) in sheets.iter().enumerate() {
+            let keys = element(sheet, shape.keys_at(direction) + group);
+            for (place, key) in keys.chunks_exact(2).enumerate() {
+                let key = [&key[0], &key[1]].map(|half| {
+                    let value = half.load(Ordering::Relaxed);
+                    half.store(0, Ordering::Relaxed);
+                    value
+                });
+                let cell = shape.cells_at(direction) + group * GROUP + place;
+                let Some(counts) = take_cell(element(sheet, cell)) else { continue };
+                // All sheets have the same seed, so an address is in the same group of each.
+                let known = entries[start..].iter_mut().find(|known| index > 0 && known.key == key);
+                match known {
+                    Some(known) => known.counts.add(&counts),
+                    None => entries.push(FeatureEntry { key, counts }),
+                }
+            }
+        }
+    }
+}
+
+/// Takes the samples of a sheet, unless it has seen no packets.
+fn take_samples(shape: &FeatureShape, direction: usize, sheet: &[AtomicU64]) -> Option<Samples> {
+    let [seen, _next, taken, ..] = take_words(element(sheet, SAMPLERS[direction]));
+    // Records are not cleared: those that count are written first.
+    let record = |place: usize| {
+        let words = element(sheet, shape.records_at(direction) + place);
+        FeatureRecord::from_words(std::array::from_fn(|word| words[word].load(Ordering::Relaxed)))
+    };
+    (seen > 0).then(|| Samples { seen, taken, records: (0..RECORDS.min(taken as usize)).map(record).collect() })
+}
+
+fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
+    &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
+}
+
+/// Takes a cell, unless it has counted nothing.
+fn take_cell(words: &[AtomicU64]) -> Option<FeatureCell> {
+    (words[BYTES].load(Ordering::Relaxed) > 0).then(|| FeatureCell::from_words(take_words(words)))
+}
+
+fn take_words(words: &[AtomicU64]) -> [u64; ELEMENT_WORDS] {
+    let taken = std::array::from_fn(|word| words[word].load(Ordering::Relaxed));
+    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    taken
+}

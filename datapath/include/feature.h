@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Feature extraction: what `observe` counts of the packets that pass, by address or prefix. crates/abi/src/features.rs
+ * has the layout. A worker or CPU writes a sheet of its own, so there is no atomic operation. If there are few protected
+ * prefixes, a prefix has a cell of its own, and no key is read. Otherwise a search reads one group of four keys. What
+ * has no room there is counted in the rest of its direction, so the sums are the packets that passed, whatever arrives.
+ */
+#ifndef WEIR_FEATURE_H
+#define WEIR_FEATURE_H
+
+#include "env.h"
+#include "packet_fields.h"
+#include "raw.h"
+#include "verdict.h"
+
+enum {
+	FEATURE_HEADS = 8,	     /* elements in front of the cells */
+	FEATURE_REST = 0,	     /* the first of two, by direction */
+	FEATURE_WITHOUT_ADDRESS = 2, /* the same for packets that are not IP, or malformed */
+	FEATURE_OUTSIDE = 4,	     /* the same for packets whose address is not protected */
+	FEATURE_SAMPLER = 6,	     /* the same for samplers */
+	FEATURE_GROUP = 4,	     /* keys of an element */
+	FEATURE_ONE_IN = 64,	     /* packets of which one is sampled */
+	FEATURE_RECORDS = 1024,	     /* of a direction */
+	FEATURE_LANES = 8,	     /* of a sketch of peers */
+	OBSERVED_RANGES = 16,	     /* of protected addresses, of each family */
+	SYSTEM_PORT_MAX = 1023,	     /* services up to here; others in service_ports */
+};
+
+#define FEATURE_IPV4 UINT64_C(0xffff00000000)
+#define FEATURE_ZERO (UINT64_C(1) << 63) /* stands for the key 0 */
+
+/* PacketClass in crates/abi/src/features.rs */
+enum packet_class {
+	PACKET_SYN = 0,
+	PACKET_SYN_ACK = 1,
+	PACKET_RST = 2,
+	PACKET_TCP = 3,
+	PACKET_UDP_SERVICE = 4,
+	PACKET_UDP = 5,
+	PACKET_ICMP = 6,
+	PACKET_FRAGMENT = 7,
+	PACKET_OTHER = 8,
+};
+
+enum { PACKET_CLASSES = 9 };
+
+/* FeatureCell in crates/abi/src/features.rs. A class below 16 is inside a cell, whatever the verifier knows of it. */
+struct feature_cell {
+	uint32_t packets[PACKET_CLASSES];
+	uint32_t zero;
+	uint64_t bytes;
+	uint16_t peers[FEATURE_LANES];
+} __attribute__((aligned(64)));
+
+/* FeatureSampler in crates/abi/src/features.rs */
+struct feature_sampler {
+	uint64_t seen;
+	uint64_t next;
+	uint64_t taken;
+	uint64_t zero[5];
+} __attribute__((aligned(64)));
+
+/* An address or prefix: the halves of IPv6, or FEATURE_IPV4 and an IPv4 address. */
+struct feature_key {
+	uint64_t high;
+	uint64_t low;
+};
+
+/* FeatureRecord in crates/abi/src/features.rs */
+struct feature_record {
+	struct feature_key source;
+	struct feature_key destination;
+	uint32_t len;
+	uint16_t sport;
+	uint16_t dport;
+	uint8_t proto;
+	uint8_t ttl;
+	uint8_t tcp_flags;
+	uint8_t class;
+	uint32_t zero[5];
+} __attribute__((aligned(64)));
+
+/* An element of a sheet. Keys are 0 where there is none. */
+union feature_element {
+	struct feature_cell cell;
+	struct feature_sampler sampler;
+	struct feature_key keys[FEATURE_GROUP];
+	struct feature_record record;
+};
+
+_Static_assert(sizeof(union feature_element) == 64, "abi: FeatureCell, FeatureSampler, FeatureRecord");
+
+/* A range of protected addresses, and the cell of its first prefix. */
+struct observed_range4 {
+	uint32_t first;
+	uint32_t last;
+	uint32_t place;
+};
+
+struct observed_range6 {
+	struct wide first;
+	struct wide last;
+	uint32_t place;
+};
+
+/* What a policy observes. */
+struct observing {
+	uint32_t size;	 /* cells of a direction */
+	uint32_t groups; /* of keys, a power of two; 0 if prefixes have cells of their own */
+	uint32_t shift4; /* bits behind the prefix, below the bits of an address if prefixes have cells of their own */
+	uint32_t shift6;
+	uint32_t mask4; /* of prefixes */
+	struct feature_key mask6;
+	bool is_all; /* whether every address is protected */
+	uint32_t count4;
+	uint32_t count6;
+	struct observed_range4 inside4[OBSERVED_RANGES];
+	struct observed_range6 inside6[OBSERVED_RANGES];
+};
+
+enum observed_direction {
+	OBSERVED_UPSTREAM = 0,	 /* by destination */
+	OBSERVED_DOWNSTREAM = 1, /* by source */
+};
+
+/* The first cell of a direction, and the first element of keys and of records. */
+WEIR_INLINE uint32_t feature_cells(const struct observing *observing, enum observed_direction direction)
+{
+	return FEATURE_HEADS + direction * observing->size;
+}
+
+WEIR_INLINE uint32_t feature_keys(const struct observing *observing, enum observed_direction direction)
+{
+	return FEATURE_HEADS + 2 * observing->size + direction * observing->groups;
+}
+
+WEIR_INLINE uint32_t feature_records(const struct observing *observing, enum observed_direction direction)
+{
+	return FEATURE_HEADS + 2 * (observing->size + observing->groups) + direction * FEATURE_RECORDS;
+}
+
+WEIR_INLINE uint32_t feature_elements(const struct observing *observing)
+{
+	return feature_records(observing, 2);
+}
+
+/* hash() in crates/abi/src/features.rs: the group from bit 32. */
+WEIR_INLINE uint64_t feature_hash(uint64_t seed, struct feature_key key)
+{
+	uint64_t mixed = (key.low ^ seed) * UINT64_C(0x9e3779b97f4a7c15);
+
+	mixed = ((mixed ^ mixed >> 32) + (key.high ^ (seed << 32 | seed >> 32))) * UINT64_C(0xd6e8feb86659fd93);
+	return mixed ^ mixed >> 32;
+}
+
+/* The word that stands for a peer of IPv4 or IPv6, and its hash: peer_hash() in crates/abi/src/features.rs. */
+WEIR_INLINE uint32_t feature_peer4(uint64_t seed, uint32_t address)
+{
+	return address ^ (uint32_t)seed;
+}
+
+WEIR_INLINE uint32_t feature_peer6(uint64_t seed, struct wide address)
+{
+	return (uint32_t)(feature_hash(seed, (struct feature_key){address.hi, address.lo}) >> 32);
+}
+
+WEIR_INLINE uint32_t feature_peer_hash(uint32_t word)
+{
+	word = (word ^ word >> 16) * UINT32_C(0x7feb352d);
+	word = (word ^ word >> 15) * UINT32_C(0x846ca68b);
+	return word ^ word >> 16;
+}
+
+/* The bit of a lane that a peer sets. Lanes are the lowest bits of the hash. */
+WEIR_INLINE uint32_t feature_peer_bit(uint32_t hash)
+{
+	const uint32_t low = hash / FEATURE_LANES | 0x8000;
+
+	return low & (0 - low) & 0xffff;
+}
+
+/* Ports above the system ports whose services are known to amplify (SERVICE_PORTS), at the places of service_place(). */
+static const uint16_t service_ports[16] = {
+	3478, 0, 5353, 0, 1434, 0, 4500, 3283, 3702, 37810, 11211, 1900, 10001, 3389, 0, 1194,
+};
+
+/* No two of these ports have the same place. */
+WEIR_INLINE uint32_t service_place(uint16_t port)
+{
+	return (uint32_t)port * 20031 >> 12 & 15;
+}
+
+/* 1 for the port of a service, else 0. Without a branch, so that the verifier follows one path. */
+WEIR_INLINE uint64_t is_service(uint16_t port)
+{
+	const uint64_t differs = (uint64_t)port ^ service_ports[service_place(port)];
+
+	return ((differs - 1) | ((uint64_t)port - (SYSTEM_PORT_MAX + 1))) >> 63;
+}
+
+/* The class of a packet, from a table: 3 bits of the protocol, SYN, RST, ACK, later fragment, service. */
+#define CLASS_OF_TCP(tcp) PACKET_OTHER, tcp, PACKET_UDP, PACKET_ICMP, PACKET_ICMP, PACKET_OTHER, PACKET_OTHER, PACKET_OTHER
+#define CLASS_FRAGMENTS                                                                                                \
+	PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT,          \
+		PACKET_FRAGMENT, PACKET_FRAGMENT
+
+WEIR_INLINE uint32_t class_of(packet_view *packet)
+{
+	/* By ACK, RST and SYN; the class of UDP is that without a service. */
+	static const uint8_t classes[128] = {
+		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN),	CLASS_OF_TCP(PACKET_RST),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_TCP),	CLASS_OF_TCP(PACKET_SYN_ACK),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST),	CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,		CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,		CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,
+	};
+	const uint32_t flags = packet->tcp_flags;
+	const uint32_t combined = (flags >> 1 & 3) | (flags >> 2 & 4);
+	const uint32_t class = classes[(packet->l4 & 7) | combined << 3 | (packet->fragment & FRAGMENT_LATER) << 5];
+	/* 1 for UDP: no other class has these bits. */
+	const uint64_t is_udp = ((uint64_t)(class ^ PACKET_UDP) - 1) >> 63;
+
+	return class - (uint32_t)(is_udp & is_service(packet->sport));
+}
+
+/* Whether a verdict lets the packet pass, and whether a packet with this verdict is malformed. */
+WEIR_INLINE bool is_accepted(uint32_t verdict)
+{
+	return (verdict & 0xff) == ACTION_ACCEPT;
+}
+
+WEIR_INLINE bool is_malformed(uint32_t verdict)
+{
+	return (verdict >> 16) - REASON_MALFORMED_LINK <= REASON_MALFORMED_TRANSPORT - REASON_MALFORMED_LINK;
+}
+
+/* The lower 32 bits of the number of an IPv6 prefix. */
+WEIR_INLINE uint32_t feature_prefix6(const struct observing *observing, struct wide address)
+{
+	const uint32_t shift = observing->shift6;
+
+	if (shift >= 64)
+		return (uint32_t)(address.hi >> (shift & 63));
+	return (uint32_t)(shift ? address.lo >> shift | address.hi << (64 - shift) : address.lo);
+}
+
+WEIR_INLINE struct feature_key feature_whole4(uint32_t address)
+{
+	return (struct feature_key){0, FEATURE_IPV4 | address};
+}
+
+WEIR_INLINE struct feature_key feature_key4(const struct observing *observing, uint32_t address)
+{
+	return feature_whole4(address & observing->mask4);
+}
+
+WEIR_INLINE struct feature_key feature_key6(const struct observing *observing, struct wide address)
+{
+	const struct feature_key key = {address.hi & observing->mask6.high, address.lo & observing->mask6.low};
+
+	return (struct feature_key){key.high, key.high | key.low ? key.low : FEATURE_ZERO};
+}
+
+WEIR_INLINE bool feature_same(struct feature_key a, struct feature_key b)
+{
+	return a.low == b.low && a.high == b.high;
+}
+
+/* The number of the next sampled packet, after `taken` samples. */
+WEIR_INLINE uint64_t feature_next(uint64_t seed, uint64_t taken)
+{
+	return taken * FEATURE_ONE_IN + feature_hash(seed, (struct feature_key){0, taken}) % FEATURE_ONE_IN;
+}
+
+/* The place of the nth record, counted from 0; it has none if it is not below FEATURE_RECORDS. */
+WEIR_INLINE uint64_t feature_record_place(uint64_t seed, uint64_t nth)
+{
+	return nth < FEATURE_RECORDS ? nth
+				     : (feature_hash(seed, (struct feature_key){1, nth}) >> 32) * (nth + 1) >> 32;
+}
+
+WEIR_INLINE struct feature_key feature_whole(packet_view *packet, const WEIR_FRESH struct wide *address)
+{
+	if (packet->l3 == L3_IPV4)
+		return feature_whole4(*(const WEIR_FRESH uint32_t *)address);
+	return (struct feature_key){address->hi, address->lo};
+}
+
+WEIR_INLINE void feature_fill(struct feature_record *record, packet_view *packet, uint32_t class, uint32_t len)
+{
+	record->source = feature_whole(packet, &packet->saddr6);
+	record->destination = feature_whole(packet, &packet->daddr6);
+	record->len = len;
+	record->sport = packet->sport;
+	record->dport = packet->dport;
+	record->proto = packet->proto;
+	record->ttl = packet->ttl;
+	record->tcp_flags = packet->tcp_flags;
+	record->class = (uint8_t)class;
+}
+
+#endif
