@@ -23,6 +23,9 @@ posture high { upstream { icmp drop; slot attacks; drop } }
 downstream { accept }
 ";
 
+/// The rule against the SYN flood of the example.
+const SYN_RULE: &str = "ip daddr 10.10.10.10 meta l4proto tcp tcp dport 25565 tcp flags == syn tcp doff 5 tcp window 0 meta length 46 drop";
+
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
@@ -56,7 +59,7 @@ fn an_exported_attack_stands_by_itself_and_passes_on_every_engine() {
     assert_eq!(report["exports"]["left_out"], 0, "{report}");
     let folder = only_export(&sandbox, "x");
     assert_eq!(report["exports"]["folders"][0].as_str(), Some(format!("x/{}", folder_name(&folder)).as_str()));
-    assert!(folder_name(&folder).ends_with("-1-udp-reflection-10.10.10.10"), "{folder:?}");
+    assert!(folder_name(&folder).ends_with("-1-syn-flood-10.10.10.10"), "{folder:?}");
     // It needs none of the files of the policy.
     ["p.weir", "parts", "lists", "attack.pcap"].iter().for_each(|name| {
         let path = sandbox.path(name);
@@ -64,7 +67,7 @@ fn an_exported_attack_stands_by_itself_and_passes_on_every_engine() {
         removed.expect("it is ours");
     });
     let policy = text(&folder.join("policy.weir"));
-    let rule = "ip daddr 10.10.10.10 meta l4proto udp th sport 161 drop";
+    let rule = SYN_RULE;
     // In each place of the slot, behind the matches of the rule that asks it.
     assert_eq!(policy.matches(rule).count(), 2, "{policy}");
     assert!(policy.contains(&format!("\n  ip daddr $NETS {rule}\n")), "{policy}");
@@ -107,9 +110,10 @@ fn a_changed_policy_fails_and_the_message_says_which_count_differs() {
     // Blank lines and comments change nothing.
     assert_eq!(replay(&format!("# moved\n\n{policy}"), &expect).code, 0);
 
-    let without = policy.replace(" th sport 161 drop", " th sport 162 drop");
+    let without = policy.replace(" tcp dport 25565 ", " tcp dport 25566 ");
     assert_ne!(without, policy);
-    let rule = "rule `ip daddr 10.10.10.10 meta l4proto udp th sport 161 drop`";
+    let rule = format!("rule `{SYN_RULE}`");
+    let rule = rule.as_str();
     replay(&without, &expect).fails(1, &["does not count what", rule, "expected, there is none"]);
     let json: Value = serde_json::from_str(&replay(&without, &format!("{expect} --json")).out).expect("it is JSON");
     let differences = json["differences"].as_array().expect("a list");

@@ -21,7 +21,7 @@ use weir_control::RuleCount;
 /// Most differences that a message lists.
 const SHOWN: usize = 10;
 /// Most characters of a rule that a message shows.
-const RULE_CHARACTERS: usize = 100;
+const RULE_CHARACTERS: usize = 200;
 
 /// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
