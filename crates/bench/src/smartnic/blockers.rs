@@ -1,6 +1,7 @@
 //! What blocks sources at an interface of the host: programs of peers.c, and `weir run --host`. Those of the kernel's
 //! netfilter are in netfilter.rs.
 
+use super::blocker::Blocker;
 use super::door::Door;
 use super::netfilter::{IpSet, IpTables, Nft};
 use crate::data::list;
@@ -45,15 +46,6 @@ const CARD_ENTRIES: usize = 512;
 /// Whether a card stands in front of the host.
 pub fn has_card(name: &str) -> bool {
     name.starts_with("weir-card")
-}
-
-/// Blocks sources at the interface of a host.
-pub trait Blocker {
-    /// Blocks these sources and no others.
-    ///
-    /// # Errors
-    /// Something that it needs fails.
-    fn block(&mut self, door: &Door, sources: &[u32]) -> Result<(), Failure>;
 }
 
 /// The most sources that a blocker is measured with.

@@ -4,7 +4,8 @@
 //! what its core has time for, as from a card whose queue is full. The cost of a packet is the CPU time of the host's
 //! receiver, divided by the packets that it received.
 
-use super::blockers::{self, Blocker, DROP_ALL};
+use super::blocker::Blocker;
+use super::blockers::{self, DROP_ALL};
 use super::door::Door;
 use super::sources::{COUNTS, Traffic};
 use crate::row::Row;

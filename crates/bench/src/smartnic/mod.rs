@@ -5,6 +5,7 @@
 //! * The CPU of the host (`load.rs`): Fig. 3, with cards.
 //! * Requests that a web server completes (`web.rs`): Fig. 4a and 4b, with cards.
 
+mod blocker;
 mod blockers;
 mod chart;
 mod door;

@@ -1,6 +1,6 @@
 //! What an operator has without Weir: iptables with a rule for each source, ipset, and sets of nftables.
 
-use super::blockers::Blocker;
+use super::blocker::Blocker;
 use super::door::Door;
 use crate::live::nft::elements;
 use crate::live::wire::Port;

@@ -92,8 +92,8 @@ fn under_attack(row: Row, door: &Door, generator: &mut Generator, rate: u64, dur
     let end = start + during;
     let clients = request(start, end);
     let (begin, mut sent) = (Instant::now(), 0);
-    if rate > 0 {
-        generator.set_pace(1_000_000_000 / rate)?;
+    if let Some(pace) = 1_000_000_000u64.checked_div(rate) {
+        generator.set_pace(pace)?;
         while Instant::now() < end {
             let packets = (rate as f64 * CALL.as_secs_f64().min((end - Instant::now()).as_secs_f64())) as u32;
             generator.send(packets.max(64))?;

@@ -91,7 +91,7 @@ impl Generator {
     /// If the pace is above 10 µs.
     pub fn set_pace(&mut self, ns: u64) -> Result<(), EngineError> {
         assert!(ns <= PACE_NS_MAX, "the pace is at most {PACE_NS_MAX} ns");
-        Ok(self.programs.set_number(PACE, ns * GROUP)?)
+        self.programs.set_number(PACE, ns * GROUP)
     }
 
     /// Sends `packets` packets. Returns when all were sent, and received by a polling veth peer. The result is the
