@@ -59,8 +59,8 @@ WEIR_INLINE uint32_t observed4(const struct observing *observing, enum observed_
 
 	for (uint32_t range = 0; range < observing->count4; range++) {
 		const struct observed_range4 *of = &observing->inside4[range];
-		const uint32_t cell = cells + of->place + (own >> (observing->shift4 & 31)) -
-				      (of->first >> (observing->shift4 & 31));
+		const uint32_t cell =
+			cells + of->place + (own >> (observing->shift4 & 31)) - (of->first >> (observing->shift4 & 31));
 
 		element = selected(is_within(own, of->first, of->last),
 				   observing->groups ? FEATURE_REST + direction : cell, element);
@@ -75,8 +75,8 @@ WEIR_INLINE uint32_t observed6(const struct observing *observing, enum observed_
 
 	for (uint32_t range = 0; range < observing->count6; range++) {
 		const struct observed_range6 *of = &observing->inside6[range];
-		const uint32_t cell = cells + of->place + feature_prefix6(observing, own) -
-				      feature_prefix6(observing, of->first);
+		const uint32_t cell =
+			cells + of->place + feature_prefix6(observing, own) - feature_prefix6(observing, of->first);
 
 		element = selected(is_outside(own, of->first, of->last) ^ 1,
 				   observing->groups ? FEATURE_REST + direction : cell, element);

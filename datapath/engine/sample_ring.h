@@ -11,7 +11,7 @@
 #include "kernel.h"
 
 enum {
-	SAMPLE_BYTES = 256,	 /* all headers, and the beginning of the payload */
+	SAMPLE_BYTES = 256,	  /* all headers, and the beginning of the payload */
 	SAMPLE_RING_BYTES = 4096, /* if nobody reads it; the engine makes a larger one */
 };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Feature extraction: what `observe` counts of the packets that pass, by address or prefix. crates/abi/src/features.rs
- * has the layout. A worker or CPU writes a sheet of its own, so there is no atomic operation. If there are few protected
- * prefixes, a prefix has a cell of its own, and no key is read. Otherwise a search reads one group of four keys. What
- * has no room there is counted in the rest of its direction, so the sums are the packets that passed, whatever arrives.
+ * has the layout. A worker or CPU writes a sheet of its own, so there is no atomic operation. If there are few
+ * protected prefixes, a prefix has a cell of its own, and no key is read. Otherwise a search reads one group of four
+ * keys. What has no room there is counted in the rest of its direction, so the sums are the packets that passed,
+ * whatever arrives.
  */
 #ifndef WEIR_FEATURE_H
 #define WEIR_FEATURE_H
@@ -180,7 +181,8 @@ WEIR_INLINE uint32_t feature_peer_bit(uint32_t hash)
 	return low & (0 - low) & 0xffff;
 }
 
-/* Ports above the system ports whose services are known to amplify (SERVICE_PORTS), at the places of service_place(). */
+/* Ports above the system ports whose services are known to amplify (SERVICE_PORTS), at the places of service_place().
+ */
 static const uint16_t service_ports[16] = {
 	3478, 0, 5353, 0, 1434, 0, 4500, 3283, 3702, 37810, 11211, 1900, 10001, 3389, 0, 1194,
 };
@@ -200,7 +202,8 @@ WEIR_INLINE uint64_t is_service(uint16_t port)
 }
 
 /* The class of a packet, from a table: 3 bits of the protocol, SYN, RST, ACK, later fragment, service. */
-#define CLASS_OF_TCP(tcp) PACKET_OTHER, tcp, PACKET_UDP, PACKET_ICMP, PACKET_ICMP, PACKET_OTHER, PACKET_OTHER, PACKET_OTHER
+#define CLASS_OF_TCP(tcp)                                                                                              \
+	PACKET_OTHER, tcp, PACKET_UDP, PACKET_ICMP, PACKET_ICMP, PACKET_OTHER, PACKET_OTHER, PACKET_OTHER
 #define CLASS_FRAGMENTS                                                                                                \
 	PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT,          \
 		PACKET_FRAGMENT, PACKET_FRAGMENT
@@ -209,11 +212,11 @@ WEIR_INLINE uint32_t class_of(packet_view *packet)
 {
 	/* By ACK, RST and SYN; the class of UDP is that without a service. */
 	static const uint8_t classes[128] = {
-		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN),	CLASS_OF_TCP(PACKET_RST),
-		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_TCP),	CLASS_OF_TCP(PACKET_SYN_ACK),
-		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST),	CLASS_FRAGMENTS,
-		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,		CLASS_FRAGMENTS,
-		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,		CLASS_FRAGMENTS,
+		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN), CLASS_OF_TCP(PACKET_RST),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN_ACK),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST), CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,	    CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,	    CLASS_FRAGMENTS,
 		CLASS_FRAGMENTS,
 	};
 	const uint32_t flags = packet->tcp_flags;
@@ -277,8 +280,7 @@ WEIR_INLINE uint64_t feature_next(uint64_t seed, uint64_t taken)
 /* The place of the nth record, counted from 0; it has none if it is not below FEATURE_RECORDS. */
 WEIR_INLINE uint64_t feature_record_place(uint64_t seed, uint64_t nth)
 {
-	return nth < FEATURE_RECORDS ? nth
-				     : (feature_hash(seed, (struct feature_key){1, nth}) >> 32) * (nth + 1) >> 32;
+	return nth < FEATURE_RECORDS ? nth : (feature_hash(seed, (struct feature_key){1, nth}) >> 32) * (nth + 1) >> 32;
 }
 
 WEIR_INLINE struct feature_key feature_whole(packet_view *packet, const WEIR_FRESH struct wide *address)

@@ -17,8 +17,9 @@
 
 /* What is observed of the packets of a burst. */
 struct observed {
-	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS; /* of the sheet: a cell, a sum, or a group that may have the key */
-	uint32_t peers[WEIR_BURST_MAX];			/* first feature_peer6(), then a lane, and its bit from bit 16 */
+	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS; /* of the sheet: a cell, a sum, or a group that may have the key
+							 */
+	uint32_t peers[WEIR_BURST_MAX]; /* first feature_peer6(), then a lane, and its bit from bit 16 */
 	uint8_t classes[WEIR_BURST_MAX];
 	struct feature_key keys[WEIR_BURST_MAX]; /* if a hash selects the cells */
 };
@@ -38,7 +39,8 @@ struct observed_columns {
 WEIR_INLINE uint32_t observe_group(const struct observing *observing, enum observed_direction direction, uint64_t seed,
 				   struct feature_key key)
 {
-	return feature_keys(observing, direction) + ((uint32_t)(feature_hash(seed, key) >> 32) & (observing->groups - 1));
+	return feature_keys(observing, direction) +
+	       ((uint32_t)(feature_hash(seed, key) >> 32) & (observing->groups - 1));
 }
 
 /* Fills the columns of packet i, which is IPv6. */

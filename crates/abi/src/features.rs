@@ -218,7 +218,7 @@ impl FeatureSampler {
         // Of all samples until now each has a place with the same probability.
         let place = match nth {
             nth if nth < RECORDS as u64 => nth,
-            nth => (hash(seed, [1, nth]) >> 32) * (nth + 1) >> 32,
+            nth => ((hash(seed, [1, nth]) >> 32) * (nth + 1)) >> 32,
         };
         (place < RECORDS as u64).then_some(place as usize)
     }

@@ -260,12 +260,11 @@ fn a_number_with_a_hit_that_is_not_counted_waits_for_readers_once_more() {
     let add = |live: &mut LiveTable| live.change(&[Change::insert(host(3), 32, None)]);
     // The hit is found, and a reader may be counting it.
     let mut reader = readers.register().expect("the first");
-    let burst = reader.start_burst();
+    let _first = reader.start_burst();
     assert_eq!(add(&mut live).expect_err("there is no other number"), LiveError::NoNumber { entries: 2 });
     assert!(memory.noted().is_empty());
     assert!(add(&mut live).is_err());
-    drop(burst);
-    let _burst = reader.start_burst();
+    let _second = reader.start_burst();
     add(&mut live).expect("the reader has passed");
     assert!(live.entries(0).any(|entry| entry.addr == host(3) && entry.number == number));
 }

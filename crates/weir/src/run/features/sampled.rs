@@ -26,7 +26,7 @@ pub(super) fn shares(samples: &[Samples]) -> SampledFeatures {
     let records: Vec<(&FeatureRecord, f64)> = weighted().collect();
     let seen = samples.iter().map(|of| of.seen).sum();
     let all = Shares { records: &records, seen };
-    let port = |proto: u8, port: u16| (port > 0).then(|| (proto, port));
+    let port = |proto: u8, port: u16| (port > 0).then_some((proto, port));
     let name = |(proto, port): (u8, u16)| match proto {
         6 => format!("tcp {port}"),
         17 => format!("udp {port}"),
