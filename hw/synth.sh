@@ -1,6 +1,6 @@
 #!/bin/sh
-# Maps the card to an FPGA with yosys: synth.sh xilinx|ecp5 [NAME=VALUE...]. The settings are parameters of hw/rtl/card.sv.
-# Prints the cells, and the longest path in levels of logic.
+# Maps the card to an FPGA with yosys: synth.sh xilinx|ecp5 [NAME=VALUE...]. The settings are parameters of
+# hw/rtl/card.sv. Prints the cells, and the longest path in levels of logic.
 set -eu
 family=${1:?usage: synth.sh xilinx|ecp5 [NAME=VALUE...]}
 shift
@@ -15,4 +15,5 @@ for setting in "$@"; do
 	parameters="$parameters -set ${setting%%=*} ${setting#*=}"
 done
 sources=$(ls ./*.sv | grep -v /layout.sv | tr '\n' ' ')
-exec yosys -q -p "read_verilog -sv layout.sv $sources; chparam$parameters card; $synth; tee -o /dev/stdout stat; tee -o /dev/stdout ltp -noff"
+exec yosys -q -p "read_verilog -sv layout.sv $sources; chparam$parameters card; $synth;
+	tee -o /dev/stdout stat; tee -o /dev/stdout ltp -noff"

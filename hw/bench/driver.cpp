@@ -1,5 +1,6 @@
-// Drives the simulated card: reads batches of frames from standard input, sends them over both AXI streams, and writes the
-// frames that come out to standard output. crates/card/tests/rtl has the other end. Numbers are 32 bits, little-endian.
+// Drives the simulated card: reads batches of frames from standard input, sends them over both AXI streams, and writes
+// the frames that come out to standard output. crates/card/tests/rtl has the other end. Numbers are 32 bits,
+// little-endian.
 //
 //   batch    stalls of s_wire, s_host, m_host, m_wire (of 256 cycles); seed; number of frames; frames
 //   frame    port (0 wire, 1 host); frames of the other port that are sent before; length; bytes

@@ -1,5 +1,5 @@
-// Takes frames with their decisions in order, drops them or puts the trailer behind their last byte. A marker's frame is
-// the answer to a control frame.
+// Takes frames with their decisions in order, drops them or puts the trailer behind their last byte. A marker's frame
+// is the answer to a control frame.
 //
 // Three registers: the beat with its trailer, both with the trailer rotated to where the frame ends, and the output. A
 // trailer that does not fit into the last beat takes one more.

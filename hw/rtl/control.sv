@@ -1,7 +1,7 @@
-// Carries out control frames, one after the other. The answer to each takes its place behind the frames that are on their
-// way: a marker goes through the pipeline, and when it arrives, the appender fetches the answer here. The bank changes
-// with the marker of a commit, so a frame has the bank before or behind it. The next control frame is not begun before
-// the answer has left, so no frame under way uses the bank that is written.
+// Carries out control frames, one after the other. The answer to each takes its place behind the frames that are on
+// their way: a marker goes through the pipeline, and when it arrives, the appender fetches the answer here. The bank
+// changes with the marker of a commit, so a frame has the bank before or behind it. The next control frame is not begun
+// before the answer has left, so no frame under way uses the bank that is written.
 module control (
     input  logic          clk,
     input  logic          rst,

@@ -1,5 +1,5 @@
-// One control frame, which becomes its answer: 17 beats of 16 words. Beats come and go whole, words are read and written
-// one at a time.
+// One control frame, which becomes its answer: 17 beats of 16 words. Beats come and go whole, words are read and
+// written one at a time.
 module control_buffer (
     input  logic         clk,
     input  logic         write_beat,

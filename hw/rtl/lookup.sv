@@ -1,5 +1,5 @@
-// One D16+X4 lookup: the direct section finds a block, the extension section an entry. 48 bits follow five cycles behind
-// the addresses: the entry, the 12 bits of the key that are left, and whether there is a key.
+// One D16+X4 lookup: the direct section finds a block, the extension section an entry. 48 bits follow five cycles
+// behind the addresses: the entry, the 12 bits of the key that are left, and whether there is a key.
 module lookup #(
     parameter integer INDEX = 0,
     parameter integer BLOCK_BITS = 14

@@ -66,8 +66,9 @@ module pattern #(
             end
             always_ff @(posedge clk) begin
                 if (compare) begin
-                    in_range[r] <= compare_head[15:12] > 4'(r) && value >= (compare_bank ? first[63:32] : first[31:0]) &&
-                                 value <= (compare_bank ? last[63:32] : last[31:0]);
+                    in_range[r] <= compare_head[15:12] > 4'(r) &&
+                                   value >= (compare_bank ? first[63:32] : first[31:0]) &&
+                                   value <= (compare_bank ? last[63:32] : last[31:0]);
                 end
             end
         end

@@ -1,5 +1,5 @@
-// A memory of words of 32 bits in two banks: block RAM with two ports. The packets' port only reads. The software's port
-// reads and writes the other bank. Both have an output register, so data follow two cycles behind their address.
+// A memory of words of 32 bits in two banks: block RAM with two ports. The packets' port only reads. The software's
+// port reads and writes the other bank. Both have an output register, so data follow two cycles behind their address.
 module ram #(
     parameter integer ADDRESS_BITS = 10
 ) (

@@ -1,5 +1,5 @@
-// A copy of the memories that are registers, in block RAM. Registers feed comparators in every cycle and have no port to
-// read them; the software reads this copy.
+// A copy of the memories that are registers, in block RAM. Registers feed comparators in every cycle and have no port
+// to read them; the software reads this copy.
 //
 // Address in the copy:  0 PATTERNS (2,048)   2,048 RULES (1,024)   3,072 SELECT (64)   3,136 LOOKUPS   3,144 CONFIG
 module shadow #(
