@@ -1,6 +1,6 @@
 //! Control frames to the letter, frames to the network, a card without configuration, and frames of any length.
 
-use crate::bench::{Bench, NO_STALLS, Port, Sent};
+use crate::bench::{Bench, Port, Sent};
 use crate::configure::{answer, configuration, frame, no_seal, read, seal, send};
 use crate::programs::program;
 use proptest::prelude::*;
@@ -71,7 +71,7 @@ fn memories_have_their_sizes() {
         (memory::EXTENSION + 5, 256 * 16),
     ];
     for (number, size) in sizes {
-        for first in [0, size - 8, size - 2, size, 1 << 17, (1 << 20) + 1, u32::MAX - 3] {
+        for first in [0, size.saturating_sub(8), size - 2, size, 1 << 17, (1 << 20) + 1, u32::MAX - 3] {
             let words: Vec<u32> = (1..=10).map(|word| word * 0x0101_0101).collect();
             send(&mut bench, vec![frame(control::WRITE, number, first, 10, 9, &words)]);
             let exists = |index: u32| {
