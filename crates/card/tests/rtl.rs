@@ -10,5 +10,7 @@ mod configure;
 mod equal;
 #[path = "rtl/programs.rs"]
 mod programs;
+#[path = "rtl/recorded.rs"]
+mod recorded;
 #[path = "rtl/streams.rs"]
 mod streams;

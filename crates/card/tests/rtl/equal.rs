@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use weir_abi::Link;
-use weir_abi::card::memory;
+use weir_abi::card::{FRAME_BYTES_MAX, memory};
 use weir_card::Profile;
 use weir_card::eval::{Card, Configuration};
 use weir_card::program::{Act, CardProgram};
@@ -18,7 +18,8 @@ use weir_test_support::strategy;
 const TOKEN: u64 = 0x5a_1122_3344;
 const STALLS: Stalls = [60, 60, 90, 30];
 
-fn any_of<S: Strategy>(runner: &mut TestRunner, strategy: &S) -> S::Value {
+/// A value of a strategy.
+pub fn any_of<S: Strategy>(runner: &mut TestRunner, strategy: &S) -> S::Value {
     strategy.new_tree(runner).expect("the strategy rejects nothing").current()
 }
 
@@ -26,7 +27,7 @@ fn any_of<S: Strategy>(runner: &mut TestRunner, strategy: &S) -> S::Value {
 fn frames(runner: &mut TestRunner, count: usize) -> Vec<Vec<u8>> {
     let strategy = mutated(strategy::packets(&Default::default()));
     let packets = std::iter::repeat_with(|| any_of(runner, &strategy).bytes);
-    packets.filter(|bytes| (1..=16_000).contains(&bytes.len())).take(count).collect()
+    packets.filter(|bytes| (1..=FRAME_BYTES_MAX).contains(&bytes.len())).take(count).collect()
 }
 
 fn frame(bytes: &[u8]) -> Frame<'_> {
@@ -55,7 +56,7 @@ fn without_drops(program: &mut CardProgram) {
 }
 
 /// Configures both cards alike and compares them.
-fn compare(bench: &mut Bench, profile: &Profile, program: &CardProgram, epoch: u16, sent: &[Vec<u8>]) {
+pub fn compare(bench: &mut Bench, profile: &Profile, program: &CardProgram, epoch: u16, sent: &[Vec<u8>]) {
     let images = images();
     send(bench, configuration(program, TOKEN, epoch));
     let mut card = Card::new(profile);
@@ -69,7 +70,7 @@ fn compare(bench: &mut Bench, profile: &Profile, program: &CardProgram, epoch: u
 }
 
 /// A bench whose two banks have the tables.
-fn bench_with_tables(program: &CardProgram) -> Bench {
+pub fn bench_with_tables(program: &CardProgram) -> Bench {
     let mut bench = Bench::new();
     for epoch in [1, 2] {
         write_tables(&mut bench, &images());
