@@ -217,7 +217,9 @@ module card #(
 
     // To the software.
     logic [63:0] answer_seal;
-    assign answer_seal = (bank ? seal_alone[127:64] : seal_alone[63:0]) | 64'd1 << layout::SEAL_CONTROL;
+    // Memories outlive a reset, so without a configuration the words of a seal are those of an earlier one.
+    assign answer_seal = (!configured ? 64'd0 : bank ? seal_alone[127:64] : seal_alone[63:0]) |
+                         64'd1 << layout::SEAL_CONTROL;
     appender appender (
         .clk(clk), .rst(rst), .decision_valid(decision_valid), .decision(decision), .decision_pop(decision_pop),
         .beat_valid(beat_valid), .beat(beat), .beat_pop(beat_pop), .answer_valid(answer_valid), .answer(answer),
