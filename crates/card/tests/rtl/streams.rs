@@ -61,7 +61,7 @@ fn giants_get_no_answers() {
 fn memories_have_their_sizes() {
     let mut bench = Bench::new();
     let sizes = [
-        (memory::CONFIG, 6),
+        (memory::CONFIG, 6u32),
         (memory::PATTERNS, 64 * 32),
         (memory::SELECT, 56),
         (memory::LOOKUPS, 6),
