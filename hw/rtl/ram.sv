@@ -16,7 +16,8 @@ module ram #(
     logic [31:0] bus_word;
 
     always_ff @(posedge clk) begin
-        packet_word <= words[packet_address];
+        // Never the same address, because the banks differ. Synthesis that knows it needs no copy for each port.
+        packet_word <= write && packet_address == bus_address ? 32'bx : words[packet_address];
         packet_data <= packet_word;
     end
 
