@@ -13,7 +13,8 @@ set -eu
 PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
 # libdpdk-dev      headers, libraries and drivers of DPDK
 # python3          runs the example of a detector
-TEST_PACKAGES="libdpdk-dev python3"
+# verilator, g++, make   simulate the card
+TEST_PACKAGES="libdpdk-dev python3 verilator g++ make"
 COMPONENTS="rustfmt clippy"
 LOCK_WAIT_SECONDS=600
 

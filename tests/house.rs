@@ -14,6 +14,8 @@ mod cycles;
 mod dependencies;
 #[path = "house/documents.rs"]
 mod documents;
+#[path = "house/hardware.rs"]
+mod hardware;
 #[path = "house/modules.rs"]
 mod modules;
 #[path = "house/tree.rs"]

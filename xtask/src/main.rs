@@ -9,6 +9,7 @@ mod ci;
 mod compile_once;
 mod fuzz;
 mod shell;
+mod synth;
 mod tally;
 mod times;
 
@@ -39,6 +40,11 @@ enum Task {
         /// The target; all if not given.
         target: Option<String>,
     },
+    /// Synthesize the card in hw/rtl, and print its cells and the longest path. Needs yosys.
+    Synth {
+        /// The part; all if not given.
+        part: Option<String>,
+    },
     /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
 }
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
+        Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
         Task::Bless => ci::bless(),
     };
     match result {

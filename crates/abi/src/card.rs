@@ -57,6 +57,8 @@ pub const RULES_MAX: usize = 255;
 pub const RANGES_MAX: usize = 8;
 /// Most counters of packets that a card drops.
 pub const COUNTERS_MAX: usize = 64;
+/// Bytes of the longest frame that gets answers: 255 beats of a bus of 512 bits.
+pub const FRAME_BYTES_MAX: usize = 255 * 64;
 /// Most VLAN tags that a card parses.
 pub const VLAN_TAGS_MAX: usize = 2;
 

@@ -9,7 +9,7 @@ use crate::body::BodyLayout;
 use crate::field::{CardField, header_of};
 use crate::profile::Profile;
 use crate::program::{Act, CardPattern, CardProgram, CardRule};
-use weir_abi::card::{LOOKUP_BYTES, LOOKUP_LOW, LOOKUP_VALID, Seal, source};
+use weir_abi::card::{FRAME_BYTES_MAX, LOOKUP_BYTES, LOOKUP_LOW, LOOKUP_VALID, Seal, source};
 use weir_abi::packet::{Fragment, L3};
 use weir_abi::{Counter, Link};
 use weir_policy::field::{Field, Guard};
@@ -107,7 +107,8 @@ fn understood(profile: &Profile, program: &CardProgram, frame: Frame<'_>) -> Opt
     };
     let plain = packet.fragment == Fragment::None && packet.ext == 0;
     let options = !packet.ip_options || profile.options && !program.options_alone;
-    let known = malformed.is_none() && network && plain && options && packet.vlan.len() <= profile.vlan;
+    let is_giant = frame.bytes.len() > FRAME_BYTES_MAX;
+    let known = malformed.is_none() && !is_giant && network && plain && options && packet.vlan.len() <= profile.vlan;
     known.then_some(packet)
 }
 
