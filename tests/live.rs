@@ -70,7 +70,7 @@ mod tables;
 mod traffic;
 
 use device_under_test::{Running, Setup, TIMEOUT, wait_until};
-use hosts::{Hosts, MTU, SERVER};
+use hosts::{Host, Hosts, MTU, SERVER};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -93,6 +93,16 @@ const BETWEEN_BURSTS: Duration = Duration::from_micros(300);
 
 fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
+}
+
+/// Attaches an XDP program of somebody else to an interface.
+fn attach_other(host: &Host, interface: &str, folder: &Path) {
+    put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
+    let object = folder.join("other.o");
+    let mut clang = Command::new("clang-19");
+    clang.args(["--target=bpf", "-O2", "-g", "-c", "-o"]).arg(&object).arg(folder.join("other.c"));
+    assert!(clang.status().expect("clang is there").success());
+    host.call("ip", &format!("link set dev {interface} xdp obj {} sec xdp", object.display()));
 }
 
 /// Checks that all packets are accounted for. Received ones are passed, dropped, diverted or answered. Passed, diverted

@@ -6,6 +6,7 @@ mod running;
 #[path = "card/story.rs"]
 mod story;
 
+use crate::attach_other;
 use crate::device_under_test::wait_until;
 use crate::hosts::{Host, Hosts, Wires};
 use crate::traffic::{Listener, frames, send};
@@ -141,6 +142,18 @@ fn a_card_beside_neighbours_that_do_not_poll_runs_in_the_kernel() {
     assert_eq!(deliver(&hosts, &from_all(5), 15), 15);
     drop(card);
     wait_until("everything passes", || deliver(&hosts, &from_all(5), 20) == 20);
+}
+
+/// A card that cannot have both interfaces takes none.
+#[test]
+fn a_refused_card_leaves_the_wire_as_it_was() {
+    let (hosts, host) = Hosts::of_host_with_card(Wires::default());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    attach_other(&host, "inner", folder.path());
+    let refused = WireCard::open(&spec(&host)).err().expect("it is refused").to_string();
+    assert!(refused.contains("interface inner") && refused.contains("(other)"), "{refused}");
+    assert!(!host.call("ip", "link show dev outer").contains("xdp"));
+    drop(hosts);
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use crate::device_under_test::{Running, Setup, TIMEOUT, wait_until};
 use crate::hosts::{Hosts, SERVER};
-use crate::put;
+use crate::{attach_other, put};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -243,13 +242,7 @@ fn descriptors(pid: Pid) -> Vec<(String, usize)> {
 each_kernel_engine!(programs_of_others_are_named_and_left_alone);
 fn programs_of_others_are_named_and_left_alone(engine: &str, hosts: &Hosts, folder: &Path) {
     put_both(folder);
-    put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
-    let object = folder.join("other.o");
-    let mut clang = Command::new("clang-19");
-    clang.args(["--target=bpf", "-O2", "-g", "-c", "-o"]).arg(&object).arg(folder.join("other.c"));
-    let compiled = clang.status().expect("clang is there");
-    assert!(compiled.success());
-    hosts.weir.call("ip", &format!("link set dev upper xdp obj {} sec xdp", object.display()));
+    attach_other(&hosts.weir, "upper", folder);
     let before = Wires::of(hosts);
     assert_eq!(before.programs(), ["other"]);
     let (code, stderr) = Running::refused(&hosts.weir, folder, "forward.weir", engine);

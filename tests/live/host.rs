@@ -7,7 +7,7 @@ use crate::each_engine::run;
 use crate::exits::{Echo, End, SILENCE, passes};
 use crate::hosts::{CLIENT, Hosts, SERVER, Settings, Wires};
 use crate::traffic::{Listener, frames, send};
-use crate::{check_account, put};
+use crate::{attach_other, check_account, put};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -369,12 +369,7 @@ fn what_a_host_cannot_do_is_refused_before_anything_is_attached() {
         refused("proxy.weir", &setup, &["proxy.weir:2", "`synproxy` is not yet supported by this engine (xdp --host)"]);
 
         // A program of somebody else is named.
-        put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
-        let object = folder.join("other.o");
-        let mut clang = std::process::Command::new("clang-19");
-        clang.args(["--target=bpf", "-O2", "-g", "-c", "-o"]).arg(&object).arg(folder.join("other.c"));
-        assert!(clang.status().expect("clang is there").success());
-        hosts.weir.call("ip", &format!("link set dev s xdp obj {} sec xdp", object.display()));
+        attach_other(&hosts.weir, "s", folder);
         let (code, stderr) = Running::refused_as(&hosts.weir, folder, "p.weir", &setup);
         let words = ["interface s", "XDP program", "(other)", "`ip link set dev s xdp"];
         assert!(code == 1 && words.iter().all(|word| stderr.contains(word)), "{code}: {stderr}");

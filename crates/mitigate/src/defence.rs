@@ -111,8 +111,8 @@ impl Defence {
         window.estimate(sampling);
         let by_card = std::mem::take(&mut self.by_card);
         self.filter.hit_by_card(by_card.into_iter().map(|(source, packets)| {
-            // Hits are samples, and what a card has dropped is not.
-            (source, (packets as f64 / sampling.scale()).round() as u64)
+            // Hits are samples, and what a card has dropped is not. A source of which it drops anything is not quiet.
+            (source, (packets as f64 / sampling.scale()).ceil() as u64)
         }));
         let hits = self.filter.take_hits();
         let extractor = &self.extractor;

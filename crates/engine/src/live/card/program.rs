@@ -97,10 +97,21 @@ fn set(map: &MapHandle, key: u32, value: u32) -> Result<(), EngineError> {
 /// run.
 fn attach(object: &Object, ends: &[Device; 2]) -> Result<Vec<String>, EngineError> {
     let names = [OUTER, INNER];
+    let mut is_new = Vec::new();
     for (device, name) in ends.iter().zip(names) {
-        put(device, name, find(object, name)?.as_fd())?;
-        // A card takes all packets, also those that are not addressed to it. It goes on doing so without Weir.
-        LinkSwitch::new(device.name()).take_all()?;
+        is_new.push(own(device, name)?.is_none());
+    }
+    for (device, name) in ends.iter().zip(names) {
+        let done = put(device, name, find(object, name)?.as_fd())
+            // A card takes all packets, also those that are not addressed to it. It goes on doing so without Weir.
+            .and_then(|()| LinkSwitch::new(device.name()).take_all());
+        if let Err(error) = done {
+            // One end alone would pass packets that the other does not take.
+            if is_new.contains(&true) {
+                detach(ends)?;
+            }
+            return Err(error);
+        }
     }
     let mut access = Vec::new();
     for ((device, opposite), name) in ends.iter().zip(ends.iter().rev()).zip(names) {
@@ -117,6 +128,14 @@ fn put(device: &Device, name: &str, program: BorrowedFd<'_>) -> Result<(), Engin
             .or_else(|_| resident::attach(device.index(), program, AttachMode::Kernel)),
     }
     .map_err(|source| device.failed(source))
+}
+
+/// Detaches the card from its interfaces.
+fn detach(ends: &[Device; 2]) -> Result<(), EngineError> {
+    for (device, name) in ends.iter().zip([OUTER, INNER]) {
+        own(device, name)?.map_or(Ok(()), |standing| standing.detach()).map_err(|source| device.failed(source))?;
+    }
+    Ok(())
 }
 
 /// The program of an earlier card on an interface, if any.

@@ -66,7 +66,7 @@ struct Inner {
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The card passes everything when this is dropped.
-    _held: Box<dyn Send + Sync>,
+    held: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 impl Card {
@@ -81,13 +81,14 @@ impl Card {
         let state = State::new(now, tables.clone(), places.collect(), *period, *software_pps);
         let (state, stop, thread) = (Mutex::new(state), AtomicBool::new(false), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        let card = Card(Arc::new(Inner { properties, state, waiting, stop, thread, _held: Box::new(wire) }));
+        let held: Mutex<Option<Box<dyn Send + Sync>>> = Mutex::new(Some(Box::new(wire)));
+        let card = Card(Arc::new(Inner { properties, state, waiting, stop, thread, held }));
         let own = card.clone();
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| own.0.keep())).is_err() {
-                // Nobody would notice what leaves tables.
-                eprintln!("weir: card: its thread has failed, so the card is emptied");
-                own.0.state().empty();
+                // Nobody would notice what leaves tables. This needs nothing of the state, which may be inconsistent.
+                own.0.pass_everything();
+                eprintln!("weir: card: its thread has failed, so the card passes everything from now on");
             }
         };
         let thread = thread::Builder::new().name("weir-card".to_owned()).spawn(body);
@@ -168,6 +169,11 @@ impl Inner {
         self.state()
     }
 
+    /// The card drops nothing any more, whatever its entries are.
+    fn pass_everything(&self) {
+        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
     /// The work of the thread.
     fn keep(&self) {
         let (mut look, mut period) = (Instant::now() + LOOK, Instant::now() + self.properties.period);
@@ -179,26 +185,35 @@ impl Inner {
                 // The next measurement may take as long. Changes have their time in the period.
                 let next = self.properties.period.max(begun.elapsed() * PERIOD_SHARE);
                 period = begun + next;
-                self.make(&changes);
-            } else if begun >= look {
-                let mut state = self.unasked();
-                state.follow_all();
-                state.look();
-                drop(state);
-                look = Instant::now() + LOOK.max(begun.elapsed() * LOOK_SHARE);
+                look = self.make(&changes, look);
             } else {
-                self.unasked().follow_paced();
+                look = self.follow(look);
             }
         }
     }
 
-    /// Makes changes one after the other. Requests do not wait for more than one.
-    fn make(&self, changes: &[PlaceChange]) {
+    /// Follows tables and the policy. Looks at all sources that may have become exempt, and at the counters, if it is
+    /// time. Returns when it is time again.
+    fn follow(&self, look: Instant) -> Instant {
+        let mut state = self.unasked();
+        if Instant::now() < look {
+            state.follow_paced();
+            return look;
+        }
+        let looked = state.look_at_all();
+        Instant::now() + LOOK.max(looked * LOOK_SHARE)
+    }
+
+    /// Makes changes one after the other, and follows meanwhile. Requests do not wait for more than one. Returns when it is
+    /// time to look at all sources again.
+    fn make(&self, changes: &[PlaceChange], mut look: Instant) -> Instant {
         for &change in changes {
             if self.stop.load(Ordering::Relaxed) {
-                return;
+                break;
             }
             self.unasked().make(change);
+            look = self.follow(look);
         }
+        look
     }
 }

@@ -72,6 +72,11 @@ impl Place {
         self.entries.contains_key(&source)
     }
 
+    /// The table that a source is of, if the place has it.
+    pub fn table_of(&self, source: IpAddr) -> Option<usize> {
+        self.entries.get(&source).map(|entry| entry.of)
+    }
+
     /// The hits of each source since it was added, as they were at the last look.
     pub fn hits(&self) -> impl Iterator<Item = (IpAddr, usize, Hits)> {
         self.entries.iter().map(|(&source, entry)| (source, entry.of, entry.seen))
@@ -110,7 +115,6 @@ impl Place {
             self.updates += 1;
             match self.table.delete(source) {
                 Ok(hits) => dropped.extend(self.gone(source, hits)),
-                // It is tried again at the next look.
                 Err(_) => self.refused += 1,
             }
         }

@@ -32,6 +32,10 @@ pub struct State {
     rules: Vec<Option<Arc<CountedRule>>>,
     /// Entries that were removed from each table when it was last looked at.
     removed: Vec<Option<u64>>,
+    /// Tables with a source that the card has refused to delete.
+    refused: HashSet<usize>,
+    /// The time that all deletions took until now, which is the card's.
+    deleting: Duration,
     /// The hardware table first, if there is one.
     pub places: Vec<Place>,
     selection: Selection<IpAddr>,
@@ -39,8 +43,9 @@ pub struct State {
     pub accounts: Accounts,
     /// What mitigation was not told yet, by source.
     untold: HashMap<IpAddr, u64>,
-    /// The packets of each source at the end of the last period.
-    before: HashMap<IpAddr, u64>,
+    /// The packets of each source of a table at the end of the last period, and the tables that were measured then.
+    before: HashMap<(usize, IpAddr), u64>,
+    measured: HashSet<usize>,
     begun: Instant,
     /// Packets that the card has dropped in this period.
     card_packets: u64,
@@ -91,6 +96,8 @@ impl State {
             blocked: Vec::new(),
             rules: vec![None; names.len()],
             removed: vec![None; names.len()],
+            refused: HashSet::new(),
+            deleting: Duration::ZERO,
             names,
             places,
             selection: Selection::new(capacity, budget, Thresholds::default()),
@@ -98,12 +105,15 @@ impl State {
             accounts: Accounts::default(),
             untold: HashMap::new(),
             before: HashMap::new(),
+            measured: HashSet::new(),
             begun: Instant::now(),
             card_packets: 0,
             rested: Instant::now(),
             last: Period::default(),
         };
         state.ask_policy();
+        // What was counted before is no rate.
+        state.measure();
         state
     }
 
@@ -133,7 +143,7 @@ impl State {
         }
         let (store, tables) = (self.policy.store(), self.policy.tables());
         let removed: Vec<_> = self.names.iter().map(|name| store.removed_so_far(tables, name)).collect();
-        let is_changed = |&of: &usize| is_new || removed[of] != self.removed[of];
+        let is_changed = |of: &usize| is_new || removed[*of] != self.removed[*of] || self.refused.contains(of);
         let changed: HashSet<usize> = (0..self.names.len()).filter(is_changed).collect();
         // Before the look, so that what is removed meanwhile is seen the next time.
         self.removed = removed;
@@ -161,6 +171,15 @@ impl State {
         self.expel_where(|blocked| blocked.is_exempt_by(table));
     }
 
+    /// Follows, looks at all sources that may have become exempt, and reads the counters of the card. Returns the time
+    /// that this took, without that of the card's changes.
+    pub fn look_at_all(&mut self) -> Duration {
+        let (begun, deleting) = (Instant::now(), self.deleting);
+        self.follow_all();
+        self.look();
+        begun.elapsed().saturating_sub(self.deleting - deleting)
+    }
+
     fn expel_where(&mut self, holds: impl Fn(&Blocked) -> bool) {
         let is_wanted = |of: &usize| self.blocked[*of].as_ref().is_ok_and(&holds);
         let tables: HashSet<usize> = (0..self.names.len()).filter(is_wanted).collect();
@@ -169,7 +188,8 @@ impl State {
 
     /// Takes sources of some tables out of the card that the policy would not drop.
     fn expel(&mut self, tables: &HashSet<usize>) {
-        let begun = Instant::now();
+        let (begun, deleting) = (Instant::now(), self.deleting);
+        self.refused.retain(|of| !tables.contains(of));
         for place in 0..self.places.len() {
             let mut leaving = Vec::new();
             for &of in tables {
@@ -185,12 +205,18 @@ impl State {
                 self.leave(place, &leaving);
             }
         }
-        self.rested = Instant::now() + begun.elapsed() * PAUSES;
+        let looked = begun.elapsed().saturating_sub(self.deleting - deleting);
+        self.rested = Instant::now() + looked * PAUSES;
     }
 
     fn leave(&mut self, place: usize, sources: &[IpAddr]) {
+        let begun = Instant::now();
         let (dropped, all) = self.places[place].leave(sources);
+        self.deleting += begun.elapsed();
         self.count(&dropped);
+        let own = &self.places[place];
+        // What the card has refused to delete is tried again at the next look.
+        self.refused.extend(sources.iter().filter_map(|source| own.table_of(*source)));
         if self.places[place].name == TABLE {
             let gone: Vec<IpAddr> = match all {
                 true => self.selection.entries().iter().copied().collect(),
@@ -261,27 +287,30 @@ impl State {
         changes
     }
 
-    /// The sources of all tables with their packets in the period, the fastest first. Of software and card together.
+    /// The sources of all tables with their packets in the period, the fastest first. Of software and card together. A
+    /// table that was not measured in the last period has no rates yet.
     fn measure(&mut self) -> Vec<Source> {
         let now = hit_time(weir_state::now_ns());
-        let (mut sources, mut counted) = (Vec::new(), HashMap::new());
+        let (mut sources, mut counted, mut measured) = (Vec::new(), HashMap::new(), HashSet::new());
         for (of, blocked) in self.blocked.iter().enumerate() {
             let Ok(blocked) = blocked else { continue };
-            let before = &self.before;
+            let (before, is_first) = (&self.before, !self.measured.contains(&of));
+            measured.insert(of);
             // A table that is gone has no sources.
             let _gone = self.policy.store().read(self.policy.tables(), &blocked.table, |view| {
                 for entry in view.entries().filter(|entry| entry.len == blocked.full_length()) {
                     let packets = view.counts(&entry, now).unwrap_or_default().packets;
                     // An entry that came back counts anew.
-                    let earlier = before.get(&entry.addr).filter(|&&earlier| earlier <= packets).copied().unwrap_or(0);
+                    let earlier = before.get(&(of, entry.addr)).filter(|&&earlier| earlier <= packets).copied();
+                    let earlier = earlier.unwrap_or(if is_first { packets } else { 0 });
                     sources.push(Source { address: entry.addr, of, packets: packets - earlier });
                     if packets > 0 {
-                        counted.insert(entry.addr, packets);
+                        counted.insert((of, entry.addr), packets);
                     }
                 }
             });
         }
-        self.before = counted;
+        (self.before, self.measured) = (counted, measured);
         sources.sort_unstable_by(|one, other| {
             other.packets.cmp(&one.packets).then(one.address.cmp(&other.address)).then(one.of.cmp(&other.of))
         });
