@@ -1,6 +1,6 @@
 //! `observe`: what passes is counted by protected address, exactly once, while sheets are exchanged and policies change.
 
-use crate::device_under_test::{Running, wait_until};
+use crate::device_under_test::{HOST, Running, wait_until};
 use crate::hosts::Hosts;
 use crate::put;
 use crate::traffic::{frames, send};
@@ -55,7 +55,9 @@ fn every_packet_that_passes_is_observed_once(engine: &str, hosts: &Hosts, folder
         (0..ADDRESSES).map(|host| frame("10.20.0.1", &format!("10.9.0.{}", 10 + host), 9)).collect();
     round.push(frame("10.20.0.1", "10.9.1.1", 9));
     round.push(frame("10.20.0.1", "10.9.0.10", 8));
-    let answer = vec![frame("10.9.0.10", "10.20.0.1", 9); 3];
+    // What a packet socket sends never reaches the programs for what a host sends.
+    let answers = if engine == HOST { 0 } else { 3 };
+    let answer = vec![frame("10.9.0.10", "10.20.0.1", 9); answers];
     let before = running.stats();
     // Packets pass while sheets are exchanged every second, and while the policy changes.
     let (mut rounds, mut changed) = (0, false);
