@@ -1,6 +1,7 @@
 //! Rust and C agree on every shared number. Long: each structure is named once here, in one list with all others.
 //!
-//! The C compiler checks them, for user space and for BPF. C in datapath/engine is checked for its own target: kernel programs for BPF, the C for DPDK in user space.
+//! The C compiler checks them, for user space and for BPF. C in
+//! datapath/engine is checked for its own target: kernel programs for BPF, the C for DPDK in user space.
 
 use crate::assert_none;
 use crate::tree::{files, root, words};
