@@ -7,7 +7,6 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
     put(folder, "p.weir", &POLICY.replace("sample 1/1", "sample 1/8"));
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
     std::thread::sleep(PEACE);
-    let before = attacks(&running).samples;
     let flood = flood(hosts);
     let attack = wait_for_attack(&running, "it is seen", has("watched"));
     drop(flood);
@@ -19,11 +18,9 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
         samples.seen + samples.lost >= stats.upstream.total.sampled + stats.downstream.total.sampled
     });
     let samples = attacks(&running).samples;
-    let sent = stats.upstream.total.packets;
-    assert!(
-        samples.one_in == 8 && (samples.seen + samples.lost).abs_diff(sent / 8) <= 2 + before.seen,
-        "{samples:?} {sent}"
-    );
+    // Each of two workers or CPUs counts to eight for each direction, and may have a sample more than an eighth.
+    let sent = stats.upstream.total.packets + stats.downstream.total.packets;
+    assert!(samples.one_in == 8 && (samples.seen + samples.lost).abs_diff(sent / 8) <= 4, "{samples:?} {sent}");
     assert_eq!(samples.lost, 0, "{samples:?}");
     assert_eq!(running.stop(), 0);
 }
