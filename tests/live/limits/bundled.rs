@@ -68,8 +68,10 @@ fn a_bundle_shares_its_limits_with_the_text_before_it(engine: &str, hosts: &Host
     running
         .ask(&Request::Activate { generation: second, confirm_s: None })
         .unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
-    let exceeding = send_all(&[(LISTED, 4), (RULE, 4), (EACH, 4), (LABEL, 4), (NEW, 5)]);
-    assert_eq!(exceeding, 3 + 3 + 3 + 3 + 1, "{engine}: one packet of each limit, and four of the new one");
+    // A worker whose clock was read earlier finds less room. So the last of a burst is sent later than the others.
+    assert_eq!(send_all(&[(LISTED, 4), (RULE, 4), (EACH, 4), (LABEL, 4), (NEW, 3)]), 12, "{engine}: one of each limit");
+    let exceeding = send_all(&[(NEW, 2)]);
+    assert_eq!(exceeding, 12 + 1, "{engine}: four of the new one");
     assert_eq!(listed(), [(prefix(LISTED), Some(10), 3), (prefix(NEW), Some(4), 1)], "{engine}: counts go on");
     running.ask(&Request::Rollback).unwrap_or_else(|failure| panic!("{engine}: {failure}: {}", running.log()));
     let back = send_all(&[(LISTED, 2), (RULE, 2), (EACH, 2), (LABEL, 2), (NEW, 2)]);
