@@ -82,8 +82,14 @@ impl FeatureShape {
     /// The keys of the prefixes of a range, in the order of their cells.
     pub fn keys(&self, range: &FeatureRange) -> impl Iterator<Item = [u64; 2]> {
         let shift = self.shift(range.is_ipv6).expect("a range has a length");
-        let is_ipv6 = range.is_ipv6;
-        (range.first >> shift..=range.last >> shift).map(move |prefix| whole_key(is_ipv6, prefix << shift))
+        let [first, last] = [range.first, range.last].map(|address| address >> shift);
+        let (is_ipv6, step, mut address) = (range.is_ipv6, 1 << shift, first << shift);
+        // A million of them are read at a time: an addition is faster than a shift of 128 bits.
+        (0..=(last - first) as u64).map(move |_| {
+            let key = whole_key(is_ipv6, address);
+            address = address.wrapping_add(step);
+            key
+        })
     }
 
     /// Number of groups of a direction, a power of two; 0 if prefixes have cells of their own.
