@@ -16,11 +16,11 @@ pub mod print;
 mod tables_tested;
 pub mod verify;
 
+use crate::answers::Answering;
 pub use crate::checked::{
     AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot, TableKind,
     ValueSet,
 };
-use crate::answers::Answering;
 use crate::field::Field;
 pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};

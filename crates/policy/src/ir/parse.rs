@@ -184,8 +184,20 @@ fn synproxy(text: &str) -> Option<Synproxy> {
 /// `chain 2 ends 2 counted 1 patterns 3 carried headers+sport lookups 3+4`, with `-` for nothing.
 fn answering(text: &str) -> Option<Answering> {
     let words: Vec<&str> = text.split(' ').collect();
-    let ["chain", chain, "ends", ends, "counted", counted, "patterns", patterns, "carried", carried, "lookups", lookups] =
-        words[..]
+    let [
+        "chain",
+        chain,
+        "ends",
+        ends,
+        "counted",
+        counted,
+        "patterns",
+        patterns,
+        "carried",
+        carried,
+        "lookups",
+        lookups,
+    ] = words[..]
     else {
         return None;
     };

@@ -7,7 +7,7 @@ use crate::field::{Guard, Subject};
 use crate::ir::{FindId, Test, ValueSet, Wanted};
 
 /// The mask of every packet. Rules intersect masks with the open packets.
-const ALL: &str = "UINT64_MAX";
+pub(super) const ALL: &str = "UINT64_MAX";
 
 impl Conditions<'_> {
     /// Appends masks whose intersection is the packets that pass the test. Bits of packets that are not open mean
@@ -18,6 +18,10 @@ impl Conditions<'_> {
             Test::Found { find, wanted, negated } => masks.push(self.found_mask(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
                 let (width, name) = self.column(*subject).expect("a test of a whole burst has a column");
+                if let Subject::Card(answer) = subject {
+                    let value = || self.value_mask(*subject, (width, &name), *mask, set, *negated);
+                    return self.answer_masks(*answer, (set, *negated), value, masks);
+                }
                 if matches!(subject, Subject::Raw(_)) {
                     masks.push(format!("u8_is(packets->{name}_there, true)"));
                 }
@@ -84,7 +88,7 @@ fn guard_mask(guard: Guard) -> String {
 }
 
 /// The mask of packets whose value is in the set, inverted if `negated`. `inside` gives the mask for one range.
-fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
+pub(super) fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
     let not = if negated { "~" } else { "" };
     let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();
     match ranges.as_slice() {

@@ -6,6 +6,7 @@
 //! frame, and the wrappers of `hook.h`. A chain that the verifier refuses as one program is split into programs that
 //! jump to one another (`parts`, `parts.h`).
 
+mod answer;
 mod burst_rules;
 mod chain;
 mod column;
@@ -80,6 +81,10 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.blank();
         out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
     }
+    if program.card.is_some() {
+        out.blank();
+        out.line(if dialect.is_bpf() { "#include \"answers.h\"" } else { "#include \"answers_burst.h\"" });
+    }
     if !program.limiters.is_empty() {
         out.blank();
         out.line("#include \"limit.h\"");
@@ -128,8 +133,12 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
 /// make them distinct.
 pub fn chain_symbols(program: &Program) -> Vec<String> {
     let mut symbols: Vec<String> = Vec::with_capacity(program.chains.len());
-    for chain in &program.chains {
+    let answered = program.card.as_ref().map(|card| card.chain);
+    for (index, chain) in program.chains.iter().enumerate() {
         let mut symbol = chain.symbol();
+        if Some(index) == answered {
+            symbol.insert_str(0, "answered_");
+        }
         while symbols.contains(&symbol) {
             symbol.push('_');
         }

@@ -1,7 +1,6 @@
 //! Constants in C, and comparisons with them.
 
-use super::dialect::no_card;
-use crate::field::{Notation, Subject};
+use crate::field::{Answer, Notation, Subject};
 use crate::ir::ValueSet;
 
 /// A constant, hexadecimal for bits and addresses, with a suffix where C needs one.
@@ -27,8 +26,8 @@ impl Scale {
     pub(super) fn of(subject: Subject, mask: Option<u128>) -> Self {
         let bits = match subject {
             Subject::Raw(_) => true,
-            Subject::Field(field) => field.notation() == Notation::Ipv4Address,
-            Subject::Card(_) => no_card(),
+            Subject::Field(field) | Subject::Card(Answer::Field(field)) => field.notation() == Notation::Ipv4Address,
+            Subject::Card(_) => false,
         };
         Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
     }
