@@ -25,3 +25,5 @@ mod profiles;
 mod proxied_flows;
 #[path = "card/split.rs"]
 mod split;
+#[path = "card/workers.rs"]
+mod workers;

@@ -18,6 +18,8 @@ pub struct FrameBurst<'a> {
     times_ns: &'a [u64],
     /// Bytes behind each frame that can be read, too.
     behind: usize,
+    /// The port at which they were received, by its number on its side.
+    port: usize,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -31,7 +33,7 @@ impl<'a> FrameBurst<'a> {
     /// During `'a`, each frame's `data` must be valid for reads of `cap` bytes that nothing writes, and `cap <= len`.
     pub unsafe fn from_raw(frames: &'a [Frame], link: Link, now_ns: u64) -> Self {
         assert!(frames.len() <= BURST_MAX, "a burst has at most {BURST_MAX} frames");
-        FrameBurst { frames, link, now_ns, times_ns: &[], behind: 0, bytes: PhantomData }
+        FrameBurst { frames, link, now_ns, times_ns: &[], behind: 0, port: 0, bytes: PhantomData }
     }
 
     /// The same frames with a time for each one.
@@ -46,6 +48,16 @@ impl<'a> FrameBurst<'a> {
     /// The same frames, all received at `now_ns`.
     pub fn received_at(self, now_ns: u64) -> Self {
         FrameBurst { now_ns, times_ns: &[], ..self }
+    }
+
+    /// The same frames, received at a port with this number on its side.
+    pub fn at_port(self, port: usize) -> Self {
+        FrameBurst { port, ..self }
+    }
+
+    /// The number of the port at which they were received.
+    pub fn port(&self) -> usize {
+        self.port
     }
 
     /// The first `count` frames, or all if there are fewer.

@@ -31,7 +31,7 @@ use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::native_data::{NativeData, SlotPointers};
-use crate::sealed::{Received, SealedBurst};
+use crate::sealed::{Answered, Received, SealedBurst};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -220,6 +220,18 @@ impl NativeCode {
             library,
             _file,
         }))
+    }
+
+    /// Refuses answers that are not those of the chain that reads them.
+    pub(crate) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
+        let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));
+        match given.is_none() || given == self.answered {
+            true => Ok(()),
+            false => Err(EngineError::Native {
+                object: "a policy".to_owned(),
+                problem: format!("reads answers {:?} (chain, bytes), the card gives {given:?}", self.answered),
+            }),
+        }
     }
 
     /// A filter with its own counters, which start at 0. Filters with the same number of a worker run on one thread and

@@ -177,9 +177,9 @@ impl<'a> SealedBurst<'a> {
         self.whole.is_empty()
     }
 
-    /// Bytes that were removed from the end of each frame.
-    pub fn trailers(&self) -> &[u8] {
-        &self.trailers[..self.len()]
+    /// Bytes that were removed from the end of each frame; 0 behind the last one.
+    pub fn trailers(&self) -> &[u8; BURST_MAX] {
+        &self.trailers
     }
 
     /// All frames, without their trailers.
@@ -290,7 +290,7 @@ mod tests {
         let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
         let set = set.with_times(1..=5);
         let burst = SealedBurst::read(&seals, set.burst(0));
-        assert_eq!(burst.trailers(), [11, 11, 10, 0, 11]);
+        assert_eq!(burst.trailers()[..5], [11, 11, 10, 0, 11]);
         let (mut from, mut runs) = (0, vec![]);
         while from < burst.len() {
             let (kind, run) = burst.run(from);
