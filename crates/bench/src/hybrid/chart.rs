@@ -14,8 +14,8 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
         };
         let paper = (row.text("part") == Some("paper")).then(|| own.clone().of("bar", "paper"));
         let ours = cycles("alone", "alone_cycles_per_packet").map(|_| own);
-        let both = [cycles("alone", "alone_cycles_per_packet"), cycles("card", "card_cycles_per_packet")];
-        both.into_iter().chain([paper, ours]).flatten().collect::<Vec<_>>()
+        let ways = ["alone", "card", "planned"].map(|way| cycles(way, &format!("{way}_cycles_per_packet")));
+        ways.into_iter().chain([paper, ours]).flatten().collect::<Vec<_>>()
     };
     let rows: Vec<Row> = rows.iter().flat_map(bars).collect();
     let group = |name: &str| -> Vec<Row> {

@@ -17,9 +17,11 @@ use rulesets::{RULESETS, Ruleset};
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::card::{CardImages, split_of};
+use weir::card_plan::advise;
 use weir::failure::Failure;
 use weir_abi::{Counter, Link};
 use weir_card::Profile;
+use weir_card::category::Offload;
 use weir_card::eval::{Card, Configuration};
 use weir_card::split::Split;
 use weir_engine::frame_set::FrameSet;
@@ -27,6 +29,7 @@ use weir_engine::measure::{self, Spread};
 use weir_engine::sealed::{SealedBurst, Seals};
 use weir_engine::{CardPort, Configured, Filter, NativeFilter, WithoutSeal};
 use weir_loading::{Policy, load};
+use weir_policy::ir::RuleId;
 use weir_policy::ir::eval::packet::Frame;
 
 pub use chart::svg as plot;
@@ -35,6 +38,8 @@ pub use chart::svg as plot;
 const PACKETS: usize = 1 << 17;
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
+/// Packets by which the distributor chooses.
+const SURVEYED: usize = 1 << 14;
 const ROUNDS: usize = 11;
 const QUICK_ROUNDS: usize = 3;
 
@@ -72,7 +77,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
                     let row = row.of("ruleset", ruleset.name);
                     let row = row.of("rules", ruleset.categories[usize::from(is_terminating)]);
                     let policy = || lists.policy(ruleset, is_terminating);
-                    rows.push(row_of(row, [policy()?, policy()?], &profile, &packets, rounds)?);
+                    rows.push(row_of(row, policy, &profile, &packets, rounds)?);
                 }
             }
         }
@@ -127,50 +132,100 @@ impl Lists {
     }
 }
 
-/// The software behind a card.
+/// The software behind a card, and the frames that come from it.
 struct Behind {
     filter: NativeFilter,
     seals: Seals,
+    frames: Vec<Vec<u8>>,
+    trailer_bits: usize,
 }
 
-/// Measures one ruleset: the policy alone, and behind the card.
+impl Behind {
+    /// Offloads the wanted rules of a policy.
+    fn new(
+        policy: Policy,
+        profile: &Profile,
+        packets: &[Packet],
+        wanted: &dyn Fn(RuleId) -> bool,
+    ) -> Result<Self, Failure> {
+        let split = split_of(&policy, 0, profile, wanted);
+        let frames = answered(&policy, profile, &split, packets)?;
+        let port = CardPort { token: TOKEN, known: vec![], without_seal: WithoutSeal::Drop, control: None };
+        let own = Configured { epoch: EPOCH, body: split.card.body.bytes() as u8 };
+        Ok(Behind {
+            trailer_bits: 8 * (frames[0].len() - packets[0].len()),
+            filter: policy.with_answers(split.software).native()?,
+            seals: Seals::new(&port, Some(own)),
+            frames,
+        })
+    }
+
+    fn turn(&mut self) -> Result<f64, Failure> {
+        turn(&self.frames, |burst, verdicts| {
+            self.filter.decide_sealed(0, &SealedBurst::read(&self.seals, *burst), verdicts)
+        })
+    }
+}
+
+/// Measures one ruleset: the policy alone, with all that the card takes, and with what the distributor chooses.
 fn row_of(
     row: Row,
-    [policy, again]: [Policy; 2],
+    policy: impl Fn() -> Result<Policy, Failure>,
     profile: &Profile,
     packets: &[Packet],
     rounds: usize,
 ) -> Result<Row, Failure> {
-    let split = split_of(&policy, 0, profile, &|_| true);
-    let frames = answered(&policy, profile, &split, packets)?;
-    let body = split.card.body.bytes();
-    let trailer_bits = 8 * (frames[0].len() - packets[0].len());
-    let mut alone = policy.native()?;
-    let port = CardPort { token: TOKEN, known: vec![], without_seal: WithoutSeal::Drop, control: None };
-    let own = Configured { epoch: EPOCH, body: body as u8 };
-    let filter = again.with_answers(split.software).native()?;
-    let mut behind = Behind { filter, seals: Seals::new(&port, Some(own)) };
-
-    let mut turns: [Vec<f64>; 2] = Default::default();
-    // The first turn warms up.
-    for _ in 0..=rounds {
+    let plain = policy()?;
+    let chosen = advise(&plain, 0, profile, packets.iter().take(SURVEYED).map(frame)).choice.rules;
+    let able = split_of(&plain, 0, profile, &|_| true).rules;
+    let able = able.iter().filter(|placed| placed.offload != Offload::Software).count();
+    let mut alone = plain.native()?;
+    let mut all = Behind::new(policy()?, profile, packets, &|_| true)?;
+    // Without a card, or with all that it takes, there is nothing else to measure.
+    let differs = !chosen.is_empty() && chosen.len() != able;
+    let mut planned = match differs {
+        true => Some(Behind::new(policy()?, profile, packets, &|rule| chosen.contains(&rule))?),
+        false => None,
+    };
+    let mut turns: [Vec<f64>; 3] = Default::default();
+    for _ in 0..rounds {
         turns[0].push(turn(packets, |burst, verdicts| alone.decide(0, burst, verdicts))?);
-        turns[1].push(turn(&frames, |burst, verdicts| {
-            behind.filter.decide_sealed(0, &SealedBurst::read(&behind.seals, *burst), verdicts)
-        })?);
+        turns[1].push(all.turn()?);
+        if let Some(planned) = &mut planned {
+            turns[2].push(planned.turn()?);
+        }
     }
-    agree(&alone.counters(), &behind.filter.counters())?;
-    let [alone, behind] = turns.map(|turns| turns[1..].to_vec());
-    let saved = alone.iter().zip(&behind).map(|(alone, behind)| alone - behind);
-    let percent = alone.iter().zip(&behind).map(|(alone, behind)| 100.0 * (1.0 - behind / alone));
-    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
-    let (saved, percent) = (spread(saved.collect()), spread(percent.collect()));
+    agree(&alone.counters(), &all.filter.counters())?;
+    planned.as_ref().map_or(Ok(()), |planned| agree(&alone.counters(), &planned.filter.counters()))?;
+    if !differs {
+        turns[2] = turns[usize::from(!chosen.is_empty())].clone();
+    }
+    let [alone, all_cycles, planned_cycles] = &turns;
+    let spread = |samples: &[f64]| Spread::of(samples.to_vec()).expect("there were turns");
+    let saved = |turns: &[f64]| {
+        let percent = alone.iter().zip(turns).map(|(alone, behind)| 100.0 * (1.0 - behind / alone));
+        spread(&percent.collect::<Vec<_>>())
+    };
+    let planned_bits = match (&planned, chosen.is_empty()) {
+        (Some(planned), _) => planned.trailer_bits,
+        (None, true) => 0,
+        (None, false) => all.trailer_bits,
+    };
     Ok(row
+        .of("plan", if chosen.is_empty() { "refuses" } else { "offloads" })
         .spread("alone_cycles_per_packet", spread(alone))
-        .spread("card_cycles_per_packet", spread(behind))
-        .spread("saved_cycles_per_packet", saved)
-        .spread("saved_percent", percent)
-        .number("trailer_bits", trailer_bits as f64))
+        .spread("card_cycles_per_packet", spread(all_cycles))
+        .spread("saved_percent", saved(all_cycles))
+        .number("trailer_bits", all.trailer_bits as f64)
+        .number("card_rules", able as f64)
+        .spread("planned_cycles_per_packet", spread(planned_cycles))
+        .spread("planned_saved_percent", saved(planned_cycles))
+        .number("planned_trailer_bits", planned_bits as f64)
+        .number("planned_rules", chosen.len() as f64))
+}
+
+fn frame(packet: &Packet) -> Frame<'_> {
+    Frame { bytes: packet, wire_len: packet.len() as u32, time_ns: 0, link: Link::Ethernet }
 }
 
 /// What the card makes of the packets. It answers for all of them, so all trailers have the same length.
@@ -179,12 +234,11 @@ fn answered(policy: &Policy, profile: &Profile, split: &Split, packets: &[Packet
     let mut card = Card::new(profile);
     card.commit(Configuration { program: &split.card, lookups: &images, token: TOKEN, epoch: EPOCH });
     let bytes = packets[0].len() + split.card.body.bytes() + weir_abi::card::SEAL_BYTES;
-    let frame = |packet: &Packet| {
-        let frame = Frame { bytes: packet, wire_len: packet.len() as u32, time_ns: 0, link: Link::Ethernet };
-        let passed = card.handle(frame).filter(|passed| passed.len() == bytes);
+    let answer = |packet: &Packet| {
+        let passed = card.handle(frame(packet)).filter(|passed| passed.len() == bytes);
         passed.ok_or_else(|| Failure::Runtime("the card has no answers for a packet of the generator".to_owned()))
     };
-    packets.iter().map(frame).collect()
+    packets.iter().map(answer).collect()
 }
 
 /// Decides all frames once. Each is written into a buffer of the ring before, which is not measured.
