@@ -364,6 +364,24 @@ fn structures_have_the_same_layout() {
 }
 
 /// Structures that kernel programs share with the engine.
+/// What programs behind a card share with the engine.
+fn of_card() -> String {
+    let mut program = String::new();
+    layout!(program, "card_seal", CardSeal, word, kind, trailer);
+    layout!(program, "card_seals", CardSeals, count, without, seals);
+    layout!(program, "card_ports", CardPorts, half, port);
+    let numbers = [
+        ("CARD_SEALS_MAX", kernel::CARD_SEALS_MAX),
+        ("sizeof(struct answer_slot)", kernel::ANSWER_SLOT_BYTES),
+        ("CARD_ANSWERED", kernel::CARD_ANSWERED as usize),
+        ("CARD_ALONE", kernel::CARD_ALONE as usize),
+        ("CARD_CONTROL", kernel::CARD_CONTROL as usize),
+        ("CARD_UNSEALED", kernel::CARD_UNSEALED as usize),
+    ];
+    numbers.iter().for_each(|(what, value)| same(&mut program, what, *value));
+    program
+}
+
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
@@ -388,9 +406,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     );
     layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, packets, added, copy);
     layout!(program, "words", Words, halves, zero, more);
-    layout!(program, "card_seal", CardSeal, word, kind, trailer);
-    layout!(program, "card_seals", CardSeals, count, without, seals);
-    layout!(program, "card_ports", CardPorts, half, port);
+    program += &of_card();
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     layout!(program, "sample_record", SampleRecord, len, cap, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
@@ -400,12 +416,6 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
     let numbers = [
-        ("CARD_SEALS_MAX", kernel::CARD_SEALS_MAX),
-        ("ANSWER_SLOT_BYTES", kernel::ANSWER_SLOT_BYTES),
-        ("CARD_ANSWERED", kernel::CARD_ANSWERED as usize),
-        ("CARD_ALONE", kernel::CARD_ALONE as usize),
-        ("CARD_CONTROL", kernel::CARD_CONTROL as usize),
-        ("CARD_UNSEALED", kernel::CARD_UNSEALED as usize),
         ("LIVE_BETWEEN", kernel::LIVE_BETWEEN as usize),
         ("LIVE_HOST", kernel::LIVE_HOST as usize),
         ("PORTS_MAX", kernel::PORTS_MAX),
@@ -483,9 +493,10 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 12] = [
+    const C_ONLY: [&str; 13] = [
         "__sk_buff",
         "ack_key",
+        "answer_slot",
         "arrival",
         "device_pair",
         "lock_wait",

@@ -70,6 +70,20 @@ fn fronts(program: &Program, card: &Answering, out: &mut Writer) {
     }
 }
 
+/// Writes what the headers must know of the program.
+fn defines(program: &Program, dialect: Dialect, out: &mut Writer) {
+    if let Dialect::BpfParts { rules } = dialect {
+        out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
+    }
+    if program.rewrites() {
+        out.line("#define WEIR_REWRITES");
+    }
+    if let (true, Some(card)) = (dialect.is_bpf(), &program.card) {
+        out.line(&format!("#define WEIR_ANSWERS {}", card.body.bytes()));
+        out.line(&format!("#define WEIR_CHAINS {}", program.chains.len()));
+    }
+}
+
 /// Writes the head of the file: its title, includes and tables.
 fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     let environment = match dialect {
@@ -81,16 +95,7 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         "/* Policy {}, compiled by Weir for {environment}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
-    if let Dialect::BpfParts { rules } = dialect {
-        out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
-    }
-    if program.rewrites() {
-        out.line("#define WEIR_REWRITES");
-    }
-    if let (true, Some(card)) = (dialect.is_bpf(), &program.card) {
-        out.line(&format!("#define WEIR_ANSWERS {}", card.body.bytes()));
-        out.line(&format!("#define WEIR_CHAINS {}", program.chains.len()));
-    }
+    defines(program, dialect, out);
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }
