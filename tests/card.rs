@@ -25,5 +25,7 @@ mod profiles;
 mod proxied_flows;
 #[path = "card/split.rs"]
 mod split;
+#[path = "card/wires.rs"]
+mod wires;
 #[path = "card/workers.rs"]
 mod workers;

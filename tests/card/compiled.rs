@@ -1,5 +1,5 @@
-//! Compiled code reads a card's answers. The random policies, cards and tampering of `split`, in bursts: native code
-//! behind a card decides, counts and keeps the state of the policy alone in the interpreter.
+//! Compiled code reads a card's answers. The random policies, cards and tampering of `split`, in bursts: native
+//! code and BPF behind a card decide, count and keep the state of the policy alone in the interpreter.
 
 use crate::engines::{self, Decided, difference};
 use crate::hybrid::{Hybrid, TOKEN};
@@ -10,45 +10,129 @@ use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestR
 use std::net::IpAddr;
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
-use weir_abi::{AdditionCounts, Counter, EntryCounts, Reason, Verdict};
+use weir_abi::verdict::Sampled;
+use weir_abi::{Action, AdditionCounts, Counter, EntryCounts, Reason, Verdict};
 use weir_card::receive::Received;
-use weir_engine::sealed::{SealedBurst, Seals};
-use weir_engine::{CardPort, Configured, EngineError, Filter, FrameBurst, NativeFilter, WithoutSeal};
+use weir_engine::sealed::{self, SealedBurst, Seals};
+use weir_engine::{CardPort, Configured, EngineError, Filter, FrameBurst, NativeFilter, WithoutSeal, XdpFilter};
+use weir_loading::LoadError;
 use weir_loading::eval::EvalFilter;
 use weir_policy::ir::Program;
 use weir_state::features::Snapshot;
 use weir_state::limits::LimitCount;
 use weir_test_support::{Link, Packet};
 
-/// Number of random policies. Each takes a run of clang.
-const POLICIES: u32 = 24;
+/// Number of random policies. Each takes a run of clang, every second one another for BPF, and every fourth one for parts.
+const POLICIES: u32 = 12;
 
 fn wanted_policies() -> u32 {
     let wanted = std::env::var("WEIR_CARD_COMPILED").ok();
     wanted.map_or(POLICIES, |text| text.parse().expect("WEIR_CARD_COMPILED is a number"))
 }
 
-/// The software behind a card's port. It gets frames with trailers.
-struct Sealed {
-    filter: NativeFilter,
-    seals: Seals,
+/// What an engine does with frames from a card's port.
+trait BehindCard: Filter {
+    /// Decides a burst, by the chain `plain` where there are no answers. Calls `visit` with what leaves in place of packets,
+    /// and adds to `refused` what is unsealed and what is for the card's session.
+    fn decide_sealed(
+        &mut self,
+        plain: usize,
+        burst: &SealedBurst<'_>,
+        verdicts: &mut [Verdict],
+        visit: &mut dyn FnMut(usize, &[u8], u32),
+        refused: &mut [Counter],
+    ) -> Result<(), EngineError>;
 }
 
-impl Filter for Sealed {
+impl BehindCard for NativeFilter {
+    fn decide_sealed(
+        &mut self,
+        plain: usize,
+        burst: &SealedBurst<'_>,
+        verdicts: &mut [Verdict],
+        visit: &mut dyn FnMut(usize, &[u8], u32),
+        _: &mut [Counter],
+    ) -> Result<(), EngineError> {
+        NativeFilter::decide_sealed(self, plain, burst, verdicts)?;
+        self.rewritten(&burst.cut(), &verdicts[..burst.len()], visit);
+        Ok(())
+    }
+}
+
+/// Programs in front of chains do this on interfaces (tests/kernel.rs). In a replay the test does.
+impl BehindCard for XdpFilter {
+    fn decide_sealed(
+        &mut self,
+        plain: usize,
+        burst: &SealedBurst<'_>,
+        verdicts: &mut [Verdict],
+        visit: &mut dyn FnMut(usize, &[u8], u32),
+        refused: &mut [Counter],
+    ) -> Result<(), EngineError> {
+        let mut from = 0;
+        while from < burst.len() {
+            let (received, run) = burst.run(from);
+            let own = &mut verdicts[from..from + run.len()];
+            let reason = match received {
+                sealed::Received::Answered | sealed::Received::Alone => {
+                    // The chain that reads answers is the last.
+                    let chain = if received == sealed::Received::Answered { plain + 1 } else { plain };
+                    self.decide(chain, &run, own)?;
+                    self.rewritten(&run, own, &mut |index, bytes, len| visit(from + index, bytes, len));
+                    from += run.len();
+                    continue;
+                }
+                sealed::Received::Unsealed => Reason::UNSEALED,
+                sealed::Received::Control => Reason::CARD_CONTROL,
+            };
+            own.fill(Verdict::new(Action::Drop, reason, Sampled::No));
+            refused[usize::from(reason.0)].packets += run.len() as u64;
+            from += run.len();
+        }
+        Ok(())
+    }
+}
+
+/// The software behind a card's port. It gets frames with trailers.
+struct Sealed<F> {
+    filter: F,
+    seals: Seals,
+    /// What the last burst's packets leave as.
+    leaving: Vec<(usize, Vec<u8>, u32)>,
+    /// Counted besides the filter's.
+    refused: Vec<Counter>,
+}
+
+impl<F: BehindCard> Sealed<F> {
+    fn new(filter: F, seals: &Seals) -> Self {
+        let refused = vec![Counter::default(); filter.counters().len()];
+        Sealed { filter, seals: seals.clone(), leaving: vec![], refused }
+    }
+}
+
+impl<F: BehindCard> Filter for Sealed<F> {
     fn name(&self) -> &str {
-        "native behind a card"
+        self.filter.name()
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        self.filter.decide_sealed(chain, &SealedBurst::read(&self.seals, *burst), verdicts)
+        let Sealed { filter, seals, leaving, refused } = self;
+        leaving.clear();
+        let burst = SealedBurst::read(seals, *burst);
+        let mut visit = |index: usize, bytes: &[u8], len: u32| leaving.push((index, bytes.to_vec(), len));
+        filter.decide_sealed(chain, &burst, verdicts, &mut visit, refused)
     }
 
-    fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
-        self.filter.rewritten(&SealedBurst::read(&self.seals, *burst).cut(), verdicts, visit);
+    fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
+        self.leaving.iter().for_each(|(index, bytes, len)| visit(*index, bytes, *len));
     }
 
     fn counters(&self) -> Vec<Counter> {
-        self.filter.counters()
+        let mut counters = self.filter.counters();
+        for (counter, refused) in counters.iter_mut().zip(&self.refused) {
+            counter.packets += refused.packets;
+        }
+        counters
     }
 
     fn addition_counts(&self) -> AdditionCounts {
@@ -161,7 +245,7 @@ fn behind_card(
     Ok(decided)
 }
 
-fn compiled_is_interpreted(case: &Case) -> Result<[usize; 3], TestCaseError> {
+fn compiled_is_interpreted(case: &Case, nth: usize) -> Result<[usize; 3], TestCaseError> {
     let mut policy = case.policy()?;
     policy.keep_chains(&[0]);
     let program = policy.program.clone();
@@ -178,17 +262,29 @@ fn compiled_is_interpreted(case: &Case) -> Result<[usize; 3], TestCaseError> {
     let port =
         CardPort { token: TOKEN, known: vec![configured(&before)], without_seal: WithoutSeal::Drop, control: None };
     let seals = Seals::new(&port, Some(configured(&hybrid)));
-    let filter = split.native().map_err(|error| TestCaseError::fail(error.to_string()))?;
-    let mut native = Sealed { filter, seals };
-    let decided = behind_card(&mut native, (&program, &hybrid), (&arriving, &dropped), &alone)?;
-    match difference(&program, &arriving.decided, &alone, &decided) {
-        None => Ok([
-            arriving.frames.len(),
-            arriving.refused.iter().filter(|refused| **refused).count(),
-            arriving.by_card.iter().filter(|by_card| **by_card).count(),
-        ]),
-        Some(difference) => Err(TestCaseError::fail(format!("{difference}\n{}", hybrid.split.software))),
+    let fail = |error: LoadError| TestCaseError::fail(error.to_string());
+    let native = Sealed::new(split.native().map_err(fail)?, &seals);
+    let mut engines: Vec<(&str, Box<dyn Filter>)> = vec![("native", Box::new(native))];
+    let data = split.kernel_replay_data().map_err(fail)?;
+    if nth.is_multiple_of(2) {
+        engines.push(("xdp", Box::new(Sealed::new(split.xdp().map_err(fail)?, &seals))));
     }
+    if nth.is_multiple_of(4) {
+        let parts = split.compile_bpf_in_parts(&data, 4).and_then(|compiled| compiled.filter());
+        let parts = parts.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        engines.push(("xdp in parts", Box::new(Sealed::new(parts, &seals))));
+    }
+    for (name, mut engine) in engines {
+        let decided = behind_card(&mut *engine, (&program, &hybrid), (&arriving, &dropped), &alone)?;
+        if let Some(difference) = difference(&program, &arriving.decided, &alone, &decided) {
+            return Err(TestCaseError::fail(format!("{name}: {difference}\n{}", hybrid.split.software)));
+        }
+    }
+    Ok([
+        arriving.frames.len(),
+        arriving.refused.iter().filter(|refused| **refused).count(),
+        arriving.by_card.iter().filter(|by_card| **by_card).count(),
+    ])
 }
 
 fn holds(is_attacked: bool) -> [usize; 3] {
@@ -199,9 +295,10 @@ fn holds(is_attacked: bool) -> [usize; 3] {
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(regressions))),
         ..Config::default()
     });
-    let seen = std::cell::Cell::new([0; 3]);
+    let (seen, cases_run) = (std::cell::Cell::new([0; 3]), std::cell::Cell::new(0));
     let outcome = runner.run(&cases(is_attacked), |case| {
-        let one = compiled_is_interpreted(&case)?;
+        let nth = cases_run.replace(cases_run.get() + 1);
+        let one = compiled_is_interpreted(&case, nth)?;
         let all = seen.get();
         seen.set(std::array::from_fn(|index| all[index] + one[index]));
         Ok(())

@@ -22,7 +22,7 @@ const POLICY: &str = "table bad { type ipv4; elements = { 192.0.2.0/28, 198.51.1
      upstream { udp sport 53 drop; tcp dport 22 counter accept; ip saddr @bad counter drop; ip ttl < 5 counter drop; \
      tcp dport { 80, 443 } counter; udp sport 123 drop; accept }\ndownstream { accept }\n";
 
-const PACKETS: &str = "
+pub const PACKETS: &str = "
 eth / ip saddr=203.0.113.1 ttl=64 / udp sport=53 / payload 40
 eth / ip saddr=203.0.113.1 ttl=64 / tcp dport=22 / payload 10
 eth / ip saddr=192.0.2.3 ttl=64 / tcp dport=80
@@ -66,22 +66,26 @@ impl Lane for Held {
     }
 }
 
-fn policy() -> Policy {
+pub fn policy() -> Policy {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("card.weir");
     std::fs::write(&path, POLICY).expect("the policy can be written");
     engines::load(&path).expect("it is right")
 }
 
-/// The policy on a card, and loaded behind it.
-fn hybrid() -> (Hybrid, Arc<NativeCode>) {
+/// The policy on a card, and its software.
+pub fn hybrid() -> (Hybrid, Policy) {
     let alone = policy();
     let profile = Profile::parse(Profile::shipped("open-nic").expect("it is shipped")).expect("it reads");
     let hybrid = Hybrid::new(&alone, &alone.program, &profile, 7, &|_: RuleId| true);
     let split = policy().with_answers(hybrid.split.software.clone());
+    (hybrid, split)
+}
+
+fn load(split: &Policy) -> Arc<NativeCode> {
     let data = split.data(None).expect("tables can be built");
     let code = split.compile_native(weir_engine::cpu::Cpu::Native).and_then(|compiled| compiled.load(data));
-    (hybrid, code.expect("it loads"))
+    code.expect("it loads")
 }
 
 fn seal(epoch: u16, control: bool) -> [u8; 8] {
@@ -90,7 +94,7 @@ fn seal(epoch: u16, control: bool) -> [u8; 8] {
 
 /// What arrives: packets with answers and without, with trailers of another epoch, a control frame, and one frame
 /// without a seal.
-fn arriving(hybrid: &Hybrid, packets: &[Packet]) -> Vec<Vec<u8>> {
+pub fn arriving(hybrid: &Hybrid, packets: &[Packet]) -> Vec<Vec<u8>> {
     let mut card = hybrid.card();
     let mut frames: Vec<Vec<u8>> =
         packets.iter().filter_map(|packet| card.handle(interpreter::frame(packet))).collect();
@@ -100,10 +104,26 @@ fn arriving(hybrid: &Hybrid, packets: &[Packet]) -> Vec<Vec<u8>> {
     frames
 }
 
+/// The counters of what arrives, and the packets that leave, in order.
+pub fn expected(packets: &[Packet]) -> (Vec<Counter>, Vec<Vec<u8>>) {
+    let alone = policy();
+    let mut eval = interpreter::new(&alone.program, &alone);
+    // Twice what is neither dropped by the card nor refused: with answers, and with another epoch.
+    let arriving = packets.iter().skip(1).chain(packets.iter().skip(1));
+    let accepts =
+        |packet: &&Packet| eval.decide(0, interpreter::frame(packet), &mut ()).action() == Some(Action::Accept);
+    let accepted = arriving.filter(accepts).map(|packet| packet.bytes.clone()).collect();
+    let mut counters: Vec<Counter> = eval.counters().to_vec();
+    counters[usize::from(Reason::CARD_CONTROL.0)] = Counter { packets: 1, bytes: 60 };
+    counters[usize::from(Reason::UNSEALED.0)] = Counter { packets: 1, bytes: packets[2].bytes.len() as u64 };
+    (counters, accepted)
+}
+
 #[test]
 fn workers_cut_trailers_off_and_decide_by_answers() {
     const ROUNDS: u64 = 64;
-    let (hybrid, code) = hybrid();
+    let (hybrid, split) = hybrid();
+    let code = load(&split);
     let packets = notation::packets(PACKETS).expect("they read");
     let frames = arriving(&hybrid, &packets);
     let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
@@ -134,18 +154,9 @@ fn workers_cut_trailers_off_and_decide_by_answers() {
     }
     workers.stop().expect("it stops");
 
-    let alone = policy();
-    let mut eval = interpreter::new(&alone.program, &alone);
-    let (mut sent, mut sent_bytes) = (0, 0);
-    // Twice what is neither dropped by the card nor refused: with answers, and with another epoch.
-    for packet in packets.iter().skip(1).chain(packets.iter().skip(1)) {
-        if eval.decide(0, interpreter::frame(packet), &mut ()).action() == Some(Action::Accept) {
-            (sent, sent_bytes) = (sent + ROUNDS, sent_bytes + ROUNDS * u64::from(packet.wire));
-        }
-    }
-    let mut expected: Vec<Counter> = eval.counters().to_vec();
-    expected[usize::from(Reason::CARD_CONTROL.0)] = Counter { packets: 1, bytes: 60 };
-    expected[usize::from(Reason::UNSEALED.0)] = Counter { packets: 1, bytes: packets[2].bytes.len() as u64 };
+    let (mut expected, accepted) = expected(&packets);
+    let sent = accepted.len() as u64 * ROUNDS;
+    let sent_bytes = accepted.iter().map(|bytes| bytes.len() as u64).sum::<u64>() * ROUNDS;
     for counter in &mut expected {
         *counter = Counter { packets: counter.packets * ROUNDS, bytes: counter.bytes * ROUNDS };
     }

@@ -81,7 +81,7 @@ pub fn split(
         SlotId((software.slots.len() - 1) as u16)
     });
     let lookups = lookups.collect();
-    software.card = Some(Answering { chain: software.chains.len(), body: card.body.clone(), lookups });
+    software.card = Some(Answering { chain: software.chains.len(), plain: chain, body: card.body.clone(), lookups });
     software.chains.push(Chain { tree: MatchTree { staged: vec![], nodes }, ..program.chains[chain].clone() });
     if let Err(broken) = verify::verify(&software) {
         panic!("compiler bug: {broken}\n{software}");

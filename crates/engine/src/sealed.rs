@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
 use weir_abi::card::{SEAL_BYTES, Seal, TRAILER_BYTES_MAX};
+use weir_abi::kernel::{CARD_ALONE, CARD_ANSWERED, CARD_CONTROL, CARD_SEALS_MAX, CARD_UNSEALED, CardSeal, CardSeals};
 use weir_abi::{BURST_MAX, Frame};
 
 use crate::FrameBurst;
@@ -107,12 +108,30 @@ impl Seals {
         Seals { answered: own.map(|own| seal(own, true, false)), others, without_seal: port.without_seal }
     }
 
+    /// The seals as programs in the kernel read them, that of answers first.
+    pub(crate) fn for_kernel(&self) -> CardSeals {
+        let answered = self.answered.map(|word| (word, Received::Answered));
+        let mut seals = CardSeals::default();
+        seals.without = kind(self.without());
+        for (word, received) in answered.into_iter().chain(self.others.iter().copied()) {
+            let trailer = u32::from(Seal::of(word).body) + SEAL_BYTES as u32;
+            seals.seals[seals.count as usize] = CardSeal { word, kind: kind(received), trailer };
+            seals.count += 1;
+        }
+        seals
+    }
+
+    /// What a frame without a seal is.
+    fn without(&self) -> Received {
+        match self.without_seal {
+            WithoutSeal::Alone => Received::Alone,
+            WithoutSeal::Drop => Received::Unsealed,
+        }
+    }
+
     /// What a frame is, and the bytes of its trailer.
     pub fn receive(&self, frame: &[u8]) -> (Received, usize) {
-        let without = match self.without_seal {
-            WithoutSeal::Alone => (Received::Alone, 0),
-            WithoutSeal::Drop => (Received::Unsealed, 0),
-        };
+        let without = (self.without(), 0);
         let Some((rest, seal)) = frame.split_last_chunk::<SEAL_BYTES>() else { return without };
         let word = u64::from_le_bytes(*seal);
         let body = usize::from(Seal::of(word).body);
@@ -126,6 +145,19 @@ impl Seals {
         }
     }
 }
+
+/// The number by which programs in the kernel know it.
+fn kind(received: Received) -> u32 {
+    match received {
+        Received::Answered => CARD_ANSWERED,
+        Received::Alone => CARD_ALONE,
+        Received::Control => CARD_CONTROL,
+        Received::Unsealed => CARD_UNSEALED,
+    }
+}
+
+// The seals of a port fit what the kernel has for it: three of each configuration, and that of an unconfigured card.
+const _: () = assert!(3 * (CardPort::KNOWN_MAX + 1) < CARD_SEALS_MAX);
 
 /// A burst without its trailers.
 pub struct SealedBurst<'a> {

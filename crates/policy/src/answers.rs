@@ -11,6 +11,8 @@ use weir_abi::card::{BODY_BYTES_MAX, FIRST_BITS_MAX, FLAGS_BITS_MAX, LOOKUP_BYTE
 pub struct Answering {
     /// Index of the chain, the last one.
     pub chain: usize,
+    /// Index of the chain with the same rules, for packets without answers.
+    pub plain: usize,
     /// What the body has.
     pub body: BodyLayout,
     /// For each lookup of the body, the slot whose image finishes it: the same as on the card, so its table is constant.

@@ -181,26 +181,15 @@ fn synproxy(text: &str) -> Option<Synproxy> {
 }
 
 /// `3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms`
-/// `chain 2 ends 2 counted 1 patterns 3 carried headers+sport lookups 3+4`, with `-` for nothing.
+/// `chain 2 of 0 ends 2 counted 1 patterns 3 carried headers+sport lookups 3+4`, with `-` for nothing.
 fn answering(text: &str) -> Option<Answering> {
+    const NAMES: [&str; 7] = ["chain", "of", "ends", "counted", "patterns", "carried", "lookups"];
     let words: Vec<&str> = text.split(' ').collect();
-    let [
-        "chain",
-        chain,
-        "ends",
-        ends,
-        "counted",
-        counted,
-        "patterns",
-        patterns,
-        "carried",
-        carried,
-        "lookups",
-        lookups,
-    ] = words[..]
-    else {
+    if words.len() != 2 * NAMES.len() || !words.iter().step_by(2).eq(&NAMES) {
         return None;
-    };
+    }
+    let values: Vec<&str> = words.into_iter().skip(1).step_by(2).collect();
+    let [chain, plain, ends, counted, patterns, carried, lookups] = values[..] else { return None };
     let list = |words: &str| -> Vec<String> {
         if words == "-" { vec![] } else { words.split('+').map(str::to_owned).collect() }
     };
@@ -214,7 +203,7 @@ fn answering(text: &str) -> Option<Answering> {
         carried: list(carried).iter().map(value).collect::<Option<_>>()?,
         lookups: lookups.len(),
     };
-    Some(Answering { chain: chain.parse().ok()?, body, lookups })
+    Some(Answering { chain: chain.parse().ok()?, plain: plain.parse().ok()?, body, lookups })
 }
 
 fn slot(text: &str) -> Option<Slot> {

@@ -16,7 +16,7 @@
 //! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
 //! adder 0 update slot 3 ip saddr/24 timeout 60000ms
 //! rules 0 attacks size 16
-//! card chain 2 ends 2 counted 1 patterns 3 carried headers+sport lookups 4
+//! card chain 2 of 0 ends 2 counted 1 patterns 3 carried headers+sport lookups 4
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -95,11 +95,11 @@ impl Display for Program {
     }
 }
 
-fn print_card(f: &mut Formatter<'_>, Answering { chain, body, lookups }: &Answering) -> fmt::Result {
+fn print_card(f: &mut Formatter<'_>, Answering { chain, plain, body, lookups }: &Answering) -> fmt::Result {
     let list = |words: Vec<String>| if words.is_empty() { "-".to_owned() } else { words.join("+") };
     let carried = list(body.carried.iter().map(|value| value.name().to_owned()).collect());
     let lookups = list(lookups.iter().map(|slot| slot.0.to_string()).collect());
-    write!(f, "card chain {chain} ends {} counted {} patterns {}", body.ends, body.counted, body.patterns)?;
+    write!(f, "card chain {chain} of {plain} ends {} counted {} patterns {}", body.ends, body.counted, body.patterns)?;
     writeln!(f, " carried {carried} lookups {lookups}")
 }
 

@@ -1,9 +1,8 @@
 //! Answers of a card as C: columns of a burst, or bytes of one packet's body.
 
 use super::column::Width;
-use super::condition::Conditions;
-use super::mask::{ALL, in_set};
-use super::scale::Scale;
+use super::dialect::Dialect;
+use super::scale::{ALL, Scale, in_set};
 use crate::answers::{Answering, Carried, header_of};
 use crate::field::{Answer, Field, Subject};
 use crate::ir::{Node, Test, ValueSet};
@@ -136,37 +135,39 @@ fn of_bit(mask: u128, set: &ValueSet, negated: bool) -> Option<bool> {
     }
 }
 
-impl Conditions<'_> {
-    fn card(&self) -> &Answering {
-        self.card.expect("`verify` requires a card where answers are tested")
-    }
+/// How a dialect tests answers.
+pub(super) struct Answers<'a> {
+    pub(super) card: &'a Answering,
+    pub(super) dialect: Dialect,
+}
 
+impl Answers<'_> {
     /// The column of an answer.
-    pub(super) fn answer_column(&self, answer: Answer) -> (Width, String) {
-        let column = AnswerColumn::of(self.card(), answer);
+    pub(super) fn column(&self, answer: Answer) -> (Width, String) {
+        let column = AnswerColumn::of(self.card, answer);
         (column.width(), column.name())
     }
 
     /// The expression that reads an answer of one packet.
-    pub(super) fn answer_value(&self, answer: Answer) -> String {
-        let column = AnswerColumn::of(self.card(), answer);
+    pub(super) fn value(&self, answer: Answer) -> String {
+        let column = AnswerColumn::of(self.card, answer);
         match self.dialect.is_bpf() {
-            true => column.read(self.card(), "env->answers"),
+            true => column.read(self.card, "env->answers"),
             false => format!("packets->{}[i]", column.name()),
         }
     }
 
     /// The masks of the packets whose answer passes a test of a whole burst. `value` is the mask of those whose value
     /// does, whether the packet has it or not.
-    pub(super) fn answer_masks(
+    pub(super) fn masks(
         &self,
         answer: Answer,
         (set, negated): (&ValueSet, bool),
         value: impl FnOnce() -> String,
         masks: &mut Vec<String>,
     ) {
-        let column = AnswerColumn::of(self.card(), answer).name();
-        if let Some(mask) = flags(self.card(), answer) {
+        let column = AnswerColumn::of(self.card, answer).name();
+        if let Some(mask) = flags(self.card, answer) {
             masks.push(match answer {
                 Answer::First if mask == 0xff => {
                     in_set(set, negated, |first, last| format!("u8_between(packets->{column}, {first}, {last})"))
@@ -197,15 +198,15 @@ impl Conditions<'_> {
         masks.push(value());
     }
 
-    /// The terms of an `&&` for one packet, like [`Conditions::answer_masks`].
-    pub(super) fn answer_terms(
+    /// The terms of an `&&` for one packet, like [`Answers::masks`].
+    pub(super) fn terms(
         &self,
         answer: Answer,
         (set, negated): (&ValueSet, bool),
         value: impl FnOnce() -> String,
         terms: &mut Vec<String>,
     ) {
-        let (card, read) = (self.card(), self.answer_value(answer));
+        let (card, read) = (self.card, self.value(answer));
         if let Some(mask) = flags(card, answer) {
             terms.push(match answer {
                 Answer::First => {

@@ -158,6 +158,16 @@ impl<'a> ChainEmitter<'a> {
         self.conditions.uses_raw() || self.tracking_point().is_some() || self.asks_slots()
     }
 
+    /// Whether BPF code needs a parsed packet for more than the policy's defaults.
+    pub(super) fn reads_packet(&self) -> bool {
+        !self.columns.is_empty()
+            || self.reads_frame()
+            || self.tracks()
+            || self.observes()
+            || self.program.rewrites()
+            || finds(&self.chain.tree.nodes)
+    }
+
     /// The index of the top node that tracks.
     pub(super) fn tracking_point(&self) -> Option<usize> {
         self.chain.tree.nodes.iter().position(|node| matches!(node, Node::Track))
@@ -382,6 +392,15 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
 /// The name of the global lookup function of a slot, for a chain in parts.
 pub(super) fn find_name(slot: SlotId) -> String {
     format!("weir_find_{}", slot.0)
+}
+
+/// Whether nodes look anything up.
+fn finds(nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Find(_) => true,
+        Node::When { body, .. } => finds(body),
+        Node::Rule(_) | Node::Track => false,
+    })
 }
 
 /// The columns that rules and staged finds of the chain read, except those of raw bits.

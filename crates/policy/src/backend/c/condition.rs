@@ -1,6 +1,6 @@
 //! Tests of one packet as C expressions.
 
-use super::answer;
+use super::answer::{self, Answers};
 use super::column::{Column, Width};
 use super::dialect::Dialect;
 use super::raw::{raw_bits, raw_columns, raw_name};
@@ -20,9 +20,9 @@ pub struct Conditions<'a> {
     raw_columns: Vec<Raw>,
     /// Whether rules read raw bits of frames.
     uses_raw: bool,
-    pub(super) dialect: Dialect,
+    dialect: Dialect,
     /// Where answers of a card are.
-    pub(super) card: Option<&'a Answering>,
+    card: Option<&'a Answering>,
 }
 
 impl<'a> Conditions<'a> {
@@ -76,7 +76,7 @@ impl<'a> Conditions<'a> {
             Test::Value { subject, mask, set, negated } => {
                 if let Subject::Card(answer) = subject {
                     let value = || self.value(*subject, *mask, set, *negated);
-                    return self.answer_terms(*answer, (set, *negated), value, terms);
+                    return self.answers().terms(*answer, (set, *negated), value, terms);
                 }
                 if let Subject::Raw(raw) = subject {
                     terms.push(self.raw_read(*raw));
@@ -132,12 +132,18 @@ impl<'a> Conditions<'a> {
         }
     }
 
+    /// How answers of a card are tested.
+    pub(super) fn answers(&self) -> Answers<'_> {
+        let card = self.card.expect("`verify` requires a card where answers are tested");
+        Answers { card, dialect: self.dialect }
+    }
+
     /// The column of a burst that holds the subject, if there is one.
     pub(super) fn column(&self, subject: Subject) -> Option<(Width, String)> {
         match subject {
             Subject::Field(field) => Some((Column::of(field).width, Column::of(field).name.to_owned())),
             Subject::Raw(raw) => self.raw_columns.contains(&raw).then(|| (Width::of_raw(raw), raw_name(raw))),
-            Subject::Card(answer) => Some(self.answer_column(answer)),
+            Subject::Card(answer) => Some(self.answers().column(answer)),
         }
     }
 
@@ -176,7 +182,7 @@ impl<'a> Conditions<'a> {
         let mut value = match subject {
             Subject::Raw(_) => "raw.lo".to_owned(),
             Subject::Field(field) => self.read(Column::of(field)),
-            Subject::Card(answer) => self.answer_value(answer),
+            Subject::Card(answer) => self.answers().value(answer),
         };
         if let Some(mask) = mask {
             value = format!("{value} & {}", number(mask, true));

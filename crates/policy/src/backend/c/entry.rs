@@ -280,6 +280,11 @@ impl ChainEmitter<'_> {
         out.blank();
         let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
+        if self.is_answered && !self.reads_packet() {
+            out.line("packet->len = frame->len;");
+            out.line(&format!("return {rules};"));
+            return out.close();
+        }
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
         out.blank();

@@ -1,4 +1,4 @@
-//! Constants in C, and comparisons with them.
+//! Constants in C, and comparisons with them: of one value, or as masks of a burst.
 
 use crate::field::{Answer, Notation, Subject};
 use crate::ir::ValueSet;
@@ -73,5 +73,19 @@ impl Scale {
                 format!("{}({tests})", if negated { "!" } else { "" })
             }
         }
+    }
+}
+
+/// The mask of every packet. Rules intersect masks with the open packets.
+pub(super) const ALL: &str = "UINT64_MAX";
+
+/// The mask of packets whose value is in the set, inverted if `negated`. `inside` gives the mask for one range.
+pub(super) fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
+    let not = if negated { "~" } else { "" };
+    let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();
+    match ranges.as_slice() {
+        [] => if negated { ALL } else { "0" }.to_owned(),
+        [one] => format!("{not}{one}"),
+        many => format!("{not}({})", many.join(" | ")),
     }
 }
