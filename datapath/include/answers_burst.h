@@ -22,6 +22,43 @@ WEIR_INLINE void open_all(const struct weir_burst *burst, struct verdicts *verdi
 	verdicts->sampled = 0;
 }
 
+/* Fetches the end of a frame that is compared later. */
+WEIR_INLINE void prefetch_end(const struct weir_frame *frames, uint32_t count, uint32_t i)
+{
+	if (i < count)
+		__builtin_prefetch(frames[i].data + frames[i].cap - sizeof(uint64_t));
+}
+
+/*
+ * Compares the last eight bytes of each frame with a seal, and cuts a trailer off. Returns the frames that have the seal;
+ * only they are written to `cut`. The engine calls this for a burst, of which usually all frames have answers; it reads
+ * other seals itself (crates/engine/src/sealed.rs).
+ */
+uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
+		       uint32_t trailer);
+
+uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
+		       uint32_t trailer)
+{
+	uint64_t answered = 0;
+
+	for (uint32_t i = 0; i < FRAMES_AHEAD; i++)
+		prefetch_end(frames, count, i);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct weir_frame frame = frames[i];
+		uint64_t word;
+
+		prefetch_end(frames, count, i + FRAMES_AHEAD);
+		/* The end of a frame in several buffers is not here. */
+		if (WEIR_UNLIKELY(frame.cap < trailer || frame.cap != frame.len))
+			continue;
+		__builtin_memcpy(&word, frame.data + frame.cap - sizeof(word), sizeof(word));
+		answered |= (uint64_t)(word == seal) << i;
+		cut[i] = (struct weir_frame){frame.data, frame.cap - trailer, frame.len - trailer};
+	}
+	return answered;
+}
+
 /*
  * Whether the ranges of an entry are in the image. Entries come from a wire, so a broken card must not lead outside. In
  * BPF every index is masked instead.
