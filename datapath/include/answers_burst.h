@@ -22,6 +22,9 @@ WEIR_INLINE void open_all(const struct weir_burst *burst, struct verdicts *verdi
 	verdicts->sampled = 0;
 }
 
+/* Frames whose ends are fetched ahead of the one that is compared. */
+enum { ENDS_AHEAD = 16 };
+
 /* Fetches the end of a frame that is compared later. */
 WEIR_INLINE void prefetch_end(const struct weir_frame *frames, uint32_t count, uint32_t i)
 {
@@ -42,13 +45,13 @@ uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, 
 {
 	uint64_t answered = 0;
 
-	for (uint32_t i = 0; i < FRAMES_AHEAD; i++)
+	for (uint32_t i = 0; i < ENDS_AHEAD; i++)
 		prefetch_end(frames, count, i);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct weir_frame frame = frames[i];
 		uint64_t word;
 
-		prefetch_end(frames, count, i + FRAMES_AHEAD);
+		prefetch_end(frames, count, i + ENDS_AHEAD);
 		/* The end of a frame in several buffers is not here. */
 		if (WEIR_UNLIKELY(frame.cap < trailer || frame.cap != frame.len))
 			continue;
