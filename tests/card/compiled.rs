@@ -32,6 +32,11 @@ fn wanted_policies() -> u32 {
 
 /// What an engine does with frames from a card's port.
 trait BehindCard: Filter {
+    /// Compares the seals of a burst.
+    fn read<'a>(&self, seals: &Seals, burst: FrameBurst<'a>) -> SealedBurst<'a> {
+        SealedBurst::read(seals, burst)
+    }
+
     /// Decides a burst, by the chain `plain` where there are no answers. Calls `visit` with what leaves in place of packets,
     /// and adds to `refused` what is unsealed and what is for the card's session.
     fn decide_sealed(
@@ -45,6 +50,10 @@ trait BehindCard: Filter {
 }
 
 impl BehindCard for NativeFilter {
+    fn read<'a>(&self, seals: &Seals, burst: FrameBurst<'a>) -> SealedBurst<'a> {
+        self.read_sealed(seals, burst)
+    }
+
     fn decide_sealed(
         &mut self,
         plain: usize,
@@ -118,7 +127,7 @@ impl<F: BehindCard> Filter for Sealed<F> {
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
         let Sealed { filter, seals, leaving, refused } = self;
         leaving.clear();
-        let burst = SealedBurst::read(seals, *burst);
+        let burst = filter.read(seals, *burst);
         let mut visit = |index: usize, bytes: &[u8], len: u32| leaving.push((index, bytes.to_vec(), len));
         filter.decide_sealed(chain, &burst, verdicts, &mut visit, refused)
     }

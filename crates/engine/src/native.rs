@@ -31,7 +31,7 @@ use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::native_data::{NativeData, SlotPointers};
-use crate::sealed::{Answered, Received, SealedBurst};
+use crate::sealed::{Answered, AnsweredFn, Received, SealedBurst, Seals};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -49,6 +49,8 @@ pub struct NativeCode {
     rewrites: bool,
     /// The chain that reads a card's answers, and the bytes that it reads behind each packet.
     answered: Option<(usize, usize)>,
+    /// What compares the seals of a burst, if the program reads answers.
+    front: Option<AnsweredFn>,
     /// The data of limiters, if the program has any.
     limits: Option<Limits>,
     /// The tables that can change, if there are any.
@@ -194,7 +196,7 @@ impl NativeCode {
         let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
         let live = live.filter(|live| live.images.iter().any(Option::is_some));
         let (counters, additions_max, rewrites) = (program.counters(), program.additions, program.rewrites);
-        let answered = program.answered;
+        let (answered, front) = (program.answered, front(name, &library, program)?);
         let (_images, _file) = (images, file);
         if let Some(live) = &live {
             let reserved = CountedSlots::new(&live.counted, 0);
@@ -211,6 +213,7 @@ impl NativeCode {
             additions_max,
             rewrites,
             answered,
+            front,
             limits,
             live,
             flows,
@@ -460,7 +463,28 @@ impl Filter for NativeFilter {
     }
 }
 
+/// The function that compares seals, if the program reads answers.
+fn front(name: &str, library: &Library, program: &ProgramShape) -> Result<Option<AnsweredFn>, EngineError> {
+    if program.answered.is_none() {
+        return Ok(None);
+    }
+    // SAFETY: the ABI version was checked, and in this version `weir_answered` has this type.
+    let function = unsafe { library.get::<AnsweredFn>(b"weir_answered") };
+    let missing =
+        |_| EngineError::Native { object: name.to_owned(), problem: "has no function weir_answered".to_owned() };
+    function.map(|function| Some(*function)).map_err(missing)
+}
+
 impl NativeFilter {
+    /// Reads a burst from a card's port with the seals of this policy.
+    pub fn read_sealed<'a>(&self, seals: &Seals, burst: FrameBurst<'a>) -> SealedBurst<'a> {
+        match self.code.front {
+            // SAFETY: it is the function of the code that this filter runs.
+            Some(front) => unsafe { SealedBurst::read_by(front, seals, burst) },
+            None => SealedBurst::read(seals, burst),
+        }
+    }
+
     /// Decides a burst from a card's port, which was read with the seals of this policy: packets with answers by the
     /// chain that reads them, others by the chain `plain`. Frames without a seal are dropped and counted, and so are
     /// answers to control frames, which are no packets.

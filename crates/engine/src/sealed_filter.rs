@@ -31,7 +31,8 @@ impl Filter for SealedFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        self.filter.decide_sealed(chain, &SealedBurst::read(&self.seals, *burst), verdicts)
+        let sealed = self.filter.read_sealed(&self.seals, *burst);
+        self.filter.decide_sealed(chain, &sealed, verdicts)
     }
 
     fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {

@@ -9,7 +9,7 @@ use weir_state::now_ns;
 
 use crate::live::cards::{CardAtPort, WorkerCards};
 use crate::live::lane::{Lane, Side};
-use crate::sealed::{Configured, SealedBurst};
+use crate::sealed::Configured;
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
 /// How long a worker without packets sleeps before it checks for a stop or a change.
@@ -71,7 +71,7 @@ impl Deciders {
         verdicts: &mut [Verdict],
     ) -> Result<(&[Rewrite], [u8; BURST_MAX]), EngineError> {
         let (filter, chain) = self.turn(from);
-        let sealed = SealedBurst::read(&card.seals, in_time(filter, burst));
+        let sealed = filter.read_sealed(&card.seals, in_time(filter, burst));
         filter.decide_sealed(chain, &sealed, verdicts)?;
         card.hand_control(&sealed);
         Ok((filter.rewrites(), *sealed.trailers()))
