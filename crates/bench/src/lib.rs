@@ -14,6 +14,7 @@ pub mod data;
 mod entry_counters;
 mod entry_timeouts;
 mod features;
+mod hybrid;
 mod line_costs;
 mod live;
 mod moonpol;
@@ -103,6 +104,13 @@ const SCENARIOS: &[Scenario] = &[
         paper: "smartnic section IV-B: features by a double map, read entry by entry in 30 us; the goal is 15 ns a packet in XDP, 10 cycles in native code, and a million entries in 50 ms",
         run: features::run,
         plot: |title, rows| plot::bars(title, "more_ns_per_packet", rows),
+        picks: Picks::Nothing,
+    },
+    Scenario {
+        name: "hybrid",
+        paper: "Hybrid FPGA/software datapath Fig. 7-9: metadata saves up to 20.2% of the cycles with random traffic, and 28.9% with specific traffic",
+        run: hybrid::run,
+        plot: hybrid::draw,
         picks: Picks::Nothing,
     },
     Scenario {

@@ -17,6 +17,7 @@ pub mod attach;
 mod bond;
 pub mod bypass;
 pub mod card;
+mod cards;
 mod carrier;
 mod checksum;
 pub mod datapath;

@@ -188,10 +188,8 @@ impl<C> Generation<C> {
                 Failure::Rejected(format!("weir: {} has no posture {posture}", self.path.display()))
             })
         };
-        Ok(Loaded {
-            code: self.prepared.code.clone(),
-            chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?],
-        })
+        let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
+        Ok(Loaded::plain(self.prepared.code.clone(), chains))
     }
 
     /// The images of its tables, if they can change.

@@ -1,5 +1,6 @@
 //! The functions that engines call: for a burst in user space, for a frame in BPF.
 
+use super::answer::AnswerColumn;
 use super::burst_rules::Stage;
 use super::chain::ChainEmitter;
 use super::column::{CT_STATE, Column};
@@ -19,7 +20,10 @@ impl ChainEmitter<'_> {
         match self.dialect {
             Dialect::Native => {
                 self.packets_struct(out);
-                self.parse(out);
+                if !self.skips_parser() {
+                    self.parse(out);
+                }
+                self.read_answers(out);
                 self.lookups(out);
                 functions::emit(self, out);
                 self.burst(out);
@@ -54,7 +58,14 @@ impl ChainEmitter<'_> {
         if self.tracks_first() {
             out.line("track_ahead(&env, burst, &packets.tracked);");
         }
-        out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
+        if self.skips_parser() {
+            out.line("open_all(burst, &verdicts);");
+        } else {
+            out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
+        }
+        if !self.card_columns.is_empty() {
+            out.line(&format!("{name}_answers(&env, burst, &packets);"));
+        }
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
             let burst = if self.looks_entries_up() { "burst" } else { "burst->count" };
@@ -177,6 +188,38 @@ impl ChainEmitter<'_> {
         out.close();
     }
 
+    /// Whether no rule of an answered chain reads a header.
+    fn skips_parser(&self) -> bool {
+        self.is_answered && !self.parses_packets() && !self.tracks() && !self.observes()
+    }
+
+    /// Writes the function that fills the columns of answers, if there are any.
+    fn read_answers(&self, out: &mut Writer) {
+        let (false, Some(card)) = (self.card_columns.is_empty(), &self.program.card) else { return };
+        let packets = format!("struct {}_packets *packets", self.name);
+        let parameters = ["const struct env *env", "const struct weir_burst *burst", &packets];
+        out.blank();
+        out.function(&format!("static void {}_answers", self.name), &parameters.map(str::to_owned));
+        let fills: Vec<String> = self.card_columns.iter().filter_map(|answer| answer.fill(card)).collect();
+        if !fills.is_empty() {
+            out.open("for (uint32_t i = 0; i < burst->count; i++)");
+            out.line("const uint8_t *answers = burst_answers(burst, i);");
+            out.blank();
+            fills.iter().for_each(|fill| out.line(fill));
+            out.close();
+        }
+        for answer in &self.card_columns {
+            let AnswerColumn::Label(lookup) = answer else { continue };
+            let (slot, name) = (card.lookups[usize::from(*lookup)].0, answer.name());
+            let arguments = format!("burst, {}, packets->{name}, packets->{name}_there", answer.offset(card));
+            out.line(&format!("finish_labels(WEIR_TABLE(env, {slot}), {arguments});"));
+        }
+        if !self.card_columns.iter().any(|answer| matches!(answer, AnswerColumn::Label(_))) {
+            out.line("(void)env;");
+        }
+        out.close();
+    }
+
     /// The second stage: looks up all packets in one table after the other, so that cache misses overlap.
     fn lookups(&self, out: &mut Writer) {
         if !self.is_staged() {
@@ -237,6 +280,11 @@ impl ChainEmitter<'_> {
         out.blank();
         let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
+        if self.is_answered && !self.reads_packet() {
+            out.line("packet->len = frame->len;");
+            out.line(&format!("return {rules};"));
+            return out.close();
+        }
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
         out.blank();
