@@ -109,11 +109,7 @@ impl Defence {
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
         window.estimate(sampling);
-        let by_card = std::mem::take(&mut self.by_card);
-        self.filter.hit_by_card(by_card.into_iter().map(|(source, packets)| {
-            // Hits are samples, and what a card has dropped is not. A source of which it drops anything is not quiet.
-            (source, (packets as f64 / sampling.scale()).ceil() as u64)
-        }));
+        self.filter.hit_by_card(std::mem::take(&mut self.by_card));
         let hits = self.filter.take_hits();
         let extractor = &self.extractor;
         let decisions = self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source));

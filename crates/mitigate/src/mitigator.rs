@@ -163,10 +163,10 @@ impl Mitigator {
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
-                record.packets += estimate(hit.packets);
+                record.packets += estimate(hit.packets) + hit.by_card;
                 record.proven += estimate(hit.proven);
                 record.proven_seen += hit.proven;
-                record.rate_pps = hit.packets as f64 * scale / window.seconds();
+                record.rate_pps = (hit.packets as f64 * scale + hit.by_card as f64) / window.seconds();
                 if record.rate_pps >= QUIET_PPS {
                     record.last_hit_ns = window.to_ns;
                 }
