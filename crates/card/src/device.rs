@@ -149,7 +149,7 @@ fn begin(bank: &Bank, lookup: usize, key: u32) -> u32 {
     let number = |first: u8| first + lookup as u8;
     let index = key >> 16;
     let pair = bank.word(number(memory::DIRECT), index as usize / 2);
-    let block = if index % 2 == 0 { pair & 0xffff } else { pair >> 16 };
+    let block = if index.is_multiple_of(2) { pair & 0xffff } else { pair >> 16 };
     let at = block as usize * memory::BLOCK_WORDS + (key >> 12 & 15) as usize;
     bank.word(number(memory::EXTENSION), at)
 }

@@ -2,11 +2,11 @@
 
 use crate::captures;
 use crate::card::{CardImages, CardTables, chain_name, profile, split_of};
-use crate::cli::{CardCommand, CardCommandOptions, CardPlanOptions};
+use crate::cli::CardPlanOptions;
 use crate::failure::Failure;
 use crate::report;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use weir_abi::{Layout, Reason, Verdict};
@@ -35,6 +35,8 @@ const FINISH_SHARE: f64 = 0.5;
 const LOOKUP: f64 = 10.0;
 /// The load of the link up to which a choice is allowed.
 const LOAD_MAX: f64 = 0.95;
+/// The link between card and host, if nobody says it.
+pub const LINK_GBIT: f64 = 10.0;
 /// Bytes of a frame without a capture, and of preamble, FCS and gap.
 const FRAME_BYTES: f64 = 60.0;
 const OVERHEAD_BYTES: f64 = 24.0;
@@ -138,13 +140,7 @@ impl Costs for NativeCosts<'_> {
 ///
 /// # Errors
 /// The policy, the profile or the capture cannot be read.
-pub fn run(options: &CardCommandOptions) -> Result<(), Failure> {
-    match &options.command {
-        CardCommand::Plan(options) => plan(options),
-    }
-}
-
-fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
+pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.check(&CostModel::default())?;
     report::say_warnings(&policy);
     if policy.is_bundle() {
@@ -157,22 +153,7 @@ fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
         Some(input) => measured(&policy, &profile, &all, input)?,
         None => (0, assumed(&policy, chain)),
     };
-    let link = Link { bits_per_s: options.link * 1e9, load_max: LOAD_MAX };
-    let half = || link.bits_per_s / 2.0 / 8.0 / (traffic.frame_bytes + OVERHEAD_BYTES);
-    traffic.pps = options.pps.unwrap_or_else(half);
-    let costs = NativeCosts { policy: &policy };
-    let lowered = &policy.text().expect("bundles were refused").lowered;
-    let sizes = CardTables::new(&policy);
-    let distributor = Distributor {
-        program: &lowered.program,
-        counters: &lowered.counters,
-        chain,
-        profile: &profile,
-        sizes: &sizes,
-        costs: &costs,
-        link,
-    };
-    let advised = distributor.choose(&traffic);
+    let advised = advise(&policy, chain, &profile, &mut traffic, (options.link, options.pps));
     let chosen = split_of(&policy, chain, &profile, &|rule| advised.choice.rules.contains(&rule));
     let report = PlanReport {
         policy: options.policy.display().to_string(),
@@ -189,6 +170,39 @@ fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
         rules: plans(&policy, &all, &chosen, &advised, &traffic),
     };
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
+}
+
+/// What the distributor says about a chain. Without packets a second, half of what the link of so many Gbit/s carries.
+fn advise(
+    policy: &Policy,
+    chain: usize,
+    profile: &Profile,
+    traffic: &mut Traffic,
+    (gbit, pps): (f64, Option<f64>),
+) -> Advised {
+    let link = Link { bits_per_s: gbit * 1e9, load_max: LOAD_MAX };
+    let half = link.bits_per_s / 2.0 / 8.0 / (traffic.frame_bytes + OVERHEAD_BYTES);
+    traffic.pps = pps.unwrap_or(half);
+    let lowered = &policy.text().expect("bundles were refused").lowered;
+    let distributor = Distributor {
+        program: &lowered.program,
+        counters: &lowered.counters,
+        chain,
+        profile,
+        sizes: &CardTables::new(policy),
+        costs: &NativeCosts { policy },
+        link,
+    };
+    distributor.choose(traffic)
+}
+
+/// The rules of a chain that are worth a card if every packet has answers, reaches every rule and matches none: what
+/// `weir card plan` chooses without a capture.
+///
+/// # Panics
+/// The policy is a bundle.
+pub fn worth(policy: &Policy, chain: usize, profile: &Profile) -> BTreeSet<RuleId> {
+    advise(policy, chain, profile, &mut assumed(policy, chain), (LINK_GBIT, None)).choice.rules
 }
 
 fn bill(bill: &Bill) -> BillReport {
