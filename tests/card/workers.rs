@@ -18,9 +18,11 @@ use weir_loading::Policy;
 use weir_policy::ir::RuleId;
 use weir_test_support::{Packet, notation};
 
+/// The last rules but one are three in a row of which the card names the first that matches.
 const POLICY: &str = "table bad { type ipv4; elements = { 192.0.2.0/28, 198.51.100.7 } }\n\
      upstream { udp sport 53 drop; tcp dport 22 counter accept; ip saddr @bad counter drop; ip ttl < 5 counter drop; \
-     tcp dport { 80, 443 } counter; udp sport 123 drop; accept }\ndownstream { accept }\n";
+     tcp dport { 80, 443 } counter; udp sport 123 drop; \
+     udp sport 124 counter accept; tcp dport { 25, 26 } counter drop; accept }\ndownstream { accept }\n";
 
 pub const PACKETS: &str = "
 eth / ip saddr=203.0.113.1 ttl=64 / udp sport=53 / payload 40
@@ -31,6 +33,8 @@ eth / ip saddr=203.0.113.9 ttl=64 / tcp dport=443 / payload 200
 eth / ip saddr=203.0.113.9 ttl=64 mf id=7 / udp sport=9 / payload 64
 eth / ip6 hlim=3 / udp sport=5 / payload 30
 eth / ip saddr=203.0.113.9 / udp sport=123 / payload 468
+eth / ip saddr=203.0.113.9 / udp sport=124 / payload 20
+eth / ip saddr=203.0.113.9 / tcp dport=26 / payload 20
 eth / arp
 ";
 

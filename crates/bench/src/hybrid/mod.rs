@@ -13,7 +13,6 @@ use crate::options::Options;
 use crate::plot;
 use crate::row::Row;
 use rulesets::{Kind, Lists, Ruleset};
-use std::path::Path;
 use weir::card::{CardImages, split_of};
 use weir::failure::Failure;
 use weir_abi::Link;
@@ -196,9 +195,4 @@ fn row(ruleset: &Ruleset, split: &Split, traffic: &str, [alone, behind]: &[Vec<f
 /// Draws the share of cycles that the card saves.
 pub fn draw(title: &str, rows: &[Row]) -> String {
     plot::bars(title, "fewer_percent", rows)
-}
-
-/// A file of a ruleset.
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file(path, error))
 }

@@ -1,9 +1,8 @@
 //! Rulesets of the kinds that the paper measures: each tests one kind of metadata, or several together. The paper shows
 //! the rules of one (Fig. 4); of the others it says what they are of.
 
-use super::write;
 use crate::data;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weir::failure::Failure;
 use weir_loading::{Policy, load};
@@ -124,4 +123,8 @@ impl Ruleset {
     pub fn load(&self) -> Result<Policy, Failure> {
         Ok(load(&self.path)?)
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|error| Failure::file(path, error))
 }

@@ -5,8 +5,9 @@ use super::dialect::Dialect;
 use super::scale::{ALL, Scale, in_set};
 use crate::answers::{Answering, Carried, header_of};
 use crate::field::{Answer, Field, Subject};
-use crate::ir::{Node, Test, ValueSet};
+use crate::ir::{Effect, Node, Program, RuleId, Test, ValueSet};
 use std::collections::BTreeSet;
+use weir_abi::Action;
 
 /// What native code keeps of the bodies of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +110,23 @@ pub(super) fn columns(card: Option<&Answering>, nodes: &[Node], found: &mut BTre
 /// What carries a field.
 fn carried(field: Field) -> Carried {
     Carried::of(field).expect("`verify` requires that a body has the field")
+}
+
+/// The rule and the number of `first` of a node that does nothing but decide where the card says that its rule is the
+/// first.
+pub(super) fn decided_by_first(program: &Program, node: &Node) -> Option<(RuleId, usize, Action)> {
+    let Node::When { test, body } = node else { return None };
+    let (Test::Value { subject: Subject::Card(Answer::First), mask: None, set, negated: false }, [Node::Rule(rule)]) =
+        (test, &body[..])
+    else {
+        return None;
+    };
+    match (set.ranges(), &program.rule(*rule).effects[..]) {
+        (&[(number, last)], [Effect::Verdict(action)]) if number == last && number > 0 => {
+            Some((*rule, number as usize, *action))
+        }
+        _ => None,
+    }
 }
 
 /// Bits of one byte of the flags, as the mask of the byte.
