@@ -188,8 +188,8 @@ fn feature_constants() -> Vec<(String, u64)> {
         ("OBSERVED_RANGES".into(), features::RANGES_MAX as u64),
         ("PACKET_CLASSES".into(), PacketClass::COUNT as u64),
     ];
-    for (class, name) in PacketClass::ALL {
-        constants.push((format!("PACKET_{}", name.to_uppercase().replace('-', "_")), class as u64));
+    for class in PacketClass::ALL {
+        constants.push((format!("PACKET_{}", class.name().to_uppercase().replace('-', "_")), class as u64));
     }
     constants
 }

@@ -1,130 +1,110 @@
-//! Rulesets of the kinds that the paper measures: each tests one kind of metadata, or several together. The paper shows
-//! the rules of one (Fig. 4); of the others it says what they are of.
+//! The rulesets: one for each kind of metadata (the paper's Table 3), two mixtures, and the rules of its use case.
+//!
+//! `{end}` stands for the end of a rule: nothing in the group without terminating rules, `accept` in the other one, so
+//! that packets which match leave the chain early. The chain's last rule accepts what is left in both groups.
 
-use crate::data;
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
-use weir::failure::Failure;
-use weir_loading::{Policy, load};
-
-/// The destination ports of packets.
-pub const PORTS: [u16; 8] = [53, 80, 123, 161, 389, 443, 1900, 11211];
-
-/// Whether rules only count, or some accept, too.
-pub const ENDINGS: [&str; 2] = ["counting", "terminating"];
-
-/// What a ruleset is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// O: ports. Metadata 3, or 4 where rules accept.
-    Ports,
-    /// P0: ports, and a field that the card does not compare. Metadata 2.
-    PortsAndTtl,
-    /// P1: lookups of the source. Metadata 1.
-    Lookups,
-    /// P2: lookups with ports in the same rule. Metadata 1 and 2.
-    LookupsWithPorts,
-    /// P1 and O: lookups in some rules, ports in others.
-    LookupsAndPorts,
-    /// The rules of Fig. 4.
-    Realistic,
-}
-
-impl Kind {
-    pub const ALL: [Self; 6] =
-        [Kind::Ports, Kind::PortsAndTtl, Kind::Lookups, Kind::LookupsWithPorts, Kind::LookupsAndPorts, Kind::Realistic];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Ports => "ports",
-            Kind::PortsAndTtl => "ports-and-ttl",
-            Kind::Lookups => "lookups",
-            Kind::LookupsWithPorts => "lookups-with-ports",
-            Kind::LookupsAndPorts => "lookups-and-ports",
-            Kind::Realistic => "realistic",
-        }
-    }
-
-    /// The rules. `end` is what follows `counter`: nothing, or `accept`.
-    fn rules(self, end: &str) -> String {
-        let ports = |ports: &[u16]| -> String {
-            ports.iter().map(|port| format!("  udp dport {port} counter {end}\n")).collect()
-        };
-        match self {
-            Kind::Ports => ports(&PORTS),
-            Kind::PortsAndTtl => {
-                PORTS.iter().map(|port| format!("  udp dport {port} ip ttl > 32 counter {end}\n")).collect()
-            }
-            Kind::Lookups => format!(
-                "  ip saddr @country {{ HR, SI, AT }} counter {end}\n  ip saddr @allow counter {end}\n  \
-                 ip saddr @block counter {end}\n"
-            ),
-            Kind::LookupsWithPorts => format!(
-                "  ip saddr @country {{ HR, SI, AT }} udp dport {{ 80, 443 }} counter {end}\n  \
-                 ip saddr @allow udp dport 53 counter {end}\n  ip saddr @block udp dport {{ 123, 1900 }} counter {end}\n"
-            ),
-            Kind::LookupsAndPorts => {
-                format!("{}{}", ports(&PORTS[..4]), Kind::Lookups.rules(end))
-            }
-            Kind::Realistic => format!(
-                "  ip saddr @admin udp dport {{ 161, 443 }} counter {end}\n  ip daddr != @public counter {}\n  \
-                 ip saddr @block counter {}\n  ip saddr @suspect counter\n  ip saddr @allow counter {end}\n  \
-                 ip saddr @country {{ HR, SI, AT }} counter {end}\n  counter {end}\n",
-                if end.is_empty() { "" } else { "drop" },
-                if end.is_empty() { "" } else { "drop" },
-            ),
-        }
-    }
-}
-
-/// The lists of tables.
-pub struct Lists {
-    pub country: PathBuf,
-    pub allowed: Vec<u32>,
-    pub blocked: Vec<u32>,
-}
-
-/// A ruleset in a file.
+/// A ruleset, and what a card sends for it.
 pub struct Ruleset {
-    pub kind: Kind,
-    pub ends: &'static str,
-    path: PathBuf,
-    _directory: TempDir,
+    pub name: &'static str,
+    /// The paper's notation for its rules, without and with terminating rules.
+    pub categories: [&'static str; 2],
+    rules: &'static [&'static str],
+    /// Whether `{end}` occurs.
+    pub has_ends: bool,
 }
+
+const PORTS: [&str; 8] = [
+    "tcp dport 22 counter {end}",
+    "tcp dport { 80, 443 } counter {end}",
+    "tcp dport { 25, 465, 587 } counter {end}",
+    "tcp dport 3389 counter {end}",
+    "udp dport 53 counter {end}",
+    "udp dport 123 counter {end}",
+    "udp dport 5060-5061 counter {end}",
+    "udp sport { 19, 53, 123, 161, 389, 1900 } counter {end}",
+];
+const LISTS: [&str; 3] = [
+    "ip saddr @country { HR, SI, AT } counter {end}",
+    "ip saddr @allow counter {end}",
+    "ip saddr @block counter {end}",
+];
+
+/// All of them, in the order of the paper's Table 3.
+pub const RULESETS: [Ruleset; 6] = [
+    Ruleset { name: "ports", categories: ["ONc", "OAc"], rules: &PORTS, has_ends: true },
+    Ruleset {
+        name: "ports-and-ttl",
+        categories: ["P0Nc", "P0Ac"],
+        rules: &[
+            "tcp dport 22 ip ttl < 32 counter {end}",
+            "tcp dport { 80, 443 } ip ttl < 32 counter {end}",
+            "tcp dport { 25, 465, 587 } ip ttl < 32 counter {end}",
+            "tcp dport 3389 ip ttl < 32 counter {end}",
+            "udp dport 53 ip ttl < 32 counter {end}",
+            "udp dport 123 ip ttl < 32 counter {end}",
+            "udp dport 5060-5061 ip ttl < 32 counter {end}",
+            "udp sport { 19, 53, 123, 161, 389, 1900 } ip ttl < 32 counter {end}",
+        ],
+        has_ends: true,
+    },
+    Ruleset { name: "lists", categories: ["P1Nc", "P1Ac"], rules: &LISTS, has_ends: true },
+    Ruleset {
+        name: "lists-and-ports",
+        categories: ["P2Nc", "P2Ac"],
+        rules: &[
+            "tcp dport { 80, 443 } ip saddr @country { HR, SI, AT } counter {end}",
+            "tcp dport 22 ip saddr @allow counter {end}",
+            "udp sport { 19, 53, 123, 161, 389, 1900 } ip saddr @block counter {end}",
+        ],
+        has_ends: true,
+    },
+    Ruleset {
+        name: "lists-then-ports",
+        categories: ["P1Nc, ONc", "P1Ac, OAc"],
+        rules: &[
+            LISTS[0], LISTS[1], LISTS[2], PORTS[0], PORTS[1], PORTS[2], PORTS[3], PORTS[4], PORTS[5], PORTS[6],
+            PORTS[7],
+        ],
+        has_ends: true,
+    },
+    // Fig. 4 of the paper.
+    Ruleset {
+        name: "use-case",
+        categories: ["P1, P2", "P1, P2"],
+        rules: &[
+            "ip saddr @admin tcp dport { 22, 443 } accept",
+            "ip daddr != @public drop",
+            "ip saddr @block drop",
+            "ip saddr @suspicious counter",
+            "ip saddr @allow accept",
+            "ip saddr @country { HR, SI, AT } accept",
+            "counter accept",
+        ],
+        has_ends: false,
+    },
+];
+
+const TABLES: &str = r#"table allow      { type ipv4; file "allow.txt" }
+table block      { type ipv4; file "block.txt" }
+table country    { type ipv4 : label; file "COUNTRY" }
+table admin      { type ipv4; elements = { 198.51.100.0/28, 192.0.2.77 } }
+table public     { type ipv4; elements = { 203.0.113.0/24, 198.18.0.0/15 } }
+table suspicious { type ipv4; elements = { 5.0.0.0/12, 45.128.0.0/11, 91.192.0.0/10, 185.0.0.0/9 } }
+"#;
 
 impl Ruleset {
-    /// Writes the policy and its lists.
-    ///
-    /// # Errors
-    /// Files cannot be written.
-    pub fn new(kind: Kind, ends: &'static str, lists: &Lists) -> Result<Self, Failure> {
-        let directory =
-            tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-        write(&directory.path().join("allow.txt"), &data::list(&lists.allowed))?;
-        write(&directory.path().join("block.txt"), &data::list(&lists.blocked))?;
-        let text = format!(
-            "table allow   {{ type ipv4; file \"allow.txt\" }}\ntable block   {{ type ipv4; file \"block.txt\" }}\n\
-             table admin   {{ type ipv4; elements = {{ 198.51.100.0/24, 192.0.2.7 }} }}\n\
-             table public  {{ type ipv4; elements = {{ 203.0.113.0/24, 10.1.0.0/16 }} }}\n\
-             table suspect {{ type ipv4; elements = {{ 100.64.0.0/10, 5.0.0.0/8 }} }}\n\
-             table country {{ type ipv4 : label; file \"{}\" }}\nupstream {{\n{}  accept\n}}\ndownstream {{ accept }}\n",
-            lists.country.display(),
-            kind.rules(if ends == "terminating" { "accept" } else { "" }),
-        );
-        let path = directory.path().join(format!("{}.weir", kind.name()));
-        write(&path, &text)?;
-        Ok(Ruleset { kind, ends, path, _directory: directory })
+    /// The policy. `country` is the path of the list of countries.
+    pub fn policy(&self, is_terminating: bool, country: &str) -> String {
+        let rules: Vec<String> = self.rules.iter().map(|rule| format!("  {rule}\n")).collect();
+        let rules = rules.concat().replace(" {end}", if is_terminating { " accept" } else { "" });
+        let tables: String = TABLES.replace("COUNTRY", country);
+        let used = |line: &&str| line.split_whitespace().nth(1).is_some_and(|name| rules.contains(&format!("@{name}")));
+        let tables: Vec<&str> = tables.lines().filter(used).collect();
+        format!("{}\nupstream {{\n{rules}  accept\n}}\ndownstream {{ accept }}\n", tables.join("\n"))
     }
 
-    /// Loads the policy.
-    ///
-    /// # Errors
-    /// The lists cannot be read.
-    pub fn load(&self) -> Result<Policy, Failure> {
-        Ok(load(&self.path)?)
+    /// The groups that the ruleset has: without terminating rules, with them.
+    pub fn groups(&self) -> &'static [bool] {
+        if self.has_ends { &[false, true] } else { &[true] }
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|error| Failure::file(path, error))
 }

@@ -73,7 +73,7 @@ impl ChainEmitter<'_> {
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
         if self.observes() {
-            out.line(&observe::call("observe_elements", "", self.chain.direction));
+            out.line(&observe::call("observe_elements", self.chain.direction));
         }
         self.rules_of_burst(out);
         for (id, _) in &self.counts {
@@ -85,7 +85,7 @@ impl ChainEmitter<'_> {
             out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
         }
         if self.observes() {
-            out.line(&observe::call("observe_burst", "&verdicts, ", self.chain.direction));
+            out.line(&observe::call("observe_burst", self.chain.direction));
         }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
@@ -156,8 +156,13 @@ impl ChainEmitter<'_> {
         if !raws.is_empty() {
             out.line("struct wide raw = {0, 0};");
         }
-        let reason = defaults.reason("parse_packet(&frame, &parsed)");
-        out.line(&format!("const enum reason reason = {reason};"));
+        if self.observes() {
+            observe::parse(self.chain.direction, out);
+            out.line(&format!("const enum reason reason = {};", defaults.reason("malformed")));
+        } else {
+            let reason = defaults.reason("parse_packet(&frame, &parsed)");
+            out.line(&format!("const enum reason reason = {reason};"));
+        }
         out.blank();
         if !skips_parser {
             out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
@@ -169,11 +174,6 @@ impl ChainEmitter<'_> {
         }
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
             out.line(&statement);
-        }
-        if self.observes() {
-            let direction = observe::direction(self.chain.direction);
-            out.line("if (packet->l3 == L3_IPV6)");
-            out.inner(&format!("observe_ipv6(burst, &packets->observed, i, packet, &observing, {direction});"));
         }
         if !skips_parser {
             out.line("verdicts->lens[i] = frame.len;");
