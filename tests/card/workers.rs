@@ -167,5 +167,5 @@ fn workers_cut_trailers_off_and_decide_by_answers() {
     assert_eq!(workers.counts()[0][0], expected);
     let upper = port(Side::Upper);
     assert_eq!((upper.tx_packets, upper.tx_bytes), (sent, sent_bytes), "accepted packets leave without trailers");
-    assert_eq!(controlled.try_iter().next(), Some(vec![0x88; 60]));
+    assert_eq!(controlled.try_iter().next(), Some([&[0x88; 60][..], &seal(7, true)].concat()));
 }

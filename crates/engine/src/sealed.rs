@@ -49,8 +49,8 @@ pub struct CardPort {
     pub known: Vec<Configured>,
     /// What happens to other frames.
     pub without_seal: WithoutSeal,
-    /// Where workers put the card's answers to control frames, without their seals; a frame without room is lost.
-    /// Programs in the kernel pass these frames up instead, with their seals: a raw socket on the interface receives
+    /// Where workers put the card's answers to control frames, with their seals, which say the active epoch; a frame
+    /// without room is lost. Programs in the kernel pass these frames up instead: a raw socket on the interface receives
     /// them.
     pub control: Option<SyncSender<Vec<u8>>>,
 }
@@ -243,6 +243,11 @@ impl<'a> SealedBurst<'a> {
     /// Bytes that were removed from the end of each frame; 0 behind the last one.
     pub fn trailers(&self) -> &[u8; BURST_MAX] {
         &self.trailers
+    }
+
+    /// A frame with its trailer.
+    pub fn sealed(&self, index: usize) -> &[u8] {
+        self.whole.bytes(index)
     }
 
     /// All frames, without their trailers.

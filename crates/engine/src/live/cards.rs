@@ -48,8 +48,8 @@ impl CardAtPort {
         while from < burst.len() {
             let (received, run) = burst.run(from);
             if received == Received::Control {
-                for index in 0..run.len() {
-                    let _no_room = control.try_send(run.bytes(index).to_vec());
+                for index in from..from + run.len() {
+                    let _no_room = control.try_send(burst.sealed(index).to_vec());
                 }
             }
             from += run.len();

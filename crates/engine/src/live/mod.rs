@@ -20,6 +20,7 @@ pub mod card;
 mod cards;
 mod carrier;
 mod checksum;
+pub mod control_socket;
 pub mod datapath;
 mod descriptor;
 mod device;

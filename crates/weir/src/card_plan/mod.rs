@@ -5,11 +5,12 @@ mod survey;
 
 use crate::captures;
 use crate::card::{CardImages, CardTables, chain_name, profile, split_of};
-use crate::cli::{CardCommand, CardCommandOptions, CardPlanOptions};
+use crate::cli::CardPlanOptions;
 use crate::failure::Failure;
 use crate::report;
 use costs::NativeCosts;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use survey::{Survey, assumed};
@@ -19,8 +20,8 @@ use weir_card::distributor::cost::{Bill, Link, Traffic};
 use weir_card::distributor::{Advice, Advised, Distributor};
 use weir_card::split::{Placed, Split};
 use weir_loading::{Policy, PolicyFile, eval};
-use weir_policy::ir::Direction;
 use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::{Direction, RuleId};
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// The load of the link up to which a choice is allowed.
@@ -84,13 +85,7 @@ struct RulePlan {
 ///
 /// # Errors
 /// The policy, the profile or the capture cannot be read.
-pub fn run(options: &CardCommandOptions) -> Result<(), Failure> {
-    match &options.command {
-        CardCommand::Plan(options) => plan(options),
-    }
-}
-
-fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
+pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.check(&CostModel::default())?;
     report::say_warnings(&policy);
     if policy.is_bundle() {
@@ -142,6 +137,18 @@ pub fn advise<'f>(
     let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
     traffic.pps = half_of(link, &traffic);
     choose(policy, chain, profile, link, &traffic)
+}
+
+/// The rules of a chain that are worth a card if every packet has answers, reaches every rule and matches none: what
+/// `weir card plan` chooses without a capture.
+///
+/// # Panics
+/// The policy is a bundle.
+pub fn worth(policy: &Policy, chain: usize, profile: &Profile) -> BTreeSet<RuleId> {
+    let mut traffic = assumed(policy, chain);
+    let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
+    traffic.pps = half_of(link, &traffic);
+    choose(policy, chain, profile, link, &traffic).choice.rules
 }
 
 fn choose(policy: &Policy, chain: usize, profile: &Profile, link: Link, traffic: &Traffic) -> Advised {

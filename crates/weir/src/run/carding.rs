@@ -1,6 +1,6 @@
 //! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
 
-use crate::cli::{GivenCard, RunOptions};
+use crate::cli::{GivenCard, GivenWire, RunOptions};
 use crate::failure::Failure;
 use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::{Card, Properties};
@@ -19,12 +19,20 @@ use weir_policy::ir::Program;
 /// Packets that a CPU drops in a second, if the operator does not say it.
 const CPU_PPS: f64 = 1e6;
 
+/// The wire-side card, if there is one.
+fn given(options: &RunOptions) -> Option<&GivenWire> {
+    match &options.card.card {
+        Some(GivenCard::Wire(given)) => Some(given),
+        Some(GivenCard::Hybrid(_)) | None => None,
+    }
+}
+
 /// Opens the card, if there is one, for this Weir alone. Nothing of Weir's is attached to the interfaces yet.
 ///
 /// # Errors
 /// It cannot be used, or another Weir uses it.
 pub fn open(options: &RunOptions) -> Result<Option<(WireCard, Claims)>, Failure> {
-    let Some(GivenCard { wire, .. }) = &options.card.card else { return Ok(None) };
+    let Some(GivenWire { wire, .. }) = given(options) else { return Ok(None) };
     let claims = within(wire.namespace.as_deref(), || {
         let targets = ClaimTarget::of([&wire.outer, &wire.inner].into_iter(), PortKind::Kernel)?;
         Claims::take(&targets, Claimant::Weir, Duration::ZERO)
@@ -56,7 +64,7 @@ pub fn start<L: Loader>(
 where
     <L::Datapath as Datapath>::Code: Send + Sync,
 {
-    let given = options.card.card.as_ref().expect("a card was opened");
+    let given = given(options).expect("a card was opened");
     let (controller, loader) = (controller.clone(), loader.clone());
     let now = move || {
         let (activation, generation, posture) = controller.deciding();

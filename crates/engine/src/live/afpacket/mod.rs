@@ -6,6 +6,7 @@
 //! local sender, or one that the card merged, is therefore sent as it was received. VLAN tags, which the kernel
 //! removes, are inserted again.
 
+pub mod bump;
 mod rewritten;
 mod ring;
 mod send;
