@@ -80,67 +80,37 @@ WEIR_INLINE bool dxr16x4_holds(struct table table, uint32_t entry)
 	return !count || count <= words - first;
 }
 
-/* The searches of a burst: of each packet its place among the ranges, and how many are left to choose from. */
-struct range_search {
-	uint32_t place[WEIR_BURST_MAX];
-	uint32_t left[WEIR_BURST_MAX];
-	uint32_t key[WEIR_BURST_MAX];
-	uint32_t widest; /* at least as many as any packet has left */
-};
-
-/* Begins the search for packet i, and fetches what it reads first. Returns the label if there is nothing to search. */
-WEIR_INLINE uint32_t search_begin(struct table table, struct range_search *search, uint32_t i, uint32_t entry)
+/* Fetches the range that the search for an entry reads first. */
+WEIR_INLINE void dxr16x4_prefetch(struct table table, uint32_t entry)
 {
 	const struct dxr_shape shape = dxr_extended_shape(4);
-	const uint32_t found = entry >> shape.count_bits;
-	uint32_t count = entry & ((1u << shape.count_bits) - 1), place = 0;
+	const uint32_t count = entry & ((1u << shape.count_bits) - 1);
+	const uint32_t first = (image_section(table, shape.ranges_field) >> 2) + (entry >> shape.count_bits);
 
 	if (count)
-		place = (image_section(table, shape.ranges_field) >> 2) + found;
-	if (WEIR_UNLIKELY(count == shape.count_at_head))
-		count = (image_u32(table, place++) >> (32 - shape.range_bits)) + 1;
-	search->place[i] = place;
-	search->left[i] = count;
-	search->widest |= count;
-	__builtin_prefetch(table_at(table, (place + count / 2) << 2));
-	return found;
+		__builtin_prefetch(table_at(table, (first + count / 2) << 2));
 }
 
 /*
- * Finishes a lookup of all packets: the R stage over the image that the card has, too. All searches take each step
- * together, so none waits for another one's memory, and no branch depends on a packet.
+ * Finishes a lookup of all packets: the R stage over the image that the card has, too. Ranges are fetched for all
+ * packets before the first one is searched.
  */
 static void __attribute__((noinline, unused)) finish_labels(struct table table, const struct weir_burst *burst,
 							    uint32_t offset, uint32_t *labels, uint8_t *there)
 {
-	const uint32_t label_bits = 32 - dxr_extended_shape(4).range_bits;
-	struct range_search search;
+	uint32_t entries[WEIR_BURST_MAX];
+	uint16_t keys[WEIR_BURST_MAX];
 
-	search.widest = 0;
 	for (uint32_t i = 0; i < burst->count; i++) {
 		const uint8_t *at = burst_answers(burst, i) + offset;
-		const uint32_t entry = answer_u32(at);
-		const uint32_t key = answer_u16(at + ANSWER_KEY);
 
+		entries[i] = answer_u32(at);
+		keys[i] = (uint16_t)answer_u16(at + ANSWER_KEY);
 		there[i] = answer_has_key(at);
-		search.key[i] = key & ((1u << (32 - label_bits)) - 1);
-		labels[i] = search_begin(table, &search, i, dxr16x4_holds(table, entry) ? entry : 0);
+		dxr16x4_prefetch(table, entries[i]);
 	}
-	for (uint32_t widest = search.widest; widest > 1; widest -= widest >> 1) {
-		for (uint32_t i = 0; i < burst->count; i++) {
-			const uint32_t half = search.left[i] >> 1;
-			const uint32_t start = image_u32(table, search.place[i] + half) >> label_bits;
-
-			/* All ones if the range starts at or before the key. */
-			search.place[i] += half & (uint32_t)((int32_t)(start - search.key[i] - 1) >> 31);
-			search.left[i] -= half;
-		}
-	}
-	for (uint32_t i = 0; i < burst->count; i++) {
-		const uint32_t range = image_u32(table, search.place[i]) & ((1u << label_bits) - 1);
-
-		labels[i] = search.left[i] ? range : labels[i];
-	}
+	for (uint32_t i = 0; i < burst->count; i++)
+		labels[i] = dxr16x4_holds(table, entries[i]) ? dxr16x4_finish(table, entries[i], keys[i]) : 0;
 }
 
 /*
