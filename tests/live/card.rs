@@ -1,6 +1,8 @@
 //! The wire-side card: packets of its entries are dropped and counted, all others pass, in both directions, and with
 //! nobody behind it everything does.
 
+#[path = "card/guest.rs"]
+mod guest;
 #[path = "card/running.rs"]
 mod running;
 #[path = "card/story.rs"]

@@ -11,7 +11,7 @@ fn main() -> ExitCode {
 }
 
 fn run_command(command: &Command) -> Result<(), Failure> {
-    if !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Ctl(_)) {
+    if !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_)) {
         signals::clean_up_and_die()?;
     }
     match command {
@@ -23,6 +23,7 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Detect(options) => detect::run(options),
         Command::Run(options) => run::run(options),
         Command::Guard(options) => run::guard::process::run(options),
+        Command::Sweep(options) => run::card::sweeper::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Card(options) => card_plan::run(options),
         Command::Bench(options) => bench::run(options),

@@ -8,13 +8,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_abi::wire_card::SPINS_MAX;
 use weir_engine::live::card::CardSpec;
+use weir_engine::live::card::flower::FlowerSpec;
 
 /// What a card does.
 #[derive(Clone, Debug, Args)]
 pub struct CardOptions {
     /// Let a card drop the fastest sources of tables: `wire:outer=IF,inner=IF[,netns=NAME|PATH][,entries=N]
     /// [,update=TIME][,place=hybrid|card|card-cpu][,cpu-entries=N][,cpu-slowdown=TIME]` is a stand-in for a card,
-    /// between two interfaces on the wire.
+    /// between two interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is a card whose driver
+    /// takes filters of TC flower.
     #[arg(long, value_name = "CARD", value_parser = given_card, requires = "card_table")]
     pub card: Option<GivenCard>,
     /// The tables. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
@@ -27,6 +29,20 @@ pub struct CardOptions {
     /// default is a million for each CPU.
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..), requires = "card")]
     pub card_load: Option<u64>,
+}
+
+/// Options of the process that deletes the filters of a card.
+#[derive(Clone, Debug, Args)]
+pub struct SweepOptions {
+    /// Index of the interface.
+    #[arg(long)]
+    pub index: u32,
+    /// The first preference of the filters.
+    #[arg(long)]
+    pub pref: u16,
+    /// The number of the Weir whose filters they are.
+    #[arg(long)]
+    pub owner: u64,
 }
 
 /// Which part of the card drops packets.
@@ -54,16 +70,43 @@ impl Placement {
 /// A card on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GivenCard {
-    /// The wire-side card.
-    pub wire: CardSpec,
+    /// What it is.
+    pub kind: CardKind,
     /// Which part of it drops packets.
     pub placement: Placement,
 }
 
+/// The kinds of cards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CardKind {
+    /// The wire-side card.
+    Wire(CardSpec),
+    /// A card that takes filters of TC flower.
+    Flower(FlowerSpec),
+}
+
+impl GivenCard {
+    /// The interface at which it drops.
+    pub fn interface(&self) -> &str {
+        match &self.kind {
+            CardKind::Wire(wire) => &wire.outer,
+            CardKind::Flower(flower) => &flower.interface,
+        }
+    }
+}
+
 impl fmt::Display for GivenCard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CardSpec { namespace, outer, inner, .. } = &self.wire;
-        write!(f, "wire between {outer} and {inner}")?;
+        let namespace = match &self.kind {
+            CardKind::Wire(CardSpec { namespace, outer, inner, .. }) => {
+                write!(f, "wire between {outer} and {inner}")?;
+                namespace
+            }
+            CardKind::Flower(FlowerSpec { namespace, interface, .. }) => {
+                write!(f, "flower on {interface}")?;
+                namespace
+            }
+        };
         namespace.iter().try_for_each(|namespace| write!(f, " in {}", namespace.display()))
     }
 }
@@ -79,35 +122,73 @@ const CPU_ENTRIES: usize = 128 << 10;
 /// A look at the clock takes at least so long.
 const SPIN: Duration = Duration::from_nanos(10);
 
+/// The preference of filters: behind those that an operator numbers by hand.
+const PREF: u16 = 5730;
+
 fn given_card(text: &str) -> Result<GivenCard, String> {
     match text.split_once(':') {
         Some(("wire", options)) => wire(options),
-        Some(("flower" | "rte-flow", _)) => Err(
-            "cards by TC flower and rte_flow are not supported yet; virtual interfaces, and DPDK's virtual ports, could \
-             not be such cards: use `wire:`"
-                .to_owned(),
-        ),
-        _ => Err("a card as `wire:outer=IF,inner=IF`".to_owned()),
+        Some(("flower", options)) => flower(options),
+        Some(("rte-flow", _)) => {
+            Err("cards by rte_flow are not supported yet; DPDK's virtual ports could not be such cards: use `wire:`"
+                .to_owned())
+        }
+        _ => Err("a card as `wire:outer=IF,inner=IF` or `flower:dev=IF`".to_owned()),
     }
 }
 
-fn wire(text: &str) -> Result<GivenCard, String> {
-    let mut options = BTreeMap::new();
-    for option in text.split(',') {
-        let (name, value) = option.split_once('=').ok_or_else(|| format!("`{option}` is not NAME=VALUE"))?;
-        if options.insert(name, value).is_some() {
-            return Err(format!("`{name}` is given twice"));
+/// The options of a card.
+struct Given<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Given<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let mut options = BTreeMap::new();
+        for option in text.split(',') {
+            let (name, value) = option.split_once('=').ok_or_else(|| format!("`{option}` is not NAME=VALUE"))?;
+            if options.insert(name, value).is_some() {
+                return Err(format!("`{name}` is given twice"));
+            }
+        }
+        Ok(Given(options))
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'a str> {
+        self.0.remove(name)
+    }
+
+    fn interface(&mut self, name: &str) -> Result<String, String> {
+        match self.take(name) {
+            Some(given) if !given.is_empty() => Ok(given.to_owned()),
+            _ => Err(format!("`{name}=IF` is missing")),
         }
     }
-    let mut take = |name: &str| options.remove(name);
-    let interface = |given: Option<&str>, name| match given {
-        Some(given) if !given.is_empty() => Ok(given.to_owned()),
-        _ => Err(format!("`{name}=IF` is missing")),
-    };
-    let (outer, inner) = (interface(take("outer"), "outer")?, interface(take("inner"), "inner")?);
-    let placement = placement(take("place").unwrap_or("hybrid"))?;
-    let given = [take("entries"), take("update"), take("cpu-entries"), take("cpu-slowdown")];
-    let [entries, update, cpu_entries, slowdown] = given;
+
+    /// What is left is no option.
+    fn end(self) -> Result<(), String> {
+        self.0.keys().next().map_or(Ok(()), |unknown| Err(format!("`{unknown}` is not an option of a card")))
+    }
+}
+
+fn flower(text: &str) -> Result<GivenCard, String> {
+    let mut options = Given::read(text)?;
+    let interface = options.interface("dev")?;
+    let namespace = options.take("netns").map(PathBuf::from);
+    let entries = count(options.take("entries"), ENTRIES)?;
+    let pref = options.take("pref").map_or(Ok(PREF), |text| {
+        let found = text.parse().ok().filter(|pref| (1..u16::MAX).contains(pref));
+        found.ok_or_else(|| format!("`{text}` is not a preference from 1 to {}", u16::MAX - 1))
+    })?;
+    options.end()?;
+    let flower = FlowerSpec { namespace, interface, entries, pref };
+    Ok(GivenCard { kind: CardKind::Flower(flower), placement: Placement::Hybrid })
+}
+
+fn wire(text: &str) -> Result<GivenCard, String> {
+    let mut options = Given::read(text)?;
+    let (outer, inner) = (options.interface("outer")?, options.interface("inner")?);
+    let placement = placement(options.take("place").unwrap_or("hybrid"))?;
+    let [entries, update, cpu_entries, slowdown] =
+        ["entries", "update", "cpu-entries", "cpu-slowdown"].map(|name| options.take(name));
     let needs = |given: Option<&str>, name: &str, place: &str| match given {
         Some(_) => Err(format!("`{name}` is only for cards with {place}")),
         None => Ok(()),
@@ -119,10 +200,8 @@ fn wire(text: &str) -> Result<GivenCard, String> {
         needs(cpu_entries, "cpu-entries", "place=card or card-cpu")?;
         needs(slowdown, "cpu-slowdown", "place=card or card-cpu")?;
     }
-    let namespace = take("netns").map(PathBuf::from);
-    if let Some(unknown) = options.keys().next() {
-        return Err(format!("`{unknown}` is not an option of a card"));
-    }
+    let namespace = options.take("netns").map(PathBuf::from);
+    options.end()?;
     let (has_table, has_cpu) = (placement != Placement::CardCpu, placement != Placement::Hybrid);
     let wire = CardSpec {
         namespace,
@@ -133,7 +212,7 @@ fn wire(text: &str) -> Result<GivenCard, String> {
         cpu_entries: if has_cpu { count(cpu_entries, CPU_ENTRIES)? } else { 0 },
         cpu_slowdown: short_time(slowdown, Duration::ZERO, SPIN * SPINS_MAX)?,
     };
-    Ok(GivenCard { wire, placement })
+    Ok(GivenCard { kind: CardKind::Wire(wire), placement })
 }
 
 fn placement(name: &str) -> Result<Placement, String> {
@@ -173,27 +252,58 @@ fn period(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Placement, given_card};
+    use super::{CardKind, CardSpec, GivenCard, Placement, given_card};
+    use std::path::Path;
     use std::time::Duration;
+
+    fn wire(card: &GivenCard) -> &CardSpec {
+        match &card.kind {
+            CardKind::Wire(wire) => wire,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_card_is_the_papers_unless_options_say_otherwise() {
         let card = given_card("wire:outer=o,inner=i").expect("a card");
-        assert_eq!((card.wire.entries, card.wire.update.as_millis(), card.wire.cpu_entries), (512, 2, 0));
+        assert_eq!((wire(&card).entries, wire(&card).update.as_millis(), wire(&card).cpu_entries), (512, 2, 0));
         assert_eq!((card.placement, card.placement.name()), (Placement::Hybrid, "hybrid"));
         let card = given_card("wire:netns=/x/y,outer=o,inner=i,entries=9,update=300us,place=card,cpu-slowdown=2us");
         let card = card.expect("a card");
-        assert_eq!((card.wire.entries, card.wire.cpu_entries, card.placement), (9, 131_072, Placement::Card));
-        assert_eq!((card.wire.update, card.wire.cpu_slowdown), (Duration::from_micros(300), Duration::from_micros(2)));
+        assert_eq!((wire(&card).entries, wire(&card).cpu_entries, card.placement), (9, 131_072, Placement::Card));
+        assert_eq!(
+            (wire(&card).update, wire(&card).cpu_slowdown),
+            (Duration::from_micros(300), Duration::from_micros(2))
+        );
         assert_eq!(card.to_string(), "wire between o and i in /x/y");
         let card = given_card("wire:outer=o,inner=i,place=card-cpu,cpu-entries=7").expect("a card");
-        assert_eq!((card.wire.entries, card.wire.cpu_entries), (0, 7));
+        assert_eq!((wire(&card).entries, wire(&card).cpu_entries), (0, 7));
+    }
+
+    #[test]
+    fn a_card_of_flower_has_an_interface() {
+        let card = given_card("flower:dev=eth0").expect("a card");
+        assert_eq!(
+            (card.to_string(), card.interface(), card.placement.name()),
+            ("flower on eth0".into(), "eth0", "hybrid")
+        );
+        let CardKind::Flower(flower) = card.kind else { panic!("{card:?}") };
+        assert_eq!((flower.entries, flower.pref, flower.namespace), (512, 5730, None));
+        let card = given_card("flower:netns=x,dev=eth0,entries=1000000,pref=65534").expect("a card");
+        let CardKind::Flower(flower) = card.kind else { panic!("{card:?}") };
+        assert_eq!(
+            (flower.entries, flower.pref, flower.namespace.as_deref()),
+            (1_000_000, 65534, Some(Path::new("x")))
+        );
     }
 
     #[test]
     fn what_is_no_card_is_said() {
         for (text, problem) in [
-            ("wire", "a card as `wire:outer=IF,inner=IF`"),
+            ("wire", "a card as `wire:outer=IF,inner=IF` or `flower:dev=IF`"),
+            ("flower:entries=1", "`dev=IF` is missing"),
+            ("flower:dev=e,place=card", "`place` is not an option of a card"),
+            ("flower:dev=e,pref=65535", "`65535` is not a preference from 1 to 65534"),
             ("wire:outer=o", "`inner=IF` is missing"),
             ("wire:outer=o,inner=i,entries=0", "`0` is not a number of entries from 1 to 1048576"),
             ("wire:outer=o,inner=i,entries=1,entries=2", "`entries` is given twice"),

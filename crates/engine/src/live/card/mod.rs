@@ -6,7 +6,9 @@
 //! ```
 //! The card passes packets between two interfaces, and drops those of its entries. It reaches them through the network
 //! namespace, whichever that is. Like a real card it goes on without Weir: it then has no entries and passes everything.
+//! Cards that the kernel programs are in `flower`.
 
+pub mod flower;
 mod netns;
 mod program;
 mod spec;
