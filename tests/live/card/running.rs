@@ -12,7 +12,7 @@ use std::process::Command;
 use weir_control::{CardStatus, Request, Stats};
 
 /// 10.66.0.9 is in both tables, and rules in front accept or count.
-const POLICY: &str = "
+pub const POLICY: &str = "
 table admin { type ipv4; elements = { 10.66.0.9 } }
 table vip { type ipv4; elements = { 10.66.0.8 } }
 table bad { type ipv4; dynamic; size 1000; counters; protect @vip; elements = { 10.66.0.9, 10.67.0.0/16 } }

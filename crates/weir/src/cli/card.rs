@@ -16,7 +16,7 @@ pub struct CardOptions {
     /// Let a card drop the fastest sources of tables: `wire:outer=IF,inner=IF[,netns=NAME|PATH][,entries=N]
     /// [,update=TIME][,place=hybrid|card|card-cpu][,cpu-entries=N][,cpu-slowdown=TIME]` is a stand-in for a card,
     /// between two interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is a card whose driver
-    /// takes filters of TC flower.
+    /// takes filters of TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
     #[arg(long, value_name = "CARD", value_parser = given_card, requires = "card_table")]
     pub card: Option<GivenCard>,
     /// The tables. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
@@ -83,6 +83,13 @@ pub enum CardKind {
     Wire(CardSpec),
     /// A card that takes filters of TC flower.
     Flower(FlowerSpec),
+    /// A port of DPDK that takes flows.
+    RteFlow {
+        /// Its name.
+        port: String,
+        /// The most entries.
+        entries: usize,
+    },
 }
 
 impl GivenCard {
@@ -91,6 +98,7 @@ impl GivenCard {
         match &self.kind {
             CardKind::Wire(wire) => &wire.outer,
             CardKind::Flower(flower) => &flower.interface,
+            CardKind::RteFlow { port, .. } => port,
         }
     }
 }
@@ -106,6 +114,7 @@ impl fmt::Display for GivenCard {
                 write!(f, "flower on {interface}")?;
                 namespace
             }
+            CardKind::RteFlow { port, .. } => return write!(f, "rte_flow on {port}"),
         };
         namespace.iter().try_for_each(|namespace| write!(f, " in {}", namespace.display()))
     }
@@ -129,11 +138,8 @@ fn given_card(text: &str) -> Result<GivenCard, String> {
     match text.split_once(':') {
         Some(("wire", options)) => wire(options),
         Some(("flower", options)) => flower(options),
-        Some(("rte-flow", _)) => {
-            Err("cards by rte_flow are not supported yet; DPDK's virtual ports could not be such cards: use `wire:`"
-                .to_owned())
-        }
-        _ => Err("a card as `wire:outer=IF,inner=IF` or `flower:dev=IF`".to_owned()),
+        Some(("rte-flow", options)) => rte_flow(options),
+        _ => Err("a card as `flower:dev=IF`, `rte-flow:port=PORT` or `wire:outer=IF,inner=IF`".to_owned()),
     }
 }
 
@@ -181,6 +187,14 @@ fn flower(text: &str) -> Result<GivenCard, String> {
     options.end()?;
     let flower = FlowerSpec { namespace, interface, entries, pref };
     Ok(GivenCard { kind: CardKind::Flower(flower), placement: Placement::Hybrid })
+}
+
+fn rte_flow(text: &str) -> Result<GivenCard, String> {
+    let mut options = Given::read(text)?;
+    let port = options.take("port").filter(|port| !port.is_empty()).ok_or("`port=PORT` is missing")?.to_owned();
+    let entries = count(options.take("entries"), ENTRIES)?;
+    options.end()?;
+    Ok(GivenCard { kind: CardKind::RteFlow { port, entries }, placement: Placement::Hybrid })
 }
 
 fn wire(text: &str) -> Result<GivenCard, String> {
@@ -298,10 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn a_card_of_rte_flow_has_a_port() {
+        let card = given_card("rte-flow:port=0000:01:00.0,entries=7").expect("a card");
+        assert_eq!((card.to_string(), card.interface()), ("rte_flow on 0000:01:00.0".into(), "0000:01:00.0"));
+        assert_eq!(card.kind, CardKind::RteFlow { port: "0000:01:00.0".to_owned(), entries: 7 });
+    }
+
+    #[test]
     fn what_is_no_card_is_said() {
         for (text, problem) in [
-            ("wire", "a card as `wire:outer=IF,inner=IF` or `flower:dev=IF`"),
+            ("wire", "a card as `flower:dev=IF`, `rte-flow:port=PORT` or `wire:outer=IF,inner=IF`"),
             ("flower:entries=1", "`dev=IF` is missing"),
+            ("rte-flow:0000:01:00.0", "`0000:01:00.0` is not NAME=VALUE"),
+            ("rte-flow:entries=1", "`port=PORT` is missing"),
+            ("rte-flow:port=net_tap0,dev=e", "`dev` is not an option of a card"),
             ("flower:dev=e,place=card", "`place` is not an option of a card"),
             ("flower:dev=e,pref=65535", "`65535` is not a preference from 1 to 65534"),
             ("wire:outer=o", "`inner=IF` is missing"),
@@ -314,6 +338,5 @@ mod tests {
         ] {
             assert_eq!(given_card(text), Err(problem.to_owned()), "{text}");
         }
-        assert!(given_card("rte-flow:0000:01:00.0").expect_err("it is refused").contains("rte_flow"));
     }
 }

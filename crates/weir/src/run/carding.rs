@@ -1,6 +1,6 @@
 //! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
 
-use crate::cli::{CardKind, GivenCard, RunOptions};
+use crate::cli::{CardKind, GivenCard, LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::sweeper::Sweeper;
@@ -30,7 +30,30 @@ pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Fa
     match kind {
         CardKind::Wire(wire) => open_wire(wire).map(Some),
         CardKind::Flower(flower) => open_flower(options, flower).map(Some),
+        CardKind::RteFlow { port, .. } => {
+            if options.engine != LiveEngine::Dpdk || !options.lower.contains(port) {
+                let problem = format!("rte-flow:port={port}: it is not a port of `--engine dpdk --lower`");
+                return Err(Failure::Rejected(format!("weir: --card: {problem}")));
+            }
+            Ok(None)
+        }
     }
+}
+
+/// Opens the card, if it is a port that the engine has opened.
+///
+/// # Errors
+/// Its driver takes no flows.
+#[cfg(feature = "dpdk")]
+pub fn open_port(options: &RunOptions) -> Result<Option<Opened>, Failure> {
+    let Some(GivenCard { kind: CardKind::RteFlow { port, entries }, .. }) = &options.card.card else { return Ok(None) };
+    Ok(Some(Opened::of_port(weir_engine::live::dpdk::FlowTable::open(port, *entries)?)))
+}
+
+/// There are no such ports: the engine was refused.
+#[cfg(not(feature = "dpdk"))]
+pub fn open_port(_: &RunOptions) -> Result<Option<Opened>, Failure> {
+    Ok(None)
 }
 
 /// The filters of a card are on an interface of Weir, or on another one.

@@ -208,6 +208,7 @@ fn run_on<L: Loader>(
         // Its interfaces are as they will be without Weir.
         let (opened, card_claims) = carding::open(options)?.unzip();
         let datapath = start(&loaded)?;
+        let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
         report_start(options, &controller);

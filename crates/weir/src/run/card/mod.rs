@@ -5,7 +5,7 @@
 //! card has followed.
 
 mod accounts;
-mod flower;
+mod driver;
 mod place;
 pub mod policy;
 mod state;
@@ -15,7 +15,7 @@ mod wire;
 
 use crate::cli::Placement;
 use crate::failure::Failure;
-use flower::FlowerPlace;
+use driver::DriverPlace;
 use place::Place;
 use state::{PlaceChange, State, TABLE};
 use std::net::IpAddr;
@@ -28,6 +28,8 @@ use sweeper::Sweeper;
 use weir_control::{CardStatus, Stats};
 use weir_engine::live::card::WireCard;
 use weir_engine::live::card::flower::FlowerCard;
+#[cfg(feature = "dpdk")]
+use weir_engine::live::dpdk::FlowTable;
 use weir_mitigate::offload::OffloadTable;
 use wire::WirePlace;
 
@@ -66,8 +68,14 @@ impl Opened {
 
     /// A card with filters of TC flower, and the process that deletes them.
     pub fn of_flower(FlowerCard { table, held, .. }: FlowerCard, sweeper: Sweeper) -> Self {
-        let table: Box<dyn OffloadTable<IpAddr> + Send> = Box::new(FlowerPlace(table));
-        Opened { places: vec![(TABLE, table)], held: Box::new((held, Mutex::new(sweeper))) }
+        Opened { places: vec![(TABLE, Box::new(DriverPlace(table)))], held: Box::new((held, Mutex::new(sweeper))) }
+    }
+
+    /// A port of DPDK whose driver takes flows.
+    #[cfg(feature = "dpdk")]
+    pub fn of_port(table: FlowTable) -> Self {
+        let held = table.held();
+        Opened { places: vec![(TABLE, Box::new(DriverPlace(table)))], held: Box::new(held) }
     }
 }
 

@@ -1,16 +1,16 @@
-//! A card with filters of TC flower, as mitigation knows cards.
+//! Tables that drivers keep, as mitigation knows cards.
 
 use super::wire::{hits, refused};
 use std::net::IpAddr;
-use weir_engine::live::card::flower::FlowerTable;
+use weir_engine::live::card::DriverTable;
 use weir_mitigate::offload::{Hits, OffloadTable, TableError};
 
-/// The table of such a card.
-pub struct FlowerPlace(pub FlowerTable);
+/// Such a table.
+pub struct DriverPlace<T>(pub T);
 
-impl OffloadTable<IpAddr> for FlowerPlace {
+impl<T: DriverTable> OffloadTable<IpAddr> for DriverPlace<T> {
     fn capacity(&self) -> usize {
-        self.0.capacity()
+        self.0.room().capacity()
     }
 
     fn add(&mut self, key: IpAddr) -> Result<(), TableError> {
@@ -41,10 +41,10 @@ impl OffloadTable<IpAddr> for FlowerPlace {
     }
 
     fn update_ns(&self) -> u64 {
-        self.0.update().as_nanos() as u64
+        self.0.room().update().as_nanos() as u64
     }
 
-    /// Each filter is deleted on its own.
+    /// Each entry is deleted on its own.
     fn clear_ns(&self) -> u64 {
         self.update_ns() * self.0.len() as u64
     }
