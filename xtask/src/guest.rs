@@ -103,12 +103,16 @@ fn watch(kernel: &Path, image: &Path, processor: Processor) -> Result<(), String
         let bytes = BufReader::new(console).split(b'\n').map_while(Result::ok);
         bytes.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned()).all(|line| lines.send(line).is_ok())
     });
-    let (begun, mut outcome) = (Instant::now(), Err("the guest ended without a word".to_owned()));
+    let (begun, mut ran_none) = (Instant::now(), false);
+    let mut outcome = Err("the guest ended without a word".to_owned());
     loop {
         match said.recv_timeout(TIME_MAX.saturating_sub(begun.elapsed())) {
             Ok(line) => {
                 println!("guest: {line}");
                 match line.as_str() {
+                    // A filter that no test has is a mistake.
+                    none if none.starts_with("test result: ok. 0 passed") => ran_none = true,
+                    "guest: passed" if ran_none => outcome = Err("no test ran in the guest".to_owned()),
                     "guest: passed" => outcome = Ok(()),
                     "guest: failed" => outcome = Err("tests failed in the guest".to_owned()),
                     _ => {}
