@@ -280,7 +280,7 @@ fn a_packet_of_an_interface_that_is_no_port_is_dropped_by_name() {
 fn an_mtu_is_not_raised_under_programs_for_one_buffer() {
     for (mtu, raised) in [(1500, false), (1600, true)] {
         let kernel = Kernel::load(mtu, Place::Between);
-        let policy = Loaded { code: kernel.code.clone(), chains: [0, 1] };
+        let policy = Loaded::plain(kernel.code.clone(), [0, 1]);
         let running = KernelPath::start(kernel.ports.clone(), &policy, None).expect("nobody else is there");
         let ip = Command::new("ip").args(["link", "set", "lower-peer", "mtu", "9000"]).output().expect("ip is there");
         assert_eq!(ip.status.success(), raised, "{mtu}: {}", String::from_utf8_lossy(&ip.stderr));

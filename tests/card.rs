@@ -2,9 +2,12 @@
 //!
 //! `WEIR_CARD_POLICIES=n` sets the number of random policies, which is 200 otherwise. Seeds of failing cases are kept in
 //! tests/card.regressions.
+//! `WEIR_CARD_COMPILED=n` sets the number of those that are compiled, too.
 
 #[path = "card/categories.rs"]
 mod categories;
+#[path = "card/compiled.rs"]
+mod compiled;
 #[path = "conntrack/flows.rs"]
 mod conntrack_flows;
 mod engines;
@@ -22,3 +25,7 @@ mod profiles;
 mod proxied_flows;
 #[path = "card/split.rs"]
 mod split;
+#[path = "card/wires.rs"]
+mod wires;
+#[path = "card/workers.rs"]
+mod workers;

@@ -22,6 +22,8 @@ mod json;
 mod limits;
 #[path = "command/outputs.rs"]
 mod outputs;
+#[path = "command/peace.rs"]
+mod peace;
 #[path = "command/postures.rs"]
 mod postures;
 #[path = "command/replies.rs"]

@@ -135,9 +135,10 @@ fn printed_policies_and_programs_read_as_themselves() {
     });
 }
 
-/// Reasons that do not depend on a packet's bytes, or that need a full table. tests/buffers.rs and tests/tracking.rs cover
-/// them.
-const NOT_OF_BYTES: [Reason; 2] = [Reason::UNKNOWN_INTERFACE, Reason::STATE_FULL];
+/// Reasons that do not depend on a packet's bytes, or that need a full table. tests/buffers.rs, tests/tracking.rs and
+/// tests/card.rs cover them.
+const NOT_OF_BYTES: [Reason; 4] =
+    [Reason::UNKNOWN_INTERFACE, Reason::STATE_FULL, Reason::UNSEALED, Reason::CARD_CONTROL];
 
 /// Every other built-in reason has a packet in one of the folders.
 #[test]

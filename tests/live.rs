@@ -44,6 +44,8 @@ mod host;
 mod hostile;
 #[path = "live/hosts.rs"]
 mod hosts;
+#[path = "live/hybrid.rs"]
+mod hybrid;
 #[path = "live/limits.rs"]
 mod limits;
 #[path = "live/mitigation.rs"]

@@ -14,6 +14,7 @@
 #ifndef WEIR_XDP_H
 #define WEIR_XDP_H
 
+#include "cpu_answers.h"
 #include "env.h"
 #include "forward.h"
 #include "host.h"
@@ -140,6 +141,7 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 		return NULL;
 	}
 	env->counters = weir_counters + block * WEIR_COUNTERS;
+	answers_begin(env, arrival->cpu);
 	return &weir_packets[arrival->cpu];
 }
 
@@ -184,5 +186,7 @@ WEIR_NOINLINE uint32_t hook_refuse(hook_context *ctx, uint32_t side)
 	count(&env, REASON_UNKNOWN_INTERFACE, live_frame(ctx).len);
 	return XDP_DROP;
 }
+
+#include "card_front.h"
 
 #endif

@@ -50,15 +50,21 @@ WEIR_INLINE uint32_t dxr_resolve(struct table table, uint32_t entry, uint32_t ad
 	return image_u32(table, range) & ((1u << label_bits) - 1);
 }
 
-/* Enhanced DXR, D = 16: the label of addr. The next `extension_bits` (X, a constant) index the extension. */
-WEIR_INLINE uint32_t dxr_extended_find(struct table table, uint32_t addr, uint32_t extension_bits)
+/* The shape of enhanced DXR with D = 16 whose next `extension_bits` (X, a constant) index the extension. */
+WEIR_INLINE struct dxr_shape dxr_extended_shape(uint32_t extension_bits)
 {
-	struct dxr_shape shape = {
+	return (struct dxr_shape){
 		.count_bits = 10,
 		.range_bits = 16 - extension_bits,
 		.count_at_head = 1023,
 		.ranges_field = DXR_RANGES_FIELD,
 	};
+}
+
+/* Enhanced DXR, D = 16: the label of addr. The next `extension_bits` (X, a constant) index the extension. */
+WEIR_INLINE uint32_t dxr_extended_find(struct table table, uint32_t addr, uint32_t extension_bits)
+{
+	struct dxr_shape shape = dxr_extended_shape(extension_bits);
 	uint32_t block = image_u16(table, DXR_DIRECT + (addr >> 16));
 	uint32_t index = addr >> shape.range_bits & ((1u << extension_bits) - 1);
 
@@ -69,6 +75,12 @@ WEIR_INLINE uint32_t dxr_extended_find(struct table table, uint32_t addr, uint32
 WEIR_INLINE uint32_t dxr16x4_find(struct table table, uint32_t addr)
 {
 	return dxr_extended_find(table, addr, 4);
+}
+
+/* The R stage alone: the label for the entry that the D16 and X4 stages have found, and the low 12 bits of addr. */
+WEIR_INLINE uint32_t dxr16x4_finish(struct table table, uint32_t entry, uint32_t addr)
+{
+	return dxr_resolve(table, entry, addr, dxr_extended_shape(4));
 }
 
 #endif

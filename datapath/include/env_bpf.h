@@ -98,6 +98,7 @@ struct env {
 	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
 	uint64_t now_ns;	       /* time of a replayed frame */
 	uint64_t halves;	       /* of tables that change: the same for the whole packet */
+	const WEIR_FRESH uint8_t *answers; /* of a card about the packet (answers.h); none in other chains */
 };
 
 /*

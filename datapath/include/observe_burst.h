@@ -15,12 +15,25 @@
 
 #ifdef WEIR_BURSTS
 
+enum {
+	OBSERVED_TOGETHER = 16, /* packets of one element in a burst that are summed up before they are counted */
+};
+
 /* What is observed of the packets of a burst. */
 struct observed {
-	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS; /* of the sheet: a cell, a sum, or a group that may have the key
-							 */
-	uint32_t peers[WEIR_BURST_MAX]; /* first feature_peer6(), then a lane, and its bit from bit 16 */
-	uint8_t classes[WEIR_BURST_MAX];
+	/* Elements of the sheet: a cell, a sum, or a group that may have the key. */
+	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS;
+	/* Where packet i is counted: numbers of words of 32 bits, 64 bits and 16 bits of the sheet. */
+	uint32_t packets[WEIR_BURST_MAX] WEIR_COLUMNS;
+	uint32_t bytes[WEIR_BURST_MAX] WEIR_COLUMNS;
+	uint32_t lanes[WEIR_BURST_MAX] WEIR_COLUMNS;
+	uint16_t bits[WEIR_BURST_MAX] WEIR_COLUMNS; /* of peers, in their lanes */
+	uint8_t classes[WEIR_BURST_MAX] WEIR_COLUMNS;
+	uint64_t inside; /* packets to protected addresses */
+	uint64_t open;	 /* packets that the rules decide */
+	/* Of IPv6 packets, from the parser. */
+	uint32_t elements6[WEIR_BURST_MAX];
+	uint32_t peers6[WEIR_BURST_MAX];
 	struct feature_key keys[WEIR_BURST_MAX]; /* if a hash selects the cells */
 };
 
@@ -43,7 +56,7 @@ WEIR_INLINE uint32_t observe_group(const struct observing *observing, enum obser
 	       ((uint32_t)(feature_hash(seed, key) >> 32) & (observing->groups - 1));
 }
 
-/* Fills the columns of packet i, which is IPv6. */
+/* Keeps what is observed of packet i, which is IPv6. */
 WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *seen, uint32_t i, packet_view *packet,
 			      const struct observing *observing, enum observed_direction direction)
 {
@@ -54,7 +67,7 @@ WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *s
 	uint32_t element = FEATURE_OUTSIDE + direction;
 	bool inside = observing->is_all;
 
-	seen->peers[i] = feature_peer6(seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
+	seen->peers6[i] = feature_peer6(seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	for (uint32_t range = 0; range < observing->count6; range++) {
 		const struct observed_range6 *of = &observing->inside6[range];
 
@@ -68,17 +81,36 @@ WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *s
 		seen->keys[i] = feature_key6(observing, own);
 		element = observe_group(observing, direction, seed, seen->keys[i]);
 	}
-	seen->elements[i] = element;
+	seen->elements6[i] = element;
 }
 
-/* Fills the elements of all packets but IPv6, and fetches all. Groups are searched behind the rules. */
-WEIR_INLINE void observe_elements(const struct weir_burst *burst, struct observed *seen,
-				  const struct observed_columns *columns, const struct observing *observing,
-				  enum observed_direction direction)
+/* parse_packet() for packet i. A plain frame is never IPv6, so its way through the parser keeps no address of 128 bits.
+ */
+WEIR_INLINE enum reason observe_parse(const struct weir_burst *burst, struct observed *seen, uint32_t i,
+				      const struct frame *frame, struct packet *packet,
+				      const struct observing *observing, enum observed_direction direction)
+{
+	const uint8_t *at = plain_frame(frame);
+	enum reason reason;
+
+	if (WEIR_LIKELY(at))
+		return parse_plain(frame, packet, at);
+	reason = parse_any(frame, packet);
+	if (packet->l3 == L3_IPV6)
+		observe_ipv6(burst, seen, i, packet, observing, direction);
+	return reason;
+}
+
+/* Fills the elements of all packets, and fetches them. Groups are searched behind the rules. */
+WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
+				  struct observed *seen, const struct observed_columns *columns,
+				  const struct observing *observing, enum observed_direction direction)
 {
 	const union feature_element *sheet = burst->features.sheet;
+	const uint64_t all = first_bits(burst->count);
 	const uint32_t cells = feature_cells(observing, direction), shift = observing->shift4 & 31;
 
+	seen->open = verdicts->open;
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const uint32_t own = columns->own[i];
 		uint32_t element = observing->is_all ? cells : FEATURE_OUTSIDE + direction;
@@ -87,51 +119,52 @@ WEIR_INLINE void observe_elements(const struct weir_burst *burst, struct observe
 			const struct observed_range4 *of = &observing->inside4[range];
 			const uint32_t cell = cells + of->place + (own >> shift) - (of->first >> shift);
 
-			element = own - of->first <= of->last - of->first ? cell : element;
+			element = own - of->first <= of->last - of->first ? observing->groups ? cells : cell : element;
 		}
-		element = columns->l3[i] == L3_IPV4 ? element : FEATURE_WITHOUT_ADDRESS + direction;
-		seen->elements[i] = columns->l3[i] == L3_IPV6 ? seen->elements[i] : element;
+		seen->elements[i] = columns->l3[i] == L3_IPV4 ? element : FEATURE_WITHOUT_ADDRESS + direction;
 	}
-	for (uint32_t i = 0; i < burst->count; i++) {
-		if (observing->groups && columns->l3[i] == L3_IPV4 && seen->elements[i] >= FEATURE_HEADS) {
-			seen->keys[i] = feature_key4(observing, columns->own[i]);
-			seen->elements[i] = observe_group(observing, direction, burst->features.seed, seen->keys[i]);
+	if (observing->groups) {
+		for (uint32_t i = 0; i < burst->count; i++) {
+			const struct feature_key key = feature_key4(observing, columns->own[i]);
+
+			seen->keys[i] = columns->l3[i] == L3_IPV6 ? seen->keys[i] : key;
+			if (seen->elements[i] >= FEATURE_HEADS)
+				seen->elements[i] = observe_group(observing, direction, burst->features.seed, key);
 		}
+	}
+	for (uint64_t left = all & u8_is(columns->l3, L3_IPV6); left; left &= left - 1)
+		seen->elements[first_of(left)] = seen->elements6[first_of(left)];
+	seen->inside = all & u32_between(seen->elements, FEATURE_HEADS, UINT32_MAX);
+	for (uint32_t i = 0; i < burst->count; i++)
 		__builtin_prefetch(&sheet[seen->elements[i]], 1);
-	}
 }
 
-/* The packets that pass, and those that are malformed. */
+/* The packets that pass. */
 WEIR_INLINE uint64_t accepted_hits(const struct verdicts *verdicts, uint32_t count)
 {
 	return u32_masked(verdicts->words, 0xff, ACTION_ACCEPT, ACTION_ACCEPT) & first_bits(count);
 }
 
-WEIR_INLINE uint64_t malformed_hits(const struct verdicts *verdicts)
-{
-	return u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
-			  (uint32_t)REASON_MALFORMED_TRANSPORT << 16);
-}
-
 /* The classes of all packets: class_of() in vectors. */
 WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_columns *columns)
 {
-	uint8_t services[WEIR_BURST_MAX];
+	static const uint16_t ports[][2] = {{0, SYSTEM_PORT_MAX}, SERVICE_PORT_RANGES};
+	int16_t in __attribute__((vector_size(WEIR_BURST_MAX * 2))) = {0};
+	int8_t services[WEIR_BURST_MAX] WEIR_COLUMNS;
+	column_hits hits;
+	u16_column sports;
 
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint16_t port = columns->sport[i];
-		bool is_known = port <= SYSTEM_PORT_MAX;
-
-		for (uint32_t known = 0; known < 16; known++)
-			is_known |= port == service_ports[known];
-		services[i] = is_known;
-	}
+	__builtin_memcpy(&sports, columns->sport, sizeof(sports));
+	for (uint32_t range = 0; range < sizeof(ports) / sizeof(ports[0]); range++)
+		in |= sports - ports[range][0] <= (uint16_t)(ports[range][1] - ports[range][0]);
+	hits = __builtin_convertvector(in, column_hits);
+	__builtin_memcpy(services, &hits, sizeof(services));
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const uint8_t flags = columns->tcp_flags[i], l4 = columns->l4[i];
 		const uint8_t opening = flags & 0x10 ? PACKET_SYN_ACK : PACKET_SYN;
 		const uint8_t lasting = flags & 0x02 ? opening : PACKET_TCP;
 		const uint8_t tcp = flags & 0x04 ? PACKET_RST : lasting;
-		const uint8_t udp = (uint8_t)(PACKET_UDP - services[i]);
+		const uint8_t udp = (uint8_t)(PACKET_UDP + services[i]);
 		uint8_t class = l4 == L4_ICMP || l4 == L4_ICMP6 ? PACKET_ICMP : PACKET_OTHER;
 
 		class = l4 == L4_UDP ? udp : class;
@@ -140,32 +173,59 @@ WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_co
 	}
 }
 
-/* The lanes and bits of the peers of all packets. */
-WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *seen,
-			       const struct observed_columns *columns)
+/*
+ * Where the packets are counted: the word of 32 bits with the packets of the class, that of 64 bits with the bytes, and
+ * that of 16 bits with the lane of the peer. Those that are `malformed` have no address.
+ */
+WEIR_INLINE void observe_words(const struct weir_burst *burst, struct observed *seen,
+			       const struct observed_columns *columns, uint64_t malformed,
+			       enum observed_direction direction)
 {
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint32_t ipv4 = feature_peer4(burst->features.seed, columns->peer[i]);
-		const uint32_t hash = feature_peer_hash(columns->l3[i] == L3_IPV6 ? seen->peers[i] : ipv4);
+	const uint64_t ipv6 = first_bits(burst->count) & u8_is(columns->l3, L3_IPV6);
+	uint32_t peers[WEIR_BURST_MAX] WEIR_COLUMNS;
 
-		seen->peers[i] = hash % FEATURE_LANES | feature_peer_bit(hash) << 16;
-		seen->peers[i] = columns->l3[i] >= L3_IPV4 ? seen->peers[i] : 0;
+	for (uint64_t left = malformed; left; left &= left - 1) {
+		seen->elements[first_of(left)] = FEATURE_WITHOUT_ADDRESS + direction;
+		seen->classes[first_of(left)] = PACKET_OTHER;
 	}
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		peers[i] = feature_peer4(burst->features.seed, columns->peer[i]);
+	for (uint64_t left = ipv6; left; left &= left - 1)
+		peers[first_of(left)] = seen->peers6[first_of(left)];
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+		const uint32_t element = seen->elements[i], hash = feature_peer_hash(peers[i]);
+		const uint32_t bit = columns->l3[i] >= L3_IPV4 ? feature_peer_bit(hash) : 0;
+
+		seen->packets[i] = element * (sizeof(union feature_element) / 4) + seen->classes[i];
+		seen->bytes[i] =
+			element * (sizeof(union feature_element) / 8) + offsetof(struct feature_cell, bytes) / 8;
+		seen->lanes[i] = element * (sizeof(union feature_element) / 2) +
+				 offsetof(struct feature_cell, peers) / 2 + hash % FEATURE_LANES;
+		seen->bits[i] = (uint16_t)bit;
+	}
+	for (uint64_t left = malformed; left; left &= left - 1)
+		seen->bits[first_of(left)] = 0;
 }
 
 /* The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. */
 WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, struct feature_key key,
 				  const struct observing *observing, enum observed_direction direction)
 {
-	const uint32_t first = (group - feature_keys(observing, direction)) * FEATURE_GROUP;
+	const uint32_t first =
+		feature_cells(observing, direction) + (group - feature_keys(observing, direction)) * FEATURE_GROUP;
+	struct feature_key *keys = sheet[group].keys;
+	uint32_t same = 0;
 
+	/* Without a branch: a key is at any of the places. */
+	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
+		same |= (uint32_t)!((keys[i].low ^ key.low) | (keys[i].high ^ key.high)) << i;
+	if (WEIR_LIKELY(same))
+		return first + (uint32_t)__builtin_ctz(same);
 	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
-		struct feature_key *known = &sheet[group].keys[i];
-
-		if (!(known->high | known->low))
-			*known = key;
-		if (feature_same(*known, key))
-			return feature_cells(observing, direction) + first + i;
+		if (keys[i].high | keys[i].low)
+			continue;
+		keys[i] = key;
+		return first + i;
 	}
 	return FEATURE_REST + direction;
 }
@@ -198,6 +258,42 @@ static void __attribute__((noinline, unused)) observe_samples(const struct weir_
 	}
 }
 
+/* The packets of the first one's element. */
+WEIR_INLINE uint64_t observe_together(const struct observed *seen, uint64_t passed)
+{
+	const uint32_t first = seen->elements[first_of(passed)];
+
+	return passed & u32_between(seen->elements, first, first);
+}
+
+/*
+ * Counts packets of one element: most packets of a burst are to the victim of an attack. Their sums are computed in
+ * vectors. One after the other, each packet would wait until the counts of the one before are stored.
+ */
+WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observed *seen,
+			      const struct verdicts *verdicts, uint64_t together)
+{
+	struct feature_cell *cell = &sheet[seen->elements[first_of(together)]].cell;
+	uint64_t bytes = 0, low = 0, high = 0;
+
+	for (uint32_t class = 0; class < PACKET_CLASSES; class ++)
+		cell->packets[class] += (uint32_t)__builtin_popcountll(u8_is(seen->classes, (uint8_t)class) & together);
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+		const uint64_t is_counted = 0 - (together >> i & 1);
+		const uint32_t lane = seen->lanes[i] % FEATURE_LANES;
+		const uint64_t bit = (uint64_t)seen->bits[i] << 16 * (lane % 4) & is_counted;
+
+		bytes += verdicts->lens[i] & is_counted;
+		low |= lane < 4 ? bit : 0;
+		high |= lane < 4 ? 0 : bit;
+	}
+	cell->bytes += bytes;
+	for (uint32_t lane = 0; lane < 4; lane++) {
+		cell->peers[lane] |= (uint16_t)(low >> 16 * lane);
+		cell->peers[lane + 4] |= (uint16_t)(high >> 16 * lane);
+	}
+}
+
 /* Counts the packets that pass. */
 WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verdicts *verdicts, struct observed *seen,
 			       const struct observed_columns *columns, const struct observing *observing,
@@ -206,20 +302,14 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	const uint64_t passed = accepted_hits(verdicts, burst->count);
 	union feature_element *sheet = burst->features.sheet;
 	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
-	uint64_t inside;
+	uint64_t malformed = passed & ~seen->open, inside, together;
 
 	if (!passed)
 		return;
-	observe_classes(seen, columns);
-	observe_peers(burst, seen, columns);
-	for (uint64_t left = passed & malformed_hits(verdicts); left; left &= left - 1) {
-		const uint32_t i = first_of(left);
-
-		seen->elements[i] = FEATURE_WITHOUT_ADDRESS + direction;
-		seen->classes[i] = PACKET_OTHER;
-		seen->peers[i] = 0;
-	}
-	inside = passed & ~u32_between(seen->elements, FEATURE_WITHOUT_ADDRESS, FEATURE_SAMPLER - 1);
+	if (malformed)
+		malformed &= u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
+					(uint32_t)REASON_MALFORMED_TRANSPORT << 16);
+	inside = seen->inside & passed & ~malformed;
 	if (observing->groups) {
 		for (uint64_t left = inside; left; left &= left - 1) {
 			const uint32_t i = first_of(left);
@@ -228,13 +318,19 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 			__builtin_prefetch(&sheet[seen->elements[i]], 1);
 		}
 	}
-	for (uint64_t left = passed; left; left &= left - 1) {
+	observe_classes(seen, columns);
+	observe_words(burst, seen, columns, malformed, direction);
+	together = observe_together(seen, passed);
+	if (__builtin_popcountll(together) >= OBSERVED_TOGETHER)
+		observe_sums(sheet, seen, verdicts, together);
+	else
+		together = 0;
+	for (uint64_t left = passed & ~together; left; left &= left - 1) {
 		const uint32_t i = first_of(left);
-		struct feature_cell *cell = &sheet[seen->elements[i]].cell;
 
-		cell->packets[seen->classes[i]]++;
-		cell->bytes += verdicts->lens[i];
-		cell->peers[seen->peers[i] % FEATURE_LANES] |= (uint16_t)(seen->peers[i] >> 16);
+		((uint32_t *)sheet)[seen->packets[i]]++;
+		((uint64_t *)sheet)[seen->bytes[i]] += verdicts->lens[i];
+		((uint16_t *)sheet)[seen->lanes[i]] |= seen->bits[i];
 	}
 	if (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside))
 		observe_samples(burst, verdicts, seen, inside, feature_records(observing, direction), direction);

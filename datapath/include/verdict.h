@@ -51,6 +51,8 @@ enum reason {
 	REASON_STATE_FULL = 22,
 	REASON_SYN_COOKIE = 23,	      /* a SYN that was answered */
 	REASON_SLOT = 24,	      /* a rule of a slot dropped the packet */
+	REASON_UNSEALED = 25,	      /* a frame at a card's port without the card's seal (engine/card_port.h) */
+	REASON_CARD_CONTROL = 26,     /* a card's answer to a control frame */
 	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };

@@ -5,6 +5,7 @@
 
 mod bundle;
 mod control;
+mod features;
 mod packet;
 mod policy;
 mod table;
@@ -19,6 +20,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("capture", packet::capture),
     ("control_answer", control::control_answer),
     ("control_request", control::control_request),
+    ("feature_layout", features::feature_layout),
     ("ir_parser", policy::ir_parser),
     ("list_csv", table::list_csv),
     ("list_ipset", table::list_ipset),

@@ -120,14 +120,16 @@ module card #(
     logic [127:0] seal_alone;
     logic [63:0] shape;
     logic [1:0] options_alone;
+    logic [1:0] plain;
     assign window_frame.marker = marker_taken;
-    assign window_frame.configured = configured;
+    // A plain configuration handles frames as none does; only its answers to control frames have a seal.
+    assign window_frame.configured = configured && !plain[bank];
     assign window_frame.bank = bank;
     assign window_frame.bytes = window_bytes;
 
     registers registers (
         .clk(clk), .bus(bus), .seal_answers(seal_answers), .seal_alone(seal_alone), .shape(shape),
-        .options_alone(options_alone)
+        .options_alone(options_alone), .plain(plain)
     );
     parser #(.VLAN_TAGS(VLAN_TAGS), .OPTIONS(OPTIONS), .IP6(IP6)) parser (
         .clk(clk), .in_valid((window_valid || marker_taken) && !rst), .in_frame(window_frame), .in_giant(is_giant),

@@ -16,9 +16,10 @@ module flags #(
     assign c = shape[14:8];
     assign p = shape[30:24];
 
-    // The lowest `bits` of a word.
+    // The lowest `bits` of a word. Each bit is a comparison of its own: a subtraction would carry through all of them.
     function automatic [63:0] low(input [6:0] bits);
-        low = bits[6] ? ~64'd0 : (64'd1 << bits[5:0]) - 64'd1;
+        integer i;
+        for (i = 0; i < 64; i = i + 1) low[i] = bits > 7'(i);
     endfunction
 
     logic [63:0] front;

@@ -62,6 +62,10 @@ package layout;
     localparam [2:0] REGISTER_MODE = 3'd5;
     localparam integer REGISTER_COUNT = 6;
 
+    // Bits of MODE.
+    localparam integer MODE_OPTIONS_ALONE = 0;
+    localparam integer MODE_PLAIN = 1;
+
     // Acts of rules.
     localparam [1:0] ACT_COUNT = 2'd1;
     localparam [1:0] ACT_DROP = 2'd2;

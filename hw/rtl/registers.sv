@@ -5,7 +5,8 @@ module registers (
     output logic [127:0] seal_answers,   // Bank 1 is the upper half of each.
     output logic [127:0] seal_alone,
     output logic [63:0]  shape,
-    output logic [1:0]   options_alone
+    output logic [1:0]   options_alone,
+    output logic [1:0]   plain
 );
     logic selected;
     assign selected = bus.write && bus.memory == layout::MEMORY_CONFIG && bus.address[19:3] == 17'd0;
@@ -21,7 +22,10 @@ module registers (
                         layout::REGISTER_SEAL_ALONE: seal_alone[64*b+:32] <= bus.data;
                         layout::REGISTER_SEAL_ALONE + 3'd1: seal_alone[64*b+32+:32] <= bus.data;
                         layout::REGISTER_SHAPE: shape[32*b+:32] <= bus.data;
-                        layout::REGISTER_MODE: options_alone[b] <= bus.data[0];
+                        layout::REGISTER_MODE: begin
+                            options_alone[b] <= bus.data[layout::MODE_OPTIONS_ALONE];
+                            plain[b] <= bus.data[layout::MODE_PLAIN];
+                        end
                         default: ;
                     endcase
                 end

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use weir_card::Profile;
-use weir_card::field::{CardField, Carried};
+use weir_card::field::CardField;
 
 /// Cards of every size, from one that can do nothing to one that can do everything.
 pub fn profiles() -> BoxedStrategy<Profile> {
     let fields: Vec<CardField> = CardField::ALL.iter().map(|(field, _)| *field).collect();
-    let carried: Vec<CardField> = fields.iter().copied().filter(|field| Carried::of(*field).is_some()).collect();
+    let carried: Vec<CardField> = fields.iter().copied().filter(|field| field.carried().is_some()).collect();
     let (all, sent) = (fields.len(), carried.len());
     let parser = (0..=2usize, any::<bool>(), any::<bool>());
     let matches = prop_oneof![1 => subsequence(fields.clone(), 0..=all), 1 => Just(fields)];

@@ -24,7 +24,7 @@ const POLICIES: u32 = 200;
 /// Number of packets of each.
 const PACKETS: usize = 60;
 /// The epoch of the software's policy.
-const EPOCH: u16 = 7;
+pub const EPOCH: u16 = 7;
 
 fn wanted_policies() -> u32 {
     let wanted = std::env::var("WEIR_CARD_POLICIES").ok();
@@ -48,7 +48,7 @@ fn heads() -> impl Strategy<Value = Vec<&'static str>> {
 
 /// What somebody does with a packet or its metadata.
 #[derive(Clone, Debug)]
-enum Tamper {
+pub enum Tamper {
     /// Nothing.
     None,
     /// The sender puts a whole trailer behind the packet, even with the card's secret.
@@ -59,6 +59,22 @@ enum Tamper {
     Flip(usize),
     /// The frame comes around the card, with a trailer of somebody who does not know the secret.
     Around { body: Vec<u8>, seal: Seal },
+}
+
+impl Tamper {
+    /// What happens to a frame behind the card.
+    pub fn on_the_link(&self, mut frame: Vec<u8>, is_stale: bool) -> Vec<u8> {
+        match *self {
+            Tamper::Cut(bytes) => frame.truncate(frame.len().saturating_sub(bytes)),
+            Tamper::Flip(bit) => {
+                // A change of the epoch on the link could make a stale answer a valid one; the FCS is for that.
+                let (seal, bit) = (frame.len() - 8, if is_stale { bit.max(16) } else { bit });
+                frame[seal + bit / 8] ^= 1 << (bit % 8);
+            }
+            Tamper::None | Tamper::Sender { .. } | Tamper::Around { .. } => {}
+        }
+        frame
+    }
 }
 
 fn tampers(is_attacked: bool) -> BoxedStrategy<Tamper> {
@@ -84,20 +100,20 @@ fn tampers(is_attacked: bool) -> BoxedStrategy<Tamper> {
 }
 
 #[derive(Clone, Debug)]
-struct Case {
-    packets: Vec<(Packet, Tamper)>,
+pub struct Case {
+    pub packets: Vec<(Packet, Tamper)>,
     text: Text,
     head: Vec<&'static str>,
-    profile: Profile,
+    pub profile: Profile,
     /// Rule n is offloaded if bit n of it is set; rules from 64 on are.
     wanted: u64,
     /// The card has another configuration up to this packet.
-    stale: usize,
+    pub stale: usize,
     /// Whether the software's program is optimised. Otherwise it is printed and read again.
     is_optimised: bool,
 }
 
-fn cases(is_attacked: bool) -> impl Strategy<Value = Case> {
+pub fn cases(is_attacked: bool) -> impl Strategy<Value = Case> {
     let size = Size { postures: 0, rules: [0, 24] };
     let packet = prop_oneof![4 => packets::well_formed(), 1 => packets::broken(), 1 => packets::real()];
     let wanted = prop_oneof![2 => Just(u64::MAX), 1 => any::<u64>()];
@@ -136,7 +152,15 @@ fn on_ethernet(packet: Packet) -> Packet {
 }
 
 impl Case {
-    fn policy(&self) -> Result<Policy, TestCaseError> {
+    /// The policy on its card, and in another configuration: all rules, on a card that can do everything but drop.
+    pub fn hybrids(&self, policy: &Policy, program: &Program) -> [Hybrid; 2] {
+        let wanted = |rule: RuleId| rule.0 >= 64 || self.wanted >> rule.0 & 1 != 0;
+        let able = Profile::parse(Profile::shipped("open-nic").expect("it is shipped")).expect("it reads");
+        let before = Hybrid::new(policy, program, &Profile { counters: 0, ..able }, EPOCH - 1, &|_| true);
+        [Hybrid::new(policy, program, &self.profile, EPOCH, &wanted), before]
+    }
+
+    pub fn policy(&self) -> Result<Policy, TestCaseError> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("card.weir");
         let head: String = self.head.iter().map(|rule| format!("  {rule}\n")).collect();
@@ -149,7 +173,7 @@ impl Case {
 
 /// How often what was seen, over all cases.
 #[derive(Default)]
-struct Seen {
+pub struct Seen {
     answered: Cell<usize>,
     alone: Cell<usize>,
     refused: Cell<usize>,
@@ -170,11 +194,7 @@ struct Both {
 
 /// Runs a case with a form of the software's program.
 fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Program, seen: &Seen) -> Both {
-    let wanted = |rule: RuleId| rule.0 >= 64 || case.wanted >> rule.0 & 1 != 0;
-    let hybrid = Hybrid::new(policy, program, &case.profile, EPOCH, &wanted);
-    // Another configuration: all rules, on a card that can do everything but drop.
-    let able = Profile::parse(Profile::shipped("open-nic").expect("it is shipped")).expect("it reads");
-    let before = Hybrid::new(policy, program, &Profile { counters: 0, ..able }, EPOCH - 1, &|_| true);
+    let [hybrid, before] = case.hybrids(policy, program);
     let software_program = form(&hybrid.split.software);
     let mut software = Software::new(&hybrid, &before, &software_program, policy);
     let mut alone = interpreter::new(program, policy);
@@ -191,18 +211,7 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
             _ if stale => stale_card.handle(interpreter::frame(&packet)),
             _ => card.handle(interpreter::frame(&packet)),
         };
-        let handled = passed.map(|mut frame| {
-            match tamper {
-                Tamper::Cut(bytes) => frame.truncate(frame.len().saturating_sub(bytes)),
-                Tamper::Flip(bit) => {
-                    // A change of the epoch on the link could make a stale answer a valid one; the FCS is for that.
-                    let (seal, bit) = (frame.len() - 8, if stale { bit.max(16) } else { bit });
-                    frame[seal + bit / 8] ^= 1 << (bit % 8);
-                }
-                _ => {}
-            }
-            software.handle(&packet, &frame)
-        });
+        let handled = passed.map(|frame| software.handle(&packet, &tamper.on_the_link(frame, stale)));
         let at = (0, kept.len());
         let verdict = match handled {
             Some(Handled::Refused) => {
@@ -239,7 +248,7 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
 }
 
 /// The packet as it is on the wire.
-fn sent(packet: Packet, tamper: Tamper) -> (Packet, Tamper) {
+pub fn sent(packet: Packet, tamper: Tamper) -> (Packet, Tamper) {
     match tamper {
         Tamper::Sender { body, seal } => {
             let bytes = [&packet.bytes, &body[..], &seal.word().to_le_bytes()].concat();
@@ -251,7 +260,7 @@ fn sent(packet: Packet, tamper: Tamper) -> (Packet, Tamper) {
 }
 
 /// The verdict of a card that has dropped a packet: by one of the rules that it drops for. The counters say by which.
-fn by_the_card(hybrid: &Hybrid, expected: Verdict, seen: &Seen) -> Verdict {
+pub fn by_the_card(hybrid: &Hybrid, expected: Verdict, seen: &Seen) -> Verdict {
     one_more(&seen.dropped);
     let rules = hybrid.split.card.dropped.iter().map(|rule| weir_abi::Reason::rule(rule.0));
     let mut verdicts = rules.map(|reason| Verdict::new(Action::Drop, reason, weir_abi::verdict::Sampled::No));

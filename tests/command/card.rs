@@ -71,6 +71,7 @@ fn profiles_are_names_or_files() {
     let wrong = format!("weir: bad.card:{line}: `lookups` is a number from 0 to 6");
     sandbox.run("check p.weir --card bad.card --quick").fails(2, &[&wrong]);
     sandbox.run("card plan p.weir --card bad.card").fails(2, &[&wrong]);
+    sandbox.run("card serve bad.card --network lo --host lo").fails(2, &[&wrong]);
     let missing = ["weir: none.card: ", "profiles that come with Weir: netfpga-sume, open-nic"];
     sandbox.run("check p.weir --card none.card --quick").fails(2, &missing);
     let failed = sandbox.run("card plan p.weir --card none.card --json");

@@ -10,13 +10,13 @@ const VICTIM: [u8; 4] = [10, 10, 10, 10];
 const PCAP_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
-fn example() -> Vec<u8> {
+pub fn example() -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
     fs::read(path).expect("the example is there")
 }
 
 /// The records of a little-endian pcap file: microseconds since 1970 and the frame.
-fn records(pcap: &[u8]) -> Vec<(u64, &[u8])> {
+pub fn records(pcap: &[u8]) -> Vec<(u64, &[u8])> {
     let number = |at: usize| u32::from_le_bytes(pcap[at..at + 4].try_into().expect("four bytes"));
     let (mut at, mut records) = (PCAP_HEADER_BYTES, Vec::new());
     while at < pcap.len() {
@@ -29,7 +29,7 @@ fn records(pcap: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 /// Without an IPv4 header, a frame of this capture belongs to an attack too.
-fn is_attack(frame: &[u8]) -> bool {
+pub fn is_attack(frame: &[u8]) -> bool {
     let ether_type = &frame[12..14];
     ether_type == [0x86, 0xdd] || ether_type == [8, 0] && frame[30..34] == VICTIM
 }

@@ -37,3 +37,41 @@ fn addresses_without_room_are_counted_together() {
     assert_eq!((samples.seen, samples.records.len()), (800 * ROUNDS as u64, RECORDS));
     assert!(samples.taken > RECORDS as u64 * 3 / 2);
 }
+
+/// Each has a cell of its own.
+const VICTIM: &str = "
+defaults { malformed accept; not-ip accept; fragment rules }
+observe { inside { 198.51.100.0/24, 2001:db8:1::/120 } }
+upstream { udp dport 9 drop; accept }
+downstream { accept }
+";
+
+/// Packets of a burst to one address are summed up, those to others are counted one by one.
+#[test]
+fn an_attack_on_one_address_is_counted_as_packets_to_many() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("victim.weir"), VICTIM).expect("the policy can be written");
+    let policy = load(&folder.path().join("victim.weir")).expect("the policy is right");
+    let mut lines = String::new();
+    for number in 0..640u32 {
+        let random = number.wrapping_mul(0x9e37_79b1) >> 8;
+        // From none to all of a burst belong to the victim.
+        let host = if random % 64 < number / 8 { 7 } else { random % 256 };
+        let source = random / 256 % 200;
+        let ports = format!("sport={} dport={}", [53, 4000, 1900][number as usize % 3], 8 + number % 5);
+        let _ = match random / 64 % 8 {
+            0 => writeln!(lines, "ip6 saddr=2001:db8::{source:x} daddr=2001:db8:1::{host:x} / udp {ports}"),
+            1 => writeln!(lines, "ip saddr=192.0.2.{source} daddr=203.0.113.{host} / tcp flags=ack"),
+            2 => writeln!(lines, "ip saddr=192.0.2.{source} daddr=198.51.100.{host} / icmp type=8"),
+            3 => writeln!(lines, "ip saddr=192.0.2.{source} daddr=198.51.100.{host} / tcp flags=syn,ack"),
+            4 => writeln!(lines, "ip saddr=192.0.2.{source} daddr=198.51.100.{host} / tcp flags=rst"),
+            _ => writeln!(lines, "ip saddr=192.0.2.{source} daddr=198.51.100.{host} / udp {ports}"),
+        };
+    }
+    let packets = weir_test_support::packets(&lines).expect("the packets are right");
+    let mut engines = Engines::load(&policy).expect("all engines load it");
+    let [upstream, downstream] = engines.agree(&packets).expect("all agree").features.expect("the policy observes");
+    let most = upstream.entries.iter().map(|entry| entry.counts.total()).max();
+    assert!(most.is_some_and(|most| most > 150) && upstream.entries.len() > 50, "{most:?}");
+    assert!(upstream.outside.total() > 20 && downstream.outside.total() == 640);
+}

@@ -101,7 +101,7 @@ fn observed(text: &mut String, decided: &Decided) {
 /// Counts of an address.
 fn features(entry: &FeatureCell, name: &str) -> String {
     let classes = PacketClass::ALL.iter().zip(entry.packets).filter(|(_, packets)| *packets > 0);
-    let classes: Vec<String> = classes.map(|((_, class), packets)| format!("{class} {packets}")).collect();
+    let classes: Vec<String> = classes.map(|(class, packets)| format!("{} {packets}", class.name())).collect();
     let (packets, peers) = (entry.total(), entry.peers());
     format!("  {packets:>5} {:>7}  {name:<20} {peers} peers: {}", entry.bytes, classes.join(", "))
 }

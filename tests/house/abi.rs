@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use weir_abi::dpdk::{self, Facts, FlowHits, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::kernel::{
-    self, AdditionRing, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports, RecentAddition, ReplayHeader,
-    SampleRecord, Stream, Words, XdpContext,
+    self, AdditionRing, CardPorts, CardSeal, CardSeals, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports,
+    RecentAddition, ReplayHeader, SampleRecord, Stream, Words, XdpContext,
 };
 use weir_abi::packet::{Fragment, L3, L4, PacketView, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
@@ -188,8 +188,8 @@ fn feature_constants() -> Vec<(String, u64)> {
         ("OBSERVED_RANGES".into(), features::RANGES_MAX as u64),
         ("PACKET_CLASSES".into(), PacketClass::COUNT as u64),
     ];
-    for (class, name) in PacketClass::ALL {
-        constants.push((format!("PACKET_{}", name.to_uppercase().replace('-', "_")), class as u64));
+    for class in PacketClass::ALL {
+        constants.push((format!("PACKET_{}", class.name().to_uppercase().replace('-', "_")), class as u64));
     }
     constants
 }
@@ -364,10 +364,29 @@ fn structures_have_the_same_layout() {
 }
 
 /// Structures that kernel programs share with the engine.
+/// What programs behind a card share with the engine.
+fn of_card() -> String {
+    let mut program = String::new();
+    layout!(program, "card_seal", CardSeal, word, kind, trailer);
+    layout!(program, "card_seals", CardSeals, count, without, seals);
+    layout!(program, "card_ports", CardPorts, half, port);
+    let numbers = [
+        ("CARD_SEALS_MAX", kernel::CARD_SEALS_MAX),
+        ("sizeof(struct answer_slot)", kernel::ANSWER_SLOT_BYTES),
+        ("CARD_ANSWERED", kernel::CARD_ANSWERED as usize),
+        ("CARD_ALONE", kernel::CARD_ALONE as usize),
+        ("CARD_CONTROL", kernel::CARD_CONTROL as usize),
+        ("CARD_UNSEALED", kernel::CARD_UNSEALED as usize),
+    ];
+    numbers.iter().for_each(|(what, value)| same(&mut program, what, *value));
+    program
+}
+
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
+    program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
     program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
     layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
@@ -387,6 +406,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     );
     layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, packets, added, copy);
     layout!(program, "words", Words, halves, zero, more);
+    program += &of_card();
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
     layout!(program, "sample_record", SampleRecord, len, cap, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
@@ -474,9 +494,10 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 12] = [
+    const C_ONLY: [&str; 13] = [
         "__sk_buff",
         "ack_key",
+        "answer_slot",
         "arrival",
         "device_pair",
         "lock_wait",

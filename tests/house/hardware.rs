@@ -3,7 +3,7 @@
 use crate::assert_none;
 use crate::tree::root;
 use std::collections::BTreeMap;
-use weir_abi::card::{FRAME_BYTES_MAX, SEAL_BYTES, act, control, field, header, memory, register, source};
+use weir_abi::card::{FRAME_BYTES_MAX, SEAL_BYTES, act, control, field, header, memory, mode, register, source};
 use weir_card::Profile;
 
 /// The constants of the package `layout` that are numbers, by name.
@@ -41,6 +41,7 @@ fn expected() -> Vec<(&'static str, u64)> {
         }
         "MEMORY_" memory { CONFIG PATTERNS RULES SELECT LOOKUPS COUNTERS COUNTERS_BEFORE DIRECT EXTENSION }
         "REGISTER_" register { SEAL_ANSWERS SEAL_ALONE SHAPE MODE }
+        "MODE_" mode { OPTIONS_ALONE PLAIN }
         "ACT_" act { COUNT DROP END }
         "CONTROL_" control { ETHER_TYPE WRITE COMMIT READ ANSWER }
     };

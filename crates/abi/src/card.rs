@@ -191,10 +191,18 @@ pub mod register {
     pub const SEAL_ALONE: u8 = 2;
     /// Bits 3..0 `w`, 14..8 `c`, 21..16 bytes of the body, 30..24 `p`.
     pub const SHAPE: u8 = 4;
-    /// Bit 0: packets with IP options get no answers.
+    /// Bits of [`super::mode`].
     pub const MODE: u8 = 5;
     /// Number of registers.
     pub const COUNT: usize = 6;
+}
+
+/// The bits of [`register::MODE`].
+pub mod mode {
+    /// Packets with IP options get no answers.
+    pub const OPTIONS_ALONE: u32 = 0;
+    /// Frames pass as they are: none is dropped, and none gets a trailer. Control frames are answered with the seal.
+    pub const PLAIN: u32 = 1;
 }
 
 /// The bits of the first word of a pattern, of the first word of a rule, and of a word of [`memory::LOOKUPS`].

@@ -24,58 +24,13 @@
 //! *Samples.* Of each 64 packets to protected addresses one is chosen at random. Its record enters a reservoir, so the
 //! records are a uniform sample of the whole time between two exchanges.
 
+mod class;
 mod shape;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub use class::{PacketClass, SERVICE_PORTS, SYSTEM_PORT_MAX};
 pub use shape::{FeatureRange, FeatureShape};
-
-/// The class of a packet. A packet has exactly one: `enum packet_class`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum PacketClass {
-    /// TCP SYN without ACK.
-    Syn,
-    /// TCP SYN and ACK.
-    SynAck,
-    /// TCP RST.
-    Rst,
-    /// Other TCP.
-    Tcp,
-    /// UDP from the port of a service: an answer.
-    UdpService,
-    /// Other UDP.
-    Udp,
-    /// ICMP and ICMPv6.
-    Icmp,
-    /// A fragment that is not the first of its datagram.
-    Fragment,
-    /// Any other protocol.
-    Other,
-}
-
-impl PacketClass {
-    /// Number of classes.
-    pub const COUNT: usize = 9;
-
-    /// All classes, with their names in reports.
-    pub const ALL: [(PacketClass, &'static str); Self::COUNT] = [
-        (PacketClass::Syn, "syn"),
-        (PacketClass::SynAck, "syn-ack"),
-        (PacketClass::Rst, "rst"),
-        (PacketClass::Tcp, "tcp"),
-        (PacketClass::UdpService, "udp-service"),
-        (PacketClass::Udp, "udp"),
-        (PacketClass::Icmp, "icmp"),
-        (PacketClass::Fragment, "fragment"),
-        (PacketClass::Other, "other"),
-    ];
-}
-
-/// The highest port of a service that a client does not choose by itself (RFC 6335, system ports): `SYSTEM_PORT_MAX`.
-pub const SYSTEM_PORT_MAX: u16 = 1023;
-/// Ports above the system ports whose services are known to amplify.
-pub const SERVICE_PORTS: [u16; 12] = [1194, 1434, 1900, 3283, 3389, 3478, 3702, 4500, 5353, 10001, 11211, 37810];
 
 /// Elements of a sheet in front of its cells: `FEATURE_HEADS`.
 pub const HEADS: usize = 8;

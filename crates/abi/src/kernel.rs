@@ -32,6 +32,55 @@ pub const ADDITIONS_CPUS_MAX: usize = 1 << 13;
 /// Recent additions that one CPU knows: `RECENT_ADDITIONS`.
 pub const RECENT_ADDITIONS: usize = 256;
 
+/// Seals that a port behind a card knows: `CARD_SEALS_MAX`.
+pub const CARD_SEALS_MAX: usize = 16;
+/// Bytes for the answers about a CPU's packet: `ANSWER_SLOT_BYTES`.
+pub const ANSWER_SLOT_BYTES: usize = 64;
+/// A frame with answers for the active policy: `CARD_ANSWERED`.
+pub const CARD_ANSWERED: u32 = 0;
+/// A packet that the policy decides alone: `CARD_ALONE`.
+pub const CARD_ALONE: u32 = 1;
+/// An answer to a control frame: `CARD_CONTROL`.
+pub const CARD_CONTROL: u32 = 2;
+/// A frame without a seal, which is dropped: `CARD_UNSEALED`.
+pub const CARD_UNSEALED: u32 = 3;
+
+/// A seal: `struct card_seal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CardSeal {
+    /// The seal as a number.
+    pub word: u64,
+    /// What a frame with it is.
+    pub kind: u32,
+    /// Bytes that the card has appended to the frame.
+    pub trailer: u32,
+}
+
+/// The seals of a port behind a card: `struct card_seals`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CardSeals {
+    /// Number of seals.
+    pub count: u32,
+    /// What a frame without a seal is.
+    pub without: u32,
+    zero: [u32; 2],
+    /// The seals.
+    pub seals: [CardSeal; CARD_SEALS_MAX],
+}
+
+/// The seals of all ports: `struct card_ports`. Programs read the half that `half` selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CardPorts {
+    /// 0 or 1.
+    pub half: u32,
+    zero: [u32; 15],
+    /// By half and port.
+    pub port: [[CardSeals; PORTS_MAX]; 2],
+}
+
 /// Programs stand between the interfaces of two sides: `LIVE_BETWEEN`.
 pub const LIVE_BETWEEN: u32 = 1;
 /// Programs stand between interfaces and the host that has them: `LIVE_HOST`.

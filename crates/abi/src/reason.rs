@@ -71,6 +71,10 @@ builtin! {
     SYN_COOKIE = 23, "syn-cookie";
     /// A rule of a slot dropped the packet.
     SLOT = 24, "slot";
+    /// A frame at a card's port does not end with the card's seal. It is always dropped.
+    UNSEALED = 25, "unsealed";
+    /// A card's answer to a control frame. It is no packet and always dropped.
+    CARD_CONTROL = 26, "card-control";
 }
 
 impl Reason {

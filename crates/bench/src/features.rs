@@ -1,6 +1,8 @@
 //! `features`: what it costs to observe the packets that pass, and to read what was counted. Packets belong to 16 to a
 //! million protected addresses: all to one of them (hot), or to random ones (uniform). Each address has a cell of its own,
-//! or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel. Addresses are sources, which traffic can set, so the chain is `downstream`.
+//! or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel. In
+//! native code the bare access to as many cells takes turns with them (`bare.c`). Addresses are sources, which traffic
+//! can set, so the chain is `downstream`.
 
 use crate::live::memory_engine::thread_time;
 use crate::options::Options;
@@ -9,13 +11,18 @@ use crate::stream;
 use std::fs;
 use weir::failure::Failure;
 use weir_abi::Target;
+use weir_abi::features::REPLAY_SEED;
+use weir_engine::clang::Clang;
+use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::{self, SplitMix};
-use weir_engine::{NativeFilter, XdpFilter, tsc};
+use weir_engine::{NativeData, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
-use weir_state::features::{Features, Snapshot};
+use weir_state::features::{FeatureMemory, Features, Snapshot};
 
+/// The bare access.
+const BARE: &str = include_str!("features/bare.c");
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
 /// Number of packets of a turn.
@@ -73,13 +80,13 @@ fn native(
     random: &mut SplitMix,
     row: &Row,
 ) -> Result<Vec<Row>, Failure> {
-    let mut filters = [plain.native()?, observing.native()?];
+    let mut filters = [plain.native()?, observing.native()?, bare(observing)?];
     let mut ring = traffic::packets_from(&[0; RING]);
     let cycles = |filter: &mut NativeFilter, ring: &mut FrameSet, random: &mut SplitMix| {
         let write = |packet: &mut [u8]| traffic::set_source(packet, sources[random.draw() as usize % sources.len()]);
         measure::measure_ring(filter, DOWNSTREAM, ring, PACKETS, write)
     };
-    let mut turns = [Vec::new(), Vec::new()];
+    let mut turns: [Vec<f64>; 3] = Default::default();
     for _ in 0..ROUNDS {
         for (filter, turns) in filters.iter_mut().zip(&mut turns) {
             turns.push(cycles(filter, &mut ring, random)?);
@@ -95,8 +102,23 @@ fn native(
     let read = reading(&features, &mut fill, sources.len())?;
     let of = |turns: &[f64]| Spread::of(turns.to_vec()).expect("each had its turns");
     let more: Vec<f64> = turns[1].iter().zip(&turns[0]).map(|(own, plain)| own - plain).collect();
+    let times: Vec<f64> = more.iter().zip(&turns[2]).map(|(more, bare)| more / bare).collect();
     let row = row.clone().spread("cycles_per_packet", of(&turns[1])).spread("more_cycles_per_packet", of(&more));
+    let row = row.spread("bare_cycles_per_packet", of(&turns[2])).spread("more_to_bare", of(&times));
     Ok(vec![row.spread("more_ns_per_packet", of(&more).scaled(1e9 / tsc::frequency_hz())).spread("read_cpu_ms", read)])
+}
+
+/// The bare access to the cells of a policy, in sheets of their own.
+fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
+    let shape = observing.program.observe.as_ref().expect("the policy observes").shape();
+    let cells = shape.size;
+    let features = Features::new(FeatureMemory::Process, shape, REPLAY_SEED);
+    let features = features.map_err(|error| Failure::Runtime(error.to_string()))?;
+    let source = BARE.replace("CELLS", &cells.to_string());
+    let object = Clang::find()?.native("bare", &source, Cpu::Native)?.object;
+    let shape = ProgramShape { chains: vec!["upstream".to_owned(), "downstream".to_owned()], ..observing.shape() };
+    let data = NativeData { features: Some(features), ..NativeData::constant(vec![]) };
+    Ok(NativeFilter::load("bare", &object, &shape, data)?)
 }
 
 fn kernel(

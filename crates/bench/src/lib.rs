@@ -14,6 +14,7 @@ pub mod data;
 mod entry_counters;
 mod entry_timeouts;
 mod features;
+mod hybrid;
 mod line_costs;
 mod live;
 mod moonpol;
@@ -106,6 +107,13 @@ const SCENARIOS: &[Scenario] = &[
         picks: Picks::Nothing,
     },
     Scenario {
+        name: "hybrid",
+        paper: "Hybrid Fig. 7-9: up to 20.2% fewer cycles for random traffic, and 28.9% for specific traffic",
+        run: hybrid::run,
+        plot: hybrid::plot,
+        picks: Picks::Engines,
+    },
+    Scenario {
         name: "line-costs",
         paper: "RFPF section II: a lookup costs the memory accesses of its scheme, each by the cache that its table fits in",
         run: line_costs::run,
@@ -178,7 +186,7 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The scenarios that `--quick` shortens.
-const QUICK: [&str; 3] = ["smartnic", "stateful", "thread-layouts"];
+const QUICK: [&str; 4] = ["hybrid", "smartnic", "stateful", "thread-layouts"];
 
 #[derive(Serialize)]
 struct Outcome<'a> {

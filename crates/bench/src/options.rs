@@ -28,11 +28,11 @@ pub struct Options {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
-    /// Scenarios `live`, `smartnic`, `stateful` and `table-changes`: only this engine, contender or part; may be given
-    /// more than once.
+    /// Scenarios `hybrid`, `live`, `smartnic`, `stateful` and `table-changes`: only this engine, contender, part, card or
+    /// ruleset; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// Scenarios `smartnic`, `stateful` and `thread-layouts`: fewer and shorter turns.
+    /// Scenarios `hybrid`, `smartnic`, `stateful` and `thread-layouts`: fewer and shorter turns.
     #[arg(long)]
     pub quick: bool,
     /// Draw the result as SVG.

@@ -1,84 +1,11 @@
 //! The body of a trailer: which bits it has, and how software reads them (`docs/card-layout.md`).
 
 use crate::Lookups;
-use crate::field::{CardField, Carried, header_of};
-use weir_abi::card::{FLAGS_BITS_MAX, LOOKUP_BYTES, LOOKUP_LOW, LOOKUP_VALID, source};
+use crate::field::{Carried, header_of};
+use weir_abi::card::{LOOKUP_LOW, LOOKUP_VALID};
+pub use weir_policy::answers::BodyLayout;
 use weir_policy::field::{Answer, Field};
 use weir_policy::ir::eval::Answers;
-
-/// What the body of one policy has.
-///
-/// ```text
-/// | flags: first, counted, patterns | carried values | lookups |
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BodyLayout {
-    /// Rules that end the chain: `first` has as many bits as their number.
-    pub ends: usize,
-    /// Bits of `counted`.
-    pub counted: usize,
-    /// Bits of `patterns`.
-    pub patterns: usize,
-    /// Values, in the order of [`Carried`].
-    pub carried: Vec<Carried>,
-    /// Number of lookups.
-    pub lookups: usize,
-}
-
-impl BodyLayout {
-    /// w: bits of `first`.
-    pub fn first_bits(&self) -> usize {
-        (usize::BITS - self.ends.leading_zeros()) as usize
-    }
-
-    /// Bits of the flags.
-    pub fn flags_bits(&self) -> usize {
-        self.first_bits() + self.counted + self.patterns
-    }
-
-    /// Bytes of the body.
-    pub fn bytes(&self) -> usize {
-        let carried: usize = self.carried.iter().map(|value| value.source().1).sum();
-        self.flags_bits().div_ceil(8) + carried + self.lookups * LOOKUP_BYTES
-    }
-
-    /// The source of each byte of the body.
-    pub fn sources(&self) -> Vec<u8> {
-        let span = |(first, count): (u8, usize)| first..first + count as u8;
-        let flags = span((source::FLAGS, self.flags_bits().div_ceil(8)));
-        let lookups = span((source::LOOKUPS, self.lookups * LOOKUP_BYTES));
-        flags.chain(self.carried.iter().flat_map(|value| span(value.source()))).chain(lookups).collect()
-    }
-
-    /// Offset of a carried value.
-    fn offset_of(&self, wanted: Carried) -> Option<usize> {
-        let index = self.carried.iter().position(|value| *value == wanted)?;
-        let before: usize = self.carried[..index].iter().map(|value| value.source().1).sum();
-        Some(self.flags_bits().div_ceil(8) + before)
-    }
-
-    fn offset_of_lookup(&self, lookup: usize) -> usize {
-        self.bytes() - (self.lookups - lookup) * LOOKUP_BYTES
-    }
-
-    /// The flags of a packet as one word.
-    ///
-    /// # Panics
-    /// A number does not fit its bits.
-    pub fn flags(&self, first: u8, counted: u64, patterns: u64) -> u64 {
-        let fits = |value: u64, bits: usize| bits == 64 || value >> bits == 0;
-        let bits = self.first_bits();
-        assert!(
-            self.flags_bits() <= FLAGS_BITS_MAX
-                && fits(first.into(), bits)
-                && fits(counted, self.counted)
-                && fits(patterns, self.patterns),
-            "compiler bug: flags that do not fit their layout"
-        );
-        let at = |value: u64, shift: usize| value.checked_shl(shift as u32).unwrap_or(0);
-        u64::from(first) | at(counted, bits) | at(patterns, bits + self.counted)
-    }
-}
 
 /// The body of one packet, with the tables that finish its lookups.
 pub struct Body<'a> {
@@ -118,7 +45,7 @@ impl<'a> Body<'a> {
 
     fn field(&self, field: Field) -> Option<u128> {
         let headers = self.carried(Carried::Headers);
-        let carried = CardField::of(field).and_then(Carried::of).expect("the split asks for what cards carry");
+        let carried = Carried::of(field).expect("the split asks for what cards carry");
         (headers >> header_of(field.guard()) & 1 != 0).then(|| self.carried(carried).into())
     }
 

@@ -39,11 +39,12 @@ pub struct Card<'a, L> {
 
 /// What the card's rules say about a packet that it understands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    drop: Option<u8>,
-    first: u8,
-    counted: u64,
-    patterns: u64,
+pub(crate) struct Outcome {
+    pub drop: Option<u8>,
+    pub first: u8,
+    pub counted: u64,
+    /// All patterns that match.
+    pub patterns: u64,
 }
 
 impl<'a, L: Lookups> Card<'a, L> {
@@ -76,17 +77,21 @@ impl<'a, L: Lookups> Card<'a, L> {
             body: body as u8,
             epoch: *epoch,
         };
-        let Some(packet) = understood(self.profile, program, frame) else {
+        let Some(packet) = understood(self.profile, program.options_alone, frame) else {
             return Some([frame.bytes, &seal(false, 0).word().to_le_bytes()].concat());
         };
-        let outcome = outcome(program, &packet);
+        let outcome = outcome(&program.patterns, &program.rules, &packet);
         if let Some(counter) = outcome.drop {
             let counter = &mut self.dropped[usize::from(counter)];
             counter.packets += 1;
             counter.bytes += u64::from(frame.wire_len);
             return None;
         }
-        let sources = sources(program, lookups, &packet, outcome);
+        let layout: &BodyLayout = &program.body;
+        let sent = outcome.patterns & low(layout.patterns);
+        let flags = layout.flags(outcome.first, outcome.counted, sent);
+        let keys = program.lookups.iter().map(|lookup| lookup.key).enumerate();
+        let sources = sources(flags, keys, |lookup, key| lookups.begin(lookup, key), &packet);
         let body: Vec<u8> = program.body.sources().iter().map(|&source| sources[usize::from(source)]).collect();
         let seal = seal(true, body.len()).word().to_le_bytes();
         Some([frame.bytes, &body, &seal].concat())
@@ -94,7 +99,7 @@ impl<'a, L: Lookups> Card<'a, L> {
 }
 
 /// The packet, if the card answers for it.
-fn understood(profile: &Profile, program: &CardProgram, frame: Frame<'_>) -> Option<Packet> {
+pub(crate) fn understood(profile: &Profile, options_alone: bool, frame: Frame<'_>) -> Option<Packet> {
     // A card is on Ethernet and receives whole frames. Captures of other kinds pass without answers.
     if frame.link != Link::Ethernet || frame.bytes.len() != frame.wire_len as usize {
         return None;
@@ -106,18 +111,18 @@ fn understood(profile: &Profile, program: &CardProgram, frame: Frame<'_>) -> Opt
         L3::None | L3::Arp => false,
     };
     let plain = packet.fragment == Fragment::None && packet.ext == 0;
-    let options = !packet.ip_options || profile.options && !program.options_alone;
+    let options = !packet.ip_options || profile.options && !options_alone;
     let is_giant = frame.bytes.len() > FRAME_BYTES_MAX;
     let known = malformed.is_none() && !is_giant && network && plain && options && packet.vlan.len() <= profile.vlan;
     known.then_some(packet)
 }
 
 /// Compares a packet with all patterns, and applies all rules.
-fn outcome(program: &CardProgram, packet: &Packet) -> Outcome {
-    let matched: Vec<bool> = program.patterns.iter().map(|pattern| matches(pattern, packet)).collect();
-    let mut outcome = Outcome::default();
-    for CardRule { patterns, act } in &program.rules {
-        if !patterns.iter().all(|&pattern| matched[pattern]) {
+pub(crate) fn outcome(patterns: &[CardPattern], rules: &[CardRule], packet: &Packet) -> Outcome {
+    let matched = patterns.iter().enumerate().map(|(bit, pattern)| u64::from(matches(pattern, packet)) << bit).sum();
+    let mut outcome = Outcome { patterns: matched, ..Outcome::default() };
+    for CardRule { patterns, act } in rules {
+        if !patterns.iter().all(|&pattern| matched >> pattern & 1 != 0) {
             continue;
         }
         match *act {
@@ -127,9 +132,12 @@ fn outcome(program: &CardProgram, packet: &Packet) -> Outcome {
             Act::End(_) => {}
         }
     }
-    let sent = matched.iter().take(program.body.patterns).enumerate();
-    outcome.patterns = sent.map(|(bit, matched)| u64::from(*matched) << bit).sum();
     outcome
+}
+
+/// The lowest bits of a word.
+pub(crate) const fn low(bits: usize) -> u64 {
+    if bits >= u64::BITS as usize { u64::MAX } else { (1 << bits) - 1 }
 }
 
 fn matches(pattern: &CardPattern, packet: &Packet) -> bool {
@@ -157,12 +165,16 @@ fn value(of: CardField, packet: &Packet) -> u32 {
     }
 }
 
-/// The bytes that a body may have, by number.
-fn sources(program: &CardProgram, lookups: &impl Lookups, packet: &Packet, outcome: Outcome) -> [u8; source::COUNT] {
+/// The bytes that a body may have, by number. `keys` are the lookups that are used, each with its address.
+pub(crate) fn sources(
+    flags: u64,
+    keys: impl Iterator<Item = (usize, Field)>,
+    begin: impl Fn(usize, u32) -> u32,
+    packet: &Packet,
+) -> [u8; source::COUNT] {
     let mut bytes = [0; source::COUNT];
     let mut put = |at: u8, value: &[u8]| bytes[usize::from(at)..usize::from(at) + value.len()].copy_from_slice(value);
-    let layout: &BodyLayout = &program.body;
-    put(source::FLAGS, &layout.flags(outcome.first, outcome.counted, outcome.patterns).to_le_bytes());
+    put(source::FLAGS, &flags.to_le_bytes());
     let headers: u16 =
         Guard::ALL.iter().map(|&(guard, _)| u16::from(guard_holds(guard, packet)) << header_of(guard)).sum();
     put(source::HEADERS, &headers.to_le_bytes());
@@ -172,11 +184,11 @@ fn sources(program: &CardProgram, lookups: &impl Lookups, packet: &Packet, outco
     put(source::SADDR, &value(CardField::Saddr, packet).to_le_bytes());
     put(source::DADDR, &value(CardField::Daddr, packet).to_le_bytes());
     if packet.l3 == L3::Ipv4 {
-        for (index, lookup) in program.lookups.iter().enumerate() {
-            let key = if lookup.key == Field::IpDaddr { packet.daddr } else { packet.saddr } as u32;
+        for (index, key) in keys {
+            let key = if key == Field::IpDaddr { packet.daddr } else { packet.saddr } as u32;
             let low = key as u16 & LOOKUP_LOW | LOOKUP_VALID;
             let at = source::LOOKUPS + (index * LOOKUP_BYTES) as u8;
-            put(at, &lookups.begin(index, key).to_le_bytes());
+            put(at, &begin(index, key).to_le_bytes());
             put(at + 4, &low.to_le_bytes());
         }
     }

@@ -1,7 +1,8 @@
 //! The fields that cards know: those of patterns, and those that a body may carry.
 
-use weir_abi::card::{field, header, source};
-use weir_policy::field::{Field, Guard};
+use weir_abi::card::field;
+pub use weir_policy::answers::{Carried, header_of};
+use weir_policy::field::Field;
 
 /// A field of up to 32 bits that a pattern may compare. The number is that of `docs/card-layout.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +71,18 @@ impl CardField {
         })
     }
 
+    /// What carries it, if a body may have it.
+    pub const fn carried(self) -> Option<Carried> {
+        Some(match self {
+            Self::Protocol => Carried::Protocol,
+            Self::Sport => Carried::Sport,
+            Self::Dport => Carried::Dport,
+            Self::Saddr => Carried::Saddr,
+            Self::Daddr => Carried::Daddr,
+            _ => return None,
+        })
+    }
+
     /// The name in profiles.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
@@ -81,73 +94,18 @@ impl CardField {
     }
 }
 
-/// A value that a body may carry, in the order of the body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Carried {
-    /// The headers of the packet. Every body with another carried value has them.
-    Headers,
-    /// Upper-layer protocol.
-    Protocol,
-    /// Source port.
-    Sport,
-    /// Destination port.
-    Dport,
-    /// IPv4 source.
-    Saddr,
-    /// IPv4 destination.
-    Daddr,
-}
-
-impl Carried {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::Headers, Self::Protocol, Self::Sport, Self::Dport, Self::Saddr, Self::Daddr];
-
-    /// What carries the field, if a body may have it.
-    pub const fn of(field: CardField) -> Option<Self> {
-        Some(match field {
-            CardField::Protocol => Self::Protocol,
-            CardField::Sport => Self::Sport,
-            CardField::Dport => Self::Dport,
-            CardField::Saddr => Self::Saddr,
-            CardField::Daddr => Self::Daddr,
-            _ => return None,
-        })
-    }
-
-    /// The first source, and the number of bytes.
-    pub const fn source(self) -> (u8, usize) {
-        match self {
-            Self::Headers => (source::HEADERS, 2),
-            Self::Protocol => (source::PROTOCOL, 1),
-            Self::Sport => (source::SPORT, 2),
-            Self::Dport => (source::DPORT, 2),
-            Self::Saddr => (source::SADDR, 4),
-            Self::Daddr => (source::DADDR, 4),
-        }
-    }
-}
-
-/// The number of a guard's header.
-pub const fn header_of(guard: Guard) -> u8 {
-    match guard {
-        Guard::Any => header::ANY,
-        Guard::Vlan => header::VLAN,
-        Guard::QinQ => header::QINQ,
-        Guard::Ipv4 => header::IPV4,
-        Guard::Ipv6 => header::IPV6,
-        Guard::Ip => header::IP,
-        Guard::Tcp => header::TCP,
-        Guard::Udp => header::UDP,
-        Guard::Icmp => header::ICMP,
-        Guard::Icmp6 => header::ICMP6,
-        Guard::Ports => header::PORTS,
-        Guard::Transport => header::TRANSPORT,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_abi::card::source;
+    use weir_policy::field::Guard;
+
+    #[test]
+    fn a_field_is_carried_as_what_it_is_on_the_card() {
+        for &field in Field::ALL {
+            assert_eq!(CardField::of(field).and_then(CardField::carried), Carried::of(field), "{}", field.name());
+        }
+    }
 
     #[test]
     fn fields_and_headers_have_their_numbers() {

@@ -2,7 +2,7 @@
 
 use crate::field::header_of;
 use crate::program::{Act, CardPattern, CardProgram, CardRule};
-use weir_abi::card::{Seal, act, memory, register, word};
+use weir_abi::card::{Seal, act, memory, mode, register, word};
 use weir_policy::field::Field;
 
 /// The content of a memory, from its first word on.
@@ -28,20 +28,43 @@ pub fn memories(program: &CardProgram, token: u64, epoch: u16) -> Vec<Memory> {
     .into()
 }
 
+/// The memories of a lookup, from the sections of its table's image `d16x4r`: block numbers, and entries.
+pub fn table(lookup: usize, direct: &[[u8; 2]], extension: &[[u8; 4]]) -> [Memory; 2] {
+    let (pairs, _) = direct.as_chunks::<2>();
+    let half = |number: [u8; 2]| u32::from(u16::from_le_bytes(number));
+    let direct = pairs.iter().map(|[low, high]| half(*low) | half(*high) << 16);
+    let extension = extension.iter().map(|entry| u32::from_le_bytes(*entry));
+    [
+        Memory { number: memory::DIRECT + lookup as u8, words: direct.collect() },
+        Memory { number: memory::EXTENSION + lookup as u8, words: extension.collect() },
+    ]
+}
+
+/// The registers of a configuration with which the card passes frames as they are, and seals answers to control frames.
+pub fn plain(token: u64, epoch: u16) -> Memory {
+    let mut words = seals(token, epoch, 0);
+    words[usize::from(register::MODE)] = 1 << mode::PLAIN;
+    Memory { number: memory::CONFIG, words }
+}
+
 fn registers(program: &CardProgram, token: u64, epoch: u16) -> Vec<u32> {
     let body = &program.body;
-    let seal = |answers: bool| {
-        let body = if answers { body.bytes() as u8 } else { 0 };
-        Seal { token, control: false, answers, body, epoch }.word()
-    };
+    let mut words = seals(token, epoch, body.bytes() as u8);
+    let shape = body.first_bits() | body.counted << 8 | body.bytes() << 16 | body.patterns << 24;
+    words[usize::from(register::SHAPE)] = shape as u32;
+    words[usize::from(register::MODE)] = u32::from(program.options_alone) << mode::OPTIONS_ALONE;
+    words
+}
+
+/// Registers with the seals alone.
+fn seals(token: u64, epoch: u16, body: u8) -> Vec<u32> {
+    let seal =
+        |answers: bool| Seal { token, control: false, answers, body: if answers { body } else { 0 }, epoch }.word();
     let mut words = vec![0; register::COUNT];
     for (at, seal) in [(register::SEAL_ANSWERS, seal(true)), (register::SEAL_ALONE, seal(false))] {
         words[usize::from(at)] = seal as u32;
         words[usize::from(at) + 1] = (seal >> 32) as u32;
     }
-    let shape = body.first_bits() | body.counted << 8 | body.bytes() << 16 | body.patterns << 24;
-    words[usize::from(register::SHAPE)] = shape as u32;
-    words[usize::from(register::MODE)] = program.options_alone.into();
     words
 }
 
@@ -111,5 +134,6 @@ mod tests {
         assert_eq!(memories[2].words, [1, 0, 0, 0, 0x103, 3, 0, 0]);
         assert_eq!(memories[3].words, [0]);
         assert_eq!(memories[4].words, [0; 0]);
+        assert_eq!(plain(0x01_0203_0405, 7).words, [0x0540_0007, 0x0102_0304, 0x0500_0007, 0x0102_0304, 0, 2]);
     }
 }

@@ -15,15 +15,19 @@
 pub mod body;
 pub mod category;
 pub mod classify;
+pub mod control;
+pub mod device;
 pub mod distributor;
 pub mod eval;
 pub mod field;
 pub mod image;
+pub mod memories;
 mod pattern;
 pub mod profile;
 pub mod program;
 pub mod receive;
 mod room;
+pub mod session;
 pub mod split;
 
 pub use category::Category;

@@ -5,7 +5,7 @@
 
 use crate::TableSizes;
 use crate::category::Kind;
-use crate::field::{CardField, Carried};
+use crate::field::CardField;
 use crate::profile::Profile;
 use weir_policy::field::{Field, Guard, Subject};
 use weir_policy::ir::print::subject_name;
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             true => format!("a pattern has {} ranges, `{name}` needs {ranges}", self.profile.ranges),
             false => format!("the card does not compare `{name}`"),
         };
-        if self.profile.carries.contains(&field) && Carried::of(field).is_some() {
+        if self.profile.carries.contains(&field) && field.carried().is_some() {
             return Pattern { what, kind: Kind::Partial, why: format!("{lacks}, but sends it") };
         }
         other(lacks)

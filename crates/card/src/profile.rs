@@ -8,7 +8,7 @@
 //! ```
 //! All settings must be there, once each. Errors name the line. `docs/hybrid.md` explains the settings.
 
-use crate::field::{CardField, Carried};
+use crate::field::CardField;
 use std::fmt::{self, Display, Formatter};
 use weir_abi::card::{BODY_BYTES_MAX, COUNTERS_MAX, LOOKUPS_MAX, PATTERNS_MAX, RANGES_MAX, RULES_MAX, VLAN_TAGS_MAX};
 use weir_policy::time::milliseconds;
@@ -152,7 +152,7 @@ impl Profile {
             "options" => self.options = yes_or_no(key, value)?,
             "ip6" => self.ip6 = yes_or_no(key, value)?,
             "match" => self.matches = fields(key, value, |_| true)?,
-            "carry" => self.carries = fields(key, value, |field| Carried::of(field).is_some())?,
+            "carry" => self.carries = fields(key, value, |field| field.carried().is_some())?,
             "reconfigure" => {
                 self.reconfigure_ms =
                     milliseconds(value).filter(|_| !value.is_empty()).ok_or("`reconfigure` is a time: `10ms`, `2s`")?;

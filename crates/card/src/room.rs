@@ -200,7 +200,7 @@ impl<'p> Room<'p> {
 }
 
 fn carried(field: CardField) -> Carried {
-    Carried::of(field).expect("a profile carries only what bodies may have")
+    field.carried().expect("a profile carries only what bodies may have")
 }
 
 /// The test that an answer is a value.

@@ -18,11 +18,15 @@ use crate::category::{Category, Kind, Offload, Offloadability, Outcome, Place};
 use crate::classify::category;
 use crate::pattern::{Pattern, Reader};
 use crate::profile::Profile;
-use crate::program::CardProgram;
+use crate::program::{CardProgram, TableKey};
 use crate::room::Room;
+use weir_abi::{Family, Layout};
+use weir_policy::answers::Answering;
 use weir_policy::field::Guard;
 use weir_policy::ir::match_tree::{Condition, conditions};
-use weir_policy::ir::{Chain, Effect, Fallback, FindId, MatchTree, Node, Program, RuleId, Test, verify};
+use weir_policy::ir::{
+    Chain, Effect, Fallback, FindId, MatchTree, Node, Program, RuleId, Slot, SlotContents, SlotId, Test, verify,
+};
 
 /// Both parts of a policy, for one chain.
 #[derive(Clone, Debug)]
@@ -69,6 +73,15 @@ pub fn split(
 ) -> Split {
     let Placement { card, rules, nodes } = place(program, counters, chain, profile, sizes, wanted);
     let mut software = program.clone();
+    let lookups = card.lookups.iter().map(|TableKey { name, .. }| {
+        // The card has this table as it is now, so its image is not one that changes.
+        let contents = SlotContents::Tables(vec![name.clone()]);
+        let slot = Slot { contents, family: Family::Ipv4, layout: Layout::Dxr16x4, dynamic: None, counted: None };
+        software.slots.push(slot);
+        SlotId((software.slots.len() - 1) as u16)
+    });
+    let lookups = lookups.collect();
+    software.card = Some(Answering { chain: software.chains.len(), plain: chain, body: card.body.clone(), lookups });
     software.chains.push(Chain { tree: MatchTree { staged: vec![], nodes }, ..program.chains[chain].clone() });
     if let Err(broken) = verify::verify(&software) {
         panic!("compiler bug: {broken}\n{software}");

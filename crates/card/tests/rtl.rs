@@ -12,5 +12,7 @@ mod equal;
 mod programs;
 #[path = "rtl/recorded.rs"]
 mod recorded;
+#[path = "rtl/session.rs"]
+mod session;
 #[path = "rtl/streams.rs"]
 mod streams;

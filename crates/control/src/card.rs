@@ -4,6 +4,68 @@ use serde::{Deserialize, Serialize};
 
 /// The answer to [`Request::Card`](crate::Request::Card).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CardReport {
+    /// Of a card that answers rules.
+    Hybrid(HybridStatus),
+    /// Of a card that drops the sources of tables.
+    Tables(CardStatus),
+}
+
+/// A card that answers rules for every packet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HybridStatus {
+    /// What it is, and where.
+    pub card: String,
+    /// Its profile.
+    pub profile: String,
+    /// The active epoch.
+    pub epoch: u16,
+    /// Configurations since the start.
+    pub changes: u64,
+    /// Whether frames without a seal are dropped.
+    pub sealed: bool,
+    /// Why the software decides alone, if it does.
+    pub alone: Option<String>,
+    /// Why the card does not answer, if it does not.
+    pub problem: Option<String>,
+    /// Bits of flags in the body, and bytes of the body and of the trailer of a packet with answers.
+    pub flag_bits: usize,
+    #[allow(missing_docs)]
+    pub body_bytes: usize,
+    #[allow(missing_docs)]
+    pub trailer_bytes: usize,
+    /// The tables of its lookups.
+    pub lookups: Vec<String>,
+    /// Rules of the base policy's `upstream`, in order.
+    pub rules: Vec<HybridRule>,
+    /// Packets that it has dropped since the last activation, and their bytes.
+    pub packets: u64,
+    #[allow(missing_docs)]
+    pub bytes: u64,
+    /// Their share of all packets from the lower side.
+    pub share: f64,
+    /// Packets without a seal of the card since the last activation, which were dropped.
+    pub unsealed: u64,
+}
+
+/// A rule and where it is decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HybridRule {
+    /// Its citation.
+    pub at: String,
+    /// Its category: `P1Dc`.
+    pub category: String,
+    /// `dropped` (by the card), `hardware`, `hybrid` or `software`.
+    pub offload: String,
+    /// Numbers of the metadata that it needs.
+    pub metadata: Vec<u8>,
+    /// Packets that the card has dropped for it since the start.
+    pub dropped: u64,
+}
+
+/// A card that drops the sources of tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardStatus {
     /// What it is, and where.
     pub card: String,

@@ -33,7 +33,7 @@ pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, SamplesStatus,
 };
-pub use card::{CardEntry, CardPlace, CardStatus, CardTableStatus};
+pub use card::{CardEntry, CardPlace, CardReport, CardStatus, CardTableStatus, HybridRule, HybridStatus};
 pub use client::{Client, Error, ask, read};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,

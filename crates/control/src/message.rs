@@ -76,7 +76,7 @@ pub enum Request {
         /// What to do. It says the type of the answer.
         operation: SlotOperation,
     },
-    /// Asks what the card does. The answer is a [`CardStatus`](crate::CardStatus).
+    /// Asks what the card does. The answer is a [`CardReport`](crate::CardReport).
     Card {
         /// Maximum number of entries, those with the most packets first.
         top: usize,

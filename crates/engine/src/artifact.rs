@@ -81,6 +81,8 @@ impl Artifact {
             rewrites: self.rewrites,
             slots: self.slots,
             features: self.features.clone(),
+            // Bundles are compiled without a card.
+            answered: None,
         }
     }
 

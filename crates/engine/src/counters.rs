@@ -46,6 +46,15 @@ impl CounterBlock {
         self.lines.as_ptr().cast_mut().cast()
     }
 
+    /// Adds packets to a counter. Only the worker that counts with the array may do so.
+    pub(crate) fn add(&self, index: usize, packets: u64, bytes: u64) {
+        assert!(index < self.counters, "a counter of the program");
+        let counter = &self.lines[index / LINE_COUNTERS].0[index % LINE_COUNTERS];
+        for (word, more) in counter.iter().zip([packets, bytes]) {
+            word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+        }
+    }
+
     /// The current values.
     pub fn read(&self) -> Vec<Counter> {
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);

@@ -16,6 +16,10 @@ pub struct FrameBurst<'a> {
     now_ns: u64,
     /// Time of each frame, never decreasing. It is empty if all frames have the time `now_ns`.
     times_ns: &'a [u64],
+    /// Bytes behind each frame that can be read, too.
+    behind: usize,
+    /// The port at which they were received, by its number on its side.
+    port: usize,
     bytes: PhantomData<&'a [u8]>,
 }
 
@@ -29,7 +33,7 @@ impl<'a> FrameBurst<'a> {
     /// During `'a`, each frame's `data` must be valid for reads of `cap` bytes that nothing writes, and `cap <= len`.
     pub unsafe fn from_raw(frames: &'a [Frame], link: Link, now_ns: u64) -> Self {
         assert!(frames.len() <= BURST_MAX, "a burst has at most {BURST_MAX} frames");
-        FrameBurst { frames, link, now_ns, times_ns: &[], bytes: PhantomData }
+        FrameBurst { frames, link, now_ns, times_ns: &[], behind: 0, port: 0, bytes: PhantomData }
     }
 
     /// The same frames with a time for each one.
@@ -46,6 +50,16 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { now_ns, times_ns: &[], ..self }
     }
 
+    /// The same frames, received at a port with this number on its side.
+    pub fn at_port(self, port: usize) -> Self {
+        FrameBurst { port, ..self }
+    }
+
+    /// The number of the port at which they were received.
+    pub fn port(&self) -> usize {
+        self.port
+    }
+
     /// The first `count` frames, or all if there are fewer.
     pub fn first(self, count: usize) -> Self {
         let count = count.min(self.frames.len());
@@ -56,6 +70,30 @@ impl<'a> FrameBurst<'a> {
     pub fn after(self, count: usize) -> Self {
         let count = count.min(self.frames.len());
         FrameBurst { frames: &self.frames[count..], times_ns: &self.times_ns[count.min(self.times_ns.len())..], ..self }
+    }
+
+    /// Frames in place of those from index `from` on, with `behind` readable bytes behind each.
+    ///
+    /// # Safety
+    /// `frames` are some of this burst's in order, each cut by `behind` bytes or more at its end.
+    pub(crate) unsafe fn cut<'b>(&'b self, from: usize, frames: &'b [Frame], behind: usize) -> FrameBurst<'b> {
+        let times_ns = if self.times_ns.is_empty() { &[] } else { &self.times_ns[from..from + frames.len()] };
+        FrameBurst { frames, times_ns, behind, ..*self }
+    }
+
+    /// The bytes behind frame `index`: a card's answers about it.
+    pub fn behind(&self, index: usize) -> &'a [u8] {
+        let frame = &self.frames[index];
+        if self.behind == 0 {
+            return &[];
+        }
+        // SAFETY: the caller of `cut` established that the frame was longer by `behind` bytes.
+        unsafe { std::slice::from_raw_parts(frame.data.wrapping_add(frame.cap as usize), self.behind) }
+    }
+
+    /// Number of bytes behind each frame that can be read.
+    pub fn bytes_behind(&self) -> usize {
+        self.behind
     }
 
     /// The frames as C reads them.

@@ -3,7 +3,7 @@
 use weir_abi::{BURST_MAX, Verdict};
 
 use crate::frame_set::FrameSet;
-use crate::{EngineError, Filter, tsc};
+use crate::{EngineError, Filter, FrameBurst, tsc};
 
 /// Minimum, median and maximum of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,6 +71,19 @@ pub fn measure_ring(
     chain: usize,
     ring: &mut FrameSet,
     packets: usize,
+    write: impl FnMut(&mut [u8]),
+) -> Result<f64, EngineError> {
+    measure_ring_by(|burst, verdicts| filter.decide(chain, burst, verdicts), ring, packets, write)
+}
+
+/// The same for any way to decide a burst.
+///
+/// # Panics
+/// If the ring is empty or `packets` is 0.
+pub fn measure_ring_by(
+    mut decide: impl FnMut(&FrameBurst<'_>, &mut [Verdict]) -> Result<(), EngineError>,
+    ring: &mut FrameSet,
+    packets: usize,
     mut write: impl FnMut(&mut [u8]),
 ) -> Result<f64, EngineError> {
     assert!(!ring.is_empty() && packets > 0, "nothing to measure");
@@ -85,7 +98,7 @@ pub fn measure_ring(
             let burst = ring.burst(next);
             let burst = burst.received_at(burst.now_ns());
             let start = tsc::now();
-            filter.decide(chain, &burst, &mut verdicts)?;
+            decide(&burst, &mut verdicts)?;
             cycles += tsc::now() - start;
             decided += burst.len();
             next = (next + 1) % bursts;

@@ -13,7 +13,10 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
-use weir_abi::{ABI_VERSION, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
+use weir_abi::verdict::Sampled;
+use weir_abi::{
+    ABI_VERSION, Action, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Reason, Rewrite, Verdict, burst,
+};
 use weir_state::features::{FeatureWriter, Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
@@ -28,6 +31,7 @@ use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::native_data::{NativeData, SlotPointers};
+use crate::sealed::{Answered, AnsweredFn, Received, SealedBurst, Seals};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -43,6 +47,10 @@ pub struct NativeCode {
     additions_max: usize,
     /// Whether chains change packets.
     rewrites: bool,
+    /// The chain that reads a card's answers, and the bytes that it reads behind each packet.
+    answered: Option<(usize, usize)>,
+    /// What compares the seals of a burst, if the program reads answers.
+    front: Option<AnsweredFn>,
     /// The data of limiters, if the program has any.
     limits: Option<Limits>,
     /// The tables that can change, if there are any.
@@ -188,6 +196,7 @@ impl NativeCode {
         let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
         let live = live.filter(|live| live.images.iter().any(Option::is_some));
         let (counters, additions_max, rewrites) = (program.counters(), program.additions, program.rewrites);
+        let (answered, front) = (program.answered, front(name, &library, program)?);
         let (_images, _file) = (images, file);
         if let Some(live) = &live {
             let reserved = CountedSlots::new(&live.counted, 0);
@@ -203,6 +212,8 @@ impl NativeCode {
             counters,
             additions_max,
             rewrites,
+            answered,
+            front,
             limits,
             live,
             flows,
@@ -212,6 +223,18 @@ impl NativeCode {
             library,
             _file,
         }))
+    }
+
+    /// Refuses answers that are not those of the chain that reads them.
+    pub(crate) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
+        let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));
+        match given.is_none() || given == self.answered {
+            true => Ok(()),
+            false => Err(EngineError::Native {
+                object: "a policy".to_owned(),
+                problem: format!("reads answers {:?} (chain, bytes), the card gives {given:?}", self.answered),
+            }),
+        }
     }
 
     /// A filter with its own counters, which start at 0. Filters with the same number of a worker run on one thread and
@@ -396,14 +419,7 @@ impl Filter for NativeFilter {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        let (mut rest, mut verdicts) = (*burst, &mut verdicts[..burst.len()]);
-        while !rest.is_empty() {
-            let now = self.begin_tick(&rest)?;
-            let (first, others) = verdicts.split_at_mut(now);
-            self.decide_at_once(chain, &rest.first(now), burst.len() - rest.len(), first);
-            (rest, verdicts) = (rest.after(now), others);
-        }
-        Ok(())
+        self.decide_from(chain, burst, 0, &mut verdicts[..burst.len()])
     }
 
     fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
@@ -447,7 +463,80 @@ impl Filter for NativeFilter {
     }
 }
 
+/// The function that compares seals, if the program reads answers.
+fn front(name: &str, library: &Library, program: &ProgramShape) -> Result<Option<AnsweredFn>, EngineError> {
+    if program.answered.is_none() {
+        return Ok(None);
+    }
+    // SAFETY: the ABI version was checked, and in this version `weir_answered` has this type.
+    let function = unsafe { library.get::<AnsweredFn>(b"weir_answered") };
+    let missing =
+        |_| EngineError::Native { object: name.to_owned(), problem: "has no function weir_answered".to_owned() };
+    function.map(|function| Some(*function)).map_err(missing)
+}
+
 impl NativeFilter {
+    /// Reads a burst from a card's port with the seals of this policy.
+    pub fn read_sealed<'a>(&self, seals: &Seals, burst: FrameBurst<'a>) -> SealedBurst<'a> {
+        match self.code.front {
+            // SAFETY: it is the function of the code that this filter runs.
+            Some(front) => unsafe { SealedBurst::read_by(front, seals, burst) },
+            None => SealedBurst::read(seals, burst),
+        }
+    }
+
+    /// Decides a burst from a card's port, which was read with the seals of this policy: packets with answers by the
+    /// chain that reads them, others by the chain `plain`. Frames without a seal are dropped and counted, and so are
+    /// answers to control frames, which are no packets.
+    pub fn decide_sealed(
+        &mut self,
+        plain: usize,
+        burst: &SealedBurst<'_>,
+        verdicts: &mut [Verdict],
+    ) -> Result<(), EngineError> {
+        let mut from = 0;
+        while from < burst.len() {
+            let (received, run) = burst.run(from);
+            let own = &mut verdicts[from..from + run.len()];
+            match received {
+                Received::Answered => {
+                    let (chain, _) = self.code.answered.expect("the policy reads answers");
+                    self.decide_from(chain, &run, from, own)?;
+                }
+                Received::Alone => self.decide_from(plain, &run, from, own)?,
+                Received::Unsealed => self.drop_all(&run, Reason::UNSEALED, own),
+                Received::Control => self.drop_all(&run, Reason::CARD_CONTROL, own),
+            }
+            from += run.len();
+        }
+        Ok(())
+    }
+
+    /// Drops a burst for a reason.
+    fn drop_all(&mut self, burst: &FrameBurst<'_>, reason: Reason, verdicts: &mut [Verdict]) {
+        let bytes = burst.frames().iter().map(|frame| u64::from(frame.len)).sum();
+        self.counters.add(reason.0.into(), burst.len() as u64, bytes);
+        verdicts.fill(Verdict::new(Action::Drop, reason, Sampled::No));
+    }
+
+    /// Decides packets of a burst, from the one with the index `from`. The verdicts are theirs.
+    fn decide_from(
+        &mut self,
+        chain: usize,
+        burst: &FrameBurst<'_>,
+        from: usize,
+        mut verdicts: &mut [Verdict],
+    ) -> Result<(), EngineError> {
+        let mut rest = *burst;
+        while !rest.is_empty() {
+            let now = self.begin_tick(&rest)?;
+            let (first, others) = verdicts.split_at_mut(now);
+            self.decide_at_once(chain, &rest.first(now), from + burst.len() - rest.len(), first);
+            (rest, verdicts) = (rest.after(now), others);
+        }
+        Ok(())
+    }
+
     /// In a replay, applies the additions of earlier ticks. Returns the number of packets in the tick of the first one;
     /// outside of a replay all.
     fn begin_tick(&mut self, burst: &FrameBurst<'_>) -> Result<usize, EngineError> {
@@ -465,6 +554,8 @@ impl NativeFilter {
     fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, from: usize, verdicts: &mut [Verdict]) {
         let function = self.code.chains[chain];
         assert_eq!(verdicts.len(), burst.len(), "a verdict for each packet");
+        let read = self.code.answered.filter(|(answered, _)| *answered == chain).map_or(0, |(_, body)| body);
+        assert!(burst.bytes_behind() >= read, "the chain reads answers behind the packets");
         if std::mem::take(&mut self.fills_buckets) && !burst.is_empty() {
             if let Some(limits) = &self.code.limits {
                 limits.binding.fill(&limits.buckets, burst.time_ns(0));
@@ -499,7 +590,8 @@ impl NativeFilter {
             slots: self.slots.as_c(),
             features,
         };
-        // SAFETY: `FrameBurst` guarantees that the frames are readable. `verdicts` has room for all of them, and a
+        // SAFETY: `FrameBurst` guarantees that the frames are readable, and as many bytes behind them as the chain reads.
+        // `verdicts` has room for all of them, and a
         // verdict is a transparent u32. `tables` are checked images in slot order; those
         // that can change are valid until the reader starts another burst or rests. `counters` has one counter for every
         // reason of the program. `times` has one time for each frame, or none. The state of limits (`LimitStore::bind`,

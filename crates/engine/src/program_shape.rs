@@ -43,6 +43,8 @@ pub struct ProgramShape {
     pub slots: usize,
     /// What is counted of the packets that pass; `None` if nothing is.
     pub features: Option<FeatureShape>,
+    /// The chain that reads a card's answers, and the bytes that it reads behind each packet. `None` if there is none.
+    pub answered: Option<(usize, usize)>,
 }
 
 /// A table of the program, for which an image is loaded.

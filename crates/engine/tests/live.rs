@@ -46,7 +46,7 @@ fn policy(rule: usize) -> Arc<NativeCode> {
 }
 
 fn loaded(code: &Arc<NativeCode>) -> Loaded<NativeCode> {
-    Loaded { code: code.clone(), chains: [0, 1] }
+    Loaded::plain(code.clone(), [0, 1])
 }
 
 /// Counts packets by the rule that decided them, and bursts that more than one rule decided.

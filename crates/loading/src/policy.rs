@@ -136,6 +136,20 @@ impl Policy {
         &self.slot_rules
     }
 
+    /// The same policy with the program of a split (`weir_card::split`): chains and slots may follow those that it has.
+    ///
+    /// # Panics
+    /// Panics if the program is of another policy, or the policy comes from a bundle.
+    #[must_use]
+    pub fn with_answers(self, program: Program) -> Self {
+        let has = self.program.slots.len();
+        assert!(!self.is_bundle(), "compiler bug: a bundle's code has the chains that it has");
+        assert!(program.slots.get(..has) == Some(&self.program.slots[..]), "compiler bug: a split of another policy");
+        let mut images = self.images;
+        images.resize_with(program.slots.len(), OnceLock::new);
+        Policy { program, images, ..self }
+    }
+
     /// The text of the policy, unless it comes from a bundle.
     pub fn text(&self) -> Option<&Text> {
         match &self.origin {

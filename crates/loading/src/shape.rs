@@ -19,6 +19,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         rewrites: program.rewrites(),
         slots: program.rule_slots.len(),
         features: program.observe.as_ref().map(|observe| observe.shape()),
+        answered: program.card.as_ref().map(|card| (card.chain, card.body.bytes())),
     }
 }
 

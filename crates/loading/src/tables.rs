@@ -149,12 +149,17 @@ fn bind_images(
     store: &TableStore,
     bound: Bound,
 ) -> Result<LiveTables, StateError> {
-    let declared = |(slot, image): (&Slot, &Option<Arc<Image>>)| {
+    // What finishes a card's lookups is as the card has it, until there is another program.
+    let constant = of.program.card.iter().flat_map(|card| &card.lookups).collect::<Vec<_>>();
+    let declared = |((id, slot), image): ((SlotId, &Slot), &Option<Arc<Image>>)| {
+        if constant.contains(&&id) {
+            return None;
+        }
         let tables = of.tables.of_slot(slot);
         let image = image.as_ref().filter(|_| bound.has(&tables))?;
         Some(declaration(slot, &tables, image, bound))
     };
-    let declared: Vec<Option<Declared<ImageDeclared>>> = of.program.slots.iter().zip(images).map(declared).collect();
+    let declared: Vec<Option<Declared<ImageDeclared>>> = of.slots().zip(images).map(declared).collect();
     let is_bound: Vec<bool> = declared.iter().map(Option::is_some).collect();
     let binding = store.bind(declared.into_iter().flatten().collect(), weir_state::now_ns())?;
     let mut objects = binding.objects();

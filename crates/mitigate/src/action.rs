@@ -177,8 +177,10 @@ pub enum Decision {
 pub struct Hit {
     /// The action.
     pub action: ActionId,
-    /// Packets that it dropped.
+    /// Packets that it dropped, of those that were seen.
     pub packets: u64,
-    /// Those of them that belong to conversations of proven sources.
+    /// Packets that a card dropped for it. Cards count every packet, whatever part of them is seen.
+    pub by_card: u64,
+    /// Those of `packets` that belong to conversations of proven sources.
     pub proven: u64,
 }

@@ -1,12 +1,13 @@
 //! One attack: what is known of it, and what was done.
 
 use crate::action::{Action, ActionId, AttackId, Ending, Measure};
-use crate::class::Class;
+use crate::class;
 use crate::header::Header;
 use crate::measure::{Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::victim::Evidence;
+use weir_abi::PacketClass;
 
 /// Signatures are learned from packets of this long at most. An attack that changes is learned anew.
 const POOL_NS: u64 = 2_000_000_000;
@@ -86,7 +87,7 @@ pub struct Attack {
     /// The victim.
     pub victim: Prefix,
     /// The class with the largest excess when it was detected.
-    pub class: Class,
+    pub class: PacketClass,
     /// When it was detected, ns.
     pub from_ns: u64,
     /// When it was last seen, ns.
@@ -120,8 +121,13 @@ pub struct Attack {
 }
 
 impl Attack {
+    /// What kind of attack it is.
+    pub fn kind(&self) -> &'static str {
+        class::attack(self.class)
+    }
+
     /// A suspicion.
-    pub(crate) fn new(victim: Prefix, class: Class, now_ns: u64) -> Self {
+    pub(crate) fn new(victim: Prefix, class: PacketClass, now_ns: u64) -> Self {
         Attack {
             id: None,
             victim,
@@ -176,7 +182,7 @@ impl Attack {
 
     /// Takes the victim's headers of a window. Returns the share of packets of each class without proof that no signature
     /// covers: 1 if the sample has none of them.
-    pub(crate) fn take(&mut self, window: &Window) -> [f64; Class::COUNT] {
+    pub(crate) fn take(&mut self, window: &Window) -> [f64; PacketClass::COUNT] {
         let is_here = |header: &&Header| self.victim.contains(header.is_ipv6, header.daddr);
         let mut headers: Vec<&Header> = window.unproven.iter().filter(is_here).collect();
         if headers.len() < ENOUGH {
@@ -185,10 +191,10 @@ impl Attack {
                 headers = strata;
             }
         }
-        let (mut all, mut open) = ([0u32; Class::COUNT], [0u32; Class::COUNT]);
+        let (mut all, mut open) = ([0u32; PacketClass::COUNT], [0u32; PacketClass::COUNT]);
         let mut fresh: Vec<(u64, Header)> = Vec::new();
         for header in &headers {
-            let class = Class::of(header) as usize;
+            let class = class::of(header) as usize;
             all[class] += 1;
             if !self.is_covered(header) {
                 open[class] += 1;

@@ -3,11 +3,11 @@
 //! The baseline freezes for a prefix that is under suspicion. It rises slowly, so that a ramp over an hour does not
 //! become normal, and falls slowly, so that a night does not make the morning an attack.
 
-use crate::class::Class;
 use crate::measure::WINDOW_NS;
 use crate::measure::counts::Counts;
 use crate::prefix::{Level, Prefix};
 use std::collections::HashMap;
+use weir_abi::PacketClass;
 
 /// Windows of a beginning, 2 s. In it, baselines follow each maximum.
 pub const LEARNING_WINDOWS: u32 = (2_000_000_000 / WINDOW_NS) as u32;
@@ -73,9 +73,9 @@ impl Growth {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usual {
     /// Highest usual rate without proof of each class, packets a second.
-    unproven_pps: [f64; Class::COUNT],
+    unproven_pps: [f64; PacketClass::COUNT],
     /// Highest usual rate of each class.
-    packets_pps: [f64; Class::COUNT],
+    packets_pps: [f64; PacketClass::COUNT],
     /// Highest usual rate of packets of proven sources.
     proven_pps: f64,
     /// When the first packet of a proven source came, ns.
@@ -84,7 +84,7 @@ pub struct Usual {
 
 impl Usual {
     /// The highest usual rate of packets of a class without proof.
-    pub fn unproven_pps(&self, class: Class) -> f64 {
+    pub fn unproven_pps(&self, class: PacketClass) -> f64 {
         self.unproven_pps[class as usize]
     }
 
@@ -94,7 +94,7 @@ impl Usual {
     }
 
     /// The highest usual rate of packets of a class.
-    pub fn packets_pps(&self, class: Class) -> f64 {
+    pub fn packets_pps(&self, class: PacketClass) -> f64 {
         self.packets_pps[class as usize]
     }
 
@@ -123,7 +123,7 @@ impl Usual {
                 rate.min((*level * rise).max(free_pps))
             };
         };
-        for class in Class::ALL.map(|class| class as usize) {
+        for class in PacketClass::ALL.map(|class| class as usize) {
             follow(&mut self.unproven_pps[class], counts.unproven[class]);
             follow(&mut self.packets_pps[class], counts.packets[class]);
         }
@@ -170,7 +170,7 @@ impl Baselines {
     }
 
     /// The rate without proof above which a class of a prefix is suspicious, packets a second.
-    pub fn threshold_pps(&self, prefix: &Prefix, class: Class, growth: f64) -> f64 {
+    pub fn threshold_pps(&self, prefix: &Prefix, class: PacketClass, growth: f64) -> f64 {
         floor_pps(prefix).max(FACTOR * growth * self.of(prefix).unproven_pps(class))
     }
 }
@@ -178,13 +178,13 @@ impl Baselines {
 #[cfg(test)]
 mod tests {
     use super::{Baselines, Pace, floor_pps};
-    use crate::class::Class;
     use crate::measure::counts::Counts;
     use crate::prefix::Prefix;
+    use weir_abi::PacketClass;
 
     fn window(pps: f64) -> Counts {
         let mut counts = Counts::new(Prefix::of(false, 1, 32));
-        counts.unproven[Class::Udp as usize] = (pps / 4.0) as u64;
+        counts.unproven[PacketClass::Udp as usize] = (pps / 4.0) as u64;
         counts.packets = counts.unproven;
         counts
     }
@@ -197,7 +197,7 @@ mod tests {
         }
         (0..4 * 3600 * 6).map(|at| f64::from(at) / 4.0).find(|seconds| {
             let rate = 50.0 * hourly.powf(seconds / 3600.0);
-            let is_suspicious = rate > baselines.threshold_pps(&prefix, Class::Udp, 1.0);
+            let is_suspicious = rate > baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0);
             if !is_suspicious {
                 baselines.learn(&window(rate), 0.25, 0, (Pace::Slow, 1.0));
             }
@@ -218,39 +218,40 @@ mod tests {
     fn the_first_rates_are_taken_as_they_are() {
         let mut baselines = Baselines::default();
         let prefix = Prefix::of(false, 1, 32);
-        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), floor_pps(&prefix));
+        assert_eq!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0), floor_pps(&prefix));
         baselines.learn(&window(4000.0), 0.25, 0, (Pace::Follow, 1.0));
-        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), 12_000.0);
+        assert_eq!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0), 12_000.0);
         (0..40).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0, (Pace::Slow, 1.0)));
         (0..40).for_each(|_| baselines.learn(&window(11_000.0), 0.25, 0, (Pace::Slow, 1.0)));
-        assert!(baselines.threshold_pps(&prefix, Class::Udp, 1.0) < 12_200.0);
+        assert!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0) < 12_200.0);
     }
 
     #[test]
     fn the_first_window_of_an_attack_on_an_idle_host_is_not_usual() {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
         baselines.learn(&window(90.0), 0.25, 0, (Pace::Slow, 1.0));
-        assert_eq!(baselines.threshold_pps(&prefix, Class::Udp, 1.0), floor_pps(&prefix));
+        assert_eq!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0), floor_pps(&prefix));
     }
 
     #[test]
     fn a_crowd_raises_thresholds_and_baselines_and_a_flood_does_not() {
         let crowd = |times: u64, unproven: u64| {
             let mut counts = Counts::new(Prefix::of(false, 1, 32));
-            counts.packets[Class::Tcp as usize] = 100 * times;
-            (counts.packets[Class::Udp as usize], counts.unproven[Class::Udp as usize]) = (unproven, unproven);
+            counts.packets[PacketClass::Tcp as usize] = 100 * times;
+            (counts.packets[PacketClass::Udp as usize], counts.unproven[PacketClass::Udp as usize]) =
+                (unproven, unproven);
             counts
         };
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
         (0..8).for_each(|_| baselines.learn(&crowd(1, 10), 0.25, 0, (Pace::Follow, 1.0)));
         let threshold = |baselines: &Baselines, counts: Counts| {
-            baselines.threshold_pps(&prefix, Class::Udp, baselines.growth(&[counts], 0.25).of(&prefix))
+            baselines.threshold_pps(&prefix, PacketClass::Udp, baselines.growth(&[counts], 0.25).of(&prefix))
         };
         assert_eq!(threshold(&baselines, crowd(1, 5000)), 120.0);
         assert_eq!(threshold(&baselines, crowd(10, 100)), 1200.0);
         for _ in 0..4 * 300 {
             let growth = baselines.growth(&[crowd(10, 100)], 0.25).of(&prefix);
-            assert!(400.0 < baselines.threshold_pps(&prefix, Class::Udp, growth));
+            assert!(400.0 < baselines.threshold_pps(&prefix, PacketClass::Udp, growth));
             baselines.learn(&crowd(10, 100), 0.25, 0, (Pace::Slow, growth));
         }
         assert!(threshold(&baselines, crowd(10, 100)) > 600.0, "{}", threshold(&baselines, crowd(10, 100)));
@@ -261,6 +262,6 @@ mod tests {
         let (mut baselines, prefix) = (Baselines::default(), Prefix::of(false, 1, 32));
         (0..400).for_each(|_| baselines.learn(&window(4000.0), 0.25, 0, (Pace::Follow, 1.0)));
         (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0, (Pace::Slow, 1.0)));
-        assert!(baselines.threshold_pps(&prefix, Class::Udp, 1.0) > 5_000.0);
+        assert!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0) > 5_000.0);
     }
 }

@@ -7,6 +7,7 @@ use crate::action::{Action, ActionId, Decision};
 use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
+use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
 use crate::measure::{Distrusted, Extractor, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
@@ -21,6 +22,10 @@ pub struct Defence {
     inside: Vec<Prefix>,
     /// Packets of sources that a card has dropped in this window.
     by_card: Vec<(Source, u64)>,
+    /// What was counted of all packets, if anything counts them.
+    observed: Option<Observed>,
+    /// When an action began or ended to drop packets, ns.
+    changed_ns: u64,
     excerpts: Option<Excerpts>,
 }
 
@@ -33,6 +38,8 @@ impl Defence {
             filter: Filter::default(),
             inside,
             by_card: Vec::new(),
+            observed: None,
+            changed_ns: 0,
             excerpts: None,
         }
     }
@@ -104,16 +111,24 @@ impl Defence {
         self.by_card.push((source, packets));
     }
 
+    /// Takes exact counts of all packets, which hold for the next windows. Those of a time before an action began or ended
+    /// are about other traffic.
+    pub fn observe(&mut self, observed: Observed) {
+        self.observed = Some(observed).filter(|observed| observed.from_ns >= self.changed_ns);
+    }
+
+    /// The time of the last change of what is dropped.
+    fn change(&mut self, now_ns: u64) {
+        self.changed_ns = self.changed_ns.max(now_ns);
+        self.observed = None;
+    }
+
     /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
     /// force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
-        window.estimate(sampling);
-        let by_card = std::mem::take(&mut self.by_card);
-        self.filter.hit_by_card(by_card.into_iter().map(|(source, packets)| {
-            // Hits are samples, and what a card has dropped is not. A source of which it drops anything is not quiet.
-            (source, (packets as f64 / sampling.scale()).ceil() as u64)
-        }));
+        window.complete(sampling, self.observed.as_ref());
+        self.filter.hit_by_card(std::mem::take(&mut self.by_card));
         let hits = self.filter.take_hits();
         let extractor = &self.extractor;
         let decisions = self.mitigator.decide(&window, &hits, &|source| extractor.is_known(source));
@@ -156,6 +171,7 @@ impl Defence {
     /// An action is in force from now on.
     pub fn enforce(&mut self, action: Action, now_ns: u64) {
         self.filter.apply(action, now_ns);
+        self.change(now_ns);
     }
 
     /// An action is not in force any more.

@@ -27,7 +27,7 @@ impl Filter {
     /// Begins to carry out an action.
     pub fn apply(&mut self, action: Action, now_ns: u64) {
         let tokens = if let Measure::Limit(_, pps) = action.measure { pps * BURST_S } else { 0.0 };
-        let hit = Hit { action: action.id, packets: 0, proven: 0 };
+        let hit = Hit { action: action.id, packets: 0, by_card: 0, proven: 0 };
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
@@ -46,7 +46,7 @@ impl Filter {
     }
 
     /// Counts packets of sources that a card has dropped at the actions that block the sources.
-    pub fn hit_by_card(&mut self, dropped: impl Iterator<Item = (Source, u64)>) {
+    pub fn hit_by_card(&mut self, dropped: Vec<(Source, u64)>) {
         let blocks = self.active.iter_mut().filter_map(|active| match active.action.measure {
             Measure::Block(source, _) => Some((source, &mut active.hit)),
             _ => None,
@@ -54,7 +54,7 @@ impl Filter {
         let mut blocks: HashMap<Source, &mut Hit> = blocks.collect();
         for (source, packets) in dropped {
             if let Some(hit) = blocks.get_mut(&source) {
-                hit.packets += packets;
+                hit.by_card += packets;
             }
         }
     }
@@ -62,7 +62,7 @@ impl Filter {
     /// What each action has hit since the last call.
     pub fn take_hits(&mut self) -> Vec<Hit> {
         let take = |active: &mut Active| {
-            let none = Hit { packets: 0, proven: 0, ..active.hit };
+            let none = Hit { packets: 0, by_card: 0, proven: 0, ..active.hit };
             std::mem::replace(&mut active.hit, none)
         };
         self.active.iter_mut().map(take).collect()

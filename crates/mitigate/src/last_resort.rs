@@ -2,11 +2,12 @@
 
 use crate::action::Measure;
 use crate::baseline::{Baselines, FACTOR, floor_pps};
-use crate::class::Class;
+use crate::class;
 use crate::header::{Header, protocol, tcp};
 use crate::measure::counts::Counts;
 use crate::signature::{Field, Signature, Term};
 use crate::victim::Suspect;
+use weir_abi::PacketClass;
 
 /// Only above this multiple of the threshold: the limit also hits legitimate packets.
 const EXCESS: f64 = 10.0;
@@ -57,13 +58,13 @@ pub fn measure(
 
 /// The terms of echo requests or replies, if most of the pool are.
 fn pings(suspect: &Suspect, pool: &[Header]) -> Option<Vec<Term>> {
-    if suspect.class != Class::Icmp {
+    if suspect.class != PacketClass::Icmp {
         return None;
     }
     let is_ipv6 = suspect.prefix.is_ipv6();
     let (number, types) = if is_ipv6 { (protocol::ICMP6, [128, 129]) } else { (protocol::ICMP, [8, 0]) };
     let term = |field, value: u8| Term { field, first: value.into(), last: value.into() };
-    let icmp = pool.iter().filter(|header| Class::of(header) == Class::Icmp);
+    let icmp = pool.iter().filter(|header| class::of(header) == PacketClass::Icmp);
     let count = icmp.clone().count();
     let most = types.into_iter().find(|&kind| {
         let of_kind = icmp.clone().filter(|header| header.icmp_type == kind).count();
@@ -73,17 +74,17 @@ fn pings(suspect: &Suspect, pool: &[Header]) -> Option<Vec<Term>> {
 }
 
 /// The terms that describe a class, if it can be limited as a whole.
-fn class_terms(class: Class, is_ipv6: bool) -> Option<Vec<Term>> {
+fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<Vec<Term>> {
     let term = |field, value: u8| Term { field, first: value.into(), last: value.into() };
     let protocol = |number| term(Field::Protocol, number);
     let flags = |flags| vec![protocol(protocol::TCP), term(Field::Flags, flags)];
     match class {
-        Class::SynAck => Some(flags(tcp::SYN | tcp::ACK)),
-        Class::Rst => Some(flags(tcp::RST)),
-        Class::UdpService | Class::Udp => Some(vec![protocol(protocol::UDP)]),
-        Class::Icmp if !is_ipv6 => Some(vec![protocol(protocol::ICMP)]),
-        Class::Fragment => Some(vec![term(Field::Fragment, 2)]),
+        PacketClass::SynAck => Some(flags(tcp::SYN | tcp::ACK)),
+        PacketClass::Rst => Some(flags(tcp::RST)),
+        PacketClass::UdpService | PacketClass::Udp => Some(vec![protocol(protocol::UDP)]),
+        PacketClass::Icmp if !is_ipv6 => Some(vec![protocol(protocol::ICMP)]),
+        PacketClass::Fragment => Some(vec![term(Field::Fragment, 2)]),
         // Hosts of IPv6 need ICMP to find each other.
-        Class::Syn | Class::Tcp | Class::Icmp | Class::Other => None,
+        PacketClass::Syn | PacketClass::Tcp | PacketClass::Icmp | PacketClass::Other => None,
     }
 }

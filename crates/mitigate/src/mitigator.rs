@@ -9,7 +9,7 @@ mod operator;
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
 use crate::baseline::floor_pps;
-use crate::class::Class;
+use crate::class;
 use crate::header::Header;
 use crate::last_resort::{self, Resort};
 use crate::measure::counts::Counts;
@@ -23,9 +23,12 @@ use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 use std::collections::HashSet;
+use weir_abi::PacketClass;
 
 /// A suspicion is an attack if signatures cover this share of its packets. Less is a part of something else.
 const COVERED_MIN: f64 = 0.5;
+/// Headers without which no signature is learned.
+const POOL_MIN: usize = 8;
 /// What remains of an attack is learned again above this share of its peak: below, 97 % are dropped.
 const REST_SHARE: f64 = 0.03;
 /// A further signature covers at least this share of the peak.
@@ -163,10 +166,10 @@ impl Mitigator {
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
-                record.packets += estimate(hit.packets);
+                record.packets += estimate(hit.packets) + hit.by_card;
                 record.proven += estimate(hit.proven);
                 record.proven_seen += hit.proven;
-                record.rate_pps = hit.packets as f64 * scale / window.seconds();
+                record.rate_pps = (hit.packets as f64 * scale + hit.by_card as f64) / window.seconds();
                 if record.rate_pps >= QUIET_PPS {
                     record.last_hit_ns = window.to_ns;
                 }
@@ -221,7 +224,7 @@ impl Mitigator {
                 let attack = &self.attacks[at];
                 let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
                 let mut pool = attack.pool();
-                pool.retain(|header| rest[Class::of(header) as usize] > 0.0);
+                pool.retain(|header| rest[class::of(header) as usize] > 0.0);
                 let learned = self.learn(at, &pool, share_min, window.is_two_way, is_known);
                 // What actions that wait would stop is no reason for harder ones.
                 let suspect = suspect.filter(|_| rest_pps > floor_pps(&victim));
@@ -233,10 +236,10 @@ impl Mitigator {
 
     /// Packets a second of each class that are not usual and that no signature covers. `open` is the share of each class
     /// that none covers.
-    fn rest(&self, victim: Prefix, window: &Window, open: &[f64; Class::COUNT]) -> [f64; Class::COUNT] {
+    fn rest(&self, victim: Prefix, window: &Window, open: &[f64; PacketClass::COUNT]) -> [f64; PacketClass::COUNT] {
         let usual = self.peace.baselines.of(&victim);
         let counts = window.counts_of(victim);
-        Class::ALL.map(|class| {
+        PacketClass::ALL.map(|class| {
             let unproven = counts.map_or(0, |counts| counts.unproven[class as usize]) as f64 / window.seconds();
             (unproven * open[class as usize] - usual.unproven_pps(class)).max(0.0)
         })
@@ -256,7 +259,9 @@ impl Mitigator {
             learned = self.learn(at, &pool, 0.0, window.is_two_way, is_known);
         }
         let covered: usize = learned.iter().map(|one| one.covered).sum();
-        if (covered as f64) < pool.len() as f64 * COVERED_MIN {
+        // Without samples no signature can be learned yet. The rate is certain nevertheless, so it is reported.
+        let is_reported = suspect.is_exact && pool.len() < POOL_MIN;
+        if (covered as f64) < pool.len() as f64 * COVERED_MIN && !is_reported {
             self.fail(at);
             self.resort(at, suspect, window, &pool);
             return;
@@ -283,9 +288,9 @@ impl Mitigator {
         evidence.extend(self.peace.entropies(pool));
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
-        // In the beginning nobody knows who is used.
+        // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
         let is_used = usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
-        attack.is_unused = !is_used && !self.peace.is_beginning();
+        attack.is_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });

@@ -2,7 +2,6 @@
 
 use crate::attack::Attack;
 use crate::baseline::{Baselines, Growth, LEARNING_WINDOWS, Pace};
-use crate::class::Class;
 use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
@@ -10,6 +9,7 @@ use crate::measure::entropy;
 use crate::prefix::Prefix;
 use crate::reference::Reference;
 use crate::victim::{Evidence, Suspect, Victims};
+use weir_abi::PacketClass;
 
 /// Traffic without proof above this share, most of it from new sources, is not usual even if it was there first.
 const STRANGE_UNPROVEN: f64 = 0.9;
@@ -100,8 +100,8 @@ fn is_strange(counts: &Counts) -> bool {
 /// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do is
 /// for signatures to say.
 fn has_strange_answers(counts: &Counts) -> bool {
-    let answers = [Class::UdpService, Class::Fragment, Class::SynAck].map(|class| class as usize);
-    let sum = |of: &[u64; Class::COUNT]| answers.iter().map(|&class| of[class]).sum::<u64>() as f64;
+    let answers = [PacketClass::UdpService, PacketClass::Fragment, PacketClass::SynAck].map(|class| class as usize);
+    let sum = |of: &[u64; PacketClass::COUNT]| answers.iter().map(|&class| of[class]).sum::<u64>() as f64;
     let unproven = sum(&counts.unproven);
     unproven >= sum(&counts.packets) * STRANGE_UNPROVEN && unproven >= STRANGE_ANSWERS
 }

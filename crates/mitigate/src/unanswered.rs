@@ -4,7 +4,7 @@
 //! traffic in both directions shows answers.
 
 use crate::baseline::{FACTOR, floor_pps};
-use crate::class::Class;
+use crate::class;
 use crate::measure::{HeavySource, Window};
 use crate::prefix::Prefix;
 use crate::victim::{Evidence, Suspect};
@@ -29,6 +29,7 @@ fn suspect(heavy: &HeavySource, window: &Window, normal_pps: f64) -> Option<Susp
         (heavy.packets as f64 / window.seconds(), floor_pps(&prefix).max(normal_pps * FACTOR).max(window.least_pps()));
     let measure = "packets/s of a proven source that gets an answer to less than 1 of 64".to_owned();
     let evidence = vec![Evidence { measure, value, usual: normal_pps, threshold: Some(threshold) }];
-    let class = Class::of(header);
-    (value >= threshold).then_some(Suspect { prefix, class, unproven_pps: 0.0, is_victim: true, evidence })
+    let class = class::of(header);
+    let suspect = Suspect { prefix, class, unproven_pps: 0.0, is_victim: true, is_exact: false, evidence };
+    (value >= threshold).then_some(suspect)
 }

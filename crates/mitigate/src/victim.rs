@@ -3,11 +3,12 @@
 //! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
-use crate::class::Class;
+use crate::class;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::prefix::{Level, Prefix};
 use std::collections::HashMap;
+use weir_abi::PacketClass;
 
 /// Windows with excess that make a victim.
 const WINDOWS: usize = 2;
@@ -35,11 +36,13 @@ pub struct Suspect {
     /// The prefix.
     pub prefix: Prefix,
     /// The class with the largest excess.
-    pub class: Class,
+    pub class: PacketClass,
     /// Packets a second of all classes without proof.
     pub unproven_pps: f64,
     /// Whether it had excess in enough windows.
     pub is_victim: bool,
+    /// Whether packets of the class were counted exactly, perhaps with few samples.
+    pub is_exact: bool,
     /// What exceeded which threshold.
     pub evidence: Vec<Evidence>,
 }
@@ -100,9 +103,10 @@ fn is_at(prefix: &Prefix, level: Level) -> bool {
 
 fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> Counts {
     for finer in explained {
-        for class in 0..Class::COUNT {
+        for class in 0..PacketClass::COUNT {
             counts.packets[class] = counts.packets[class].saturating_sub(finer.packets[class]);
             counts.unproven[class] = counts.unproven[class].saturating_sub(finer.unproven[class]);
+            counts.is_exact[class] &= finer.is_exact[class] || finer.packets[class] == 0;
         }
         counts.new_sources = counts.new_sources.saturating_sub(finer.new_sources);
     }
@@ -110,31 +114,33 @@ fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> 
 }
 
 fn suspect(counts: &Counts, window: &Window, baselines: &Baselines, growth: f64) -> Option<Suspect> {
-    let (prefix, seconds, least_pps) = (counts.prefix, window.seconds(), window.least_pps());
-    let mut excess: Vec<(f64, Class, Evidence)> = Vec::new();
-    for class in Class::ALL {
+    let (prefix, seconds) = (counts.prefix, window.seconds());
+    let least_pps = |is_exact: bool| if is_exact { 0.0 } else { window.least_pps() };
+    let mut excess: Vec<(f64, PacketClass, Evidence)> = Vec::new();
+    for class in PacketClass::ALL {
         let (value, threshold) = (
             counts.unproven[class as usize] as f64 / seconds,
-            baselines.threshold_pps(&prefix, class, growth).max(least_pps),
+            baselines.threshold_pps(&prefix, class, growth).max(least_pps(counts.is_exact[class as usize])),
         );
         if value > threshold {
             let usual = baselines.of(&prefix).unproven_pps(class);
-            let measure = format!("{} without proof, packets/s", class.name());
+            let measure = format!("{} without proof, packets/s", class::title(class));
             excess.push((value / threshold, class, Evidence { measure, value, usual, threshold: Some(threshold) }));
         }
     }
     excess.sort_by(|one, other| other.0.total_cmp(&one.0));
     let unproven_pps = counts.unproven_total() as f64 / seconds;
     let usual = baselines.of(&prefix).unproven_total_pps();
-    let threshold = floor_pps(&prefix).max(FACTOR * growth * usual).max(least_pps);
+    let threshold = floor_pps(&prefix).max(FACTOR * growth * usual).max(least_pps(counts.is_exact()));
     if excess.is_empty() && unproven_pps > threshold {
-        let class = Class::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;
+        let class = PacketClass::ALL.into_iter().max_by_key(|&class| counts.unproven[class as usize])?;
         let measure = "all packets without proof, packets/s".to_owned();
         excess.push((0.0, class, Evidence { measure, value: unproven_pps, usual, threshold: Some(threshold) }));
     }
     let class = excess.first()?.1;
     let evidence = excess.into_iter().map(|(_, _, evidence)| evidence).collect();
-    Some(Suspect { prefix, class, unproven_pps, is_victim: false, evidence })
+    let is_exact = counts.is_exact[class as usize];
+    Some(Suspect { prefix, class, unproven_pps, is_victim: false, is_exact, evidence })
 }
 
 #[cfg(test)]

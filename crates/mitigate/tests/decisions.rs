@@ -107,18 +107,18 @@ fn endings(decisions: &[Decision]) -> Vec<Ending> {
 
 #[test]
 fn an_action_that_hits_proven_sources_is_undone() {
-    let decisions = windows(12, |action| Hit { action, packets: 100, proven: 20 });
+    let decisions = windows(12, |action| Hit { action, packets: 100, by_card: 0, proven: 20 });
     assert_eq!(endings(&decisions).first(), Some(&Ending::Collateral), "{decisions:?}");
-    let decisions = windows(12, |action| Hit { action, packets: 100, proven: 0 });
+    let decisions = windows(12, |action| Hit { action, packets: 100, by_card: 0, proven: 0 });
     assert_eq!(endings(&decisions), []);
 }
 
 #[test]
 fn a_quiet_action_ends_after_a_minute_and_then_the_attack() {
-    let decisions = windows(4 * 90, |action| Hit { action, packets: 0, proven: 0 });
+    let decisions = windows(4 * 90, |action| Hit { action, packets: 0, by_card: 0, proven: 0 });
     assert_eq!(endings(&decisions), [Ending::Quiet]);
     assert!(matches!(decisions.last(), Some(Decision::Ended(_))), "{decisions:?}");
-    let decisions = windows(4 * 90, |action| Hit { action, packets: 50, proven: 0 });
+    let decisions = windows(4 * 90, |action| Hit { action, packets: 50, by_card: 0, proven: 0 });
     assert_eq!(endings(&decisions), [], "it is not quiet");
 }
 
@@ -273,4 +273,19 @@ fn a_sample_of_packets_is_an_estimate_of_all_and_a_few_of_them_are_no_attack() {
     // Each window has 250 ms.
     assert_eq!(flood(100, 50), 50.0 * 100.0 * 4.0);
     assert_eq!(flood(100, 10), 0.0, "4,000 packets a second, but by ten samples");
+}
+
+/// With one sample of a hundred packets, a blocked source that sends eight a second is slow, and the card tells so.
+#[test]
+fn what_a_card_drops_is_a_count_and_no_estimate() {
+    let rate = |by_card: u64, packets: u64| {
+        let (mut mitigator, action, mut window, end_ns) = decided(Mode::Act);
+        window.estimate(Sampling { one_in: 100, seen: 1, lost: 0 });
+        (window.from_ns, window.to_ns) = (end_ns, end_ns + WINDOW_NS);
+        mitigator.decide(&window, &[Hit { action: action.id, packets, by_card, proven: 0 }], &|_| false);
+        let attack = mitigator.attacks().next().expect("it is still there");
+        attack.records.iter().find(|record| record.action.id == action.id).expect("it stands").rate_pps
+    };
+    // Each window has 250 ms.
+    assert_eq!([rate(2, 0), rate(0, 1), rate(2, 1)], [8.0, 400.0, 408.0]);
 }

@@ -88,7 +88,7 @@ impl Engine {
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
             (_, Feature::Slot) => Some("its rules cannot change yet"),
-            (Engine::Eval, Feature::Card) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Card) => None,
             (_, Feature::Card) => Some("it does not read a card's answers yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
             (_, Feature::Observe) => Some("it cannot extract features yet"),

@@ -10,6 +10,7 @@ mod known_peers;
 mod snapshot;
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +54,8 @@ pub struct Features {
     began_ns: Mutex<u64>,
     /// What [`Features::turn`] has taken.
     taken: Mutex<Taken>,
+    /// The memory of a snapshot that nobody has any more.
+    spare: Mutex<Snapshot>,
 }
 
 /// What [`Features::turn`] has taken.
@@ -98,8 +101,8 @@ impl Features {
             FeatureMemory::Process => Sheets::Process { selected: AtomicU64::new(0), workers: Mutex::new(Vec::new()) },
             FeatureMemory::Kernel(cpus) => Sheets::Kernel(Box::new(KernelSheets::new(&shape, seed, cpus)?)),
         };
-        let (began_ns, taken) = (Mutex::new(crate::now_ns()), Mutex::default());
-        Ok(Arc::new(Features { shape, seed, sheets, began_ns, taken }))
+        let (began_ns, taken, spare) = (Mutex::new(crate::now_ns()), Mutex::default(), Mutex::default());
+        Ok(Arc::new(Features { shape, seed, sheets, began_ns, taken, spare }))
     }
 
     /// What is counted by.
@@ -168,7 +171,7 @@ impl Features {
     /// # Errors
     /// As for [`Features::exchange`]. The last snapshot stays.
     pub fn turn(&self) -> Result<(), StateError> {
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = mem::take(&mut *lock(&self.spare));
         self.exchange(&mut snapshot)?;
         let mut taken = lock(&self.taken);
         for (total, of) in taken.totals.iter_mut().zip(&snapshot.directions) {
@@ -178,6 +181,8 @@ impl Features {
         taken.turns += 1;
         if let Some(last) = taken.last.replace(Arc::new(snapshot)) {
             Arc::make_mut(&mut taken.before).see(&last.directions[0]);
+            // New memory for a million entries takes longer than to read them.
+            *lock(&self.spare) = Arc::try_unwrap(last).unwrap_or_default();
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
-pub use card::{CardKind, CardOptions, GivenCard, Placement, SweepOptions};
-pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions};
+pub use card::{CardKind, CardOptions, CardRules, GivenCard, GivenDropping, GivenHybrid, Placement, SweepOptions};
+pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
@@ -62,7 +62,7 @@ pub enum Command {
     Sweep(SweepOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
-    /// Plan for a card in front of Weir.
+    /// Plan for a card in front of Weir, or be one in software.
     Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
@@ -80,6 +80,7 @@ impl Command {
             Command::Detect(options) => options.json,
             Command::Ctl(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
+            Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
             Command::Run(_) | Command::Guard(_) | Command::Sweep(_) => false,
         };

@@ -68,7 +68,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Features { .. } => ctl_features::text(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
-        Request::Card { .. } => ctl_card::status(&weir_control::read(value)?),
+        Request::Card { .. } => ctl_card::report(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })

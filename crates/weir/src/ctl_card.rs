@@ -2,11 +2,51 @@
 
 use crate::figures::grouped;
 use std::fmt::Write;
-use weir_control::{CardEntry, CardPlace, CardStatus, CardTableStatus};
+use weir_control::{CardEntry, CardPlace, CardReport, CardStatus, CardTableStatus, HybridRule, HybridStatus};
 use weir_policy::diag::printable::printable;
 
 /// What the card does.
-pub fn status(status: &CardStatus) -> String {
+pub fn report(report: &CardReport) -> String {
+    match report {
+        CardReport::Hybrid(hybrid) => hybrid_status(hybrid),
+        CardReport::Tables(tables) => status(tables),
+    }
+}
+
+fn hybrid_status(status: &HybridStatus) -> String {
+    let HybridStatus { card, profile, epoch, changes, sealed, alone, problem, rules, lookups, .. } = status;
+    let sealed = if *sealed { "sealed" } else { "not sealed" };
+    let mut text = format!("{}: {}, {sealed}, epoch {epoch}, {changes} changes\n", printable(card), printable(profile));
+    if let Some(problem) = problem {
+        let _ = writeln!(text, "problem: {}", printable(problem));
+    }
+    if let Some(alone) = alone {
+        let _ = writeln!(text, "the software decides alone: {}", printable(alone));
+    }
+    let _ = writeln!(
+        text,
+        "a trailer has {} bytes: {} bits of flags, {} lookups, a body of {} bytes",
+        status.trailer_bytes,
+        status.flag_bits,
+        lookups.len(),
+        status.body_bytes
+    );
+    let _ = writeln!(
+        text,
+        "the card has dropped {} packets ({} bytes), {:.1} % of all packets upstream; {} were unsealed",
+        grouped(status.packets),
+        grouped(status.bytes),
+        status.share * 100.0,
+        grouped(status.unsealed)
+    );
+    for HybridRule { at, category, offload, dropped, .. } in rules {
+        let dropped = if *dropped > 0 { format!("  {} packets dropped", grouped(*dropped)) } else { String::new() };
+        let _ = writeln!(text, "  {at:<20} {category:<8} {offload:<8}{dropped}");
+    }
+    text
+}
+
+fn status(status: &CardStatus) -> String {
     let CardStatus { card, placement, tables, places, share, share_blocked, blocked_pps, entries } = status;
     let mut text = format!("{}, placement {placement}\n", printable(card));
     let percent = |share: f64| share * 100.0;

@@ -14,6 +14,7 @@ pub mod bench;
 pub mod captures;
 pub mod card;
 pub mod card_plan;
+pub mod card_serve;
 pub mod check;
 pub mod cli;
 pub mod compile;

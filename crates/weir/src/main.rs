@@ -2,16 +2,17 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
-use weir::cli::{Cli, Command};
+use weir::cli::{CardCommand, Cli, Command};
 use weir::failure::Failure;
-use weir::{bench, card_plan, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
 
 fn main() -> ExitCode {
     entry::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
 }
 
 fn run_command(command: &Command) -> Result<(), Failure> {
-    if !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_)) {
+    let is_served = matches!(command, Command::Card(options) if matches!(options.command, CardCommand::Serve(_)));
+    if !is_served && !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_)) {
         signals::clean_up_and_die()?;
     }
     match command {
@@ -25,7 +26,10 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Guard(options) => run::guard::process::run(options),
         Command::Sweep(options) => run::card::sweeper::run(options),
         Command::Ctl(options) => ctl::run(options),
-        Command::Card(options) => card_plan::run(options),
+        Command::Card(options) => match &options.command {
+            CardCommand::Plan(options) => card_plan::run(options),
+            CardCommand::Serve(options) => card_serve::run(options),
+        },
         Command::Bench(options) => bench::run(options),
     }
 }

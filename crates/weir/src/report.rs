@@ -96,7 +96,7 @@ fn builtin_action(program: &Program, reason: Reason) -> Option<Action> {
         Reason::FRAGMENT => decided(defaults.fragment),
         Reason::IP_OPTIONS => decided(defaults.ip_options),
         Reason::LIMIT | Reason::SLOT => None,
-        Reason::UNKNOWN_INTERFACE => Some(Action::Drop),
+        Reason::UNKNOWN_INTERFACE | Reason::UNSEALED | Reason::CARD_CONTROL => Some(Action::Drop),
         Reason::SYN_COOKIE => Some(Action::Reply),
         Reason(number) if (Reason::BAD_FLAGS.0..=Reason::STATE_FULL.0).contains(&number) => {
             program.tracking.map(|tracking| tracking.invalid.verdict())

@@ -75,6 +75,15 @@ static void trim(struct rte_mbuf *packet, uint32_t length)
 	last->next = NULL;
 }
 
+/* Shortens packets to the lengths of their frames. */
+void dpdk_cut(struct rte_mbuf **packets, const struct weir_frame *frames, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (frames[i].len < rte_pktmbuf_pkt_len(packets[i]))
+			trim(packets[i], frames[i].len);
+	}
+}
+
 /*
  * Gives a packet another length, and writes bytes of it. They may span segments. Returns false if the last segment has
  * no room for a longer packet, which then stays as it is.

@@ -95,6 +95,7 @@ uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uin
 uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
 void dpdk_free(struct rte_mbuf **packets, uint32_t count);
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool);
+void dpdk_cut(struct rte_mbuf **packets, const struct weir_frame *frames, uint32_t count);
 bool dpdk_rewrite(struct rte_mbuf *packet, uint32_t length, uint32_t at, const uint8_t *from, uint32_t bytes);
 uint32_t dpdk_make(struct rte_mempool *pool, const struct weir_frame *frames, struct rte_mbuf **packets,
 		   uint32_t count);

@@ -25,6 +25,25 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
     assert_eq!(running.stop(), 0);
 }
 
+each_kind!(a_flood_that_samples_do_not_show_is_found_by_what_is_observed);
+fn a_flood_that_samples_do_not_show_is_found_by_what_is_observed(engine: &str, hosts: &Hosts, folder: &Path) {
+    // Of 1,600 packets a second at most, a window has less than one sample. From samples alone, the least rate that can be
+    // told from chance is 200,000.
+    let policy = POLICY.replace("sample 1/1", "sample 1/2000");
+    put(folder, "p.weir", &format!("observe {{ size 64; inside 10.9.0.0/24 }}\n{policy}"));
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
+    std::thread::sleep(PEACE);
+    assert_eq!(attacks(&running).attacks, [], "{}", running.log());
+    let flood = flood(hosts);
+    let attack = wait_for_attack(&running, "it is seen", |attack| attack.peak_pps > 0.0);
+    drop(flood);
+    assert_eq!((attack.victim.as_str(), attack.kind.as_str()), ("10.9.0.2", "udp-reflection"), "{attack:#?}");
+    assert!((100.0..2000.0).contains(&attack.peak_pps), "{engine}: {attack:#?}");
+    let evidence = attack.evidence.iter().find(|one| one.measure == "UDP from service ports without proof, packets/s");
+    assert!(evidence.is_some_and(|one| (100.0..2000.0).contains(&one.value)), "{attack:#?}");
+    assert_eq!(running.stop(), 0);
+}
+
 /// Packets of a flood that is faster than copies are read, sent without a pause.
 const FAST: u64 = 1_200_000;
 

@@ -82,8 +82,14 @@ impl FeatureShape {
     /// The keys of the prefixes of a range, in the order of their cells.
     pub fn keys(&self, range: &FeatureRange) -> impl Iterator<Item = [u64; 2]> {
         let shift = self.shift(range.is_ipv6).expect("a range has a length");
-        let is_ipv6 = range.is_ipv6;
-        (range.first >> shift..=range.last >> shift).map(move |prefix| whole_key(is_ipv6, prefix << shift))
+        let [first, last] = [range.first, range.last].map(|address| address >> shift);
+        let (is_ipv6, step, mut address) = (range.is_ipv6, 1 << shift, first << shift);
+        // A million of them are read at a time: an addition is faster than a shift of 128 bits.
+        (0..=(last - first) as u64).map(move |_| {
+            let key = not_zero(whole_key(is_ipv6, address));
+            address = address.wrapping_add(step);
+            key
+        })
     }
 
     /// Number of groups of a direction, a power of two; 0 if prefixes have cells of their own.
@@ -118,7 +124,7 @@ impl FeatureShape {
             true => [(address >> 64) as u64 & ipv6[0], address as u64 & ipv6[1]],
             false => [0, IPV4_MARK | u64::from(address as u32 & ipv4[1] as u32)],
         };
-        if key == [0, 0] { ZERO_KEY } else { key }
+        not_zero(key)
     }
 
     /// The masks of keys, for IPv4 and IPv6, each in halves.
@@ -130,6 +136,11 @@ impl FeatureShape {
         let halves = |mask: u128| [(mask >> 64) as u64, mask as u64];
         [halves(mask(self.lengths[0], 32)), halves(mask(self.lengths[1], 128))]
     }
+}
+
+/// A key, which is 0 only where there is none.
+fn not_zero(key: [u64; 2]) -> [u64; 2] {
+    if key == [0, 0] { ZERO_KEY } else { key }
 }
 
 #[cfg(test)]

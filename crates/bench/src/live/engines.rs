@@ -102,14 +102,14 @@ impl Code {
     fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
         let chains = [0, 1];
         if engine != "xdp" {
-            return Ok(Code::Native(Loaded {
-                code: NativeLoader::new(Trust::default()).load(&ruleset.policy)?.code,
+            return Ok(Code::Native(Loaded::plain(
+                NativeLoader::new(Trust::default()).load(&ruleset.policy)?.code,
                 chains,
-            }));
+            )));
         }
         let ports = Arc::new(Ports::of(&interfaces(wires))?);
         let code = KernelLoader::new(ports.clone(), None, Trust::default()).load(&ruleset.policy)?.code;
-        Ok(Code::Kernel(ports, Loaded { code, chains }))
+        Ok(Code::Kernel(ports, Loaded::plain(code, chains)))
     }
 
     fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<Running, Failure> {

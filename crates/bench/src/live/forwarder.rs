@@ -33,7 +33,7 @@ impl KernelPolicy {
         let ports = Arc::new(Ports::of(&interfaces)?);
         let policy = weir_loading::load(&directory.path().join(files[0].0))?;
         let prepared = KernelLoader::new(ports.clone(), None, Trust::default()).load(&policy)?;
-        Ok(KernelPolicy { ports, policy: Loaded { code: prepared.code, chains: [0, 1] }, path: None })
+        Ok(KernelPolicy { ports, policy: Loaded::plain(prepared.code, [0, 1]), path: None })
     }
 
     /// Begins to decide packets.

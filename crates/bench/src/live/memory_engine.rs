@@ -70,7 +70,7 @@ pub fn thread_time() -> Duration {
 pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
     let policy = &ruleset.policy;
     let code = policy.compile_native(Cpu::Native)?.load(policy.data(None)?)?;
-    let loaded = Loaded { code, chains: [0, 1] };
+    let loaded = Loaded::plain(code, [0, 1]);
     let frames = |seed| Arc::new(traffic::packets_from(&ruleset.sources(PACKETS, seed)));
     let frames: Vec<Arc<FrameSet>> = (0..WORKERS[1]).map(|worker| frames(11 + worker as u64)).collect();
     let mut samples: [Vec<f64>; WORKERS.len()] = Default::default();

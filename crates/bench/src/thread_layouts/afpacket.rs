@@ -86,7 +86,7 @@ pub fn turns(
             let interfaces = Interfaces { lower: one(wires.lower.name), upper: one(wires.upper.name), divert: None };
             let lanes = AfPacketLane::open(&interfaces, workers)?;
             let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
-            let loaded = Loaded { code: codes.tracking.clone(), chains: [0, 1] };
+            let loaded = Loaded::plain(codes.tracking.clone(), [0, 1]);
             Running::Workers(Box::new(Workers::start(lanes, &loaded)?))
         }
     };

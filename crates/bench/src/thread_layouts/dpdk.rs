@@ -83,7 +83,7 @@ pub fn turns(
             let [lower, upper] = names.map(|name| vec![name]);
             let lanes = DpdkLane::open(eal, &Interfaces { lower, upper, divert: None }, workers)?;
             let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
-            let workers = Workers::start(lanes, &Loaded { code: codes.tracking.clone(), chains: [0, 1] })?;
+            let workers = Workers::start(lanes, &Loaded::plain(codes.tracking.clone(), [0, 1]))?;
             let sent = || {
                 let ports = workers.ports();
                 ports.iter().filter(|port| port.role == Role::Upper).map(|port| port.reading.tx_packets).sum()

@@ -53,15 +53,7 @@ fn writes(memory: &Memory) -> impl Iterator<Item = Vec<u8>> {
 /// The memories of a table's image.
 pub fn table(lookup: usize, image: &Image) -> [Memory; 2] {
     let stages = image.view().stages().expect("the layout is d16x4r");
-    let (pairs, _) = stages.direct().as_chunks::<2>();
-    let direct = pairs
-        .iter()
-        .map(|[low, high]| u32::from(u16::from_le_bytes(*low)) | u32::from(u16::from_le_bytes(*high)) << 16);
-    let extension = stages.extension().iter().map(|entry| u32::from_le_bytes(*entry));
-    [
-        Memory { number: memory::DIRECT + lookup as u8, words: direct.collect() },
-        Memory { number: memory::EXTENSION + lookup as u8, words: extension.collect() },
-    ]
+    weir_card::image::table(lookup, stages.direct(), stages.extension())
 }
 
 /// The frames of a configuration: all memories but tables whole, so that nothing of an earlier one stays; then a commit.

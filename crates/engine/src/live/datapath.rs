@@ -1,12 +1,14 @@
 //! The interface to what enforces policies between interfaces: workers in user space ([`crate::live::Workers`]) or
 //! programs in the kernel ([`crate::live::xdp::KernelPath`]).
 
+use std::io;
 use std::sync::Arc;
 
 use weir_abi::Counter;
 
 use crate::EngineError;
 use crate::live::lane::{PortReading, Role};
+use crate::sealed::{Answered, CardPort};
 
 /// A policy in the form of a datapath, with the chain for packets from each side, lower first.
 #[derive(Debug)]
@@ -15,11 +17,20 @@ pub struct Loaded<C> {
     pub code: Arc<C>,
     /// Indices of the upstream and downstream chains.
     pub chains: [usize; 2],
+    /// The chain that decides packets from the lower side with the answers of a card, instead of the upstream chain.
+    pub answered: Option<Answered>,
+}
+
+impl<C> Loaded<C> {
+    /// A policy that reads no card's answers.
+    pub const fn plain(code: Arc<C>, chains: [usize; 2]) -> Self {
+        Loaded { code, chains, answered: None }
+    }
 }
 
 impl<C> Clone for Loaded<C> {
     fn clone(&self) -> Self {
-        Loaded { code: self.code.clone(), chains: self.chains }
+        Loaded { code: self.code.clone(), chains: self.chains, answered: self.answered }
     }
 }
 
@@ -82,6 +93,17 @@ pub trait Datapath: Send + Sync {
     /// A system call failed. The previous policy decides packets again. [`Datapath::strays`] names the parts where that
     /// was not possible.
     fn activate(&self, policy: &Loaded<Self::Code>) -> Result<(), EngineError>;
+
+    /// Says what card is in front of an interface of the lower side, by the name at the start; `None` for none. Returns
+    /// when no packet is handled as before any more. Policies that are activated later keep the card.
+    ///
+    /// # Errors
+    /// There is no such interface, there are too many configurations, or a worker hangs.
+    fn set_card(&self, interface: &str, card: Option<CardPort>) -> Result<(), EngineError> {
+        let _no_card = card;
+        let source = io::Error::other("this engine does not read a card's answers");
+        Err(EngineError::Interface { interface: interface.to_owned(), source })
+    }
 
     /// Number of separate counter sets: one per worker, or per CPU.
     fn workers(&self) -> usize;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use weir_abi::{Rewrite, Verdict};
+use weir_abi::{Frame, Rewrite, Verdict};
 
 use crate::{EngineError, FrameBurst};
 
@@ -167,8 +167,16 @@ pub struct Access {
 /// A queue pair of each interface, which one worker owns.
 pub trait Lane: Send {
     /// Receives up to [`weir_abi::BURST_MAX`] packets from a side; none if no packet waits. The packets stay in place
-    /// until [`Lane::dispatch`], which must precede the next call.
+    /// until [`Lane::dispatch`], which must precede the next call. [`FrameBurst::port`] is the number of their port among
+    /// [`Lane::ports`] of the side.
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError>;
+
+    /// Removes bytes from the end of each packet of the last burst, a number for each packet. Whatever leaves of a packet
+    /// ends before them.
+    ///
+    /// # Panics
+    /// Panics if a packet is shorter.
+    fn cut(&mut self, bytes: &[u8]);
 
     /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side, replies out
     /// of the port at which they arrived, and releases the others. A packet that was changed leaves as the element of
@@ -316,6 +324,15 @@ impl Rounds {
             self.last = Instant::now();
         }
         due
+    }
+}
+
+/// Shortens frames, each by a number of bytes.
+pub(crate) fn cut_frames(frames: &mut [Frame], bytes: &[u8]) {
+    for (frame, &cut) in frames.iter_mut().zip(bytes) {
+        let cut = u32::from(cut);
+        assert!(cut <= frame.cap, "a trailer is in its frame");
+        (frame.cap, frame.len) = (frame.cap - cut, frame.len - cut);
     }
 }
 

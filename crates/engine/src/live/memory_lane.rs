@@ -35,6 +35,8 @@ pub struct MemoryLane<W> {
     room: [Option<Arc<AtomicU64>>; 2],
     ports: [Arc<PortCounters>; 2],
     received: (Side, usize),
+    /// Bytes that were cut from each packet of the last burst.
+    cut: [u8; BURST_MAX],
     witness: W,
 }
 
@@ -47,7 +49,8 @@ impl<W: Witness> MemoryLane<W> {
         assert!(frames.iter().all(|frames| !frames.is_empty()), "a side gives frames");
         let ports =
             [PortCounters::new("memory-lower", 0, Side::Lower), PortCounters::new("memory-upper", 0, Side::Upper)];
-        MemoryLane { frames, next: [0; 2], left, room: [None, None], ports, received: (Side::Lower, 0), witness }
+        let received = (Side::Lower, 0);
+        MemoryLane { frames, next: [0; 2], left, room: [None, None], ports, received, cut: [0; BURST_MAX], witness }
     }
 
     /// Limits the sink of a side to `room` packets. The lane counts `room` down to 0, and other threads may raise it.
@@ -71,9 +74,14 @@ impl<W: Witness> Lane for MemoryLane<W> {
         self.next[side] += 1;
         self.left[side] = left - burst.len() as u64;
         self.received = (from, burst.len());
+        self.cut = [0; BURST_MAX];
         add(&self.ports[side].rx_packets, burst.len() as u64);
         add(&self.ports[side].rx_bytes, bytes(burst.frames()));
         Ok(burst)
+    }
+
+    fn cut(&mut self, bytes: &[u8]) {
+        self.cut[..bytes.len()].copy_from_slice(bytes);
     }
 
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
@@ -97,7 +105,7 @@ impl<W: Witness> Lane for MemoryLane<W> {
             let taken = accepted & u64::from(sent < room);
             sent += taken;
             full += accepted - taken;
-            length += taken * u64::from(frame.len);
+            length += taken * u64::from(frame.len - u32::from(self.cut[at]));
             diverted += u64::from(verdict.action() == Some(Action::Divert));
         }
         if let Some(room) = &self.room[to] {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use weir_abi::{BURST_MAX, Rewrite, Verdict};
 use weir_state::now_ns;
 
+use crate::live::cards::{CardAtPort, WorkerCards};
 use crate::live::lane::{Lane, Side};
+use crate::sealed::Configured;
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
 /// How long a worker without packets sleeps before it checks for a stop or a change.
@@ -21,6 +23,8 @@ pub(super) struct Deciders {
     pub filters: [NativeFilter; 2],
     /// The chain of each filter.
     pub chains: [usize; 2],
+    /// The configuration of the card whose answers the policy reads.
+    pub answered: Option<Configured>,
     /// Number of bursts that the other filter has decided since each one decided its last.
     pub bursts_since: [u64; 2],
 }
@@ -35,6 +39,17 @@ impl Deciders {
         self.filters.iter_mut().for_each(NativeFilter::rest);
     }
 
+    /// The filter of a side, which decides the next burst.
+    fn turn(&mut self, from: Side) -> (&mut NativeFilter, usize) {
+        let index = from as usize;
+        self.bursts_since[index] = 0;
+        self.bursts_since[1 - index] += 1;
+        if self.bursts_since[1 - index] == REST_AFTER_BURSTS {
+            self.filters[1 - index].rest();
+        }
+        (&mut self.filters[index], self.chains[index])
+    }
+
     /// Decides a burst. Returns what leaves in place of the packets that were changed.
     fn decide(
         &mut self,
@@ -42,19 +57,30 @@ impl Deciders {
         burst: &FrameBurst<'_>,
         verdicts: &mut [Verdict],
     ) -> Result<&[Rewrite], EngineError> {
-        let index = from as usize;
-        self.bursts_since[index] = 0;
-        self.bursts_since[1 - index] += 1;
-        if self.bursts_since[1 - index] == REST_AFTER_BURSTS {
-            self.filters[1 - index].rest();
-        }
-        let filter = &mut self.filters[index];
-        match filter.needs_times() {
-            true => filter.decide(self.chains[index], &burst.received_at(now_ns()), verdicts)?,
-            false => filter.decide(self.chains[index], burst, verdicts)?,
-        }
+        let (filter, chain) = self.turn(from);
+        filter.decide(chain, &in_time(filter, burst), verdicts)?;
         Ok(filter.rewrites())
     }
+
+    /// Decides a burst from a card. Returns also the bytes to be cut from each packet.
+    fn decide_sealed(
+        &mut self,
+        from: Side,
+        burst: &FrameBurst<'_>,
+        card: &CardAtPort,
+        verdicts: &mut [Verdict],
+    ) -> Result<(&[Rewrite], [u8; BURST_MAX]), EngineError> {
+        let (filter, chain) = self.turn(from);
+        let sealed = filter.read_sealed(&card.seals, in_time(filter, burst));
+        filter.decide_sealed(chain, &sealed, verdicts)?;
+        card.hand_control(&sealed);
+        Ok((filter.rewrites(), *sealed.trailers()))
+    }
+}
+
+/// The burst with the time at which it was received, if the filter needs it.
+fn in_time<'a>(filter: &NativeFilter, burst: &FrameBurst<'a>) -> FrameBurst<'a> {
+    if filter.needs_times() { burst.received_at(now_ns()) } else { *burst }
 }
 
 /// Where the controller leaves the next filters for a worker, and the worker returns used ones.
@@ -63,6 +89,8 @@ pub(super) struct Handover {
     /// Number of the pending activation. This is the only word that a worker reads for each burst.
     latest: AtomicU64,
     state: Mutex<HandoverState>,
+    /// Number of the last change of cards that the worker has taken.
+    cards: AtomicU64,
 }
 
 #[derive(Default)]
@@ -85,6 +113,11 @@ impl Handover {
     /// Number of the worker's current activation; 0 before the first.
     pub fn current(&self) -> u64 {
         self.state().current
+    }
+
+    /// Number of the last change of cards that the worker has taken.
+    pub fn cards(&self) -> u64 {
+        self.cards.load(Ordering::Acquire)
     }
 
     /// Whether the worker uses this activation, or may start to.
@@ -120,7 +153,12 @@ impl Handover {
 }
 
 /// Moves packets until told to stop. The first filters were handed over before.
-pub(super) fn run(lane: &mut dyn Lane, handover: &Handover, stop: &AtomicBool) -> Result<(), EngineError> {
+pub(super) fn run(
+    lane: &mut dyn Lane,
+    handover: &Handover,
+    mut cards: WorkerCards,
+    stop: &AtomicBool,
+) -> Result<(), EngineError> {
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut deciders = None;
     while !stop.load(Ordering::Relaxed) {
@@ -128,13 +166,22 @@ pub(super) fn run(lane: &mut dyn Lane, handover: &Handover, stop: &AtomicBool) -
         for from in Side::BOTH {
             handover.take(&mut deciders);
             let deciders = deciders.as_mut().expect("deciders were given before the worker began");
+            cards.follow(deciders.activation, deciders.answered, &handover.cards);
             let burst = lane.receive(from)?;
             let count = burst.len();
-            if count > 0 {
-                let rewrites = deciders.decide(from, &burst, &mut verdicts)?;
-                lane.dispatch(&verdicts[..count], rewrites)?;
-                moved += count;
+            if count == 0 {
+                continue;
             }
+            let rewrites = match cards.before(from, &burst) {
+                None => deciders.decide(from, &burst, &mut verdicts)?,
+                Some(card) => {
+                    let (rewrites, trailers) = deciders.decide_sealed(from, &burst, card, &mut verdicts)?;
+                    lane.cut(&trailers[..count]);
+                    rewrites
+                }
+            };
+            lane.dispatch(&verdicts[..count], rewrites)?;
+            moved += count;
         }
         if moved == 0 {
             deciders.iter_mut().for_each(Deciders::rest);

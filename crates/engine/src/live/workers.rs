@@ -1,5 +1,6 @@
 //! The workers of a running policy, from the controller's point of view.
 
+use std::io;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +8,13 @@ use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::counters::CounterBlock;
+use crate::live::cards::{Cards, WorkerCards};
 use crate::live::datapath::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::device::Presence;
-use crate::live::lane::{Access, Lane, PortCounters};
+use crate::live::lane::{Access, Lane, PortCounters, Role};
 use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
+use crate::sealed::CardPort;
 use crate::{EngineError, NativeCode, cpu};
 
 /// Maximum time that a worker may take for its current burst. On an overloaded machine a runnable worker was seen to
@@ -67,6 +70,7 @@ pub struct Workers {
     access: Vec<Access>,
     presence: Presence,
     stop: Arc<AtomicBool>,
+    cards: Arc<Cards>,
     activations: Mutex<Activations>,
     /// Held during a change.
     changing: Mutex<()>,
@@ -80,6 +84,7 @@ impl Workers {
     /// # Errors
     /// A thread cannot be started, or there are too many open files.
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
+        first.code.check_answered(first.answered)?;
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
         let workers = Workers {
             threads: Mutex::default(),
@@ -87,6 +92,7 @@ impl Workers {
             access: lanes.first().map(|lane| lane.access()).unwrap_or_default(),
             presence: Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?,
             stop: Arc::new(AtomicBool::new(false)),
+            cards: Arc::default(),
             activations: Mutex::new(Activations { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
             handovers,
             changing: Mutex::default(),
@@ -95,10 +101,11 @@ impl Workers {
         };
         for (number, (mut lane, handover)) in lanes.into_iter().zip(&workers.handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
+            let cards = WorkerCards::new(workers.cards.clone(), &*lane);
             let body = move || {
                 // Running unpinned is better than not running: a container may exclude that core.
                 let _not_allowed = cpu::pin_to(number);
-                worker::run(&mut *lane, &own, &stop)
+                worker::run(&mut *lane, &own, cards, &stop)
             };
             let thread = Builder::new().name(format!("weir-{number}")).spawn(body);
             let thread = thread.map_err(|source| EngineError::Worker { number, source })?;
@@ -170,7 +177,8 @@ fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode
     let counters = handovers.iter().enumerate().map(|(worker, handover)| {
         let filters = [policy.code.filter(sharing, worker), policy.code.filter(sharing, worker)];
         let blocks = filters.each_ref().map(|filter| filter.counter_block());
-        handover.give(Deciders { activation, filters, chains: policy.chains, bursts_since: [0; 2] });
+        let answered = policy.answered.map(|answered| answered.configured);
+        handover.give(Deciders { activation, filters, chains: policy.chains, answered, bursts_since: [0; 2] });
         blocks
     });
     Activation { number: activation, policy: policy.clone(), counters: counters.collect() }
@@ -187,6 +195,7 @@ impl Datapath for Workers {
     /// fails, after the workers that had changed got the previous policy again. A worker that hangs takes it up as soon
     /// as it continues.
     fn activate(&self, policy: &Loaded<NativeCode>) -> Result<(), EngineError> {
+        policy.code.check_answered(policy.answered)?;
         let _one_at_a_time = lock(&self.changing);
         let given = self.give(policy);
         let changed = self.wait_until(|handover| handover.current() == given, self.switch_timeout);
@@ -200,6 +209,23 @@ impl Datapath for Workers {
         let _hangs = self.wait_until(|handover| handover.current() != given, self.switch_timeout.min(RESTORE_TIMEOUT));
         self.make_active(again);
         changed
+    }
+
+    /// Each worker takes the change between two bursts.
+    fn set_card(&self, interface: &str, card: Option<CardPort>) -> Result<(), EngineError> {
+        let refuse = |what: &str| {
+            Err(EngineError::Interface { interface: interface.to_owned(), source: io::Error::other(what.to_owned()) })
+        };
+        let is_lower = |port: &Arc<PortCounters>| port.role == Role::Lower && port.interface == interface;
+        if !self.ports.iter().flatten().any(is_lower) {
+            return refuse("it is not on the lower side");
+        }
+        if card.as_ref().is_some_and(|card| card.known.len() > CardPort::KNOWN_MAX) {
+            return refuse("the card has too many configurations");
+        }
+        let _one_at_a_time = lock(&self.changing);
+        let change = self.cards.set(interface, card);
+        self.wait_until(|handover| handover.cards() >= change, self.switch_timeout)
     }
 
     fn workers(&self) -> usize {
@@ -223,7 +249,7 @@ impl Datapath for Workers {
         let activations = lock(&self.activations);
         let differs = |given: &&Activation| {
             let (one, other) = (&given.policy, &activations.active.policy);
-            !Arc::ptr_eq(&one.code, &other.code) || one.chains != other.chains
+            !Arc::ptr_eq(&one.code, &other.code) || one.chains != other.chains || one.answered != other.answered
         };
         let stray = |(number, handover): (usize, &Arc<Handover>)| {
             let current = handover.current();

@@ -62,6 +62,11 @@ const WORDS: &str = ".bss.words";
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/engine/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
+/// The slots of CPUs for a card's answers (datapath/engine/cpu_answers.h).
+pub(crate) const ANSWERS: &str = ".bss.answers";
+/// The seals of ports behind cards, and the map of chains (datapath/engine/card_front.h).
+pub(crate) const CARD: &str = ".bss.card";
+const CHAINS: &str = "weir_chains";
 /// The ring of samples on a host (datapath/engine/sample_ring.h).
 pub(crate) const SAMPLES: &str = "weir_samples";
 /// The map of programs that are parts of chains (datapath/engine/parts.h).
@@ -154,6 +159,30 @@ pub(crate) fn join_parts(object: &Object) -> Result<Option<OwnedFd>, EngineError
     }
     let parts = parts.as_fd().try_clone_to_owned();
     Ok(Some(parts.map_err(|error| failed(PARTS, error.to_string()).caused_by(&error))?))
+}
+
+/// The name of the program in front of a chain, for interfaces behind a card.
+pub(crate) fn front_name(chain: usize) -> String {
+    format!("weir_front_{chain}")
+}
+
+/// Whether a program is in front of a chain. Names of chains end in words.
+pub(crate) fn is_front(program: &str) -> bool {
+    let number = program.strip_prefix("weir_front_");
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Fills the map of chains, to which the programs behind a card jump. The map must stay open as long as they run.
+pub(crate) fn join_chains(object: &Object, chains: &[String]) -> Result<OwnedFd, EngineError> {
+    let map = object.maps().find(|map| map.name() == CHAINS);
+    let map = map.ok_or_else(|| failed(CHAINS, "the object has no such map".to_owned()))?;
+    for (number, chain) in chains.iter().enumerate() {
+        let name = program_name(chain);
+        let descriptor = find(object, &name)?.as_fd().as_raw_fd() as u32;
+        map.update(&(number as u32).to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(&name, format!("cannot be jumped to: {error}")))?;
+    }
+    map.as_fd().try_clone_to_owned().map_err(|error| failed(CHAINS, error.to_string()).caused_by(&error))
 }
 
 /// The section of a table slot.

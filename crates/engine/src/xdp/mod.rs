@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::flow::{Flow, FlowKey};
-use weir_abi::kernel::Mode;
+use weir_abi::kernel::{ANSWER_SLOT_BYTES, Mode};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::features::{Features, Snapshot};
@@ -39,8 +39,8 @@ use crate::measure::{Cost, Spread};
 use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, filter, tsc};
 use cost::cost;
 use load::{
-    COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, join_parts,
-    load_object, map, maps_of_limits, program_name, shared_maps,
+    ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, is_front,
+    join_parts, load_object, map, maps_of_limits, program_name, shared_maps,
 };
 use replay::Replay;
 use rewritten::Rewritten;
@@ -66,6 +66,8 @@ pub struct XdpFilter {
     features: Option<Arc<Features>>,
     /// What leaves in place of packets, if the program changes any.
     rewritten: Option<Rewritten>,
+    /// Where the chain that reads a card's answers finds them.
+    answers: Option<MmapRaw>,
     replay: Replay,
     costs: Vec<VerifierCost>,
     load_took: Duration,
@@ -98,7 +100,7 @@ impl XdpFilter {
             lengths: &[],
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
-            program: &|name| !name.starts_with(LOSSES),
+            program: &|name| !name.starts_with(LOSSES) && !is_front(name),
             map: &|name| name != SAMPLES,
         };
         let object = load_object(name, object, &plan)?;
@@ -117,6 +119,7 @@ impl XdpFilter {
         };
         let rewritten = program.rewrites.then(|| Rewritten::of(&object)).transpose()?;
         let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
+        let answers = program.answered.map(|_| map(&object, ANSWERS, ANSWER_SLOT_BYTES)).transpose()?;
         let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
         let costs = costs.collect::<Result<_, _>>()?;
@@ -137,6 +140,7 @@ impl XdpFilter {
             fills_slots: true,
             features: data.features.cloned(),
             rewritten,
+            answers,
             replay,
             costs,
             load_took,
@@ -248,6 +252,12 @@ impl Filter for XdpFilter {
         for (index, verdict) in verdicts[..burst.len()].iter_mut().enumerate() {
             if let Some(additions) = &mut self.additions {
                 additions.begin_tick(burst.time_ns(index))?;
+            }
+            if let Some(answers) = &self.answers {
+                let body = burst.behind(index);
+                assert!(body.len() <= ANSWER_SLOT_BYTES, "a card sends no longer body");
+                // SAFETY: the mapping is that long (checked by `load`), and no program runs meanwhile.
+                unsafe { answers.as_mut_ptr().copy_from_nonoverlapping(body.as_ptr(), body.len()) };
             }
             *verdict = self.replay.run(&program, burst, index, 1).map_err(|problem| failed(name, problem))?.verdict;
             if let Some(additions) = &mut self.additions {

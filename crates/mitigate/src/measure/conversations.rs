@@ -10,8 +10,9 @@
 //! is for the caller to say.
 
 use super::slots::{Slots, address_hash, hash};
-use crate::class::Class;
+use crate::class;
 use crate::header::{Header, protocol, tcp};
+use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
 
 /// Conversations that are remembered.
@@ -222,7 +223,7 @@ impl Conversations {
         let own = &mut entry.sides[side];
         own.is_real |= is_real;
         note(header, own);
-        if Class::of(header) == Class::Udp {
+        if class::of(header) == PacketClass::Udp {
             note_datagram(own, now_ns);
         }
         if own.steps >= STEPS {

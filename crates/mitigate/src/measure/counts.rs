@@ -1,7 +1,7 @@
 //! What is counted for a prefix in a window.
 
-use crate::class::Class;
 use crate::prefix::Prefix;
+use weir_abi::PacketClass;
 
 /// The counts of a prefix in one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,24 +9,27 @@ pub struct Counts {
     /// The prefix.
     pub prefix: Prefix,
     /// Packets to it, by class.
-    pub packets: [u64; Class::COUNT],
+    pub packets: [u64; PacketClass::COUNT],
     /// Bytes to it.
     pub bytes: u64,
     /// Packets to it of sources that have not proven that they are real, by class.
-    pub unproven: [u64; Class::COUNT],
+    pub unproven: [u64; PacketClass::COUNT],
     /// Packets to it whose source was never seen before.
     pub new_sources: u64,
     /// Packets from it.
     pub answers: u64,
     /// SYN-ACKs from it.
     pub syn_acks: u64,
+    /// Classes whose packets were counted exactly, where others are estimates from samples.
+    pub is_exact: [bool; PacketClass::COUNT],
 }
 
 impl Counts {
     /// No packet yet.
     pub fn new(prefix: Prefix) -> Self {
-        let none = [0; Class::COUNT];
-        Counts { prefix, packets: none, bytes: 0, unproven: none, new_sources: 0, answers: 0, syn_acks: 0 }
+        let none = [0; PacketClass::COUNT];
+        let is_exact = [false; PacketClass::COUNT];
+        Counts { prefix, packets: none, bytes: 0, unproven: none, new_sources: 0, answers: 0, syn_acks: 0, is_exact }
     }
 
     /// All packets to it.
@@ -37,6 +40,11 @@ impl Counts {
     /// All packets to it without proof.
     pub fn unproven_total(&self) -> u64 {
         self.unproven.iter().sum()
+    }
+
+    /// Whether estimates say nothing of it.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact.iter().zip(self.packets).all(|(&is_exact, packets)| is_exact || packets == 0)
     }
 
     /// Packets to it of proven sources.

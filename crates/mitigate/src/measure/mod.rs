@@ -6,13 +6,14 @@ pub mod conversations;
 pub mod counts;
 pub mod entropy;
 pub mod heavy;
+pub mod observed;
 pub mod sample;
 pub mod sampling;
 mod seen_sources;
 mod slots;
 mod visibility;
 
-use crate::class::Class;
+use crate::class;
 use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
 use conversations::{Conversations, Proof};
@@ -24,6 +25,7 @@ use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
 use visibility::Visibility;
+use weir_abi::PacketClass;
 
 /// Length of a window. Two of them and a decision pass in less than a second, and at 100 packets a second, the lowest
 /// rate that counts as an attack, a window still has 25 packets.
@@ -218,7 +220,7 @@ impl Extractor {
         }
         let redeemed = if trust == Trust::None { 0 } else { standing.redeemed };
         let is_new = self.seen.is_new(source_hash);
-        let class = Class::of(header);
+        let class = class::of(header);
         for level in Level::ALL {
             let Some(counts) = self.counts(level, header.is_ipv6, header.daddr) else { continue };
             counts.packets[class as usize] += 1;
@@ -290,7 +292,7 @@ impl Extractor {
 
     fn count_answer(&mut self, header: &Header) {
         self.answered.add((header.is_ipv6, header.daddr), 1);
-        let is_syn_ack = Class::of(header) == Class::SynAck;
+        let is_syn_ack = class::of(header) == PacketClass::SynAck;
         for level in Level::ALL {
             if let Some(counts) = self.counts(level, header.is_ipv6, header.saddr) {
                 counts.answers += 1;
@@ -349,8 +351,8 @@ impl Extractor {
 }
 
 /// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
-fn redeem(counts: &mut Counts, class: Class, mut packets: u64) {
-    let order = if class == Class::Tcp { [Class::Syn, Class::Tcp] } else { [class, class] };
+fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) {
+    let order = if class == PacketClass::Tcp { [PacketClass::Syn, PacketClass::Tcp] } else { [class, class] };
     for class in order {
         let unproven = &mut counts.unproven[class as usize];
         let taken = packets.min(*unproven);
@@ -362,9 +364,9 @@ fn redeem(counts: &mut Counts, class: Class, mut packets: u64) {
 #[cfg(test)]
 mod tests {
     use super::{Extractor, WINDOW_NS};
-    use crate::class::Class;
     use crate::header::{Header, protocol};
     use crate::prefix::Prefix;
+    use weir_abi::PacketClass;
 
     fn datagram(saddr: u32, daddr: u32) -> Header {
         let header = Header::between(saddr, daddr);
@@ -380,7 +382,7 @@ mod tests {
         extractor.see(&datagram(1, 0x0a00_0001), 100);
         let window = extractor.close(WINDOW_NS);
         assert_eq!((window.packets, window.counts.len()), (100, 4 + 1 + 1));
-        let total: u64 = window.counts.iter().map(|counts| counts.packets[Class::Udp as usize]).sum();
+        let total: u64 = window.counts.iter().map(|counts| counts.packets[PacketClass::Udp as usize]).sum();
         assert_eq!(total, 300);
         assert_eq!(window.counts_of(Prefix::of(false, 0xc000_0203, 32)).map(|counts| counts.new_sources), Some(25));
         assert_eq!((window.unproven.len(), window.real.len()), (100, 0));

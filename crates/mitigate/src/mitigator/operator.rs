@@ -115,18 +115,18 @@ fn is_same_signature(one: &Measure, other: &Measure) -> bool {
 mod tests {
     use crate::action::{Action, Decision, Ending, Measure, Mode, Trial};
     use crate::attack::{Attack, Record, State};
-    use crate::class::Class;
     use crate::measure::sampling::Sampling;
     use crate::measure::{Extractor, WINDOW_NS};
     use crate::mitigator::{Mitigator, Settings};
     use crate::prefix::Prefix;
     use crate::signature::Signature;
+    use weir_abi::PacketClass;
 
     #[test]
     fn a_posture_in_which_nothing_is_seen_ends_and_rules_stay() {
         let mut mitigator = Mitigator::new(Settings { mode: Mode::Act, ..Settings::default() }, 1);
         let victim = Prefix::of(false, 0xc000_0201, 32);
-        let mut attack = Attack::new(victim, Class::Udp, 0);
+        let mut attack = Attack::new(victim, PacketClass::Udp, 0);
         attack.id = Some(1);
         let rule = Measure::Drop(Signature { victim, terms: Vec::new() });
         for (id, measure) in (1..).zip([rule, Measure::Posture("high".to_owned())]) {

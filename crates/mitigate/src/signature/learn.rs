@@ -5,7 +5,7 @@
 //! is removed, and the next signature is learned from the rest.
 
 use super::{Field, Signature, Term, prior};
-use crate::class::Class;
+use crate::class;
 use crate::header::Header;
 use crate::prefix::Prefix;
 use std::collections::{BTreeSet, HashMap};
@@ -101,9 +101,9 @@ pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
 
 /// Whether the reference says more of the victim than a group of everyday packets.
 fn is_known_better(group: &[Header], examples: &Examples<'_>) -> bool {
-    let class = group.first().map(Class::of);
+    let class = group.first().map(class::of);
     let is_alike =
-        |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr) && Some(Class::of(header)) == class;
+        |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr) && Some(class::of(header)) == class;
     examples.legitimate.iter().filter(is_alike).count() >= KNOWN_MIN
 }
 

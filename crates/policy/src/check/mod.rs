@@ -17,6 +17,7 @@ mod overlap;
 mod reach;
 mod rule;
 mod satisfy;
+mod settings;
 mod shadow;
 mod slot;
 mod sources;

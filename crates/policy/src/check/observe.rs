@@ -1,5 +1,6 @@
 //! Checks `observe { ... }`.
 
+use super::settings::Settings;
 use super::table::domain_of;
 use super::value::{Domain, Range};
 use super::{Check, Checker};
@@ -8,7 +9,6 @@ use crate::checked::{Observe, ValueSet};
 use crate::diag::Diagnostic;
 use crate::source::Span;
 use crate::syntax::tree::{Atom, AtomKind, Item, Name, ObserveSetting, Operand, Value, Values};
-use std::collections::HashMap;
 use weir_abi::features::{RANGES_MAX, SIZE_MAX, SIZE_MIN};
 
 /// The ranges of protected addresses, of IPv4 and of IPv6.
@@ -18,23 +18,18 @@ impl Checker<'_> {
     /// Reads `observe`, which may have several blocks, and the place of the first one.
     pub(super) fn observe(&mut self) -> Option<(Observe, Span)> {
         let mut observe = Observe::default();
-        let mut place: Option<Span> = None;
-        let mut set: HashMap<String, Span> = HashMap::new();
+        let mut settings = Settings::default();
         for item in self.items.clone() {
             let Item::Observe(block) = item else { continue };
-            place = place.or(Some(block.span));
+            settings.block(block.span);
             for setting in &block.settings {
-                if let Some(&first) = set.get(&setting.name()) {
-                    let message = format!("`{}` is set twice", setting.name());
-                    self.report(Diagnostic::error("E0210", setting.span(), message).note(first, "first here"));
-                    continue;
+                if settings.is_first(self, setting.name(), setting.span()) {
+                    // It has been reported.
+                    let _reported = self.observe_setting(&mut observe, setting);
                 }
-                set.insert(setting.name(), setting.span());
-                // It has been reported.
-                let _reported = self.observe_setting(&mut observe, setting);
             }
         }
-        place.map(|span| (observe, span))
+        settings.place().map(|span| (observe, span))
     }
 
     fn observe_setting(&mut self, observe: &mut Observe, setting: &ObserveSetting) -> Check<()> {

@@ -1,5 +1,6 @@
 //! Checks `tracking { ... }`, and finds out whether the policy tracks.
 
+use super::settings::Settings;
 use super::{Check, Checker, nearest};
 use crate::checked::{Effect, Match, Posture, Rule};
 use crate::diag::Diagnostic;
@@ -8,7 +9,6 @@ use crate::source::Span;
 use crate::syntax::tree::{Atom, Item, Name, Statement, TrackingSetting};
 use crate::time;
 use crate::tracking::{Invalid, TIMEOUTS, Tracking};
-use std::collections::HashMap;
 use weir_abi::flow::{SIZE_MAX, SIZE_MIN, TIMEOUT_MAX_MS};
 
 /// Shortest timeout.
@@ -19,25 +19,20 @@ impl Checker<'_> {
     /// rule needs states.
     pub(super) fn tracking(&mut self, postures: &[Posture]) -> Option<(Tracking, Span)> {
         let mut tracking = Tracking::default();
-        let mut place: Option<Span> = None;
-        let mut set: HashMap<String, Span> = HashMap::new();
+        let mut settings = Settings::default();
         for item in self.items.clone() {
             let Item::Tracking(block) = item else { continue };
-            place = place.or(Some(block.span));
+            settings.block(block.span);
             for setting in &block.settings {
-                if let Some(&first) = set.get(&setting.name()) {
-                    let message = format!("`{}` is set twice", setting.name());
-                    self.report(Diagnostic::error("E0210", setting.span(), message).note(first, "first here"));
-                    continue;
+                if settings.is_first(self, setting.name(), setting.span()) {
+                    self.tracking_setting(&mut tracking, setting);
                 }
-                set.insert(setting.name(), setting.span());
-                self.tracking_setting(&mut tracking, setting);
             }
         }
         self.synproxy_needs_an_offer(&tracking, postures);
         let rules = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten().flatten();
         let mut needing = rules.filter(|rule| needs_state(rule));
-        place.or_else(|| needing.next().map(|rule| rule.span)).map(|span| (tracking, span))
+        settings.place().or_else(|| needing.next().map(|rule| rule.span)).map(|span| (tracking, span))
     }
 
     fn tracking_setting(&mut self, tracking: &mut Tracking, setting: &TrackingSetting) {

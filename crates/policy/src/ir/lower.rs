@@ -44,6 +44,7 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         rule_slots: policy.rule_slots.clone(),
         rules: Vec::new(),
         chains: Vec::new(),
+        card: None,
     };
     let (mut spans, mut counters) = (Vec::new(), Vec::new());
     for posture in &policy.postures {

@@ -16,6 +16,7 @@ pub mod print;
 mod tables_tested;
 pub mod verify;
 
+use crate::answers::Answering;
 pub use crate::checked::{
     AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot, TableKind,
     ValueSet,
@@ -51,8 +52,10 @@ pub struct Program {
     pub rule_slots: Vec<RuleSlot>,
     /// The rules of all chains.
     pub rules: Vec<Rule>,
-    /// Two for each posture, upstream first. Those of the base policy come first.
+    /// Two for each posture, upstream first. Those of the base policy come first. The chain for a card's answers is the last.
     pub chains: Vec<Chain>,
+    /// The chain that reads a card's answers; `None` if there is no card.
+    pub card: Option<Answering>,
 }
 
 /// An image as the compiler knows it: content and layout, but not its bytes.

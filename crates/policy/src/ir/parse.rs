@@ -9,8 +9,10 @@ use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, RuleSlot,
     RuleSlotId, TableKind,
 };
+use crate::answers::{Answering, BodyLayout, Carried};
 use crate::field::{Answer, Field, Guard, Raw, RawBase, Subject};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use weir_abi::card::FLAGS_BITS_MAX;
 use weir_abi::{Action, Family, Layout};
 
 /// Parses and verifies a program.
@@ -30,6 +32,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         rule_slots: vec![],
         rules: vec![],
         chains: vec![],
+        card: None,
     };
     let mut lines = Vec::new();
     for (index, line) in text.split_terminator('\n').enumerate() {
@@ -60,6 +63,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
             "adder" => adder(words).map(|adder| program.adders.push(adder)),
             "rules" => rule_slot(words).map(|slot| program.rule_slots.push(slot)),
+            "card" => answering(words).map(|card| program.card = Some(card)),
             "rule" => rule(words).map(|rule| program.rules.push(rule)),
             "chain" => chain(words, &mut rest)?.map(|chain| program.chains.push(chain)),
             _ => None,
@@ -177,6 +181,31 @@ fn synproxy(text: &str) -> Option<Synproxy> {
 }
 
 /// `3 suspects ip4 rank-leaf counters dynamic 65536 timeout 600000ms`
+/// `chain 2 of 0 ends 2 counted 1 patterns 3 carried headers+sport lookups 3+4`, with `-` for nothing.
+fn answering(text: &str) -> Option<Answering> {
+    const NAMES: [&str; 7] = ["chain", "of", "ends", "counted", "patterns", "carried", "lookups"];
+    let words: Vec<&str> = text.split(' ').collect();
+    if words.len() != 2 * NAMES.len() || !words.iter().step_by(2).eq(&NAMES) {
+        return None;
+    }
+    let values: Vec<&str> = words.into_iter().skip(1).step_by(2).collect();
+    let [chain, plain, ends, counted, patterns, carried, lookups] = values[..] else { return None };
+    let list = |words: &str| -> Vec<String> {
+        if words == "-" { vec![] } else { words.split('+').map(str::to_owned).collect() }
+    };
+    let value = |name: &String| Carried::ALL.into_iter().find(|value| value.name() == name);
+    let lookups: Option<Vec<SlotId>> = list(lookups).iter().map(|slot| slot.parse().ok().map(SlotId)).collect();
+    let lookups = lookups?;
+    let body = BodyLayout {
+        ends: ends.parse().ok().filter(|&ends| ends <= usize::from(u8::MAX))?,
+        counted: counted.parse().ok().filter(|&counted| counted <= FLAGS_BITS_MAX)?,
+        patterns: patterns.parse().ok().filter(|&patterns| patterns <= FLAGS_BITS_MAX)?,
+        carried: list(carried).iter().map(value).collect::<Option<_>>()?,
+        lookups: lookups.len(),
+    };
+    Some(Answering { chain: chain.parse().ok()?, plain: plain.parse().ok()?, body, lookups })
+}
+
 fn slot(text: &str) -> Option<Slot> {
     // A table may be named `dynamic`.
     let (text, dynamic) = match text.rsplit_once(" dynamic ") {

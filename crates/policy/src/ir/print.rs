@@ -16,6 +16,7 @@
 //! limiter 2 each upstream 0 each ip saddr/24 50pps burst 10packets size 524288 log off
 //! adder 0 update slot 3 ip saddr/24 timeout 60000ms
 //! rules 0 attacks size 16
+//! card chain 2 of 0 ends 2 counted 1 patterns 3 carried headers+sport lookups 4
 //! rule 0 edge.weir:12 [accept] ip saddr @admin tcp dport { 22, 443 } accept
 //! chain upstream
 //!   ask 0 slot 0 ip saddr
@@ -31,6 +32,7 @@ use super::{
     Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Observe, Program, SlotContents, Synproxy,
     TIMEOUTS, TableKind, Test, Threshold, Tracking, Wanted,
 };
+use crate::answers::Answering;
 use crate::field::{Answer, Field, Notation, Raw, RawBase, Subject};
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,12 +86,21 @@ impl Display for Program {
         for (index, slot) in self.rule_slots.iter().enumerate() {
             writeln!(f, "rules {index} {} size {}", slot.name, slot.size)?;
         }
+        self.card.iter().try_for_each(|card| print_card(f, card))?;
         for (index, rule) in self.rules.iter().enumerate() {
             let effects: Vec<String> = rule.effects.iter().map(effect).collect();
             writeln!(f, "rule {index} {} [{}] {}", rule.at, effects.join(", "), rule.text)?;
         }
         self.chains.iter().try_for_each(|c| chain(f, c))
     }
+}
+
+fn print_card(f: &mut Formatter<'_>, Answering { chain, plain, body, lookups }: &Answering) -> fmt::Result {
+    let list = |words: Vec<String>| if words.is_empty() { "-".to_owned() } else { words.join("+") };
+    let carried = list(body.carried.iter().map(|value| value.name().to_owned()).collect());
+    let lookups = list(lookups.iter().map(|slot| slot.0.to_string()).collect());
+    write!(f, "card chain {chain} of {plain} ends {} counted {} patterns {}", body.ends, body.counted, body.patterns)?;
+    writeln!(f, " carried {carried} lookups {lookups}")
 }
 
 fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {

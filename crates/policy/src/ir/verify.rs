@@ -2,8 +2,9 @@
 
 use super::{
     Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Observe, Program, RuleId, RuleSlotId,
-    SlotContents, Synproxy, Test, Threshold, Tracking, Wanted,
+    SlotContents, SlotId, Synproxy, Test, Threshold, Tracking, Wanted,
 };
+use crate::answers::Answering;
 use crate::field::{Field, Guard, Notation, Subject};
 use crate::pass::choose_layouts::FUSED_MAX;
 use weir_abi::{Layout, Reason, each, features, flow, slot};
@@ -79,8 +80,28 @@ fn verify_declarations(program: &Program) -> Result<(), String> {
     if program.tracking.is_some_and(|tracking| !is_sound_tracking(&tracking)) {
         return Err("tracking: a size, share or timeout that is out of bounds".to_owned());
     }
+    if let Some(card) = &program.card {
+        verify_card(program, card)?;
+    }
     if program.observe.as_ref().is_some_and(|observe| !is_sound_observe(observe)) {
         return Err("observe: a size, length or set that is out of bounds".to_owned());
+    }
+    Ok(())
+}
+
+/// A card's body has its bounds, and each of its lookups a slot with one constant table in the card's layout.
+fn verify_card(program: &Program, card: &Answering) -> Result<(), String> {
+    let is_lookup = |id: &SlotId| {
+        let slot = program.slots.get(usize::from(id.0));
+        slot.is_some_and(|slot| {
+            slot.layout == Layout::Dxr16x4
+                && slot.tables().len() == 1
+                && slot.dynamic.is_none()
+                && !program.chains.iter().flat_map(|chain| &chain.finds).any(|find| find.slot == *id)
+        })
+    };
+    if !card.is_sound() || !card.lookups.iter().all(is_lookup) {
+        return Err("card: a body or a lookup that no card has".to_owned());
     }
     Ok(())
 }
@@ -257,6 +278,11 @@ impl Walk<'_> {
             Test::Guard(_) => Ok(()),
             Test::Value { subject: Subject::Field(Field::CtState), .. } if !self.tracked => {
                 Err("a state is tested before the packet is tracked".to_owned())
+            }
+            Test::Value { subject: Subject::Card(_), .. }
+                if self.program.card.as_ref().is_none_or(|card| !card.has(test)) =>
+            {
+                Err("a test of an answer that the card's body does not have".to_owned())
             }
             Test::Value { subject, .. } => self.needs(subject.guard()),
             Test::Found { find, wanted, .. } => {

@@ -94,13 +94,23 @@ fn take_own(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], ent
         let end = shape.ranges.get(index + 1).map_or(shape.size, |next| next.place);
         let of_range = (range.place..end).map(|cell| cell as usize);
         for (cell, key) in of_range.zip(shape.keys(range)) {
-            let at = shape.cells_at(direction) + cell;
-            let mut taken = sheets.iter().filter_map(|sheet| take_cell(element(sheet, at)));
-            if let Some(mut counts) = taken.next() {
-                taken.for_each(|more| counts.add(&more));
-                entries.push(FeatureEntry { key, counts });
+            let (at, start) = (shape.cells_at(direction) + cell, entries.len());
+            for sheet in sheets {
+                let words = element(sheet, at);
+                if is_counted(words) {
+                    add(entries, start, key, words);
+                }
             }
         }
+    }
+}
+
+/// Takes a cell of the entry at `place`, or of a new entry if there is none.
+fn add(entries: &mut Vec<FeatureEntry>, place: usize, key: [u64; 2], words: &[AtomicU64]) {
+    let counts = FeatureCell::from_words(take_words(words));
+    match entries.get_mut(place) {
+        Some(entry) => entry.counts.add(&counts),
+        None => entries.push(FeatureEntry { key, counts }),
     }
 }
 
@@ -111,18 +121,12 @@ fn take_groups(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], 
         for (index, sheet) in sheets.iter().enumerate() {
             let keys = element(sheet, shape.keys_at(direction) + group);
             for (place, key) in keys.chunks_exact(2).enumerate() {
-                let key = [&key[0], &key[1]].map(|half| {
-                    let value = half.load(Ordering::Relaxed);
-                    half.store(0, Ordering::Relaxed);
-                    value
-                });
-                let cell = shape.cells_at(direction) + group * GROUP + place;
-                let Some(counts) = take_cell(element(sheet, cell)) else { continue };
-                // All sheets have the same seed, so an address is in the same group of each.
-                let known = entries[start..].iter_mut().find(|known| index > 0 && known.key == key);
-                match known {
-                    Some(known) => known.counts.add(&counts),
-                    None => entries.push(FeatureEntry { key, counts }),
+                let key = [&key[0], &key[1]].map(take_word);
+                let words = element(sheet, shape.cells_at(direction) + group * GROUP + place);
+                if is_counted(words) {
+                    // All sheets have the same seed, so an address is in the same group of each.
+                    let known = entries[start..].iter().position(|known| index > 0 && known.key == key);
+                    add(entries, known.map_or(entries.len(), |known| start + known), key, words);
                 }
             }
         }
@@ -144,13 +148,27 @@ fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
     &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
 }
 
+/// Whether a cell has counted anything.
+fn is_counted(words: &[AtomicU64]) -> bool {
+    words[BYTES].load(Ordering::Relaxed) > 0
+}
+
 /// Takes a cell, unless it has counted nothing.
 fn take_cell(words: &[AtomicU64]) -> Option<FeatureCell> {
-    (words[BYTES].load(Ordering::Relaxed) > 0).then(|| FeatureCell::from_words(take_words(words)))
+    is_counted(words).then(|| FeatureCell::from_words(take_words(words)))
 }
 
 fn take_words(words: &[AtomicU64]) -> [u64; ELEMENT_WORDS] {
     let taken = std::array::from_fn(|word| words[word].load(Ordering::Relaxed));
     words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    taken
+}
+
+/// Takes a word. A page that nobody has written stays without memory.
+fn take_word(word: &AtomicU64) -> u64 {
+    let taken = word.load(Ordering::Relaxed);
+    if taken > 0 {
+        word.store(0, Ordering::Relaxed);
+    }
     taken
 }

@@ -13,13 +13,15 @@ use weir_engine::live::card::flower::FlowerSpec;
 /// What a card does.
 #[derive(Clone, Debug, Args)]
 pub struct CardOptions {
-    /// Let a card drop the fastest sources of tables: `wire:outer=IF,inner=IF[,netns=NAME|PATH][,entries=N]
-    /// [,update=TIME][,place=hybrid|card|card-cpu][,cpu-entries=N][,cpu-slowdown=TIME]` is a stand-in for a card,
-    /// between two interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is a card whose driver
-    /// takes filters of TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
-    #[arg(long, value_name = "CARD", value_parser = given_card, requires = "card_table")]
+    /// Use a card. `wire:outer=IF,inner=IF[,netns=NAME|PATH][,entries=N][,update=TIME][,place=hybrid|card|card-cpu]
+    /// [,cpu-entries=N][,cpu-slowdown=TIME]` drops the fastest sources of tables; it is a stand-in for a card, between two
+    /// interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is one whose driver takes filters of
+    /// TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
+    /// `hybrid:profile=PROFILE[,interface=IF][,rules=all|plan|none]` answers a part of the policy's rules for every packet
+    /// that the lower interface IF receives.
+    #[arg(long, value_name = "CARD", value_parser = given_card)]
     pub card: Option<GivenCard>,
-    /// The tables. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
+    /// The tables of a card `wire:`. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "card")]
     pub card_table: Vec<String>,
     /// How often entries are exchanged.
@@ -69,7 +71,16 @@ impl Placement {
 
 /// A card on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenCard {
+pub enum GivenCard {
+    /// A card that drops the fastest sources of tables.
+    Dropping(GivenDropping),
+    /// A card that answers rules.
+    Hybrid(GivenHybrid),
+}
+
+/// A card that drops sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenDropping {
     /// What it is.
     pub kind: CardKind,
     /// Which part of it drops packets.
@@ -92,7 +103,18 @@ pub enum CardKind {
     },
 }
 
-impl GivenCard {
+impl CardKind {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str {
+        match self {
+            CardKind::Wire(_) => "wire",
+            CardKind::Flower(_) => "flower",
+            CardKind::RteFlow { .. } => "rte-flow",
+        }
+    }
+}
+
+impl GivenDropping {
     /// The interface at which it drops.
     pub fn interface(&self) -> &str {
         match &self.kind {
@@ -103,7 +125,48 @@ impl GivenCard {
     }
 }
 
-impl fmt::Display for GivenCard {
+/// A card that leaves its answers in packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenHybrid {
+    /// The profile: a name or a file.
+    pub profile: String,
+    /// The lower interface behind which it is; without it the only one.
+    pub interface: Option<String>,
+    /// Which rules it gets.
+    pub rules: CardRules,
+}
+
+/// Which rules a card gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardRules {
+    /// All that it can take, the first ones first.
+    All,
+    /// Those that `weir card plan` chooses without a capture.
+    Plan,
+    /// None: it only seals packets.
+    None,
+}
+
+impl CardOptions {
+    /// Refuses options that do not fit the card.
+    ///
+    /// # Errors
+    /// The text for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        match &self.card {
+            Some(GivenCard::Dropping(given)) if self.card_table.is_empty() => {
+                let kind = given.kind.name();
+                Err(format!("--card {kind}: needs --card-table: the tables whose sources it drops"))
+            }
+            Some(GivenCard::Hybrid(_)) if !self.card_table.is_empty() || self.card_load.is_some() => {
+                Err("--card-table and --card-load are only for cards that drop sources".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for GivenDropping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let namespace = match &self.kind {
             CardKind::Wire(CardSpec { namespace, outer, inner, .. }) => {
@@ -136,10 +199,14 @@ const PREF: u16 = 5730;
 
 fn given_card(text: &str) -> Result<GivenCard, String> {
     match text.split_once(':') {
-        Some(("wire", options)) => wire(options),
-        Some(("flower", options)) => flower(options),
-        Some(("rte-flow", options)) => rte_flow(options),
-        _ => Err("a card as `flower:dev=IF`, `rte-flow:port=PORT` or `wire:outer=IF,inner=IF`".to_owned()),
+        Some(("wire", options)) => wire(options).map(GivenCard::Dropping),
+        Some(("hybrid", options)) => hybrid(options).map(GivenCard::Hybrid),
+        Some(("flower", options)) => flower(options).map(GivenCard::Dropping),
+        Some(("rte-flow", options)) => rte_flow(options).map(GivenCard::Dropping),
+        _ => {
+            Err("a card as `flower:dev=IF`, `rte-flow:port=PORT`, `wire:outer=IF,inner=IF` or `hybrid:profile=PROFILE`"
+                .to_owned())
+        }
     }
 }
 
@@ -175,7 +242,7 @@ impl<'a> Given<'a> {
     }
 }
 
-fn flower(text: &str) -> Result<GivenCard, String> {
+fn flower(text: &str) -> Result<GivenDropping, String> {
     let mut options = Given::read(text)?;
     let interface = options.interface("dev")?;
     let namespace = options.take("netns").map(PathBuf::from);
@@ -186,18 +253,32 @@ fn flower(text: &str) -> Result<GivenCard, String> {
     })?;
     options.end()?;
     let flower = FlowerSpec { namespace, interface, entries, pref };
-    Ok(GivenCard { kind: CardKind::Flower(flower), placement: Placement::Hybrid })
+    Ok(GivenDropping { kind: CardKind::Flower(flower), placement: Placement::Hybrid })
 }
 
-fn rte_flow(text: &str) -> Result<GivenCard, String> {
+fn rte_flow(text: &str) -> Result<GivenDropping, String> {
     let mut options = Given::read(text)?;
     let port = options.take("port").filter(|port| !port.is_empty()).ok_or("`port=PORT` is missing")?.to_owned();
     let entries = count(options.take("entries"), ENTRIES)?;
     options.end()?;
-    Ok(GivenCard { kind: CardKind::RteFlow { port, entries }, placement: Placement::Hybrid })
+    Ok(GivenDropping { kind: CardKind::RteFlow { port, entries }, placement: Placement::Hybrid })
 }
 
-fn wire(text: &str) -> Result<GivenCard, String> {
+fn hybrid(text: &str) -> Result<GivenHybrid, String> {
+    let mut options = Given::read(text)?;
+    let profile = options.take("profile").filter(|name| !name.is_empty()).ok_or("`profile=PROFILE` is missing")?;
+    let interface = options.take("interface").map(str::to_owned);
+    let rules = match options.take("rules").unwrap_or("all") {
+        "all" => CardRules::All,
+        "plan" => CardRules::Plan,
+        "none" => CardRules::None,
+        other => return Err(format!("`{other}` is not a choice of rules: all, plan, none")),
+    };
+    options.end()?;
+    Ok(GivenHybrid { profile: profile.to_owned(), interface, rules })
+}
+
+fn wire(text: &str) -> Result<GivenDropping, String> {
     let mut options = Given::read(text)?;
     let (outer, inner) = (options.interface("outer")?, options.interface("inner")?);
     let placement = placement(options.take("place").unwrap_or("hybrid"))?;
@@ -226,7 +307,7 @@ fn wire(text: &str) -> Result<GivenCard, String> {
         cpu_entries: if has_cpu { count(cpu_entries, CPU_ENTRIES)? } else { 0 },
         cpu_slowdown: short_time(slowdown, Duration::ZERO, SPIN * SPINS_MAX)?,
     };
-    Ok(GivenCard { kind: CardKind::Wire(wire), placement })
+    Ok(GivenDropping { kind: CardKind::Wire(wire), placement })
 }
 
 fn placement(name: &str) -> Result<Placement, String> {
@@ -266,11 +347,18 @@ fn period(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CardKind, CardSpec, GivenCard, Placement, given_card};
+    use super::{CardKind, CardRules, CardSpec, GivenCard, GivenDropping, GivenHybrid, Placement, given_card};
     use std::path::Path;
     use std::time::Duration;
 
-    fn wire(card: &GivenCard) -> &CardSpec {
+    fn dropping(text: &str) -> Result<GivenDropping, String> {
+        match given_card(text)? {
+            GivenCard::Dropping(given) => Ok(given),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wire(card: &GivenDropping) -> &CardSpec {
         match &card.kind {
             CardKind::Wire(wire) => wire,
             other => panic!("{other:?}"),
@@ -279,10 +367,10 @@ mod tests {
 
     #[test]
     fn a_card_is_the_papers_unless_options_say_otherwise() {
-        let card = given_card("wire:outer=o,inner=i").expect("a card");
+        let card = dropping("wire:outer=o,inner=i").expect("a card");
         assert_eq!((wire(&card).entries, wire(&card).update.as_millis(), wire(&card).cpu_entries), (512, 2, 0));
         assert_eq!((card.placement, card.placement.name()), (Placement::Hybrid, "hybrid"));
-        let card = given_card("wire:netns=/x/y,outer=o,inner=i,entries=9,update=300us,place=card,cpu-slowdown=2us");
+        let card = dropping("wire:netns=/x/y,outer=o,inner=i,entries=9,update=300us,place=card,cpu-slowdown=2us");
         let card = card.expect("a card");
         assert_eq!((wire(&card).entries, wire(&card).cpu_entries, card.placement), (9, 131_072, Placement::Card));
         assert_eq!(
@@ -290,20 +378,20 @@ mod tests {
             (Duration::from_micros(300), Duration::from_micros(2))
         );
         assert_eq!(card.to_string(), "wire between o and i in /x/y");
-        let card = given_card("wire:outer=o,inner=i,place=card-cpu,cpu-entries=7").expect("a card");
+        let card = dropping("wire:outer=o,inner=i,place=card-cpu,cpu-entries=7").expect("a card");
         assert_eq!((wire(&card).entries, wire(&card).cpu_entries), (0, 7));
     }
 
     #[test]
     fn a_card_of_flower_has_an_interface() {
-        let card = given_card("flower:dev=eth0").expect("a card");
+        let card = dropping("flower:dev=eth0").expect("a card");
         assert_eq!(
             (card.to_string(), card.interface(), card.placement.name()),
             ("flower on eth0".into(), "eth0", "hybrid")
         );
         let CardKind::Flower(flower) = card.kind else { panic!("{card:?}") };
         assert_eq!((flower.entries, flower.pref, flower.namespace), (512, 5730, None));
-        let card = given_card("flower:netns=x,dev=eth0,entries=1000000,pref=65534").expect("a card");
+        let card = dropping("flower:netns=x,dev=eth0,entries=1000000,pref=65534").expect("a card");
         let CardKind::Flower(flower) = card.kind else { panic!("{card:?}") };
         assert_eq!(
             (flower.entries, flower.pref, flower.namespace.as_deref()),
@@ -313,21 +401,38 @@ mod tests {
 
     #[test]
     fn a_card_of_rte_flow_has_a_port() {
-        let card = given_card("rte-flow:port=0000:01:00.0,entries=7").expect("a card");
+        let card = dropping("rte-flow:port=0000:01:00.0,entries=7").expect("a card");
         assert_eq!((card.to_string(), card.interface()), ("rte_flow on 0000:01:00.0".into(), "0000:01:00.0"));
         assert_eq!(card.kind, CardKind::RteFlow { port: "0000:01:00.0".to_owned(), entries: 7 });
     }
 
     #[test]
+    fn a_hybrid_card_takes_all_rules_unless_options_say_otherwise() {
+        let card = |interface: Option<&str>, rules| {
+            let interface = interface.map(str::to_owned);
+            Ok(GivenCard::Hybrid(GivenHybrid { profile: "open-nic".to_owned(), interface, rules }))
+        };
+        assert_eq!(given_card("hybrid:profile=open-nic"), card(None, CardRules::All));
+        assert_eq!(given_card("hybrid:profile=open-nic,rules=plan"), card(None, CardRules::Plan));
+        assert_eq!(given_card("hybrid:rules=none,interface=l,profile=open-nic"), card(Some("l"), CardRules::None));
+    }
+
+    #[test]
     fn what_is_no_card_is_said() {
         for (text, problem) in [
-            ("wire", "a card as `flower:dev=IF`, `rte-flow:port=PORT` or `wire:outer=IF,inner=IF`"),
+            (
+                "wire",
+                "a card as `flower:dev=IF`, `rte-flow:port=PORT`, `wire:outer=IF,inner=IF` or `hybrid:profile=PROFILE`",
+            ),
             ("flower:entries=1", "`dev=IF` is missing"),
             ("rte-flow:0000:01:00.0", "`0000:01:00.0` is not NAME=VALUE"),
             ("rte-flow:entries=1", "`port=PORT` is missing"),
             ("rte-flow:port=net_tap0,dev=e", "`dev` is not an option of a card"),
             ("flower:dev=e,place=card", "`place` is not an option of a card"),
             ("flower:dev=e,pref=65535", "`65535` is not a preference from 1 to 65534"),
+            ("hybrid:interface=lower0", "`profile=PROFILE` is missing"),
+            ("hybrid:profile=open-nic,rules=some", "`some` is not a choice of rules: all, plan, none"),
+            ("hybrid:profile=open-nic,outer=o", "`outer` is not an option of a card"),
             ("wire:outer=o", "`inner=IF` is missing"),
             ("wire:outer=o,inner=i,entries=0", "`0` is not a number of entries from 1 to 1048576"),
             ("wire:outer=o,inner=i,entries=1,entries=2", "`entries` is given twice"),

@@ -16,6 +16,24 @@ pub struct CardCommandOptions {
 pub enum CardCommand {
     /// Choose which rules of `upstream` a card should take, and say why.
     Plan(CardPlanOptions),
+    /// Be a card: a process between two interfaces that does what a card of a profile does, until SIGINT or SIGTERM.
+    Serve(CardServeOptions),
+}
+
+/// `weir card serve`
+#[derive(Debug, Args)]
+pub struct CardServeOptions {
+    /// The card: a profile that comes with Weir (`netfpga-sume`, `open-nic`), or a file.
+    pub profile: String,
+    /// The interface to the network.
+    #[arg(long, value_name = "IF")]
+    pub network: String,
+    /// The interface to the host that runs Weir. Its MTU is larger by 64 or more than that of the network's.
+    #[arg(long, value_name = "IF")]
+    pub host: String,
+    /// Print one JSON object at the end.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `weir card plan`

@@ -215,7 +215,7 @@ impl AttackReport {
             from_s: seconds(attack.from_ns, first_ns),
             to_s: seconds(attack.last_ns.max(attack.from_ns), first_ns),
             victim: attack.victim.to_string(),
-            kind: attack.class.attack(),
+            kind: attack.kind(),
             by: first.map_or("none", dimension),
             signature: (!signatures.is_empty()).then(|| signatures.join("; ")),
             sources: sources.collect(),

@@ -71,7 +71,7 @@ impl Export {
             detected: Duration::from_nanos(detected_ns),
             shift_ns,
             victim: attack.victim.to_string(),
-            kind: attack.class.attack(),
+            kind: attack.kind(),
             details: details(attack),
             rules,
             sources,
@@ -88,7 +88,7 @@ pub fn details(attack: &Attack) -> String {
     let mut text = format!(
         "IP: {}\nAttack type: {}\nPeak attack power: {:.0} packets per second\nAttack direction: incoming\n",
         attack.victim,
-        attack.class.attack(),
+        attack.kind(),
         attack.peak_pps
     );
     for one in &attack.evidence {

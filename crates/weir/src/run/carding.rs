@@ -1,6 +1,6 @@
 //! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
 
-use crate::cli::{CardKind, GivenCard, LiveEngine, RunOptions};
+use crate::cli::{CardKind, GivenCard, GivenDropping, LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::sweeper::Sweeper;
@@ -21,12 +21,20 @@ use weir_policy::ir::Program;
 /// Packets that a CPU drops in a second, if the operator does not say it.
 const CPU_PPS: f64 = 1e6;
 
+/// The card that drops sources, if there is one.
+fn given(options: &RunOptions) -> Option<&GivenDropping> {
+    match &options.card.card {
+        Some(GivenCard::Dropping(given)) => Some(given),
+        Some(GivenCard::Hybrid(_)) | None => None,
+    }
+}
+
 /// Opens the card, if there is one, for this Weir alone. Nothing of Weir's is attached to the interfaces yet.
 ///
 /// # Errors
 /// It cannot be used, or another Weir uses it.
 pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Failure> {
-    let Some(GivenCard { kind, .. }) = &options.card.card else { return Ok(None) };
+    let Some(GivenDropping { kind, .. }) = given(options) else { return Ok(None) };
     match kind {
         CardKind::Wire(wire) => open_wire(wire).map(Some),
         CardKind::Flower(flower) => open_flower(options, flower).map(Some),
@@ -46,7 +54,7 @@ pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Fa
 /// Its driver takes no flows.
 #[cfg(feature = "dpdk")]
 pub fn open_port(options: &RunOptions) -> Result<Option<Opened>, Failure> {
-    let Some(GivenCard { kind: CardKind::RteFlow { port, entries }, .. }) = &options.card.card else { return Ok(None) };
+    let Some(GivenDropping { kind: CardKind::RteFlow { port, entries }, .. }) = given(options) else { return Ok(None) };
     Ok(Some(Opened::of_port(weir_engine::live::dpdk::FlowTable::open(port, *entries)?)))
 }
 
@@ -103,7 +111,7 @@ pub fn start<L: Loader>(
 where
     <L::Datapath as Datapath>::Code: Send + Sync,
 {
-    let given = options.card.card.as_ref().expect("a card was opened");
+    let given = given(options).expect("a card was opened");
     let (controller, loader) = (controller.clone(), loader.clone());
     let now = move || {
         let (activation, generation, posture) = controller.deciding();

@@ -5,6 +5,7 @@
 use crate::failure::Failure;
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
+use crate::run::hybrid::{HybridCard, Next, changed};
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,6 +26,8 @@ pub struct Controller<D: Datapath> {
     ledger: Ledger<D::Code>,
     /// Reports how state is saved to disk, if it is.
     saved: OnceLock<ReportState>,
+    /// The card that answers rules, if there is one.
+    card: OnceLock<HybridCard>,
 }
 
 /// Reports how state is saved to disk.
@@ -49,6 +52,7 @@ struct State<C> {
 struct PendingChange<'a, D: Datapath> {
     controller: &'a Controller<D>,
     generation: Shared<D::Code>,
+    posture: Option<String>,
     policy: Loaded<D::Code>,
 }
 
@@ -78,7 +82,7 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        Controller { datapath, guard, started, changing, state, ledger, saved: OnceLock::new() }
+        Controller { datapath, guard, started, changing, state, ledger, saved: OnceLock::new(), card: OnceLock::new() }
     }
 
     /// Adds a ready generation. Returns its number.
@@ -172,14 +176,82 @@ impl<D: Datapath> Controller<D> {
 
     fn change(&self, change: Change) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let pending = self.begin(change)?;
+        let mut pending = self.begin(change)?;
+        let next = match self.card.get() {
+            Some(card) => {
+                let next = card.prepare(&self.datapath, &pending.generation, pending.posture.as_deref())?;
+                pending.policy.answered = next.answered;
+                Some((card, next))
+            }
+            None => None,
+        };
         self.datapath.activate(&pending.policy)?;
         // From here on the previous generation charges no bucket.
         pending.generation.bound_debts();
         pending.generation.take_effect();
         self.state().commit(&pending.generation);
         self.guard.apply(pending.generation.program().on_exit);
+        next.map_or(Ok(()), |(card, next)| card.commit(next))
+    }
+
+    /// Uses a card from now on: it gets the active policy, and the datapath reads its answers.
+    ///
+    /// # Errors
+    /// The card or the datapath refuses.
+    pub fn join_card(&self, card: HybridCard) -> Result<(), Failure> {
+        card.announce(&self.datapath)?;
+        assert!(self.card.set(card.clone()).is_ok(), "compiler bug: there is one card");
+        self.activate_again(|generation, posture| card.prepare(&self.datapath, generation, posture).map(Some))?;
+        card.seal(&self.datapath)
+    }
+
+    /// Ends the use of the card: it passes everything, and the datapath decides alone.
+    ///
+    /// # Errors
+    /// The card does not answer.
+    pub fn leave_card(&self) -> Result<(), Failure> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.card.get().map_or(Ok(()), |card| card.end(&self.datapath))
+    }
+
+    /// The card that answers rules.
+    pub fn card(&self) -> Option<&HybridCard> {
+        self.card.get()
+    }
+
+    /// Stops to use answers about a table of the active generation, because the table changes.
+    ///
+    /// # Errors
+    /// A worker failed.
+    pub fn decide_without(&self, table: &str) -> Result<(), Failure> {
+        let Some(card) = self.card.get() else { return Ok(()) };
+        if !card.has_table(&self.active(), table) {
+            return Ok(());
+        }
+        self.activate_again(|_, _| Ok(None))?;
+        card.note_alone(changed(table));
         Ok(())
+    }
+
+    /// Activates what is active once more, with other answers of the card. `prepare` says which.
+    fn activate_again(
+        &self,
+        prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
+    ) -> Result<(), Failure> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, generation, posture) = self.deciding();
+        let next = prepare(&generation, posture.as_deref())?;
+        let mut policy = generation.loaded(posture.as_deref())?;
+        policy.answered = next.as_ref().and_then(|next| next.answered);
+        self.ledger.open(&generation);
+        let activated = self.datapath.activate(&policy);
+        let ready = self.state().ready.clone();
+        self.ledger.close(&self.datapath, &ready);
+        activated?;
+        match (next, self.card.get()) {
+            (Some(next), Some(card)) => card.commit(next),
+            _ => Ok(()),
+        }
     }
 
     fn begin(&self, change: Change) -> Result<PendingChange<'_, D>, Failure> {
@@ -196,7 +268,7 @@ impl<D: Datapath> Controller<D> {
         state.changing_since = Instant::now();
         drop(state);
         self.ledger.open(&generation);
-        Ok(PendingChange { controller: self, generation, policy })
+        Ok(PendingChange { controller: self, generation, posture: to.posture, policy })
     }
 
     fn state(&self) -> MutexGuard<'_, State<D::Code>> {

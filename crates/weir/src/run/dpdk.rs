@@ -43,6 +43,12 @@ pub(super) fn kernel_interfaces(options: &RunOptions) -> Result<Vec<String>, Fai
     Ok(interfaces)
 }
 
+/// The kernel interface that a virtual port of DPDK uses.
+pub(super) fn interface_behind(options: &RunOptions, port: &str) -> Option<String> {
+    let mut all = interfaces_behind(options.eal.as_deref().unwrap_or_default());
+    all.find(|(name, _)| *name == port).map(|(_, interface)| interface)
+}
+
 /// The virtual ports in the arguments of DPDK's environment, with their kernel interfaces:
 /// `--vdev=net_af_packet0,iface=eth0`.
 fn interfaces_behind(eal: &str) -> impl Iterator<Item = (&str, String)> {

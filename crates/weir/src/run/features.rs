@@ -150,9 +150,9 @@ fn sum<'a>(cells: impl IntoIterator<Item = &'a FeatureCell>) -> FeatureCounts {
     for cell in cells {
         counts.packets += cell.total();
         counts.bytes += cell.bytes;
-        for ((_, name), &packets) in PacketClass::ALL.iter().zip(&cell.packets) {
+        for (class, &packets) in PacketClass::ALL.iter().zip(&cell.packets) {
             if packets > 0 {
-                *counts.classes.entry((*name).to_owned()).or_default() += u64::from(packets);
+                *counts.classes.entry(class.name().to_owned()).or_default() += u64::from(packets);
             }
         }
         all.see_peers_of(cell);

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
+use crate::run::hybrid::splitter::{Offloaded, Splitter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
@@ -34,6 +35,11 @@ pub trait Loader: Clone + Send + Sync + 'static {
 
     /// The state that all of its generations share.
     fn shared(&self) -> &SharedState;
+
+    /// Splits policies between a card and the software, if there is a card.
+    fn splitter(&self) -> Option<&Splitter> {
+        None
+    }
 }
 
 /// A loaded policy.
@@ -53,12 +59,19 @@ pub struct Prepared<C> {
 pub struct NativeLoader {
     trust: Trust,
     shared: Arc<SharedState>,
+    splitter: Option<Arc<Splitter>>,
 }
 
 impl NativeLoader {
     /// A loader with new shared state. `trust` says which bundles it accepts.
     pub fn new(trust: Trust) -> Self {
-        NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)) }
+        NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)), splitter: None }
+    }
+
+    /// The same for policies that a card has a part of.
+    #[must_use]
+    pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
+        NativeLoader { splitter, ..self }
     }
 }
 
@@ -78,6 +91,10 @@ impl Loader for NativeLoader {
     fn shared(&self) -> &SharedState {
         &self.shared
     }
+
+    fn splitter(&self) -> Option<&Splitter> {
+        self.splitter.as_deref()
+    }
 }
 
 /// Loads programs for the kernel, with the interfaces.
@@ -86,13 +103,21 @@ pub struct KernelLoader {
     trust: Trust,
     ports: Arc<Ports>,
     shared: Arc<SharedState>,
+    splitter: Option<Arc<Splitter>>,
 }
 
 impl KernelLoader {
     /// A loader for these interfaces, with new shared state. `trust` says which bundles it accepts. Without
     /// `limits_room`, the first policy with limits determines the room for limits.
     pub fn new(ports: Arc<Ports>, limits_room: Option<usize>, trust: Trust) -> Self {
-        KernelLoader { trust, ports, shared: Arc::new(SharedState::new(Memory::Kernel { limits_room })) }
+        let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room }));
+        KernelLoader { trust, ports, shared, splitter: None }
+    }
+
+    /// The same for policies that a card has a part of.
+    #[must_use]
+    pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
+        KernelLoader { splitter, ..self }
     }
 }
 
@@ -112,6 +137,10 @@ impl Loader for KernelLoader {
     fn shared(&self) -> &SharedState {
         &self.shared
     }
+
+    fn splitter(&self) -> Option<&Splitter> {
+        self.splitter.as_deref()
+    }
 }
 
 /// A compiled and loaded policy, which can be activated at once. `C` is its code.
@@ -123,6 +152,8 @@ pub struct Generation<C> {
     prepared: Prepared<C>,
     /// Names of the tables that follow list files.
     listed: OnceLock<Vec<String>>,
+    /// The card's part, if there is a card.
+    offloaded: Option<Offloaded>,
 }
 
 impl<C> Generation<C> {
@@ -133,8 +164,16 @@ impl<C> Generation<C> {
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
+        Self::load(path, policy, loader)
+    }
+
+    fn load<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, policy: Policy, loader: &L) -> Result<Self, Failure> {
+        let (policy, offloaded) = match loader.splitter() {
+            Some(splitter) => splitter.split(policy),
+            None => (policy, None),
+        };
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new() })
+        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new(), offloaded })
     }
 
     /// The same policy with other contents of some lists, compiled and loaded. `stamps` are those of their files.
@@ -147,9 +186,17 @@ impl<C> Generation<C> {
         stamps: Stamps,
         loader: &L,
     ) -> Result<Self, Failure> {
-        let policy = self.policy.with_lists(lists, stamps)?;
-        let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: self.path.clone(), policy, prepared, listed: OnceLock::new() })
+        Self::load(&self.path, self.policy.with_lists(lists, stamps)?, loader)
+    }
+
+    /// Whether a card that it is loaded for looks a table up.
+    pub fn is_on_card(&self, table: &str) -> bool {
+        self.offloaded().is_some_and(|offloaded| offloaded.card.lookups.iter().any(|lookup| lookup.name == table))
+    }
+
+    /// The card's part of it, if there is a card that takes one.
+    pub fn offloaded(&self) -> Option<&Offloaded> {
+        self.offloaded.as_ref()
     }
 
     /// Where it was read from.
@@ -188,10 +235,8 @@ impl<C> Generation<C> {
                 Failure::Rejected(format!("weir: {} has no posture {posture}", self.path.display()))
             })
         };
-        Ok(Loaded {
-            code: self.prepared.code.clone(),
-            chains: [chain(Direction::Upstream)?, chain(Direction::Downstream)?],
-        })
+        let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
+        Ok(Loaded::plain(self.prepared.code.clone(), chains))
     }
 
     /// The images of its tables, if they can change.

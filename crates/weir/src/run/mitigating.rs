@@ -10,6 +10,7 @@ use crate::run::generation::{Generation, Loader};
 use crate::run::mitigation::events::Events;
 use crate::run::mitigation::exporting::{ExportSettings, Exports};
 use crate::run::mitigation::hands::{Carried, Hands, Places, Renewal};
+use crate::run::mitigation::observed::Observer;
 use crate::run::mitigation::sampled;
 use crate::run::mitigation::state::{Copies, State};
 use crate::run::mitigation::{Mitigation, Surroundings};
@@ -88,6 +89,15 @@ pub fn start<L: Loader>(
             Box::new(move || protected(&controller.active(), loader.shared()))
         },
         by_card: Box::new(move || card.as_ref().map(Card::take_dropped).unwrap_or_default()),
+        observed: {
+            let (controller, loader, mut observer) = (controller.clone(), loader.clone(), Observer::default());
+            Box::new(move || {
+                let shape = controller.active().program().observe.as_ref()?.shape();
+                let all = loader.shared().observed();
+                let features = all.iter().find(|features| *features.shape() == shape)?;
+                observer.next(features)
+            })
+        },
     };
     let carried = Carried::new(hands(controller, loader, updates), places);
     let mut events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;

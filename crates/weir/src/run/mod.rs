@@ -13,6 +13,8 @@ mod feeds;
 mod flows;
 pub mod generation;
 pub mod guard;
+pub mod hybrid;
+mod hybriding;
 mod interfaces;
 mod ledger;
 mod limits_log;
@@ -80,6 +82,8 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
 fn run_with(options: &RunOptions) -> Result<(), Failure> {
     refuse_repeats(options)?;
     dpdk::check_options(options)?;
+    options.card.check().map_err(|problem| Failure::Rejected(format!("weir: {problem}")))?;
+    hybriding::check(options)?;
     if options.busy_poll && options.engine != LiveEngine::Afxdp {
         return Err(Failure::Rejected("weir: --busy-poll is only for the engine afxdp".to_owned()));
     }
@@ -112,7 +116,8 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
                 },
             };
             let ports = Arc::new(ports);
-            let loader = KernelLoader::new(ports.clone(), options.limits_room, trust);
+            let loader =
+                KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybriding::splitter(options)?);
             let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
             let start = |first: &_| Ok(KernelPath::start(ports, first, Some(&readers))?);
             run_on(options, held, &signals, loader, start)
@@ -176,7 +181,7 @@ fn run_workers(
     signals: &Signals,
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
-    let loader = NativeLoader::new(trust);
+    let loader = NativeLoader::new(trust).behind(hybriding::splitter(options)?);
     run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
 }
 
@@ -207,10 +212,12 @@ fn run_on<L: Loader>(
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
         let (opened, card_claims) = carding::open(options)?.unzip();
+        let link = hybriding::open(options, loader.splitter())?;
         let datapath = start(&loaded)?;
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
+        link.map(|link| hybriding::start(options, link, &controller, &loader)).transpose()?;
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
         let saving = state.map(|state| state.start(&controller, &loader)).transpose()?;
@@ -229,6 +236,7 @@ fn run_on<L: Loader>(
         // Actions are undone while workers can still take changes up.
         mitigation.iter().for_each(Mitigation::end);
         card.iter().for_each(Card::end);
+        hybriding::end(&controller);
         // A new Weir is not refused from now on, but waits for the guard.
         drop((claims, card_claims));
         guard.before_stop();
@@ -258,7 +266,9 @@ fn answer<L: Loader>(
     server.serve(move |request| {
         let perform = |request| match (&request, &mitigation) {
             (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
-            _ => requests::perform(request, &controller, &loader, &updates),
+            _ => hybriding::perform(request, &controller, &loader, |request| {
+                requests::perform(request, &controller, &loader, &updates)
+            }),
         };
         match &card {
             Some(card) => carding::perform(request, card, &controller, &loader, perform),

@@ -108,8 +108,12 @@ fn split<T>(all: &mut Vec<T>, stays: impl Fn(&T) -> bool) -> (Vec<T>, Vec<T>) {
 /// The counts of every table of the program, in order of slots.
 fn table_counts(program: &Program, counters: &[Counter]) -> Vec<TableCount> {
     let names = program.slots.iter().flat_map(|slot| slot.tables());
-    let mut counts: Vec<TableCount> =
-        names.map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 }).collect();
+    // What finishes a card's lookups is another image of the same table.
+    let mut known = HashSet::new();
+    let mut counts: Vec<TableCount> = names
+        .filter(|table| known.insert(table.as_str()))
+        .map(|table| TableCount { table: table.clone(), packets: 0, bytes: 0 })
+        .collect();
     let indices: BTreeMap<String, usize> = counts.iter().map(|count| count.table.clone()).zip(0..).collect();
     for (tables, counter) in program.tables_tested().iter().zip(&counters[usize::from(Reason::RULE_BASE)..]) {
         for &table in tables {

@@ -6,6 +6,7 @@
 //! local sender, or one that the card merged, is therefore sent as it was received. VLAN tags, which the kernel
 //! removes, are inserted again.
 
+pub mod bump;
 mod rewritten;
 mod ring;
 mod send;
@@ -20,7 +21,7 @@ use rustix::event::PollFlags;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict};
 
 use crate::live::divert::Divert;
-use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
+use crate::live::lane::{Interfaces, Lane, PortCounters, Rounds, Side, Sides, add, cut_frames, poll_sockets};
 use crate::{EngineError, FrameBurst};
 pub(in crate::live) use ring::Offload;
 use ring::Ring;
@@ -150,7 +151,11 @@ impl Lane for AfPacketLane {
         let frames = &self.received.frames[..self.received.count];
         // SAFETY: the ring keeps the block of these frames from the kernel until dispatch(), which cannot be called
         // while the burst is borrowed. Each frame lies inside the block.
-        Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) })
+        Ok(unsafe { FrameBurst::from_raw(frames, Link::Ethernet, 0) }.at_port(index))
+    }
+
+    fn cut(&mut self, bytes: &[u8]) {
+        cut_frames(&mut self.received.frames, bytes);
     }
 
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {

@@ -66,6 +66,29 @@ impl VnetHeader {
         self.flags & Self::NEEDS_CSUM != 0
     }
 
+    /// Whether the packet is one of several segments that a card would cut it into.
+    pub fn is_segmented(&self) -> bool {
+        self.gso_type != 0
+    }
+
+    /// Completes the checksum in a packet's bytes: the field has the sum of the pseudo header.
+    pub fn complete_checksum(&self, bytes: &mut [u8]) {
+        let (start, field) =
+            (usize::from(self.csum_start), usize::from(self.csum_start) + usize::from(self.csum_offset));
+        if !self.needs_checksum() || field + 2 > bytes.len() {
+            return;
+        }
+        let pairs =
+            bytes[start..].chunks(2).map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| low.into()));
+        let mut sum: u64 = pairs.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        // UDP has no checksum 0 (RFC 768), and for TCP both are the same number.
+        let checksum = if sum == 0xffff { 0xffff } else { !(sum as u16) };
+        bytes[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
     #[cfg(test)]
     pub fn unfinished() -> Self {
         VnetHeader { flags: Self::NEEDS_CSUM, ..VnetHeader::default() }
@@ -207,5 +230,27 @@ impl Drop for Ring {
         // SAFETY: `map` mapped this length, and no frame in it is in use any more.
         let unmapped = unsafe { munmap(self.start.cast(), BLOCKS * BLOCK_BYTES) };
         unmapped.expect("what was mapped can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_all_words_behind_its_start() {
+        // Two bytes in front, then 0x0102, the field with the sum of the pseudo header, and an odd byte.
+        let header =
+            VnetHeader { flags: VnetHeader::NEEDS_CSUM, csum_start: 2, csum_offset: 2, ..VnetHeader::default() };
+        let mut bytes = [9, 9, 0x01, 0x02, 0x00, 0x10, 0x80];
+        header.complete_checksum(&mut bytes);
+        assert_eq!(bytes, [9, 9, 0x01, 0x02, 0x7e, 0xed, 0x80]);
+        let (mut short, before) = ([1, 2, 3], [1, 2, 3]);
+        header.complete_checksum(&mut short);
+        VnetHeader::default().complete_checksum(&mut short);
+        assert_eq!(short, before);
+        let mut zero = [0, 0, 0xff, 0xef, 0x00, 0x10];
+        header.complete_checksum(&mut zero);
+        assert_eq!(zero[4..], [0xff, 0xff], "a sum of 0xffff");
     }
 }

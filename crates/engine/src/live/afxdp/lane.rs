@@ -16,7 +16,7 @@ use super::window::Windows;
 use crate::live::afpacket::Offload;
 use crate::live::attach::Attached;
 use crate::live::divert::Divert;
-use crate::live::lane::{Access, Lane, PortCounters, Rounds, Side, Sides, add, poll_sockets};
+use crate::live::lane::{Access, Lane, PortCounters, Rounds, Side, Sides, add, cut_frames, poll_sockets};
 use crate::live::rss;
 use crate::{EngineError, FrameBurst};
 
@@ -161,7 +161,19 @@ impl Lane for AfXdpLane {
         (received.from, received.count) = ((from, index), count);
         // SAFETY: the lane owns the packets' frames until dispatch(), which cannot be called while the burst is
         // borrowed.
-        Ok(unsafe { FrameBurst::from_raw(&received.frames[..count], Link::Ethernet, 0) })
+        Ok(unsafe { FrameBurst::from_raw(&received.frames[..count], Link::Ethernet, 0) }.at_port(index))
+    }
+
+    fn cut(&mut self, bytes: &[u8]) {
+        for ((_, pieces), &cut) in self.received.packets().zip(bytes) {
+            let mut left = u32::from(cut);
+            for piece in pieces.iter_mut().rev() {
+                let here = left.min(piece.len);
+                piece.len -= here;
+                left -= here;
+            }
+        }
+        cut_frames(&mut self.received.frames, bytes);
     }
 
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {
@@ -172,6 +184,10 @@ impl Lane for AfXdpLane {
         out.reclaim(umem);
         port.reclaim(umem);
         for (at, (verdict, (frame, pieces))) in verdicts.iter().zip(received.packets()).enumerate() {
+            // A trailer may have been all of the last pieces.
+            let kept = pieces.iter().take_while(|piece| piece.len > 0).count();
+            let (pieces, emptied) = pieces.split_at_mut(kept);
+            emptied.iter().for_each(|piece| umem.give_back(piece.addr));
             if port.unfinished && (verdict.action() != Some(Action::Drop) || verdict.sampled()) {
                 umem.finish_checksum(pieces, frame.len);
             }
@@ -190,7 +206,7 @@ impl Lane for AfXdpLane {
                 Some(Action::Reply) => Some(&mut *port),
                 _ => None,
             };
-            let sent = to.map_or(0, |to| send(to, umem, pieces, frame.len, rewrite));
+            let sent = to.filter(|_| kept > 0).map_or(0, |to| send(to, umem, pieces, frame.len, rewrite));
             pieces[sent..].iter().for_each(|piece| umem.give_back(piece.addr));
         }
         // This precedes the refill, so that the frames of diverted packets are free by then.

@@ -27,7 +27,7 @@ use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict, WINDOW_BYTES};
 pub use eal::Eal;
 pub use flow::FlowTable;
 
-use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add};
+use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add, cut_frames};
 use crate::{EngineError, FrameBurst};
 use port::{Found, Pool, Ports, ROOMS};
 use queue::{Outgoing, Queue, finish_checksums, rewrite};
@@ -209,7 +209,15 @@ impl Lane for DpdkLane {
         (self.received.from, self.received.count) = ((from, index), count);
         // SAFETY: this lane owns the packets until dispatch(), which cannot be called while the burst is borrowed.
         // Their first pieces have `cap` bytes.
-        Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) })
+        Ok(unsafe { FrameBurst::from_raw(&self.received.frames[..count], Link::Ethernet, 0) }.at_port(index))
+    }
+
+    fn cut(&mut self, bytes: &[u8]) {
+        let Received { frames, packets, count, .. } = &mut self.received;
+        cut_frames(frames, bytes);
+        let count = bytes.len().min(*count);
+        // SAFETY: the packets belong to this lane, and each has a frame.
+        unsafe { shim::dpdk_cut(packets.as_mut_ptr(), frames.as_ptr(), count as u32) };
     }
 
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError> {

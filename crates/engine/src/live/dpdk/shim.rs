@@ -84,6 +84,7 @@ unsafe extern "C" {
     pub(super) fn dpdk_free(packets: *mut *mut Mbuf, count: u32);
     pub(super) fn dpdk_copy(packet: *mut Mbuf, pool: *mut Mempool) -> *mut Mbuf;
     pub(super) fn dpdk_rewrite(packet: *mut Mbuf, length: u32, at: u32, from: *const u8, bytes: u32) -> bool;
+    pub(super) fn dpdk_cut(packets: *mut *mut Mbuf, frames: *const Frame, count: u32);
     pub(super) fn dpdk_make(pool: *mut Mempool, frames: *const Frame, packets: *mut *mut Mbuf, count: u32) -> u32;
 }
 

@@ -9,8 +9,8 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters, TRACK_SLOT_BYTES, XdpContext,
-    ring_bytes,
+    ANSWER_SLOT_BYTES, ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters,
+    TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::features::Features;
@@ -19,12 +19,14 @@ use weir_state::limits::LimitBinding;
 use weir_state::slots::RuleSlot;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
+use super::behind_card::BehindCard;
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
+use crate::sealed::Answered;
 use crate::xdp::load::{
-    ADDITIONS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TRACKS, addition_rings, fill_tables, join_parts,
-    load_object, map, part_of, program_name, shared_maps,
+    ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TRACKS, addition_rings, fill_tables,
+    join_parts, load_object, map, part_of, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
 use crate::{EngineError, ProgramData, ProgramShape};
@@ -63,6 +65,8 @@ pub struct KernelCode {
     /// One for each chain. They hold their maps. The object has a descriptor for each of those, and is closed after
     /// loading.
     programs: Vec<OwnedFd>,
+    /// What interfaces behind a card need, if the policy reads a card's answers.
+    behind_card: Option<BehindCard>,
     /// Kept open, because the kernel empties maps of programs when their last descriptor is closed.
     _parts: Vec<Option<OwnedFd>>,
     /// Number of counters per program.
@@ -118,6 +122,9 @@ fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
     if program.adders > 0 {
         lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
+    }
+    if program.answered.is_some() {
+        lengths.push((ANSWERS, cpus * ANSWER_SLOT_BYTES));
     }
     if program.flows.is_some() {
         lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
@@ -211,6 +218,7 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
+        let behind_card = program.answered.map(|_| BehindCard::of(&object, program)).transpose()?;
         let own = |(number, chain): (usize, &String)| match &sent {
             Some(sent) if is_downstream(number) => own_program(sent, chain),
             _ => own_program(&object, chain),
@@ -230,6 +238,7 @@ impl KernelCode {
         Ok(Arc::new(KernelCode {
             file,
             programs,
+            behind_card,
             _parts,
             counters,
             cpus,
@@ -250,6 +259,36 @@ impl KernelCode {
         self.programs[chain].as_fd()
     }
 
+    /// What interfaces behind a card need, if the policy reads a card's answers.
+    pub(super) fn behind_card(&self) -> Option<&BehindCard> {
+        self.behind_card.as_ref()
+    }
+
+    /// Runs the program in front of a chain on a frame as if it had been received at an interface behind a card, as
+    /// [`KernelCode::receive`] does.
+    ///
+    /// # Errors
+    /// The kernel cannot run such a frame.
+    ///
+    /// # Panics
+    /// The policy reads no card's answers, or the chain is not of packets from the lower side.
+    pub fn receive_behind_card(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
+        let front = self.behind_card.as_ref().and_then(|card| card.front(chain)).expect("a program in front");
+        let first = received.first.min(received.bytes.len()) as u32;
+        let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
+        self.run(front, received.bytes, &context.words())
+    }
+
+    /// Refuses answers that are not those of the chain that reads them.
+    pub(super) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
+        let own = self.behind_card.as_ref().map(|card| card.answered);
+        let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));
+        match given.is_none() || given == own {
+            true => Ok(()),
+            false => Err(failed("a policy", format!("reads answers {own:?} (chain, bytes), the card gives {given:?}"))),
+        }
+    }
+
     /// Runs the program of a chain on a packet as if it had been received, without sending it (BPF_PROG_TEST_RUN).
     /// Returns the action for the driver (`enum xdp_action`). The packet is counted like any other.
     ///
@@ -258,7 +297,7 @@ impl KernelCode {
     pub fn receive(&self, chain: usize, received: &Received<'_>) -> Result<u32, EngineError> {
         let first = received.first.min(received.bytes.len()) as u32;
         let context = XdpContext { data_end: first, ingress_ifindex: received.index, ..XdpContext::default() };
-        self.run(chain, received.bytes, &context.words())
+        self.run(self.program(chain), received.bytes, &context.words())
     }
 
     /// Runs the program of a downstream chain on a packet as if the host were sending it. Only on ports of a host.
@@ -274,11 +313,11 @@ impl KernelCode {
         let mut context = [0; GSO_SEGS + 1];
         context[IFINDEX] = sent.index;
         [context[GSO_SEGS], context[WIRE_LEN]] = sent.segments;
-        self.run(chain, sent.bytes, &context).map(|action| action as i32)
+        self.run(self.program(chain), sent.bytes, &context).map(|action| action as i32)
     }
 
-    /// Runs the program of a chain on a packet in a context (BPF_PROG_TEST_RUN).
-    fn run(&self, chain: usize, packet: &[u8], context: &[u32]) -> Result<u32, EngineError> {
+    /// Runs a program on a packet in a context (BPF_PROG_TEST_RUN).
+    fn run(&self, program: BorrowedFd<'_>, packet: &[u8], context: &[u32]) -> Result<u32, EngineError> {
         let mut run = bpf_test_run_opts {
             sz: size_of::<bpf_test_run_opts>() as _,
             data_in: packet.as_ptr().cast(),
@@ -288,7 +327,7 @@ impl KernelCode {
             ..Default::default()
         };
         // SAFETY: the kernel reads the packet and the context, which outlive the call, and writes only the options.
-        match unsafe { bpf_prog_test_run_opts(self.programs[chain].as_raw_fd(), &raw mut run) } {
+        match unsafe { bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut run) } {
             0 => Ok(run.retval),
             _ => Err(failed("test run of a packet", io::Error::last_os_error().to_string())),
         }

@@ -17,23 +17,26 @@
 //!   eth0 <-- weirtc_downstream --- TCX_NEXT ---- the host
 //! ```
 
+mod behind_card;
 mod code;
 mod grace;
 mod ports;
 mod replace;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
-use weir_abi::kernel::{PORTS_MAX, PortCounters};
+use weir_abi::kernel::{CardSeals, PORTS_MAX, PortCounters};
 use weir_tables::live::Readers;
 
 pub use code::{KernelCode, Received, Sent};
 use code::{Losses, PortBlocks};
 pub(in crate::live) use grace::Grace;
 pub use grace::ProgramReader;
+use ports::Port;
 pub use ports::Ports;
 use replace::{Outcome, replace_all};
 
@@ -42,6 +45,7 @@ use crate::live::attach::{Attached, Egress, Mode};
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::Role;
 use crate::live::{checksum, resident};
+use crate::sealed::{CardPort, Seals};
 
 /// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
 struct Counting {
@@ -166,6 +170,8 @@ pub struct KernelPath {
     modes: Vec<Mode>,
     cpus: usize,
     books: Mutex<Books>,
+    /// The cards in front of interfaces.
+    cards: Mutex<HashMap<String, CardPort>>,
     /// Held during a change.
     changing: Mutex<()>,
     grace: Grace,
@@ -205,7 +211,33 @@ impl KernelPath {
         let (active, strays) = (first.clone(), Vec::new());
         let books = Mutex::new(Books { active, open: vec![counting], closed: Vec::new(), past, strays });
         let (attached, changing) = (Mutex::new(Arc::new(attached)), Mutex::default());
-        Ok(KernelPath { ports, attached, modes, cpus, books, changing, grace, _reader, losses })
+        let cards = Mutex::default();
+        Ok(KernelPath { ports, attached, modes, cpus, books, cards, changing, grace, _reader, losses })
+    }
+
+    /// The program for a receiving port: the one in front of the chain, if the port is behind a card.
+    fn program<'c>(&self, policy: &'c Loaded<KernelCode>, number: usize) -> Result<BorrowedFd<'c>, EngineError> {
+        let port = &self.ports.receiving()[number];
+        let chain = policy.chains[port.role as usize];
+        if port.role != Role::Lower || !lock(&self.cards).contains_key(&port.interface) {
+            return Ok(policy.code.program(chain));
+        }
+        let front = policy.code.behind_card().and_then(|card| card.front(chain));
+        front.ok_or_else(|| not_for_cards(&port.interface))
+    }
+
+    /// Writes the seals of all ports for a policy.
+    fn write_seals(&self, policy: &Loaded<KernelCode>) {
+        let Some(behind_card) = policy.code.behind_card() else { return };
+        let own = policy.answered.map(|answered| answered.configured);
+        let cards = lock(&self.cards);
+        let mut seals = Box::new([CardSeals::default(); PORTS_MAX]);
+        for (number, port) in self.ports.receiving().iter().enumerate() {
+            if let Some(card) = cards.get(&port.interface) {
+                seals[number] = Seals::new(card, own).for_kernel();
+            }
+        }
+        behind_card.write(&seals);
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -230,6 +262,12 @@ impl KernelPath {
     }
 }
 
+/// The refusal of a policy that was not split for a card.
+fn not_for_cards(interface: &str) -> EngineError {
+    let source = io::Error::other("is behind a card, and the policy was not split for one");
+    EngineError::Interface { interface: interface.to_owned(), source }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -242,6 +280,7 @@ impl Datapath for KernelPath {
     ///
     /// If one program cannot be replaced, the others get the previous one back.
     fn activate(&self, policy: &Loaded<KernelCode>) -> Result<(), EngineError> {
+        policy.code.check_answered(policy.answered)?;
         let _one_at_a_time = lock(&self.changing);
         let attached = lock(&self.attached).clone();
         if attached.is_empty() {
@@ -252,10 +291,8 @@ impl Datapath for KernelPath {
             let is_new = books.open(&policy.code);
             (books.active.clone(), books.strays.clone(), is_new)
         };
-        let put = |number: usize, policy: &Loaded<KernelCode>| {
-            let program = policy.code.program(policy.chains[self.ports.receiving()[number].role as usize]);
-            attached[number].replace(program)
-        };
+        self.write_seals(policy);
+        let put = |number: usize, policy: &Loaded<KernelCode>| attached[number].replace(self.program(policy, number)?);
         let outcome = replace_all(attached.len(), policy, &before, strays, put);
         // Replaced programs may still be running.
         self.grace.wait();
@@ -269,6 +306,40 @@ impl Datapath for KernelPath {
                 Err(error)
             }
         }
+    }
+
+    /// Puts the program in front of the chain on the interface, or takes it away. Seals change for the next packet.
+    fn set_card(&self, interface: &str, card: Option<CardPort>) -> Result<(), EngineError> {
+        let _one_at_a_time = lock(&self.changing);
+        let refuse = |what: &str| {
+            Err(EngineError::Interface { interface: interface.to_owned(), source: io::Error::other(what.to_owned()) })
+        };
+        let is_lower = |port: &Port| port.role == Role::Lower && port.interface == interface;
+        let Some(number) = self.ports.receiving().iter().position(is_lower).filter(|_| !self.ports.is_host()) else {
+            return refuse("it is not on the lower side");
+        };
+        if card.as_ref().is_some_and(|card| card.known.len() > CardPort::KNOWN_MAX) {
+            return refuse("the card has too many configurations");
+        }
+        let attached = lock(&self.attached).clone();
+        let Some(hook) = attached.get(number) else { return Err(EngineError::Stopping) };
+        let active = self.books().active.clone();
+        if card.is_some() && active.code.behind_card().is_none() {
+            return Err(not_for_cards(interface));
+        }
+        let before = match card {
+            Some(card) => lock(&self.cards).insert(interface.to_owned(), card),
+            None => lock(&self.cards).remove(interface),
+        };
+        // Programs of the interface may still read the seals, so they end before these are gone.
+        if lock(&self.cards).contains_key(interface) {
+            self.write_seals(&active);
+        }
+        if lock(&self.cards).contains_key(interface) != before.is_some() {
+            hook.replace(self.program(&active, number)?)?;
+        }
+        self.grace.wait();
+        Ok(())
     }
 
     fn workers(&self) -> usize {

@@ -4,15 +4,20 @@
 //! `verdicts->open`. `group` is the mask of the packets that enter a block of rules. Rules do not read counters, and
 //! each rule processes its packets in order. The outcome is therefore the same as for one packet after the other.
 
+use super::answer;
 use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
 use super::rules::{ends, limits, samples_after_limit};
-use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, joined, walk};
+use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, cite, joined, walk};
 use super::writer::Writer;
 use crate::field::Subject;
-use crate::ir::{FindId, Node, RuleId, RuleSlotId, Test, eval, match_tree};
+use crate::ir::{FindId, Node, Program, RuleId, RuleSlotId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
+
+/// Rules in a row that are decided in one step, if the card says which of them is the first to match. With fewer, a mask
+/// for each costs less.
+const FIRSTS_MIN: usize = 3;
 
 /// The rules of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,21 +122,47 @@ struct BurstSink<'a, 'b> {
 
 impl BurstSink<'_, '_> {
     fn body(mut self, nodes: &[Node]) {
-        let mut variables: Vec<String> = (1..=groups(nodes)).map(group).collect();
-        if match_tree::rules(nodes).next().is_some() {
+        let parts = by_firsts(self.chain.program, nodes);
+        let walked: Vec<Node> =
+            parts.iter().filter(|(firsts, _)| !firsts).flat_map(|(_, nodes)| nodes.to_vec()).collect();
+        let mut variables: Vec<String> = (1..=groups(&walked)).map(group).collect();
+        if match_tree::rules(&walked).next().is_some() {
             variables.push("hits".to_owned());
         }
-        if limits(self.chain.program, nodes) {
+        if limits(self.chain.program, &walked) {
             variables.push("exceeding".to_owned());
         }
-        if match_tree::rules(nodes).any(|id| samples_after_limit(self.chain.program.rule(id))) {
+        if match_tree::rules(&walked).any(|id| samples_after_limit(self.chain.program.rule(id))) {
             variables.push("matched".to_owned());
         }
         if !variables.is_empty() {
             self.out.line(&format!("uint64_t {};", variables.join(", ")));
             self.out.blank();
         }
-        walk(self.chain, nodes, &mut self);
+        for (firsts, nodes) in parts {
+            if firsts { self.firsts(nodes) } else { walk(self.chain, nodes, &mut self) }
+        }
+    }
+
+    /// Decides packets by rules that the card names.
+    fn firsts(&mut self, nodes: &[Node]) {
+        let program = self.chain.program;
+        let card = program.card.as_ref().expect("`verify` requires a card where answers are tested");
+        let mut words = vec!["VERDICT_NONE".to_owned(); 1 << card.body.first_bits()];
+        for (rule, number, verdict) in nodes.iter().filter_map(|node| answer::decided_by_first(program, node)) {
+            cite(program, rule, self.out);
+            words[number] = format!("{} | (uint32_t)(REASON_RULE + {}) << 16", action(verdict), rule.0);
+        }
+        self.out.open("");
+        self.out.open("static const uint32_t words[] =");
+        words.iter().for_each(|word| self.out.line(&format!("{word},")));
+        self.out.close_with(";");
+        self.out.blank();
+        let mask = words.len() - 1;
+        self.out.line(&format!("decide_firsts(env, verdicts, packets->card_flags_0, words, {mask:#x});"));
+        self.out.close();
+        self.out.line("if (!verdicts->open)");
+        self.out.inner("return;");
     }
 
     /// Sets `mask` to the open packets of the block that pass all tests.
@@ -313,6 +344,25 @@ enum Coverage {
 /// The name of the mask of a block of rules.
 fn group(depth: usize) -> String {
     if depth == 1 { "group".to_owned() } else { format!("group{depth}") }
+}
+
+/// Splits nodes into rows of rules that are decided in one step ([`answer::decided_by_first`]), and other nodes.
+fn by_firsts<'n>(program: &Program, nodes: &'n [Node]) -> Vec<(bool, &'n [Node])> {
+    let is_first = |node: &Node| answer::decided_by_first(program, node).is_some();
+    let rows = nodes.chunk_by(|one, next| is_first(one) == is_first(next));
+    let mut parts: Vec<(bool, &[Node])> = Vec::new();
+    let mut start = 0;
+    for row in rows {
+        if is_first(&row[0]) && row.len() >= FIRSTS_MIN {
+            parts.push((true, row));
+        } else if let Some((false, before)) = parts.last_mut() {
+            *before = &nodes[start - before.len()..start + row.len()];
+        } else {
+            parts.push((false, row));
+        }
+        start += row.len();
+    }
+    parts
 }
 
 /// The nesting depth of blocks of rules.

@@ -1,9 +1,10 @@
 //! One chain as C: the columns that its rules read, its table lookups, and the names of both.
 
+use super::answer::{self, AnswerColumn};
 use super::column::{CT_STATE, Column, L3, L4, Width, fields};
 use super::condition::Conditions;
 use super::defaults::DefaultVerdicts;
-use super::dialect::{Dialect, no_card};
+use super::dialect::Dialect;
 use super::raw::raw_name;
 use super::rules;
 use super::writer::Writer;
@@ -22,6 +23,10 @@ pub(super) struct ChainEmitter<'a> {
     pub(super) conditions: Conditions<'a>,
     /// The columns that native code keeps for the packets of a burst.
     pub(super) columns: BTreeSet<Column>,
+    /// Whether packets have a card's answers. None of them must be parsed for the policy's defaults.
+    pub(super) is_answered: bool,
+    /// The columns of answers that native code keeps.
+    pub(super) card_columns: BTreeSet<AnswerColumn>,
     /// Whether any rule samples.
     pub(super) samples: bool,
     /// The finds at whose entries rules count, each with the number of these rules, in order.
@@ -83,7 +88,14 @@ impl<'a> ChainEmitter<'a> {
         let samples = rules::samples(program, &chain.tree.nodes);
         let columns = columns(program, chain, &conditions);
         let counts = rules::counts(program, &chain.tree.nodes);
-        ChainEmitter { program, chain, dialect, name, conditions, columns, samples, counts }
+        let mut card_columns = BTreeSet::new();
+        answer::columns(program.card.as_ref(), &chain.tree.nodes, &mut card_columns);
+        let is_answered = program
+            .card
+            .as_ref()
+            .and_then(|card| program.chains.get(card.chain))
+            .is_some_and(|answered| std::ptr::eq(answered, chain));
+        ChainEmitter { program, chain, dialect, name, conditions, columns, is_answered, card_columns, samples, counts }
     }
 
     /// An emitter for `part`, which has some of the chain's rules. It keeps the columns of the whole chain, because a
@@ -92,8 +104,18 @@ impl<'a> ChainEmitter<'a> {
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
         let conditions = Conditions::new(program, part, &name, self.dialect);
         let samples = program.chains.iter().any(|part| rules::samples(program, &part.tree.nodes));
-        let (columns, counts) = (self.columns.clone(), self.counts.clone());
-        ChainEmitter { program, chain: part, dialect: self.dialect, name, conditions, columns, samples, counts }
+        ChainEmitter {
+            program,
+            chain: part,
+            dialect: self.dialect,
+            name,
+            conditions,
+            columns: self.columns.clone(),
+            is_answered: self.is_answered,
+            card_columns: self.card_columns.clone(),
+            samples,
+            counts: self.counts.clone(),
+        }
     }
 
     /// Writes the declarations of large sets.
@@ -134,6 +156,16 @@ impl<'a> ChainEmitter<'a> {
     /// Whether the rules of a packet read its frame.
     pub(super) fn reads_frame(&self) -> bool {
         self.conditions.uses_raw() || self.tracking_point().is_some() || self.asks_slots()
+    }
+
+    /// Whether BPF code needs a parsed packet for more than the policy's defaults.
+    pub(super) fn reads_packet(&self) -> bool {
+        !self.columns.is_empty()
+            || self.reads_frame()
+            || self.tracks()
+            || self.observes()
+            || self.program.rewrites()
+            || finds(&self.chain.tree.nodes)
     }
 
     /// The index of the top node that tracks.
@@ -195,7 +227,10 @@ impl<'a> ChainEmitter<'a> {
 
     /// Whether rules or lookups read columns of the burst.
     pub(super) fn has_columns(&self) -> bool {
-        !self.columns.is_empty() || !self.conditions.raw_columns().is_empty() || self.is_staged()
+        !self.columns.is_empty()
+            || !self.conditions.raw_columns().is_empty()
+            || self.is_staged()
+            || !self.card_columns.is_empty()
     }
 
     /// Whether packets are tracked before all rules.
@@ -227,6 +262,9 @@ impl<'a> ChainEmitter<'a> {
         out.open(&format!("struct {}_packets", self.name));
         for column in &self.columns {
             out.line(&column.width.declare(column.name));
+        }
+        for line in self.card_columns.iter().flat_map(|answer| answer.declare()) {
+            out.line(&line);
         }
         for &raw in self.conditions.raw_columns() {
             let name = raw_name(raw);
@@ -356,6 +394,15 @@ pub(super) fn find_name(slot: SlotId) -> String {
     format!("weir_find_{}", slot.0)
 }
 
+/// Whether nodes look anything up.
+fn finds(nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| match node {
+        Node::Find(_) => true,
+        Node::When { body, .. } => finds(body),
+        Node::Rule(_) | Node::Track => false,
+    })
+}
+
 /// The columns that rules and staged finds of the chain read, except those of raw bits.
 fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
@@ -391,8 +438,7 @@ fn collect_columns(program: &Program, nodes: &[Node], conditions: &Conditions<'_
             Test::Guard(guard) => Column::of_guard(*guard),
             Test::Value { subject: Subject::Raw(raw), .. } if conditions.is_per_packet(test) => Column::of_raw(*raw),
             Test::Value { subject: Subject::Field(field), .. } => Some(Column::of(*field)),
-            Test::Value { subject: Subject::Raw(_), .. } | Test::Found { .. } => None,
-            Test::Value { subject: Subject::Card(_), .. } => no_card(),
+            Test::Value { subject: Subject::Raw(_) | Subject::Card(_), .. } | Test::Found { .. } => None,
         });
         collect_columns(program, body, conditions, columns);
     }

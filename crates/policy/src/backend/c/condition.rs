@@ -1,10 +1,12 @@
 //! Tests of one packet as C expressions.
 
+use super::answer::{self, Answers};
 use super::column::{Column, Width};
-use super::dialect::{Dialect, no_card};
+use super::dialect::Dialect;
 use super::raw::{raw_bits, raw_columns, raw_name};
 use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
+use crate::answers::Answering;
 use crate::field::{Guard, Raw, Subject};
 use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
@@ -19,11 +21,13 @@ pub struct Conditions<'a> {
     /// Whether rules read raw bits of frames.
     uses_raw: bool,
     dialect: Dialect,
+    /// Where answers of a card are.
+    card: Option<&'a Answering>,
 }
 
 impl<'a> Conditions<'a> {
     /// Collects the sets and raw bits of a chain.
-    pub fn new(program: &Program, chain: &'a Chain, name: &str, dialect: Dialect) -> Self {
+    pub fn new(program: &'a Program, chain: &'a Chain, name: &str, dialect: Dialect) -> Self {
         let mut find_names: Vec<String> = Vec::new();
         for find in &chain.finds {
             let key = find.key.name().replace("ip6 ", "").replace("ip ", "");
@@ -34,7 +38,8 @@ impl<'a> Conditions<'a> {
             find_names.push(base);
         }
         let raw_columns = if dialect == Dialect::Native { raw_columns(chain) } else { vec![] };
-        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, dialect };
+        let card = program.card.as_ref();
+        let mut conditions = Conditions { find_names, sets: vec![], raw_columns, uses_raw: false, dialect, card };
         conditions.collect(&chain.tree.nodes, name);
         conditions
     }
@@ -69,6 +74,10 @@ impl<'a> Conditions<'a> {
             Test::Guard(guard) => terms.push(guard_expression(*guard).to_owned()),
             Test::Found { find, wanted, negated } => terms.push(self.found(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
+                if let Subject::Card(answer) = subject {
+                    let value = || self.value(*subject, *mask, set, *negated);
+                    return self.answers().terms(*answer, (set, *negated), value, terms);
+                }
                 if let Subject::Raw(raw) = subject {
                     terms.push(self.raw_read(*raw));
                 }
@@ -123,12 +132,18 @@ impl<'a> Conditions<'a> {
         }
     }
 
+    /// How answers of a card are tested.
+    pub(super) fn answers(&self) -> Answers<'_> {
+        let card = self.card.expect("`verify` requires a card where answers are tested");
+        Answers { card, dialect: self.dialect }
+    }
+
     /// The column of a burst that holds the subject, if there is one.
     pub(super) fn column(&self, subject: Subject) -> Option<(Width, String)> {
         match subject {
             Subject::Field(field) => Some((Column::of(field).width, Column::of(field).name.to_owned())),
             Subject::Raw(raw) => self.raw_columns.contains(&raw).then(|| (Width::of_raw(raw), raw_name(raw))),
-            Subject::Card(_) => no_card(),
+            Subject::Card(answer) => Some(self.answers().column(answer)),
         }
     }
 
@@ -142,6 +157,9 @@ impl<'a> Conditions<'a> {
     }
 
     fn form(&self, subject: Subject, mask: Option<u128>, set: &ValueSet) -> Option<Form> {
+        if answer::is_flag(subject) {
+            return None;
+        }
         let compares = self.dialect == Dialect::Native && mask.is_none() && self.column(subject).is_some();
         set::form(subject, set, compares)
     }
@@ -157,14 +175,14 @@ impl<'a> Conditions<'a> {
             let wide = match subject {
                 Subject::Raw(_) => "raw".to_owned(),
                 Subject::Field(field) => self.read(Column::of(field)),
-                Subject::Card(_) => no_card(),
+                Subject::Card(_) => unreachable!("answers have at most 32 bits"),
             };
             return compare_wide(&wide, mask, set, negated);
         }
         let mut value = match subject {
             Subject::Raw(_) => "raw.lo".to_owned(),
             Subject::Field(field) => self.read(Column::of(field)),
-            Subject::Card(_) => no_card(),
+            Subject::Card(answer) => self.answers().value(answer),
         };
         if let Some(mask) = mask {
             value = format!("{value} & {}", number(mask, true));

@@ -3,12 +3,6 @@
 use crate::pass::Placement;
 use weir_abi::{Action, Target};
 
-/// The C of all dialects reads packets only. Programs that need a card's answers are refused before code is emitted
-/// ([`crate::capability::Feature::Card`]).
-pub(super) fn no_card() -> ! {
-    panic!("compiler bug: C is emitted for a program that needs a card's answers")
-}
-
 /// The dialect of C code: one for each target, and one more for large chains in BPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

@@ -1,5 +1,6 @@
 //! The functions that engines call: for a burst in user space, for a frame in BPF.
 
+use super::answer::AnswerColumn;
 use super::burst_rules::Stage;
 use super::chain::ChainEmitter;
 use super::column::{CT_STATE, Column};
@@ -19,7 +20,10 @@ impl ChainEmitter<'_> {
         match self.dialect {
             Dialect::Native => {
                 self.packets_struct(out);
-                self.parse(out);
+                if !self.skips_parser() {
+                    self.parse(out);
+                }
+                self.read_answers(out);
                 self.lookups(out);
                 functions::emit(self, out);
                 self.burst(out);
@@ -54,7 +58,14 @@ impl ChainEmitter<'_> {
         if self.tracks_first() {
             out.line("track_ahead(&env, burst, &packets.tracked);");
         }
-        out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
+        if self.skips_parser() {
+            out.line("open_all(burst, &verdicts);");
+        } else {
+            out.line(&format!("{name}_parse(&env, burst, {packets}&verdicts);"));
+        }
+        if !self.card_columns.is_empty() {
+            out.line(&format!("{name}_answers(&env, burst, &packets);"));
+        }
         out.line("started = stage_end(STAGE_PARSE, started);");
         if self.is_staged() {
             let burst = if self.looks_entries_up() { "burst" } else { "burst->count" };
@@ -62,7 +73,7 @@ impl ChainEmitter<'_> {
             out.line("started = stage_end(STAGE_LOOKUP, started);");
         }
         if self.observes() {
-            out.line(&observe::call("observe_elements", "", self.chain.direction));
+            out.line(&observe::call("observe_elements", self.chain.direction));
         }
         self.rules_of_burst(out);
         for (id, _) in &self.counts {
@@ -74,7 +85,7 @@ impl ChainEmitter<'_> {
             out.line("rewrite_burst(burst, &verdicts, &packets.tracked);");
         }
         if self.observes() {
-            out.line(&observe::call("observe_burst", "&verdicts, ", self.chain.direction));
+            out.line(&observe::call("observe_burst", self.chain.direction));
         }
         out.line("give_verdicts(burst, &verdicts);");
         out.line("stage_end(STAGE_RULES, started);");
@@ -145,8 +156,13 @@ impl ChainEmitter<'_> {
         if !raws.is_empty() {
             out.line("struct wide raw = {0, 0};");
         }
-        let reason = defaults.reason("parse_packet(&frame, &parsed)");
-        out.line(&format!("const enum reason reason = {reason};"));
+        if self.observes() {
+            observe::parse(self.chain.direction, out);
+            out.line(&format!("const enum reason reason = {};", defaults.reason("malformed")));
+        } else {
+            let reason = defaults.reason("parse_packet(&frame, &parsed)");
+            out.line(&format!("const enum reason reason = {reason};"));
+        }
         out.blank();
         if !skips_parser {
             out.line("prefetch_frame(burst, i + FRAMES_AHEAD);");
@@ -159,11 +175,6 @@ impl ChainEmitter<'_> {
         for statement in raws.iter().flat_map(|raw| fill_raw(*raw)) {
             out.line(&statement);
         }
-        if self.observes() {
-            let direction = observe::direction(self.chain.direction);
-            out.line("if (packet->l3 == L3_IPV6)");
-            out.inner(&format!("observe_ipv6(burst, &packets->observed, i, packet, &observing, {direction});"));
-        }
         if !skips_parser {
             out.line("verdicts->lens[i] = frame.len;");
         }
@@ -174,6 +185,38 @@ impl ChainEmitter<'_> {
         out.close();
         out.line("verdicts->open = open;");
         out.line("verdicts->sampled = 0;");
+        out.close();
+    }
+
+    /// Whether no rule of an answered chain reads a header.
+    fn skips_parser(&self) -> bool {
+        self.is_answered && !self.parses_packets() && !self.tracks() && !self.observes()
+    }
+
+    /// Writes the function that fills the columns of answers, if there are any.
+    fn read_answers(&self, out: &mut Writer) {
+        let (false, Some(card)) = (self.card_columns.is_empty(), &self.program.card) else { return };
+        let packets = format!("struct {}_packets *packets", self.name);
+        let parameters = ["const struct env *env", "const struct weir_burst *burst", &packets];
+        out.blank();
+        out.function(&format!("static void {}_answers", self.name), &parameters.map(str::to_owned));
+        let fills: Vec<String> = self.card_columns.iter().filter_map(|answer| answer.fill(card)).collect();
+        if !fills.is_empty() {
+            out.open("for (uint32_t i = 0; i < burst->count; i++)");
+            out.line("const uint8_t *answers = burst_answers(burst, i);");
+            out.blank();
+            fills.iter().for_each(|fill| out.line(fill));
+            out.close();
+        }
+        for answer in &self.card_columns {
+            let AnswerColumn::Label(lookup) = answer else { continue };
+            let (slot, name) = (card.lookups[usize::from(*lookup)].0, answer.name());
+            let arguments = format!("burst, {}, packets->{name}, packets->{name}_there", answer.offset(card));
+            out.line(&format!("finish_labels(WEIR_TABLE(env, {slot}), {arguments});"));
+        }
+        if !self.card_columns.iter().any(|answer| matches!(answer, AnswerColumn::Label(_))) {
+            out.line("(void)env;");
+        }
         out.close();
     }
 
@@ -237,6 +280,11 @@ impl ChainEmitter<'_> {
         out.blank();
         let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
+        if self.is_answered && !self.reads_packet() {
+            out.line("packet->len = frame->len;");
+            out.line(&format!("return {rules};"));
+            return out.close();
+        }
         out.line("const uint8_t *plain = plain_frame(frame);");
         out.line("enum reason reason;");
         out.blank();

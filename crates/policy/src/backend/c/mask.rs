@@ -2,12 +2,9 @@
 
 use super::column::{Column, L3, L4, VLAN_TAGS, Width};
 use super::condition::Conditions;
-use super::scale::{Scale, number};
+use super::scale::{ALL, Scale, in_set, number};
 use crate::field::{Guard, Subject};
 use crate::ir::{FindId, Test, ValueSet, Wanted};
-
-/// The mask of every packet. Rules intersect masks with the open packets.
-const ALL: &str = "UINT64_MAX";
 
 impl Conditions<'_> {
     /// Appends masks whose intersection is the packets that pass the test. Bits of packets that are not open mean
@@ -18,6 +15,10 @@ impl Conditions<'_> {
             Test::Found { find, wanted, negated } => masks.push(self.found_mask(*find, wanted, *negated)),
             Test::Value { subject, mask, set, negated } => {
                 let (width, name) = self.column(*subject).expect("a test of a whole burst has a column");
+                if let Subject::Card(answer) = subject {
+                    let value = || self.value_mask(*subject, (width, &name), *mask, set, *negated);
+                    return self.answers().masks(*answer, (set, *negated), value, masks);
+                }
                 if matches!(subject, Subject::Raw(_)) {
                     masks.push(format!("u8_is(packets->{name}_there, true)"));
                 }
@@ -80,17 +81,6 @@ fn guard_mask(guard: Guard) -> String {
         Guard::Icmp6 => is(L4, "L4_ICMP6"),
         Guard::Ports => format!("({} | {} | {})", is(L4, "L4_TCP"), is(L4, "L4_UDP"), is(L4, "L4_PORTS")),
         Guard::Transport => format!("~{}", is(L4, "L4_NONE")),
-    }
-}
-
-/// The mask of packets whose value is in the set, inverted if `negated`. `inside` gives the mask for one range.
-fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
-    let not = if negated { "~" } else { "" };
-    let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();
-    match ranges.as_slice() {
-        [] => if negated { ALL } else { "0" }.to_owned(),
-        [one] => format!("{not}{one}"),
-        many => format!("{not}({})", many.join(" | ")),
     }
 }
 

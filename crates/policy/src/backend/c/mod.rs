@@ -6,6 +6,7 @@
 //! frame, and the wrappers of `hook.h`. A chain that the verifier refuses as one program is split into programs that
 //! jump to one another (`parts`, `parts.h`).
 
+mod answer;
 mod burst_rules;
 mod chain;
 mod column;
@@ -27,8 +28,9 @@ mod tracking;
 mod walk;
 mod writer;
 
+use crate::answers::Answering;
 use crate::capability::{self, Engine};
-use crate::ir::{LimiterKind, Program, SlotContents, TableKind};
+use crate::ir::{Direction, LimiterKind, Program, SlotContents, TableKind};
 use crate::pass;
 use chain::ChainEmitter;
 use defaults::DefaultVerdicts;
@@ -50,7 +52,36 @@ pub fn emit(program: &Program, dialect: Dialect) -> String {
         Dialect::Native | Dialect::Bpf => chains.for_each(|chain| chain.emit(&mut out)),
         Dialect::BpfParts { rules } => parts::emit(program, rules, &chains.collect::<Vec<_>>(), &mut out),
     }
+    if let (true, Some(card)) = (dialect.is_bpf(), &program.card) {
+        fronts(program, card, &mut out);
+    }
     out.finish()
+}
+
+/// Writes the programs of interfaces behind a card, one for each chain of packets from the lower side. The card's answers
+/// are about the rules of one of them.
+fn fronts(program: &Program, card: &Answering, out: &mut Writer) {
+    out.blank();
+    for (number, chain) in program.chains.iter().enumerate() {
+        if chain.direction == Direction::Upstream && number != card.chain {
+            let answered = if number == card.plain { card.chain } else { number };
+            out.line(&format!("WEIR_CARD_FRONT({number}, {answered})"));
+        }
+    }
+}
+
+/// Writes what the headers must know of the program.
+fn defines(program: &Program, dialect: Dialect, out: &mut Writer) {
+    if let Dialect::BpfParts { rules } = dialect {
+        out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
+    }
+    if program.rewrites() {
+        out.line("#define WEIR_REWRITES");
+    }
+    if let (true, Some(card)) = (dialect.is_bpf(), &program.card) {
+        out.line(&format!("#define WEIR_ANSWERS {}", card.body.bytes()));
+        out.line(&format!("#define WEIR_CHAINS {}", program.chains.len()));
+    }
 }
 
 /// Writes the head of the file: its title, includes and tables.
@@ -64,12 +95,7 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         "/* Policy {}, compiled by Weir for {environment}. Do not edit: change the policy. */",
         writer::comment(&program.name)
     ));
-    if let Dialect::BpfParts { rules } = dialect {
-        out.line(&format!("#define WEIR_PARTS {}", parts::count(program, rules)));
-    }
-    if program.rewrites() {
-        out.line("#define WEIR_REWRITES");
-    }
+    defines(program, dialect, out);
     for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
         out.line(&format!("#include \"{header}\""));
     }
@@ -79,6 +105,10 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         out.line("#include \"burst.h\"");
         out.blank();
         out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
+    }
+    if program.card.is_some() {
+        out.blank();
+        out.line(if dialect.is_bpf() { "#include \"answers.h\"" } else { "#include \"answers_burst.h\"" });
     }
     if !program.limiters.is_empty() {
         out.blank();
@@ -128,8 +158,12 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
 /// make them distinct.
 pub fn chain_symbols(program: &Program) -> Vec<String> {
     let mut symbols: Vec<String> = Vec::with_capacity(program.chains.len());
-    for chain in &program.chains {
+    let answered = program.card.as_ref().map(|card| card.chain);
+    for (index, chain) in program.chains.iter().enumerate() {
         let mut symbol = chain.symbol();
+        if Some(index) == answered {
+            symbol.insert_str(0, "answered_");
+        }
         while symbols.contains(&symbol) {
             symbol.push('_');
         }

@@ -63,9 +63,15 @@ pub(super) fn columns(of: Direction, out: &mut Writer) {
     out.close_with(";");
 }
 
+/// Writes why packet `i` is malformed, from a parser that keeps what is observed of it.
+pub(super) fn parse(of: Direction, out: &mut Writer) {
+    let arguments = "burst, &packets->observed, i, &frame, &parsed, &observing";
+    out.assign("const enum reason malformed", &format!("observe_parse({arguments}, {})", direction(of)), "");
+}
+
 /// The call of a function for a burst.
-pub(super) fn call(function: &str, verdicts: &str, of: Direction) -> String {
-    format!("{function}(burst, {verdicts}&packets.observed, &observed, &observing, {});", direction(of))
+pub(super) fn call(function: &str, of: Direction) -> String {
+    format!("{function}(burst, &verdicts, &packets.observed, &observed, &observing, {});", direction(of))
 }
 
 /// The direction of a chain in C.

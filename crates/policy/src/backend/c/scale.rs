@@ -1,7 +1,6 @@
-//! Constants in C, and comparisons with them.
+//! Constants in C, and comparisons with them: of one value, or as masks of a burst.
 
-use super::dialect::no_card;
-use crate::field::{Notation, Subject};
+use crate::field::{Answer, Notation, Subject};
 use crate::ir::ValueSet;
 
 /// A constant, hexadecimal for bits and addresses, with a suffix where C needs one.
@@ -27,8 +26,8 @@ impl Scale {
     pub(super) fn of(subject: Subject, mask: Option<u128>) -> Self {
         let bits = match subject {
             Subject::Raw(_) => true,
-            Subject::Field(field) => field.notation() == Notation::Ipv4Address,
-            Subject::Card(_) => no_card(),
+            Subject::Field(field) | Subject::Card(Answer::Field(field)) => field.notation() == Notation::Ipv4Address,
+            Subject::Card(_) => false,
         };
         Scale { highest: u128::MAX >> (128 - subject.bits()), hexadecimal: bits || mask.is_some() }
     }
@@ -74,5 +73,19 @@ impl Scale {
                 format!("{}({tests})", if negated { "!" } else { "" })
             }
         }
+    }
+}
+
+/// The mask of every packet. Rules intersect masks with the open packets.
+pub(super) const ALL: &str = "UINT64_MAX";
+
+/// The mask of packets whose value is in the set, inverted if `negated`. `inside` gives the mask for one range.
+pub(super) fn in_set(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> String) -> String {
+    let not = if negated { "~" } else { "" };
+    let ranges: Vec<String> = set.ranges().iter().map(|&(start, end)| inside(start, end)).collect();
+    match ranges.as_slice() {
+        [] => if negated { ALL } else { "0" }.to_owned(),
+        [one] => format!("{not}{one}"),
+        many => format!("{not}({})", many.join(" | ")),
     }
 }

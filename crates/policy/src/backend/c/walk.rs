@@ -180,7 +180,7 @@ pub(super) fn joined<'n>(test: &'n Test, mut body: &'n [Node]) -> (Vec<&'n Test>
 }
 
 /// Writes the comment before the code of a rule.
-fn cite(program: &Program, id: RuleId, out: &mut Writer) {
+pub(super) fn cite(program: &Program, id: RuleId, out: &mut Writer) {
     let rule = program.rule(id);
     out.line(&format!("/* {}  {} */", rule.at, writer::comment(&rule.text)));
 }

@@ -1,11 +1,9 @@
 //! The reference of `observe`: what is counted of the packets that pass.
 
 use super::super::{Direction, Observe};
-use super::packet::{Packet, tcp_flag};
+use super::packet::Packet;
 use std::collections::BTreeMap;
-use weir_abi::features::{
-    FeatureSampler, GROUP, RECORDS, REPLAY_SEED, SERVICE_PORTS, SYSTEM_PORT_MAX, group_of, hash, peer_hash, whole_key,
-};
+use weir_abi::features::{FeatureSampler, GROUP, RECORDS, REPLAY_SEED, group_of, hash, peer_hash, whole_key};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::{FeatureCell, FeatureRecord, FeatureShape, PacketClass};
 
@@ -112,14 +110,9 @@ fn class_of(packet: &Packet) -> PacketClass {
     if packet.fragment == Fragment::Later {
         return PacketClass::Fragment;
     }
-    let has = |flag: u8| packet.tcp_flags & flag != 0;
     match packet.l4 {
-        L4::Tcp if has(tcp_flag::RST) => PacketClass::Rst,
-        L4::Tcp if has(tcp_flag::SYN) && has(tcp_flag::ACK) => PacketClass::SynAck,
-        L4::Tcp if has(tcp_flag::SYN) => PacketClass::Syn,
-        L4::Tcp => PacketClass::Tcp,
-        L4::Udp if packet.sport <= SYSTEM_PORT_MAX || SERVICE_PORTS.contains(&packet.sport) => PacketClass::UdpService,
-        L4::Udp => PacketClass::Udp,
+        L4::Tcp => PacketClass::of_tcp(packet.tcp_flags),
+        L4::Udp => PacketClass::of_udp(packet.sport),
         L4::Icmp | L4::Icmp6 => PacketClass::Icmp,
         L4::None | L4::Ports | L4::Other => PacketClass::Other,
     }

@@ -1,6 +1,6 @@
 //! What the card has dropped, in the same accounts as all other packets.
 
-use super::policy::CountedRule;
+use super::counted_rule::CountedRule;
 use crate::run::tally::GONE_RULES_MAX;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +35,11 @@ impl Accounts {
     /// Packets that were dropped since the last activation.
     pub fn current(&self) -> u64 {
         self.current.sum().packets
+    }
+
+    /// What was dropped since the start, by rule.
+    pub fn by_rule(&self) -> impl Iterator<Item = (&CountedRule, Counter)> {
+        self.total.0.iter().map(|(rule, counter)| (&**rule, *counter))
     }
 
     /// Adds everything to the counters of the software. `interface` is the name of the card.

@@ -4,7 +4,8 @@
 //! at removed entries and at the active policy every few milliseconds, and requests that change those wait until the
 //! card has followed.
 
-mod accounts;
+pub mod accounts;
+pub mod counted_rule;
 mod driver;
 mod place;
 pub mod policy;

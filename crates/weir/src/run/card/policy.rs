@@ -1,5 +1,6 @@
 //! What the active policy says about tables of the card.
 
+use crate::run::card::counted_rule::CountedRule;
 use crate::run::generation::{Generation, Loader};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -59,17 +60,6 @@ where
         let protected = declared.named(table).map(|table| table.updates.protected.clone()).unwrap_or_default();
         protected.iter().map(|id| declared.all()[usize::from(id.0)].name.clone()).collect()
     }
-}
-
-/// A rule that packets count for which the card drops.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CountedRule {
-    /// Its citation.
-    pub at: String,
-    /// Its text.
-    pub text: String,
-    /// The tables in its matches.
-    pub tables: Vec<String>,
 }
 
 /// A table by which the card may drop packets.

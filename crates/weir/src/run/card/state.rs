@@ -1,8 +1,9 @@
 //! Which sources are in the card: follows tables and policies at once, and exchanges entries once a period.
 
 use super::accounts::Accounts;
+use super::counted_rule::CountedRule;
 use super::place::{Dropped, Place};
-use super::policy::{Blocked, CountedRule, Policy};
+use super::policy::{Blocked, Policy};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;

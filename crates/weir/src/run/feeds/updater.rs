@@ -238,6 +238,11 @@ impl<L: Loader> Updater<'_, L> {
     /// Why lists cannot be changed in place; `None` if they can.
     fn needs_generation(&self, active: &Active<L>, changed: &[Changed]) -> Option<String> {
         let live = self.contents(active).live();
+        // A card has a table as it was when the policy was loaded.
+        let is_on_card = |list: &&Changed| matches!(&list.name, ListName::Table(name) if active.is_on_card(name));
+        if let Some(list) = changed.iter().find(is_on_card) {
+            return Some(format!("{} is on the card", list.name));
+        }
         changed.iter().find_map(|list| match (list.table(), &list.name, live) {
             (Some(table), ListName::Table(name), Some((store, binding))) => {
                 store.check(binding, name, TableChange::Replace(table)).err().map(|error| error.to_string())

@@ -36,7 +36,7 @@ fn entry(state: &State, attack: &Attack, now_ns: u64) -> AttackEntry {
     AttackEntry {
         attack: attack.id.unwrap_or_default(),
         victim: attack.victim.to_string(),
-        kind: attack.class.attack().to_owned(),
+        kind: attack.kind().to_owned(),
         age_s: seconds(attack.from_ns, now_ns),
         seen_s: seconds(attack.last_ns, now_ns),
         is_over: attack.is_over,

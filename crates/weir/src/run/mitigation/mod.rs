@@ -8,6 +8,7 @@ pub mod answers;
 pub mod events;
 pub mod exporting;
 pub mod hands;
+pub mod observed;
 mod outlet;
 pub mod sampled;
 pub mod state;
@@ -26,6 +27,7 @@ use weir_control::{AttackOperation, AttacksMode};
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Mode;
 use weir_mitigate::measure::WINDOW_NS;
+use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::prefix::Prefix;
 
 /// Copies that are read in a window. Others wait in the queue or are lost there.
@@ -47,6 +49,8 @@ pub struct Surroundings {
     pub protected: Box<dyn Fn() -> Vec<Prefix> + Send>,
     /// Packets that a card has dropped by source since the last call.
     pub by_card: Box<dyn Fn() -> Vec<(IpAddr, u64)> + Send>,
+    /// Exact counts of protected addresses, if there are new ones.
+    pub observed: Box<dyn FnMut() -> Option<Observed> + Send>,
 }
 
 /// Mitigation of a running Weir.
@@ -204,8 +208,10 @@ impl Watch<'_> {
         let protected = self.windows.is_multiple_of(PROTECTED_WINDOWS).then(|| (self.surroundings.protected)());
         self.windows += 1;
         let by_card = (self.surroundings.by_card)();
+        let observed = (self.surroundings.observed)();
         let mut state = self.of.state();
         state.see_by_card(&by_card);
+        observed.into_iter().for_each(|observed| state.observe(observed));
         protected.into_iter().for_each(|protected| state.protect(protected));
         state.end_window(copies, now_ns);
     }

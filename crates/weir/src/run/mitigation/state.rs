@@ -11,6 +11,7 @@ use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
+use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::measure::sampling::{Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
@@ -87,6 +88,11 @@ impl State {
         }
     }
 
+    /// Takes exact counts of protected addresses.
+    pub fn observe(&mut self, observed: Observed) {
+        self.defence.observe(observed);
+    }
+
     /// Sets the sources that are never blocked.
     pub fn protect(&mut self, protected: Vec<Prefix>) {
         self.defence.mitigator_mut().protect(protected);
@@ -132,7 +138,7 @@ impl State {
     fn decided(&mut self, decision: Decision, now_ns: u64) {
         match decision {
             Decision::Detected { attack, victim, .. } => {
-                let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.class.attack());
+                let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
                 eprintln!("weir: attack {attack}: {kind} on {victim}");
                 self.tell_began(attack);
             }

@@ -55,7 +55,7 @@ impl State {
 
     fn tell(&self, event: &'static str, id: AttackId, action: Option<EventAction>) {
         let Some(attack) = self.defence.mitigator().attack(id) else { return };
-        let (victim, kind, pps) = (attack.victim.to_string(), attack.class.attack(), pps(attack));
+        let (victim, kind, pps) = (attack.victim.to_string(), attack.kind(), pps(attack));
         self.events.tell(|| Event { action, ..Event::now(event, id, victim, kind, pps) });
     }
 

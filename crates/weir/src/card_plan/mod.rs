@@ -1,42 +1,34 @@
 //! `weir card plan`: which rules a card should take, by a policy, a profile and a capture.
 
+mod costs;
+mod survey;
+
 use crate::captures;
 use crate::card::{CardImages, CardTables, chain_name, profile, split_of};
-use crate::cli::{CardCommand, CardCommandOptions, CardPlanOptions};
+use crate::cli::CardPlanOptions;
 use crate::failure::Failure;
 use crate::report;
+use costs::NativeCosts;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
-use weir_abi::{Layout, Reason, Verdict};
+use survey::{Survey, assumed};
 use weir_card::Profile;
 use weir_card::category::Offload;
-use weir_card::distributor::cost::{Bill, Costs, Link, Traffic};
+use weir_card::distributor::cost::{Bill, Link, Traffic};
 use weir_card::distributor::{Advice, Advised, Distributor};
-use weir_card::eval::{Card, Configuration};
-use weir_card::receive::{Configured, Port, Received};
 use weir_card::split::{Placed, Split};
 use weir_loading::{Policy, PolicyFile, eval};
-use weir_policy::ir::eval::{Charge, Evaluator, Observed, Observer};
-use weir_policy::ir::match_tree::rules;
-use weir_policy::ir::{Direction, Find, LimiterId, RuleId, RuleSlotId, Test};
+use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::{Direction, RuleId};
 use weir_policy::pass::choose_layouts::CostModel;
 
-/// Cycles of native code on a server core of 2023 (`docs/tables-explained.md`); those of answers are estimates.
-const RECEIVE: f64 = 60.0;
-const PARSE: f64 = 16.0;
-const SEAL: f64 = 3.0;
-const BYTE: f64 = 0.05;
-const TEST: f64 = 1.0;
-/// The share of a lookup in D16X4R that is its second half.
-const FINISH_SHARE: f64 = 0.5;
-/// Cycles of a lookup for which there is no estimate.
-const LOOKUP: f64 = 10.0;
 /// The load of the link up to which a choice is allowed.
 const LOAD_MAX: f64 = 0.95;
-/// Bytes of a frame without a capture, and of preamble, FCS and gap.
-const FRAME_BYTES: f64 = 60.0;
+/// The link of a plan without options.
+const LINK_BITS_PER_S: f64 = 10e9;
+/// Bytes of preamble, FCS and gap.
 const OVERHEAD_BYTES: f64 = 24.0;
 
 /// The output of `--json`.
@@ -89,62 +81,11 @@ struct RulePlan {
     why: String,
 }
 
-/// The costs of native code, by the compiler's own estimates of lookups.
-struct NativeCosts<'p> {
-    policy: &'p Policy,
-}
-
-impl NativeCosts<'_> {
-    fn expected(&self, slot: usize, layout: Layout) -> Option<f64> {
-        self.policy.text()?.lowered.plan.images[slot].reason.expected_cycles(layout)
-    }
-}
-
-impl Costs for NativeCosts<'_> {
-    fn receive(&self) -> f64 {
-        RECEIVE
-    }
-
-    fn parse(&self) -> f64 {
-        PARSE
-    }
-
-    fn seal(&self) -> f64 {
-        SEAL
-    }
-
-    fn byte(&self) -> f64 {
-        BYTE
-    }
-
-    fn test(&self) -> f64 {
-        TEST
-    }
-
-    fn lookup(&self, find: Find) -> f64 {
-        let slot = usize::from(find.slot.0);
-        self.expected(slot, self.policy.program.slots[slot].layout).unwrap_or(LOOKUP)
-    }
-
-    fn finish(&self, table: &str) -> f64 {
-        let slots = self.policy.program.slots.iter();
-        let slot = slots.enumerate().find(|(_, slot)| slot.tables() == [table]);
-        let whole = slot.and_then(|(slot, _)| self.expected(slot, Layout::Dxr16x4));
-        whole.unwrap_or(LOOKUP) * FINISH_SHARE
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// The policy, the profile or the capture cannot be read.
-pub fn run(options: &CardCommandOptions) -> Result<(), Failure> {
-    match &options.command {
-        CardCommand::Plan(options) => plan(options),
-    }
-}
-
-fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
+pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.check(&CostModel::default())?;
     report::say_warnings(&policy);
     if policy.is_bundle() {
@@ -154,25 +95,12 @@ fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
     let chain = policy.chain(options.posture.as_deref(), Direction::Upstream)?;
     let all = split_of(&policy, chain, &profile, &|_| true);
     let (packets, mut traffic) = match &options.input {
-        Some(input) => measured(&policy, &profile, &all, input)?,
+        Some(input) => recorded(&policy, &profile, &all, input)?,
         None => (0, assumed(&policy, chain)),
     };
     let link = Link { bits_per_s: options.link * 1e9, load_max: LOAD_MAX };
-    let half = || link.bits_per_s / 2.0 / 8.0 / (traffic.frame_bytes + OVERHEAD_BYTES);
-    traffic.pps = options.pps.unwrap_or_else(half);
-    let costs = NativeCosts { policy: &policy };
-    let lowered = &policy.text().expect("bundles were refused").lowered;
-    let sizes = CardTables::new(&policy);
-    let distributor = Distributor {
-        program: &lowered.program,
-        counters: &lowered.counters,
-        chain,
-        profile: &profile,
-        sizes: &sizes,
-        costs: &costs,
-        link,
-    };
-    let advised = distributor.choose(&traffic);
+    traffic.pps = options.pps.unwrap_or_else(|| half_of(link, &traffic));
+    let advised = choose(&policy, chain, &profile, link, &traffic);
     let chosen = split_of(&policy, chain, &profile, &|rule| advised.choice.rules.contains(&rule));
     let report = PlanReport {
         policy: options.policy.display().to_string(),
@@ -189,6 +117,70 @@ fn plan(options: &CardPlanOptions) -> Result<(), Failure> {
         rules: plans(&policy, &all, &chosen, &advised, &traffic),
     };
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
+}
+
+/// Chooses what a card takes of a chain, by the packets that it will see and a link of 10 Gbit/s that they fill half.
+///
+/// # Panics
+/// The policy is a bundle.
+pub fn advise<'f>(
+    policy: &Policy,
+    chain: usize,
+    profile: &Profile,
+    frames: impl IntoIterator<Item = Frame<'f>>,
+) -> Advised {
+    let all = split_of(policy, chain, profile, &|_| true);
+    let images = CardImages::new(policy, &all);
+    let mut survey = Survey::new(policy, profile, &all, &images);
+    frames.into_iter().for_each(|frame| survey.see(frame));
+    let mut traffic = survey.traffic();
+    let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
+    traffic.pps = half_of(link, &traffic);
+    choose(policy, chain, profile, link, &traffic)
+}
+
+/// The rules of a chain that are worth a card if every packet has answers, reaches every rule and matches none: what
+/// `weir card plan` chooses without a capture.
+///
+/// # Panics
+/// The policy is a bundle.
+pub fn worth(policy: &Policy, chain: usize, profile: &Profile) -> BTreeSet<RuleId> {
+    let mut traffic = assumed(policy, chain);
+    let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
+    traffic.pps = half_of(link, &traffic);
+    choose(policy, chain, profile, link, &traffic).choice.rules
+}
+
+fn choose(policy: &Policy, chain: usize, profile: &Profile, link: Link, traffic: &Traffic) -> Advised {
+    let lowered = &policy.text().expect("a bundle is not split").lowered;
+    let (sizes, costs) = (CardTables::new(policy), NativeCosts { policy });
+    let distributor = Distributor {
+        program: &lowered.program,
+        counters: &lowered.counters,
+        chain,
+        profile,
+        sizes: &sizes,
+        costs: &costs,
+        link,
+    };
+    distributor.choose(traffic)
+}
+
+/// Packets a second that fill half of a link.
+fn half_of(link: Link, traffic: &Traffic) -> f64 {
+    link.bits_per_s / 2.0 / 8.0 / (traffic.frame_bytes + OVERHEAD_BYTES)
+}
+
+/// The number of packets of a capture, and their traffic.
+fn recorded(policy: &Policy, profile: &Profile, split: &Split, input: &Path) -> Result<(u64, Traffic), Failure> {
+    let images = CardImages::new(policy, split);
+    let mut survey = Survey::new(policy, profile, split, &images);
+    let mut reader = captures::open(input)?;
+    while let Some(burst) = reader.next_burst()? {
+        let frames = burst.frames();
+        (0..frames.len()).for_each(|index| survey.see(eval::frame(frames, index)));
+    }
+    Ok((survey.packets, survey.traffic()))
 }
 
 fn bill(bill: &Bill) -> BillReport {
@@ -235,85 +227,6 @@ fn plans(policy: &Policy, all: &Split, chosen: &Split, advised: &Advised, traffi
         }
     };
     all.rules.iter().zip(&chosen.rules).zip(&advised.rules).map(plan).collect()
-}
-
-/// Without a capture: every packet reaches every rule of the chain and matches none.
-fn assumed(policy: &Policy, chain: usize) -> Traffic {
-    let none = vec![0.0; policy.program.rules.len()];
-    let mut reached = none.clone();
-    rules(&policy.program.chains[chain].tree.nodes).for_each(|rule| reached[usize::from(rule.0)] = 1.0);
-    Traffic { pps: 0.0, frame_bytes: FRAME_BYTES, answered: 1.0, reached, matched: none }
-}
-
-/// The rules that a packet matched.
-#[derive(Default)]
-struct Matched(Vec<RuleId>);
-
-impl Observer for Matched {
-    fn tested(&mut self, _: &Test, _: Observed, _: bool) {}
-
-    fn matched(&mut self, rule: RuleId) {
-        self.0.push(rule);
-    }
-
-    fn charged(&mut self, _: LimiterId, _: u32, _: Charge) {}
-
-    fn asked(&mut self, _: RuleSlotId, _: Option<usize>) {}
-}
-
-/// The number of packets of a capture, and the hits of rules over it.
-fn measured(policy: &Policy, profile: &Profile, split: &Split, input: &Path) -> Result<(u64, Traffic), Failure> {
-    let program = &policy.program;
-    let order: Vec<RuleId> = rules(&program.chains[split.plain].tree.nodes).collect();
-    let place: BTreeMap<RuleId, usize> = order.iter().enumerate().map(|(place, rule)| (*rule, place)).collect();
-    let mut evaluator = Evaluator::new(program, policy.answers());
-    let images = CardImages::new(policy, split);
-    let mut card = Card::new(profile);
-    card.commit(Configuration { program: &split.card, lookups: &images, token: 0, epoch: 0 });
-    let own = Configured { epoch: 0, body: split.card.body.bytes() as u8 };
-    let port = Port { token: 0, own, others: vec![] };
-    let (mut packets, mut bytes, mut answered) = (0_u64, 0_u64, 0_u64);
-    let (mut reached, mut matched) = (vec![0_u64; program.rules.len()], vec![0_u64; program.rules.len()]);
-    let mut reader = captures::open(input)?;
-    while let Some(burst) = reader.next_burst()? {
-        let frames = burst.frames();
-        for index in 0..frames.len() {
-            let frame = eval::frame(frames, index);
-            packets += 1;
-            bytes += u64::from(frame.wire_len);
-            let has_answers = match card.handle(frame) {
-                None => true,
-                Some(passed) => matches!(port.receive(&passed), Received::Answered { .. }),
-            };
-            answered += u64::from(has_answers);
-            let mut hits = Matched::default();
-            let verdict = evaluator.decide(split.plain, frame, &mut hits);
-            hits.0.iter().for_each(|rule| matched[usize::from(rule.0)] += 1);
-            let last = last_rule(verdict, &hits.0, &place, order.len());
-            order[..last].iter().for_each(|rule| reached[usize::from(rule.0)] += 1);
-        }
-    }
-    let share = |count: u64| count as f64 / packets.max(1) as f64;
-    let shares = |counts: Vec<u64>| counts.into_iter().map(share).collect();
-    let frame_bytes = if packets == 0 { FRAME_BYTES } else { share(bytes) };
-    let traffic = Traffic {
-        pps: 0.0,
-        frame_bytes,
-        answered: share(answered),
-        reached: shares(reached),
-        matched: shares(matched),
-    };
-    Ok((packets, traffic))
-}
-
-/// Number of rules that a packet reached: all up to the one that ended the chain.
-fn last_rule(verdict: Verdict, matched: &[RuleId], place: &BTreeMap<RuleId, usize>, all: usize) -> usize {
-    let behind = |rule: &RuleId| place.get(rule).map_or(0, |place| place + 1);
-    match verdict.reason() {
-        Reason::NO_MATCH => all,
-        // A rule, a limit or a slot of one: the last that matched. Faults and defaults have none.
-        _ => matched.last().map_or(0, behind),
-    }
 }
 
 fn describe(report: &PlanReport) -> String {

@@ -1,0 +1,60 @@
+//! Draws the scenario: Fig. 7 and 8 as cycles alone and behind the card, Fig. 9 with the paper's values next to ours.
+
+use crate::plot::by_fields::{Plan, chart};
+use crate::plot::grouped;
+use crate::row::Row;
+
+/// Draws the rows.
+pub fn svg(title: &str, rows: &[Row]) -> String {
+    let bars = |row: &Row| {
+        let own = row.clone().of("part", "saved").of("bar", row.text("group").unwrap_or_default());
+        let cycles = |bar: &str, field: &str| {
+            let cycles = row.get(field)?;
+            Some(row.clone().of("part", "bars").of("bar", bar).number("cycles", cycles))
+        };
+        let paper = (row.text("part") == Some("paper")).then(|| own.clone().of("bar", "paper"));
+        let ours = cycles("alone", "alone_cycles_per_packet").map(|_| own);
+        let ways = ["alone", "card", "planned"].map(|way| cycles(way, &format!("{way}_cycles_per_packet")));
+        ways.into_iter().chain([paper, ours]).flatten().collect::<Vec<_>>()
+    };
+    let rows: Vec<Row> = rows.iter().flat_map(bars).collect();
+    let group = |name: &str| -> Vec<Row> {
+        let is_of = |row: &&Row| row.text("group") == Some(name) && row.text("part") == Some("bars");
+        rows.iter().filter(is_of).cloned().collect()
+    };
+    let charts = [
+        chart(format!("{title}, Fig. 7: rulesets without terminating rules"), &group("counting"), &CYCLES),
+        chart(format!("{title}, Fig. 8: rulesets with terminating rules"), &group("terminating"), &CYCLES),
+        chart(format!("{title}, Fig. 9: fewer cycles behind the card"), &rows, &SAVED),
+    ];
+    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+}
+
+const CYCLES: Plan = Plan {
+    part: "bars",
+    panels: ["card", "traffic"],
+    group: "ruleset",
+    bar: "bar",
+    field: "cycles",
+    unit: "cycles per packet",
+};
+const SAVED: Plan = Plan { part: "saved", field: "saved_percent", unit: "per cent of the cycles", ..CYCLES };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_values_stand_beside_ours() {
+        let row = Row::default().of("part", "cycles").of("card", "netfpga-sume").of("traffic", "random");
+        let row = row.of("group", "terminating").of("ruleset", "lists-then-ports");
+        let row = row.number("alone_cycles_per_packet", 41.5).number("card_cycles_per_packet", 30.25);
+        let mut rows = super::super::paper_rows();
+        rows.push(row.number("saved_percent", 27.1));
+        let svg = svg("hybrid", &rows);
+        for wanted in ["Fig. 8", "Fig. 9", "41.5", "30.2", "27.1", "paper", "20.2", "lists-then-ports"] {
+            assert!(svg.contains(wanted), "{wanted} is missing");
+        }
+        assert!(!svg.contains("Fig. 7"), "there are no such rows");
+    }
+}

@@ -1,0 +1,262 @@
+//! `hybrid`: Fig. 7 to 9 of the hybrid paper. What a card's answers save the software, for each kind of metadata.
+//!
+//! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter, which its RTL
+//! equals bit for bit (`crates/card/tests/rtl`). The software decides bursts in memory, written as a network card
+//! writes them. Both ways take turns: the policy alone on packets without trailers, and the same policy behind the card.
+//! Before they are measured, their counters over the same packets must be equal.
+
+mod chart;
+mod packets;
+mod rulesets;
+
+use crate::data::{Dataset, list};
+use crate::options::Options;
+use crate::row::Row;
+use packets::{Kind, Packet};
+use rulesets::{RULESETS, Ruleset};
+use std::fs;
+use std::path::{Path, PathBuf};
+use weir::card::{CardImages, split_of};
+use weir::card_plan::advise;
+use weir::failure::Failure;
+use weir_abi::{Counter, Link};
+use weir_card::Profile;
+use weir_card::category::Offload;
+use weir_card::eval::{Card, Configuration};
+use weir_card::split::Split;
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
+use weir_engine::sealed::{SealedBurst, Seals};
+use weir_engine::{CardPort, Configured, Filter, NativeFilter, WithoutSeal};
+use weir_loading::{Policy, load};
+use weir_policy::ir::RuleId;
+use weir_policy::ir::eval::packet::Frame;
+
+pub use chart::svg as plot;
+
+/// Number of different packets. As many are decided in a turn.
+const PACKETS: usize = 1 << 17;
+/// Number of buffers of the ring: the default of drivers.
+const RING: usize = 1024;
+/// Packets by which the distributor chooses.
+const SURVEYED: usize = 1 << 14;
+const ROUNDS: usize = 11;
+const QUICK_ROUNDS: usize = 3;
+
+/// The paper's card, and one like a small NIC of today.
+const CARDS: [&str; 2] = ["netfpga-sume", "open-nic"];
+const TOKEN: u64 = 0x12_3456_789a;
+const EPOCH: u16 = 1;
+
+/// The lists of all rulesets, in a folder.
+struct Lists {
+    folder: tempfile::TempDir,
+    country: PathBuf,
+    allowed: Vec<u32>,
+    blocked: Vec<u32>,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// A list is missing, files cannot be written, there is no clang, or card and software together are not the policy.
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let lists = Lists::write(&options.data)?;
+    let rounds = if options.quick { QUICK_ROUNDS } else { ROUNDS };
+    let kinds = picked(options, Kind::ALL.to_vec(), |kind| kind.name());
+    let rulesets = picked(options, RULESETS.iter().collect(), |ruleset| ruleset.name);
+    let mut rows = paper_rows();
+    for name in picked(options, CARDS.to_vec(), |name| name) {
+        let profile = weir::card::profile(name)?;
+        for &kind in &kinds {
+            let packets = packets::packets(kind, PACKETS, &lists.allowed, &lists.blocked);
+            for &ruleset in &rulesets {
+                for &is_terminating in ruleset.groups() {
+                    let row = Row::default().of("part", "cycles").of("card", name).of("traffic", kind.name());
+                    let row = row.of("group", if is_terminating { "terminating" } else { "counting" });
+                    let row = row.of("ruleset", ruleset.name);
+                    let row = row.of("rules", ruleset.categories[usize::from(is_terminating)]);
+                    let policy = || lists.policy(ruleset, is_terminating);
+                    rows.push(row_of(row, policy, &profile, &packets, rounds)?);
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// What `--only` selects of cards, kinds of traffic or rulesets: all of them if it names none.
+fn picked<T: Copy>(options: &Options, all: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+    let named: Vec<T> = all.iter().copied().filter(|one| options.only.iter().any(|only| only == name(one))).collect();
+    if named.is_empty() { all } else { named }
+}
+
+/// What the paper says in numbers: fewer cycles, in per cent (section 4.1).
+fn paper_rows() -> Vec<Row> {
+    let row = |traffic: &str, ruleset: &str, saved: f64| {
+        let row = Row::default().of("part", "paper").of("card", "netfpga-sume").of("traffic", traffic);
+        row.of("group", "terminating").of("ruleset", ruleset).number("saved_percent", saved)
+    };
+    vec![
+        row("random", "lists-then-ports", 20.2),
+        row("specific", "ports", 28.9),
+        row("random", "use-case", 17.8),
+        row("specific", "use-case", 23.6),
+    ]
+}
+
+impl Lists {
+    fn write(data: &Path) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let country = data.join("country.csv");
+        let country = country.canonicalize().map_err(|error| {
+            Failure::Rejected(format!("weir: {}: {error}; set the directory of lists with --data", country.display()))
+        })?;
+        let addresses = |set: Dataset| Ok::<_, Failure>(set.load(data)?.addresses());
+        let (allowed, blocked) = (addresses(Dataset::ALLOW_100K)?, addresses(Dataset::BLOCK_178K)?);
+        let lists = Lists { folder, country, allowed, blocked };
+        lists.put("allow.txt", &list(&lists.allowed))?;
+        lists.put("block.txt", &list(&lists.blocked))?;
+        Ok(lists)
+    }
+
+    fn put(&self, name: &str, text: &str) -> Result<PathBuf, Failure> {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+        Ok(path)
+    }
+
+    fn policy(&self, ruleset: &Ruleset, is_terminating: bool) -> Result<Policy, Failure> {
+        let text = ruleset.policy(is_terminating, &self.country.display().to_string());
+        Ok(load(&self.put(&format!("{}.weir", ruleset.name), &text)?)?)
+    }
+}
+
+/// The software behind a card, and the frames that come from it.
+struct Behind {
+    filter: NativeFilter,
+    seals: Seals,
+    frames: Vec<Vec<u8>>,
+    trailer_bits: usize,
+}
+
+impl Behind {
+    /// Offloads the wanted rules of a policy.
+    fn new(
+        policy: Policy,
+        profile: &Profile,
+        packets: &[Packet],
+        wanted: &dyn Fn(RuleId) -> bool,
+    ) -> Result<Self, Failure> {
+        let split = split_of(&policy, 0, profile, wanted);
+        let frames = answered(&policy, profile, &split, packets)?;
+        let port = CardPort { token: TOKEN, known: vec![], without_seal: WithoutSeal::Drop, control: None };
+        let own = Configured { epoch: EPOCH, body: split.card.body.bytes() as u8 };
+        Ok(Behind {
+            trailer_bits: 8 * (frames[0].len() - packets[0].len()),
+            filter: policy.with_answers(split.software).native()?,
+            seals: Seals::new(&port, Some(own)),
+            frames,
+        })
+    }
+
+    fn turn(&mut self) -> Result<f64, Failure> {
+        turn(&self.frames, |burst, verdicts| {
+            self.filter.decide_sealed(0, &SealedBurst::read(&self.seals, *burst), verdicts)
+        })
+    }
+}
+
+/// Measures one ruleset: the policy alone, with all that the card takes, and with what the distributor chooses.
+fn row_of(
+    row: Row,
+    policy: impl Fn() -> Result<Policy, Failure>,
+    profile: &Profile,
+    packets: &[Packet],
+    rounds: usize,
+) -> Result<Row, Failure> {
+    let plain = policy()?;
+    let chosen = advise(&plain, 0, profile, packets.iter().take(SURVEYED).map(frame)).choice.rules;
+    let able = split_of(&plain, 0, profile, &|_| true).rules;
+    let able = able.iter().filter(|placed| placed.offload != Offload::Software).count();
+    let mut alone = plain.native()?;
+    let mut all = Behind::new(policy()?, profile, packets, &|_| true)?;
+    // Without a card, or with all that it takes, there is nothing else to measure.
+    let differs = !chosen.is_empty() && chosen.len() != able;
+    let mut planned = match differs {
+        true => Some(Behind::new(policy()?, profile, packets, &|rule| chosen.contains(&rule))?),
+        false => None,
+    };
+    let mut turns: [Vec<f64>; 3] = Default::default();
+    for _ in 0..rounds {
+        turns[0].push(turn(packets, |burst, verdicts| alone.decide(0, burst, verdicts))?);
+        turns[1].push(all.turn()?);
+        if let Some(planned) = &mut planned {
+            turns[2].push(planned.turn()?);
+        }
+    }
+    agree(&alone.counters(), &all.filter.counters())?;
+    planned.as_ref().map_or(Ok(()), |planned| agree(&alone.counters(), &planned.filter.counters()))?;
+    if !differs {
+        turns[2] = turns[usize::from(!chosen.is_empty())].clone();
+    }
+    let [alone, all_cycles, planned_cycles] = &turns;
+    let spread = |samples: &[f64]| Spread::of(samples.to_vec()).expect("there were turns");
+    let saved = |turns: &[f64]| {
+        let percent = alone.iter().zip(turns).map(|(alone, behind)| 100.0 * (1.0 - behind / alone));
+        spread(&percent.collect::<Vec<_>>())
+    };
+    let planned_bits = match (&planned, chosen.is_empty()) {
+        (Some(planned), _) => planned.trailer_bits,
+        (None, true) => 0,
+        (None, false) => all.trailer_bits,
+    };
+    Ok(row
+        .of("plan", if chosen.is_empty() { "refuses" } else { "offloads" })
+        .spread("alone_cycles_per_packet", spread(alone))
+        .spread("card_cycles_per_packet", spread(all_cycles))
+        .spread("saved_percent", saved(all_cycles))
+        .number("trailer_bits", all.trailer_bits as f64)
+        .number("card_rules", able as f64)
+        .spread("planned_cycles_per_packet", spread(planned_cycles))
+        .spread("planned_saved_percent", saved(planned_cycles))
+        .number("planned_trailer_bits", planned_bits as f64)
+        .number("planned_rules", chosen.len() as f64))
+}
+
+fn frame(packet: &Packet) -> Frame<'_> {
+    Frame { bytes: packet, wire_len: packet.len() as u32, time_ns: 0, link: Link::Ethernet }
+}
+
+/// What the card makes of the packets. It answers for all of them, so all trailers have the same length.
+fn answered(policy: &Policy, profile: &Profile, split: &Split, packets: &[Packet]) -> Result<Vec<Vec<u8>>, Failure> {
+    let images = CardImages::new(policy, split);
+    let mut card = Card::new(profile);
+    card.commit(Configuration { program: &split.card, lookups: &images, token: TOKEN, epoch: EPOCH });
+    let bytes = packets[0].len() + split.card.body.bytes() + weir_abi::card::SEAL_BYTES;
+    let answer = |packet: &Packet| {
+        let passed = card.handle(frame(packet)).filter(|passed| passed.len() == bytes);
+        passed.ok_or_else(|| Failure::Runtime("the card has no answers for a packet of the generator".to_owned()))
+    };
+    packets.iter().map(answer).collect()
+}
+
+/// Decides all frames once. Each is written into a buffer of the ring before, which is not measured.
+fn turn<F: AsRef<[u8]>>(
+    frames: &[F],
+    decide: impl FnMut(&weir_engine::FrameBurst<'_>, &mut [weir_abi::Verdict]) -> Result<(), weir_engine::EngineError>,
+) -> Result<f64, Failure> {
+    let first = frames[0].as_ref();
+    let mut ring = FrameSet::new(Link::Ethernet, (0..RING).map(|_| (first, first.len() as u32)));
+    let mut next = frames.iter().cycle();
+    let write = |buffer: &mut [u8]| buffer.copy_from_slice(next.next().expect("they repeat").as_ref());
+    Ok(measure::measure_ring_by(decide, &mut ring, frames.len(), write)?)
+}
+
+/// Both ways have decided the same packets.
+fn agree(alone: &[Counter], behind: &[Counter]) -> Result<(), Failure> {
+    match alone == behind {
+        true => Ok(()),
+        false => Err(Failure::Runtime(format!("card and software count {behind:?}, the policy alone {alone:?}"))),
+    }
+}

@@ -1,0 +1,362 @@
+//! `weir run --card hybrid:`: a card that answers rules for every packet (docs/hybrid.md, decision 50).
+//!
+//! The card has a configuration for what decides packets: a generation and its posture. A change writes the next one into
+//! the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows the
+//! seals of both configurations, and uses the answers of its own only.
+
+pub mod link;
+pub mod splitter;
+mod status;
+
+use crate::failure::Failure;
+use crate::run::card::accounts::Accounts;
+use crate::run::card::counted_rule::CountedRule;
+use crate::run::generation::Generation;
+use link::CardLink;
+use splitter::Offloaded;
+use status::Facts;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use weir_abi::Counter;
+use weir_card::Profile;
+use weir_card::receive::Configured;
+use weir_control::{HybridStatus, Stats};
+use weir_engine::live::Datapath;
+use weir_engine::{Answered, CardPort, WithoutSeal};
+use weir_mitigate::offload::Hits;
+use weir_state::tables::TableBinding;
+use weir_tables::Table;
+
+/// Answers that wait for the session. More are never asked for at once.
+const ANSWERS_MAX: usize = 256;
+/// Time after the first commit in which frames without a seal are still on their way.
+const GRACE: Duration = Duration::from_millis(100);
+/// How often the card is asked for its counters, so that its failure is noticed.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Pause of the thread between two looks at its end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The entries that a table has now, for a generation.
+pub type Contents = dyn Fn(&TableBinding, &str) -> Option<Arc<Table>> + Send + Sync;
+
+/// The card of a running Weir.
+#[derive(Clone)]
+pub struct HybridCard(Arc<Inner>);
+
+struct Inner {
+    profile: Profile,
+    /// The interface behind which it is, as the datapath names it.
+    port: String,
+    contents: Box<Contents>,
+    answers: SyncSender<Vec<u8>>,
+    state: Mutex<State>,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    link: CardLink,
+    /// What happens to frames without a seal.
+    without_seal: WithoutSeal,
+    active: Active,
+    /// The configuration of a commit that had no answer.
+    in_doubt: Option<Active>,
+    /// Counters of the active configuration as they were read last, and accounted.
+    read: Vec<Counter>,
+    accounts: Accounts,
+    /// Number of commits.
+    changes: u64,
+    problem: Option<String>,
+}
+
+/// What a configuration is about.
+#[derive(Clone, Default)]
+struct Active {
+    /// The rules for which the card drops, by counter.
+    counted: Vec<Arc<CountedRule>>,
+    /// Why the software decides alone, if it does.
+    alone: Option<String>,
+}
+
+/// A configuration that is written, and not active yet.
+pub struct Next {
+    /// What the policy reads of it.
+    pub answered: Option<Answered>,
+    active: Active,
+}
+
+impl HybridCard {
+    /// Takes an open card. `port` is the datapath's name of its interface.
+    pub fn new(mut link: CardLink, profile: Profile, port: String, contents: Box<Contents>) -> Self {
+        let (answers, received) = sync_channel(ANSWERS_MAX);
+        link.listen_to(received);
+        let state = State {
+            link,
+            without_seal: WithoutSeal::Alone,
+            active: Active::default(),
+            in_doubt: None,
+            read: vec![],
+            accounts: Accounts::default(),
+            changes: 0,
+            problem: None,
+        };
+        HybridCard(Arc::new(Inner {
+            profile,
+            port,
+            contents,
+            answers,
+            state: Mutex::new(state),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+        }))
+    }
+
+    /// Tells the datapath of the card, which passes frames as they are. Must come before the first configuration.
+    ///
+    /// # Errors
+    /// The datapath cannot use it.
+    pub fn announce<D: Datapath>(&self, datapath: &D) -> Result<(), Failure> {
+        let state = self.0.state();
+        self.0.set_known(datapath, &state, vec![state.link.active()])
+    }
+
+    /// Writes the configuration for a generation and a posture. The datapath knows its seals afterwards.
+    ///
+    /// # Errors
+    /// The card does not answer. Nothing has changed.
+    pub fn prepare<D: Datapath>(
+        &self,
+        datapath: &D,
+        generation: &Generation<D::Code>,
+        posture: Option<&str>,
+    ) -> Result<Next, Failure> {
+        let mut state = self.0.state();
+        state.settle()?;
+        let offloaded = self.0.offloaded(generation, posture);
+        let (program, tables) = match &offloaded {
+            Ok(Offloaded { card, tables, .. }) => (card.clone(), tables.clone()),
+            Err(_) => (splitter::nothing(), vec![]),
+        };
+        let before = state.link.active();
+        let configured = state.link.write(&program, tables)?;
+        self.0.set_known(datapath, &state, vec![before, configured])?;
+        let answered = offloaded.as_ref().ok().map(|offloaded| Answered {
+            chain: offloaded.chain,
+            configured: weir_engine::Configured { epoch: configured.epoch, body: configured.body },
+        });
+        let active = match offloaded {
+            Ok(offloaded) => Active { counted: offloaded.counted.clone(), alone: None },
+            Err(why) => Active { counted: vec![], alone: Some(why) },
+        };
+        Ok(Next { answered, active })
+    }
+
+    /// Makes a written configuration active. The datapath decides by its policy already.
+    ///
+    /// # Errors
+    /// The card does not answer. It is asked again until it does; the datapath decides packets of both configurations.
+    pub fn commit(&self, next: Next) -> Result<(), Failure> {
+        let mut state = self.0.state();
+        state.in_doubt = Some(next.active);
+        state.commit()
+    }
+
+    /// Drops frames without a seal from now on.
+    ///
+    /// # Errors
+    /// The datapath does not take it.
+    pub fn seal<D: Datapath>(&self, datapath: &D) -> Result<(), Failure> {
+        thread::sleep(GRACE);
+        let mut state = self.0.state();
+        state.without_seal = WithoutSeal::Drop;
+        self.0.set_known(datapath, &state, vec![state.link.active()])
+    }
+
+    /// Notes that the software decides alone until the next configuration.
+    pub fn note_alone(&self, why: String) {
+        self.0.state().active.alone = Some(why);
+    }
+
+    /// Whether the active configuration has this table.
+    pub fn has_table<C>(&self, generation: &Generation<C>, table: &str) -> bool {
+        generation.is_on_card(table) && self.0.state().active.alone.is_none()
+    }
+
+    /// Starts the thread that notices when the card fails.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn keep(&self) -> Result<(), Failure> {
+        let own = self.clone();
+        let body = move || {
+            if catch_unwind(AssertUnwindSafe(|| own.0.keep())).is_err() {
+                eprintln!("weir: card: its thread has failed, so nobody notices if the card does");
+            }
+        };
+        let thread = thread::Builder::new().name("weir-card".to_owned()).spawn(body);
+        let thread = thread.map_err(|error| Failure::system("a thread for the card", error))?;
+        *self.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Adds what the card has dropped to the counters of the software.
+    pub fn add_to(&self, stats: Stats) -> Stats {
+        let mut stats = stats;
+        let mut state = self.0.state();
+        // The thread notices when a silent card answers again; nobody else waits for it.
+        if state.problem.is_none() {
+            state.look();
+        }
+        state.accounts.add_to(&mut stats, &format!("card:{}", self.0.port));
+        stats
+    }
+
+    /// What the card does. `stats` are the counters of the software.
+    pub fn status<C>(&self, stats: Stats, generation: &Generation<C>) -> HybridStatus {
+        let stats = self.add_to(stats);
+        let state = self.0.state();
+        let facts = Facts {
+            profile: &self.0.profile,
+            port: &self.0.port,
+            active: state.link.active(),
+            counted: &state.active.counted,
+            alone: &state.active.alone,
+            problem: &state.problem,
+            sealed: state.without_seal == WithoutSeal::Drop,
+            changes: state.changes,
+            accounts: &state.accounts,
+        };
+        status::status(&facts, &stats, generation.offloaded())
+    }
+
+    /// Makes the card pass frames as they are. The datapath decides them alone.
+    ///
+    /// # Errors
+    /// The card does not answer: it keeps its configuration.
+    pub fn end<D: Datapath>(&self, datapath: &D) -> Result<(), Failure> {
+        self.0.stop.store(true, Ordering::Relaxed);
+        let thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic was reported when it happened.
+        let _panicked = thread.map(JoinHandle::join);
+        let mut state = self.0.state();
+        state.settle()?;
+        state.without_seal = WithoutSeal::Alone;
+        let before = state.link.active();
+        let plain = state.link.write_plain()?;
+        self.0.set_known(datapath, &state, vec![before, plain])?;
+        state.in_doubt = Some(Active::default());
+        state.commit()
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the datapath which configurations the card may have.
+    fn set_known<D: Datapath>(&self, datapath: &D, state: &State, known: Vec<Configured>) -> Result<(), Failure> {
+        let known = known.into_iter().map(|Configured { epoch, body }| weir_engine::Configured { epoch, body });
+        let port = CardPort {
+            token: state.link.token(),
+            known: known.collect(),
+            without_seal: state.without_seal,
+            control: Some(self.answers.clone()),
+        };
+        Ok(datapath.set_card(&self.port, Some(port))?)
+    }
+
+    /// What the card does for a generation and a posture, or why it does nothing.
+    fn offloaded<'g, C>(&self, generation: &'g Generation<C>, posture: Option<&str>) -> Result<&'g Offloaded, String> {
+        if let Some(posture) = posture {
+            return Err(format!("rules of postures are not offloaded, and {posture} is active"));
+        }
+        let Some(offloaded) = generation.offloaded() else {
+            return Err("the policy is a bundle".to_owned());
+        };
+        let has_changed = |name: &&str| {
+            let declared = generation.declared().named(name).map(|table| &table.entries);
+            let now = generation.tables().and_then(|tables| (self.contents)(tables, name));
+            match (declared, now) {
+                (Some(declared), Some(now)) => !declared.difference(&now).is_empty(),
+                // Its entries are not known.
+                _ => true,
+            }
+        };
+        match offloaded.card.lookups.iter().map(|lookup| lookup.name.as_str()).find(has_changed) {
+            Some(table) => Err(changed(table)),
+            None => Ok(offloaded),
+        }
+    }
+
+    /// The work of the thread.
+    fn keep(&self) {
+        let mut waited = Duration::ZERO;
+        while !self.stop.load(Ordering::Relaxed) {
+            thread::sleep(TICK);
+            waited += TICK;
+            if waited >= PERIOD {
+                waited = Duration::ZERO;
+                self.state().look();
+            }
+        }
+    }
+}
+
+/// Why answers about a table are not used.
+pub fn changed(table: &str) -> String {
+    format!("table {table} was changed since the policy was loaded; load it again")
+}
+
+impl State {
+    /// Finds out what became of a commit without answer.
+    fn settle(&mut self) -> Result<(), Failure> {
+        if self.in_doubt.is_some() { self.commit() } else { Ok(()) }
+    }
+
+    /// Commits the configuration in doubt.
+    fn commit(&mut self) -> Result<(), Failure> {
+        let before = self.link.commit()?;
+        self.account(&before);
+        self.active = self.in_doubt.take().expect("the caller has set it");
+        self.read = vec![];
+        self.accounts.begin();
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Accounts what the active configuration has dropped so far. A card that does not answer is reported once.
+    fn look(&mut self) {
+        match self.settle().and_then(|()| self.link.count()) {
+            Ok(now) => {
+                self.account(&now);
+                if self.problem.take().is_some() {
+                    eprintln!("weir: card: it answers again");
+                }
+            }
+            Err(failure) => {
+                let problem = failure.message().to_owned();
+                if self.problem.replace(problem.clone()).is_none() {
+                    eprintln!("{problem}");
+                }
+            }
+        }
+    }
+
+    /// Accounts counters of the active configuration that were read now.
+    fn account(&mut self, now: &[Counter]) {
+        for (index, (rule, now)) in self.active.counted.iter().zip(now).enumerate() {
+            let before = self.read.get(index).copied().unwrap_or_default();
+            let packets = now.packets.saturating_sub(before.packets);
+            let bytes = now.bytes.saturating_sub(before.bytes);
+            if packets > 0 {
+                self.accounts.add(rule, Hits { packets, bytes, last_ns: 0 });
+            }
+        }
+        self.read = now.to_vec();
+    }
+}

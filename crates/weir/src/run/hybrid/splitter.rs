@@ -1,0 +1,88 @@
+//! Splits policies between a card and the software when they are loaded.
+
+use crate::card::{CardTables, RuleReport, report, split_of};
+use crate::card_plan::worth;
+use crate::cli::CardRules;
+use crate::run::card::counted_rule::CountedRule;
+use std::sync::Arc;
+use weir_card::Profile;
+use weir_card::body::BodyLayout;
+use weir_card::image::{Memory, table};
+use weir_card::program::{CardProgram, TableKey};
+use weir_loading::Policy;
+use weir_policy::ir::{Direction, Program, RuleId};
+
+/// What is offloaded, to which card.
+pub struct Splitter {
+    /// The card.
+    pub profile: Profile,
+    /// Which rules it gets.
+    pub rules: CardRules,
+}
+
+/// The card's part of a policy.
+pub struct Offloaded {
+    /// What the card does.
+    pub card: CardProgram,
+    /// The memories of its lookups.
+    pub tables: Vec<Memory>,
+    /// The rules for which it drops, by counter.
+    pub counted: Vec<Arc<CountedRule>>,
+    /// Each rule of the base policy's chain, in order.
+    pub rules: Vec<RuleReport>,
+    /// Index of the chain for packets with answers.
+    pub chain: usize,
+}
+
+impl Splitter {
+    /// The policy with a chain that reads answers, and the card's part. A bundle's code has the chains that it has, so
+    /// nothing of it is offloaded.
+    pub fn split(&self, policy: Policy) -> (Policy, Option<Offloaded>) {
+        if policy.is_bundle() {
+            return (policy, None);
+        }
+        let base = policy.program.chain(None, Direction::Upstream).expect("every policy has a base");
+        let worth = (self.rules == CardRules::Plan).then(|| worth(&policy, base, &self.profile));
+        let wanted = |rule: RuleId| match &worth {
+            Some(worth) => worth.contains(&rule),
+            None => self.rules == CardRules::All,
+        };
+        let split = split_of(&policy, base, &self.profile, &wanted);
+        let images = CardTables::new(&policy);
+        let memories = split.card.lookups.iter().enumerate().flat_map(|(lookup, TableKey { name, .. })| {
+            let image = images.image(name).expect("the split has seen its size");
+            let stages = image.view().stages().expect("built in this layout");
+            table(lookup, stages.direct(), stages.extension())
+        });
+        let offloaded = Offloaded {
+            tables: memories.collect(),
+            counted: counted(&policy.program, &split.card.dropped),
+            rules: report(&policy.program, &self.profile, &split).rules,
+            chain: split.answered,
+            card: split.card,
+        };
+        (policy.with_answers(split.software), Some(offloaded))
+    }
+}
+
+/// What a card does that only seals packets.
+pub fn nothing() -> CardProgram {
+    CardProgram {
+        patterns: vec![],
+        rules: vec![],
+        lookups: vec![],
+        options_alone: false,
+        dropped: vec![],
+        body: BodyLayout::default(),
+    }
+}
+
+fn counted(program: &Program, rules: &[RuleId]) -> Vec<Arc<CountedRule>> {
+    let tables = program.tables_tested();
+    let counted = |rule: &RuleId| {
+        let tables = tables[usize::from(rule.0)].iter().map(|&table| table.to_owned()).collect();
+        let found = program.rule(*rule);
+        Arc::new(CountedRule { at: found.at.clone(), text: found.text.clone(), tables })
+    };
+    rules.iter().map(counted).collect()
+}

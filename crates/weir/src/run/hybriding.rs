@@ -1,0 +1,125 @@
+//! Joins a card that answers rules to the rest of the daemon: its options, the controller, and requests that it takes part
+//! in.
+
+use crate::card::profile;
+use crate::cli::{GivenCard, GivenHybrid, LiveEngine, RunOptions};
+use crate::failure::Failure;
+use crate::run::controller::Controller;
+use crate::run::dpdk;
+use crate::run::generation::Loader;
+use crate::run::hybrid::HybridCard;
+use crate::run::hybrid::link::CardLink;
+use crate::run::hybrid::splitter::Splitter;
+use crate::run::requests;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weir_control::{CardReport, Request, TableOperation};
+use weir_engine::live::Datapath;
+
+fn given(options: &RunOptions) -> Option<&GivenHybrid> {
+    match &options.card.card {
+        Some(GivenCard::Hybrid(given)) => Some(given),
+        Some(GivenCard::Dropping(_)) | None => None,
+    }
+}
+
+/// The datapath's name of the card's interface.
+fn port(options: &RunOptions, given: &GivenHybrid) -> Result<String, Failure> {
+    let refuse = |problem: &str| Err(Failure::Rejected(format!("weir: --card hybrid: {problem}")));
+    match (&given.interface, options.lower.as_slice()) {
+        _ if !options.host.is_empty() => refuse("a card in front of --host is not supported"),
+        (Some(name), lower) if lower.contains(name) => Ok(name.clone()),
+        (Some(name), _) => refuse(&format!("interface={name}: it is not one of --lower")),
+        (None, [only]) => Ok(only.clone()),
+        (None, _) => refuse("interface=IF is missing: there are several lower interfaces"),
+    }
+}
+
+/// Refuses options that do not fit.
+///
+/// # Errors
+/// The reason.
+pub fn check(options: &RunOptions) -> Result<(), Failure> {
+    given(options).map_or(Ok(()), |given| port(options, given).map(drop))
+}
+
+/// What splits policies, if there is a card.
+///
+/// # Errors
+/// The profile cannot be read.
+pub fn splitter(options: &RunOptions) -> Result<Option<Arc<Splitter>>, Failure> {
+    let splitter =
+        |given: &GivenHybrid| Ok(Arc::new(Splitter { profile: profile(&given.profile)?, rules: given.rules }));
+    given(options).map(splitter).transpose()
+}
+
+/// Opens the card, if there is one. It passes frames as they are from now on.
+///
+/// # Errors
+/// It does not answer, or its port is no interface of the kernel.
+pub fn open(options: &RunOptions, splitter: Option<&Splitter>) -> Result<Option<CardLink>, Failure> {
+    let (Some(given), Some(splitter)) = (given(options), splitter) else { return Ok(None) };
+    let port = port(options, given)?;
+    let interface = match options.engine {
+        LiveEngine::Dpdk => dpdk::interface_behind(options, &port).ok_or_else(|| {
+            let problem = "control frames need an interface of the kernel: a port such as net_af_packet";
+            Failure::Rejected(format!("weir: --card hybrid: {port}: {problem}"))
+        })?,
+        _ => port,
+    };
+    CardLink::open(&interface, &splitter.profile).map(Some)
+}
+
+/// Starts to use the card.
+///
+/// # Errors
+/// The card or the datapath refuses.
+pub fn start<L: Loader>(
+    options: &RunOptions,
+    link: CardLink,
+    controller: &Controller<L::Datapath>,
+    loader: &L,
+) -> Result<(), Failure> {
+    let given = given(options).expect("a card was opened");
+    let profile = loader.splitter().expect("a card was opened").profile.clone();
+    let own = loader.clone();
+    let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
+    let card = HybridCard::new(link, profile, port(options, given)?, Box::new(contents));
+    controller.join_card(card.clone())?;
+    card.keep()
+}
+
+/// Leaves the card. It passes frames as they are.
+pub fn end<D: Datapath>(controller: &Controller<D>) {
+    if let Err(failure) = controller.leave_card() {
+        eprintln!("{}; it keeps its configuration: frames from it have trailers", failure.message());
+    }
+}
+
+/// Executes a request. Answers include what the card has dropped. A table that the card has is decided by the software
+/// alone before it changes.
+///
+/// # Errors
+/// Those of `perform`, or a worker failed.
+pub fn perform<L: Loader>(
+    request: Request,
+    controller: &Controller<L::Datapath>,
+    loader: &L,
+    perform: impl FnOnce(Request) -> Result<Value, Failure>,
+) -> Result<Value, Failure> {
+    let Some(card) = controller.card() else { return perform(request) };
+    match &request {
+        Request::Stats => return Ok(json!(card.add_to(requests::stats(controller, loader)))),
+        Request::Card { .. } => {
+            let status = card.status(requests::stats(controller, loader), &controller.active());
+            return Ok(json!(CardReport::Hybrid(status)));
+        }
+        Request::Table { table, operation } if changes(operation) => controller.decide_without(table)?,
+        _ => {}
+    }
+    perform(request)
+}
+
+fn changes(operation: &TableOperation) -> bool {
+    !matches!(operation, TableOperation::List(_) | TableOperation::Get { .. })
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Answers of a card for a burst. The body of each packet follows its `cap` bytes; the front that has removed the trailer
+ * guarantees that (crates/engine/src/sealed.rs).
+ */
+#ifndef WEIR_ANSWERS_BURST_H
+#define WEIR_ANSWERS_BURST_H
+
+#include "answers.h"
+#include "burst.h"
+
+WEIR_INLINE const uint8_t *burst_answers(const struct weir_burst *burst, uint32_t i)
+{
+	return burst->frames[i].data + burst->frames[i].cap;
+}
+
+/* Opens all packets. A card answers only for packets that no default decides, so none must be parsed for that. */
+WEIR_INLINE void open_all(const struct weir_burst *burst, struct verdicts *verdicts)
+{
+	read_lens(burst, verdicts);
+	verdicts->open = first_bits(burst->count);
+	verdicts->sampled = 0;
+}
+
+/* Frames whose ends are fetched ahead of the one that is compared. */
+enum { ENDS_AHEAD = 16 };
+
+/* Fetches the end of a frame that is compared later. */
+WEIR_INLINE void prefetch_end(const struct weir_frame *frames, uint32_t count, uint32_t i)
+{
+	if (i < count)
+		__builtin_prefetch(frames[i].data + frames[i].cap - sizeof(uint64_t));
+}
+
+/*
+ * Compares the last eight bytes of each frame with a seal, and cuts a trailer off. Returns the frames that have the seal;
+ * only they are written to `cut`. The engine calls this for a burst, of which usually all frames have answers; it reads
+ * other seals itself (crates/engine/src/sealed.rs).
+ */
+uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
+		       uint32_t trailer);
+
+uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
+		       uint32_t trailer)
+{
+	uint64_t answered = 0;
+
+	for (uint32_t i = 0; i < ENDS_AHEAD; i++)
+		prefetch_end(frames, count, i);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct weir_frame frame = frames[i];
+		uint64_t word;
+
+		prefetch_end(frames, count, i + ENDS_AHEAD);
+		/* The end of a frame in several buffers is not here. */
+		if (WEIR_UNLIKELY(frame.cap < trailer || frame.cap != frame.len))
+			continue;
+		__builtin_memcpy(&word, frame.data + frame.cap - sizeof(word), sizeof(word));
+		answered |= (uint64_t)(word == seal) << i;
+		cut[i] = (struct weir_frame){frame.data, frame.cap - trailer, frame.len - trailer};
+	}
+	return answered;
+}
+
+/*
+ * Whether the ranges of an entry are in the image. Entries come from a wire, so a broken card must not lead outside. In
+ * BPF every index is masked instead.
+ */
+WEIR_INLINE bool dxr16x4_holds(struct table table, uint32_t entry)
+{
+	const struct dxr_shape shape = dxr_extended_shape(4);
+	const uint32_t words = image_u32(table, (uint32_t)offsetof(struct image_header, bytes) / 4) >> 2;
+	const uint32_t first = (image_section(table, shape.ranges_field) >> 2) + (entry >> shape.count_bits);
+	uint32_t count = entry & ((1u << shape.count_bits) - 1);
+
+	if (WEIR_UNLIKELY(count && first >= words))
+		return false;
+	if (WEIR_UNLIKELY(count == shape.count_at_head))
+		count = (image_u32(table, first) >> (32 - shape.range_bits)) + 2;
+	return !count || count <= words - first;
+}
+
+/* The searches of a burst: of each packet its place among the ranges, and how many are left to choose from. */
+struct range_search {
+	uint32_t place[WEIR_BURST_MAX];
+	uint32_t left[WEIR_BURST_MAX];
+	uint32_t key[WEIR_BURST_MAX];
+	uint32_t widest; /* at least as many as any packet has left */
+};
+
+/* Begins the search for packet i, and fetches what it reads first. Returns the label if there is nothing to search. */
+WEIR_INLINE uint32_t search_begin(struct table table, struct range_search *search, uint32_t i, uint32_t entry)
+{
+	const struct dxr_shape shape = dxr_extended_shape(4);
+	const uint32_t found = entry >> shape.count_bits;
+	uint32_t count = entry & ((1u << shape.count_bits) - 1), place = 0;
+
+	if (count)
+		place = (image_section(table, shape.ranges_field) >> 2) + found;
+	if (WEIR_UNLIKELY(count == shape.count_at_head))
+		count = (image_u32(table, place++) >> (32 - shape.range_bits)) + 1;
+	search->place[i] = place;
+	search->left[i] = count;
+	search->widest |= count;
+	__builtin_prefetch(table_at(table, (place + count / 2) << 2));
+	return found;
+}
+
+/*
+ * Finishes a lookup of all packets: the R stage over the image that the card has, too. All searches take each step
+ * together, so none waits for another one's memory, and no branch depends on a packet.
+ */
+static void __attribute__((noinline, unused)) finish_labels(struct table table, const struct weir_burst *burst,
+							    uint32_t offset, uint32_t *labels, uint8_t *there)
+{
+	const uint32_t label_bits = 32 - dxr_extended_shape(4).range_bits;
+	struct range_search search;
+
+	search.widest = 0;
+	for (uint32_t i = 0; i < burst->count; i++) {
+		const uint8_t *at = burst_answers(burst, i) + offset;
+		const uint32_t entry = answer_u32(at);
+		const uint32_t key = answer_u16(at + ANSWER_KEY);
+
+		there[i] = answer_has_key(at);
+		search.key[i] = key & ((1u << (32 - label_bits)) - 1);
+		labels[i] = search_begin(table, &search, i, dxr16x4_holds(table, entry) ? entry : 0);
+	}
+	for (uint32_t widest = search.widest; widest > 1; widest -= widest >> 1) {
+		for (uint32_t i = 0; i < burst->count; i++) {
+			const uint32_t half = search.left[i] >> 1;
+			const uint32_t start = image_u32(table, search.place[i] + half) >> label_bits;
+
+			/* All ones if the range starts at or before the key. */
+			search.place[i] += half & (uint32_t)((int32_t)(start - search.key[i] - 1) >> 31);
+			search.left[i] -= half;
+		}
+	}
+	for (uint32_t i = 0; i < burst->count; i++) {
+		const uint32_t range = image_u32(table, search.place[i]) & ((1u << label_bits) - 1);
+
+		labels[i] = search.left[i] ? range : labels[i];
+	}
+}
+
+/*
+ * Decides open packets by the rule that the card says ends the chain: `words` has the verdict of each number of `first`,
+ * or VERDICT_NONE where this is no rule of this place. `mask` has the bits of the number. One step for all such rules
+ * costs less than one for each.
+ */
+static void __attribute__((noinline, unused)) decide_firsts(const struct env *env, struct verdicts *verdicts,
+							    const uint8_t *flags, const uint32_t *words, uint32_t mask)
+{
+	uint64_t decided = 0;
+
+	for (uint64_t left = verdicts->open; left; left &= left - 1) {
+		const uint32_t i = first_of(left);
+		const uint32_t word = words[flags[i] & mask];
+		const bool hit = word != VERDICT_NONE;
+		/* Branches would be unpredictable. Reason 0 gets nothing. */
+		struct weir_counter *counter = counter_at(env, word >> 16);
+
+		counter->packets += hit;
+		counter->bytes += hit ? verdicts->lens[i] : 0;
+		verdicts->words[i] = hit ? word : verdicts->words[i];
+		decided |= (uint64_t)hit << i;
+	}
+	verdicts->open &= ~decided;
+}
+
+#endif
