@@ -42,7 +42,7 @@ fn dpdk(datapath: &Path) {
     let shim = datapath.join("engine/dpdk");
     println!("cargo::rerun-if-changed=../../datapath/engine/dpdk");
     let mut build = cc::Build::new();
-    build.files(["eal.c", "port.c", "burst.c"].map(|name| shim.join(name)));
+    build.files(["eal.c", "port.c", "burst.c", "flow.c"].map(|name| shim.join(name)));
     build.includes(["include", "engine"].map(|folder| datapath.join(folder)));
     // Warnings in DPDK's headers are suppressed.
     for path in &library.include_paths {

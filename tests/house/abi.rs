@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem::offset_of;
 use std::process::{Command, Stdio};
-use weir_abi::dpdk::{self, Facts, Lost, opening};
+use weir_abi::dpdk::{self, Facts, FlowHits, Lost, opening};
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::kernel::{
     self, AdditionRing, CardPorts, CardSeal, CardSeals, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports,
@@ -473,6 +473,7 @@ fn dpdk_has_the_same_layout() {
     let mut program = "#include \"dpdk/shim.h\"\n".to_owned();
     layout!(program, "dpdk_facts", Facts, driver, rx_queues, tx_queues, rx_packets, tx_packets, node, interface);
     layout!(program, "dpdk_lost", Lost, missed, unsent);
+    layout!(program, "dpdk_flow_hits", FlowHits, packets, bytes);
     same(&mut program, "DPDK_DRIVER_BYTES", dpdk::DRIVER_BYTES);
     let steps = [
         ("DPDK_DONE", opening::DONE),

@@ -1,6 +1,11 @@
 //! The wire-side card: packets of its entries are dropped and counted, all others pass, in both directions, and with
 //! nobody behind it everything does.
 
+#[cfg(feature = "dpdk")]
+#[path = "card/flows.rs"]
+mod flows;
+#[path = "card/guest.rs"]
+mod guest;
 #[path = "card/running.rs"]
 mod running;
 #[path = "card/story.rs"]

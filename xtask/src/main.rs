@@ -8,6 +8,8 @@ mod binaries;
 mod ci;
 mod compile_once;
 mod fuzz;
+mod guest;
+mod image;
 mod shell;
 mod synth;
 mod tally;
@@ -45,6 +47,15 @@ enum Task {
         /// The part; all if not given.
         part: Option<String>,
     },
+    /// Boot a kernel with TC flower and a driver with a table in qemu, and run the tests of cards there. Needs apt and
+    /// qemu.
+    Guest {
+        /// Use the processor of this machine, by KVM.
+        #[arg(long)]
+        kvm: bool,
+        /// Run the tests whose names contain this.
+        filter: Option<String>,
+    },
     /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
 }
@@ -58,6 +69,10 @@ fn main() -> ExitCode {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
         Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
+        Task::Guest { kvm, filter } => {
+            let processor = if kvm { guest::Processor::Kvm } else { guest::Processor::Emulated };
+            guest::boot(filter.as_deref(), processor)
+        }
         Task::Bless => ci::bless(),
     };
     match result {

@@ -35,6 +35,16 @@ impl Facts {
     }
 }
 
+/// What a flow has dropped: `struct dpdk_flow_hits`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlowHits {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// What a port lost: `struct dpdk_lost`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

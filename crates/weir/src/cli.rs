@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
 use crate::run::claim::ClaimTarget;
-pub use card::{CardOptions, CardRules, GivenCard, GivenHybrid, GivenWire, Placement};
+pub use card::{CardKind, CardOptions, CardRules, GivenCard, GivenDropping, GivenHybrid, Placement, SweepOptions};
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
@@ -57,6 +57,9 @@ pub enum Command {
     /// Wait until the Weir that started this process ends.
     #[command(hide = true)]
     Guard(GuardOptions),
+    /// Wait until the Weir that started this process ends, and delete its filters in a card.
+    #[command(hide = true)]
+    Sweep(SweepOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
     /// Plan for a card in front of Weir, or be one in software.
@@ -79,7 +82,7 @@ impl Command {
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
-            Command::Run(_) | Command::Guard(_) => false,
+            Command::Run(_) | Command::Guard(_) | Command::Sweep(_) => false,
         };
         if json { Format::Json } else { Format::Text }
     }

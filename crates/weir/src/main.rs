@@ -12,7 +12,7 @@ fn main() -> ExitCode {
 
 fn run_command(command: &Command) -> Result<(), Failure> {
     let is_served = matches!(command, Command::Card(options) if matches!(options.command, CardCommand::Serve(_)));
-    if !is_served && !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Ctl(_)) {
+    if !is_served && !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_)) {
         signals::clean_up_and_die()?;
     }
     match command {
@@ -24,6 +24,7 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Detect(options) => detect::run(options),
         Command::Run(options) => run::run(options),
         Command::Guard(options) => run::guard::process::run(options),
+        Command::Sweep(options) => run::card::sweeper::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Card(options) => match &options.command {
             CardCommand::Plan(options) => card_plan::run(options),

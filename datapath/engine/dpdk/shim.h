@@ -17,6 +17,7 @@
 
 #include "env.h"
 
+struct rte_flow;
 struct rte_mbuf;
 struct rte_mempool;
 
@@ -39,6 +40,12 @@ _Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
 struct dpdk_lost {
 	uint64_t missed; /* received without room */
 	uint64_t unsent; /* taken by the driver, but not sent */
+};
+
+/* What a flow has dropped: FlowHits in crates/abi/src/dpdk.rs. */
+struct dpdk_flow_hits {
+	uint64_t packets;
+	uint64_t bytes;
 };
 
 /* The step at which opening a port ended. */
@@ -70,6 +77,16 @@ enum dpdk_opening dpdk_open(uint16_t port, int *error);
 void dpdk_close(uint16_t port);
 int dpdk_is_up(uint16_t port);
 void dpdk_lost(uint16_t port, struct dpdk_lost *lost);
+
+/*
+ * flow.c: flows that drop the packets of a source, of 4 or 16 bytes. The driver's words about an error are a string of at
+ * most `size` bytes.
+ */
+int dpdk_flow_check(uint16_t port, const uint8_t *address, size_t bytes, char *words, size_t size);
+struct rte_flow *dpdk_flow_add(uint16_t port, const uint8_t *address, size_t bytes, int *number, char *words,
+			       size_t size);
+int dpdk_flow_delete(uint16_t port, struct rte_flow *flow, char *words, size_t size);
+int dpdk_flow_read(uint16_t port, struct rte_flow *flow, struct dpdk_flow_hits *hits, char *words, size_t size);
 
 /* burst.c */
 uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, struct weir_frame *frames,

@@ -12,7 +12,7 @@ use std::process::Command;
 use weir_control::{CardStatus, Request, Stats};
 
 /// 10.66.0.9 is in both tables, and rules in front accept or count.
-const POLICY: &str = "
+pub const POLICY: &str = "
 table admin { type ipv4; elements = { 10.66.0.9 } }
 table vip { type ipv4; elements = { 10.66.0.8 } }
 table bad { type ipv4; dynamic; size 1000; counters; protect @vip; elements = { 10.66.0.9, 10.67.0.0/16 } }
@@ -62,11 +62,11 @@ pub fn in_card(running: &Running) -> BTreeSet<String> {
     status(running).entries.into_iter().map(|entry| entry.entry).collect()
 }
 
-fn source(number: u32) -> String {
+pub fn source(number: u32) -> String {
     format!("10.66.1.{number}")
 }
 
-fn frame(source: &str) -> Vec<u8> {
+pub fn frame(source: &str) -> Vec<u8> {
     let network = match source.contains(':') {
         true => format!("ip6 saddr={source} daddr=2001:db8::2"),
         false => format!("ip saddr={source} daddr=10.9.0.2"),
@@ -75,7 +75,7 @@ fn frame(source: &str) -> Vec<u8> {
 }
 
 /// Packets of each source in a round, normally distributed among the sources.
-fn gaussian() -> BTreeMap<String, u64> {
+pub fn gaussian() -> BTreeMap<String, u64> {
     let packets = |number: u32| {
         let deviations = (f64::from(number) - f64::from(SOURCES) / 2.0) / (f64::from(SOURCES) / 6.0);
         (40.0 * (-deviations * deviations / 2.0).exp()).ceil() as u64
@@ -84,7 +84,7 @@ fn gaussian() -> BTreeMap<String, u64> {
 }
 
 /// The frames of a round in an order in which no source comes first.
-fn round(truth: &BTreeMap<String, u64>) -> Vec<Vec<u8>> {
+pub fn round(truth: &BTreeMap<String, u64>) -> Vec<Vec<u8>> {
     let all: Vec<Vec<u8>> = truth.iter().flat_map(|(source, packets)| vec![frame(source); *packets as usize]).collect();
     let step = (1..).map(|step| 2 * step + 377).find(|step| gcd(*step, all.len()) == 1).expect("there are many");
     (0..all.len()).map(|at| all[at * step % all.len()].clone()).collect()
@@ -100,7 +100,7 @@ fn add_sources(running: &Running) {
 }
 
 /// Packets that rules with a table have dropped.
-fn counted_for_table(stats: &Stats) -> u64 {
+pub fn counted_for_table(stats: &Stats) -> u64 {
     let rules = stats.upstream.total.rules.iter().filter(|rule| rule.rule.contains("@bad"));
     rules.map(|rule| rule.packets).sum()
 }
@@ -192,7 +192,7 @@ fn shown(running: &Running) {
 }
 
 /// Fills the card with some sources that send.
-fn filled(running: &Running, hosts: &Hosts, sources: &[&str]) {
+pub fn filled(running: &Running, hosts: &Hosts, sources: &[&str]) {
     let frames: Vec<Vec<u8>> = sources.iter().flat_map(|source| vec![frame(source); 4]).collect();
     running.wait_until("they are in the card", |running| {
         send(&hosts.client, "c", &frames);
@@ -201,7 +201,7 @@ fn filled(running: &Running, hosts: &Hosts, sources: &[&str]) {
 }
 
 /// Packets of a source that arrive at the server, of five.
-fn arrive(hosts: &Hosts, source: &str, expected: usize) -> u64 {
+pub fn arrive(hosts: &Hosts, source: &str, expected: usize) -> u64 {
     let listener = Listener::counting(&hosts.server, "s");
     send(&hosts.client, "c", &vec![frame(source); 5]);
     listener.count(expected)
@@ -378,4 +378,19 @@ fn tables_that_a_card_must_not_drop_by_are_refused() {
         let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "p.weir", &setup);
         assert!(code == 2 && said.contains("--card-table: table bad: ") && said.contains(problem), "{code} {said}");
     }
+}
+
+#[test]
+fn an_interface_whose_driver_has_no_table_is_no_card() {
+    let hosts = Hosts::with(Wires::default());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    put(folder.path(), "p.weir", POLICY);
+    let more = ["--card", "flower:dev=lower", "--card-table", "bad"].map(str::to_owned).to_vec();
+    let setup = Setup { more, ..Setup::new("afpacket") };
+    let (code, said) = Running::refused_as(&hosts.weir, folder.path(), "p.weir", &setup);
+    // The kernel has TC flower or not.
+    let is_named = ["the kernel has no flower", "the kernel has no clsact", "the driver takes no flower filters"]
+        .iter()
+        .any(|problem| said.contains(&format!("interface lower: {problem}")));
+    assert!(code == 1 && is_named, "{said}");
 }

@@ -31,6 +31,7 @@ pub mod gate;
 pub mod lane;
 pub mod link;
 pub mod memory_lane;
+mod netlink;
 mod promiscuous;
 mod redirect;
 mod resident;

@@ -82,6 +82,12 @@ impl<K: Copy + Ord + Hash> Selection<K> {
         (period_ns / 2 / update_ns.max(1)).max(1) as usize
     }
 
+    /// What the card takes from now on: cards fill up before their nominal capacity, and their changes take longer when
+    /// they are busy.
+    pub fn set_room(&mut self, capacity: usize, budget: usize) {
+        (self.capacity, self.budget) = (capacity, budget);
+    }
+
     /// The entries.
     pub fn entries(&self) -> &HashSet<K> {
         &self.entries

@@ -1,9 +1,10 @@
 //! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
 
-use crate::cli::{GivenCard, GivenWire, RunOptions};
+use crate::cli::{CardKind, GivenCard, GivenDropping, LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::run::card::policy::{Deciding, Policy, offloaded};
-use crate::run::card::{Card, Properties};
+use crate::run::card::sweeper::Sweeper;
+use crate::run::card::{Card, Opened, Properties};
 use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
 use crate::run::controller::Controller;
 use crate::run::generation::Loader;
@@ -13,16 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_control::{Request, TABLE_ENTRIES_MAX, TableOperation};
 use weir_engine::live::Datapath;
-use weir_engine::live::card::{WireCard, within};
+use weir_engine::live::card::flower::{FlowerCard, FlowerSpec};
+use weir_engine::live::card::{CardSpec, WireCard, within};
 use weir_policy::ir::Program;
 
 /// Packets that a CPU drops in a second, if the operator does not say it.
 const CPU_PPS: f64 = 1e6;
 
-/// The wire-side card, if there is one.
-fn given(options: &RunOptions) -> Option<&GivenWire> {
+/// The card that drops sources, if there is one.
+fn given(options: &RunOptions) -> Option<&GivenDropping> {
     match &options.card.card {
-        Some(GivenCard::Wire(given)) => Some(given),
+        Some(GivenCard::Dropping(given)) => Some(given),
         Some(GivenCard::Hybrid(_)) | None => None,
     }
 }
@@ -31,15 +33,60 @@ fn given(options: &RunOptions) -> Option<&GivenWire> {
 ///
 /// # Errors
 /// It cannot be used, or another Weir uses it.
-pub fn open(options: &RunOptions) -> Result<Option<(WireCard, Claims)>, Failure> {
-    let Some(GivenWire { wire, .. }) = given(options) else { return Ok(None) };
+pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Failure> {
+    let Some(GivenDropping { kind, .. }) = given(options) else { return Ok(None) };
+    match kind {
+        CardKind::Wire(wire) => open_wire(wire).map(Some),
+        CardKind::Flower(flower) => open_flower(options, flower).map(Some),
+        CardKind::RteFlow { port, .. } => {
+            if options.engine != LiveEngine::Dpdk || !options.lower.contains(port) {
+                let problem = format!("rte-flow:port={port}: it is not a port of `--engine dpdk --lower`");
+                return Err(Failure::Rejected(format!("weir: --card: {problem}")));
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Opens the card, if it is a port that the engine has opened.
+///
+/// # Errors
+/// Its driver takes no flows.
+#[cfg(feature = "dpdk")]
+pub fn open_port(options: &RunOptions) -> Result<Option<Opened>, Failure> {
+    let Some(GivenDropping { kind: CardKind::RteFlow { port, entries }, .. }) = given(options) else { return Ok(None) };
+    Ok(Some(Opened::of_port(weir_engine::live::dpdk::FlowTable::open(port, *entries)?)))
+}
+
+/// There are no such ports: the engine was refused.
+#[cfg(not(feature = "dpdk"))]
+pub fn open_port(_: &RunOptions) -> Result<Option<Opened>, Failure> {
+    Ok(None)
+}
+
+/// The filters of a card are on an interface of Weir, or on another one.
+fn open_flower(options: &RunOptions, flower: &FlowerSpec) -> Result<(Opened, Option<Claims>), Failure> {
+    let mut own = options.lower.iter().chain(&options.upper).chain(&options.host);
+    let is_own = flower.namespace.is_none() && own.any(|interface| *interface == flower.interface);
+    let claims = || {
+        let targets = ClaimTarget::of([&flower.interface].into_iter(), PortKind::Kernel)?;
+        Claims::take(&targets, Claimant::Weir, Duration::ZERO)
+    };
+    let claims = if is_own { None } else { Some(within(flower.namespace.as_deref(), claims)?) };
+    let card = FlowerCard::open(flower)?;
+    let sweeper = within(flower.namespace.as_deref(), || Sweeper::start(card.place))?;
+    eprintln!("weir: {}", card.access);
+    Ok((Opened::of_flower(card, sweeper), claims))
+}
+
+fn open_wire(wire: &CardSpec) -> Result<(Opened, Option<Claims>), Failure> {
     let claims = within(wire.namespace.as_deref(), || {
         let targets = ClaimTarget::of([&wire.outer, &wire.inner].into_iter(), PortKind::Kernel)?;
         Claims::take(&targets, Claimant::Weir, Duration::ZERO)
     })?;
     let card = WireCard::open(wire)?;
     card.access.iter().for_each(|access| eprintln!("weir: {access}"));
-    Ok(Some((card, claims)))
+    Ok((Opened::of_wire(card), Some(claims)))
 }
 
 /// Refuses a policy under which a card must not drop by the tables.
@@ -57,7 +104,7 @@ pub fn check(options: &RunOptions, program: &Program) -> Result<(), Failure> {
 /// The thread cannot be started.
 pub fn start<L: Loader>(
     options: &RunOptions,
-    wire: WireCard,
+    opened: Opened,
     controller: &Arc<Controller<L::Datapath>>,
     loader: &L,
 ) -> Result<Card, Failure>
@@ -74,13 +121,13 @@ where
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let properties = Properties {
         name: given.to_string(),
-        interface: format!("card:{}", given.wire.outer),
+        interface: format!("card:{}", given.interface()),
         placement: given.placement,
         tables: options.card.card_table.clone(),
         period: options.card.card_period,
         software_pps: options.card.card_load.map_or(CPU_PPS * cpus as f64, |pps| pps as f64),
     };
-    Card::start(wire, properties, Box::new(now))
+    Card::start(opened, properties, Box::new(now))
 }
 
 /// Executes a request of a Weir with a card. Answers include what the card has dropped, and come when the card has

@@ -19,7 +19,7 @@ use weir_engine::live::Datapath;
 fn given(options: &RunOptions) -> Option<&GivenHybrid> {
     match &options.card.card {
         Some(GivenCard::Hybrid(given)) => Some(given),
-        Some(GivenCard::Wire(_)) | None => None,
+        Some(GivenCard::Dropping(_)) | None => None,
     }
 }
 

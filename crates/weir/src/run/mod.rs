@@ -1,7 +1,7 @@
 //! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
 
 mod account;
-mod card;
+pub mod card;
 mod carding;
 mod carry;
 pub mod claim;
@@ -211,9 +211,10 @@ fn run_on<L: Loader>(
     let guard = Arc::new(guard);
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
-        let (wire, card_claims) = carding::open(options)?.unzip();
+        let (opened, card_claims) = carding::open(options)?.unzip();
         let link = hybriding::open(options, loader.splitter())?;
         let datapath = start(&loaded)?;
+        let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
         link.map(|link| hybriding::start(options, link, &controller, &loader)).transpose()?;
@@ -223,7 +224,7 @@ fn run_on<L: Loader>(
         end_trials(Arc::downgrade(&controller))?;
         let updates = Arc::new(Updates::default());
         feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
-        let card = wire.map(|wire| carding::start(options, wire, &controller, &loader)).transpose()?;
+        let card = opened.map(|opened| carding::start(options, opened, &controller, &loader)).transpose()?;
         let mitigation = samples
             .clone()
             .map(|samples| mitigating::start(options, samples, &controller, &loader, &updates, card.clone()));

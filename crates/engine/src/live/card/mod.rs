@@ -6,9 +6,13 @@
 //! ```
 //! The card passes packets between two interfaces, and drops those of its entries. It reaches them through the network
 //! namespace, whichever that is. Like a real card it goes on without Weir: it then has no entries and passes everything.
+//! Cards that the kernel programs are in `flower`.
 
+mod driver_table;
+pub mod flower;
 mod netns;
 mod program;
+mod room;
 mod spec;
 mod table;
 
@@ -18,7 +22,9 @@ use std::time::Duration;
 use crate::EngineError;
 use crate::live::xdp::Grace;
 
+pub use driver_table::DriverTable;
 pub use netns::within;
+pub use room::Room;
 pub use spec::CardSpec;
 pub use table::{CardTable, Entry, Refused};
 

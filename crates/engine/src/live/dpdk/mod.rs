@@ -8,6 +8,7 @@
 //! last packet. From then on it sleeps for [`NAP`] between polls.
 
 mod eal;
+mod flow;
 pub mod held;
 mod port;
 mod queue;
@@ -24,6 +25,7 @@ use rustix::thread::set_current_timer_slack;
 use weir_abi::{Action, BURST_MAX, Frame, Link, Rewrite, Verdict, WINDOW_BYTES};
 
 pub use eal::Eal;
+pub use flow::FlowTable;
 
 use crate::live::lane::{Access, Interfaces, Lane, PortCounters, Role, Rounds, Side, Sides, add, cut_frames};
 use crate::{EngineError, FrameBurst};
@@ -94,6 +96,7 @@ impl DpdkLane {
         let names = interfaces.lower.iter().chain(&interfaces.upper).chain(&interfaces.divert);
         let found: Vec<Found> = names.map(|name| Found::find(eal, name, workers)).collect::<Result<_, _>>()?;
         let ports = Arc::new(Ports::open(&found, workers, &ROOMS)?);
+        flow::opened(&ports);
         let upper = interfaces.lower.len();
         let divert = upper + interfaces.upper.len();
         let lanes = (0..workers).map(|worker| {

@@ -98,7 +98,7 @@ impl Found {
             return Err(self.failed(step, error));
         }
         let sockets = (self.facts.driver() == "net_af_packet").then(|| Sockets::of_interface(self.facts.interface));
-        let port = Port { id: self.id, up: AtomicBool::new(false), sockets };
+        let port = Port { name: self.name.clone(), id: self.id, up: AtomicBool::new(false), sockets };
         port.look();
         Ok(port)
     }
@@ -122,6 +122,7 @@ impl Found {
 
 /// An open port.
 pub(super) struct Port {
+    pub name: String,
     pub id: u16,
     /// Whether the link was up at the last check.
     up: AtomicBool,

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use weir_abi::dpdk::{Facts, Lost, opening};
+use weir_abi::dpdk::{Facts, FlowHits, Lost, opening};
 use weir_abi::{BURST_MAX, Frame, WINDOW_BYTES};
 
 /// A packet's buffer: `struct rte_mbuf`, an opaque type.
@@ -19,6 +19,12 @@ pub(super) fn windows() -> Box<[[u8; WINDOW_BYTES]]> {
 /// A memory pool for packets: `struct rte_mempool`.
 #[repr(C)]
 pub(super) struct Mempool {
+    _opaque: [u8; 0],
+}
+
+/// A flow: `struct rte_flow`.
+#[repr(C)]
+pub(super) struct Flow {
     _opaque: [u8; 0],
 }
 
@@ -52,6 +58,19 @@ unsafe extern "C" {
     pub(super) fn dpdk_close(port: u16);
     pub(super) fn dpdk_is_up(port: u16) -> c_int;
     pub(super) fn dpdk_lost(port: u16, lost: *mut Lost);
+
+    pub(super) fn dpdk_flow_check(port: u16, address: *const u8, bytes: usize, words: *mut u8, size: usize) -> c_int;
+    pub(super) fn dpdk_flow_add(
+        port: u16,
+        address: *const u8,
+        bytes: usize,
+        number: *mut c_int,
+        words: *mut u8,
+        size: usize,
+    ) -> *mut Flow;
+    pub(super) fn dpdk_flow_delete(port: u16, flow: *mut Flow, words: *mut u8, size: usize) -> c_int;
+    pub(super) fn dpdk_flow_read(port: u16, flow: *mut Flow, hits: *mut FlowHits, words: *mut u8, size: usize)
+    -> c_int;
 
     pub(super) fn dpdk_receive(
         port: u16,

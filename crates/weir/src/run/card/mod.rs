@@ -6,14 +6,17 @@
 
 pub mod accounts;
 pub mod counted_rule;
+mod driver;
 mod place;
 pub mod policy;
 mod state;
 mod status;
+pub mod sweeper;
 mod wire;
 
 use crate::cli::Placement;
 use crate::failure::Failure;
+use driver::DriverPlace;
 use place::Place;
 use state::{PlaceChange, State, TABLE};
 use std::net::IpAddr;
@@ -22,8 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use sweeper::Sweeper;
 use weir_control::{CardStatus, Stats};
 use weir_engine::live::card::WireCard;
+use weir_engine::live::card::flower::FlowerCard;
+#[cfg(feature = "dpdk")]
+use weir_engine::live::dpdk::FlowTable;
+use weir_mitigate::offload::OffloadTable;
 use wire::WirePlace;
 
 pub use state::Now;
@@ -42,6 +50,35 @@ const YIELD: Duration = Duration::from_micros(100);
 /// The card of a running Weir.
 #[derive(Clone)]
 pub struct Card(Arc<Inner>);
+
+/// A card that nobody uses yet.
+pub struct Opened {
+    places: Vec<(&'static str, Box<dyn OffloadTable<IpAddr> + Send>)>,
+    /// The card passes everything when this is dropped.
+    held: Box<dyn Send + Sync>,
+}
+
+impl Opened {
+    /// A wire-side card.
+    pub fn of_wire(mut wire: WireCard) -> Self {
+        let places = [(TABLE, wire.table.take()), ("cpu", wire.cpu.take())];
+        let boxed = |table| Box::new(WirePlace(table)) as Box<dyn OffloadTable<IpAddr> + Send>;
+        let places = places.into_iter().filter_map(|(name, table)| Some((name, boxed(table?)))).collect();
+        Opened { places, held: Box::new(wire) }
+    }
+
+    /// A card with filters of TC flower, and the process that deletes them.
+    pub fn of_flower(FlowerCard { table, held, .. }: FlowerCard, sweeper: Sweeper) -> Self {
+        Opened { places: vec![(TABLE, Box::new(DriverPlace(table)))], held: Box::new((held, Mutex::new(sweeper))) }
+    }
+
+    /// A port of DPDK whose driver takes flows.
+    #[cfg(feature = "dpdk")]
+    pub fn of_port(table: FlowTable) -> Self {
+        let held = table.held();
+        Opened { places: vec![(TABLE, Box::new(DriverPlace(table)))], held: Box::new(held) }
+    }
+}
 
 /// What a card is for the operator, and how often its entries are exchanged.
 pub struct Properties {
@@ -75,14 +112,13 @@ impl Card {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(mut wire: WireCard, properties: Properties, now: Box<Now>) -> Result<Self, Failure> {
-        let places = [(TABLE, wire.table.take()), ("cpu", wire.cpu.take())];
-        let places = places.into_iter().filter_map(|(name, table)| Some(Place::new(name, Box::new(WirePlace(table?)))));
+    pub fn start(opened: Opened, properties: Properties, now: Box<Now>) -> Result<Self, Failure> {
+        let places = opened.places.into_iter().map(|(name, table)| Place::new(name, table));
         let Properties { tables, period, software_pps, .. } = &properties;
         let state = State::new(now, tables.clone(), places.collect(), *period, *software_pps);
         let (state, stop, thread) = (Mutex::new(state), AtomicBool::new(false), Mutex::default());
         let waiting = AtomicUsize::new(0);
-        let held: Mutex<Option<Box<dyn Send + Sync>>> = Mutex::new(Some(Box::new(wire)));
+        let held = Mutex::new(Some(opened.held));
         let card = Card(Arc::new(Inner { properties, state, waiting, stop, thread, held }));
         let own = card.clone();
         let body = move || {

@@ -101,7 +101,7 @@ impl Place {
     /// whether others left too.
     pub fn leave(&mut self, sources: &[IpAddr]) -> (Vec<Dropped>, bool) {
         let one_by_one = sources.len() as u64 * (self.update_ns() + DELETE_NS);
-        if one_by_one > LEAVE_NS && sources.len() > 1 {
+        if one_by_one > LEAVE_NS.max(self.table.clear_ns()) && sources.len() > 1 {
             self.updates += 1;
             match self.table.clear() {
                 Ok(gone) => {
@@ -111,9 +111,10 @@ impl Place {
             }
         }
         let mut dropped = Vec::new();
-        for &source in sources.iter().filter(|source| self.entries.contains_key(source)).collect::<Vec<_>>() {
+        let own: Vec<IpAddr> = sources.iter().filter(|source| self.entries.contains_key(source)).copied().collect();
+        for (&source, outcome) in own.iter().zip(self.table.delete_all(&own)) {
             self.updates += 1;
-            match self.table.delete(source) {
+            match outcome {
                 Ok(hits) => dropped.extend(self.gone(source, hits)),
                 Err(_) => self.refused += 1,
             }

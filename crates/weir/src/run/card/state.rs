@@ -40,6 +40,7 @@ pub struct State {
     /// The hardware table first, if there is one.
     pub places: Vec<Place>,
     selection: Selection<IpAddr>,
+    period: Duration,
     software_pps: f64,
     pub accounts: Accounts,
     /// What mitigation was not told yet, by source.
@@ -86,10 +87,6 @@ impl State {
     /// An empty card for these tables. `software_pps` is what this machine can drop.
     pub fn new(now: Box<Now>, names: Vec<String>, places: Vec<Place>, period: Duration, software_pps: f64) -> Self {
         let (activation, policy) = now();
-        let of_table = |place: &&Place| place.name == TABLE;
-        let (capacity, update_ns) =
-            places.iter().find(of_table).map_or((0, 0), |one| (one.capacity(), one.update_ns()));
-        let budget = Selection::<IpAddr>::budget(period.as_nanos() as u64, update_ns);
         let mut state = State {
             now,
             activation,
@@ -101,7 +98,8 @@ impl State {
             deleting: Duration::ZERO,
             names,
             places,
-            selection: Selection::new(capacity, budget, Thresholds::default()),
+            selection: Selection::new(0, 0, Thresholds::default()),
+            period,
             software_pps,
             accounts: Accounts::default(),
             untold: HashMap::new(),
@@ -322,7 +320,8 @@ impl State {
     }
 
     fn choose_for_table(&mut self, place: usize, sources: &[Source], load: f64, changes: &mut Vec<PlaceChange>) {
-        let capacity = self.places[place].capacity();
+        let (capacity, update_ns) = (self.places[place].capacity(), self.places[place].update_ns());
+        self.selection.set_room(capacity, Selection::<IpAddr>::budget(self.period.as_nanos() as u64, update_ns));
         let busy = sources.iter().take_while(|source| source.packets > 0);
         let candidates = self.not_exempt(busy, capacity);
         let entries = self.selection.entries();

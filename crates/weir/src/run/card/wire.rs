@@ -8,11 +8,13 @@ use weir_mitigate::offload::{Hits, OffloadTable, TableError};
 /// A place of the wire-side card.
 pub struct WirePlace(pub CardTable);
 
-fn hits(count: CardCount) -> Hits {
+/// What a card has counted.
+pub fn hits(count: CardCount) -> Hits {
     Hits { packets: count.packets, bytes: count.bytes, last_ns: count.last_ns }
 }
 
-fn refused(refused: Refused) -> TableError {
+/// Why a card refuses. Reports what failed.
+pub fn refused(refused: Refused) -> TableError {
     match refused {
         Refused::Full => TableError::Full,
         Refused::Failed(error) => {

@@ -45,7 +45,10 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
 }
 
 /// Ignores the signals that end Weir, because a terminal sends them to the guard too.
-fn outlive_signals() -> Result<(), Failure> {
+///
+/// # Errors
+/// The kernel refuses.
+pub fn outlive_signals() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| Failure::system(format_args!("guard: signal {signal}"), error))?;
