@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where programs in the kernel find a card's answers about a packet: the body of its trailer. In front of the chain,
- * card_front.h copies it here and removes the trailer. In a replay the engine writes it. Generated code whose policy has
- * a card says how long bodies are (WEIR_ANSWERS).
+ * card_front.h copies it here and removes the trailer. In a replay the engine writes it. Generated code whose policy
+ * has a card says how long bodies are (WEIR_ANSWERS).
  */
 #ifndef WEIR_CPU_ANSWERS_H
 #define WEIR_CPU_ANSWERS_H
