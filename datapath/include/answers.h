@@ -10,7 +10,7 @@
 
 enum {
 	ANSWER_LOOKUP_BYTES = 6,
-	ANSWER_KEY = 4,		  /* offset of the low bits of the key in a lookup */
+	ANSWER_KEY = 4,		 /* offset of the low bits of the key in a lookup */
 	ANSWER_KEY_VALID = 0x80, /* in the last byte of a lookup: the packet has the address */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Answers of a card for a burst. The body of each packet follows its `cap` bytes; the front that has removed the trailer
- * guarantees that (crates/engine/src/sealed.rs).
+ * Answers of a card for a burst. The body of each packet follows its `cap` bytes; the front that has removed the
+ * trailer guarantees that (crates/engine/src/sealed.rs).
  */
 #ifndef WEIR_ANSWERS_BURST_H
 #define WEIR_ANSWERS_BURST_H
@@ -33,9 +33,9 @@ WEIR_INLINE void prefetch_end(const struct weir_frame *frames, uint32_t count, u
 }
 
 /*
- * Compares the last eight bytes of each frame with a seal, and cuts a trailer off. Returns the frames that have the seal;
- * only they are written to `cut`. The engine calls this for a burst, of which usually all frames have answers; it reads
- * other seals itself (crates/engine/src/sealed.rs).
+ * Compares the last eight bytes of each frame with a seal, and cuts a trailer off. Returns the frames that have the
+ * seal; only they are written to `cut`. The engine calls this for a burst, of which usually all frames have answers; it
+ * reads other seals itself (crates/engine/src/sealed.rs).
  */
 uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
 		       uint32_t trailer);
@@ -114,9 +114,9 @@ static void __attribute__((noinline, unused)) finish_labels(struct table table, 
 }
 
 /*
- * Decides open packets by the rule that the card says ends the chain: `words` has the verdict of each number of `first`,
- * or VERDICT_NONE where this is no rule of this place. `mask` has the bits of the number. One step for all such rules
- * costs less than one for each.
+ * Decides open packets by the rule that the card says ends the chain: `words` has the verdict of each number of
+ * `first`, or VERDICT_NONE where this is no rule of this place. `mask` has the bits of the number. One step for all
+ * such rules costs less than one for each.
  */
 static void __attribute__((noinline, unused)) decide_firsts(const struct env *env, struct verdicts *verdicts,
 							    const uint8_t *flags, const uint32_t *words, uint32_t mask)

@@ -95,9 +95,9 @@ _Static_assert(sizeof(struct words) == 264, "Words");
 volatile struct words weir_words WEIR_SECTION(".bss.words");
 
 struct env {
-	struct weir_counter *counters; /* of this CPU: WEIR_COUNTERS of them, a power of two */
-	uint64_t now_ns;	       /* time of a replayed frame */
-	uint64_t halves;	       /* of tables that change: the same for the whole packet */
+	struct weir_counter *counters;	   /* of this CPU: WEIR_COUNTERS of them, a power of two */
+	uint64_t now_ns;		   /* time of a replayed frame */
+	uint64_t halves;		   /* of tables that change: the same for the whole packet */
 	const WEIR_FRESH uint8_t *answers; /* of a card about the packet (answers.h); none in other chains */
 };
 

@@ -79,8 +79,8 @@ int dpdk_is_up(uint16_t port);
 void dpdk_lost(uint16_t port, struct dpdk_lost *lost);
 
 /*
- * flow.c: flows that drop the packets of a source, of 4 or 16 bytes. The driver's words about an error are a string of at
- * most `size` bytes.
+ * flow.c: flows that drop the packets of a source, of 4 or 16 bytes. The driver's words about an error are a string of
+ * at most `size` bytes.
  */
 int dpdk_flow_check(uint16_t port, const uint8_t *address, size_t bytes, char *words, size_t size);
 struct rte_flow *dpdk_flow_add(uint16_t port, const uint8_t *address, size_t bytes, int *number, char *words,
