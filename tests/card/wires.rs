@@ -2,7 +2,7 @@
 //! Needs root. The only packets are those of this test, in a network namespace of its own.
 
 use crate::hybrid::{Hybrid, TOKEN};
-use crate::workers::{PACKETS, arriving, expected, hybrid};
+use crate::workers::{PACKETS, arriving, expected, hybrid, seal};
 use nix::sched::{CloneFlags, unshare};
 use std::process::Command;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn workers_behind_a_card_forward_packets_without_trailers() {
     let (control, controlled) = sync_channel(8);
     workers.set_card("lower", Some(card(WithoutSeal::Drop, control))).expect("it is a port");
     check(&workers, &hybrid);
-    assert_eq!(controlled.try_iter().collect::<Vec<_>>(), [vec![0x88; 60]]);
+    assert_eq!(controlled.try_iter().collect::<Vec<_>>(), [[&[0x88; 60][..], &seal(7, true)].concat()]);
     workers.stop().expect("it stops");
 }
 

@@ -92,7 +92,7 @@ fn load(split: &Policy) -> Arc<NativeCode> {
     code.expect("it loads")
 }
 
-fn seal(epoch: u16, control: bool) -> [u8; 8] {
+pub fn seal(epoch: u16, control: bool) -> [u8; 8] {
     Seal { token: TOKEN, control, answers: false, body: 0, epoch }.word().to_le_bytes()
 }
 
