@@ -180,6 +180,16 @@ fn thread_of(running: &Running, name: &str) -> Pid {
     Pid::from_raw(number.expect("a number"))
 }
 
+/// A thread that this one traces. Nobody could wait for its process if it stayed traced after a failure.
+struct Traced(Pid);
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _gone = ptrace::detach(self.0, None);
+    }
+}
+
 #[test]
 fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
@@ -188,6 +198,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let mut running = Running::start(&hosts.weir, folder, "all.weir", "afpacket", 2);
     let worker = thread_of(&running, "weir-1");
     ptrace::seize(worker, ptrace::Options::empty()).expect("it is our child's");
+    let _traced = Traced(worker);
     ptrace::interrupt(worker).expect("it is seized");
     let all = WaitPidFlag::__WALL;
     waitpid(worker, Some(all)).expect("it stops");

@@ -434,7 +434,7 @@ fn a_real_source_that_floods_its_connection_is_blocked_for_a_while(engine: &str,
                 seq * 100 + 1
             )
         };
-        let all = frames(&(0..2 * BURST as u32).map(frame).collect::<String>());
+        let all = frames(&(0..8 * BURST as u32).map(frame).collect::<String>());
         let mut wire = Wire::open("c").expect("the client has the wire");
         move || {
             for bytes in &all {

@@ -8,10 +8,14 @@ use crate::run::guard::Guard;
 use crate::run::hybrid::{HybridCard, Next, changed};
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread;
 use std::time::{Duration, Instant};
 use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Stray};
+
+/// How long the end waits for a change that is under way, before it leaves the card as it is.
+const LEAVING: Duration = Duration::from_secs(2);
 
 /// The datapath, its generations and their counts.
 pub struct Controller<D: Datapath> {
@@ -208,10 +212,23 @@ impl<D: Datapath> Controller<D> {
     /// Ends the use of the card: it passes everything, and the datapath decides alone.
     ///
     /// # Errors
-    /// The card does not answer.
+    /// The card does not answer, or a worker hangs in a change that is under way: the end does not wait for that.
     pub fn leave_card(&self) -> Result<(), Failure> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.card.get().map_or(Ok(()), |card| card.end(&self.datapath))
+        let Some(card) = self.card.get() else { return Ok(()) };
+        let deadline = Instant::now() + LEAVING;
+        let _one_at_a_time = loop {
+            match self.changing.try_lock() {
+                Ok(guard) => break guard,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::Runtime(
+                        "weir: a change is still under way, and the card was not told".into(),
+                    ));
+                }
+            }
+        };
+        card.end(&self.datapath)
     }
 
     /// The card that answers rules.
