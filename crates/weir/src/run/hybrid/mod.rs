@@ -15,12 +15,13 @@ use crate::run::generation::Generation;
 use link::CardLink;
 use splitter::Offloaded;
 use status::Facts;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_card::Profile;
 use weir_card::receive::Configured;
@@ -30,6 +31,9 @@ use weir_engine::{Answered, CardPort, WithoutSeal};
 use weir_mitigate::offload::Hits;
 use weir_state::tables::TableBinding;
 use weir_tables::Table;
+
+/// No queue holds a frame longer: a worker that a busy machine keeps from running has its frames wait.
+const DRAINED: Duration = Duration::from_millis(300);
 
 /// Answers that wait for the session. More are never asked for at once.
 const ANSWERS_MAX: usize = 256;
@@ -65,6 +69,8 @@ struct State {
     active: Active,
     /// The configuration of a commit that had no answer.
     in_doubt: Option<Active>,
+    /// Earlier configurations, and when each was replaced: frames of theirs may still be in queues.
+    earlier: VecDeque<(Configured, Instant)>,
     /// Counters of the active configuration as they were read last, and accounted.
     read: Vec<Counter>,
     accounts: Accounts,
@@ -99,6 +105,7 @@ impl HybridCard {
             without_seal: WithoutSeal::Alone,
             active: Active::default(),
             in_doubt: None,
+            earlier: VecDeque::new(),
             read: vec![],
             accounts: Accounts::default(),
             changes: 0,
@@ -141,9 +148,9 @@ impl HybridCard {
             Ok(Offloaded { card, tables, .. }) => (card.clone(), tables.clone()),
             Err(_) => (splitter::nothing(), vec![]),
         };
-        let before = state.link.active();
+        let earlier = state.replaced();
         let configured = state.link.write(&program, tables)?;
-        self.0.set_known(datapath, &state, vec![before, configured])?;
+        self.0.set_known(datapath, &state, [earlier, vec![configured]].concat())?;
         let answered = offloaded.as_ref().ok().map(|offloaded| Answered {
             chain: offloaded.chain,
             configured: weir_engine::Configured { epoch: configured.epoch, body: configured.body },
@@ -245,9 +252,9 @@ impl HybridCard {
         let mut state = self.0.state();
         state.settle()?;
         state.without_seal = WithoutSeal::Alone;
-        let before = state.link.active();
+        let earlier = state.replaced();
         let plain = state.link.write_plain()?;
-        self.0.set_known(datapath, &state, vec![before, plain])?;
+        self.0.set_known(datapath, &state, [earlier, vec![plain]].concat())?;
         state.in_doubt = Some(Active::default());
         state.commit()
     }
@@ -313,6 +320,20 @@ pub fn changed(table: &str) -> String {
 }
 
 impl State {
+    /// The earlier configurations whose frames may still arrive, with the one that is about to be replaced. There is room
+    /// for a few: a change that comes too soon waits until the oldest is no longer in any queue.
+    fn replaced(&mut self) -> Vec<Configured> {
+        let active = self.link.active();
+        if self.earlier.back().is_none_or(|(last, _)| *last != active) {
+            self.earlier.push_back((active, Instant::now()));
+        }
+        while self.earlier.len() + 1 >= CardPort::KNOWN_MAX {
+            let oldest = self.earlier.pop_front();
+            thread::sleep(oldest.map_or(Duration::ZERO, |(_, since)| DRAINED.saturating_sub(since.elapsed())));
+        }
+        self.earlier.iter().map(|(configured, _)| *configured).collect()
+    }
+
     /// Finds out what became of a commit without answer.
     fn settle(&mut self) -> Result<(), Failure> {
         if self.in_doubt.is_some() { self.commit() } else { Ok(()) }
