@@ -33,7 +33,6 @@ mod program_data;
 pub mod program_shape;
 pub mod scratch;
 pub mod sealed;
-pub mod sealed_filter;
 pub mod traffic;
 pub mod tsc;
 pub mod xdp;

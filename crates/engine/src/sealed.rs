@@ -93,15 +93,13 @@ impl Seals {
             let body = if answers { body } else { 0 };
             Seal { token: port.token, control, answers, body, epoch }.word()
         };
-        let known = own.iter().chain(&port.known);
-        let others = known.flat_map(|&known| {
-            [
-                (seal(known, false, false), Received::Alone),
-                (seal(known, true, false), Received::Alone),
-                (seal(known, false, true), Received::Control),
-            ]
-        });
-        let mut others: Vec<_> = others.collect();
+        let alone = |known| (seal(known, false, false), Received::Alone);
+        let control = |known| (seal(known, false, true), Received::Control);
+        // The seal of its own answers is apart.
+        let mut others: Vec<_> = own.into_iter().flat_map(|own| [alone(own), control(own)]).collect();
+        for &known in port.known.iter().filter(|known| Some(**known) != own) {
+            others.extend([alone(known), (seal(known, true, false), Received::Alone), control(known)]);
+        }
         if port.without_seal == WithoutSeal::Alone {
             others.push((UNCONFIGURED, Received::Control));
         }
@@ -373,6 +371,15 @@ mod tests {
         let answered = |count| (Received::Answered, count, vec![1; 3]);
         let one = |kind| (kind, 1, vec![]);
         assert_eq!(runs, [answered(2), one(Received::Alone), one(Received::Unsealed), answered(1)]);
+    }
+
+    #[test]
+    fn the_kernel_has_room_for_all_seals_of_a_port() {
+        let known: Vec<Configured> =
+            (0..CardPort::KNOWN_MAX as u16).map(|epoch| Configured { epoch, body: 1 }).collect();
+        let seals = |known| Seals::new(&CardPort { known, ..port(WithoutSeal::Alone) }, Some(OWN)).for_kernel();
+        assert_eq!(seals(known).count as usize, CARD_SEALS_MAX);
+        assert_eq!(seals(vec![OWN]).count, 4, "its own three and that of an unconfigured card");
     }
 
     /// A port whose frames are in several buffers shows only their beginnings.

@@ -26,7 +26,7 @@ use weir_card::eval::{Card, Configuration};
 use weir_card::split::Split;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
-use weir_engine::sealed::{SealedBurst, Seals};
+use weir_engine::sealed::Seals;
 use weir_engine::{CardPort, Configured, Filter, NativeFilter, WithoutSeal};
 use weir_loading::{Policy, load};
 use weir_policy::ir::RuleId;
@@ -162,7 +162,8 @@ impl Behind {
 
     fn turn(&mut self) -> Result<f64, Failure> {
         turn(&self.frames, |burst, verdicts| {
-            self.filter.decide_sealed(0, &SealedBurst::read(&self.seals, *burst), verdicts)
+            let sealed = self.filter.read_sealed(&self.seals, *burst);
+            self.filter.decide_sealed(0, &sealed, verdicts)
         })
     }
 }

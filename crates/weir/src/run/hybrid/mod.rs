@@ -327,7 +327,7 @@ impl State {
         if self.earlier.back().is_none_or(|(last, _)| *last != active) {
             self.earlier.push_back((active, Instant::now()));
         }
-        while self.earlier.len() + 1 >= CardPort::KNOWN_MAX {
+        while self.earlier.len() >= CardPort::KNOWN_MAX {
             let oldest = self.earlier.pop_front();
             thread::sleep(oldest.map_or(Duration::ZERO, |(_, since)| DRAINED.saturating_sub(since.elapsed())));
         }
