@@ -313,7 +313,12 @@ fn a_proposal_waits_and_what_cannot_be_done_is_said(engine: &str, hosts: &Hosts,
     let failed = wait_for_attack(&running, "it says so", has("failed"));
     assert!(failed.actions.iter().any(|action| action.problem.as_ref() == Some(&problems[0])), "{failed:#?}");
 
-    // It is proposed again, and carried out when there is room.
+    // It is proposed again. A script learns from the exit code that nothing was done.
+    let again = wait_for_attack(&running, "it is proposed again", has("proposed"));
+    let (code, said) = ctl(&running, &["accept", &again.attack.to_string()]);
+    assert!(code == 1 && said.contains("not carried out: slot attacks: it is full"), "{code}: {said}");
+
+    // It is carried out when there is room.
     slot(weir_control::SlotOperation::Flush).expect("it is there");
     let (_, problems) = accept(&running);
     assert_eq!(problems, Vec::<String>::new());

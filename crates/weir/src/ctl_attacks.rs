@@ -25,8 +25,13 @@ pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Fa
         Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(mode).name().to_owned() },
     };
     let value = weir_control::ask(&options.control, &Request::Attacks { operation })?;
+    let failure = match action {
+        Some(AttacksAction::Accept { .. }) => not_carried_out(&weir_control::read(value.clone())?),
+        _ => None,
+    };
     if options.json {
-        return report::print_json(&value);
+        report::print_json(&value)?;
+        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
     }
     report::print(&match action {
         None => listed(&weir_control::read(value)?),
@@ -37,7 +42,14 @@ pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Fa
             let AttacksMode { mode, undone } = weir_control::read(value)?;
             format!("mode {mode}; {undone} actions undone\n")
         }
-    })
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// The failure of actions that were accepted, but not carried out.
+fn not_carried_out(AttacksChanged { problems, .. }: &AttacksChanged) -> Option<Failure> {
+    let count = problems.len();
+    (count > 0).then(|| Failure::Runtime(format!("{count} of the accepted actions are not carried out")))
 }
 
 fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &AttacksListed) -> String {

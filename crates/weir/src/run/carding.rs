@@ -6,6 +6,7 @@ use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::sweeper::Sweeper;
 use crate::run::card::{Card, Opened, Properties};
 use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
+use crate::run::claim_targets;
 use crate::run::controller::Controller;
 use crate::run::generation::Loader;
 use crate::run::requests;
@@ -36,7 +37,7 @@ fn given(options: &RunOptions) -> Option<&GivenDropping> {
 pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Failure> {
     let Some(GivenDropping { kind, .. }) = given(options) else { return Ok(None) };
     match kind {
-        CardKind::Wire(wire) => open_wire(wire).map(Some),
+        CardKind::Wire(wire) => open_wire(options, wire).map(Some),
         CardKind::Flower(flower) => open_flower(options, flower).map(Some),
         CardKind::RteFlow { port, .. } => {
             if options.engine != LiveEngine::Dpdk || !options.lower.contains(port) {
@@ -79,9 +80,12 @@ fn open_flower(options: &RunOptions, flower: &FlowerSpec) -> Result<(Opened, Opt
     Ok((Opened::of_flower(card, sweeper), claims))
 }
 
-fn open_wire(wire: &CardSpec) -> Result<(Opened, Option<Claims>), Failure> {
+/// Between the wire's interfaces is the card, and they are not Weir's own.
+fn open_wire(options: &RunOptions, wire: &CardSpec) -> Result<(Opened, Option<Claims>), Failure> {
+    let own = claim_targets(options)?;
     let claims = within(wire.namespace.as_deref(), || {
         let targets = ClaimTarget::of([&wire.outer, &wire.inner].into_iter(), PortKind::Kernel)?;
+        ClaimTarget::refuse_shared(&targets, &own)?;
         Claims::take(&targets, Claimant::Weir, Duration::ZERO)
     })?;
     let card = WireCard::open(wire)?;

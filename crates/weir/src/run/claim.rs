@@ -66,6 +66,19 @@ impl ClaimTarget {
     }
 }
 
+impl ClaimTarget {
+    /// Refuses an interface that is given for another purpose, too.
+    ///
+    /// # Errors
+    /// It is among `others`.
+    pub fn refuse_shared(targets: &[Self], others: &[Self]) -> Result<(), Failure> {
+        let shared = targets.iter().find(|target| others.iter().any(|other| other.file == target.file));
+        shared.map_or(Ok(()), |ClaimTarget { interface, .. }| {
+            Err(Failure::Rejected(format!("weir: interface {interface} is given for two purposes")))
+        })
+    }
+}
+
 /// The kind of interfaces that are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
@@ -403,6 +416,10 @@ mod tests {
         assert_eq!(lo[0].to_string().parse(), Ok(lo[0].clone()));
         let twice = of(&["lo", "lo"], PortKind::Kernel).expect_err("it is one").to_string();
         assert_eq!(twice, "weir: lo and lo are one interface");
+        let lo = of(&["lo"], PortKind::Kernel).expect("it is there");
+        assert!(ClaimTarget::refuse_shared(&lo, &[]).is_ok());
+        let shared = ClaimTarget::refuse_shared(&lo, &lo).expect_err("it is the same").to_string();
+        assert_eq!(shared, "weir: interface lo is given for two purposes");
         let missing = of(&["weir-none"], PortKind::Kernel).expect_err("there is none").to_string();
         assert!(missing.starts_with("weir: interface weir-none: "), "{missing}");
         for text in ["", "=lo", "lo", "../x=lo"] {

@@ -136,7 +136,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// The claimed interfaces: the given ones, and kernel interfaces of virtual DPDK ports.
-fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
+pub fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
     let behind = dpdk::kernel_interfaces(options)?;
     let ports = if options.engine == LiveEngine::Dpdk { PortKind::Dpdk } else { PortKind::Kernel };
     ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&options.host).chain(&behind), ports)
