@@ -70,8 +70,9 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
-	uint8_t *to;
 	uint32_t bytes, at = 0;
+	uint64_t before;
+	uint8_t *to;
 
 	if (!record)
 		return;
@@ -89,9 +90,8 @@ WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t
 		bytes -= TAG_END;
 		at = TAG_AT;
 	}
-	/* The verifier does not know what was stored. */
-	__asm__ volatile("" : "+r"(bytes));
-	if (bytes - 1 < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, bytes)) {
+	before = one_less(bytes);
+	if (before < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, one_more(before))) {
 		bpf_ringbuf_submit(record, 0);
 		return;
 	}

@@ -149,14 +149,12 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
-	uint32_t bytes;
+	uint64_t bytes;
 
 	if (!record)
 		return;
-	bytes = record->cap;
-	/* The verifier does not know what was stored. */
-	__asm__ volatile("" : "+r"(bytes));
-	if (bytes - 1 < SAMPLE_BYTES && !bpf_xdp_load_bytes(ctx, 0, record->bytes, bytes))
+	bytes = one_less(record->cap);
+	if (bytes < SAMPLE_BYTES && !bpf_xdp_load_bytes(ctx, 0, record->bytes, one_more(bytes)))
 		bpf_ringbuf_submit(record, 0);
 	else
 		bpf_ringbuf_discard(record, 0);
