@@ -58,7 +58,7 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	*env = (struct env){.halves = weir_words.halves};
 	*frame = sent_frame(ctx);
 	*arrival = (struct arrival){.cpu = live_cpu(), .port = host_opposite(wire)};
-	env->counters = weir_counters + (arrival->cpu * 2 + 1) * WEIR_COUNTERS;
+	env->counters = weir_counters + plus(arrival->cpu * 2, 1) * WEIR_COUNTERS;
 	if (WEIR_UNLIKELY(weir_ports.port[wire].receives != ctx->ifindex))
 		return NULL;
 	slot = &weir_packets[arrival->cpu];
@@ -108,7 +108,7 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 /* Drops a packet that is not sent from a port, which does not happen. */
 WEIR_NOINLINE uint32_t hook_refuse(hook_context *ctx, uint32_t side)
 {
-	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
+	const struct env env = {.counters = weir_counters + plus(live_cpu() * 2, side & 1) * WEIR_COUNTERS};
 
 	sent_segments(ctx, &weir_packets[live_cpu()]);
 	count(&env, REASON_UNKNOWN_INTERFACE, sent_frame(ctx).len);

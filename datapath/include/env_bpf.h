@@ -240,6 +240,16 @@ WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
 }
 
 /*
+ * a + b. Where the compiler knows that they have no bit in common, it would OR them. The verifier of Linux 6.1 does not
+ * know the bound of that.
+ */
+WEIR_INLINE uint64_t plus(uint64_t a, uint64_t b)
+{
+	__asm__ volatile("" : "+r"(b));
+	return a + b;
+}
+
+/*
  * Lengths for helpers of the kernel, which take none that may be 0. Verifiers before Linux 6.8 learn nothing from a
  * comparison with 0. So a length is one more than a number that is compared with its bound:
  *

@@ -39,7 +39,7 @@ fn policies() -> Vec<(String, Policy)> {
     loaded.filter(|(_, policy)| policy.unsupported().is_empty()).collect()
 }
 
-/// The places of programs in a network namespace of this thread: between interfaces and on a host, for each MTU.
+/// The places of programs in a network namespace of this thread: between interfaces for each MTU, and on a host.
 fn places() -> Vec<(String, Ports)> {
     unshare(CloneFlags::CLONE_NEWNET).expect("this test makes a network namespace and needs root");
     let mut places = Vec::new();
@@ -50,16 +50,16 @@ fn places() -> Vec<(String, Ports)> {
             let made = Command::new("ip").args(line.split_whitespace()).status().expect("see scripts/install-deps.sh");
             assert!(made.success(), "ip {line}");
         }
-        let between = Interfaces { lower: vec![lower.clone()], upper: vec![upper], divert: None };
+        let between = Interfaces { lower: vec![lower], upper: vec![upper], divert: None };
         places.push((format!("between interfaces of MTU {mtu}"), Ports::of(&between).expect("they are there")));
-        match Ports::of_host(&[lower]) {
-            Ok(host) => places.push((format!("on a host with MTU {mtu}"), host)),
-            Err(error) if kernel() < TCX => {
-                let error = error.to_string();
-                assert!(error.contains("--host needs Linux 6.6 or newer"), "{error}");
-            }
-            Err(error) => panic!("{error}"),
+    }
+    match Ports::of_host(&[format!("lower{}", MTUS[1])]) {
+        Ok(host) => places.push(("on a host".to_owned(), host)),
+        Err(error) if kernel() < TCX => {
+            let error = error.to_string();
+            assert!(error.contains("--host needs Linux 6.6 or newer"), "{error}");
         }
+        Err(error) => panic!("{error}"),
     }
     places
 }

@@ -35,14 +35,18 @@ const TIME_MAX: Duration = Duration::from_secs(1800);
 /// Memory of a guest, MB. One test has nine tables of 128 MB.
 const MEMORY_MB: u32 = 6144;
 
-/// Runs the tests here and on one kernel, or on all.
+/// Runs the tests here and on one kernel, or on all. `test` is the test binary; all if not given.
 ///
 /// # Errors
 /// There is no such kernel, a tool or a package is missing, or a test fails.
-pub fn test(kernel: Option<&str>, processor: Processor) -> Result<(), String> {
+pub fn test(kernel: Option<&str>, test: Option<&str>, processor: Processor) -> Result<(), String> {
     let wanted: Vec<_> = KERNELS.into_iter().filter(|(name, _)| kernel.is_none_or(|kernel| kernel == *name)).collect();
     if wanted.is_empty() {
         return Err(format!("no such kernel: {}", KERNELS.map(|(name, _)| name).join(", ")));
+    }
+    let asked: Vec<_> = TESTS.into_iter().filter(|(name, _)| test.is_none_or(|test| test == *name)).collect();
+    if asked.is_empty() {
+        return Err(format!("no such test: {}", TESTS.map(|(name, _)| name).join(", ")));
     }
     let folder = target_dir().join("kernels");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -50,11 +54,11 @@ pub fn test(kernel: Option<&str>, processor: Processor) -> Result<(), String> {
     let cache = folder.join("compile-once");
     let path = compile_once::install(&cache, Some(CPU))?;
     let mut cargo = cargo(["test", "--package", "weir", "--features", "dpdk", "--quiet"]);
-    cargo.args(TESTS.iter().flat_map(|(name, _)| ["--test", name])).env("INSTA_UPDATE", "no").env("PATH", &path);
+    cargo.args(asked.iter().flat_map(|(name, _)| ["--test", name])).env("INSTA_UPDATE", "no").env("PATH", &path);
     let mut tests = Vec::new();
     for mut binary in binaries::list(&mut cargo, &folder.join("binaries"))? {
         let of = |(name, _): &&(&str, &str)| binary.name == format!("weir {name}");
-        binary.command.arg(TESTS.iter().find(of).expect("it was asked for").1);
+        binary.command.arg(asked.iter().find(of).expect("it was asked for").1);
         run(&mut binary.command)?;
         tests.push(binary);
     }

@@ -64,6 +64,9 @@ enum Task {
         /// Use the processor of this machine, by KVM.
         #[arg(long)]
         kvm: bool,
+        /// The test binary; all if not given.
+        #[arg(long)]
+        test: Option<String>,
         /// The kernel, such as 6.1; all if not given.
         kernel: Option<String>,
     },
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
         Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
         Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
-        Task::Kernels { kvm, kernel } => kernels::test(kernel.as_deref(), Processor::new(kvm)),
+        Task::Kernels { kvm, test, kernel } => kernels::test(kernel.as_deref(), test.as_deref(), Processor::new(kvm)),
         Task::Bless => ci::bless(),
     };
     match result {
