@@ -2,6 +2,8 @@
 //! anywhere, or come from interfaces that are not ports. Needs root and clang. No packet is sent.
 
 mod engines;
+#[path = "buffers/every_policy.rs"]
+mod every_policy;
 
 use engines::frame_sets;
 use nix::sched::{CloneFlags, unshare};

@@ -84,15 +84,14 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 {
 	uint64_t *words = weir_checksums[live_cpu()].words;
 	struct sum sum = {.ctx = ctx, .words = words, .at = at, .sum = start};
-	uint32_t rest = bytes % SUM_BYTES;
+	uint64_t rest;
 
 	if (bytes >= SUM_BYTES)
 		repeat(bytes / SUM_BYTES, sum_step, &sum);
 	__builtin_memset(words, 0, SUM_BYTES);
-	/* The compiler may compute a number again, and the verifier does not apply what it knew to the copy. */
-	__asm__ volatile("" : "+r"(rest));
-	if (rest && rest < SUM_BYTES)
-		sum.failed |= bpf_xdp_load_bytes(ctx, sum.at, words, rest) != 0;
+	rest = one_less(bytes % SUM_BYTES);
+	if (rest < SUM_BYTES)
+		sum.failed |= bpf_xdp_load_bytes(ctx, sum.at, words, one_more(rest)) != 0;
 	if (sum.failed)
 		return SUM_NONE;
 	return (uint32_t)bpf_csum_diff(NULL, 0, (uint32_t *)words, SUM_BYTES, sum.sum);

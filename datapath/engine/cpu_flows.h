@@ -97,11 +97,11 @@ WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, 
 				    struct tcp_options *found)
 {
 	uint8_t *options = own_slot()->options;
+	const uint64_t before = one_less(bytes);
 
-	bytes &= OPTIONS_ROOM - 1;
-	if (!bytes || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
+	if (before >= OPTIONS_ROOM || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
 		return;
-	if (frame_load(frame, offset, options, bytes))
+	if (frame_load(frame, offset, options, one_more(before)))
 		return;
 	read_options(options, bytes, found);
 }

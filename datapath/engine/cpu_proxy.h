@@ -48,9 +48,11 @@ WEIR_KERNEL_PART uint32_t track_cookie(const struct env *env, const struct track
 
 WEIR_KERNEL_PART bool rewrite_from(const struct frame *frame, uint32_t bytes, struct weir_rewrite *rewrite)
 {
-	if (!bytes || bytes > WEIR_WINDOW_BYTES || bytes > frame->cap)
+	const uint64_t before = one_less(bytes);
+
+	if (bytes > frame->cap || before >= WEIR_WINDOW_BYTES)
 		return false;
-	return !bpf_xdp_load_bytes(frame->ctx, frame->padding, rewrite->bytes, bytes);
+	return !bpf_xdp_load_bytes(frame->ctx, frame->padding, rewrite->bytes, one_more(before));
 }
 
 WEIR_GLOBAL uint32_t weir_rewrite_option(uint32_t kind, uint32_t at, uint32_t bytes)

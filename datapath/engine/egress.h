@@ -58,7 +58,7 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	*env = (struct env){.halves = weir_words.halves};
 	*frame = sent_frame(ctx);
 	*arrival = (struct arrival){.cpu = live_cpu(), .port = host_opposite(wire)};
-	env->counters = weir_counters + (arrival->cpu * 2 + 1) * WEIR_COUNTERS;
+	env->counters = weir_counters + plus(arrival->cpu * 2, 1) * WEIR_COUNTERS;
 	if (WEIR_UNLIKELY(weir_ports.port[wire].receives != ctx->ifindex))
 		return NULL;
 	slot = &weir_packets[arrival->cpu];
@@ -70,8 +70,9 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
-	uint8_t *to;
 	uint32_t bytes, at = 0;
+	uint64_t before;
+	uint8_t *to;
 
 	if (!record)
 		return;
@@ -89,9 +90,8 @@ WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t
 		bytes -= TAG_END;
 		at = TAG_AT;
 	}
-	/* The verifier does not know what was stored. */
-	__asm__ volatile("" : "+r"(bytes));
-	if (bytes - 1 < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, bytes)) {
+	before = one_less(bytes);
+	if (before < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, one_more(before))) {
 		bpf_ringbuf_submit(record, 0);
 		return;
 	}
@@ -108,7 +108,7 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 /* Drops a packet that is not sent from a port, which does not happen. */
 WEIR_NOINLINE uint32_t hook_refuse(hook_context *ctx, uint32_t side)
 {
-	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
+	const struct env env = {.counters = weir_counters + plus(live_cpu() * 2, side & 1) * WEIR_COUNTERS};
 
 	sent_segments(ctx, &weir_packets[live_cpu()]);
 	count(&env, REASON_UNKNOWN_INTERFACE, sent_frame(ctx).len);

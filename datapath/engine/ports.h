@@ -74,7 +74,7 @@ WEIR_INLINE uint32_t port_number(uint32_t index)
 /* The counters of a port. `cpu` is below the number of CPUs that have counters. */
 WEIR_INLINE struct port_counters *port_counters(uint32_t cpu, uint32_t port)
 {
-	return &weir_port_counters[cpu * PORTS_MAX + (port & (PORTS_MAX - 1))];
+	return &weir_port_counters[plus(cpu * PORTS_MAX, port & (PORTS_MAX - 1))];
 }
 
 #endif

@@ -24,20 +24,19 @@ __attribute__((noinline)) int weir_replace(struct xdp_md *ctx, uint32_t unfinish
 {
 	struct weir_rewrite *rewrite = &weir_rewrites[live_cpu()];
 	const int32_t more = (int32_t)(rewrite->len - (uint32_t)bpf_xdp_get_buff_len(ctx));
-	const uint32_t field = rewrite->checksum_at;
-	uint32_t head = *(volatile uint32_t *)&rewrite->head;
+	const uint64_t head = one_less(*(volatile uint32_t *)&rewrite->head);
 
-	if (unfinished && field && field < WEIR_WINDOW_BYTES) {
+	if (unfinished && rewrite->checksum_at) {
+		const uint32_t field = bounded(rewrite->checksum_at, WEIR_WINDOW_BYTES - 1);
+
 		rewrite->bytes[field] = rewrite->checksum[0];
 		rewrite->bytes[field + 1] = rewrite->checksum[1];
 	}
 	if (more && bpf_xdp_adjust_tail(ctx, more))
 		return false;
-	/* The compiler may read a number again, and the verifier does not apply what it knew to the copy. */
-	__asm__ volatile("" : "+r"(head));
-	if (!head || head > REWRITE_BYTES)
+	if (head >= REWRITE_BYTES)
 		return false;
-	return !bpf_xdp_store_bytes(ctx, 0, rewrite->bytes, head);
+	return !bpf_xdp_store_bytes(ctx, 0, rewrite->bytes, one_more(head));
 }
 
 /* The bytes that leave. */

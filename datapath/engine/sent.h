@@ -46,13 +46,12 @@ WEIR_INLINE long sent_load(const struct __sk_buff *skb, uint32_t offset, uint8_t
 WEIR_GLOBAL uint32_t weir_sent_copy(struct __sk_buff *skb, uint32_t offset, uint32_t bytes)
 {
 	uint8_t *copy = weir_packets[live_cpu()].copy;
+	const uint64_t before = one_less(bytes);
 
-	/* The compiler may compute the number again, and the verifier does not apply what it knew to the copy. */
-	__asm__ volatile("" : "+r"(bytes));
-	if (!bytes || bytes > FRAME_COPY_BYTES || offset > WEIR_WINDOW_BYTES)
+	if (before >= FRAME_COPY_BYTES || offset > WEIR_WINDOW_BYTES)
 		return false;
 	if (!skb->vlan_present || offset >= TAG_END || offset + bytes <= TAG_AT)
-		return !sent_load(skb, offset, copy, bytes);
+		return !sent_load(skb, offset, copy, one_more(before));
 	if (offset + bytes > skb->len + TAG_BYTES)
 		return false;
 	for (uint32_t i = 0; i < FRAME_COPY_BYTES; i++)

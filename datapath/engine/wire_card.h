@@ -141,7 +141,7 @@ WEIR_INLINE void card_count(const struct xdp_md *ctx, uint32_t number)
 	struct card_count *count;
 
 	__asm__ volatile("" : "+r"(number));
-	count = &weir_card_counts[cpu * CARD_STRIDE + (number & (CARD_STRIDE - 1))];
+	count = &weir_card_counts[plus(cpu * CARD_STRIDE, number & (CARD_STRIDE - 1))];
 	count->packets++;
 	count->bytes += bpf_xdp_get_buff_len(ctx);
 	count->last_ns = bpf_ktime_get_coarse_ns();

@@ -126,7 +126,7 @@ WEIR_INLINE bool port_arrival(hook_context *ctx, struct arrival *arrival)
 WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
 					   struct frame *frame)
 {
-	uint32_t block = 0;
+	uint64_t block = 0;
 
 	*arrival = (struct arrival){0, 0};
 	*frame = (struct frame){.data = NULL};
@@ -135,7 +135,7 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	if (weir_mode.live) {
 		if (!port_arrival(ctx, arrival))
 			return NULL;
-		block = arrival->cpu * 2 + (weir_ports.port[arrival->port].side & 1);
+		block = plus(arrival->cpu * 2, weir_ports.port[arrival->port].side & 1);
 		*frame = live_frame(ctx);
 	} else if (!replay_frame(ctx, env, frame)) {
 		return NULL;
@@ -149,14 +149,12 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
-	uint32_t bytes;
+	uint64_t bytes;
 
 	if (!record)
 		return;
-	bytes = record->cap;
-	/* The verifier does not know what was stored. */
-	__asm__ volatile("" : "+r"(bytes));
-	if (bytes - 1 < SAMPLE_BYTES && !bpf_xdp_load_bytes(ctx, 0, record->bytes, bytes))
+	bytes = one_less(record->cap);
+	if (bytes < SAMPLE_BYTES && !bpf_xdp_load_bytes(ctx, 0, record->bytes, one_more(bytes)))
 		bpf_ringbuf_submit(record, 0);
 	else
 		bpf_ringbuf_discard(record, 0);
@@ -179,7 +177,7 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 /* Drops a packet from an interface that is not a port. Counts it for the program's side, but at no port. */
 WEIR_NOINLINE uint32_t hook_refuse(hook_context *ctx, uint32_t side)
 {
-	const struct env env = {.counters = weir_counters + (live_cpu() * 2 + (side & 1)) * WEIR_COUNTERS};
+	const struct env env = {.counters = weir_counters + plus(live_cpu() * 2, side & 1) * WEIR_COUNTERS};
 
 	if (!weir_mode.live)
 		return VERDICT_NONE;

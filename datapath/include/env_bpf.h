@@ -153,34 +153,36 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK};
 }
 
-/* Bucket 0 belongs to no limit. */
-WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
-{
-	(void)env;
-	return &WEIR_WORDS(buckets)[slot < WEIR_BUCKET_COUNT ? slot : 0];
-}
-
-/* Like env_bucket() for the first of `count` consecutive buckets: one comparison bounds all of them. */
-WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
-{
-	(void)env;
-	return &WEIR_WORDS(buckets)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
-}
-
-/* The index of a bucket's words. The compiler must not compare one copy of it and use another, see frame_at(). */
-WEIR_INLINE uint64_t bucket_place(uint32_t slot)
+/*
+ * The index of a bucket's words, or of the first of `count` consecutive ones: one comparison bounds all of them. Bucket
+ * 0 belongs to no limit. The compiler must not compare one copy of the index and use another, see frame_at().
+ */
+WEIR_INLINE uint64_t bucket_place(uint32_t slot, uint32_t count)
 {
 	uint64_t place = slot;
 
 	__asm__ volatile("" : "+r"(place));
-	return place < WEIR_BUCKET_COUNT ? place : 0;
+	return place <= WEIR_BUCKET_COUNT - count ? place : 0;
+}
+
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+{
+	(void)env;
+	return &WEIR_WORDS(buckets)[bucket_place(slot, 1)];
+}
+
+/* Like env_bucket() for the first of `count` consecutive buckets. */
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+{
+	(void)env;
+	return &WEIR_WORDS(buckets)[bucket_place(slot, count)];
 }
 
 /* The count of a bucket; NULL if no limiter counts it. */
 WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bucket_place(slot)] : NULL;
+	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bucket_place(slot, 1)] : NULL;
 }
 
 /* Like env_exceeded() for the first of `count` consecutive words. */
@@ -188,14 +190,14 @@ WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
 WEIR_INLINE uint64_t *env_exceeded_words(const struct env *env, uint32_t slot, uint32_t count)
 {
 	(void)env;
-	return &WEIR_WORDS(exceeded)[slot <= WEIR_BUCKET_COUNT - count ? slot : 0];
+	return &WEIR_WORDS(exceeded)[bucket_place(slot, count)];
 }
 #endif
 
 WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
 {
 	(void)env;
-	return WEIR_LOGGED >= 2 ? &WEIR_WORDS(passed)[bucket_place(slot)] : NULL;
+	return WEIR_LOGGED >= 2 ? &WEIR_WORDS(passed)[bucket_place(slot, 1)] : NULL;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)
@@ -235,6 +237,40 @@ WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
 {
 	__asm__ volatile("" : "+r"(x));
 	return x & mask;
+}
+
+/*
+ * a + b. Where the compiler knows that they have no bit in common, it would OR them. The verifier of Linux 6.1 does not
+ * know the bound of that.
+ */
+WEIR_INLINE uint64_t plus(uint64_t a, uint64_t b)
+{
+	__asm__ volatile("" : "+r"(b));
+	return a + b;
+}
+
+/*
+ * Lengths for helpers of the kernel, which take none that may be 0. Verifiers before Linux 6.8 learn nothing from a
+ * comparison with 0. So a length is one more than a number that is compared with its bound:
+ *
+ *	const uint64_t before = one_less(bytes);
+ *
+ *	if (before < BYTES_MAX && !bpf_xdp_load_bytes(ctx, 0, to, one_more(before)))
+ *
+ * The assembly keeps the compiler from adding before it compares, and from comparing `bytes`.
+ */
+WEIR_INLINE uint64_t one_less(uint32_t bytes)
+{
+	uint64_t before = (uint64_t)bytes - 1;
+
+	__asm__ volatile("" : "+r"(before));
+	return before;
+}
+
+WEIR_INLINE uint32_t one_more(uint64_t before)
+{
+	__asm__ volatile("%0 += 1" : "+r"(before));
+	return (uint32_t)before;
 }
 
 /*

@@ -226,7 +226,8 @@ WEIR_INLINE uint32_t class_of(packet_view *packet)
 	};
 	const uint32_t flags = packet->tcp_flags;
 	const uint32_t combined = (flags >> 1 & 3) | (flags >> 2 & 4);
-	const uint32_t class = classes[(packet->l4 & 7) | combined << 3 | (packet->fragment & FRAGMENT_LATER) << 5];
+	const uint32_t place = (packet->l4 & 7) | combined << 3 | (packet->fragment & FRAGMENT_LATER) << 5;
+	const uint32_t class = classes[bounded(place, sizeof(classes) - 1)];
 	/* 1 for UDP: no other class has these bits. */
 	const uint64_t is_udp = ((uint64_t)(class ^ PACKET_UDP) - 1) >> 63;
 

@@ -84,34 +84,43 @@ WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number)
 	return bucket ? bucket_use(bucket, tracking.embryonic_max) : (struct bucket_use){.is_at_bound = true};
 }
 
+/* The better of a flow's buckets, 0 or 1, and its use. */
+struct better_bucket {
+	uint32_t index;
+	struct bucket_use use;
+};
+
+WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const struct flow_hash *hash)
+{
+	const struct bucket_use uses[2] = {use_of(env, hash->bucket[0]), use_of(env, hash->bucket[1])};
+	const uint32_t index = second_is_better(&uses[0], &uses[1]);
+
+	return (struct better_bucket){index, index ? uses[1] : uses[0]};
+}
+
 /*
  * Finds a slot for the flow that the packet opens. Locks are taken only to free expired flows, so another CPU may take
- * the slot first.
+ * the slot first. It looks twice, but not in a loop: clang arranges that in a way that Linux 6.1 refuses
+ * (docs/decisions/0053-older-verifiers.md).
  */
 WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash *hash, uint32_t now, struct flow_at *at)
 {
-	struct bucket_use uses[2];
-	uint32_t better = 0, slot;
+	struct better_bucket better = better_bucket(env, hash);
+	uint32_t slot;
 
-	for (uint32_t round = 0; round < 2; round++) {
-		uses[0] = use_of(env, hash->bucket[0]);
-		uses[1] = use_of(env, hash->bucket[1]);
-		better = second_is_better(&uses[0], &uses[1]);
-		at->bucket = hash->bucket[better];
-		if (uses[better].is_at_bound)
-			break;
-		if (uses[better].free) {
-			at->slot = first_slot(uses[better].free);
-			return PLACE_FREE;
-		}
-		if (!round) {
-			place_free_expired(env, hash->bucket[0], now);
-			place_free_expired(env, hash->bucket[1], now);
-		}
+	if (!better.use.is_at_bound && !better.use.free) {
+		place_free_expired(env, hash->bucket[0], now);
+		place_free_expired(env, hash->bucket[1], now);
+		better = better_bucket(env, hash);
+	}
+	at->bucket = hash->bucket[better.index];
+	if (!better.use.is_at_bound && better.use.free) {
+		at->slot = first_slot(better.use.free);
+		return PLACE_FREE;
 	}
 	slot = place_oldest(env, at->bucket, hash->tag, now);
-	if (slot == FLOW_SLOTS && !uses[better].is_at_bound) {
-		at->bucket = hash->bucket[1 - better];
+	if (slot == FLOW_SLOTS && !better.use.is_at_bound) {
+		at->bucket = hash->bucket[1 - better.index];
 		slot = place_oldest(env, at->bucket, hash->tag, now);
 	}
 	at->slot = slot & (FLOW_SLOTS - 1);

@@ -61,7 +61,7 @@ fn clang_format() -> Command {
 /// tests in documents, because cargo locks the folder that both build in.
 fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>) -> Result<Tally, String> {
     let cores = shell::cores();
-    let path = compile_once::install(&target_dir().join("compile-once"))?;
+    let path = compile_once::install(&target_dir().join("compile-once"), None)?;
     let test = |what| {
         let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast", what]);
         command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());

@@ -17,15 +17,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The compiler that the tests use.
-const COMPILER: &str = "clang-19";
+pub const COMPILER: &str = "clang-19";
 /// The file that contains the path of the real compiler.
-const REAL: &str = "real-compiler";
+pub const REAL: &str = "real-compiler";
+/// The file that contains the processor to compile for instead of this one.
+const CPU: &str = "processor";
+/// What compiles for this processor.
+const NATIVE: &str = "-march=native";
 
-/// Fills `folder` with a program that replaces the compiler. Returns the PATH that finds it.
+/// Fills `folder` with a program that replaces the compiler. Returns the PATH that finds it. If `cpu` is given, what
+/// asks for code for this processor gets code for that one.
 ///
 /// # Errors
 /// There is no compiler, or the folder is not writable.
-pub fn install(folder: &Path) -> Result<OsString, String> {
+pub fn install(folder: &Path, cpu: Option<&str>) -> Result<OsString, String> {
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -38,6 +43,7 @@ pub fn install(folder: &Path) -> Result<OsString, String> {
     let folder = folder.canonicalize().map_err(failed)?;
     fs::write(folder.join(REAL), real.as_os_str().as_encoded_bytes()).map_err(failed)?;
     fs::copy(std::env::current_exe().map_err(failed)?, folder.join(COMPILER)).map_err(failed)?;
+    cpu.map_or(Ok(()), |cpu| fs::write(folder.join(CPU), cpu)).map_err(failed)?;
     std::env::join_paths(std::iter::once(folder).chain(folders)).map_err(|error| error.to_string())
 }
 
@@ -59,7 +65,11 @@ pub fn called_as_compiler() -> Option<ExitCode> {
 fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = Command::new(real);
-    command.args(&args);
+    match fs::read_to_string(cache.join(CPU)) {
+        Ok(cpu) => command
+            .args(args.iter().map(|arg| if arg == NATIVE { format!("-march={cpu}").into() } else { arg.clone() })),
+        Err(_) => command.args(&args),
+    };
     let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
     let entry = cache.join(format!("{:016x}", job.hash()));
     let (input, object) = (entry.with_extension("input"), entry.with_extension("object"));

@@ -10,13 +10,16 @@ mod compile_once;
 mod fuzz;
 mod guest;
 mod image;
+mod kernels;
 mod shell;
 mod synth;
 mod tally;
 mod times;
+mod vm;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use vm::Processor;
 
 /// Weir's project tasks.
 #[derive(Parser)]
@@ -56,6 +59,17 @@ enum Task {
         /// Run the tests whose names contain this.
         filter: Option<String>,
     },
+    /// Run the tests of programs in the kernel on Debian's kernels, in qemu. Needs apt and qemu.
+    Kernels {
+        /// Use the processor of this machine, by KVM.
+        #[arg(long)]
+        kvm: bool,
+        /// The test binary; all if not given.
+        #[arg(long)]
+        test: Option<String>,
+        /// The kernel, such as 6.1; all if not given.
+        kernel: Option<String>,
+    },
     /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
 }
@@ -69,10 +83,8 @@ fn main() -> ExitCode {
         Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
         Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
         Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
-        Task::Guest { kvm, filter } => {
-            let processor = if kvm { guest::Processor::Kvm } else { guest::Processor::Emulated };
-            guest::boot(filter.as_deref(), processor)
-        }
+        Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
+        Task::Kernels { kvm, test, kernel } => kernels::test(kernel.as_deref(), test.as_deref(), Processor::new(kvm)),
         Task::Bless => ci::bless(),
     };
     match result {

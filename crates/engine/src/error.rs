@@ -172,12 +172,26 @@ pub enum EngineError {
     #[error("xdp: not permitted to load BPF programs: run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON")]
     NotPermitted,
     /// The kernel's verifier rejected a program.
-    #[error("compiler bug: the kernel's verifier refuses {object}:\n{log}")]
+    #[error("compiler bug: the verifier of Linux {release} refuses {object}:\n{log}")]
     Verifier {
         /// The artifact.
         object: String,
+        /// The release of the kernel.
+        release: String,
         /// The last lines of the verifier's log.
         log: String,
+    },
+    /// The kernel lacks what programs call.
+    #[error("xdp: {object} needs Linux {release} or newer for {purpose}, and this is {running}")]
+    KernelTooOld {
+        /// The artifact.
+        object: String,
+        /// The first release that has it.
+        release: &'static str,
+        /// What it is for.
+        purpose: &'static str,
+        /// The release of the kernel.
+        running: String,
     },
     /// The policy is correct, but exceeds a limit of the kernel.
     #[error(

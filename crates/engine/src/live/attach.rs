@@ -10,11 +10,13 @@ use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
     BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_create_opts, bpf_link_update,
+    bpf_prog_query_opts,
 };
 
 use crate::EngineError;
 use crate::live::descriptor::owned;
 use crate::live::{bypass, promiscuous};
+use crate::xdp::needs::running_release;
 
 /// linux/if_link.h
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -92,6 +94,20 @@ pub struct Egress {
 }
 
 impl Egress {
+    /// Asks the kernel whether it has tcx. Without the right to ask, the answer is left to [`Egress::attach`].
+    ///
+    /// # Errors
+    /// The kernel has no tcx (before Linux 6.6).
+    pub fn check(interface: &str, index: u32) -> Result<(), EngineError> {
+        let mut options = bpf_prog_query_opts { sz: size_of::<bpf_prog_query_opts>() as _, ..Default::default() };
+        // SAFETY: the options contain their own size, and no pointer to be written to.
+        let error = unsafe { bpf_prog_query_opts(index as c_int, BPF_TCX_EGRESS, &raw mut options) };
+        match -error {
+            libc::EINVAL => Err(failed(interface, no_tcx())),
+            _ => Ok(()),
+        }
+    }
+
     /// Attaches a program to the interface with that index. It is the first of the programs there, because one that
     /// accepts a packet for good would keep it from those behind it.
     ///
@@ -99,9 +115,8 @@ impl Egress {
     /// The kernel has no tcx (before Linux 6.6), or the process lacks the right to attach a program.
     pub fn attach(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
         let link = link(&program, index, BPF_TCX_EGRESS, BPF_F_BEFORE).map_err(|source| {
-            let help = "--host needs tcx, which Linux has since 6.6";
             let unknown = source.raw_os_error() == Some(libc::EINVAL);
-            failed(interface, if unknown { io::Error::other(format!("{source}: {help}")) } else { source })
+            failed(interface, if unknown { no_tcx() } else { source })
         })?;
         Ok(Egress { link, interface: interface.to_owned() })
     }
@@ -126,6 +141,14 @@ fn link(program: &impl AsFd, index: u32, hook: bpf_attach_type, flags: u32) -> i
     let program = program.as_fd().as_raw_fd();
     // SAFETY: the options contain their own size.
     owned(unsafe { bpf_link_create(program, index as c_int, hook, &raw const options) })
+}
+
+/// The refusal of a kernel without tcx.
+fn no_tcx() -> io::Error {
+    let release = running_release();
+    io::Error::other(format!(
+        "--host needs Linux 6.6 or newer for packets that the host sends (tcx), and this is {release}"
+    ))
 }
 
 fn failed(interface: &str, source: io::Error) -> EngineError {

@@ -14,7 +14,7 @@ use weir_abi::ABI_VERSION;
 use weir_abi::entry::EntryCounter;
 use weir_abi::kernel::{self, Mode};
 
-use super::log;
+use super::{log, needs};
 use crate::clang::{BpfObject, LimitsRoom, TableRoom};
 use crate::{EngineError, ProgramData, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
@@ -295,7 +295,11 @@ fn load_logged(name: &str, object: &BpfObject, plan: &Plan<'_>, log_level: u32) 
         LoadError::Libbpf(error) => match log::verifier_log(&heard) {
             Some(log) => match exceeded(&log) {
                 Some(limit) => EngineError::TooLarge { object: name.to_owned(), limit },
-                None => EngineError::Verifier { object: name.to_owned(), log },
+                None => needs::missing_helper(name, &log).unwrap_or_else(|| EngineError::Verifier {
+                    object: name.to_owned(),
+                    release: needs::running_release(),
+                    log,
+                }),
             },
             None => failed(name, format!("cannot be loaded: {error:#}\n{}", heard.trim_end())),
         },

@@ -9,6 +9,7 @@ mod cost;
 pub mod generate;
 pub(crate) mod load;
 pub(crate) mod log;
+pub(crate) mod needs;
 pub mod plain;
 mod replay;
 mod rewritten;

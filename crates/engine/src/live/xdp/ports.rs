@@ -11,6 +11,7 @@ use std::sync::Arc;
 use weir_abi::kernel::{self, PORT_INDICES, PORT_QUEUES, PORTS_MAX, PortCounters};
 
 use crate::EngineError;
+use crate::live::attach::Egress;
 use crate::live::bond;
 use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
@@ -94,6 +95,8 @@ impl Ports {
             let problem = format!("more than {} interfaces of a host", PORTS_MAX / 2);
             return Err(EngineError::Interface { interface: interfaces.join(","), source: io::Error::other(problem) });
         }
+        // Nothing is compiled for a kernel that cannot run it.
+        ports.list.iter().take(1).try_for_each(|port| Egress::check(&port.interface, port.index))?;
         let host = ports.list.iter().map(|port| Port { role: Role::Upper, missed: None, ..port.clone() });
         let host: Vec<Port> = host.collect();
         ports.list.extend(host);
