@@ -61,6 +61,8 @@ fn constants() -> Vec<(String, u64)> {
     for action in Action::ALL {
         add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
     }
+    add("COUNTER_ANSWERED", Reason::COUNTER_ANSWERED.0.into());
+    add("COUNTER_ALONE", Reason::COUNTER_ALONE.0.into());
     for (reason, name) in Reason::BUILTIN {
         add(&format!("REASON_{}", name.to_uppercase().replace('-', "_")), reason.0.into());
     }

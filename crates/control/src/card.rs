@@ -47,6 +47,30 @@ pub struct HybridStatus {
     pub share: f64,
     /// Packets without a seal of the card since the last activation, which were dropped.
     pub unsealed: u64,
+    /// Frames at its port since the last activation, by what they were.
+    pub frames: CardFrames,
+}
+
+/// Frames at the port of a card that answers rules. Together they are all that the port has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CardFrames {
+    /// Packets that the card's answers decided.
+    pub answered: FramesShare,
+    /// Packets that the software decided alone.
+    pub alone: FramesShare,
+    /// Answers of the card to control frames.
+    pub control: FramesShare,
+    /// Frames without a seal of the card, which were dropped.
+    pub unsealed: FramesShare,
+}
+
+/// A number of frames, and its share of all frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FramesShare {
+    /// The number.
+    pub frames: u64,
+    /// The share, from 0 to 1.
+    pub share: f64,
 }
 
 /// A rule and where it is decided.

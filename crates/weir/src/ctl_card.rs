@@ -2,7 +2,9 @@
 
 use crate::figures::grouped;
 use std::fmt::Write;
-use weir_control::{CardEntry, CardPlace, CardReport, CardStatus, CardTableStatus, HybridRule, HybridStatus};
+use weir_control::{
+    CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FramesShare, HybridRule, HybridStatus,
+};
 use weir_policy::diag::printable::printable;
 
 /// What the card does.
@@ -33,11 +35,20 @@ fn hybrid_status(status: &HybridStatus) -> String {
     );
     let _ = writeln!(
         text,
-        "the card has dropped {} packets ({} bytes), {:.1} % of all packets upstream; {} were unsealed",
+        "the card has dropped {} packets ({} bytes), {:.1} % of all packets upstream",
         grouped(status.packets),
         grouped(status.bytes),
-        status.share * 100.0,
-        grouped(status.unsealed)
+        status.share * 100.0
+    );
+    let CardFrames { answered, alone, control, unsealed } = &status.frames;
+    let of = |kind: &FramesShare, name: &str| format!("{} {name} ({:.1} %)", grouped(kind.frames), kind.share * 100.0);
+    let _ = writeln!(
+        text,
+        "frames: {}, {}, {}, {}",
+        of(answered, "answered"),
+        of(alone, "alone"),
+        of(control, "control"),
+        of(unsealed, "unsealed")
     );
     for HybridRule { at, category, offload, dropped, .. } in rules {
         let dropped = if *dropped > 0 { format!("  {} packets dropped", grouped(*dropped)) } else { String::new() };
