@@ -28,6 +28,8 @@ macro_rules! each_engine_behind_card {
 
 #[path = "hybrid/epochs.rs"]
 mod epochs;
+#[path = "hybrid/follow.rs"]
+mod follow;
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, Wires};

@@ -34,7 +34,8 @@ pub use attacks::{
     EventsStatus, SamplesStatus,
 };
 pub use card::{
-    CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FramesShare, HybridRule, HybridStatus,
+    CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
+    FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
 pub use features::{

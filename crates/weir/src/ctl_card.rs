@@ -3,7 +3,8 @@
 use crate::figures::grouped;
 use std::fmt::Write;
 use weir_control::{
-    CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FramesShare, HybridRule, HybridStatus,
+    CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
+    FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 use weir_policy::diag::printable::printable;
 
@@ -50,11 +51,47 @@ fn hybrid_status(status: &HybridStatus) -> String {
         of(control, "control"),
         of(unsealed, "unsealed")
     );
+    if let Some(follow) = &status.follow {
+        following(&mut text, follow);
+    }
     for HybridRule { at, category, offload, dropped, .. } in rules {
         let dropped = if *dropped > 0 { format!("  {} packets dropped", grouped(*dropped)) } else { String::new() };
         let _ = writeln!(text, "  {at:<20} {category:<8} {offload:<8}{dropped}");
     }
     text
+}
+
+/// How the choice of rules follows traffic.
+fn following(text: &mut String, follow: &FollowStatus) {
+    let FollowStatus { thinks, rules, window, changes, failed, last } = follow;
+    let listed = |rules: &[String]| {
+        if rules.is_empty() { "nothing".to_owned() } else { printable(&rules.join(", ")).into_owned() }
+    };
+    let cost = |cost: &CardCost| format!("{:.1} cycles and {} bits", cost.cycles_per_packet, cost.trailer_bits);
+    let _ = writeln!(text, "follows traffic, and offloads {}: {}", listed(rules), printable(thinks));
+    if let Some(window) = window {
+        let FollowWindow { seconds, packets, pps, answered, current, alone, all, chosen, rules } = window;
+        let _ = writeln!(
+            text,
+            "  in {seconds:.1} s, {} packets ({pps:.0}/s, {:.1} % answered) cost {} each, and the link is loaded {:.1} %",
+            grouped(*packets),
+            answered * 100.0,
+            cost(current),
+            current.link_load * 100.0
+        );
+        let _ = writeln!(text, "  alone {}, all {}, best {} ({})", cost(alone), cost(all), cost(chosen), listed(rules));
+    }
+    let _ = writeln!(text, "  {} changes, {} failed", grouped(*changes), grouped(*failed));
+    if let Some(FollowChange { ago_s, took_s, generation, why, before, after, rules }) = last {
+        let _ = writeln!(
+            text,
+            "  last change {ago_s:.1} s ago, in {took_s:.1} s: generation {generation} offloads {}, because {}: {} instead of {}",
+            listed(rules),
+            printable(why),
+            cost(after),
+            cost(before)
+        );
+    }
 }
 
 fn status(status: &CardStatus) -> String {

@@ -3,6 +3,7 @@
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
 use crate::failure::Failure;
+use crate::run::account::sums;
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
 use crate::run::hybrid::{HybridCard, Next, changed};
@@ -11,8 +12,10 @@ use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_abi::Counter;
 use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
-use weir_engine::live::{Datapath, Loaded, Stray};
+use weir_engine::live::{Datapath, Loaded, Reading, Stray};
+use weir_policy::ir::Direction;
 
 /// How long the end waits for a change that is under way, before it leaves the card as it is.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -110,6 +113,15 @@ impl<D: Datapath> Controller<D> {
         drop(state);
         drop(removed);
         Some(oldest)
+    }
+
+    /// Unloads a generation, unless it is in use.
+    pub fn remove(&self, generation: u64) {
+        let mut state = self.state();
+        let is_removed = state.succession.remove(generation);
+        let removed: Vec<_> = state.ready.extract_if(.., |one| is_removed && one.id == generation).collect();
+        drop(state);
+        drop(removed);
     }
 
     /// Activates the base policy of a generation. With `trial` it is rolled back after that time, unless
@@ -356,6 +368,13 @@ impl<D: Datapath> Controller<D> {
     /// All counts. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
+    }
+
+    /// The counters of the chains `upstream` of the active policy, summed over workers; `None` if another generation
+    /// decides packets.
+    pub fn upstream_counters(&self, generation: &Generation<D::Code>) -> Option<Vec<Counter>> {
+        let Reading { code, counts } = self.datapath.readings().active;
+        generation.has_code(&code).then(|| sums(&counts, Direction::Upstream))
     }
 
     /// Packets since the start of which a copy went to the divert interface, besides diverted ones.

@@ -4,9 +4,11 @@
 //! the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows the
 //! seals of both configurations, and uses the answers of its own only.
 
+pub mod following;
 pub mod link;
 pub mod splitter;
 mod status;
+mod traffic;
 
 use crate::failure::Failure;
 use crate::run::card::accounts::Accounts;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_card::Profile;
 use weir_card::receive::Configured;
-use weir_control::{HybridStatus, Stats};
+use weir_control::{FollowStatus, HybridStatus, Stats};
 use weir_engine::live::Datapath;
 use weir_engine::{Answered, CardPort, WithoutSeal};
 use weir_mitigate::offload::Hits;
@@ -60,6 +62,8 @@ struct Inner {
     state: Mutex<State>,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// How the choice follows traffic, and when it changed last.
+    followed: Mutex<Option<(FollowStatus, Option<Instant>)>>,
 }
 
 struct State {
@@ -119,6 +123,7 @@ impl HybridCard {
             state: Mutex::new(state),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
+            followed: Mutex::default(),
         }))
     }
 
@@ -142,6 +147,9 @@ impl HybridCard {
         posture: Option<&str>,
     ) -> Result<Next, Failure> {
         let mut state = self.0.state();
+        if self.has_ended() {
+            return Err(Failure::Runtime("weir: Weir ends, and has left the card".to_owned()));
+        }
         state.settle()?;
         let offloaded = self.0.offloaded(generation, posture);
         let (program, tables) = match &offloaded {
@@ -193,6 +201,41 @@ impl HybridCard {
         generation.is_on_card(table) && self.0.state().active.alone.is_none()
     }
 
+    /// The card.
+    pub fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    /// Whether Weir leaves it, or has left it.
+    pub fn has_ended(&self) -> bool {
+        self.0.stop.load(Ordering::Relaxed)
+    }
+
+    /// The epoch of the active configuration, and what the card has dropped in it, by counter.
+    ///
+    /// # Errors
+    /// Why answers are not used now.
+    pub fn counted(&self) -> Result<(u16, Vec<Counter>), String> {
+        let mut state = self.0.state();
+        if state.problem.is_none() {
+            state.look();
+        }
+        match (&state.problem, &state.active.alone) {
+            (Some(why), _) | (None, Some(why)) => Err(why.clone()),
+            (None, None) => Ok((state.link.active().epoch, state.read.clone())),
+        }
+    }
+
+    /// Whether a table has other entries than a generation was loaded with, or it is not known.
+    pub fn has_changed<C>(&self, generation: &Generation<C>, table: &str) -> bool {
+        self.0.has_changed(generation, table)
+    }
+
+    /// Notes how the choice of rules follows traffic, and when it changed last.
+    pub fn note_following(&self, status: FollowStatus, changed: Option<Instant>) {
+        *self.0.followed.lock().unwrap_or_else(PoisonError::into_inner) = Some((status, changed));
+    }
+
     /// Starts the thread that notices when the card fails.
     ///
     /// # Errors
@@ -237,7 +280,14 @@ impl HybridCard {
             changes: state.changes,
             accounts: &state.accounts,
         };
-        status::status(&facts, &stats, generation.offloaded())
+        let follow = self.0.followed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let follow = follow.map(|(mut status, changed)| {
+            if let (Some(last), Some(changed)) = (&mut status.last, changed) {
+                last.ago_s = changed.elapsed().as_secs_f64();
+            }
+            Box::new(status)
+        });
+        HybridStatus { follow, ..status::status(&facts, &stats, generation.offloaded()) }
     }
 
     /// Makes the card pass frames as they are. The datapath decides them alone.
@@ -277,6 +327,16 @@ impl Inner {
         Ok(datapath.set_card(&self.port, Some(port))?)
     }
 
+    fn has_changed<C>(&self, generation: &Generation<C>, table: &str) -> bool {
+        let declared = generation.declared().named(table).map(|table| &table.entries);
+        let now = generation.tables().and_then(|tables| (self.contents)(tables, table));
+        match (declared, now) {
+            (Some(declared), Some(now)) => !declared.difference(&now).is_empty(),
+            // Its entries are not known.
+            _ => true,
+        }
+    }
+
     /// What the card does for a generation and a posture, or why it does nothing.
     fn offloaded<'g, C>(&self, generation: &'g Generation<C>, posture: Option<&str>) -> Result<&'g Offloaded, String> {
         if let Some(posture) = posture {
@@ -285,15 +345,7 @@ impl Inner {
         let Some(offloaded) = generation.offloaded() else {
             return Err("the policy is a bundle".to_owned());
         };
-        let has_changed = |name: &&str| {
-            let declared = generation.declared().named(name).map(|table| &table.entries);
-            let now = generation.tables().and_then(|tables| (self.contents)(tables, name));
-            match (declared, now) {
-                (Some(declared), Some(now)) => !declared.difference(&now).is_empty(),
-                // Its entries are not known.
-                _ => true,
-            }
-        };
+        let has_changed = |name: &&str| self.has_changed(generation, name);
         match offloaded.card.lookups.iter().map(|lookup| lookup.name.as_str()).find(has_changed) {
             Some(table) => Err(changed(table)),
             None => Ok(offloaded),

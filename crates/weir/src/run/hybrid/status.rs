@@ -69,6 +69,7 @@ pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -
         share: share(card.packets),
         unsealed: frames.unsealed.frames,
         frames,
+        follow: None,
     }
 }
 
