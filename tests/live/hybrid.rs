@@ -30,6 +30,8 @@ macro_rules! each_engine_behind_card {
 mod epochs;
 #[path = "hybrid/follow.rs"]
 mod follow;
+#[path = "hybrid/reset.rs"]
+mod reset;
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, Wires};

@@ -23,6 +23,9 @@ pub struct HybridStatus {
     pub epoch: u16,
     /// Configurations since the start.
     pub changes: u64,
+    /// How often it had lost its configuration and was opened again.
+    #[serde(default)]
+    pub reopened: u64,
     /// Whether frames without a seal are dropped.
     pub sealed: bool,
     /// Why the software decides alone, if it does.

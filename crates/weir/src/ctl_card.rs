@@ -19,7 +19,8 @@ pub fn report(report: &CardReport) -> String {
 fn hybrid_status(status: &HybridStatus) -> String {
     let HybridStatus { card, profile, epoch, changes, sealed, alone, problem, rules, lookups, .. } = status;
     let sealed = if *sealed { "sealed" } else { "not sealed" };
-    let mut text = format!("{}: {}, {sealed}, epoch {epoch}, {changes} changes\n", printable(card), printable(profile));
+    let mut text = format!("{}: {}, {sealed}, epoch {epoch}, {changes} changes", printable(card), printable(profile));
+    text += &if status.reopened > 0 { format!(", opened again {} times\n", status.reopened) } else { "\n".to_owned() };
     if let Some(problem) = problem {
         let _ = writeln!(text, "problem: {}", printable(problem));
     }

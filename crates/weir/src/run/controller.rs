@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::run::account::sums;
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::hybrid::{HybridCard, Next, changed};
+use crate::run::hybrid::{Found, HybridCard, Next, changed};
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -221,6 +221,26 @@ impl<D: Datapath> Controller<D> {
         card.seal(&self.datapath)
     }
 
+    /// Asks a card that did not answer again. If it has lost its configuration, it is opened and gets that of the active
+    /// policy. Nothing happens during a change.
+    ///
+    /// # Errors
+    /// The card has lost its configuration and cannot be opened, or the datapath refuses.
+    pub fn reopen_card(&self) -> Result<(), Failure> {
+        let Some(card) = self.card.get() else { return Ok(()) };
+        let _one_at_a_time = match self.changing.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        if card.find(&self.datapath)? == Found::Open {
+            self.activate_again_now(|generation, posture| card.prepare(&self.datapath, generation, posture).map(Some))?;
+            card.seal(&self.datapath)?;
+            card.note_reopened();
+        }
+        Ok(())
+    }
+
     /// Ends the use of the card: it passes everything, and the datapath decides alone.
     ///
     /// # Errors
@@ -268,6 +288,14 @@ impl<D: Datapath> Controller<D> {
         prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
     ) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.activate_again_now(prepare)
+    }
+
+    /// The same for a caller that keeps other changes out.
+    fn activate_again_now(
+        &self,
+        prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
+    ) -> Result<(), Failure> {
         let (_, generation, posture) = self.deciding();
         let next = prepare(&generation, posture.as_deref())?;
         let mut policy = generation.loaded(posture.as_deref())?;

@@ -104,7 +104,7 @@ pub fn open(options: &RunOptions, splitter: Option<&Splitter>) -> Result<Option<
 pub fn start<L: Loader>(
     options: &RunOptions,
     link: CardLink,
-    controller: &Controller<L::Datapath>,
+    controller: &Arc<Controller<L::Datapath>>,
     loader: &L,
 ) -> Result<(), Failure> {
     let given = given(options).expect("a card was opened");
@@ -113,7 +113,8 @@ pub fn start<L: Loader>(
     let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
     let card = HybridCard::new(link, profile, port(options, given)?, Box::new(contents));
     controller.join_card(card.clone())?;
-    card.keep()
+    let controller = Arc::downgrade(controller);
+    card.keep(move || controller.upgrade().map_or(Ok(()), |controller| Failure::catch(|| controller.reopen_card())))
 }
 
 /// Leaves the card. It passes frames as they are.

@@ -29,12 +29,14 @@ pub struct Facts<'a> {
     pub sealed: bool,
     /// Number of commits.
     pub changes: u64,
+    /// How often it was opened again.
+    pub reopened: u64,
     pub accounts: &'a Accounts,
 }
 
 /// The card. `stats` are all counters, those of the card included.
 pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -> HybridStatus {
-    let Facts { profile, port, active, counted, alone, problem, sealed, changes, accounts } = facts;
+    let Facts { profile, port, active, counted, alone, problem, sealed, changes, reopened, accounts } = facts;
     let dropped: BTreeMap<&str, u64> = accounts.by_rule().map(|(rule, count)| (&*rule.at, count.packets)).collect();
     let offloaded = offloaded.filter(|_| alone.is_none());
     let by_card = |at: &str| counted.iter().any(|rule| rule.at == at);
@@ -54,6 +56,7 @@ pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -
         profile: profile.name.clone(),
         epoch: active.epoch,
         changes: *changes,
+        reopened: *reopened,
         sealed: *sealed,
         alone: (*alone).clone(),
         problem: (*problem).clone(),
