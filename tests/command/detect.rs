@@ -131,9 +131,31 @@ fn outgoing_packets_are_answers() {
 fn a_damaged_capture_is_reported_up_to_the_damage() {
     let (sandbox, pcap) = sandbox();
     sandbox.put("cut.pcap", &pcap[..pcap.len() - 5]);
-    let report = sandbox.run("detect cut.pcap --json").json();
+    let run = sandbox.run("detect cut.pcap --json");
+    assert_eq!(run.code, 1);
+    let report: Value = serde_json::from_str(&run.out).expect("JSON");
     assert_eq!(number(&report, "packets") as usize, records(&pcap[..]).len() - 1);
     assert_eq!(number(&report["truncated_at"], "packet") as usize, records(&pcap).len());
+    assert_eq!((&report["truncated"], &report["error"]["exit_code"]), (&true.into(), &1.into()));
+    sandbox.run("detect cut.pcap").fails(1, &["cut.pcap", "packet"]);
+    assert_eq!(sandbox.run("detect attack.pcap --json").json()["truncated"], false);
+}
+
+#[test]
+fn packets_that_cannot_be_judged_are_said() {
+    let (sandbox, pcap) = sandbox();
+    // Frames that end inside their Ethernet header, behind a good one.
+    let (header, good) = (&pcap[..PCAP_HEADER_BYTES], &pcap[PCAP_HEADER_BYTES..]);
+    let good = &good[..RECORD_HEADER_BYTES + records(&pcap)[0].1.len()];
+    let mut short = good[..RECORD_HEADER_BYTES + 13].to_vec();
+    short[8..12].copy_from_slice(&13u32.to_le_bytes());
+    sandbox.put("short.pcap", [header, good, &short, &short].concat());
+    let report = sandbox.run("detect short.pcap --json").json();
+    assert_eq!((number(&report, "packets"), number(&report, "without_header")), (3.0, 2.0));
+    let text = sandbox.run("detect short.pcap").out;
+    assert!(text.contains("not judged: 2 packets without an IP header"), "{text}");
+    sandbox.put("good.pcap", [header, good].concat());
+    assert!(!sandbox.run("detect good.pcap").out.contains("not judged"));
 }
 
 #[test]

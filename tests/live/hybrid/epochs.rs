@@ -7,8 +7,9 @@ use crate::put;
 use crate::traffic::{Listener, frames};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use weir_abi::Link;
 use weir_control::Request;
 use weir_engine::frame_set::FrameSet;
@@ -35,8 +36,14 @@ fn changes() -> usize {
     wanted.map_or(20, |text| text.parse().expect("WEIR_EPOCHS is a number"))
 }
 
-/// Sends the four packets over and over until told to stop. Returns how often.
-fn flood(host: &Host, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+/// Packets of each kind that may be on their way. Queues have room for them on a machine that does something else.
+const ON_THEIR_WAY: u64 = 64;
+/// After this time without an arrival, what is on its way counts as lost, and the flood goes on: the counts will say so.
+const LOST: Duration = Duration::from_secs(2);
+
+/// Sends the four packets over and over until told to stop, but never more than fit into the queues. Of the four, one
+/// arrives. Returns how often.
+fn flood(host: &Host, arrived: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> JoinHandle<u64> {
     let text: String = PORTS
         .map(|port| format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=1 dport={port} / payload 18\n"))
         .concat();
@@ -45,16 +52,43 @@ fn flood(host: &Host, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
         let mut wire = Wire::open_to_send("c").expect("the host has the wire");
         let all = once.iter().cycle().take(4 * once.len());
         let burst = FrameSet::new(Link::Ethernet, all.map(|frame| (frame.as_slice(), frame.len() as u32)));
-        let mut sent = 0;
+        let (mut sent, mut lost) = (0, 0);
+        let mut last = (0, Instant::now());
         while !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(PAUSE);
+            let arrived = arrived.load(Ordering::Relaxed);
+            if arrived != last.0 {
+                last = (arrived, Instant::now());
+            }
+            if sent + 4 > arrived + lost + ON_THEIR_WAY {
+                if last.1.elapsed() > LOST {
+                    lost = sent - arrived;
+                }
+                continue;
+            }
             let before = wire.counters().tx_packets;
             wire.send(&burst.burst(0)).expect("the wire takes frames");
             assert_eq!(wire.counters().tx_packets - before, 4 * PORTS.len() as u64, "a full interface");
             sent += 4;
-            std::thread::sleep(PAUSE);
         }
         sent
     })
+}
+
+/// Keeps the number of packets that the host's interface received, until told to stop.
+fn follow(host: &Host, interface: &'static str, stop: Arc<AtomicBool>) -> (Arc<AtomicU64>, JoinHandle<()>) {
+    let arrived = Arc::new(AtomicU64::new(0));
+    let seen = arrived.clone();
+    let following = host.start(move || {
+        while !stop.load(Ordering::Relaxed) {
+            let text = std::fs::read_to_string("/proc/thread-self/net/dev").expect("there are interfaces");
+            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+            let packets = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|number| number.parse().ok());
+            seen.store(packets.expect("bytes and packets"), Ordering::Relaxed);
+            std::thread::sleep(PAUSE);
+        }
+    });
+    (arrived, following)
 }
 
 /// Every packet is accepted by one policy and dropped by the other, whichever decides it. So of each kind, those that are
@@ -70,7 +104,8 @@ fn no_packet_is_judged_by_a_mixture(hosts: &Hosts, card: &Host, folder: &Path, s
         notes.len()
     });
     let stop = Arc::new(AtomicBool::new(false));
-    let flooding = flood(&hosts.client, stop.clone());
+    let (arrived, following) = follow(&hosts.server, "s", stop.clone());
+    let flooding = flood(&hosts.client, arrived, stop.clone());
     let changes = changes();
     for change in 1..=changes {
         let request = Request::Activate { generation: generations[change % 2], confirm_s: None };
@@ -78,6 +113,7 @@ fn no_packet_is_judged_by_a_mixture(hosts: &Hosts, card: &Host, folder: &Path, s
     }
     stop.store(true, Ordering::Relaxed);
     let sent = flooding.join().expect("it sends");
+    following.join().expect("it reads");
     let all = 4 * sent;
     let stats = running.wait_for("all are counted", |stats| reasons(stats).values().sum::<u64>() >= all);
     let by_reason = reasons(&stats);

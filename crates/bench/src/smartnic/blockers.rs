@@ -19,6 +19,8 @@ use weir_engine::live::attach::Attached;
 pub const DROP_ALL: &str = "xdp-drop-all";
 /// The host that a card is compared with: the same policy without it.
 pub const ALONE: &str = "weir-host-counters";
+/// The same host again, which receives only what a card leaves over (rows of `load`).
+pub const LEFT_OVER: &str = "weir-host-left-over";
 /// The names of all, in the order of their turns.
 pub const BLOCKERS: [&str; 13] = [
     DROP_ALL,
@@ -41,7 +43,7 @@ pub const SERVING: [&str; 8] =
 /// Most sources of a linear chain: beyond it a packet takes more than a tenth of a millisecond.
 const LINEAR_MAX: usize = 1 << 12;
 /// Entries of the card's table.
-const CARD_ENTRIES: usize = 512;
+pub const CARD_ENTRIES: usize = 512;
 
 /// Whether a card stands in front of the host.
 pub fn has_card(name: &str) -> bool {

@@ -65,21 +65,23 @@ impl Receiver {
         }
     }
 
-    /// CPU time of the thread until it last slept.
+    /// CPU time of the thread until it last slept, and how often it began to run.
     ///
     /// # Errors
     /// The interface does not exist anymore.
-    pub fn spent(&self) -> Result<Duration, Failure> {
+    fn spent(&self) -> Result<(Duration, u64), Failure> {
         let text = fs::read_to_string(&self.schedstat).map_err(|error| Failure::file(&self.schedstat, error))?;
-        let ns = text.split(' ').next().and_then(|ns| ns.parse().ok());
-        Ok(Duration::from_nanos(ns.unwrap_or_default()))
+        // Time on the processor in ns, time in its queue, and number of runs.
+        let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
+        let ns = numbers.next().unwrap_or_default();
+        Ok((Duration::from_nanos(ns), numbers.nth(1).unwrap_or_default()))
     }
 
     /// Waits until it sleeps.
     ///
     /// # Errors
     /// The interface does not exist anymore.
-    pub fn quiet(&self) -> Result<Duration, Failure> {
+    pub fn quiet(&self) -> Result<(Duration, u64), Failure> {
         let (start, mut last) = (Instant::now(), self.spent()?);
         loop {
             thread::sleep(QUIET);
@@ -143,6 +145,8 @@ pub struct Counted {
     pub passed: u64,
     /// CPU time of its receiver.
     pub spent: Duration,
+    /// How often its receiver began to run.
+    pub woken: u64,
 }
 
 impl Door {
@@ -224,10 +228,10 @@ impl Door {
     /// # Errors
     /// The interface does not exist anymore.
     pub fn count(&self) -> Result<Counted, Failure> {
-        let spent = self.receiver.quiet()?;
+        let (spent, woken) = self.receiver.quiet()?;
         let far = self.far.clone();
         let (received, passed) = self.host.run(move || Ok::<_, Failure>((far.count()?.received, without_port()?)))?;
-        Ok(Counted { received, passed, spent })
+        Ok(Counted { received, passed, spent, woken })
     }
 }
 

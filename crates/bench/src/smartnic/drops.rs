@@ -110,6 +110,7 @@ impl Stand {
             received: after.received - before.received,
             passed: after.passed - before.passed,
             spent: after.spent - before.spent,
+            woken: after.woken - before.woken,
         })
     }
 }
@@ -125,6 +126,8 @@ pub struct Turn {
     pub passed: u64,
     /// CPU time of the host's receiver.
     pub spent: Duration,
+    /// How often the host's receiver began to run.
+    pub woken: u64,
     /// Average time from one packet to the next.
     pub each: Duration,
 }
@@ -214,7 +217,7 @@ mod tests {
             received: 1000,
             passed,
             spent: Duration::from_micros(ns),
-            each: Duration::ZERO,
+            ..Turn::default()
         };
         // Everything takes twice as long in the second round.
         let (least, own) = ([turn(50, 0), turn(100, 0)], [turn(80, 0), turn(160, 0)]);

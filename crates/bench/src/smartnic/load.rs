@@ -6,7 +6,7 @@
 
 use super::blockers;
 use super::drops::{Effort, Stand, Turn};
-use super::sources::{COUNTS, Traffic};
+use super::sources::{self, COUNTS, Traffic};
 use crate::row::Row;
 use weir::failure::Failure;
 use weir_engine::measure::Spread;
@@ -15,6 +15,8 @@ use weir_engine::xdp::generate::Generator;
 /// Packets that are sent in a second, in millions, and ns between two of them.
 const OFFERED_MPPS: f64 = 1.0;
 const PACE_NS: u64 = 1000;
+/// The smallest part of the packets that is sent alone: the generator's slowest pace is 10 µs.
+const LEFT_OVER_MIN: f64 = 0.1;
 /// Most turns of a host: a pace makes them long.
 const ROUNDS_MAX: usize = 3;
 /// Turns until a card has chosen its entries: its part differs no more than this in so many turns, or there were enough.
@@ -45,7 +47,8 @@ pub fn rows(
             stands.iter_mut().filter(|stand| count <= blockers::sources_max(stand.name)).collect();
         taking.iter_mut().try_for_each(|stand| stand.block(sources))?;
         for traffic in Traffic::ALL {
-            generator.set_sources(&traffic.packets(sources))?;
+            let packets = traffic.packets(sources);
+            generator.set_sources(&packets)?;
             for stand in taking.iter().filter(|stand| stand.door.has_card()) {
                 settle(stand, generator)?;
             }
@@ -57,15 +60,47 @@ pub fn rows(
             }
             let row = Row::default().of("part", "load").of("traffic", traffic.name());
             let row = row.of("sources", &count.to_string()).number("offered_mpps", OFFERED_MPPS);
-            let alone = taking.iter().position(|stand| stand.name == blockers::ALONE).map(|at| turns[at].clone());
-            for (stand, turns) in taking.iter().zip(&turns) {
-                let alone = alone.as_deref().filter(|_| stand.door.has_card());
-                rows.push(to_row(row.clone().of("blocker", stand.name), turns, alone));
+            let alone = taking.iter().position(|stand| stand.name == blockers::ALONE);
+            for (stand, turns_of) in taking.iter().zip(&turns) {
+                let alone = alone.map(|at| &turns[at][..]).filter(|_| stand.door.has_card());
+                rows.push(to_row(row.clone().of("blocker", stand.name), turns_of, alone));
+            }
+            if let Some(at) = alone {
+                let left = left_over_turns(taking[at], &packets, generator, effort)?;
+                if !left.is_empty() {
+                    rows.push(to_row(row.of("blocker", blockers::LEFT_OVER), &left, Some(&turns[at])));
+                }
             }
         }
     }
     generator.set_pace(0)?;
     Ok(rows)
+}
+
+/// Turns of the host without a card, to which only those packets are sent that a card would leave over, in the same time
+/// as all of them. So nothing of the wire is in the way of what is left: on the wire, card and host return their frames
+/// to the same pool, and wait for each other. None if nearly nothing is left.
+fn left_over_turns(
+    stand: &Stand,
+    packets: &[u32],
+    generator: &mut Generator,
+    effort: Effort,
+) -> Result<Vec<Turn>, Failure> {
+    let left = sources::left_over(packets, blockers::CARD_ENTRIES);
+    let share = left.len() as f64 / packets.len() as f64;
+    if share < LEFT_OVER_MIN {
+        return Ok(Vec::new());
+    }
+    generator.set_sources(&left)?;
+    generator.set_pace((PACE_NS as f64 / share) as u64)?;
+    let sent = f64::from(effort.paced) * share;
+    let turn = |_| {
+        let turn = stand.turn(generator, sent as u32)?;
+        Ok(Turn { sent: effort.paced.into(), each: turn.each.mul_f64(share), ..turn })
+    };
+    let turns = (0..effort.rounds.min(ROUNDS_MAX)).map(turn).collect::<Result<_, Failure>>()?;
+    generator.set_pace(PACE_NS)?;
+    Ok(turns)
 }
 
 /// Sends until the card drops a nearly constant part of the attack. Sources of the same rate may still change places.
@@ -90,6 +125,8 @@ fn to_row(row: Row, turns: &[Turn], alone: Option<&[Turn]>) -> Row {
     let mut row = row
         .spread("host_cpu_percent", spread(turns.iter().map(percent).collect()))
         .spread("reached_share", spread(shares.clone()));
+    let woken = turns.iter().map(|turn| turn.woken as f64 / turn.sending_s());
+    row = row.spread("woken_per_s", spread(woken.collect()));
     let full = turns.iter().map(|turn| turn.sent as f64 / turn.spent.as_secs_f64() / 1e6);
     let full = full.filter(|mpps| mpps.is_finite()).collect();
     if let Some(full) = Spread::of(full) {
@@ -120,6 +157,7 @@ mod tests {
             passed: 0,
             spent: Duration::from_micros(us),
             each: Duration::from_micros(1),
+            woken: received / 5,
         };
         let row = to_row(Row::default(), &[turn(500, 100)], Some(&[turn(1000, 200)]));
         assert_eq!((row.get("host_cpu_percent"), row.get("times_part_left_over")), (Some(10.0), Some(1.0)));

@@ -2,6 +2,8 @@
 
 use crate::data::Dataset;
 use crate::live::shuffled;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use weir::failure::Failure;
 use weir_engine::traffic::SplitMix;
@@ -47,6 +49,19 @@ impl Traffic {
     }
 }
 
+/// What a card with so many entries leaves over of these packets: those of all but the most frequent sources.
+pub fn left_over(packets: &[u32], entries: usize) -> Vec<u32> {
+    let mut counts = HashMap::new();
+    for &source in packets {
+        *counts.entry(source).or_insert(0u32) += 1;
+    }
+    let mut fastest: Vec<(Reverse<u32>, u32)> =
+        counts.into_iter().map(|(source, count)| (Reverse(count), source)).collect();
+    fastest.sort_unstable();
+    let on_card: HashSet<u32> = fastest.into_iter().take(entries).map(|(_, source)| source).collect();
+    packets.iter().copied().filter(|source| !on_card.contains(source)).collect()
+}
+
 /// A normally distributed index below `count`.
 fn normal_index(count: usize, random: &mut SplitMix) -> usize {
     loop {
@@ -85,5 +100,12 @@ mod tests {
         assert!((share(1000, 5000) - 0.955).abs() < 0.01, "{}", share(1000, 5000));
         assert_eq!(Traffic::Gaussian.packets(&[7]), vec![7; SOURCES_MAX]);
         assert_eq!(Traffic::Uniform.packets(&sources), sources);
+    }
+
+    #[test]
+    fn a_card_takes_the_most_frequent_sources() {
+        assert_eq!(left_over(&[7, 8, 7, 9, 7, 8], 1), [8, 9, 8]);
+        assert_eq!(left_over(&[7, 8, 7, 9, 7, 8], 2), [9]);
+        assert!(left_over(&[7, 8], 2).is_empty());
     }
 }

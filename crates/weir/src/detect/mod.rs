@@ -18,6 +18,7 @@ use labels::Labels;
 use report::{Figures, Report};
 use std::path::Path;
 use weir_abi::Action;
+use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_loading::eval::{self, SlotAnswers};
 use weir_loading::{Policy, PolicyFile};
@@ -32,7 +33,7 @@ use weir_policy::ir::eval::packet::Frame;
 /// Runs the command.
 ///
 /// # Errors
-/// A capture or the labels cannot be read.
+/// A capture or the labels cannot be read, or a capture is damaged. The packets before the damage are reported.
 pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
     let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
@@ -46,19 +47,47 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
     let figures = Figures::new(labels.is_some());
     let mut detection = Detection { recording, figures, labels, rules, exporter };
-    let mut damage = None;
-    for capture in &options.captures {
-        damage = detection.read(capture)?;
-        if damage.is_some() {
-            break;
-        }
-    }
+    let failed = options.captures.iter().try_for_each(|capture| detection.read(capture)).err();
+    let damage = failed.as_ref().and_then(Unread::damage);
+    let failure = match failed {
+        Some(Unread::Rest(error)) => Some(Failure::from(error)),
+        Some(Unread::All(failure)) => return Err(failure),
+        None => None,
+    };
     detection.recording.finish();
     detection.export()?;
     let Detection { recording, figures, exporter, .. } = detection;
     let exports = exporter.map(|exporter| exporter.finish(recording.excerpts_left_out()));
-    let report = Report::new(&figures, recording.mitigator(), damage, exports);
-    if options.json { output::print_json(&report) } else { output::print(&report.describe(&options.captures)) }
+    let report = Report::new(&figures, recording.mitigator(), (damage, failure.as_ref()), exports);
+    if options.json {
+        output::print_json(&report)?;
+        return failure.map_or(Ok(()), |failure| Err(failure.reported()));
+    }
+    output::print(&report.describe(&options.captures))?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// Why captures were not read to the end.
+enum Unread {
+    /// One is damaged. The packets before the damage are reported.
+    Rest(EngineError),
+    /// Nothing is reported.
+    All(Failure),
+}
+
+impl Unread {
+    fn damage(&self) -> Option<Damage> {
+        match self {
+            Unread::Rest(error) => Damage::of(error),
+            Unread::All(_) => None,
+        }
+    }
+}
+
+impl From<Failure> for Unread {
+    fn from(failure: Failure) -> Self {
+        Unread::All(failure)
+    }
 }
 
 /// The policy in front of detection.
@@ -94,15 +123,16 @@ struct Detection<'a> {
 impl Detection<'_> {
     /// Reads one capture. Captures are parts of one recording: one that begins before the end of the previous begins at
     /// its end.
-    fn read(&mut self, capture: &Path) -> Result<Option<Damage>, Failure> {
+    fn read(&mut self, capture: &Path) -> Result<(), Unread> {
         let mut reader = captures::open(capture)?;
         let end_ns = self.figures.last_ns();
         let mut shift_ns = None;
         loop {
             let burst = match reader.next_burst() {
                 Ok(Some(burst)) => burst,
-                Ok(None) => return Ok(None),
-                Err(error) => return Damage::of(&error).map(Some).ok_or_else(|| error.into()),
+                Ok(None) => return Ok(()),
+                Err(error) if Damage::of(&error).is_some() => return Err(Unread::Rest(error)),
+                Err(error) => return Err(Unread::All(error.into())),
             };
             for index in 0..burst.frames().len() {
                 let frame = eval::frame(burst.frames(), index);
@@ -115,11 +145,18 @@ impl Detection<'_> {
 
     fn take(&mut self, frame: Frame<'_>, now_ns: u64) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
-        let is_dropped = self.rules.as_mut().is_some_and(|rules| rules.drops(frame))
-            || headers::of(frame).is_some_and(|header| {
-                let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
-                self.recording.take_frame(&header, Some(excerpt), now_ns)
-            });
+        let is_dropped = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
+        let is_dropped = is_dropped
+            || match headers::of(frame) {
+                Some(header) => {
+                    let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
+                    self.recording.take_frame(&header, Some(excerpt), now_ns)
+                }
+                None => {
+                    self.figures.count_without_header();
+                    false
+                }
+            };
         self.figures.count(now_ns, frame.wire_len, is_dropped, is_attack);
     }
 

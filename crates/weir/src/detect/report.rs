@@ -2,6 +2,7 @@
 
 use super::exporting::Exports;
 use crate::captures::Damage;
+use crate::failure::{self, Failure};
 use crate::figures::{bytes, grouped, share};
 use serde::Serialize;
 use std::fmt::Write;
@@ -17,6 +18,7 @@ pub struct Figures {
     packets: u64,
     bytes: u64,
     dropped: u64,
+    without_header: u64,
     times_ns: Option<(u64, u64)>,
     labelled: Option<Labelled>,
 }
@@ -46,6 +48,11 @@ impl Figures {
         self.times_ns.map(|(_, last)| last)
     }
 
+    /// Counts a packet whose IP header cannot be read: detection does not see it.
+    pub fn count_without_header(&mut self) {
+        self.without_header += 1;
+    }
+
     /// Counts a packet.
     pub fn count(&mut self, now_ns: u64, wire_len: u32, is_dropped: bool, is_attack: Option<bool>) {
         self.packets += 1;
@@ -70,13 +77,18 @@ pub struct Report {
     packets: u64,
     bytes: u64,
     dropped: u64,
+    /// Packets without an IP header that can be read: detection has not seen them.
+    without_header: u64,
     seconds: f64,
     attacks: Vec<AttackReport>,
     #[serde(flatten)]
     labelled: Option<Labelled>,
+    truncated: bool,
     /// The position, if a capture is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated_at: Option<Damage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<failure::Error>,
     /// With `--export`.
     #[serde(skip_serializing_if = "Option::is_none")]
     exports: Option<Exports>,
@@ -139,7 +151,7 @@ impl Report {
     pub fn new(
         figures: &Figures,
         mitigator: &Mitigator,
-        truncated_at: Option<Damage>,
+        (truncated_at, failure): (Option<Damage>, Option<&Failure>),
         exports: Option<Exports>,
     ) -> Self {
         let (first_ns, last_ns) = figures.times_ns.unwrap_or_default();
@@ -150,10 +162,13 @@ impl Report {
             packets: figures.packets,
             bytes: figures.bytes,
             dropped: figures.dropped,
+            without_header: figures.without_header,
             seconds: seconds(last_ns, first_ns),
             attacks,
             labelled: figures.labelled,
+            truncated: failure.is_some(),
             truncated_at,
+            error: failure.map(Failure::error),
             exports,
         }
     }
@@ -183,6 +198,10 @@ impl Report {
         } else {
             let _ =
                 writeln!(text, "\n  dropped {} packets ({})", grouped(self.dropped), share(self.dropped, self.packets));
+        }
+        if self.without_header > 0 {
+            let count = grouped(self.without_header);
+            let _ = writeln!(text, "  not judged: {count} packets without an IP header that can be read");
         }
         if let Some(exports) = &self.exports {
             text += "\n";
