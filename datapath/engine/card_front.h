@@ -103,13 +103,20 @@ WEIR_INLINE struct card_seal card_receive(const hook_context *ctx, const struct 
 	return none;
 }
 
+/* Counts a frame by what it is. `len` is without its trailer. */
+WEIR_INLINE void card_count(struct arrival arrival, enum reason counter, uint32_t len)
+{
+	const struct env env = {.counters = weir_counters + arrival.cpu * 2 * WEIR_COUNTERS};
+
+	count(&env, counter, len);
+}
+
 /* Counts and drops a frame that is no packet. */
 WEIR_INLINE uint32_t card_refuse(struct arrival arrival, enum reason reason, uint32_t len, uint32_t trailer)
 {
-	const struct env env = {.counters = weir_counters + arrival.cpu * 2 * WEIR_COUNTERS};
 	struct port_counters *counters = port_counters(arrival.cpu, arrival.port);
 
-	count(&env, reason, len - trailer);
+	card_count(arrival, reason, len - trailer);
 	counters->rx_packets++;
 	counters->rx_bytes += len;
 	return reason == REASON_CARD_CONTROL ? XDP_PASS : XDP_DROP;
@@ -142,6 +149,7 @@ WEIR_INLINE uint32_t card_front(hook_context *ctx, uint32_t plain, uint32_t answ
 		return card_refuse(arrival, REASON_UNSEALED, len, 0);
 	/* The chain counts the rest. */
 	port_counters(arrival.cpu, arrival.port)->rx_bytes += seal.trailer;
+	card_count(arrival, seal.kind == CARD_ANSWERED ? COUNTER_ANSWERED : COUNTER_ALONE, len - seal.trailer);
 	bpf_tail_call(ctx, &weir_chains, seal.kind == CARD_ANSWERED ? answered : plain);
 	return HOOK_LOST;
 }

@@ -53,6 +53,8 @@ enum reason {
 	REASON_SLOT = 24,	      /* a rule of a slot dropped the packet */
 	REASON_UNSEALED = 25,	      /* a frame at a card's port without the card's seal (engine/card_port.h) */
 	REASON_CARD_CONTROL = 26,     /* a card's answer to a control frame */
+	COUNTER_ANSWERED = 29,	      /* no reason: counts packets that a card's answers decided */
+	COUNTER_ALONE = 30,	      /* no reason: counts packets of a card's port that were decided alone */
 	REASON_NONE = 31,	      /* none yet: the rules decide */
 	REASON_RULE = WEIR_RULE_BASE, /* REASON_RULE + r: rule r */
 };

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod card;
 mod control;
 mod features;
 mod packet;
@@ -18,6 +19,8 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("bundle", bundle::bundle),
     ("capture", packet::capture),
+    ("card_device", card::card_device),
+    ("card_session", card::card_session),
     ("control_answer", control::control_answer),
     ("control_request", control::control_request),
     ("feature_layout", features::feature_layout),

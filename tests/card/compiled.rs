@@ -38,14 +38,14 @@ trait BehindCard: Filter {
     }
 
     /// Decides a burst, by the chain `plain` where there are no answers. Calls `visit` with what leaves in place of packets,
-    /// and adds to `refused` what is unsealed and what is for the card's session.
+    /// and counts frames by what they are in `kinds`.
     fn decide_sealed(
         &mut self,
         plain: usize,
         burst: &SealedBurst<'_>,
         verdicts: &mut [Verdict],
         visit: &mut dyn FnMut(usize, &[u8], u32),
-        refused: &mut [Counter],
+        kinds: &mut [Counter],
     ) -> Result<(), EngineError>;
 }
 
@@ -76,7 +76,7 @@ impl BehindCard for XdpFilter {
         burst: &SealedBurst<'_>,
         verdicts: &mut [Verdict],
         visit: &mut dyn FnMut(usize, &[u8], u32),
-        refused: &mut [Counter],
+        kinds: &mut [Counter],
     ) -> Result<(), EngineError> {
         let mut from = 0;
         while from < burst.len() {
@@ -88,6 +88,9 @@ impl BehindCard for XdpFilter {
                     let chain = if received == sealed::Received::Answered { plain + 1 } else { plain };
                     self.decide(chain, &run, own)?;
                     self.rewritten(&run, own, &mut |index, bytes, len| visit(from + index, bytes, len));
+                    let is_answered = received == sealed::Received::Answered;
+                    let counter = if is_answered { Reason::COUNTER_ANSWERED } else { Reason::COUNTER_ALONE };
+                    kinds[usize::from(counter.0)].packets += run.len() as u64;
                     from += run.len();
                     continue;
                 }
@@ -95,7 +98,7 @@ impl BehindCard for XdpFilter {
                 sealed::Received::Control => Reason::CARD_CONTROL,
             };
             own.fill(Verdict::new(Action::Drop, reason, Sampled::No));
-            refused[usize::from(reason.0)].packets += run.len() as u64;
+            kinds[usize::from(reason.0)].packets += run.len() as u64;
             from += run.len();
         }
         Ok(())
@@ -108,14 +111,14 @@ struct Sealed<F> {
     seals: Seals,
     /// What the last burst's packets leave as.
     leaving: Vec<(usize, Vec<u8>, u32)>,
-    /// Counted besides the filter's.
-    refused: Vec<Counter>,
+    /// Frames by what they are, where the filter does not count them.
+    kinds: Vec<Counter>,
 }
 
 impl<F: BehindCard> Sealed<F> {
     fn new(filter: F, seals: &Seals) -> Self {
-        let refused = vec![Counter::default(); filter.counters().len()];
-        Sealed { filter, seals: seals.clone(), leaving: vec![], refused }
+        let kinds = vec![Counter::default(); filter.counters().len()];
+        Sealed { filter, seals: seals.clone(), leaving: vec![], kinds }
     }
 }
 
@@ -125,11 +128,11 @@ impl<F: BehindCard> Filter for Sealed<F> {
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
-        let Sealed { filter, seals, leaving, refused } = self;
+        let Sealed { filter, seals, leaving, kinds } = self;
         leaving.clear();
         let burst = filter.read(seals, *burst);
         let mut visit = |index: usize, bytes: &[u8], len: u32| leaving.push((index, bytes.to_vec(), len));
-        filter.decide_sealed(chain, &burst, verdicts, &mut visit, refused)
+        filter.decide_sealed(chain, &burst, verdicts, &mut visit, kinds)
     }
 
     fn rewritten(&self, _: &FrameBurst<'_>, _: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
@@ -138,8 +141,8 @@ impl<F: BehindCard> Filter for Sealed<F> {
 
     fn counters(&self) -> Vec<Counter> {
         let mut counters = self.filter.counters();
-        for (counter, refused) in counters.iter_mut().zip(&self.refused) {
-            counter.packets += refused.packets;
+        for (counter, kind) in counters.iter_mut().zip(&self.kinds) {
+            counter.packets += kind.packets;
         }
         counters
     }
@@ -180,6 +183,8 @@ struct Arriving {
     frames: Vec<Packet>,
     /// Whether the reference refuses a frame.
     refused: Vec<bool>,
+    /// Frames that the reference decides by answers, and alone.
+    kinds: [u64; 2],
 }
 
 fn arriving(case: &Case, hybrid: &Hybrid, before: &Hybrid) -> (Arriving, Vec<Counter>) {
@@ -202,9 +207,13 @@ fn arriving(case: &Case, hybrid: &Hybrid, before: &Hybrid) -> (Arriving, Vec<Cou
             _ => card.handle(interpreter::frame(&packet)),
         };
         let frame = passed.map(|frame| tamper.on_the_link(frame, is_stale));
-        let is_refused = frame
-            .as_ref()
-            .is_some_and(|frame| matches!(port.receive(frame), Received::Unsealed | Received::Control { .. }));
+        let received = frame.as_ref().map(|frame| port.receive(frame));
+        let is_refused = matches!(received, Some(Received::Unsealed | Received::Control { .. }));
+        match received {
+            Some(Received::Answered { .. }) => arriving.kinds[0] += 1,
+            Some(Received::Alone { .. }) => arriving.kinds[1] += 1,
+            _ => {}
+        }
         if !is_refused {
             arriving.by_card.push(frame.is_none());
             arriving.decided.push(packet.clone());
@@ -233,6 +242,9 @@ fn behind_card(
     let refused: Vec<bool> = decided.verdicts[0].iter().map(is_refusal).collect();
     prop_assert_eq!(&refused, &arriving.refused, "what is refused");
     prop_assert_eq!(counted, refused.iter().filter(|refused| **refused).count() as u64);
+    let kinds = [Reason::COUNTER_ANSWERED, Reason::COUNTER_ALONE];
+    let kinds = kinds.map(|kind| std::mem::take(&mut decided.counters[usize::from(kind.0)]).packets);
+    prop_assert_eq!(kinds, arriving.kinds, "decided by answers, and alone");
     hybrid.add_dropped(&mut decided.counters, dropped);
     let seen = Seen::default();
     // The index of each frame among the decided packets.

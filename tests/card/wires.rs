@@ -67,7 +67,7 @@ fn received(wire: &mut Wire, count: usize) -> Vec<Vec<u8>> {
 fn check<D: Datapath>(path: &D, hybrid: &Hybrid) {
     let packets = notation::packets(PACKETS).expect("they read");
     let frames = arriving(hybrid, &packets);
-    let (counters, accepted) = expected(&packets);
+    let (counters, accepted) = expected(hybrid, &packets);
     let mut sender = Wire::open_to_send("lower-peer").expect("it is there");
     let mut receiver = Wire::open("upper-peer").expect("it is there");
     let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));

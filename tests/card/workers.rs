@@ -109,15 +109,31 @@ pub fn arriving(hybrid: &Hybrid, packets: &[Packet]) -> Vec<Vec<u8>> {
 }
 
 /// The counters of what arrives, and the packets that leave, in order.
-pub fn expected(packets: &[Packet]) -> (Vec<Counter>, Vec<Vec<u8>>) {
+pub fn expected(hybrid: &Hybrid, packets: &[Packet]) -> (Vec<Counter>, Vec<Vec<u8>>) {
     let alone = policy();
     let mut eval = interpreter::new(&alone.program, &alone);
     // Twice what is neither dropped by the card nor refused: with answers, and with another epoch.
-    let arriving = packets.iter().skip(1).chain(packets.iter().skip(1));
+    let deciding = packets.iter().skip(1).chain(packets.iter().skip(1));
     let accepts =
         |packet: &&Packet| eval.decide(0, interpreter::frame(packet), &mut ()).action() == Some(Action::Accept);
-    let accepted = arriving.filter(accepts).map(|packet| packet.bytes.clone()).collect();
+    let accepted = deciding.filter(accepts).map(|packet| packet.bytes.clone()).collect();
     let mut counters: Vec<Counter> = eval.counters().to_vec();
+    // Each packet arrives both ways, but for the first, which the card drops. The second time it has no answers.
+    let bytes = |packet: &Packet| packet.bytes.len() as u64;
+    let all =
+        Counter { packets: 2 * (packets.len() as u64 - 1), bytes: 2 * packets[1..].iter().map(bytes).sum::<u64>() };
+    let frames = arriving(hybrid, packets);
+    let trailers = frames.iter().filter_map(|frame| {
+        let (rest, word) = frame.split_last_chunk().expect("longer than a seal");
+        let seal = Seal::of(u64::from_le_bytes(*word));
+        (seal.token == TOKEN && seal.answers).then(|| rest.len() - usize::from(seal.body))
+    });
+    let answered = trailers
+        .fold(Counter::default(), |sum, bytes| Counter { packets: sum.packets + 1, bytes: sum.bytes + bytes as u64 });
+    assert!(answered.packets > 0 && 2 * answered.packets < all.packets, "a fragment and ARP have no answers");
+    counters[usize::from(Reason::COUNTER_ANSWERED.0)] = answered;
+    counters[usize::from(Reason::COUNTER_ALONE.0)] =
+        Counter { packets: all.packets - answered.packets, bytes: all.bytes - answered.bytes };
     counters[usize::from(Reason::CARD_CONTROL.0)] = Counter { packets: 1, bytes: 60 };
     counters[usize::from(Reason::UNSEALED.0)] = Counter { packets: 1, bytes: packets[2].bytes.len() as u64 };
     (counters, accepted)
@@ -158,7 +174,7 @@ fn workers_cut_trailers_off_and_decide_by_answers() {
     }
     workers.stop().expect("it stops");
 
-    let (mut expected, accepted) = expected(&packets);
+    let (mut expected, accepted) = expected(&hybrid, &packets);
     let sent = accepted.len() as u64 * ROUNDS;
     let sent_bytes = accepted.iter().map(|bytes| bytes.len() as u64).sum::<u64>() * ROUNDS;
     for counter in &mut expected {

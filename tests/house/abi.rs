@@ -30,6 +30,16 @@ const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-
 const COMPILERS: &[(&str, &[&str])] =
     &[("clang-19", &[]), ("cc", &[]), ("clang-19", &["--target=bpf", "-mcpu=v3", "-DWEIR_COUNTERS=64"])];
 
+/// C name and number of each reason, and of each counter that is none.
+fn reasons() -> Vec<(String, u16)> {
+    let name = |name: &str| format!("REASON_{}", name.to_uppercase().replace('-', "_"));
+    let mut reasons: Vec<_> = Reason::BUILTIN.iter().map(|(reason, public)| (name(public), reason.0)).collect();
+    reasons.extend([("WEIR_RULE_BASE".into(), Reason::RULE_BASE), ("REASON_RULE".into(), Reason::RULE_BASE)]);
+    let counters = [("COUNTER_ANSWERED", Reason::COUNTER_ANSWERED), ("COUNTER_ALONE", Reason::COUNTER_ALONE)];
+    reasons.extend(counters.map(|(name, counter)| (name.into(), counter.0)));
+    reasons
+}
+
 /// C name and Rust value of every enumerator in [`SHARED`] and of other constants.
 fn constants() -> Vec<(String, u64)> {
     let mut constants: Vec<(String, u64)> = vec![
@@ -37,8 +47,6 @@ fn constants() -> Vec<(String, u64)> {
         ("WEIR_BURST_MAX".into(), weir_abi::BURST_MAX as u64),
         ("WEIR_WINDOW_BYTES".into(), weir_abi::WINDOW_BYTES as u64),
         ("REWRITE_BYTES".into(), weir_abi::REWRITE_BYTES as u64),
-        ("WEIR_RULE_BASE".into(), Reason::RULE_BASE.into()),
-        ("REASON_RULE".into(), Reason::RULE_BASE.into()),
         ("VERDICT_SAMPLED".into(), Verdict::SAMPLED.into()),
         ("VERDICT_REWRITTEN".into(), Verdict::REWRITTEN.into()),
         ("FLAG_IP_OPTIONS".into(), flag::IP_OPTIONS.into()),
@@ -61,9 +69,7 @@ fn constants() -> Vec<(String, u64)> {
     for action in Action::ALL {
         add(&format!("ACTION_{}", action.name().to_uppercase()), action as u64);
     }
-    for (reason, name) in Reason::BUILTIN {
-        add(&format!("REASON_{}", name.to_uppercase().replace('-', "_")), reason.0.into());
-    }
+    reasons().into_iter().for_each(|(name, number)| add(&name, number.into()));
     for link in [Link::Ethernet, Link::RawIp, Link::Cooked, Link::Cooked2] {
         let name = match link {
             Link::Ethernet => "LINK_ETHERNET",

@@ -28,6 +28,10 @@ macro_rules! each_engine_behind_card {
 
 #[path = "hybrid/epochs.rs"]
 mod epochs;
+#[path = "hybrid/follow.rs"]
+mod follow;
+#[path = "hybrid/reset.rs"]
+mod reset;
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, Wires};
@@ -44,7 +48,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use weir_abi::card::Seal;
-use weir_control::{CardReport, HybridStatus, Request, Stats};
+use weir_control::{CardFrames, CardReport, FromCard, HybridStatus, Request, Stats, Tally};
 
 /// Rules that the card drops for, that it decides, that it begins to look up, and that it knows nothing of.
 const POLICY: &str = "
@@ -148,6 +152,24 @@ pub fn reasons(stats: &Stats) -> ByReason {
         .collect()
 }
 
+/// Each frame that the port has received is of one kind.
+fn check_frames(stats: &Stats, status: &HybridStatus) {
+    let kinds = |tally: &Tally| {
+        let FromCard { answered, alone } = tally.from_card.expect("packets came from a card");
+        let refused = |name: &str| tally.reasons.get(name).copied().unwrap_or_default();
+        [answered, alone, refused("unsealed"), refused("card-control")]
+    };
+    let port = stats.interfaces.iter().find(|port| port.side == "lower" && !port.interface.starts_with("card:"));
+    let (current, total) = (kinds(&stats.upstream.current), kinds(&stats.upstream.total));
+    assert_eq!(total.iter().sum::<u64>(), port.expect("there is a lower side").rx_packets, "{total:?}");
+    let CardFrames { answered, alone, control, unsealed } = status.frames;
+    assert_eq!([answered, alone, unsealed].map(|kind| kind.frames), current[..3], "{status:#?}");
+    // The status reads the card's counters, which takes control frames.
+    assert!(control.frames > current[3], "{current:?} {status:#?}");
+    let shares = [answered, alone, control, unsealed].map(|kind| kind.share);
+    assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{status:#?}");
+}
+
 /// Packets and bytes by rule.
 fn rules(stats: &Stats) -> ByRule {
     stats.upstream.total.rules.iter().map(|rule| (rule.at.clone(), rule.packets, rule.bytes)).collect()
@@ -194,6 +216,10 @@ fn card_and_software_decide_and_count_as_the_policy_alone(hosts: &Hosts, card: &
     assert!(arrived.iter().eq(std::iter::repeat_n(passed, ROUNDS).flatten()), "{} arrived", arrived.len());
 
     let after = status(&running);
+    check_frames(&stats, &after);
+    // The card has answers for all of them.
+    let answered = (once.len() as u64 - 2) * ROUNDS as u64;
+    assert_eq!([after.frames.answered, after.frames.alone].map(|kind| kind.frames), [answered, 0], "{after:#?}");
     assert_eq!((after.packets, after.unsealed, after.changes), (2 * ROUNDS as u64, 0, 1));
     assert!(after.rules.iter().filter(|rule| rule.offload == "dropped").all(|rule| rule.dropped == ROUNDS as u64));
     assert_eq!(running.stop(), 0);
@@ -239,6 +265,8 @@ fn nobody_but_the_card_gives_answers(hosts: &Hosts, card: &Host, folder: &Path, 
     by_reason.insert("unsealed".to_owned(), sent.len() as u64);
     let stats = running.wait_for("they are refused", |stats| reasons(stats) == by_reason);
     assert_eq!(stats.upstream.total.reasons["unsealed"], sent.len() as u64);
+    let status = status(&running);
+    assert_eq!(status.frames.unsealed.frames, sent.len() as u64, "{status:#?}");
     running.kill();
 }
 

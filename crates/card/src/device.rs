@@ -112,7 +112,8 @@ impl Device {
         if count > WORDS_MAX {
             return None;
         }
-        let words = (request.first()..).take(count).map(|at| at as usize);
+        // No memory has words at the end of the numbers, so none are counted from 0 again.
+        let words = (request.first() as usize..).take(count);
         match request.op() {
             control::WRITE if request.words().count() < count => None,
             control::WRITE => {
@@ -225,4 +226,25 @@ fn rule(bank: &Bank, index: usize, profile: &Profile) -> Option<CardRule> {
     };
     let mask = u64::from(at(1)) | u64::from(at(2)) << 32;
     Some(CardRule { patterns: (0..profile.patterns).filter(|bit| mask >> bit & 1 != 0).collect(), act })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Request;
+
+    /// As in the RTL, whose addresses have a bit more than a frame's.
+    #[test]
+    fn words_are_not_counted_from_0_again() {
+        let profile = Profile::parse(Profile::shipped("open-nic").expect("it is shipped")).expect("it reads");
+        let mut device = Device::new(profile);
+        let answer = |device: &mut Device, request: Request| match device.from_host(&request.frame(1)) {
+            FromHost::Answer(answer) => Control::of(&answer).expect("it is one").words().take(4).collect::<Vec<_>>(),
+            FromHost::ToNetwork => panic!("it is a control frame"),
+        };
+        answer(&mut device, Request::write(memory::CONFIG, 0, &[7, 8]));
+        answer(&mut device, Request::write(memory::CONFIG, u32::MAX - 1, &[1, 2, 3, 4]));
+        assert_eq!(answer(&mut device, Request::read(memory::CONFIG, u32::MAX - 1, 4)), [0; 4]);
+        assert_eq!(answer(&mut device, Request::read(memory::CONFIG, 0, 4))[..2], [7, 8]);
+    }
 }

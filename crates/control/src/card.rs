@@ -23,6 +23,9 @@ pub struct HybridStatus {
     pub epoch: u16,
     /// Configurations since the start.
     pub changes: u64,
+    /// How often it had lost its configuration and was opened again.
+    #[serde(default)]
+    pub reopened: u64,
     /// Whether frames without a seal are dropped.
     pub sealed: bool,
     /// Why the software decides alone, if it does.
@@ -47,6 +50,105 @@ pub struct HybridStatus {
     pub share: f64,
     /// Packets without a seal of the card since the last activation, which were dropped.
     pub unsealed: u64,
+    /// Frames at its port since the last activation, by what they were.
+    pub frames: CardFrames,
+    /// How the choice of rules follows traffic, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<Box<FollowStatus>>,
+}
+
+/// How the choice of rules that a card answers follows traffic.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FollowStatus {
+    /// What the last window says: why the choice stays, or why the window is not judged.
+    pub thinks: String,
+    /// The rules that are offloaded by choice, as citations.
+    pub rules: Vec<String>,
+    /// The last window that was judged.
+    pub window: Option<FollowWindow>,
+    /// Changes since the start, and changes that failed.
+    pub changes: u64,
+    #[allow(missing_docs)]
+    pub failed: u64,
+    /// The last change.
+    pub last: Option<FollowChange>,
+}
+
+/// A window of traffic, and what choices cost in it. Cycles are estimates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FollowWindow {
+    /// Its length.
+    pub seconds: f64,
+    /// Packets that the card has received.
+    pub packets: u64,
+    /// The same a second.
+    pub pps: f64,
+    /// The share that the card answered or dropped.
+    pub answered: f64,
+    /// The choice in force.
+    pub current: CardCost,
+    /// The software with a card that only seals packets.
+    pub alone: CardCost,
+    /// All rules that the card can take.
+    pub all: CardCost,
+    /// The best choice.
+    pub chosen: CardCost,
+    /// Its rules, as citations.
+    pub rules: Vec<String>,
+}
+
+/// A change of the choice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FollowChange {
+    /// Time since then.
+    pub ago_s: f64,
+    /// How long it took, with the compiler.
+    pub took_s: f64,
+    /// The generation that was made for it.
+    pub generation: u64,
+    /// Why.
+    pub why: String,
+    /// What a packet cost in the last window before.
+    pub before: CardCost,
+    /// What it would have cost with the new choice.
+    pub after: CardCost,
+    /// The new choice, as citations.
+    pub rules: Vec<String>,
+}
+
+/// What a packet costs. All cycles are estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CardCost {
+    /// Cycles of the software for a packet that the card receives.
+    pub cycles_per_packet: f64,
+    /// Bits that the card appends to a packet with answers.
+    pub trailer_bits: usize,
+    /// The share of packets that the card drops.
+    pub dropped: f64,
+    /// The load of the link between card and host: 1 is all of it.
+    pub link_load: f64,
+}
+
+/// Frames at the port of a card that answers rules. Together they are all that the port has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CardFrames {
+    /// Packets that the card's answers decided.
+    pub answered: FramesShare,
+    /// Packets that the software decided alone.
+    pub alone: FramesShare,
+    /// Answers of the card to control frames.
+    pub control: FramesShare,
+    /// Frames without a seal of the card, which were dropped.
+    pub unsealed: FramesShare,
+}
+
+/// A number of frames, and its share of all frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FramesShare {
+    /// The number.
+    pub frames: u64,
+    /// The share, from 0 to 1.
+    pub share: f64,
 }
 
 /// A rule and where it is decided.

@@ -33,7 +33,10 @@ pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, SamplesStatus,
 };
-pub use card::{CardEntry, CardPlace, CardReport, CardStatus, CardTableStatus, HybridRule, HybridStatus};
+pub use card::{
+    CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
+    FollowWindow, FramesShare, HybridRule, HybridStatus,
+};
 pub use client::{Client, Error, ask, read};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
@@ -43,7 +46,7 @@ pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Ready, Request};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
-    AdditionStats, CardCounts, DirectionStats, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
+    AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
     TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};

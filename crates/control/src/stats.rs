@@ -153,6 +153,18 @@ pub struct Tally {
     pub reasons: BTreeMap<String, u64>,
     /// Counters of all tables of all policies in this time.
     pub tables: Vec<TableCount>,
+    /// Packets of the port behind a card that answers rules; nothing without such a card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_card: Option<FromCard>,
+}
+
+/// Packets from a card's port that a chain has decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromCard {
+    /// Those that the card's answers decided.
+    pub answered: u64,
+    /// Those that the software decided alone.
+    pub alone: u64,
 }
 
 /// The sum of the counters of the rules that look up a table, whether they want a match or not. A rule with several
@@ -218,7 +230,13 @@ impl Outcome {
 impl Tally {
     /// Adds the counts of another tally. Rules are equal if `at` and `rule` are, tables if their names are.
     pub fn add(&mut self, other: &Tally) {
-        let Tally { packets, bytes, passed, dropped, diverted, replied, sampled, rules, reasons, tables } = other;
+        let Tally { packets, bytes, passed, dropped, diverted, replied, sampled, rules, reasons, tables, from_card } =
+            other;
+        if let Some(FromCard { answered, alone }) = from_card {
+            let sum = self.from_card.get_or_insert_default();
+            sum.answered += answered;
+            sum.alone += alone;
+        }
         self.packets += packets;
         self.bytes += bytes;
         self.passed += passed;

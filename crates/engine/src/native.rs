@@ -501,9 +501,13 @@ impl NativeFilter {
             match received {
                 Received::Answered => {
                     let (chain, _) = self.code.answered.expect("the policy reads answers");
+                    self.count_all(&run, Reason::COUNTER_ANSWERED);
                     self.decide_from(chain, &run, from, own)?;
                 }
-                Received::Alone => self.decide_from(plain, &run, from, own)?,
+                Received::Alone => {
+                    self.count_all(&run, Reason::COUNTER_ALONE);
+                    self.decide_from(plain, &run, from, own)?;
+                }
                 Received::Unsealed => self.drop_all(&run, Reason::UNSEALED, own),
                 Received::Control => self.drop_all(&run, Reason::CARD_CONTROL, own),
             }
@@ -514,9 +518,14 @@ impl NativeFilter {
 
     /// Drops a burst for a reason.
     fn drop_all(&mut self, burst: &FrameBurst<'_>, reason: Reason, verdicts: &mut [Verdict]) {
-        let bytes = burst.frames().iter().map(|frame| u64::from(frame.len)).sum();
-        self.counters.add(reason.0.into(), burst.len() as u64, bytes);
+        self.count_all(burst, reason);
         verdicts.fill(Verdict::new(Action::Drop, reason, Sampled::No));
+    }
+
+    /// Counts all frames of a burst.
+    fn count_all(&self, burst: &FrameBurst<'_>, counter: Reason) {
+        let bytes = burst.frames().iter().map(|frame| u64::from(frame.len)).sum();
+        self.counters.add(counter.0.into(), burst.len() as u64, bytes);
     }
 
     /// Decides packets of a burst, from the one with the index `from`. The verdicts are theirs.

@@ -38,6 +38,9 @@ pub enum WithoutSeal {
     Alone,
     /// The card has answered the first commit: the frame is dropped and counted as `unsealed`.
     Drop,
+    /// The same, while the software finds out whether the card has lost its configuration: answers to control frames may
+    /// have the seal of a card without one.
+    DropOpening,
 }
 
 /// A card in front of an interface, as the datapath knows it.
@@ -100,7 +103,7 @@ impl Seals {
         for &known in port.known.iter().filter(|known| Some(**known) != own) {
             others.extend([alone(known), (seal(known, true, false), Received::Alone), control(known)]);
         }
-        if port.without_seal == WithoutSeal::Alone {
+        if port.without_seal != WithoutSeal::Drop {
             others.push((UNCONFIGURED, Received::Control));
         }
         Seals { answered: own.map(|own| seal(own, true, false)), others, without_seal: port.without_seal }
@@ -123,7 +126,7 @@ impl Seals {
     fn without(&self) -> Received {
         match self.without_seal {
             WithoutSeal::Alone => Received::Alone,
-            WithoutSeal::Drop => Received::Unsealed,
+            WithoutSeal::Drop | WithoutSeal::DropOpening => Received::Unsealed,
         }
     }
 
@@ -344,6 +347,9 @@ mod tests {
         let answer = [&[9; 60][..], &UNCONFIGURED.to_le_bytes()].concat();
         assert_eq!(seals.receive(&answer), (Received::Control, 8));
         assert_eq!(Seals::new(&port(WithoutSeal::Drop), None).receive(&answer), (Received::Unsealed, 0));
+        let opening = Seals::new(&port(WithoutSeal::DropOpening), Some(OWN));
+        assert_eq!(opening.receive(&answer), (Received::Control, 8));
+        assert_eq!(opening.receive(&[9; 60]), (Received::Unsealed, 0));
     }
 
     #[test]
@@ -377,7 +383,7 @@ mod tests {
     fn the_kernel_has_room_for_all_seals_of_a_port() {
         let known: Vec<Configured> =
             (0..CardPort::KNOWN_MAX as u16).map(|epoch| Configured { epoch, body: 1 }).collect();
-        let seals = |known| Seals::new(&CardPort { known, ..port(WithoutSeal::Alone) }, Some(OWN)).for_kernel();
+        let seals = |known| Seals::new(&CardPort { known, ..port(WithoutSeal::DropOpening) }, Some(OWN)).for_kernel();
         assert_eq!(seals(known).count as usize, CARD_SEALS_MAX);
         assert_eq!(seals(vec![OWN]).count, 4, "its own three and that of an unconfigured card");
     }

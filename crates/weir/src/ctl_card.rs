@@ -2,7 +2,10 @@
 
 use crate::figures::grouped;
 use std::fmt::Write;
-use weir_control::{CardEntry, CardPlace, CardReport, CardStatus, CardTableStatus, HybridRule, HybridStatus};
+use weir_control::{
+    CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
+    FollowWindow, FramesShare, HybridRule, HybridStatus,
+};
 use weir_policy::diag::printable::printable;
 
 /// What the card does.
@@ -16,7 +19,8 @@ pub fn report(report: &CardReport) -> String {
 fn hybrid_status(status: &HybridStatus) -> String {
     let HybridStatus { card, profile, epoch, changes, sealed, alone, problem, rules, lookups, .. } = status;
     let sealed = if *sealed { "sealed" } else { "not sealed" };
-    let mut text = format!("{}: {}, {sealed}, epoch {epoch}, {changes} changes\n", printable(card), printable(profile));
+    let mut text = format!("{}: {}, {sealed}, epoch {epoch}, {changes} changes", printable(card), printable(profile));
+    text += &if status.reopened > 0 { format!(", opened again {} times\n", status.reopened) } else { "\n".to_owned() };
     if let Some(problem) = problem {
         let _ = writeln!(text, "problem: {}", printable(problem));
     }
@@ -33,17 +37,62 @@ fn hybrid_status(status: &HybridStatus) -> String {
     );
     let _ = writeln!(
         text,
-        "the card has dropped {} packets ({} bytes), {:.1} % of all packets upstream; {} were unsealed",
+        "the card has dropped {} packets ({} bytes), {:.1} % of all packets upstream",
         grouped(status.packets),
         grouped(status.bytes),
-        status.share * 100.0,
-        grouped(status.unsealed)
+        status.share * 100.0
     );
+    let CardFrames { answered, alone, control, unsealed } = &status.frames;
+    let of = |kind: &FramesShare, name: &str| format!("{} {name} ({:.1} %)", grouped(kind.frames), kind.share * 100.0);
+    let _ = writeln!(
+        text,
+        "frames: {}, {}, {}, {}",
+        of(answered, "answered"),
+        of(alone, "alone"),
+        of(control, "control"),
+        of(unsealed, "unsealed")
+    );
+    if let Some(follow) = &status.follow {
+        following(&mut text, follow);
+    }
     for HybridRule { at, category, offload, dropped, .. } in rules {
         let dropped = if *dropped > 0 { format!("  {} packets dropped", grouped(*dropped)) } else { String::new() };
         let _ = writeln!(text, "  {at:<20} {category:<8} {offload:<8}{dropped}");
     }
     text
+}
+
+/// How the choice of rules follows traffic.
+fn following(text: &mut String, follow: &FollowStatus) {
+    let FollowStatus { thinks, rules, window, changes, failed, last } = follow;
+    let listed = |rules: &[String]| {
+        if rules.is_empty() { "nothing".to_owned() } else { printable(&rules.join(", ")).into_owned() }
+    };
+    let cost = |cost: &CardCost| format!("{:.1} cycles and {} bits", cost.cycles_per_packet, cost.trailer_bits);
+    let _ = writeln!(text, "follows traffic, and offloads {}: {}", listed(rules), printable(thinks));
+    if let Some(window) = window {
+        let FollowWindow { seconds, packets, pps, answered, current, alone, all, chosen, rules } = window;
+        let _ = writeln!(
+            text,
+            "  in {seconds:.1} s, {} packets ({pps:.0}/s, {:.1} % answered) cost {} each, and the link is loaded {:.1} %",
+            grouped(*packets),
+            answered * 100.0,
+            cost(current),
+            current.link_load * 100.0
+        );
+        let _ = writeln!(text, "  alone {}, all {}, best {} ({})", cost(alone), cost(all), cost(chosen), listed(rules));
+    }
+    let _ = writeln!(text, "  {} changes, {} failed", grouped(*changes), grouped(*failed));
+    if let Some(FollowChange { ago_s, took_s, generation, why, before, after, rules }) = last {
+        let _ = writeln!(
+            text,
+            "  last change {ago_s:.1} s ago, in {took_s:.1} s: generation {generation} offloads {}, because {}: {} instead of {}",
+            listed(rules),
+            printable(why),
+            cost(after),
+            cost(before)
+        );
+    }
 }
 
 fn status(status: &CardStatus) -> String {

@@ -62,12 +62,21 @@ pub struct Link {
     pub load_max: f64,
 }
 
+/// What there is in front of the software if no rule is offloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Nothing: such a card is not used.
+    NoCard,
+    /// The card, which seals packets all the same: it is in use already.
+    Seals,
+}
+
 /// What a packet costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bill {
     /// Cycles of the software for a packet that the card receives, on average.
     pub cycles: f64,
-    /// Bytes that the card appends to a packet with answers; 0 without a card.
+    /// Bytes that the card appends to a packet with answers; 0 if there is none.
     pub trailer_bytes: usize,
     /// The share of packets that the card drops.
     pub dropped: f64,
@@ -89,12 +98,12 @@ pub(crate) fn bill(
     (program, chain): (&Program, usize),
     placement: &Placement,
     costs: &dyn Costs,
-    link: Link,
+    (link, idle): (Link, Idle),
     traffic: &Traffic,
 ) -> Bill {
     let chain = &program.chains[chain];
-    // A card that answers nothing is not used: its seals alone would cost something.
-    let is_used = placement.rules.iter().any(|placed| placed.offload != Offload::Software);
+    // Seals alone cost something.
+    let is_used = idle == Idle::Seals || placement.rules.iter().any(|placed| placed.offload != Offload::Software);
     let answered = if is_used { traffic.answered } else { 0.0 };
     let matched = placement.card.dropped.iter().map(|rule| share(&traffic.matched, *rule));
     let dropped = matched.fold(0.0, |sum, share| sum + share).min(answered);

@@ -16,13 +16,15 @@ pub struct Patience {
     pub floor: f64,
     /// Successive windows in which it must do so.
     pub windows: u32,
-    /// The time between changes, as a multiple of a reconfiguration.
+    /// The time between changes, as a multiple of a reconfiguration of the card.
     pub rest: u64,
+    /// The same as a multiple of the time that the last change took in all: the software is compiled again.
+    pub rest_of_change: u64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { margin: 0.05, floor: 1.0, windows: 3, rest: 100 }
+        Patience { margin: 0.05, floor: 1.0, windows: 3, rest: 100, rest_of_change: 4 }
     }
 }
 
@@ -35,6 +37,19 @@ pub struct Follower {
     /// Windows in which a change would have been worth it.
     better_for: u32,
     changed_ms: Option<u64>,
+    /// How long the last change took.
+    took_ms: u64,
+}
+
+/// What a window says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The cost of the choice in force.
+    pub now: Bill,
+    /// The best choice for the window, and what else costs.
+    pub advised: Advised,
+    /// What happens.
+    pub step: Step,
 }
 
 /// What happens after a window.
@@ -45,22 +60,24 @@ pub enum Step {
         /// Why.
         why: &'static str,
     },
-    /// These rules are offloaded from the next epoch on.
+    /// The best choice is in force from the next epoch on.
     Change {
-        /// The rules.
-        rules: BTreeSet<RuleId>,
-        /// The cost before, in this window.
-        from: Bill,
-        /// The cost after, in this window.
-        to: Bill,
+        /// Why.
+        why: &'static str,
     },
 }
 
 impl Follower {
     /// No rule is offloaded yet.
     pub fn new(profile: &Profile, patience: Patience) -> Self {
-        let reconfigure_ms = profile.reconfigure_ms;
-        Follower { patience, reconfigure_ms, rules: BTreeSet::new(), better_for: 0, changed_ms: None }
+        Follower {
+            patience,
+            reconfigure_ms: profile.reconfigure_ms,
+            rules: BTreeSet::new(),
+            better_for: 0,
+            changed_ms: None,
+            took_ms: 0,
+        }
     }
 
     /// The rules that are offloaded.
@@ -68,10 +85,32 @@ impl Follower {
         &self.rules
     }
 
+    /// Another choice is in force than the follower has made: a change has failed, or there is another policy.
+    pub fn set(&mut self, rules: BTreeSet<RuleId>) {
+        if self.rules != rules {
+            (self.rules, self.better_for) = (rules, 0);
+        }
+    }
+
+    /// A window has ended of which nothing is known. Windows that count are successive.
+    pub fn skip(&mut self) {
+        self.better_for = 0;
+    }
+
+    /// The last change took so long, whether it succeeded or not. It ended now.
+    pub fn took(&mut self, took_ms: u64, now_ms: u64) {
+        (self.took_ms, self.changed_ms) = (took_ms, Some(now_ms));
+    }
+
     /// A window has ended at this time.
-    pub fn step(&mut self, distributor: &Distributor<'_>, traffic: &Traffic, now_ms: u64) -> Step {
+    pub fn step(&mut self, distributor: &Distributor<'_>, traffic: &Traffic, now_ms: u64) -> Judged {
         let now = distributor.cost_of(&self.rules, traffic);
-        let Advised { choice, .. } = distributor.choose(traffic);
+        let advised = distributor.choose(traffic);
+        let step = self.decide(&now, &advised, now_ms);
+        Judged { now, advised, step }
+    }
+
+    fn decide(&mut self, now: &Bill, Advised { choice, .. }: &Advised, now_ms: u64) -> Step {
         let saved = now.cycles - choice.bill.cycles;
         // A link that is full loses packets, so it is worth any cycles.
         let overflows = !now.fits() && choice.bill.fits();
@@ -84,12 +123,12 @@ impl Follower {
         if self.better_for < self.patience.windows {
             return Step::Keep { why: "another choice is better, but not for long" };
         }
-        let rest = self.patience.rest * self.reconfigure_ms;
+        let rest = (self.patience.rest * self.reconfigure_ms).max(self.patience.rest_of_change * self.took_ms);
         if self.changed_ms.is_some_and(|changed| now_ms.saturating_sub(changed) < rest) {
             return Step::Keep { why: "the card was configured a short time ago" };
         }
         self.rules = choice.rules.clone();
         (self.better_for, self.changed_ms) = (0, Some(now_ms));
-        Step::Change { rules: choice.rules, from: now, to: choice.bill }
+        Step::Change { why: if overflows { "the link is full" } else { "it saves cycles" } }
     }
 }

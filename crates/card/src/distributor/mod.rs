@@ -16,7 +16,7 @@ use crate::TableSizes;
 use crate::category::Offload;
 use crate::profile::Profile;
 use crate::split::{Placement, place};
-use cost::{Bill, Costs, Link, Traffic};
+use cost::{Bill, Costs, Idle, Link, Traffic};
 use std::collections::BTreeSet;
 use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Program, RuleId};
@@ -42,6 +42,8 @@ pub struct Distributor<'a> {
     pub costs: &'a dyn Costs,
     /// The link between card and host.
     pub link: Link,
+    /// What there is without offloaded rules.
+    pub idle: Idle,
 }
 
 /// A choice of rules.
@@ -72,7 +74,7 @@ pub struct Advice {
 pub struct Advised {
     /// The choice.
     pub choice: Choice,
-    /// The software alone, without a card.
+    /// Without offloaded rules.
     pub alone: Bill,
     /// All rules that the card can take.
     pub all: Bill,
@@ -117,7 +119,7 @@ impl Distributor<'_> {
     /// The cost of a choice, and its bytes of metadata.
     fn bill(&self, rules: &BTreeSet<RuleId>, traffic: &Traffic) -> (usize, Bill) {
         let placement = self.place(&|rule| rules.contains(&rule));
-        let bill = cost::bill((self.program, self.chain), &placement, self.costs, self.link, traffic);
+        let bill = cost::bill((self.program, self.chain), &placement, self.costs, (self.link, self.idle), traffic);
         (placement.card.body.bytes(), bill)
     }
 

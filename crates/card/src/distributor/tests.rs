@@ -1,7 +1,7 @@
 //! Choices of the distributor for a small policy, with costs that make them clear.
 
-use super::cost::{Costs, Link, Traffic};
-use super::follow::{Follower, Patience, Step};
+use super::cost::{Costs, Idle, Link, Traffic};
+use super::follow::{Follower, Judged, Patience, Step};
 use super::{Advised, Distributor};
 use crate::Profile;
 use std::collections::BTreeSet;
@@ -95,6 +95,7 @@ fn with<T>(costs: &Prices, link: Link, use_of: impl FnOnce(&Distributor<'_>) -> 
         sizes: &|_: &str| Some(1),
         costs,
         link,
+        idle: Idle::NoCard,
     };
     use_of(&distributor)
 }
@@ -151,11 +152,17 @@ fn a_choice_changes_when_another_stays_better() {
     with(&EXPENSIVE_LOOKUP, LINK, |distributor| {
         let patience = Patience { windows: 3, rest: 100, ..Patience::default() };
         let mut follower = Follower::new(distributor.profile, patience);
-        let mut step = |traffic: &Traffic, now_ms: u64| match follower.step(distributor, traffic, now_ms) {
-            Step::Keep { why } => why.to_owned(),
-            Step::Change { rules, from, to } => {
-                assert!(to.cycles < from.cycles || !from.fits());
-                format!("{:?}", rules.iter().map(|rule| rule.0).collect::<Vec<_>>())
+        let mut step = |traffic: &Traffic, now_ms: u64| {
+            let Judged { now, advised, step } = follower.step(distributor, traffic, now_ms);
+            match step {
+                Step::Keep { why } => why.to_owned(),
+                Step::Change { why } => {
+                    let to = advised.choice.bill;
+                    assert!(
+                        to.cycles < now.cycles && why == "it saves cycles" || !now.fits() && why == "the link is full"
+                    );
+                    format!("{:?}", chosen(&advised))
+                }
             }
         };
         let waits = "another choice is better, but not for long";
@@ -177,4 +184,51 @@ fn a_choice_changes_when_another_stays_better() {
         assert_eq!(step(&full, 205), "[]");
         assert_eq!(follower.rules(), &BTreeSet::<RuleId>::new());
     });
+}
+
+/// Each window is measured with an error. Where two choices cost about the same, nothing changes; where one is better in
+/// most windows, changes are few.
+#[test]
+fn noise_changes_nothing() {
+    // A lookup costs the software 20 cycles, and its second half 5. Without offloaded rules there are seals, too.
+    let prices = Prices { byte: 0.05, lookup: 20.0, finish: 5.0 };
+    let (program, profile) = (program(), card());
+    let distributor = Distributor {
+        program: &program,
+        counters: &[false; 4],
+        chain: 0,
+        profile: &profile,
+        sizes: &|_: &str| Some(1),
+        costs: &prices,
+        link: LINK,
+        idle: Idle::Seals,
+    };
+    // The share of packets that reach the lookup, plus and minus a tenth of all packets: from where offloading costs
+    // about as much as it saves to where it saves 10%.
+    let changes = |patience: Patience, share: f64, noise: f64| {
+        let mut follower = Follower::new(&profile, patience);
+        let (mut random, mut changes) = (7u64, 0);
+        for window in 0..200 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let error = ((random >> 33) as f64 / f64::from(1u32 << 31) * 2.0 - 1.0) * noise;
+            let share = (share + error).clamp(0.0, 1.0);
+            let reached = vec![1.0, share, share, 0.0];
+            let traffic = Traffic { reached, matched: vec![0.0; 4], ..traffic(0.0) };
+            let Judged { step, .. } = follower.step(&distributor, &traffic, window * 500);
+            changes += usize::from(matches!(step, Step::Change { .. }));
+        }
+        (changes, follower.rules().contains(&RuleId(1)))
+    };
+    let (patient, hasty) =
+        (Patience::default(), Patience { margin: 0.0, floor: 0.0, windows: 1, rest: 0, ..Patience::default() });
+    let mut most = 0;
+    for percent in (0..30).step_by(3) {
+        let share = f64::from(percent) / 100.0;
+        let (changes_made, _) = changes(patient, share, 0.1);
+        assert!(changes_made <= 1, "{changes_made} changes where {percent}% reach the lookup");
+        most = most.max(changes(hasty, share, 0.1).0);
+    }
+    assert!(most > 20, "without patience there are {most} changes at most: the noise is none");
+    assert_eq!(changes(patient, 0.02, 0.02), (0, false));
+    assert_eq!(changes(patient, 0.9, 0.1), (1, true));
 }

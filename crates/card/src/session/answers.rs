@@ -27,7 +27,8 @@ pub(super) fn reads(memory: u8, counters: usize) -> impl Iterator<Item = Request
 
 /// The counters that were read, `times` times: the smaller value of each.
 pub(super) fn counters(exchange: &Exchange, times: usize) -> Vec<Counter> {
-    let words: Vec<u32> = exchange.answers().flat_map(|(_, words)| words.iter().copied()).collect();
+    let read = exchange.answers().filter(|(request, _)| request.memory != memory::CONFIG);
+    let words: Vec<u32> = read.flat_map(|(_, words)| words.iter().copied()).collect();
     let (words, _) = words.as_chunks::<{ memory::COUNTER_WORDS }>();
     let number = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let counters: Vec<Counter> = words

@@ -42,6 +42,8 @@ pub enum SessionError {
     },
     /// The answer to a commit does not have the configuration's seal.
     WrongSeal,
+    /// The card has no configuration any more: it was reset.
+    Unconfigured,
 }
 
 impl std::error::Error for SessionError {}
@@ -61,6 +63,7 @@ impl Display for SessionError {
             SessionError::TooLarge { memory, needs, has } => {
                 write!(f, "{memory} needs {needs} words, the profile has {has}")
             }
+            SessionError::Unconfigured => f.write_str("the card has lost its configuration"),
             SessionError::WrongSeal => f.write_str(
                 "the answer to a commit has another seal than the configuration: this is no card, or somebody else uses it",
             ),

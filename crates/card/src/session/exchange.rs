@@ -63,8 +63,13 @@ impl Exchange {
         Ok(&one.frame)
     }
 
-    /// Takes an answer without its seal.
-    pub fn receive(&mut self, answer: Control<'_>) -> Heard {
+    /// Whether a frame answers a request that waits.
+    pub fn waits_for(&self, answer: Control<'_>) -> bool {
+        self.asked_by(answer).is_some()
+    }
+
+    /// The request that waits for this answer.
+    fn asked_by(&self, answer: Control<'_>) -> Option<usize> {
         let answers = |one: &Asked| {
             one.answer.is_none()
                 && one.due.is_some()
@@ -74,7 +79,12 @@ impl Exchange {
                 && answer.first() == one.request.first
         };
         let end = self.asked.len().min(self.first + WINDOW);
-        let Some(at) = (self.first..end).find(|&at| answers(&self.asked[at])) else { return Heard::Nothing };
+        (self.first..end).find(|&at| answers(&self.asked[at]))
+    }
+
+    /// Takes an answer without its seal.
+    pub fn receive(&mut self, answer: Control<'_>) -> Heard {
+        let Some(at) = self.asked_by(answer) else { return Heard::Nothing };
         let one = &mut self.asked[at];
         let wanted = if one.request.op == control::READ { usize::from(one.request.count) } else { 0 };
         if answer.count() != one.request.count || answer.words().count() < wanted {

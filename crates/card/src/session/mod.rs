@@ -34,12 +34,15 @@ use weir_abi::card::{SEAL_BYTES, Seal, memory, register};
 
 pub use error::SessionError;
 
-/// Longest silence of a card that has a request.
+/// Longest silence of a card that has a request, unless the caller says another one.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// Time without an answer to a commit after which the session asks whether there was one.
 const COMMIT_WAIT: Duration = Duration::from_millis(200);
 /// Most commits that may be lost, one after the other.
 const COMMITS_MAX: usize = 20;
+
+/// The seal of a card without a configuration.
+const UNCONFIGURED: Seal = Seal { token: 0, control: true, answers: false, body: 0, epoch: 0 };
 
 /// What a session has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +101,8 @@ pub struct Session {
     task: Task,
     /// When the card was last heard, or the task began; `None` before its first step.
     heard: Option<Duration>,
+    /// Longest silence of the task.
+    silence_max: Duration,
 }
 
 /// What the session is about.
@@ -142,6 +147,7 @@ impl Session {
             commits: 0,
             task: Task::None,
             heard: None,
+            silence_max: SILENCE_MAX,
         }
     }
 
@@ -198,13 +204,15 @@ impl Session {
         self.doubt.is_some()
     }
 
-    /// Begins to read the counters of the active configuration.
-    pub fn count(&mut self) {
+    /// Begins to read the counters of the active configuration. It fails after this silence, and also if the card has lost
+    /// its configuration, whether it has counters or not.
+    pub fn count(&mut self, silence_max: Duration) {
         let counters = self.active.map_or(0, |active| active.counters);
         // A counter may change between its two words. The smaller one of two readings has no such word.
-        let requests = reads(memory::COUNTERS, counters).chain(reads(memory::COUNTERS, counters));
-        let exchange = self.exchange(requests);
+        let counters = reads(memory::COUNTERS, counters).chain(reads(memory::COUNTERS, counters));
+        let exchange = self.exchange([Request::read(memory::CONFIG, 0, 1)].into_iter().chain(counters));
         self.begin(Task::Count(exchange));
+        self.silence_max = silence_max;
     }
 
     fn next_epoch(&self) -> u16 {
@@ -213,7 +221,7 @@ impl Session {
 
     fn begin(&mut self, task: Task) {
         assert!(matches!(self.task, Task::None), "compiler bug: a session does one thing at a time");
-        (self.task, self.heard) = (task, None);
+        (self.task, self.heard, self.silence_max) = (task, None, SILENCE_MAX);
     }
 
     /// Writes all words that the bank is not known to have.
@@ -285,7 +293,7 @@ impl Session {
                 Err(error) => Step::Failed(error),
             };
         }
-        let give_up = self.heard.unwrap_or(now) + SILENCE_MAX;
+        let give_up = self.heard.unwrap_or(now) + self.silence_max;
         let next = match &mut self.task {
             Task::None | Task::Failed(_) => return Step::Idle,
             Task::Commit { sent: Some(sent), .. } => Err(*sent + COMMIT_WAIT),
@@ -323,7 +331,7 @@ impl Session {
                 return Some(Ok(Done::Committed { before: counters(exchange, 1) }));
             }
             Task::Count(exchange) if exchange.is_done() => return Some(Ok(Done::Counted(counters(exchange, 2)))),
-            _ if silence > SILENCE_MAX => return Some(Err(self.silent(silence))),
+            _ if silence > self.silence_max => return Some(Err(self.silent(silence))),
             Task::Commit { number, sent: Some(sent), .. } if now >= *sent + COMMIT_WAIT => {
                 let number = *number;
                 self.task = self.ask(number);
@@ -341,7 +349,13 @@ impl Session {
     pub fn receive(&mut self, frame: &[u8], now: Duration) {
         let Some((frame, seal)) = frame.split_last_chunk::<SEAL_BYTES>() else { return };
         let seal = Seal::of(u64::from_le_bytes(*seal));
-        let (Some(answer), true) = (Control::of(frame), self.may_be(seal)) else { return };
+        let Some(answer) = Control::of(frame) else { return };
+        if !self.may_be(seal) {
+            if seal == UNCONFIGURED && self.is_asked_for(answer) {
+                self.task = Task::Failed(SessionError::Unconfigured);
+            }
+            return;
+        }
         match &mut self.task {
             Task::Commit { number, sent: Some(_), .. } => {
                 if is_commit(answer, *number) {
@@ -374,6 +388,19 @@ impl Session {
                 }
             },
             Task::None | Task::Commit { .. } | Task::Failed(_) => {}
+        }
+    }
+
+    /// Whether a frame answers a request of the task.
+    fn is_asked_for(&self, answer: Control<'_>) -> bool {
+        match &self.task {
+            Task::Commit { number, sent: Some(_), .. } => is_commit(answer, *number),
+            Task::Ask { number, exchange } => is_commit(answer, *number) || exchange.waits_for(answer),
+            Task::Write(exchange)
+            | Task::Verify { exchange, .. }
+            | Task::CountBefore(exchange)
+            | Task::Count(exchange) => exchange.waits_for(answer),
+            Task::None | Task::Commit { .. } | Task::Failed(_) => false,
         }
     }
 

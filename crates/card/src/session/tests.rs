@@ -137,7 +137,7 @@ fn a_session_configures_a_card_and_reads_its_counters() {
     let all = |link: &mut Link, session: &Session| [1, 2, 3].map(|dport| received(link, session, dport));
     assert_eq!(all(&mut link, &session), [None, Some(1), Some(0)]);
     let dropped = [Counter { packets: 1, bytes: packet(1).len() as u64 }];
-    session.count();
+    session.count(SILENCE_MAX);
     assert_eq!(link.run(&mut session), Ok(Done::Counted(dropped.to_vec())));
     assert_eq!(link.configure(&mut session, &program(3, 1)), dropped);
     assert_eq!(all(&mut link, &session), [Some(1), Some(0), None]);
@@ -162,7 +162,7 @@ fn the_next_session_takes_a_configured_card_over() {
     second.commit();
     assert_eq!(link.run(&mut second), Ok(Done::Committed { before: vec![] }));
     // The first one is told apart by its token.
-    first.count();
+    first.count(SILENCE_MAX);
     assert!(matches!(link.run(&mut first), Err(SessionError::Silent { .. })));
 }
 
@@ -221,9 +221,9 @@ fn what_is_no_card_or_a_smaller_one_is_said() {
     let mut link = Link::new(0);
     let mut session = link.open();
     link.device = Device::new(Profile { patterns: 1, ..profile() });
-    // Another card: its answers do not have the seal.
+    // Another card: its answers do not have the seal, but that of a card without a configuration.
     session.write_program(&program(1, 2), vec![]).expect("it fits");
-    assert!(matches!(link.run(&mut session), Err(SessionError::Silent { .. })));
+    assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
 
     let mut session = link.open();
     session.write_program(&program(1, 2), vec![]).expect("the profile says so");
@@ -265,4 +265,51 @@ fn forged_answers_change_nothing() {
     session.receive(&[&answer[..], &own.word().to_le_bytes()].concat(), link.now);
     link.now += Duration::from_secs(1);
     assert!(matches!(link.run(&mut session), Ok(Done::Committed { .. })));
+}
+
+#[test]
+fn a_card_that_was_reset_is_noticed_and_opened_again() {
+    let mut link = Link::new(0);
+    let mut session = link.open();
+    // Also without counters.
+    let nothing = CardProgram { patterns: vec![], rules: vec![], dropped: vec![], ..program(1, 2) };
+    for program in [nothing, program(1, 2)] {
+        link.configure(&mut session, &program);
+        session.count(SILENCE_MAX);
+        assert!(matches!(link.run(&mut session), Ok(Done::Counted(_))));
+        link.device = Device::new(profile());
+        session.count(SILENCE_MAX);
+        assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
+        // So is it by the next write and the next commit.
+        session.write_plain().expect("every card has registers");
+        assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
+        session = link.open();
+    }
+    let before = link.now;
+    link.lost = 256;
+    session.count(Duration::from_secs(2));
+    let error = link.run(&mut session).expect_err("nobody answers").to_string();
+    assert!(error.ends_with("asked for: read words 0 to 0 of CONFIG"), "{error}");
+    assert!((2..4).contains(&(link.now - before).as_secs()), "{error}");
+}
+
+/// Somebody sends the seal of a card without a configuration, which everybody knows. Only the answer that the session waits
+/// for is believed.
+#[test]
+fn a_reset_cannot_be_claimed_blindly() {
+    let mut link = Link::new(0);
+    let mut session = link.open();
+    session.count(SILENCE_MAX);
+    let Step::Send(frame) = session.poll(link.now) else { panic!("a read is sent") };
+    let frame = frame.to_vec();
+    let forged = |frame: &[u8]| {
+        let answer = Control::of(frame).expect("it is one").answer(Some(&[0]));
+        [&answer[..], &UNCONFIGURED.word().to_le_bytes()].concat()
+    };
+    for number in [0u16, 1, 77] {
+        session.receive(&forged(&Request::read(memory::CONFIG, 0, 1).frame(number.wrapping_sub(1000))), link.now);
+        session.receive(&forged(&Request::commit().frame(number)), link.now);
+    }
+    link.carry(&frame);
+    assert!(matches!(link.run(&mut session), Ok(Done::Counted(_))));
 }

@@ -1,7 +1,7 @@
 //! `weir card plan`: which rules a card should take, by a policy, a profile and a capture.
 
 mod costs;
-mod survey;
+pub(crate) mod survey;
 
 use crate::captures;
 use crate::card::{CardImages, CardTables, chain_name, profile, split_of};
@@ -14,11 +14,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 use survey::{Survey, assumed};
-use weir_card::Profile;
 use weir_card::category::Offload;
-use weir_card::distributor::cost::{Bill, Link, Traffic};
+use weir_card::distributor::cost::{Bill, Idle, Link, Traffic};
 use weir_card::distributor::{Advice, Advised, Distributor};
 use weir_card::split::{Placed, Split};
+use weir_card::{Profile, TableSizes};
+use weir_control::CardCost;
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::{Direction, RuleId};
@@ -45,23 +46,12 @@ struct PlanReport {
     answered: f64,
     /// Whether any rule is worth the card.
     offloads: bool,
-    alone: BillReport,
+    alone: CardCost,
     /// All rules that the card can take.
-    all: BillReport,
-    chosen: BillReport,
+    all: CardCost,
+    chosen: CardCost,
     why: String,
     rules: Vec<RulePlan>,
-}
-
-/// What a packet costs. All cycles are estimates.
-#[derive(Debug, Serialize)]
-struct BillReport {
-    cycles_per_packet: f64,
-    trailer_bits: usize,
-    /// The share of packets that the card drops.
-    dropped: f64,
-    /// The load of the link between card and host: 1 is all of it.
-    link_load: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,7 +88,7 @@ pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
         Some(input) => recorded(&policy, &profile, &all, input)?,
         None => (0, assumed(&policy, chain)),
     };
-    let link = Link { bits_per_s: options.link * 1e9, load_max: LOAD_MAX };
+    let link = link(options.link * 1e9);
     traffic.pps = options.pps.unwrap_or_else(|| half_of(link, &traffic));
     let advised = choose(&policy, chain, &profile, link, &traffic);
     let chosen = split_of(&policy, chain, &profile, &|rule| advised.choice.rules.contains(&rule));
@@ -134,7 +124,7 @@ pub fn advise<'f>(
     let mut survey = Survey::new(policy, profile, &all, &images);
     frames.into_iter().for_each(|frame| survey.see(frame));
     let mut traffic = survey.traffic();
-    let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
+    let link = link(LINK_BITS_PER_S);
     traffic.pps = half_of(link, &traffic);
     choose(policy, chain, profile, link, &traffic)
 }
@@ -146,24 +136,49 @@ pub fn advise<'f>(
 /// The policy is a bundle.
 pub fn worth(policy: &Policy, chain: usize, profile: &Profile) -> BTreeSet<RuleId> {
     let mut traffic = assumed(policy, chain);
-    let link = Link { bits_per_s: LINK_BITS_PER_S, load_max: LOAD_MAX };
+    let link = link(LINK_BITS_PER_S);
     traffic.pps = half_of(link, &traffic);
     choose(policy, chain, profile, link, &traffic).choice.rules
 }
 
 fn choose(policy: &Policy, chain: usize, profile: &Profile, link: Link, traffic: &Traffic) -> Advised {
-    let lowered = &policy.text().expect("a bundle is not split").lowered;
-    let (sizes, costs) = (CardTables::new(policy), NativeCosts { policy });
-    let distributor = Distributor {
-        program: &lowered.program,
-        counters: &lowered.counters,
-        chain,
-        profile,
-        sizes: &sizes,
-        costs: &costs,
-        link,
-    };
-    distributor.choose(traffic)
+    let of = Distributed { policy, chain, profile, sizes: &CardTables::new(policy), link, idle: Idle::NoCard };
+    of.by(|distributor| distributor.choose(traffic))
+}
+
+/// What a distributor is about.
+pub struct Distributed<'a> {
+    /// The policy, which is no bundle.
+    pub policy: &'a Policy,
+    /// The chain.
+    pub chain: usize,
+    /// The card.
+    pub profile: &'a Profile,
+    /// The sizes of tables on it.
+    pub sizes: &'a dyn TableSizes,
+    /// The link between card and host.
+    pub link: Link,
+    /// What there is without offloaded rules.
+    pub idle: Idle,
+}
+
+impl Distributed<'_> {
+    /// Asks a distributor with the costs of native code.
+    ///
+    /// # Panics
+    /// The policy is a bundle.
+    pub fn by<T>(&self, ask: impl FnOnce(&Distributor<'_>) -> T) -> T {
+        let Distributed { policy, chain, profile, sizes, link, idle } = *self;
+        let lowered = &policy.text().expect("a bundle is not split").lowered;
+        let costs = NativeCosts { policy };
+        let (program, counters) = (&lowered.program, &lowered.counters);
+        ask(&Distributor { program, counters, chain, profile, sizes, costs: &costs, link, idle })
+    }
+}
+
+/// A link of so many bits a second, as plans load it.
+pub fn link(bits_per_s: f64) -> Link {
+    Link { bits_per_s, load_max: LOAD_MAX }
 }
 
 /// Packets a second that fill half of a link.
@@ -183,8 +198,9 @@ fn recorded(policy: &Policy, profile: &Profile, split: &Split, input: &Path) -> 
     Ok((survey.packets, survey.traffic()))
 }
 
-fn bill(bill: &Bill) -> BillReport {
-    BillReport {
+/// What a packet costs, for reports.
+pub fn bill(bill: &Bill) -> CardCost {
+    CardCost {
         cycles_per_packet: bill.cycles,
         trailer_bits: 8 * bill.trailer_bytes,
         dropped: bill.dropped,

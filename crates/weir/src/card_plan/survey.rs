@@ -19,7 +19,7 @@ use weir_policy::ir::{LimiterId, RuleId, RuleSlotId, Test};
 const FRAME_BYTES: f64 = 60.0;
 
 /// Without packets: every packet reaches every rule of the chain and matches none.
-pub(super) fn assumed(policy: &Policy, chain: usize) -> Traffic {
+pub(crate) fn assumed(policy: &Policy, chain: usize) -> Traffic {
     let none = vec![0.0; policy.program.rules.len()];
     let mut reached = none.clone();
     rules(&policy.program.chains[chain].tree.nodes).for_each(|rule| reached[usize::from(rule.0)] = 1.0);
@@ -27,7 +27,7 @@ pub(super) fn assumed(policy: &Policy, chain: usize) -> Traffic {
 }
 
 /// The hits of rules over packets, and what the card answers for.
-pub(super) struct Survey<'a> {
+pub(crate) struct Survey<'a> {
     evaluator: Evaluator<'a, SlotAnswers>,
     chain: usize,
     /// The rules of the chain, and the place of each.

@@ -17,8 +17,8 @@ pub struct CardOptions {
     /// [,cpu-entries=N][,cpu-slowdown=TIME]` drops the fastest sources of tables; it is a stand-in for a card, between two
     /// interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is one whose driver takes filters of
     /// TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
-    /// `hybrid:profile=PROFILE[,interface=IF][,rules=all|plan|none]` answers a part of the policy's rules for every packet
-    /// that the lower interface IF receives.
+    /// `hybrid:profile=PROFILE[,interface=IF][,rules=all|plan|follow|none][,link=GBIT]` answers a part of the policy's rules
+    /// for every packet that the lower interface IF receives.
     #[arg(long, value_name = "CARD", value_parser = given_card)]
     pub card: Option<GivenCard>,
     /// The tables of a card `wire:`. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
@@ -134,6 +134,8 @@ pub struct GivenHybrid {
     pub interface: Option<String>,
     /// Which rules it gets.
     pub rules: CardRules,
+    /// Bits a second of the link between card and host.
+    pub link_bits: u64,
 }
 
 /// Which rules a card gets.
@@ -143,6 +145,8 @@ pub enum CardRules {
     All,
     /// Those that `weir card plan` chooses without a capture.
     Plan,
+    /// First those of the plan, then those that live traffic makes worth it.
+    Follow,
     /// None: it only seals packets.
     None,
 }
@@ -271,11 +275,27 @@ fn hybrid(text: &str) -> Result<GivenHybrid, String> {
     let rules = match options.take("rules").unwrap_or("all") {
         "all" => CardRules::All,
         "plan" => CardRules::Plan,
+        "follow" => CardRules::Follow,
         "none" => CardRules::None,
-        other => return Err(format!("`{other}` is not a choice of rules: all, plan, none")),
+        other => return Err(format!("`{other}` is not a choice of rules: all, plan, follow, none")),
     };
+    let link = options.take("link");
+    if link.is_some() && rules != CardRules::Follow {
+        return Err("`link` is only for rules=follow".to_owned());
+    }
+    let link_bits = link_bits(link.unwrap_or("10"))?;
     options.end()?;
-    Ok(GivenHybrid { profile: profile.to_owned(), interface, rules })
+    Ok(GivenHybrid { profile: profile.to_owned(), interface, rules, link_bits })
+}
+
+/// The most Gbit/s of a link.
+const LINK_MAX: f64 = 1000.0;
+
+/// Bits a second of a link in Gbit/s.
+fn link_bits(text: &str) -> Result<u64, String> {
+    let found = text.parse::<f64>().ok().filter(|gbit| *gbit > 0.0 && *gbit <= LINK_MAX);
+    let found = found.ok_or_else(|| format!("`{text}` is not a link in Gbit/s up to {LINK_MAX}, such as 10 or 2.5"))?;
+    Ok((found * 1e9).round().max(1.0) as u64)
 }
 
 fn wire(text: &str) -> Result<GivenDropping, String> {
@@ -410,11 +430,15 @@ mod tests {
     fn a_hybrid_card_takes_all_rules_unless_options_say_otherwise() {
         let card = |interface: Option<&str>, rules| {
             let interface = interface.map(str::to_owned);
-            Ok(GivenCard::Hybrid(GivenHybrid { profile: "open-nic".to_owned(), interface, rules }))
+            let link_bits = 10_000_000_000;
+            Ok(GivenCard::Hybrid(GivenHybrid { profile: "open-nic".to_owned(), interface, rules, link_bits }))
         };
         assert_eq!(given_card("hybrid:profile=open-nic"), card(None, CardRules::All));
         assert_eq!(given_card("hybrid:profile=open-nic,rules=plan"), card(None, CardRules::Plan));
         assert_eq!(given_card("hybrid:rules=none,interface=l,profile=open-nic"), card(Some("l"), CardRules::None));
+        assert_eq!(given_card("hybrid:profile=open-nic,rules=follow"), card(None, CardRules::Follow));
+        let slow = given_card("hybrid:profile=open-nic,rules=follow,link=2.5");
+        assert!(matches!(slow, Ok(GivenCard::Hybrid(GivenHybrid { link_bits: 2_500_000_000, .. }))), "{slow:?}");
     }
 
     #[test]
@@ -424,6 +448,11 @@ mod tests {
                 "wire",
                 "a card as `flower:dev=IF`, `rte-flow:port=PORT`, `wire:outer=IF,inner=IF` or `hybrid:profile=PROFILE`",
             ),
+            ("hybrid:profile=open-nic,rules=plan,link=1", "`link` is only for rules=follow"),
+            (
+                "hybrid:profile=open-nic,rules=follow,link=0",
+                "`0` is not a link in Gbit/s up to 1000, such as 10 or 2.5",
+            ),
             ("flower:entries=1", "`dev=IF` is missing"),
             ("rte-flow:0000:01:00.0", "`0000:01:00.0` is not NAME=VALUE"),
             ("rte-flow:entries=1", "`port=PORT` is missing"),
@@ -431,7 +460,7 @@ mod tests {
             ("flower:dev=e,place=card", "`place` is not an option of a card"),
             ("flower:dev=e,pref=65535", "`65535` is not a preference from 1 to 65534"),
             ("hybrid:interface=lower0", "`profile=PROFILE` is missing"),
-            ("hybrid:profile=open-nic,rules=some", "`some` is not a choice of rules: all, plan, none"),
+            ("hybrid:profile=open-nic,rules=some", "`some` is not a choice of rules: all, plan, follow, none"),
             ("hybrid:profile=open-nic,outer=o", "`outer` is not an option of a card"),
             ("wire:outer=o", "`inner=IF` is missing"),
             ("wire:outer=o,inner=i,entries=0", "`0` is not a number of entries from 1 to 1048576"),

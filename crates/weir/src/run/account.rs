@@ -94,7 +94,7 @@ impl Account {
 }
 
 /// The counters of a direction, summed over workers.
-fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
+pub fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
     let mut sums: Vec<Counter> = Vec::new();
     for worker in counts {
         let counters = &worker[direction as usize];

@@ -3,16 +3,19 @@
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
 use crate::failure::Failure;
+use crate::run::account::sums;
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::hybrid::{HybridCard, Next, changed};
+use crate::run::hybrid::{Found, HybridCard, Next, changed};
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_abi::Counter;
 use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
-use weir_engine::live::{Datapath, Loaded, Stray};
+use weir_engine::live::{Datapath, Loaded, Reading, Stray};
+use weir_policy::ir::Direction;
 
 /// How long the end waits for a change that is under way, before it leaves the card as it is.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -112,6 +115,15 @@ impl<D: Datapath> Controller<D> {
         Some(oldest)
     }
 
+    /// Unloads a generation, unless it is in use.
+    pub fn remove(&self, generation: u64) {
+        let mut state = self.state();
+        let is_removed = state.succession.remove(generation);
+        let removed: Vec<_> = state.ready.extract_if(.., |one| is_removed && one.id == generation).collect();
+        drop(state);
+        drop(removed);
+    }
+
     /// Activates the base policy of a generation. With `trial` it is rolled back after that time, unless
     /// [`Controller::confirm`] is called.
     ///
@@ -209,6 +221,26 @@ impl<D: Datapath> Controller<D> {
         card.seal(&self.datapath)
     }
 
+    /// Asks a card that did not answer again. If it has lost its configuration, it is opened and gets that of the active
+    /// policy. Nothing happens during a change.
+    ///
+    /// # Errors
+    /// The card has lost its configuration and cannot be opened, or the datapath refuses.
+    pub fn reopen_card(&self) -> Result<(), Failure> {
+        let Some(card) = self.card.get() else { return Ok(()) };
+        let _one_at_a_time = match self.changing.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        if card.find(&self.datapath)? == Found::Open {
+            self.activate_again_now(|generation, posture| card.prepare(&self.datapath, generation, posture).map(Some))?;
+            card.seal(&self.datapath)?;
+            card.note_reopened();
+        }
+        Ok(())
+    }
+
     /// Ends the use of the card: it passes everything, and the datapath decides alone.
     ///
     /// # Errors
@@ -256,6 +288,14 @@ impl<D: Datapath> Controller<D> {
         prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
     ) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.activate_again_now(prepare)
+    }
+
+    /// The same for a caller that keeps other changes out.
+    fn activate_again_now(
+        &self,
+        prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
+    ) -> Result<(), Failure> {
         let (_, generation, posture) = self.deciding();
         let next = prepare(&generation, posture.as_deref())?;
         let mut policy = generation.loaded(posture.as_deref())?;
@@ -356,6 +396,13 @@ impl<D: Datapath> Controller<D> {
     /// All counts. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
+    }
+
+    /// The counters of the chains `upstream` of the active policy, summed over workers; `None` if another generation
+    /// decides packets.
+    pub fn upstream_counters(&self, generation: &Generation<D::Code>) -> Option<Vec<Counter>> {
+        let Reading { code, counts } = self.datapath.readings().active;
+        generation.has_code(&code).then(|| sums(&counts, Direction::Upstream))
     }
 
     /// Packets since the start of which a copy went to the divert interface, besides diverted ones.

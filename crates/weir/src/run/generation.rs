@@ -1,9 +1,11 @@
 //! Generations: policies that are compiled and loaded for the datapath, so that they can be activated at once.
 
+use crate::cli::CardRules;
 use crate::failure::Failure;
 use crate::limit_counts::{Counting, Top, Visit};
 use crate::report;
 use crate::run::hybrid::splitter::{Offloaded, Splitter};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
@@ -13,7 +15,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
-use weir_policy::ir::{Direction, Program};
+use weir_policy::ir::{Direction, Program, Rule, RuleId};
 use weir_state::limits::{Counted, Limits};
 use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{LiveTables, TableBinding};
@@ -164,12 +166,17 @@ impl<C> Generation<C> {
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
-        Self::load(path, policy, loader)
+        Self::load(path, policy, loader, None)
     }
 
-    fn load<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, policy: Policy, loader: &L) -> Result<Self, Failure> {
+    fn load<L: Loader<Datapath: Datapath<Code = C>>>(
+        path: &Path,
+        policy: Policy,
+        loader: &L,
+        choice: Option<BTreeSet<RuleId>>,
+    ) -> Result<Self, Failure> {
         let (policy, offloaded) = match loader.splitter() {
-            Some(splitter) => splitter.split(policy),
+            Some(splitter) => splitter.split(policy, choice),
             None => (policy, None),
         };
         let prepared = loader.load(&policy)?;
@@ -186,7 +193,29 @@ impl<C> Generation<C> {
         stamps: Stamps,
         loader: &L,
     ) -> Result<Self, Failure> {
-        Self::load(&self.path, self.policy.with_lists(lists, stamps)?, loader)
+        // A choice that follows traffic stays.
+        let follows = loader.splitter().is_some_and(|splitter| splitter.rules == CardRules::Follow);
+        let choice = self.offloaded().filter(|_| follows).map(|offloaded| offloaded.choice.clone());
+        self.with_choice(lists, stamps, choice, loader)
+    }
+
+    /// The same with a choice of rules that a card has; without one that of the start. A policy whose lists leave other
+    /// rules has that of the start, too.
+    ///
+    /// # Errors
+    /// Those of [`Generation::with_lists`].
+    pub fn with_choice<L: Loader<Datapath: Datapath<Code = C>>>(
+        &self,
+        lists: &[(ListId, ListContents)],
+        stamps: Stamps,
+        choice: Option<BTreeSet<RuleId>>,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        let policy = self.policy.with_lists(lists, stamps)?;
+        let same = |(one, other): (&Rule, &Rule)| one.at == other.at && one.text == other.text;
+        let [before, now] = [&self.program().rules, &policy.program.rules];
+        let has_same_rules = before.len() == now.len() && before.iter().zip(now).all(same);
+        Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))
     }
 
     /// Whether a card that it is loaded for looks a table up.
@@ -207,6 +236,11 @@ impl<C> Generation<C> {
     /// Its lists of limits.
     pub fn limit_lists(&self) -> &[LimitList] {
         self.policy.limit_lists()
+    }
+
+    /// Its policy, with the chain that reads a card's answers.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Its text, unless it is a bundle.

@@ -2,12 +2,15 @@
 //! in.
 
 use crate::card::profile;
-use crate::cli::{GivenCard, GivenHybrid, LiveEngine, RunOptions};
+use crate::card_plan;
+use crate::cli::{CardRules, GivenCard, GivenHybrid, LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::dpdk;
+use crate::run::feeds::Updates;
 use crate::run::generation::Loader;
 use crate::run::hybrid::HybridCard;
+use crate::run::hybrid::following;
 use crate::run::hybrid::link::CardLink;
 use crate::run::hybrid::splitter::Splitter;
 use crate::run::requests;
@@ -40,7 +43,31 @@ fn port(options: &RunOptions, given: &GivenHybrid) -> Result<String, Failure> {
 /// # Errors
 /// The reason.
 pub fn check(options: &RunOptions) -> Result<(), Failure> {
-    given(options).map_or(Ok(()), |given| port(options, given).map(drop))
+    let Some(given) = given(options) else { return Ok(()) };
+    port(options, given)?;
+    if given.rules == CardRules::Follow && options.lower.len() > 1 {
+        let problem = "rules=follow: there are several lower interfaces, and rules have one counter for all of them";
+        return Err(Failure::Rejected(format!("weir: --card hybrid: {problem}")));
+    }
+    Ok(())
+}
+
+/// Starts to follow traffic, if that is wanted.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn follow<L: Loader>(
+    options: &RunOptions,
+    controller: &Arc<Controller<L::Datapath>>,
+    loader: &L,
+    updates: &Arc<Updates>,
+) -> Result<(), Failure> {
+    let (Some(given), Some(card)) = (given(options), controller.card()) else { return Ok(()) };
+    if given.rules != CardRules::Follow {
+        return Ok(());
+    }
+    let link = card_plan::link(given.link_bits as f64);
+    following::start(Arc::downgrade(controller), loader.clone(), updates.clone(), card.clone(), link)
 }
 
 /// What splits policies, if there is a card.
@@ -77,7 +104,7 @@ pub fn open(options: &RunOptions, splitter: Option<&Splitter>) -> Result<Option<
 pub fn start<L: Loader>(
     options: &RunOptions,
     link: CardLink,
-    controller: &Controller<L::Datapath>,
+    controller: &Arc<Controller<L::Datapath>>,
     loader: &L,
 ) -> Result<(), Failure> {
     let given = given(options).expect("a card was opened");
@@ -86,7 +113,8 @@ pub fn start<L: Loader>(
     let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
     let card = HybridCard::new(link, profile, port(options, given)?, Box::new(contents));
     controller.join_card(card.clone())?;
-    card.keep()
+    let controller = Arc::downgrade(controller);
+    card.keep(move || controller.upgrade().map_or(Ok(()), |controller| Failure::catch(|| controller.reopen_card())))
 }
 
 /// Leaves the card. It passes frames as they are.

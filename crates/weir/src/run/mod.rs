@@ -224,6 +224,7 @@ fn run_on<L: Loader>(
         end_trials(Arc::downgrade(&controller))?;
         let updates = Arc::new(Updates::default());
         feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
+        hybriding::follow(options, &controller, &loader, &updates)?;
         let card = opened.map(|opened| carding::start(options, opened, &controller, &loader)).transpose()?;
         let mitigation = samples
             .clone()

@@ -180,6 +180,12 @@ impl Succession {
         Some(self.ready.remove(oldest))
     }
 
+    /// Removes a generation, unless it is in use. Returns whether it did.
+    pub fn remove(&mut self, generation: u64) -> bool {
+        let found = self.ready.iter().position(|&one| one == generation && !self.is_in_use(one));
+        found.map(|at| self.ready.remove(at)).is_some()
+    }
+
     /// Checks that a generation with other lists may succeed this one.
     ///
     /// # Errors

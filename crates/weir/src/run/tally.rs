@@ -3,7 +3,7 @@
 use crate::report::{self, Decided};
 use std::collections::{BTreeMap, HashSet};
 use weir_abi::{Action, Counter, Reason};
-use weir_control::{GONE, Outcome, RuleCount, TableCount, Tally};
+use weir_control::{FromCard, GONE, Outcome, RuleCount, TableCount, Tally};
 use weir_policy::ir::Program;
 
 /// Most rules of removed policies that a tally lists separately.
@@ -69,7 +69,14 @@ pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
         rules: report::rule_counts(program, counters),
         reasons: report::reason_counts(program, counters),
         tables: table_counts(program, counters),
+        from_card: from_card(counters),
     }
+}
+
+fn from_card(counters: &[Counter]) -> Option<FromCard> {
+    let [answered, alone] = [Reason::COUNTER_ANSWERED, Reason::COUNTER_ALONE]
+        .map(|counter| counters.get(usize::from(counter.0)).map_or(0, |counter| counter.packets));
+    (answered + alone > 0).then_some(FromCard { answered, alone })
 }
 
 /// Sums up the entries of removed policies, if they have more than [`GONE_RULES_MAX`] rules. Otherwise the tally would

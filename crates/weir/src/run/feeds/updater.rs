@@ -13,11 +13,13 @@ use crate::run::feeds::contents::Contents;
 use crate::run::feeds::updates::{Cause, Updates};
 use crate::run::generation::{Generation, Loader};
 use crate::run::preparation;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_control::{ListChanged, ListName, Reloaded};
 use weir_engine::live::Datapath;
 use weir_loading::{ListContents, ListId, ListRead, Stamps, Text};
+use weir_policy::ir::RuleId;
 use weir_state::tables::{NotReplaced, NotTaken, TableChange};
 use weir_tables::{Difference, Table};
 
@@ -147,6 +149,24 @@ impl<L: Loader> Updater<'_, L> {
             reloaded.notices.iter().for_each(|notice| report::say(&format!("weir: {notice}")));
         }
         Ok(reloaded)
+    }
+
+    /// Loads the text of the active generation with the lists that it has, and another choice of rules that a card has,
+    /// and activates it in the same posture. Returns the number of the new generation.
+    ///
+    /// # Errors
+    /// A policy is on trial, another generation is active, or the system failed. Nothing has changed.
+    pub fn choose(&self, active: &Arc<Active<L>>, choice: &BTreeSet<RuleId>) -> Result<u64, Failure> {
+        let _one_at_a_time = self.updates.update();
+        self.controller.may_succeed(active.id)?;
+        let (lists, stamps) = self.lists(active, &[])?;
+        let prepare = || active.with_choice(&lists, stamps.clone(), Some(choice.clone()), self.loader);
+        let generation = self.controller.add(preparation::prepare(self.controller, prepare)?);
+        let succeeded = self.controller.succeed(active.id, generation);
+        if succeeded.is_err() {
+            self.controller.remove(generation);
+        }
+        succeeded.map(|()| generation)
     }
 
     /// Whether a list has the contents of its files.

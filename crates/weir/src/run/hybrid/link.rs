@@ -25,6 +25,8 @@ pub struct CardLink {
     /// What workers receive in place of the kernel.
     answers: Option<Receiver<Vec<u8>>>,
     begun: Instant,
+    /// Whether the last task failed because the card has lost its configuration.
+    is_unconfigured: bool,
 }
 
 impl CardLink {
@@ -35,7 +37,7 @@ impl CardLink {
     pub fn open(interface: &str, profile: &Profile) -> Result<Self, Failure> {
         let socket = ControlSocket::open(interface)?;
         let session = Session::new(profile, token()?);
-        let mut link = CardLink { session, socket, answers: None, begun: Instant::now() };
+        let mut link = CardLink { session, socket, answers: None, begun: Instant::now(), is_unconfigured: false };
         link.pass_everything()?;
         Ok(link)
     }
@@ -96,12 +98,31 @@ impl CardLink {
         }
     }
 
+    /// Whether the last task failed because the card has lost its configuration.
+    pub fn is_unconfigured(&self) -> bool {
+        self.is_unconfigured
+    }
+
+    /// Begins a session with a card that has lost its configuration. Returns the session before, for
+    /// [`CardLink::resume`] if this one does not succeed.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn begin_anew(&mut self, profile: &Profile) -> Result<Session, Failure> {
+        Ok(std::mem::replace(&mut self.session, Session::new(profile, token()?)))
+    }
+
+    /// Continues an earlier session.
+    pub fn resume(&mut self, session: Session) {
+        self.session = session;
+    }
+
     /// What the active configuration has dropped so far.
     ///
     /// # Errors
-    /// The card does not answer.
-    pub fn count(&mut self) -> Result<Vec<Counter>, Failure> {
-        self.session.count();
+    /// The card does not answer for so long, or has lost its configuration.
+    pub fn count(&mut self, silence_max: Duration) -> Result<Vec<Counter>, Failure> {
+        self.session.count(silence_max);
         match self.finish()? {
             Done::Counted(counters) => Ok(counters),
             other => panic!("compiler bug: counting ends with {other:?}"),
@@ -111,6 +132,7 @@ impl CardLink {
     /// Does what the session asks for, until its task ends.
     fn finish(&mut self) -> Result<Done, Failure> {
         let mut buffer = [0; ANSWER_BYTES_MAX];
+        self.is_unconfigured = false;
         loop {
             let now = self.begun.elapsed();
             match self.session.poll(now) {
@@ -125,7 +147,10 @@ impl CardLink {
                     }
                 }
                 Step::Done(done) => return Ok(done),
-                Step::Failed(error) => return Err(failed(error)),
+                Step::Failed(error) => {
+                    self.is_unconfigured = error == SessionError::Unconfigured;
+                    return Err(failed(error));
+                }
                 Step::Idle => panic!("compiler bug: a task was begun"),
             }
         }

@@ -4,15 +4,19 @@
 //! the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows the
 //! seals of both configurations, and uses the answers of its own only.
 
+pub mod following;
 pub mod link;
+mod reopening;
 pub mod splitter;
 mod status;
+mod traffic;
 
 use crate::failure::Failure;
 use crate::run::card::accounts::Accounts;
 use crate::run::card::counted_rule::CountedRule;
 use crate::run::generation::Generation;
 use link::CardLink;
+pub use reopening::Found;
 use splitter::Offloaded;
 use status::Facts;
 use std::collections::VecDeque;
@@ -25,7 +29,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_card::Profile;
 use weir_card::receive::Configured;
-use weir_control::{HybridStatus, Stats};
+use weir_control::{FollowStatus, HybridStatus, Stats};
 use weir_engine::live::Datapath;
 use weir_engine::{Answered, CardPort, WithoutSeal};
 use weir_mitigate::offload::Hits;
@@ -37,6 +41,8 @@ const DRAINED: Duration = Duration::from_millis(300);
 
 /// Answers that wait for the session. More are never asked for at once.
 const ANSWERS_MAX: usize = 256;
+/// Silence after which the thread says that the card does not answer, and that of later questions until it does.
+const SILENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
 /// Time after the first commit in which frames without a seal are still on their way.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often the card is asked for its counters, so that its failure is noticed.
@@ -60,6 +66,8 @@ struct Inner {
     state: Mutex<State>,
     stop: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// How the choice follows traffic, and when it changed last.
+    followed: Mutex<Option<(FollowStatus, Option<Instant>)>>,
 }
 
 struct State {
@@ -77,6 +85,12 @@ struct State {
     /// Number of commits.
     changes: u64,
     problem: Option<String>,
+    /// The configurations that the datapath knows.
+    known: Vec<Configured>,
+    /// Whether the card was opened again, and has no configuration of a policy yet.
+    is_bare: bool,
+    /// How often it was opened again.
+    reopened: u64,
 }
 
 /// What a configuration is about.
@@ -110,6 +124,9 @@ impl HybridCard {
             accounts: Accounts::default(),
             changes: 0,
             problem: None,
+            known: vec![],
+            is_bare: false,
+            reopened: 0,
         };
         HybridCard(Arc::new(Inner {
             profile,
@@ -119,6 +136,7 @@ impl HybridCard {
             state: Mutex::new(state),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
+            followed: Mutex::default(),
         }))
     }
 
@@ -127,8 +145,9 @@ impl HybridCard {
     /// # Errors
     /// The datapath cannot use it.
     pub fn announce<D: Datapath>(&self, datapath: &D) -> Result<(), Failure> {
-        let state = self.0.state();
-        self.0.set_known(datapath, &state, vec![state.link.active()])
+        let mut state = self.0.state();
+        let active = state.link.active();
+        self.0.set_known(datapath, &mut state, vec![active])
     }
 
     /// Writes the configuration for a generation and a posture. The datapath knows its seals afterwards.
@@ -142,6 +161,9 @@ impl HybridCard {
         posture: Option<&str>,
     ) -> Result<Next, Failure> {
         let mut state = self.0.state();
+        if self.has_ended() {
+            return Err(Failure::Runtime("weir: Weir ends, and has left the card".to_owned()));
+        }
         state.settle()?;
         let offloaded = self.0.offloaded(generation, posture);
         let (program, tables) = match &offloaded {
@@ -150,7 +172,7 @@ impl HybridCard {
         };
         let earlier = state.replaced();
         let configured = state.link.write(&program, tables)?;
-        self.0.set_known(datapath, &state, [earlier, vec![configured]].concat())?;
+        self.0.set_known(datapath, &mut state, [earlier, vec![configured]].concat())?;
         let answered = offloaded.as_ref().ok().map(|offloaded| Answered {
             chain: offloaded.chain,
             configured: weir_engine::Configured { epoch: configured.epoch, body: configured.body },
@@ -180,7 +202,8 @@ impl HybridCard {
         thread::sleep(GRACE);
         let mut state = self.0.state();
         state.without_seal = WithoutSeal::Drop;
-        self.0.set_known(datapath, &state, vec![state.link.active()])
+        let active = state.link.active();
+        self.0.set_known(datapath, &mut state, vec![active])
     }
 
     /// Notes that the software decides alone until the next configuration.
@@ -193,14 +216,49 @@ impl HybridCard {
         generation.is_on_card(table) && self.0.state().active.alone.is_none()
     }
 
-    /// Starts the thread that notices when the card fails.
+    /// The card.
+    pub fn profile(&self) -> &Profile {
+        &self.0.profile
+    }
+
+    /// Whether Weir leaves it, or has left it.
+    pub fn has_ended(&self) -> bool {
+        self.0.stop.load(Ordering::Relaxed)
+    }
+
+    /// The epoch of the active configuration, and what the card has dropped in it, by counter.
+    ///
+    /// # Errors
+    /// Why answers are not used now.
+    pub fn counted(&self) -> Result<(u16, Vec<Counter>), String> {
+        let mut state = self.0.state();
+        if state.problem.is_none() {
+            state.look();
+        }
+        match (&state.problem, &state.active.alone) {
+            (Some(why), _) | (None, Some(why)) => Err(why.clone()),
+            (None, None) => Ok((state.link.active().epoch, state.read.clone())),
+        }
+    }
+
+    /// Whether a table has other entries than a generation was loaded with, or it is not known.
+    pub fn has_changed<C>(&self, generation: &Generation<C>, table: &str) -> bool {
+        self.0.has_changed(generation, table)
+    }
+
+    /// Notes how the choice of rules follows traffic, and when it changed last.
+    pub fn note_following(&self, status: FollowStatus, changed: Option<Instant>) {
+        *self.0.followed.lock().unwrap_or_else(PoisonError::into_inner) = Some((status, changed));
+    }
+
+    /// Starts the thread that notices when the card fails. `reopen` is called once in a while until it answers again.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn keep(&self) -> Result<(), Failure> {
+    pub fn keep(&self, reopen: impl Fn() -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
         let own = self.clone();
         let body = move || {
-            if catch_unwind(AssertUnwindSafe(|| own.0.keep())).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| own.0.keep(&reopen))).is_err() {
                 eprintln!("weir: card: its thread has failed, so nobody notices if the card does");
             }
         };
@@ -233,11 +291,19 @@ impl HybridCard {
             counted: &state.active.counted,
             alone: &state.active.alone,
             problem: &state.problem,
-            sealed: state.without_seal == WithoutSeal::Drop,
+            sealed: state.without_seal != WithoutSeal::Alone,
             changes: state.changes,
+            reopened: state.reopened,
             accounts: &state.accounts,
         };
-        status::status(&facts, &stats, generation.offloaded())
+        let follow = self.0.followed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let follow = follow.map(|(mut status, changed)| {
+            if let (Some(last), Some(changed)) = (&mut status.last, changed) {
+                last.ago_s = changed.elapsed().as_secs_f64();
+            }
+            Box::new(status)
+        });
+        HybridStatus { follow, ..status::status(&facts, &stats, generation.offloaded()) }
     }
 
     /// Makes the card pass frames as they are. The datapath decides them alone.
@@ -254,7 +320,7 @@ impl HybridCard {
         state.without_seal = WithoutSeal::Alone;
         let earlier = state.replaced();
         let plain = state.link.write_plain()?;
-        self.0.set_known(datapath, &state, [earlier, vec![plain]].concat())?;
+        self.0.set_known(datapath, &mut state, [earlier, vec![plain]].concat())?;
         state.in_doubt = Some(Active::default());
         state.commit()
     }
@@ -266,7 +332,8 @@ impl Inner {
     }
 
     /// Tells the datapath which configurations the card may have.
-    fn set_known<D: Datapath>(&self, datapath: &D, state: &State, known: Vec<Configured>) -> Result<(), Failure> {
+    fn set_known<D: Datapath>(&self, datapath: &D, state: &mut State, known: Vec<Configured>) -> Result<(), Failure> {
+        state.known.clone_from(&known);
         let known = known.into_iter().map(|Configured { epoch, body }| weir_engine::Configured { epoch, body });
         let port = CardPort {
             token: state.link.token(),
@@ -277,6 +344,16 @@ impl Inner {
         Ok(datapath.set_card(&self.port, Some(port))?)
     }
 
+    fn has_changed<C>(&self, generation: &Generation<C>, table: &str) -> bool {
+        let declared = generation.declared().named(table).map(|table| &table.entries);
+        let now = generation.tables().and_then(|tables| (self.contents)(tables, table));
+        match (declared, now) {
+            (Some(declared), Some(now)) => !declared.difference(&now).is_empty(),
+            // Its entries are not known.
+            _ => true,
+        }
+    }
+
     /// What the card does for a generation and a posture, or why it does nothing.
     fn offloaded<'g, C>(&self, generation: &'g Generation<C>, posture: Option<&str>) -> Result<&'g Offloaded, String> {
         if let Some(posture) = posture {
@@ -285,15 +362,7 @@ impl Inner {
         let Some(offloaded) = generation.offloaded() else {
             return Err("the policy is a bundle".to_owned());
         };
-        let has_changed = |name: &&str| {
-            let declared = generation.declared().named(name).map(|table| &table.entries);
-            let now = generation.tables().and_then(|tables| (self.contents)(tables, name));
-            match (declared, now) {
-                (Some(declared), Some(now)) => !declared.difference(&now).is_empty(),
-                // Its entries are not known.
-                _ => true,
-            }
-        };
+        let has_changed = |name: &&str| self.has_changed(generation, name);
         match offloaded.card.lookups.iter().map(|lookup| lookup.name.as_str()).find(has_changed) {
             Some(table) => Err(changed(table)),
             None => Ok(offloaded),
@@ -301,15 +370,28 @@ impl Inner {
     }
 
     /// The work of the thread.
-    fn keep(&self) {
-        let mut waited = Duration::ZERO;
+    fn keep(&self, reopen: &dyn Fn() -> Result<(), Failure>) {
+        let (mut waited, mut reported) = (Duration::ZERO, None);
         while !self.stop.load(Ordering::Relaxed) {
             thread::sleep(TICK);
             waited += TICK;
-            if waited >= PERIOD {
-                waited = Duration::ZERO;
-                self.state().look();
+            if waited < PERIOD {
+                continue;
             }
+            waited = Duration::ZERO;
+            let is_silent = {
+                let mut state = self.state();
+                if state.problem.is_none() {
+                    state.look();
+                }
+                state.problem.is_some() || state.is_bare
+            };
+            let failed = if is_silent { reopen().err() } else { None };
+            let failed = failed.map(|failure| failure.message().to_owned());
+            if let Some(failed) = failed.as_ref().filter(|failed| reported.as_ref() != Some(*failed)) {
+                eprintln!("weir: card: it cannot be opened again: {failed}");
+            }
+            reported = failed;
         }
     }
 }
@@ -352,7 +434,8 @@ impl State {
 
     /// Accounts what the active configuration has dropped so far. A card that does not answer is reported once.
     fn look(&mut self) {
-        match self.settle().and_then(|()| self.link.count()) {
+        let silence_max = SILENCE[usize::from(self.problem.is_some())];
+        match self.settle().and_then(|()| self.link.count(silence_max)) {
             Ok(now) => {
                 self.account(&now);
                 if self.problem.take().is_some() {

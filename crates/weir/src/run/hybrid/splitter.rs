@@ -4,12 +4,14 @@ use crate::card::{CardTables, RuleReport, report, split_of};
 use crate::card_plan::worth;
 use crate::cli::CardRules;
 use crate::run::card::counted_rule::CountedRule;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_card::Profile;
 use weir_card::body::BodyLayout;
 use weir_card::image::{Memory, table};
 use weir_card::program::{CardProgram, TableKey};
 use weir_loading::Policy;
+use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Direction, Program, RuleId};
 
 /// What is offloaded, to which card.
@@ -32,22 +34,24 @@ pub struct Offloaded {
     pub rules: Vec<RuleReport>,
     /// Index of the chain for packets with answers.
     pub chain: usize,
+    /// The rules that were chosen. The card may lack room for some.
+    pub choice: BTreeSet<RuleId>,
 }
 
 impl Splitter {
-    /// The policy with a chain that reads answers, and the card's part. A bundle's code has the chains that it has, so
-    /// nothing of it is offloaded.
-    pub fn split(&self, policy: Policy) -> (Policy, Option<Offloaded>) {
+    /// The policy with a chain that reads answers, and the card's part: the rules of a choice, or those that the options
+    /// say. A bundle's code has the chains that it has, so nothing of it is offloaded.
+    pub fn split(&self, policy: Policy, choice: Option<BTreeSet<RuleId>>) -> (Policy, Option<Offloaded>) {
         if policy.is_bundle() {
             return (policy, None);
         }
-        let base = policy.program.chain(None, Direction::Upstream).expect("every policy has a base");
-        let worth = (self.rules == CardRules::Plan).then(|| worth(&policy, base, &self.profile));
-        let wanted = |rule: RuleId| match &worth {
-            Some(worth) => worth.contains(&rule),
-            None => self.rules == CardRules::All,
-        };
-        let split = split_of(&policy, base, &self.profile, &wanted);
+        let base = base(&policy.program);
+        let choice = choice.unwrap_or_else(|| match self.rules {
+            CardRules::All => rules(&policy.program.chains[base].tree.nodes).collect(),
+            CardRules::Plan | CardRules::Follow => worth(&policy, base, &self.profile),
+            CardRules::None => BTreeSet::new(),
+        });
+        let split = split_of(&policy, base, &self.profile, &|rule| choice.contains(&rule));
         let images = CardTables::new(&policy);
         let memories = split.card.lookups.iter().enumerate().flat_map(|(lookup, TableKey { name, .. })| {
             let image = images.image(name).expect("the split has seen its size");
@@ -60,9 +64,15 @@ impl Splitter {
             rules: report(&policy.program, &self.profile, &split).rules,
             chain: split.answered,
             card: split.card,
+            choice,
         };
         (policy.with_answers(split.software), Some(offloaded))
     }
+}
+
+/// The chain of which a card has a part.
+pub fn base(program: &Program) -> usize {
+    program.chain(None, Direction::Upstream).expect("every policy has a base")
 }
 
 /// What a card does that only seals packets.

@@ -10,7 +10,7 @@ use weir_abi::Reason;
 use weir_abi::card::SEAL_BYTES;
 use weir_card::Profile;
 use weir_card::receive::Configured;
-use weir_control::{HybridRule, HybridStatus, Stats};
+use weir_control::{CardFrames, FramesShare, FromCard, HybridRule, HybridStatus, Stats, Tally};
 
 /// A card as it is now.
 pub struct Facts<'a> {
@@ -29,12 +29,14 @@ pub struct Facts<'a> {
     pub sealed: bool,
     /// Number of commits.
     pub changes: u64,
+    /// How often it was opened again.
+    pub reopened: u64,
     pub accounts: &'a Accounts,
 }
 
 /// The card. `stats` are all counters, those of the card included.
 pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -> HybridStatus {
-    let Facts { profile, port, active, counted, alone, problem, sealed, changes, accounts } = facts;
+    let Facts { profile, port, active, counted, alone, problem, sealed, changes, reopened, accounts } = facts;
     let dropped: BTreeMap<&str, u64> = accounts.by_rule().map(|(rule, count)| (&*rule.at, count.packets)).collect();
     let offloaded = offloaded.filter(|_| alone.is_none());
     let by_card = |at: &str| counted.iter().any(|rule| rule.at == at);
@@ -47,14 +49,14 @@ pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -
     };
     let upstream = &stats.upstream.current;
     let card = stats.card.as_ref().map(|card| card.upstream.current).unwrap_or_default();
-    let name = Reason::UNSEALED.builtin_name().expect("it has a name");
-    let unsealed = upstream.reasons.get(name).copied().unwrap_or_default();
+    let frames = frames(upstream);
     let share = |packets: u64| if upstream.packets == 0 { 0.0 } else { packets as f64 / upstream.packets as f64 };
     HybridStatus {
         card: format!("hybrid at {port}"),
         profile: profile.name.clone(),
         epoch: active.epoch,
         changes: *changes,
+        reopened: *reopened,
         sealed: *sealed,
         alone: (*alone).clone(),
         problem: (*problem).clone(),
@@ -68,6 +70,21 @@ pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -
         packets: card.packets,
         bytes: card.bytes,
         share: share(card.packets),
-        unsealed,
+        unsealed: frames.unsealed.frames,
+        frames,
+        follow: None,
     }
+}
+
+/// Frames at the card's port.
+fn frames(upstream: &Tally) -> CardFrames {
+    let of = |reason: Reason| {
+        let name = reason.builtin_name().expect("it has a name");
+        upstream.reasons.get(name).copied().unwrap_or_default()
+    };
+    let FromCard { answered, alone } = upstream.from_card.unwrap_or_default();
+    let (control, unsealed) = (of(Reason::CARD_CONTROL), of(Reason::UNSEALED));
+    let all = answered + alone + control + unsealed;
+    let share = |frames: u64| FramesShare { frames, share: if all == 0 { 0.0 } else { frames as f64 / all as f64 } };
+    CardFrames { answered: share(answered), alone: share(alone), control: share(control), unsealed: share(unsealed) }
 }

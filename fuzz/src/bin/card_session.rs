@@ -1,0 +1,4 @@
+//! The entry point for libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::run("card_session", data));
