@@ -39,7 +39,7 @@ fn changes() -> usize {
 /// Packets of each kind that may be on their way. Queues have room for them on a machine that does something else.
 const ON_THEIR_WAY: u64 = 64;
 /// After this time without an arrival, what is on its way counts as lost, and the flood goes on: the counts will say so.
-const LOST: Duration = Duration::from_secs(2);
+pub const LOST: Duration = Duration::from_secs(2);
 
 /// Sends the four packets over and over until told to stop, but never more than fit into the queues. Of the four, one
 /// arrives. Returns how often.
@@ -76,7 +76,7 @@ fn flood(host: &Host, arrived: Arc<AtomicU64>, stop: Arc<AtomicBool>) -> JoinHan
 }
 
 /// Keeps the number of packets that the host's interface received, until told to stop.
-fn follow(host: &Host, interface: &'static str, stop: Arc<AtomicBool>) -> (Arc<AtomicU64>, JoinHandle<()>) {
+pub fn follow(host: &Host, interface: &'static str, stop: Arc<AtomicBool>) -> (Arc<AtomicU64>, JoinHandle<()>) {
     let arrived = Arc::new(AtomicU64::new(0));
     let seen = arrived.clone();
     let following = host.start(move || {
