@@ -40,6 +40,7 @@ fn a_card_that_was_reset_is_opened_again(hosts: &Hosts, card: &Host, folder: &Pa
     wait_until("the card is opened again", || status(&running).reopened == 1);
     let now = status(&running);
     assert!(now.sealed && now.problem.is_none() && now.alone.is_none(), "{now:#?}\n{}", running.log());
+    assert!(running.log().contains("have room for a trailer of 64 (MTU "), "{}", running.log());
     assert!(running.log().contains("it had lost its configuration and was opened again"), "{}", running.log());
     // Answers of a card without a configuration had no known seal at first.
     let before = unsealed(&reasons(&running.stats()));

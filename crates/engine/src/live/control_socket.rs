@@ -70,6 +70,14 @@ impl ControlSocket {
         Ok(socket)
     }
 
+    /// The MTU of the interface.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn mtu(&self) -> Result<u32, EngineError> {
+        self.device.mtu()
+    }
+
     /// Sends a frame. It is lost if the interface has no room for it, as on the wire.
     ///
     /// # Errors

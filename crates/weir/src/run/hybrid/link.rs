@@ -39,6 +39,12 @@ impl CardLink {
         let session = Session::new(profile, token()?);
         let mut link = CardLink { session, socket, answers: None, begun: Instant::now(), is_unconfigured: false };
         link.pass_everything()?;
+        let mtu = link.socket.mtu()?;
+        let room = mtu.saturating_sub(TRAILER_BYTES_MAX as u32);
+        eprintln!(
+            "weir: card behind {interface}: packets of up to {room} bytes have room for a trailer of {TRAILER_BYTES_MAX} \
+             (MTU {mtu})"
+        );
         Ok(link)
     }
 
@@ -170,5 +176,5 @@ fn token() -> Result<u64, Failure> {
 }
 
 fn failed(error: SessionError) -> Failure {
-    Failure::Runtime(format!("weir: card: {error}"))
+    Failure::Runtime(format!("card: {error}"))
 }
