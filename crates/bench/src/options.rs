@@ -35,6 +35,9 @@ pub struct Options {
     /// Scenarios `hybrid`, `smartnic`, `stateful` and `thread-layouts`: fewer and shorter turns.
     #[arg(long)]
     pub quick: bool,
+    /// Scenario `hybrid`: with frames of the RTL, whose simulation is built in this folder with Verilator.
+    #[arg(long, value_name = "DIR")]
+    pub rtl: Option<PathBuf>,
     /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,

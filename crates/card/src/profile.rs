@@ -98,6 +98,22 @@ impl Profile {
         SHIPPED.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
+    /// The parameters of the RTL's module `card` (`hw/rtl/card.sv`), by name.
+    pub fn parameters(&self) -> [(&'static str, usize); 10] {
+        [
+            ("VLAN_TAGS", self.vlan),
+            ("OPTIONS", self.options.into()),
+            ("IP6", self.ip6.into()),
+            ("PATTERNS", self.patterns),
+            ("RANGES", self.ranges),
+            ("RULES", self.rules),
+            ("COUNTERS", self.counters),
+            ("LOOKUPS", self.lookups),
+            ("BLOCK_BITS", self.blocks.max(2).next_power_of_two().ilog2() as usize),
+            ("BODY", self.metadata / 8),
+        ]
+    }
+
     /// Reads a profile.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Read;
 use weir_abi::Layout;
 use weir_abi::card::SEAL_BYTES;
+use weir_card::image::Memory;
 use weir_card::profile::SHIPPED;
 use weir_card::split::{Placed, Split, split};
 use weir_card::{Lookups, Profile, TableSizes};
@@ -119,6 +120,15 @@ impl CardImages {
     pub fn new(policy: &Policy, split: &Split) -> Self {
         let image = |name: &str| CardTables::new(policy).image(name).expect("the split has seen its size");
         CardImages(split.card.lookups.iter().map(|lookup| image(&lookup.name)).collect())
+    }
+
+    /// The memories of the card that have them.
+    pub fn memories(&self) -> Vec<Memory> {
+        let memories = |(lookup, image): (usize, &Image)| {
+            let stages = image.view().stages().expect("built in this layout");
+            weir_card::image::table(lookup, stages.direct(), stages.extension())
+        };
+        self.0.iter().enumerate().flat_map(memories).collect()
     }
 }
 

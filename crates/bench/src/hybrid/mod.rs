@@ -1,19 +1,22 @@
 //! `hybrid`: Fig. 7 to 9 of the hybrid paper. What a card's answers save the software, for each kind of metadata.
 //!
-//! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter, which its RTL
-//! equals bit for bit (`crates/card/tests/rtl`). The software decides bursts in memory, written as a network card
-//! writes them. Both ways take turns: the policy alone on packets without trailers, and the same policy behind the card.
-//! Before they are measured, their counters over the same packets must be equal.
+//! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter. With `--rtl` the
+//! frames are those of the card itself: its RTL in simulation, which must send the generator's frames byte for byte. The
+//! software decides bursts in memory, written as a network card writes them. Both ways take turns: the policy alone on
+//! packets without trailers, and the same policy behind the card. Before they are measured, their counters over the same
+//! packets must be equal.
 
 mod chart;
 mod packets;
 mod rulesets;
+mod simulated;
 
 use crate::data::{Dataset, list};
 use crate::options::Options;
 use crate::row::Row;
 use packets::{Kind, Packet};
 use rulesets::{RULESETS, Ruleset};
+use simulated::Simulated;
 use std::fs;
 use std::path::{Path, PathBuf};
 use weir::card::{CardImages, split_of};
@@ -68,16 +71,19 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let mut rows = paper_rows();
     for name in picked(options, CARDS.to_vec(), |name| name) {
         let profile = weir::card::profile(name)?;
+        let source = options.rtl.as_ref().map(|folder| Simulated::new(folder, &profile, TOKEN)).transpose()?;
+        let mut card = Source { profile: &profile, simulated: source };
         for &kind in &kinds {
             let packets = packets::packets(kind, PACKETS, &lists.allowed, &lists.blocked);
             for &ruleset in &rulesets {
                 for &is_terminating in ruleset.groups() {
                     let row = Row::default().of("part", "cycles").of("card", name).of("traffic", kind.name());
+                    let row = row.of("frames", card.name());
                     let row = row.of("group", if is_terminating { "terminating" } else { "counting" });
                     let row = row.of("ruleset", ruleset.name);
                     let row = row.of("rules", ruleset.categories[usize::from(is_terminating)]);
                     let policy = || lists.policy(ruleset, is_terminating);
-                    rows.push(row_of(row, policy, &profile, &packets, rounds)?);
+                    rows.push(row_of(row, policy, &mut card, &packets, rounds)?);
                 }
             }
         }
@@ -132,6 +138,48 @@ impl Lists {
     }
 }
 
+/// Where frames come from.
+struct Source<'p> {
+    profile: &'p Profile,
+    /// The RTL; without it the interpreter answers.
+    simulated: Option<Simulated>,
+}
+
+impl Source<'_> {
+    /// The name in rows.
+    fn name(&self) -> &'static str {
+        if self.simulated.is_some() { "rtl" } else { "generator" }
+    }
+
+    /// What the card makes of the packets, and its epoch. It answers for all of them, so all trailers have the same
+    /// length.
+    fn answered(&mut self, policy: &Policy, split: &Split, packets: &[Packet]) -> Result<(Vec<Vec<u8>>, u16), Failure> {
+        let images = CardImages::new(policy, split);
+        let left = match &mut self.simulated {
+            None => None,
+            Some(card) => Some((card.configure(&split.card, images.memories())?.epoch, card.handle(packets)?)),
+        };
+        let epoch = left.as_ref().map_or(EPOCH, |(epoch, _)| *epoch);
+        let mut card = Card::new(self.profile);
+        card.commit(Configuration { program: &split.card, lookups: &images, token: TOKEN, epoch });
+        let bytes = packets[0].len() + split.card.body.bytes() + weir_abi::card::SEAL_BYTES;
+        let answer = |packet: &Packet| {
+            let passed = card.handle(frame(packet)).filter(|passed| passed.len() == bytes);
+            passed.ok_or_else(|| Failure::Runtime("the card has no answers for a packet of the generator".to_owned()))
+        };
+        let generated: Vec<Vec<u8>> = packets.iter().map(answer).collect::<Result<_, _>>()?;
+        let Some((_, left)) = left else { return Ok((generated, epoch)) };
+        match left.iter().zip(&generated).position(|(left, generated)| left != generated) {
+            None if left.len() == generated.len() => Ok((left, epoch)),
+            None => Err(Failure::Runtime(format!("of {} frames the RTL has sent {}", generated.len(), left.len()))),
+            Some(at) => Err(Failure::Runtime(format!(
+                "frame {at} of the RTL is not the generator's: {:02x?} instead of {:02x?}",
+                left[at], generated[at]
+            ))),
+        }
+    }
+}
+
 /// The software behind a card, and the frames that come from it.
 struct Behind {
     filter: NativeFilter,
@@ -144,14 +192,14 @@ impl Behind {
     /// Offloads the wanted rules of a policy.
     fn new(
         policy: Policy,
-        profile: &Profile,
+        card: &mut Source<'_>,
         packets: &[Packet],
         wanted: &dyn Fn(RuleId) -> bool,
     ) -> Result<Self, Failure> {
-        let split = split_of(&policy, 0, profile, wanted);
-        let frames = answered(&policy, profile, &split, packets)?;
+        let split = split_of(&policy, 0, card.profile, wanted);
+        let (frames, epoch) = card.answered(&policy, &split, packets)?;
         let port = CardPort { token: TOKEN, known: vec![], without_seal: WithoutSeal::Drop, control: None };
-        let own = Configured { epoch: EPOCH, body: split.card.body.bytes() as u8 };
+        let own = Configured { epoch, body: split.card.body.bytes() as u8 };
         Ok(Behind {
             trailer_bits: 8 * (frames[0].len() - packets[0].len()),
             filter: policy.with_answers(split.software).native()?,
@@ -172,20 +220,20 @@ impl Behind {
 fn row_of(
     row: Row,
     policy: impl Fn() -> Result<Policy, Failure>,
-    profile: &Profile,
+    card: &mut Source<'_>,
     packets: &[Packet],
     rounds: usize,
 ) -> Result<Row, Failure> {
     let plain = policy()?;
-    let chosen = advise(&plain, 0, profile, packets.iter().take(SURVEYED).map(frame)).choice.rules;
-    let able = split_of(&plain, 0, profile, &|_| true).rules;
+    let chosen = advise(&plain, 0, card.profile, packets.iter().take(SURVEYED).map(frame)).choice.rules;
+    let able = split_of(&plain, 0, card.profile, &|_| true).rules;
     let able = able.iter().filter(|placed| placed.offload != Offload::Software).count();
     let mut alone = plain.native()?;
-    let mut all = Behind::new(policy()?, profile, packets, &|_| true)?;
+    let mut all = Behind::new(policy()?, card, packets, &|_| true)?;
     // Without a card, or with all that it takes, there is nothing else to measure.
     let differs = !chosen.is_empty() && chosen.len() != able;
     let mut planned = match differs {
-        true => Some(Behind::new(policy()?, profile, packets, &|rule| chosen.contains(&rule))?),
+        true => Some(Behind::new(policy()?, card, packets, &|rule| chosen.contains(&rule))?),
         false => None,
     };
     let mut turns: [Vec<f64>; 3] = Default::default();
@@ -227,19 +275,6 @@ fn row_of(
 
 fn frame(packet: &Packet) -> Frame<'_> {
     Frame { bytes: packet, wire_len: packet.len() as u32, time_ns: 0, link: Link::Ethernet }
-}
-
-/// What the card makes of the packets. It answers for all of them, so all trailers have the same length.
-fn answered(policy: &Policy, profile: &Profile, split: &Split, packets: &[Packet]) -> Result<Vec<Vec<u8>>, Failure> {
-    let images = CardImages::new(policy, split);
-    let mut card = Card::new(profile);
-    card.commit(Configuration { program: &split.card, lookups: &images, token: TOKEN, epoch: EPOCH });
-    let bytes = packets[0].len() + split.card.body.bytes() + weir_abi::card::SEAL_BYTES;
-    let answer = |packet: &Packet| {
-        let passed = card.handle(frame(packet)).filter(|passed| passed.len() == bytes);
-        passed.ok_or_else(|| Failure::Runtime("the card has no answers for a packet of the generator".to_owned()))
-    };
-    packets.iter().map(answer).collect()
 }
 
 /// Decides all frames once. Each is written into a buffer of the ring before, which is not measured.

@@ -102,6 +102,7 @@ struct State {
 
 impl Running {
     /// Number of packets that were sent.
+    #[cfg(feature = "dpdk")]
     pub fn sent(&self) -> u64 {
         self.state.sent.load(Ordering::Relaxed)
     }

@@ -82,19 +82,7 @@ fn program(profile: &Profile) -> PathBuf {
     let _only_one = LOCK.lock().expect("no build panics");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("card-{}", profile.name.replace(' ', "-")));
-    let parameters = [
-        ("VLAN_TAGS", profile.vlan),
-        ("OPTIONS", profile.options.into()),
-        ("IP6", profile.ip6.into()),
-        ("PATTERNS", profile.patterns),
-        ("RANGES", profile.ranges),
-        ("RULES", profile.rules),
-        ("COUNTERS", profile.counters),
-        ("LOOKUPS", profile.lookups),
-        ("BLOCK_BITS", profile.blocks.ilog2() as usize),
-        ("BODY", profile.metadata / 8),
-    ];
-    let parameters = parameters.map(|(name, value)| format!("-G{name}={value}"));
+    let parameters = profile.parameters().map(|(name, value)| format!("-G{name}={value}"));
     // Two processes would write the same files.
     std::fs::create_dir_all(&folder).expect("cargo's folder is writable");
     let lock = File::create(folder.join("lock")).expect("the folder is writable");

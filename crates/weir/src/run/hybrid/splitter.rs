@@ -1,6 +1,6 @@
 //! Splits policies between a card and the software when they are loaded.
 
-use crate::card::{CardTables, RuleReport, report, split_of};
+use crate::card::{CardImages, RuleReport, report, split_of};
 use crate::card_plan::worth;
 use crate::cli::CardRules;
 use crate::run::card::counted_rule::CountedRule;
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_card::Profile;
 use weir_card::body::BodyLayout;
-use weir_card::image::{Memory, table};
-use weir_card::program::{CardProgram, TableKey};
+use weir_card::image::Memory;
+use weir_card::program::CardProgram;
 use weir_loading::Policy;
 use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Direction, Program, RuleId};
@@ -52,14 +52,8 @@ impl Splitter {
             CardRules::None => BTreeSet::new(),
         });
         let split = split_of(&policy, base, &self.profile, &|rule| choice.contains(&rule));
-        let images = CardTables::new(&policy);
-        let memories = split.card.lookups.iter().enumerate().flat_map(|(lookup, TableKey { name, .. })| {
-            let image = images.image(name).expect("the split has seen its size");
-            let stages = image.view().stages().expect("built in this layout");
-            table(lookup, stages.direct(), stages.extension())
-        });
         let offloaded = Offloaded {
-            tables: memories.collect(),
+            tables: CardImages::new(&policy, &split).memories(),
             counted: counted(&policy.program, &split.card.dropped),
             rules: report(&policy.program, &self.profile, &split).rules,
             chain: split.answered,
