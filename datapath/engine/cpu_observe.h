@@ -14,7 +14,10 @@
 #include "kernel.h"
 #include "mode.h"
 
-enum { FEATURE_QUEUE = 32 }; /* packets that are counted together */
+enum {
+	FEATURE_QUEUE = 64,	   /* packets that are counted together */
+	FEATURE_NEAR = 8192, /* groups whose keys are usually in the cache: 512 KiB */
+};
 
 /* A packet that is not counted yet: WaitingPacket in crates/abi/src/features/waiting.rs. */
 struct feature_waiting {
@@ -23,15 +26,18 @@ struct feature_waiting {
 	uint32_t bytes;
 	uint16_t packets;
 	uint16_t bit; /* of its peer, in the lane; 0 if it has none */
-	uint8_t class;
-	uint8_t lane;
+	uint8_t packets_at; /* of the counter of the class in a cell, bytes */
+	uint8_t bit_at; /* of the lane of the peer */
 	uint16_t zero;
 };
 
-/* Packets of a CPU and direction that the sheet does not have yet. */
+/* Packets of a CPU and direction that the sheet does not have yet, and its sampler: found without a search. */
 struct feature_queue {
 	uint64_t waiting; /* below FEATURE_QUEUE */
-	uint64_t zero[7];
+	uint64_t seen; /* these three as in struct feature_sampler */
+	uint64_t next;
+	uint64_t taken;
+	uint64_t zero[4];
 	struct feature_waiting packets[FEATURE_QUEUE];
 } __attribute__((aligned(64)));
 
@@ -62,12 +68,6 @@ static const struct observing observing;
 WEIR_INLINE union feature_element *feature_element(uint32_t number)
 {
 	return bpf_map_lookup_elem(&weir_features, &number);
-}
-
-/* The lowest bit of a number from 1 to 15: two bits of a word for each. */
-WEIR_INLINE uint32_t lowest_of_four(uint64_t bits)
-{
-	return UINT32_C(0x12131210) >> 2 * (bits & 15) & 3;
 }
 
 /* a if `is` is 1, b if it is 0. */
@@ -109,14 +109,20 @@ WEIR_INLINE uint32_t observed6(const struct observing *observing, enum observed_
 	return element;
 }
 
-/* Bits of the keys of a group that are equal to a key. */
-WEIR_INLINE uint64_t keys_equal(const union feature_element *group, struct feature_key key)
+/* The place of a key in its group; FEATURE_GROUP if it has none. */
+WEIR_INLINE uint32_t key_place(const union feature_element *group, struct feature_key key)
 {
-	uint64_t equal = 0;
+	uint64_t differs = 1, place = 0;
 
-	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
-		equal |= is_same((group->keys[i].low ^ key.low) | (group->keys[i].high ^ key.high), 0) << i;
-	return equal;
+	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
+		const uint64_t bits = (group->keys[i].low ^ key.low) | (group->keys[i].high ^ key.high);
+		uint64_t of = bits | (0 - bits);
+
+		__asm__ volatile("" : "+r"(of));
+		differs &= of >> 63;
+		place += differs;
+	}
+	return (uint32_t)place;
 }
 
 /*
@@ -127,18 +133,18 @@ WEIR_INLINE uint32_t observed_cell(uint32_t group, uint32_t cell, struct feature
 				   enum observed_direction direction)
 {
 	union feature_element *element = feature_element(group);
-	uint64_t known;
+	uint32_t place;
 
 	if (!element)
 		return FEATURE_REST + direction;
-	known = keys_equal(element, key);
-	if (WEIR_UNLIKELY(!known)) {
-		known = keys_equal(element, (struct feature_key){0, 0});
-		if (!known)
+	place = key_place(element, key);
+	if (WEIR_UNLIKELY(place == FEATURE_GROUP)) {
+		place = key_place(element, (struct feature_key){0, 0});
+		if (place == FEATURE_GROUP)
 			return FEATURE_REST + direction;
-		element->keys[lowest_of_four(known)] = key;
+		element->keys[bounded(place, FEATURE_GROUP - 1)] = key;
 	}
-	return cell + lowest_of_four(known);
+	return cell + place;
 }
 
 /* The queue of a sheet, given as its number among those of all CPUs. */
@@ -155,7 +161,7 @@ WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum 
 	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
 
 	/* The processor fetches the groups of many packets at once. */
-	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
+	for (uint32_t i = 0; i < (observing.groups > FEATURE_NEAR ? FEATURE_QUEUE : 0); i++) {
 		union feature_element *group = feature_element(first + queue->packets[i].element);
 
 		if (group)
@@ -188,9 +194,9 @@ WEIR_INLINE int observe_queue(uint32_t sheet, enum observed_direction direction)
 
 		if (!counted)
 			continue;
-		counted->cell.packets[packet->class & 15] += packet->packets;
+		*(uint32_t *)(counted->at + (packet->packets_at & 60)) += packet->packets;
 		counted->cell.bytes += packet->bytes;
-		counted->cell.peers[packet->lane % FEATURE_LANES] |= packet->bit;
+		*(uint16_t *)(counted->at + (packet->bit_at & 62)) |= packet->bit;
 	}
 	queue->waiting = 0;
 	return 0;
@@ -207,21 +213,15 @@ __attribute__((noinline)) int weir_observe_downstream(uint32_t sheet)
 	return observe_queue(sheet, OBSERVED_DOWNSTREAM);
 }
 
-/* Writes the record of a packet if it is sampled. `first` is the first element of its sheet. */
-WEIR_INLINE void observe_sample(packet_view *packet, uint32_t first, enum observed_direction direction, uint32_t class)
+/* Writes the record of a packet that is sampled. `first` is the first element of its sheet. */
+WEIR_INLINE void observe_sample(packet_view *packet, uint32_t first, struct feature_queue *queue,
+				enum observed_direction direction, uint32_t class)
 {
-	union feature_element *element = feature_element(first + FEATURE_SAMPLER + direction), *record;
 	const uint64_t seed = weir_feature_head.seed;
-	struct feature_sampler *sampler;
-	uint64_t place;
+	const uint64_t place = feature_record_place(seed, queue->taken++);
+	union feature_element *record;
 
-	if (!element)
-		return;
-	sampler = &element->sampler;
-	if (WEIR_LIKELY(sampler->seen++ != sampler->next))
-		return;
-	place = feature_record_place(seed, sampler->taken++);
-	sampler->next = feature_next(seed, sampler->taken);
+	queue->next = feature_next(seed, queue->taken);
 	if (place >= FEATURE_RECORDS)
 		return;
 	record = feature_element(first + feature_records(&observing, direction) + (uint32_t)place);
@@ -265,9 +265,10 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	}
 	element = forget(element);
 	sheet = (uint32_t)(head->selected * head->cpus + live_cpu());
-	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS)
-		observe_sample(packet, sheet * feature_elements(observing), direction, class);
 	queue = feature_queue(sheet, direction);
+	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS &&
+	    WEIR_UNLIKELY(queue->seen++ == queue->next))
+		observe_sample(packet, sheet * feature_elements(observing), queue, direction, class);
 	at = bounded((uint32_t)queue->waiting, FEATURE_QUEUE - 1);
 	waiting = &queue->packets[at];
 	if (observing->groups) {
@@ -283,8 +284,8 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	waiting->bytes = wire_bytes(packet->len);
 	waiting->packets = (uint16_t)wire_packets();
 	waiting->bit = (uint16_t)(feature_peer_bit(hash) & peer_mask);
-	waiting->class = (uint8_t)class;
-	waiting->lane = hash % FEATURE_LANES;
+	waiting->packets_at = (uint8_t)(class * sizeof(uint32_t));
+	waiting->bit_at = (uint8_t)(offsetof(struct feature_cell, peers) + hash % FEATURE_LANES * sizeof(uint16_t));
 	queue->waiting = at + 1;
 	if (WEIR_UNLIKELY(at == FEATURE_QUEUE - 1)) {
 		if (direction == OBSERVED_UPSTREAM)

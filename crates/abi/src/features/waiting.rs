@@ -3,24 +3,24 @@
 //! ```text
 //!   head of features | queue of sheet 0, CPU 0, upstream | downstream | sheet 0, CPU 1, ... | sheet 1, CPU 0, ...
 //!
-//!   queue    0         8      64                 1088
-//!           +---------+------+------------------+
-//!           | waiting |  0   | 32 x packet      |
-//!           +---------+------+------------------+
+//!   queue    0         8      16     24      32    64            2112
+//!           +---------+------+------+-------+-----+-------------+
+//!           | waiting | seen | next | taken |  0  | 64 x packet |
+//!           +---------+------+------+-------+-----+-------------+
 //!
-//!   packet   0     16        20      24        26    28      29     30     32
-//!           +-----+---------+-------+---------+-----+-------+------+------+
-//!           | key | element | bytes | packets | bit | class | lane | 0    |
-//!           +-----+---------+-------+---------+-----+-------+------+------+
+//!   packet   0     16        20      24        26    28           29       30  32
+//!           +-----+---------+-------+---------+-----+------------+--------+---+
+//!           | key | element | bytes | packets | bit | packets_at | bit_at | 0 |
+//!           +-----+---------+-------+---------+-----+------------+--------+---+
 //! ```
 //! Example: a TCP SYN of 60 bytes whose address has element 9, from a peer that sets bit 2 of lane 5, is
-//! `0, 0, 60 << 32 | 9, 5 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is the group of keys, and the key
+//! `0, 0, 60 << 32 | 9, 58 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is the group of keys, and the key
 //! says which one to look for.
 
 use super::ELEMENT_WORDS;
 
 /// Packets of a queue: `FEATURE_QUEUE`.
-pub const QUEUE: usize = 32;
+pub const QUEUE: usize = 64;
 /// Words of a waiting packet.
 pub const WAITING_WORDS: usize = size_of::<WaitingPacket>() / size_of::<u64>();
 /// Words of a queue.
@@ -40,10 +40,10 @@ pub struct WaitingPacket {
     pub packets: u16,
     /// The bit of its peer; 0 if it has none.
     pub bit: u16,
-    /// The class.
-    pub class: u8,
-    /// The lane of its peer.
-    pub lane: u8,
+    /// The byte of a cell where the packets of its class are.
+    pub packets_at: u8,
+    /// The byte of a cell where the lane of its peer is.
+    pub bit_at: u8,
     /// Always 0.
     pub zero: u16,
 }
@@ -57,8 +57,8 @@ impl WaitingPacket {
             bytes: (counted >> 32) as u32,
             packets: of as u16,
             bit: (of >> 16) as u16,
-            class: (of >> 32) as u8,
-            lane: (of >> 40) as u8,
+            packets_at: (of >> 32) as u8,
+            bit_at: (of >> 40) as u8,
             zero: 0,
         }
     }
@@ -74,7 +74,7 @@ pub fn queue_at(cpus: usize, sheet: usize, cpu: usize, direction: usize) -> usiz
     ELEMENT_WORDS + ((sheet * cpus + cpu) * 2 + direction) * QUEUE_WORDS
 }
 
-const _: () = assert!(WAITING_WORDS == 4 && QUEUE_WORDS == 136);
+const _: () = assert!(WAITING_WORDS == 4 && QUEUE_WORDS == 264);
 
 #[cfg(test)]
 mod tests {
@@ -82,10 +82,10 @@ mod tests {
 
     #[test]
     fn packets_are_read_as_they_are_written() {
-        let packet = WaitingPacket::from_words([1, 2, 60 << 32 | 9, 5 << 40 | 8 << 32 | 4 << 16 | 3]);
-        let WaitingPacket { key, element, bytes, packets, bit, class, lane, .. } = packet;
+        let packet = WaitingPacket::from_words([1, 2, 60 << 32 | 9, 58 << 40 | 32 << 32 | 4 << 16 | 3]);
+        let WaitingPacket { key, element, bytes, packets, bit, packets_at, bit_at, .. } = packet;
         assert_eq!((key, element, bytes), ([1, 2], 9, 60));
-        assert_eq!((packets, bit, class, lane), (3, 4, 8, 5));
+        assert_eq!((packets, bit, packets_at, bit_at), (3, 4, 32, 58));
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! Packets that wait in the queue of a sheet when the sheets are exchanged. Programs in the kernel count them when the
-//! queue is full (`datapath/engine/cpu_observe.h`). What is there at the exchange is counted here, in the same way.
+//! queue is full (`datapath/engine/cpu_observe.h`). What is there at the exchange is counted here, in the same way. The
+//! sampler, which is beside the queue, is copied into the sheet.
 
 use std::array;
-use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_abi::features::{ELEMENT_WORDS, GROUP, LANES, QUEUE, REST, WAITING_WORDS, WaitingPacket};
-use weir_abi::{FeatureCell, FeatureShape};
+use weir_abi::features::{ELEMENT_WORDS, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
+use weir_abi::FeatureShape;
 
 use super::snapshot::{BYTES, element};
 
 /// Counts the packets of a queue in its sheet, which nobody writes, and empties it.
 pub(super) fn count_waiting(shape: &FeatureShape, direction: usize, queue: &[AtomicU64], sheet: &[AtomicU64]) {
-    let (waiting, packets) = (&queue[0], &queue[ELEMENT_WORDS..]);
+    let ([waiting, sampler @ ..], packets) = queue.split_at(ELEMENT_WORDS) else { unreachable!("a queue has words") };
     let count = (waiting.load(Ordering::Relaxed) as usize).min(QUEUE);
+    // The sheet's sampler has one word more, which is 0.
+    for (to, word) in element(sheet, SAMPLERS[direction]).iter().zip(sampler) {
+        to.store(word.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
     for words in packets.chunks_exact(WAITING_WORDS).take(count) {
         let packet = WaitingPacket::from_words(array::from_fn(|word| words[word].load(Ordering::Relaxed)));
         count_packet(&packet, element(sheet, counted_at(shape, direction, &packet, sheet)));
@@ -42,13 +46,11 @@ fn count_packet(packet: &WaitingPacket, cell: &[AtomicU64]) {
     let change = |word: usize, of: &dyn Fn(u64) -> u64| {
         cell[word].store(of(cell[word].load(Ordering::Relaxed)), Ordering::Relaxed);
     };
-    let (class, lane) = (usize::from(packet.class), usize::from(packet.lane) % LANES);
+    let (word, shift) = (usize::from(packet.packets_at) / 8, 8 * (packet.packets_at % 8));
     // A program adds to 32 bits, so no class changes the next one.
-    change(class / 2, &|word| match class % 2 {
-        0 => word & !0xffff_ffff | u64::from((word as u32).wrapping_add(packet.packets.into())),
-        _ => word.wrapping_add(u64::from(packet.packets) << 32),
-    });
+    let sum = |old: u64| ((old >> shift) as u32).wrapping_add(packet.packets.into());
+    change(word, &|old| old & !(0xffff_ffff << shift) | u64::from(sum(old)) << shift);
     change(BYTES, &|bytes| bytes + u64::from(packet.bytes));
-    let peers = offset_of!(FeatureCell, peers) / size_of::<u64>() + lane / 4;
-    change(peers, &|word| word | u64::from(packet.bit) << (16 * (lane % 4)));
+    let (word, shift) = (usize::from(packet.bit_at) / 8, 8 * (packet.bit_at % 8));
+    change(word, &|old| old | u64::from(packet.bit) << shift);
 }
