@@ -388,7 +388,16 @@ fn programs_in_the_kernel_have_the_same_layout() {
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
     program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
     program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
-    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
+    layout!(program, "feature_waiting", features::WaitingPacket, key, element, bytes, packets, bit, packets_at, bit_at);
+    same(&mut program, "FEATURE_QUEUE", features::QUEUE);
+    same(&mut program, "sizeof(struct feature_queue)", features::QUEUE_WORDS * size_of::<u64>());
+    same(&mut program, "offsetof(struct feature_queue, packets)", features::ELEMENT_BYTES);
+    same(&mut program, "offsetof(struct feature_head, queues)", size_of::<features::FeatureHead>());
+    same(&mut program, "offsetof(struct feature_head, seed)", offset_of!(features::FeatureHead, seed));
+    same(&mut program, "offsetof(struct feature_head, cpus)", offset_of!(features::FeatureHead, cpus));
+    for (name, word) in [("waiting", 0), ("seen", 1), ("next", 2), ("taken", 3)] {
+        same(&mut program, &format!("offsetof(struct feature_queue, {name})"), word * size_of::<u64>());
+    }
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);

@@ -54,14 +54,22 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
         let own = policy(&format!("observe {{ size {count}; inside 10.0.0.0/{length} }}").replace("size 16;", ""))?;
         // Half of the places are free.
         let hashed = policy(&format!("observe {{ size {} }}", (2 * count).max(64)))?;
-        for (cells, observing) in [("own", &own), ("hashed", &hashed)].into_iter().filter(|(cells, _)| selected.has(cells)) {
+        for (cells, observing) in
+            [("own", &own), ("hashed", &hashed)].into_iter().filter(|(cells, _)| selected.has(cells))
+        {
             for spread in SPREADS.into_iter().filter(|spread| selected.has(spread)) {
                 let sources = if spread == "hot" { &all[..1] } else { &all[..] };
                 let row = Row::default().of("addresses", name).of("cells", cells).of("spread", spread);
                 let mut random = SplitMix::new(23);
                 for (engine, measured) in [("native", native as Measured), ("xdp", kernel)] {
                     if selected.has(engine) {
-                        rows.extend(measured(&plain, observing, sources, &mut random, &row.clone().of("engine", engine))?);
+                        rows.extend(measured(
+                            &plain,
+                            observing,
+                            sources,
+                            &mut random,
+                            &row.clone().of("engine", engine),
+                        )?);
                     }
                 }
             }

@@ -5,8 +5,8 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_abi::features::{ELEMENT_WORDS, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
 use weir_abi::FeatureShape;
+use weir_abi::features::{ELEMENT_WORDS, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
 
 use super::snapshot::{BYTES, element};
 
@@ -53,4 +53,71 @@ fn count_packet(packet: &WaitingPacket, cell: &[AtomicU64]) {
     change(BYTES, &|bytes| bytes + u64::from(packet.bytes));
     let (word, shift) = (usize::from(packet.bit_at) / 8, 8 * (packet.bit_at % 8));
     change(word, &|old| old | u64::from(packet.bit) << shift);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_abi::FeatureCell;
+    use weir_abi::features::{QUEUE_WORDS, SIZE_MIN, group_of, hash};
+
+    const SEED: u64 = 5;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// A queue whose packets have 60 bytes, class 3 and bit 2 of lane 5; `of` are their keys and elements.
+    fn queue(of: &[([u64; 2], usize)]) -> Vec<AtomicU64> {
+        let queue = words(QUEUE_WORDS);
+        queue[0].store(of.len() as u64, Ordering::Relaxed);
+        for (&([high, low], element), at) in of.iter().zip(queue[ELEMENT_WORDS..].chunks_exact(WAITING_WORDS)) {
+            let packet = [high, low, 60 << 32 | element as u64, 58 << 40 | 12 << 32 | 4 << 16 | 1];
+            at.iter().zip(packet).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+        }
+        queue
+    }
+
+    fn cell(sheet: &[AtomicU64], at: usize) -> FeatureCell {
+        let words = element(sheet, at);
+        FeatureCell::from_words(array::from_fn(|word| words[word].load(Ordering::Relaxed)))
+    }
+
+    #[test]
+    fn packets_are_added_to_their_cells_and_the_queue_is_empty() {
+        let shape = FeatureShape::new(SIZE_MIN, [32, 128], [&[(0xc000_0200, 0xc000_021f)], &[]]);
+        let sheet = words(shape.elements() * ELEMENT_WORDS);
+        let at = shape.cells_at(1) + 7;
+        // The class before it is full: nothing is carried into this one, nor from it.
+        element(&sheet, at)[1].store(u64::from(u32::MAX) << 32 | u64::from(u32::MAX), Ordering::Relaxed);
+        let queue = queue(&[([0, 0], at), ([0, 0], at), ([0, 0], REST[1])]);
+        queue[1..4].iter().zip([100, 120, 2]).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        count_waiting(&shape, 1, &queue, &sheet);
+        let counted = cell(&sheet, at);
+        assert_eq!(counted.packets[1..5], [0, u32::MAX, 1, 0], "{counted:?}");
+        assert_eq!((counted.bytes, counted.peers), (120, [0, 0, 0, 0, 0, 4, 0, 0]));
+        assert_eq!(cell(&sheet, REST[1]).total(), 1);
+        let sampler: Vec<u64> = element(&sheet, SAMPLERS[1])[..3].iter().map(|of| of.load(Ordering::Relaxed)).collect();
+        assert_eq!(sampler, [100, 120, 2]);
+        assert!(queue[..4].iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        count_waiting(&shape, 1, &queue, &sheet);
+        assert_eq!(cell(&sheet, at), counted, "once");
+    }
+
+    #[test]
+    fn a_key_is_found_or_gets_a_place_or_is_counted_with_the_rest() {
+        let shape = FeatureShape::new(SIZE_MIN, [32, 128], [&[], &[]]);
+        let sheet = words(shape.elements() * ELEMENT_WORDS);
+        let group = |key| group_of(hash(SEED, key), shape.groups());
+        // As many keys of one group as there are places, and one more.
+        let wanted = group(shape.key(false, 0));
+        let keys = (0..).map(|address| shape.key(false, address)).filter(|&key| group(key) == wanted);
+        let mut of: Vec<([u64; 2], usize)> = keys.take(GROUP + 1).map(|key| (key, shape.keys_at(0) + wanted)).collect();
+        of.push(of[2]);
+        count_waiting(&shape, 0, &queue(&of), &sheet);
+        let counted: Vec<u64> =
+            (0..GROUP).map(|place| cell(&sheet, shape.cells_at(0) + wanted * GROUP + place).total()).collect();
+        assert_eq!(counted, [1, 1, 2, 1]);
+        assert_eq!(cell(&sheet, REST[0]).total(), 1);
+    }
 }
