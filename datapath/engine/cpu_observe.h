@@ -4,6 +4,10 @@
  *
  * Every packet passes through here, with any verdict. So there are few branches, and the verifier knows nothing of the
  * verdict. Otherwise it would follow this code for each rule.
+ *
+ * A packet enters a queue of its CPU. A full queue is counted at once, by a loop whose rounds do not depend on each
+ * other, so the processor fetches the cells of many packets together. Each sheet has queues of its own. What waits in
+ * one when the sheets are exchanged is counted by the reader (crates/state/src/features/waiting.rs).
  */
 #ifndef WEIR_CPU_OBSERVE_H
 #define WEIR_CPU_OBSERVE_H
@@ -15,26 +19,26 @@
 #include "mode.h"
 
 enum {
-	FEATURE_QUEUE = 64,	   /* packets that are counted together */
+	FEATURE_QUEUE = 64,  /* packets that are counted together */
 	FEATURE_NEAR = 8192, /* groups whose keys are usually in the cache: 512 KiB */
 };
 
-/* A packet that is not counted yet: WaitingPacket in crates/abi/src/features/waiting.rs. */
+/* A packet that is not counted yet: WaitingPacket in crates/abi/src/features/waiting.rs, with a diagram. */
 struct feature_waiting {
 	struct feature_key key; /* if a hash selects cells */
-	uint32_t element; /* of the sheet, or the group of its key */
+	uint32_t element;	/* of the sheet, or the group of its key */
 	uint32_t bytes;
 	uint16_t packets;
-	uint16_t bit; /* of its peer, in the lane; 0 if it has none */
+	uint16_t bit;	    /* of its peer, in the lane; 0 if it has none */
 	uint8_t packets_at; /* of the counter of the class in a cell, bytes */
-	uint8_t bit_at; /* of the lane of the peer */
+	uint8_t bit_at;	    /* of the lane of the peer */
 	uint16_t zero;
 };
 
 /* Packets of a CPU and direction that the sheet does not have yet, and its sampler: found without a search. */
 struct feature_queue {
 	uint64_t waiting; /* below FEATURE_QUEUE */
-	uint64_t seen; /* these three as in struct feature_sampler */
+	uint64_t seen;	  /* these three as in struct feature_sampler */
 	uint64_t next;
 	uint64_t taken;
 	uint64_t zero[4];
@@ -50,7 +54,8 @@ struct feature_head {
 	struct feature_queue queues[1]; /* of sheets, CPUs and directions, in the order of queue_at() in waiting.rs */
 } __attribute__((aligned(64)));
 
-/* The engine replaces the section by the map that programs of all generations share. It has as many queues as needed. */
+/* The engine replaces the section by the map that programs of all generations share. It has as many queues as needed.
+ */
 struct feature_head weir_feature_head WEIR_SECTION(".bss.features");
 
 /* The sheets: the first one of all CPUs, then the second one. The engine replaces the map, too. */

@@ -250,7 +250,8 @@ WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, 
 	return first + (uint32_t)__builtin_ctz(same) / 2;
 }
 
-/* Searches the keys of packets, and fetches their cells. Most packets of an attack have one key, which is searched once. */
+/* Searches the keys of packets, and fetches their cells. Most packets of an attack have one key, which is searched
+ * once. */
 WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t inside, uint64_t ipv6,
 			       const struct observing *observing, enum observed_direction direction)
