@@ -160,18 +160,24 @@ WEIR_INLINE struct feature_queue *feature_queue(uint32_t sheet, enum observed_di
 	return &queues[2 * bounded(sheet, 2 * weir_mode.cpu_mask + 1) + direction];
 }
 
-/* Writes where the packets of a queue are counted, in place of the groups of their keys. */
-WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum observed_direction direction)
+/* Reads a word of each group of a queue, so the processor fetches many of them together. */
+WEIR_INLINE void fetch_groups(struct feature_queue *queue, uint32_t first)
 {
-	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
-
-	/* The processor fetches the groups of many packets at once. */
-	for (uint32_t i = 0; i < (observing.groups > FEATURE_NEAR ? FEATURE_QUEUE : 0); i++) {
+	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		union feature_element *group = feature_element(first + queue->packets[i].element);
 
 		if (group)
 			*(volatile uint64_t *)&group->keys[0].low;
 	}
+}
+
+/* Writes where the packets of a queue are counted, in place of the groups of their keys. */
+WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum observed_direction direction)
+{
+	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
+
+	if (observing.groups > FEATURE_NEAR)
+		fetch_groups(queue, first);
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		struct feature_waiting *packet = &queue->packets[i];
 		const uint32_t group = packet->element - keys;
