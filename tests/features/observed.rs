@@ -114,9 +114,8 @@ fn nothing_is_lost_while_a_program_counts() {
     let sets = frame_sets(&packets);
     let mut filter = policy.xdp().expect("the kernel takes it");
     let features = filter.features().expect("the policy observes").clone();
-    let (exchanges, mut decided) = (AtomicU64::new(0), 0);
+    let (exchanges, stopped, mut decided) = (AtomicU64::new(0), AtomicBool::new(false), 0);
     let seen = std::thread::scope(|scope| {
-        let stopped = &AtomicBool::new(false);
         let reader = scope.spawn(|| {
             let (mut snapshot, mut seen) = (Snapshot::default(), 0);
             while !stopped.load(Ordering::SeqCst) {
