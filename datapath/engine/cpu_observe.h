@@ -51,12 +51,15 @@ struct feature_head {
 	uint64_t seed;
 	uint64_t cpus;
 	uint64_t zero[5];
-	struct feature_queue queues[1]; /* of sheets, CPUs and directions, in the order of queue_at() in waiting.rs */
 } __attribute__((aligned(64)));
 
-/* The engine replaces the section by the map that programs of all generations share. It has as many queues as needed.
+/*
+ * The head, and behind it the queues of sheets, CPUs and directions, in the order of queue_at() in waiting.rs. The
+ * engine replaces the section by the map that programs of all generations share, with queues for all CPUs. These are
+ * for one.
  */
 struct feature_head weir_feature_head WEIR_SECTION(".bss.features");
+struct feature_queue weir_feature_queues[4] WEIR_SECTION(".bss.features");
 
 /* The sheets: the first one of all CPUs, then the second one. The engine replaces the map, too. */
 struct {
@@ -155,9 +158,7 @@ WEIR_INLINE uint32_t observed_cell(uint32_t group, uint32_t cell, struct feature
 /* The queue of a sheet, given as its number among those of all CPUs. */
 WEIR_INLINE struct feature_queue *feature_queue(uint32_t sheet, enum observed_direction direction)
 {
-	struct feature_queue *queues = weir_feature_head.queues;
-
-	return &queues[2 * bounded(sheet, 2 * weir_mode.cpu_mask + 1) + direction];
+	return &weir_feature_queues[2 * bounded(sheet, 2 * weir_mode.cpu_mask + 1) + direction];
 }
 
 /* Reads a word of each group of a queue, so the processor fetches many of them together. */
