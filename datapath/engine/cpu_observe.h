@@ -4,6 +4,10 @@
  *
  * Every packet passes through here, with any verdict. So there are few branches, and the verifier knows nothing of the
  * verdict. Otherwise it would follow this code for each rule.
+ *
+ * A packet enters a queue of its CPU. A full queue is counted at once, by a loop whose rounds do not depend on each
+ * other, so the processor fetches the cells of many packets together. Each sheet has queues of its own. What waits in
+ * one when the sheets are exchanged is counted by the reader (crates/state/src/features/waiting.rs).
  */
 #ifndef WEIR_CPU_OBSERVE_H
 #define WEIR_CPU_OBSERVE_H
@@ -14,6 +18,33 @@
 #include "kernel.h"
 #include "mode.h"
 
+enum {
+	FEATURE_QUEUE = 64,  /* packets that are counted together */
+	FEATURE_NEAR = 8192, /* groups whose keys are usually in the cache: 512 KiB */
+};
+
+/* A packet that is not counted yet: WaitingPacket in crates/abi/src/features/waiting.rs, with a diagram. */
+struct feature_waiting {
+	struct feature_key key; /* if a hash selects cells */
+	uint32_t element;	/* of the sheet, or the group of its key */
+	uint32_t bytes;
+	uint16_t packets;
+	uint16_t bit;	    /* of its peer, in the lane; 0 if it has none */
+	uint8_t packets_at; /* of the counter of the class in a cell, bytes */
+	uint8_t bit_at;	    /* of the lane of the peer */
+	uint16_t zero;
+};
+
+/* Packets of a CPU and direction that the sheet does not have yet, and its sampler: found without a search. */
+struct feature_queue {
+	uint64_t waiting; /* below FEATURE_QUEUE */
+	uint64_t seen;	  /* these three as in struct feature_sampler */
+	uint64_t next;
+	uint64_t taken;
+	uint64_t zero[4];
+	struct feature_waiting packets[FEATURE_QUEUE];
+} __attribute__((aligned(64)));
+
 /* FeatureHead in crates/abi/src/features.rs. The engine changes `selected`. */
 struct feature_head {
 	volatile uint64_t selected; /* the sheet that is written: 0 or 1 */
@@ -22,8 +53,13 @@ struct feature_head {
 	uint64_t zero[5];
 } __attribute__((aligned(64)));
 
-/* The engine replaces the section by the map that programs of all generations share. */
+/*
+ * The head, and behind it the queues of sheets, CPUs and directions, in the order of queue_at() in waiting.rs. The
+ * engine replaces the section by the map that programs of all generations share, with queues for all CPUs. These are
+ * for one.
+ */
 struct feature_head weir_feature_head WEIR_SECTION(".bss.features");
+struct feature_queue weir_feature_queues[4] WEIR_SECTION(".bss.features");
 
 /* The sheets: the first one of all CPUs, then the second one. The engine replaces the map, too. */
 struct {
@@ -34,15 +70,12 @@ struct {
 	int (*map_flags)[BPF_F_MMAPABLE];
 } weir_features WEIR_SECTION(".maps");
 
+/* What the policy observes, which generated code says. */
+static const struct observing observing;
+
 WEIR_INLINE union feature_element *feature_element(uint32_t number)
 {
 	return bpf_map_lookup_elem(&weir_features, &number);
-}
-
-/* The lowest bit of a number from 1 to 15: two bits of a word for each. */
-WEIR_INLINE uint32_t lowest_of_four(uint64_t bits)
-{
-	return UINT32_C(0x12131210) >> 2 * (bits & 15) & 3;
 }
 
 /* a if `is` is 1, b if it is 0. */
@@ -84,6 +117,22 @@ WEIR_INLINE uint32_t observed6(const struct observing *observing, enum observed_
 	return element;
 }
 
+/* The place of a key in its group; FEATURE_GROUP if it has none. */
+WEIR_INLINE uint32_t key_place(const union feature_element *group, struct feature_key key)
+{
+	uint64_t differs = 1, place = 0;
+
+	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
+		const uint64_t bits = (group->keys[i].low ^ key.low) | (group->keys[i].high ^ key.high);
+		uint64_t of = bits | (0 - bits);
+
+		__asm__ volatile("" : "+r"(of));
+		differs &= of >> 63;
+		place += differs;
+	}
+	return (uint32_t)place;
+}
+
 /*
  * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. `group`
  * is an element of all sheets, and `cell` that of the group's first cell in its own sheet.
@@ -92,65 +141,120 @@ WEIR_INLINE uint32_t observed_cell(uint32_t group, uint32_t cell, struct feature
 				   enum observed_direction direction)
 {
 	union feature_element *element = feature_element(group);
-	uint64_t known = 0, is_free = 0;
-	uint32_t at;
+	uint32_t place;
 
 	if (!element)
 		return FEATURE_REST + direction;
-	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
-		const struct feature_key of = element->keys[i];
-
-		known |= is_same((of.low ^ key.low) | (of.high ^ key.high), 0) << i;
-		is_free |= is_same(of.low | of.high, 0) << i;
-	}
-	if (!known) {
-		if (!is_free)
+	place = key_place(element, key);
+	if (WEIR_UNLIKELY(place == FEATURE_GROUP)) {
+		place = key_place(element, (struct feature_key){0, 0});
+		if (place == FEATURE_GROUP)
 			return FEATURE_REST + direction;
-		known = is_free;
-		at = lowest_of_four(known);
-		element->keys[at] = key;
-		return cell + at;
+		element->keys[bounded(place, FEATURE_GROUP - 1)] = key;
 	}
-	return cell + lowest_of_four(known);
+	return cell + place;
 }
 
-/* Writes the record of a packet if it is sampled. */
-WEIR_INLINE void observe_sample(packet_view *packet, uint32_t sheet, const struct observing *observing,
+/* The queue of a sheet, given as its number among those of all CPUs. */
+WEIR_INLINE struct feature_queue *feature_queue(uint32_t sheet, enum observed_direction direction)
+{
+	return &weir_feature_queues[2 * bounded(sheet, 2 * weir_mode.cpu_mask + 1) + direction];
+}
+
+/* Reads a word of each group of a queue, so the processor fetches many of them together. */
+WEIR_INLINE void fetch_groups(struct feature_queue *queue, uint32_t first)
+{
+	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
+		union feature_element *group = feature_element(first + queue->packets[i].element);
+
+		if (group)
+			*(volatile uint64_t *)&group->keys[0].low;
+	}
+}
+
+/* Writes where the packets of a queue are counted, in place of the groups of their keys. */
+WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum observed_direction direction)
+{
+	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
+
+	if (observing.groups > FEATURE_NEAR)
+		fetch_groups(queue, first);
+	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
+		struct feature_waiting *packet = &queue->packets[i];
+		const uint32_t group = packet->element - keys;
+
+		if (packet->element >= keys)
+			packet->element = observed_cell(first + packet->element, cells + group * FEATURE_GROUP,
+							packet->key, direction);
+	}
+}
+
+/*
+ * Counts the packets of a full queue. Their cells are often not in the cache. A program that counts its packet at once
+ * waits for each of them; the loop here waits for many of them at once.
+ */
+WEIR_INLINE int observe_queue(uint32_t sheet, enum observed_direction direction)
+{
+	struct feature_queue *queue = feature_queue(sheet, direction);
+	const uint32_t first = sheet * feature_elements(&observing);
+
+	if (observing.groups)
+		observe_keys(queue, first, direction);
+	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
+		const struct feature_waiting *packet = &queue->packets[i];
+		union feature_element *counted = feature_element(first + packet->element);
+
+		if (!counted)
+			continue;
+		*(uint32_t *)(counted->at + (packet->packets_at & 60)) += packet->packets;
+		counted->cell.bytes += packet->bytes;
+		*(uint16_t *)(counted->at + (packet->bit_at & 62)) |= packet->bit;
+	}
+	queue->waiting = 0;
+	return 0;
+}
+
+/* Global functions, which the verifier follows once. */
+__attribute__((noinline)) int weir_observe_upstream(uint32_t sheet)
+{
+	return observe_queue(sheet, OBSERVED_UPSTREAM);
+}
+
+__attribute__((noinline)) int weir_observe_downstream(uint32_t sheet)
+{
+	return observe_queue(sheet, OBSERVED_DOWNSTREAM);
+}
+
+/* Writes the record of a packet that is sampled. `first` is the first element of its sheet. */
+WEIR_INLINE void observe_sample(packet_view *packet, uint32_t first, struct feature_queue *queue,
 				enum observed_direction direction, uint32_t class)
 {
-	union feature_element *element = feature_element(sheet + FEATURE_SAMPLER + direction), *record;
 	const uint64_t seed = weir_feature_head.seed;
-	struct feature_sampler *sampler;
-	uint64_t place;
+	const uint64_t place = feature_record_place(seed, queue->taken++);
+	union feature_element *record;
 
-	if (!element)
-		return;
-	sampler = &element->sampler;
-	if (WEIR_LIKELY(sampler->seen++ != sampler->next))
-		return;
-	place = feature_record_place(seed, sampler->taken++);
-	sampler->next = feature_next(seed, sampler->taken);
+	queue->next = feature_next(seed, queue->taken);
 	if (place >= FEATURE_RECORDS)
 		return;
-	record = feature_element(sheet + feature_records(observing, direction) + (uint32_t)place);
+	record = feature_element(first + feature_records(&observing, direction) + (uint32_t)place);
 	if (record)
 		feature_fill(&record->record, packet, class, packet->len);
 }
 
-/* Counts a packet with this verdict if it passes. Returns the verdict. */
+/* Observes a packet with this verdict if it passes. Returns the verdict. */
 WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observing, enum observed_direction direction,
 			     uint32_t verdict)
 {
 	const struct feature_head *head = &weir_feature_head;
 	const uint32_t decided = forget(verdict);
 	uint32_t sheet, element = FEATURE_WITHOUT_ADDRESS + direction, class, hash;
-	union feature_element *counted;
+	struct feature_queue *queue;
+	struct feature_waiting *waiting;
 	struct feature_key key = {0, 0};
-	uint32_t peer = 0, peer_mask = 0;
+	uint32_t peer = 0, peer_mask = 0, at;
 
 	if (!is_accepted(decided))
 		return verdict;
-	sheet = (uint32_t)(head->selected * head->cpus + live_cpu()) * feature_elements(observing);
 	class = class_of(packet);
 	if (WEIR_UNLIKELY(is_malformed(decided))) {
 		class = PACKET_OTHER;
@@ -172,23 +276,35 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 		peer = feature_peer6(head->seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	}
 	element = forget(element);
-	if (observing->groups && element < FEATURE_WITHOUT_ADDRESS) {
+	sheet = (uint32_t)(head->selected * head->cpus + live_cpu());
+	queue = feature_queue(sheet, direction);
+	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS &&
+	    WEIR_UNLIKELY(queue->seen++ == queue->next))
+		observe_sample(packet, sheet * feature_elements(observing), queue, direction, class);
+	at = bounded((uint32_t)queue->waiting, FEATURE_QUEUE - 1);
+	waiting = &queue->packets[at];
+	if (observing->groups) {
 		const uint32_t group = (uint32_t)(feature_hash(head->seed, key) >> 32) & (observing->groups - 1);
 
-		element = forget(observed_cell(sheet + feature_keys(observing, direction) + group,
-					       feature_cells(observing, direction) + group * FEATURE_GROUP, key,
-					       direction));
+		waiting->key = key;
+		if (element < FEATURE_WITHOUT_ADDRESS)
+			element = feature_keys(observing, direction) + group;
 	}
-	counted = feature_element(sheet + element);
-	if (!counted)
-		return verdict;
 	hash = feature_peer_hash(peer);
+	waiting->element = element;
 	/* The packets that a card makes of it. */
-	counted->cell.packets[class & 15] += wire_packets();
-	counted->cell.bytes += wire_bytes(packet->len);
-	counted->cell.peers[hash % FEATURE_LANES] |= (uint16_t)(feature_peer_bit(hash) & peer_mask);
-	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS)
-		observe_sample(packet, sheet, observing, direction, class);
+	waiting->bytes = wire_bytes(packet->len);
+	waiting->packets = (uint16_t)wire_packets();
+	waiting->bit = (uint16_t)(feature_peer_bit(hash) & peer_mask);
+	waiting->packets_at = (uint8_t)(class * sizeof(uint32_t));
+	waiting->bit_at = (uint8_t)(offsetof(struct feature_cell, peers) + hash % FEATURE_LANES * sizeof(uint16_t));
+	queue->waiting = at + 1;
+	if (WEIR_UNLIKELY(at == FEATURE_QUEUE - 1)) {
+		if (direction == OBSERVED_UPSTREAM)
+			weir_observe_upstream(sheet);
+		else
+			weir_observe_downstream(sheet);
+	}
 	return verdict;
 }
 

@@ -88,6 +88,7 @@ union feature_element {
 	struct feature_sampler sampler;
 	struct feature_key keys[FEATURE_GROUP];
 	struct feature_record record;
+	uint8_t at[64]; /* its bytes */
 };
 
 _Static_assert(sizeof(union feature_element) == 64, "abi: FeatureCell, FeatureSampler, FeatureRecord");

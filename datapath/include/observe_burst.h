@@ -34,7 +34,7 @@ struct observed {
 	/* Of IPv6 packets, from the parser. */
 	uint32_t elements6[WEIR_BURST_MAX];
 	uint32_t peers6[WEIR_BURST_MAX];
-	struct feature_key keys[WEIR_BURST_MAX]; /* if a hash selects the cells */
+	struct feature_key keys6[WEIR_BURST_MAX]; /* if a hash selects the cells */
 };
 
 /* The columns of a chain that are read. */
@@ -78,8 +78,8 @@ WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *s
 			  feature_prefix6(observing, of->first);
 	}
 	if (observing->groups && inside) {
-		seen->keys[i] = feature_key6(observing, own);
-		element = observe_group(observing, direction, seed, seen->keys[i]);
+		seen->keys6[i] = feature_key6(observing, own);
+		element = observe_group(observing, direction, seed, seen->keys6[i]);
 	}
 	seen->elements6[i] = element;
 }
@@ -124,12 +124,13 @@ WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct v
 		seen->elements[i] = columns->l3[i] == L3_IPV4 ? element : FEATURE_WITHOUT_ADDRESS + direction;
 	}
 	if (observing->groups) {
-		for (uint32_t i = 0; i < burst->count; i++) {
-			const struct feature_key key = feature_key4(observing, columns->own[i]);
+		const uint64_t seed = burst->features.seed;
 
-			seen->keys[i] = columns->l3[i] == L3_IPV6 ? seen->keys[i] : key;
-			if (seen->elements[i] >= FEATURE_HEADS)
-				seen->elements[i] = observe_group(observing, direction, burst->features.seed, key);
+		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
+			const struct feature_key key = feature_key4(observing, columns->own[i]);
+			const uint32_t group = observe_group(observing, direction, seed, key);
+
+			seen->elements[i] = seen->elements[i] >= FEATURE_HEADS ? group : seen->elements[i];
 		}
 	}
 	for (uint64_t left = all & u8_is(columns->l3, L3_IPV6); left; left &= left - 1)
@@ -207,27 +208,77 @@ WEIR_INLINE void observe_words(const struct weir_burst *burst, struct observed *
 		seen->bits[first_of(left)] = 0;
 }
 
+/* The places of a group that have a key, a bit for each. All keys are compared at once. */
+WEIR_INLINE uint32_t observe_same(const union feature_element *group, struct feature_key key)
+{
+	uint32_t same = 0;
+
+#ifdef __clang__
+	typedef uint64_t halves __attribute__((vector_size(sizeof(union feature_element))));
+	typedef bool bits __attribute__((ext_vector_type(2 * FEATURE_GROUP)));
+	const halves wanted = {key.high, key.low, key.high, key.low, key.high, key.low, key.high, key.low};
+	halves known;
+	uint8_t equal;
+	bits set;
+
+	__builtin_memcpy(&known, group, sizeof(known));
+	set = __builtin_convertvector(known == wanted, bits);
+	__builtin_memcpy(&equal, &set, sizeof(equal));
+	/* Bit 2i if both halves of key i are equal. */
+	same = equal & equal >> 1 & 0x55;
+#else
+	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
+		same |= (uint32_t)feature_same(group->keys[i], key) << 2 * i;
+#endif
+	return same;
+}
+
 /* The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. */
 WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, struct feature_key key,
 				  const struct observing *observing, enum observed_direction direction)
 {
 	const uint32_t first =
 		feature_cells(observing, direction) + (group - feature_keys(observing, direction)) * FEATURE_GROUP;
-	struct feature_key *keys = sheet[group].keys;
-	uint32_t same = 0;
+	uint32_t same = observe_same(&sheet[group], key);
 
-	/* Without a branch: a key is at any of the places. */
-	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
-		same |= (uint32_t)!((keys[i].low ^ key.low) | (keys[i].high ^ key.high)) << i;
-	if (WEIR_LIKELY(same))
-		return first + (uint32_t)__builtin_ctz(same);
-	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
-		if (keys[i].high | keys[i].low)
-			continue;
-		keys[i] = key;
-		return first + i;
+	if (WEIR_UNLIKELY(!same)) {
+		same = observe_same(&sheet[group], (struct feature_key){0, 0});
+		if (!same)
+			return FEATURE_REST + direction;
+		sheet[group].keys[__builtin_ctz(same) / 2] = key;
 	}
-	return FEATURE_REST + direction;
+	return first + (uint32_t)__builtin_ctz(same) / 2;
+}
+
+/* Searches the keys of packets, and fetches their cells. Most packets of an attack have one key, which is searched
+ * once. */
+WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *seen,
+			       const struct observed_columns *columns, uint64_t inside, uint64_t ipv6,
+			       const struct observing *observing, enum observed_direction direction)
+{
+	const uint32_t own = columns->own[first_of(inside)] & observing->mask4;
+	uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
+
+	if (__builtin_popcountll(alike) >= OBSERVED_TOGETHER) {
+		const uint32_t one = first_of(alike);
+		const uint32_t cell =
+			observe_cell(sheet, seen->elements[one], feature_whole4(own), observing, direction);
+
+		__builtin_prefetch(&sheet[cell], 1);
+		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+			seen->elements[i] = alike >> i & 1 ? cell : seen->elements[i];
+	} else {
+		alike = 0;
+	}
+	for (uint64_t left = inside & ~alike; left; left &= left - 1) {
+		const uint32_t i = first_of(left);
+		struct feature_key key = feature_key4(observing, columns->own[i]);
+
+		if (WEIR_UNLIKELY(ipv6 >> i & 1))
+			key = seen->keys6[i];
+		seen->elements[i] = observe_cell(sheet, seen->elements[i], key, observing, direction);
+		__builtin_prefetch(&sheet[seen->elements[i]], 1);
+	}
 }
 
 /* Writes the records of sampled packets. `inside` are packets to protected addresses. */
@@ -310,14 +361,8 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 		malformed &= u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
 					(uint32_t)REASON_MALFORMED_TRANSPORT << 16);
 	inside = seen->inside & passed & ~malformed;
-	if (observing->groups) {
-		for (uint64_t left = inside; left; left &= left - 1) {
-			const uint32_t i = first_of(left);
-
-			seen->elements[i] = observe_cell(sheet, seen->elements[i], seen->keys[i], observing, direction);
-			__builtin_prefetch(&sheet[seen->elements[i]], 1);
-		}
-	}
+	if (observing->groups && inside)
+		observe_cells(sheet, seen, columns, inside, inside & u8_is(columns->l3, L3_IPV6), observing, direction);
 	observe_classes(seen, columns);
 	observe_words(burst, seen, columns, malformed, direction);
 	together = observe_together(seen, passed);

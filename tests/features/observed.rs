@@ -1,9 +1,13 @@
 //! More addresses than have room: every engine counts the same ones, and the others together.
 
-use crate::engines::{Engines, load};
+use crate::engines::{Engines, frame_sets, load};
 use std::fmt::Write;
-use weir_abi::features::{ONE_IN, RECORDS, SIZE_MIN};
-use weir_state::features::DirectionSnapshot;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weir_abi::features::{ONE_IN, QUEUE, RECORDS, SIZE_MIN};
+use weir_abi::{BURST_MAX, Verdict};
+use weir_engine::Filter;
+use weir_engine::frame_set::FrameSet;
+use weir_state::features::{DirectionSnapshot, Snapshot};
 
 const POLICY: &str = "observe { size 64 }\nupstream { udp dport 9 drop; accept }\ndownstream { accept }\n";
 
@@ -74,4 +78,68 @@ fn an_attack_on_one_address_is_counted_as_packets_to_many() {
     let most = upstream.entries.iter().map(|entry| entry.counts.total()).max();
     assert!(most.is_some_and(|most| most > 150) && upstream.entries.len() > 50, "{most:?}");
     assert!(upstream.outside.total() > 20 && downstream.outside.total() == 640);
+}
+
+/// Programs in the kernel count packets when their queue is full, and what waits there at the exchange is counted by
+/// its reader. So any number of packets gives the counts of engines that have no queue.
+#[test]
+fn packets_that_wait_are_counted_at_the_exchange() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, text) in [("few.weir", POLICY), ("victim.weir", VICTIM)] {
+        std::fs::write(folder.path().join(name), text).expect("the policy can be written");
+        let policy = load(&folder.path().join(name)).expect("the policy is right");
+        let mut engines = Engines::load(&policy).expect("all engines load it");
+        let mut lines = String::new();
+        for host in 0..3 * QUEUE {
+            let _ = writeln!(lines, "ip saddr=192.0.2.{host} daddr=198.51.100.{} / udp dport=10", host % 150);
+        }
+        let packets = weir_test_support::packets(&lines).expect("the packets are right");
+        for count in [1, QUEUE - 1, QUEUE, QUEUE + 1, 3 * QUEUE - 5] {
+            let decided = engines.agree(&packets[..count]).expect("all agree");
+            let totals = decided.features.expect("the policy observes").map(|direction| direction.total().0);
+            assert_eq!(totals, [count as u64; 2], "{name}");
+        }
+    }
+}
+
+/// Sheets are exchanged while a program counts, also in the middle of a queue.
+#[test]
+fn nothing_is_lost_while_a_program_counts() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("few.weir"), POLICY).expect("the policy can be written");
+    let policy = load(&folder.path().join("few.weir")).expect("the policy is right");
+    let lines: String =
+        (0..55).map(|host| format!("ip saddr=192.0.2.1 daddr=198.51.100.{host} / udp dport=10\n")).collect();
+    let packets = weir_test_support::packets(&lines).expect("the packets are right");
+    let sets = frame_sets(&packets);
+    let mut filter = policy.xdp().expect("the kernel takes it");
+    let features = filter.features().expect("the policy observes").clone();
+    let (exchanges, stopped, mut decided) = (AtomicU64::new(0), AtomicBool::new(false), 0);
+    let seen = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut snapshot, mut seen) = (Snapshot::default(), 0);
+            while !stopped.load(Ordering::SeqCst) {
+                features.exchange(&mut snapshot).expect("the kernel waits");
+                seen += snapshot.directions[0].total().0;
+                exchanges.fetch_add(1, Ordering::SeqCst);
+            }
+            seen
+        });
+        while exchanges.load(Ordering::SeqCst) < 20 {
+            for burst in sets.iter().flat_map(FrameSet::bursts) {
+                filter.decide(0, &burst, &mut [Verdict(0); BURST_MAX]).expect("the kernel runs it");
+                decided += burst.len() as u64;
+            }
+        }
+        stopped.store(true, Ordering::SeqCst);
+        reader.join().expect("it reads")
+    });
+    // Each sheet once.
+    let rest: u64 = (0..2)
+        .map(|_| {
+            let snapshot = filter.take_features().expect("the kernel waits").expect("the policy observes");
+            snapshot.directions[0].total().0
+        })
+        .sum();
+    assert_eq!(seen + rest, decided);
 }

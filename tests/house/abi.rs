@@ -388,13 +388,27 @@ fn of_card() -> String {
     program
 }
 
+/// What programs in the kernel and the reader of features share.
+fn waiting_layouts() -> String {
+    let (mut program, word) = (String::new(), size_of::<u64>());
+    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
+    layout!(program, "feature_waiting", features::WaitingPacket, key, element, bytes, packets, bit, packets_at, bit_at);
+    same(&mut program, "FEATURE_QUEUE", features::QUEUE);
+    same(&mut program, "sizeof(struct feature_queue)", features::QUEUE_WORDS * word);
+    same(&mut program, "offsetof(struct feature_queue, packets)", features::ELEMENT_BYTES);
+    for (at, name) in ["waiting", "seen", "next", "taken"].iter().enumerate() {
+        same(&mut program, &format!("offsetof(struct feature_queue, {name})"), at * word);
+    }
+    program
+}
+
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
     // Without a chain, functions of hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
     program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
     program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
-    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
+    program += &waiting_layouts();
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
@@ -500,12 +514,13 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 13] = [
+    const C_ONLY: [&str; 14] = [
         "__sk_buff",
         "ack_key",
         "answer_slot",
         "arrival",
         "device_pair",
+        "feature_queue",
         "lock_wait",
         "slot_walk",
         "track_slot",

@@ -26,11 +26,13 @@
 
 mod class;
 mod shape;
+mod waiting;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use class::{PacketClass, SERVICE_PORTS, SYSTEM_PORT_MAX};
 pub use shape::{FeatureRange, FeatureShape};
+pub use waiting::{QUEUE, QUEUE_WORDS, WAITING_WORDS, WaitingPacket, head_words, queue_at};
 
 /// Elements of a sheet in front of its cells: `FEATURE_HEADS`.
 pub const HEADS: usize = 8;

@@ -1,8 +1,8 @@
 //! `features`: what it costs to observe the packets that pass, and to read what was counted. Packets belong to 16 to a
-//! million protected addresses: all to one of them (hot), or to random ones (uniform). Each address has a cell of its own,
-//! or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel. In
-//! native code the bare access to as many cells takes turns with them (`bare.c`). Addresses are sources, which traffic
-//! can set, so the chain is `downstream`.
+//! million protected addresses: all to one of them (hot), or to random ones (uniform). Each address has a cell of its
+//! own, or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel. The
+//! bare access to as many cells takes turns with them (`bare_native.c`, `bare_bpf.c`). Addresses are sources, which
+//! traffic can set, so the chain is `downstream`.
 
 use crate::live::memory_engine::thread_time;
 use crate::options::Options;
@@ -21,8 +21,9 @@ use weir_engine::{NativeData, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
 use weir_state::features::{FeatureMemory, Features, Snapshot};
 
-/// The bare access.
-const BARE: &str = include_str!("features/bare.c");
+/// The bare access, in native code and in the kernel.
+const BARE: &str = include_str!("features/bare_native.c");
+const BARE_IN_KERNEL: &str = include_str!("features/bare_bpf.c");
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
 /// Number of packets of a turn.
@@ -43,26 +44,65 @@ const SPREADS: [&str; 2] = ["hot", "uniform"];
 ///
 /// # Errors
 /// Files cannot be written, there is no clang, or the kernel refuses the programs.
-pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
+pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    let selected = Selected::of(&options.only)?;
     let mut rows = Vec::new();
-    for (name, length) in ADDRESSES {
+    for (name, length) in ADDRESSES.into_iter().filter(|(name, _)| selected.has(name)) {
         let count = 1u32 << (32 - length);
         let all: Vec<u32> = (0..count).map(|host| 0x0a00_0000 + host).collect();
         let plain = policy("")?;
         let own = policy(&format!("observe {{ size {count}; inside 10.0.0.0/{length} }}").replace("size 16;", ""))?;
         // Half of the places are free.
         let hashed = policy(&format!("observe {{ size {} }}", (2 * count).max(64)))?;
-        for (cells, observing) in [("own", &own), ("hashed", &hashed)] {
-            for spread in SPREADS {
+        for (cells, observing) in
+            [("own", &own), ("hashed", &hashed)].into_iter().filter(|(cells, _)| selected.has(cells))
+        {
+            for spread in SPREADS.into_iter().filter(|spread| selected.has(spread)) {
                 let sources = if spread == "hot" { &all[..1] } else { &all[..] };
                 let row = Row::default().of("addresses", name).of("cells", cells).of("spread", spread);
                 let mut random = SplitMix::new(23);
-                rows.extend(native(&plain, observing, sources, &mut random, &row.clone().of("engine", "native"))?);
-                rows.extend(kernel(&plain, observing, sources, &mut random, &row.of("engine", "xdp"))?);
+                for (engine, measured) in [("native", native as Measured), ("xdp", kernel)] {
+                    if selected.has(engine) {
+                        rows.extend(measured(
+                            &plain,
+                            observing,
+                            sources,
+                            &mut random,
+                            &row.clone().of("engine", engine),
+                        )?);
+                    }
+                }
             }
         }
     }
     Ok(rows)
+}
+
+/// The rows of an engine.
+type Measured = fn(&Policy, &Policy, &[u32], &mut SplitMix, &Row) -> Result<Vec<Row>, Failure>;
+
+/// The names in `--only`. A name excludes the others of its kind.
+struct Selected<'a>(&'a [String]);
+
+impl<'a> Selected<'a> {
+    /// The kinds of names.
+    const KINDS: [&'static [&'static str]; 4] =
+        [&["16", "1K", "64K", "1M"], &["own", "hashed"], &SPREADS, &["native", "xdp"]];
+
+    fn of(only: &'a [String]) -> Result<Self, Failure> {
+        match only.iter().find(|name| !Self::KINDS.concat().contains(&name.as_str())) {
+            Some(unknown) => {
+                let known = Self::KINDS.concat().join(", ");
+                Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {known}")))
+            }
+            None => Ok(Selected(only)),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let kind = Self::KINDS.into_iter().find(|kind| kind.contains(&name)).expect("rows have known names");
+        self.0.iter().any(|only| only == name) || !self.0.iter().any(|only| kind.contains(&only.as_str()))
+    }
 }
 
 fn policy(observe: &str) -> Result<Policy, Failure> {
@@ -128,7 +168,8 @@ fn kernel(
     random: &mut SplitMix,
     row: &Row,
 ) -> Result<Vec<Row>, Failure> {
-    let mut filters = [in_kernel(plain)?, in_kernel(observing)?];
+    let mut filters =
+        [in_kernel(plain)?, in_kernel(observing)?, bare_in_kernel(observing, 0)?, bare_in_kernel(observing, 1)?];
     let frames = traffic::packets_from(&[0]);
     let mut drawn = sources.to_vec();
     for last in (1..drawn.len()).rev() {
@@ -145,7 +186,7 @@ fn kernel(
         }
         Ok(ns / drawn.len() as f64)
     };
-    let mut turns = [Vec::new(), Vec::new()];
+    let mut turns: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS {
         for (filter, turns) in filters.iter_mut().zip(&mut turns) {
             turns.push(run(filter)?);
@@ -155,13 +196,22 @@ fn kernel(
     let read = reading(&features, &mut || run(&mut filters[1]).map(drop), sources.len())?;
     let of = |turns: &[f64]| Spread::of(turns.to_vec()).expect("each had its turns");
     let more: Vec<f64> = turns[1].iter().zip(&turns[0]).map(|(own, plain)| own - plain).collect();
+    let bare: Vec<f64> = turns[3].iter().zip(&turns[2]).map(|(touching, without)| touching - without).collect();
     let row = row.clone().spread("ns_per_packet", of(&turns[1])).spread("more_ns_per_packet", of(&more));
-    Ok(vec![row.spread("read_cpu_ms", read)])
+    Ok(vec![row.spread("bare_ns_per_packet", of(&bare)).spread("read_cpu_ms", read)])
 }
 
 fn in_kernel(policy: &Policy) -> Result<XdpFilter, Failure> {
     let (artifact, data) = (policy.artifact()?, policy.kernel_replay_data()?);
     stream::load_chain("downstream", artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())
+}
+
+/// The bare access in the kernel to the cells of a policy, or what remains of it without the access.
+fn bare_in_kernel(observing: &Policy, touches: u32) -> Result<XdpFilter, Failure> {
+    let (artifact, data) = (observing.artifact()?, observing.kernel_replay_data()?);
+    let cells = observing.program.observe.as_ref().expect("the policy observes").shape().size;
+    let source = BARE_IN_KERNEL.replace("CELLS", &cells.to_string()).replace("BARE_TOUCHES", &touches.to_string());
+    stream::load_chain("downstream", &source, &artifact.shape(), &data.for_kernel())
 }
 
 /// Milliseconds of CPU time of an exchange after all addresses were counted.

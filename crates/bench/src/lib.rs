@@ -104,7 +104,7 @@ const SCENARIOS: &[Scenario] = &[
         paper: "smartnic section IV-B: features by a double map, read entry by entry in 30 us; the goal is 15 ns a packet in XDP, 10 cycles in native code, and a million entries in 50 ms",
         run: features::run,
         plot: |title, rows| plot::bars(title, "more_ns_per_packet", rows),
-        picks: Picks::Nothing,
+        picks: Picks::Engines,
     },
     Scenario {
         name: "hybrid",

@@ -28,8 +28,8 @@ pub struct Options {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
-    /// Scenarios `hybrid`, `live`, `smartnic`, `stateful` and `table-changes`: only this engine, contender, part, card or
-    /// ruleset; may be given more than once.
+    /// Scenarios `features`, `hybrid`, `live`, `smartnic`, `stateful` and `table-changes`: only this engine, contender,
+    /// part, card, ruleset or kind of row; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
     /// Scenarios `hybrid`, `smartnic`, `stateful` and `thread-layouts`: fewer and shorter turns.

@@ -8,6 +8,7 @@
 
 mod known_peers;
 mod snapshot;
+mod waiting;
 
 use std::io;
 use std::mem;
@@ -19,12 +20,13 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use weir_abi::features::{ELEMENT_BYTES, ELEMENT_WORDS, FeatureHead};
+use weir_abi::features::{ELEMENT_BYTES, ELEMENT_WORDS, FeatureHead, QUEUE_WORDS, head_words, queue_at};
 use weir_abi::{FeatureElement, FeatureShape};
 
 use crate::StateError;
 use crate::words::Words;
 use snapshot::take;
+use waiting::count_waiting;
 
 pub use known_peers::KnownPeers;
 pub use snapshot::{DirectionSnapshot, FeatureEntry, Samples, Snapshot};
@@ -158,6 +160,12 @@ impl Features {
                 let words = self.shape.elements() * ELEMENT_WORDS;
                 let sheets: Vec<&[AtomicU64]> =
                     kernel.elements.all().chunks_exact(words).skip(old * kernel.cpus).take(kernel.cpus).collect();
+                for (cpu, sheet) in sheets.iter().enumerate() {
+                    for direction in 0..2 {
+                        let queue = &kernel.head.all()[queue_at(kernel.cpus, old, cpu, direction)..][..QUEUE_WORDS];
+                        count_waiting(&self.shape, direction, queue, sheet);
+                    }
+                }
                 take(&self.shape, &sheets, snapshot);
             }
         }
@@ -252,7 +260,7 @@ impl KernelSheets {
             return Err(StateError::Features { problem });
         }
         let refuse = |error: io::Error| StateError::Features { problem: format!("{bytes} bytes: {error}") };
-        let head = Words::of_kernel("weir_feat_head", ELEMENT_WORDS).map_err(refuse)?;
+        let head = Words::of_kernel("weir_feat_head", head_words(cpus)).map_err(refuse)?;
         let elements = (bytes / ELEMENT_BYTES) as u32;
         let elements = Words::elements_of_kernel("weir_features", ELEMENT_BYTES, elements).map_err(refuse)?;
         for (word, value) in head.all().iter().zip(FeatureHead::new(seed, cpus).words()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libbpf_rs::libbpf_sys::{BPF_F_XDP_HAS_FRAGS, bpf_object__load};
 use libbpf_rs::{
-    AsRawLibbpf, ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, ProgramMut, ProgramType,
+    AsRawLibbpf, ErrorKind, MapCore, MapFlags, MapInfo, Object, ObjectBuilder, OpenObject, ProgramMut, ProgramType,
 };
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::io::Errno;
@@ -355,6 +355,9 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
         }
         if let Some((_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
             // libbpf maps the shared map where it has set memory aside for the section.
+            if name == FEATURE_HEAD {
+                map.set_value_size(MapInfo::new(*shared)?.info.value_size)?;
+            }
             let (found, expected) = (map.value_size() as usize, plan.sizes.as_ref().and_then(|of| of.length(&name)));
             if let Some(bytes) = expected.filter(|&bytes| bytes != found) {
                 let problem = format!("{found} bytes set aside, the shared map has {bytes}");

@@ -7,7 +7,7 @@ use weir_abi::features::{ELEMENT_WORDS, GROUP, OUTSIDE, RECORDS, REST, SAMPLERS,
 use weir_abi::{FeatureCell, FeatureRecord, FeatureShape};
 
 /// The word of a cell with its bytes, which are 0 in one that has counted nothing.
-const BYTES: usize = mem::offset_of!(FeatureCell, bytes) / size_of::<u64>();
+pub(super) const BYTES: usize = mem::offset_of!(FeatureCell, bytes) / size_of::<u64>();
 
 /// What was counted between two exchanges.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +144,7 @@ fn take_samples(shape: &FeatureShape, direction: usize, sheet: &[AtomicU64]) -> 
     (seen > 0).then(|| Samples { seen, taken, records: (0..RECORDS.min(taken as usize)).map(record).collect() })
 }
 
-fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
+pub(super) fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
     &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The bare access to cells in the kernel, with which `features` compares observing: a program finds the cell of its
+ * packet's source, which is at a known place of the frame, and adds to one word of it. There is neither a parser nor a
+ * class, and nothing is counted later. Without BARE_TOUCHES it is what remains of such a program.
+ */
+#include "env.h"
+#include "verdict.h"
+#include "packet.h"
+#include "raw.h"
+#include "hook.h"
+#include "feature.h"
+
+static const struct observing observing = {.size = CELLS, .shift4 = 0};
+
+#include "cpu_observe.h"
+
+WEIR_INLINE uint32_t bare(const struct frame *frame, uint32_t number)
+{
+	union feature_element *cell = feature_element(FEATURE_HEADS + number);
+
+	if (BARE_TOUCHES && cell)
+		cell->cell.bytes += frame->len;
+	return rule_verdict(ACTION_ACCEPT, 0, 0);
+}
+
+WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
+{
+	const uint8_t *at = frame_start(frame, ETHERNET_BYTES + 16);
+
+	(void)env;
+	(void)packet;
+	return at ? bare(frame, be32(at + ETHERNET_BYTES + 12) & (CELLS - 1)) : VERDICT_NONE;
+}
+
+WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
+{
+	(void)env;
+	(void)packet;
+	return bare(frame, 0);
+}
+
+WEIR_CHAIN(upstream)
+WEIR_CHAIN(downstream)
