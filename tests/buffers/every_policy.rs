@@ -17,6 +17,11 @@ const MTUS: [u32; 2] = [1500, 9000];
 /// The first Linux with tcx, which `--host` needs.
 const TCX: (u32, u32) = (6, 6);
 
+/// Whether the kernel has it. A kernel without it must say so ([`places`]).
+pub fn has_tcx() -> bool {
+    kernel() >= TCX
+}
+
 /// Major and minor version of the running kernel.
 fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
@@ -55,7 +60,7 @@ fn places() -> Vec<(String, Ports)> {
     }
     match Ports::of_host(&[format!("lower{}", MTUS[1])]) {
         Ok(host) => places.push(("on a host".to_owned(), host)),
-        Err(error) if kernel() < TCX => {
+        Err(error) if !has_tcx() => {
             let error = error.to_string();
             assert!(error.contains("--host needs Linux 6.6 or newer"), "{error}");
         }
