@@ -61,7 +61,7 @@ module counters #(
     end
     always_ff @(posedge clk) begin
         bus_read <= 32'd0;
-        if ((is_active || is_before) && {12'd0, bus.address} < 4 * COUNTERS) begin
+        if ((is_active || is_before) && $signed({12'd0, bus.address}) < 4 * COUNTERS) begin
             bus_read <= chosen[{bus.address[1:0], 5'd0}+:32];
         end
     end

@@ -52,7 +52,7 @@ module rules #(
         counts = 64'd0;
         for (i = 0; i < RULES; i = i + 1) begin
             ends[i] = hit[i] && act[2*i+:2] == layout::ACT_END;
-            drops[i] = hit[i] && act[2*i+:2] == layout::ACT_DROP && {24'd0, argument[8*i+:8]} < COUNTERS;
+            drops[i] = hit[i] && act[2*i+:2] == layout::ACT_DROP && $signed({24'd0, argument[8*i+:8]}) < COUNTERS;
             if (hit[i] && act[2*i+:2] == layout::ACT_COUNT && argument[8*i+6+:2] == 2'd0) begin
                 counts = counts | 64'd1 << argument[8*i+:6];
             end
