@@ -107,7 +107,7 @@ pub struct Attack {
     pub evidence: Vec<Evidence>,
     /// What was done, in order.
     pub records: Vec<Record>,
-    /// Signatures that hit legitimate packets.
+    /// Signatures that hit legitimate packets, or that the operator did not want.
     pub(crate) refused: Vec<Signature>,
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
@@ -173,6 +173,11 @@ impl Attack {
             excess -= usize::from(goes);
             !goes
         });
+    }
+
+    /// Whether a signature, or one that is nearly the same, has hit legitimate packets or was not wanted.
+    pub(crate) fn is_refused(&self, signature: &Signature) -> bool {
+        self.refused.iter().any(|refused| refused.is_like(signature))
     }
 
     /// Whether a standing signature covers a packet.

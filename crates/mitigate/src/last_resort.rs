@@ -45,7 +45,7 @@ pub fn measure(
     }
     if let Some(terms) = pings {
         let limit_pps = (baselines.of(&suspect.prefix).packets_pps(suspect.class) * FACTOR).max(PINGS_PPS);
-        return Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)));
+        return Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)));
     }
     if let Some(posture) = posture {
         return Some(Resort::Take(Measure::Posture(posture.to_owned())));
@@ -53,7 +53,7 @@ pub fn measure(
     let usual_pps = baselines.of(&suspect.prefix).packets_pps(suspect.class);
     let Some(terms) = class_terms(suspect.class, suspect.prefix.is_ipv6()) else { return Some(Resort::Report) };
     let limit_pps = (usual_pps * FACTOR).max(floor_pps(&suspect.prefix) / FACTOR);
-    Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)))
+    Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)))
 }
 
 /// The terms of echo requests or replies, if most of the pool are.

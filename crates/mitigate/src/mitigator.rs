@@ -180,7 +180,7 @@ impl Mitigator {
     fn undo_mistakes(&mut self) {
         for attack in &mut self.attacks {
             let undone = retreat::undo_mistakes(attack);
-            self.remembered.retain(|signature| !attack.refused.contains(signature));
+            self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
     }
@@ -331,7 +331,7 @@ impl Mitigator {
             share_min,
             is_known: &is_spared,
         });
-        learned.retain(|one| !attack.refused.contains(&one.signature));
+        learned.retain(|one| !attack.is_refused(&one.signature));
         learned
     }
 
@@ -340,8 +340,8 @@ impl Mitigator {
         let attack = &self.attacks[at];
         // Before the whole victim is limited, what separates its attack is tried.
         let is_tried = learned.is_empty() || attack.standing().next().is_some();
-        if attack.is_unused && is_tried && !attack.is_overruled {
-            let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
+        let everything = Signature::new(attack.victim, Vec::new());
+        if attack.is_unused && is_tried && !attack.is_overruled && !attack.is_refused(&everything) {
             let limit_pps = (attack.peak_pps * REST_SHARE).clamp(LIMIT_PPS, UNUSED_PPS);
             self.apply(at, Measure::Limit(everything, limit_pps), Trial::default());
             return;
@@ -367,7 +367,7 @@ impl Mitigator {
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
         let posture = self.settings.posture.as_deref();
         let Some(resort) = last_resort::measure(suspect, counts, &self.peace.baselines, pool, posture) else { return };
-        let is_refused = |measure: &Measure| attack.refused.iter().any(|refused| measure.signature() == Some(refused));
+        let is_refused = |measure: &Measure| measure.signature().is_some_and(|one| attack.is_refused(one));
         if matches!(&resort, Resort::Take(measure) if is_refused(measure)) {
             return;
         }

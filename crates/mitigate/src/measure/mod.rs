@@ -282,8 +282,9 @@ impl Extractor {
 
     /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
     /// is not counted, because measurements see what passes.
-    pub fn see_dropped(&mut self, header: &Header) -> bool {
-        let is_proven = self.trust(header, self.conversations.proof(header)) != Trust::None;
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> bool {
+        let proof = self.conversations.see_dropped(header, now_ns);
+        let is_proven = self.trust(header, proof) != Trust::None;
         if is_proven {
             self.dropped_proven.offer(*header);
         }

@@ -86,7 +86,7 @@ pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
     let mut found = Vec::new();
     while found.len() < SIGNATURES_MAX && rest.len() >= least {
         let Some(terms) = conjunction(&rest, examples, (&prior, &unused), least) else { break };
-        let signature = Signature { victim: examples.victim, terms };
+        let signature = Signature::new(examples.victim, terms);
         let before = rest.len();
         rest.retain(|header| !covers(&signature.terms, header));
         let is_hit = |header: &&&Header| signature.terms.iter().all(|term| hits(term, header, &examples.victim));
