@@ -4,22 +4,23 @@
 //! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
 //! followed. An action that hits packets of proven sources is undone.
 
+mod learning;
 mod operator;
 
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
-use crate::baseline::floor_pps;
+use crate::baseline::{LEARNING_WINDOWS, floor_pps};
 use crate::class;
 use crate::header::Header;
 use crate::last_resort::{self, Resort};
 use crate::measure::counts::Counts;
-use crate::measure::{DOUBTFUL_NS, Source, Window};
+use crate::measure::{DOUBTFUL_NS, Source, WINDOW_NS, Window};
 use crate::peace::{ANSWERERS_MIN, Peace};
 use crate::prefix::Prefix;
 use crate::protected::Protected;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
 use crate::signature::Signature;
-use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
+use crate::signature::learn::{COLLATERAL_MAX, Learned};
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 use std::collections::HashSet;
@@ -56,7 +57,9 @@ const REMEMBERED_MAX: usize = 64;
 const PAUSE_MAX: u32 = 16;
 /// A pause ends at once if the rest is this many times as high as when learning failed.
 const WORSE: f64 = 2.0;
-/// A victim is in use if the reference and the sample have this many legitimate packets to it.
+/// A victim counts as unused only if packets were seen for this long before sources became doubtful.
+const UNUSED_NS: u64 = DOUBTFUL_NS + LEARNING_WINDOWS as u64 * WINDOW_NS;
+/// Packets of real sources in an attack that show that its victim is in use.
 const USED_MIN: usize = 8;
 /// Failures of learning after which the last resort is taken: with the pauses between them, within two seconds.
 const FAILURES: u32 = 3;
@@ -131,6 +134,9 @@ impl Mitigator {
         self.peace.reference.learn_mistakes(&window.dropped_proven);
         self.count_hits(window, hits);
         self.undo_mistakes();
+        if window.is_two_way && window.sampling.scale() == 1.0 {
+            self.peace.baselines.count_proven(&window.counts);
+        }
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
         suspects.retain(|suspect| self.peace.believes(suspect, window));
@@ -180,6 +186,8 @@ impl Mitigator {
     fn undo_mistakes(&mut self) {
         for attack in &mut self.attacks {
             let undone = retreat::undo_mistakes(attack);
+            // Whoever is hit by mistake uses the victim.
+            attack.is_unused &= undone.is_empty();
             self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
@@ -210,7 +218,16 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
         attack.rest_pps += (rest_pps.min(REST_PPS) - attack.rest_pps) * MEAN_WEIGHT;
+        attack.is_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
         attack.pause = attack.pause.saturating_sub(1);
+        // As long as everybody who asks gets an answer, each packet that an action drops may be a customer's.
+        if window.is_served(&victim) {
+            if let (None, Some(suspect)) = (attack.id, suspect.filter(|suspect| last_resort::is_bad(suspect))) {
+                let pool = attack.pool();
+                self.begin(at, suspect, window, &pool);
+            }
+            return;
+        }
         if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }
@@ -225,7 +242,7 @@ impl Mitigator {
                 let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
                 let mut pool = attack.pool();
                 pool.retain(|header| rest[class::of(header) as usize] > 0.0);
-                let learned = self.learn(at, &pool, share_min, window.is_two_way, is_known);
+                let learned = self.learn(at, &pool, share_min, window, is_known);
                 // What actions that wait would stop is no reason for harder ones.
                 let suspect = suspect.filter(|_| rest_pps > floor_pps(&victim));
                 self.settle(at, learned, window, suspect);
@@ -256,7 +273,7 @@ impl Mitigator {
             if self.peace.is_beginning() && answerers(&pool) < ANSWERERS_MIN {
                 return;
             }
-            learned = self.learn(at, &pool, 0.0, window.is_two_way, is_known);
+            learned = self.learn(at, &pool, 0.0, window, is_known);
         }
         let covered: usize = learned.iter().map(|one| one.covered).sum();
         // Without samples no signature can be learned yet. The rate is certain nevertheless, so it is reported.
@@ -266,22 +283,11 @@ impl Mitigator {
             self.resort(at, suspect, window, &pool);
             return;
         }
-        self.begin(at, suspect, &pool);
+        self.begin(at, suspect, window, &pool);
         self.act(at, learned);
     }
 
-    /// The signature of a former attack that covers most of the pool.
-    fn returning(&self, victim: Prefix, pool: &[Header]) -> Option<Learned> {
-        let learned = |signature: &Signature| {
-            let covered = pool.iter().filter(|header| signature.matches(header)).count();
-            let signature = signature.clone();
-            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0, usual_share: 0.0 }
-        };
-        let of_victim = self.remembered.iter().filter(|signature| signature.victim == victim);
-        of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
-    }
-
-    fn begin(&mut self, at: usize, suspect: &Suspect, pool: &[Header]) {
+    fn begin(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
         let id = self.next_attack;
         self.next_attack += 1;
         let mut evidence = suspect.evidence.clone();
@@ -289,8 +295,10 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
         // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
-        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
-        attack.is_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
+        // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's.
+        let doubtful_ns = if window.is_two_way { 0 } else { DOUBTFUL_NS };
+        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns));
+        attack.is_unused = !is_used && self.peace.seen_ns() >= UNUSED_NS && !suspect.is_exact;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
@@ -300,39 +308,6 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         attack.failures = attack.failures.saturating_add(1);
         attack.pause = (1 << attack.failures.min(8)).min(PAUSE_MAX);
-    }
-
-    /// Signatures for headers of an attack. Where answers are not seen, a host that is used like a client may look unused,
-    /// so everyday packets are spared there too.
-    fn learn(
-        &self,
-        at: usize,
-        pool: &[Header],
-        share_min: f64,
-        is_two_way: bool,
-        is_known: &dyn Fn(Source) -> bool,
-    ) -> Vec<Learned> {
-        let attack = &self.attacks[at];
-        let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
-        let is_spared = |header: &Header| {
-            let source = (header.is_ipv6, header.saddr);
-            is_known(source) || self.protected.contains(source)
-        };
-        let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
-        let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN || !is_two_way;
-        let (victim, legitimate) = (attack.victim, legitimate.as_slice());
-        let usual: Vec<&Header> = self.peace.reference.usual().collect();
-        let mut learned = learn(&Examples {
-            victim,
-            attack: pool,
-            legitimate,
-            usual: &usual,
-            is_used,
-            share_min,
-            is_known: &is_spared,
-        });
-        learned.retain(|one| !attack.is_refused(&one.signature));
-        learned
     }
 
     /// Acts on what was learned of the rest of an attack.
@@ -372,7 +347,7 @@ impl Mitigator {
             return;
         }
         if attack.id.is_none() {
-            self.begin(at, suspect, pool);
+            self.begin(at, suspect, window, pool);
         }
         if let Resort::Take(measure) = resort {
             self.apply(at, measure, Trial::default());
@@ -430,7 +405,7 @@ impl Mitigator {
             }
             let Some(at) = self.case(&suspect, window.to_ns) else { continue };
             if self.attacks[at].id.is_none() {
-                self.begin(at, &suspect, &[]);
+                self.begin(at, &suspect, window, &[]);
             }
             self.apply(at, Measure::Block(heavy.source, SOURCE_NS), Trial::default());
         }

@@ -212,6 +212,16 @@ impl Conversations {
         proof
     }
 
+    /// Whether the other side has answered the sender of a datagram.
+    pub fn is_answered(&self, header: &Header) -> bool {
+        if header.protocol != protocol::UDP || !can_prove(header) {
+            return false;
+        }
+        let (key, side) = self.key(header);
+        let is_answered = |entry: &Conversation| entry.asker == side && entry.sides[1 - side].packets > 0;
+        self.slots.get(key, |entry| entry.key == key).is_some_and(is_answered)
+    }
+
     /// Counts a packet and says what it shows.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
         self.last_ns = now_ns;

@@ -4,7 +4,7 @@ pub mod learn;
 mod prior;
 
 use crate::header::{Header, protocol, tcp};
-use crate::prefix::Prefix;
+use crate::prefix::{Level, Prefix};
 use std::fmt::{self, Display, Formatter};
 use weir_abi::packet::Fragment;
 
@@ -36,7 +36,7 @@ pub enum Field {
     Payload,
     /// `ip ttl`
     Ttl,
-    /// `ip saddr`
+    /// `ip saddr`: an address, or all of a prefix.
     Saddr,
 }
 
@@ -140,7 +140,9 @@ impl Term {
             Field::Ttl => values(if is_ipv6 { "ip6 hoplimit" } else { "ip ttl" }),
             Field::Saddr => {
                 let family = if is_ipv6 { "ip6" } else { "ip" };
-                format!("{family} saddr {}", Prefix::of(is_ipv6, self.first, u8::MAX))
+                let host_bits = (u128::BITS - (self.first ^ self.last).leading_zeros()) as u8;
+                let length = Level::Host.length(is_ipv6).saturating_sub(host_bits);
+                format!("{family} saddr {}", Prefix::of(is_ipv6, self.first, length))
             }
         }
     }

@@ -53,6 +53,18 @@ fn every_term_is_a_rule_of_a_slot() {
 }
 
 #[test]
+fn a_net_of_sources_is_a_rule_of_a_slot() {
+    for is_ipv6 in [false, true] {
+        let [victim, net] = [u8::MAX, if is_ipv6 { 64 } else { 24 }]
+            .map(|length| Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], length));
+        let term = Term { field: Field::Saddr, first: net.address(), last: net.last() };
+        let measure = Measure::Drop(Signature::new(victim, vec![term]));
+        reads(&measure);
+        assert!(measure.to_string().contains(&format!("saddr {net} ")), "{measure}");
+    }
+}
+
+#[test]
 fn bytes_of_a_udp_payload_are_not_looked_for_in_tcp() {
     for is_ipv6 in [false, true] {
         let victim = Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], u8::MAX);
