@@ -29,9 +29,9 @@ const PREFIXES_MAX: usize = 8192;
 /// that counts, reaches 3 times less than once in 10^15 windows.
 pub const FACTOR: f64 = 3.0;
 
-/// What is not among this many packets of real sources is less than 0.3 % of them (95 % confidence: 3 of 1000). The packet
+/// What is not among this many packets of real sources is less than 1 % of them (95 % confidence: 3 of 400). The answer
 /// that is dropped by mistake proves itself, so a mistake ends by itself.
-const FOREIGN_MIN: u64 = 1000;
+const FOREIGN_MIN: u64 = 400;
 const FOREIGN: f64 = 0.001;
 
 /// The least rate that is an attack, packets a second. A link or host of any size takes less without harm, and the
@@ -115,7 +115,8 @@ impl Usual {
     /// Whether packets of any of the classes are more than a share of what is usual. They are if nothing is known.
     pub fn uses(&self, classes: &[PacketClass], share: f64) -> bool {
         let of_classes: f64 = classes.iter().map(|&class| self.packets_pps(class)).sum();
-        of_classes > self.packets_pps.iter().sum::<f64>() * share
+        let all: f64 = self.packets_pps.iter().sum();
+        all == 0.0 || of_classes > all * share
     }
 
     /// Whether proven sources have used the prefix since a time.

@@ -63,6 +63,8 @@ const UNUSED_NS: u64 = DOUBTFUL_NS + LEARNING_WINDOWS as u64 * WINDOW_NS;
 const USED_MIN: usize = 8;
 /// Failures of learning after which the last resort is taken: with the pauses between them, within two seconds.
 const FAILURES: u32 = 3;
+/// Failures after which an attack is reported that no measure is taken against.
+const REPORT_FAILURES: u32 = 2;
 
 /// The usual time that a quiet action stays.
 pub const HOLD_NS: u64 = 60_000_000_000;
@@ -297,7 +299,10 @@ impl Mitigator {
         // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
         // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's.
         let doubtful_ns = if window.is_two_way { 0 } else { DOUBTFUL_NS };
-        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns));
+        // Who asks one question has no proof, but the answer shows that somebody is served.
+        let mut served = self.peace.reference.first().chain(&window.answered);
+        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
+            || served.any(|header| attack.victim.contains(header.is_ipv6, header.daddr));
         attack.is_unused = !is_used && self.peace.seen_ns() >= UNUSED_NS && !suspect.is_exact;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
@@ -336,14 +341,14 @@ impl Mitigator {
     /// Takes the last resort after some failures, if the situation is bad enough. A suspicion becomes an attack then.
     fn resort(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
         let attack = &self.attacks[at];
-        if attack.failures < FAILURES || attack.is_overruled {
+        if attack.failures < REPORT_FAILURES || attack.is_overruled {
             return;
         }
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
         let posture = self.settings.posture.as_deref();
         let Some(resort) = last_resort::measure(suspect, counts, &self.peace.baselines, pool, posture) else { return };
         let is_refused = |measure: &Measure| measure.signature().is_some_and(|one| attack.is_refused(one));
-        if matches!(&resort, Resort::Take(measure) if is_refused(measure)) {
+        if matches!(&resort, Resort::Take(measure) if is_refused(measure) || attack.failures < FAILURES) {
             return;
         }
         if attack.id.is_none() {
