@@ -95,6 +95,8 @@ pub struct Attack {
     /// Whether nobody used the victim before. Then plausible sources are not trusted, and what no signature covers is
     /// limited.
     pub is_unused: bool,
+    /// Whether nobody is known to use the victim; whether that says something is a matter of time.
+    pub(crate) may_be_unused: bool,
     /// Whether it is over.
     pub is_over: bool,
     /// Whether an operator has removed or dismissed an action. Then nothing harder is tried.
@@ -135,6 +137,7 @@ impl Attack {
             from_ns: now_ns,
             last_ns: now_ns,
             is_unused: false,
+            may_be_unused: false,
             is_over: false,
             is_overruled: false,
             waits: false,

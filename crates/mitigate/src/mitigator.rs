@@ -57,7 +57,7 @@ const REMEMBERED_MAX: usize = 64;
 const PAUSE_MAX: u32 = 16;
 /// A pause ends at once if the rest is this many times as high as when learning failed.
 const WORSE: f64 = 2.0;
-/// A victim counts as unused only if packets were seen for this long before sources became doubtful.
+/// A victim counts as unused only if packets were seen for this long.
 const UNUSED_NS: u64 = DOUBTFUL_NS + LEARNING_WINDOWS as u64 * WINDOW_NS;
 /// Packets of real sources in an attack that show that its victim is in use.
 const USED_MIN: usize = 8;
@@ -189,7 +189,7 @@ impl Mitigator {
         for attack in &mut self.attacks {
             let undone = retreat::undo_mistakes(attack);
             // Whoever is hit by mistake uses the victim.
-            attack.is_unused &= undone.is_empty();
+            attack.may_be_unused &= undone.is_empty();
             self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
@@ -220,7 +220,8 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
         attack.rest_pps += (rest_pps.min(REST_PPS) - attack.rest_pps) * MEAN_WEIGHT;
-        attack.is_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
+        attack.may_be_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
+        attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         attack.pause = attack.pause.saturating_sub(1);
         // As long as everybody who asks gets an answer, each packet that an action drops may be a customer's.
         if window.is_served(&victim) {
@@ -297,13 +298,16 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
         // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
-        // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's.
-        let doubtful_ns = if window.is_two_way { 0 } else { DOUBTFUL_NS };
+        // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's, but
+        // in the first seconds there are no others.
+        let is_certain = window.is_two_way || self.peace.seen_ns() < UNUSED_NS;
+        let doubtful_ns = if is_certain { 0 } else { DOUBTFUL_NS };
         // Who asks one question has no proof, but the answer shows that somebody is served.
         let mut served = self.peace.reference.first().chain(&window.answered);
         let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
             || served.any(|header| attack.victim.contains(header.is_ipv6, header.daddr));
-        attack.is_unused = !is_used && self.peace.seen_ns() >= UNUSED_NS && !suspect.is_exact;
+        attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
+        attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
