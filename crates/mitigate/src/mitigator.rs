@@ -215,7 +215,15 @@ impl Mitigator {
         let victim = self.attacks[at].victim;
         let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
         let unproven_pps = window.counts_of(victim).map_or(0, Counts::unproven_total) as f64 / window.seconds();
-        let rest = self.rest(victim, window, &open);
+        let mut rest = self.rest(victim, window, &open);
+        // As long as everybody who asks gets an answer, each datagram that an action drops may be a customer's.
+        let is_served = window.is_served(&victim);
+        if is_served {
+            PacketClass::ALL
+                .into_iter()
+                .filter(|&class| class::is_datagram(class))
+                .for_each(|class| rest[class as usize] = 0.0);
+        }
         let rest_pps: f64 = rest.iter().sum();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
@@ -223,14 +231,6 @@ impl Mitigator {
         attack.may_be_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         attack.pause = attack.pause.saturating_sub(1);
-        // As long as everybody who asks gets an answer, each packet that an action drops may be a customer's.
-        if window.is_served(&victim) {
-            if let (None, Some(suspect)) = (attack.id, suspect.filter(|suspect| last_resort::is_bad(suspect))) {
-                let pool = attack.pool();
-                self.begin(at, suspect, window, &pool);
-            }
-            return;
-        }
         if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }
@@ -238,6 +238,9 @@ impl Mitigator {
         let is_more_than = |pps: f64, least: f64| pps > least.max(attack.peak_pps * REST_SHARE);
         let has_rest = is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
         match (attack.id, suspect) {
+            (None, Some(suspect)) if is_served && class::is_datagram(suspect.class) => {
+                self.confirm_served(at, suspect, &rest, window, is_known);
+            }
             (None, Some(suspect)) => self.confirm(at, suspect, window, is_known),
             (Some(_), _) if has_rest => {
                 // Many signatures of a few packets each would risk more than they save.
@@ -265,9 +268,36 @@ impl Mitigator {
         })
     }
 
+    /// A suspect that answers whoever asks. What else it receives may be an attack; the questions are reported if they are
+    /// very many.
+    fn confirm_served(
+        &mut self,
+        at: usize,
+        suspect: &Suspect,
+        rest: &[f64; PacketClass::COUNT],
+        window: &Window,
+        is_known: &dyn Fn(Source) -> bool,
+    ) {
+        let most =
+            PacketClass::ALL.into_iter().max_by(|&one, &other| rest[one as usize].total_cmp(&rest[other as usize]));
+        match most {
+            Some(class) if rest.iter().sum::<f64>() > floor_pps(&suspect.prefix) => {
+                self.confirm(at, &Suspect { class, ..suspect.clone() }, window, is_known);
+            }
+            _ if last_resort::is_bad(suspect) => {
+                let pool = self.attacks[at].pool();
+                self.begin(at, suspect, window, &pool);
+            }
+            _ => {}
+        }
+    }
+
     /// Makes a suspicion an attack, if signatures separate it.
     fn confirm(&mut self, at: usize, suspect: &Suspect, window: &Window, is_known: &dyn Fn(Source) -> bool) {
-        let pool = self.attacks[at].pool();
+        let mut pool = self.attacks[at].pool();
+        if window.is_served(&suspect.prefix) {
+            pool.retain(|header| !class::is_datagram(class::of(header)));
+        }
         let mut learned: Vec<Learned> = self.returning(suspect.prefix, &pool).into_iter().collect();
         if !suspect.is_victim && learned.is_empty() {
             return;

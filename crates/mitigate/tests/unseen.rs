@@ -211,7 +211,8 @@ fn what_looks_like_the_customers_is_reported_and_they_are_served() {
     let resolver = |traffic: &mut Traffic, end_s| mistakes::resolver(traffic, 150, end_s);
     let names = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 20, 0.0, end_s);
     let nothing = |_: &mut Traffic, _| ();
-    let cases: [(&Attack, f64, &dyn Fn(&mut Traffic, f64)); 5] = [
+    type More<'a> = &'a dyn Fn(&mut Traffic, f64);
+    let cases: [(&Attack, f64, More<'_>); 5] = [
         (&mistakes::RESOLVER, BEGIN_S, &resolver),
         (&mistakes::QUESTIONS, BEGIN_S, &names),
         (&mistakes::QUESTIONS, 75.0, &names),
@@ -235,6 +236,13 @@ fn questions_that_the_server_answers_are_no_attack() {
         assert!(!recording.take(&header, (time_s * 1e9) as u64), "{header:?}");
     }
     assert_eq!(recording.mitigator().attacks().count(), 0);
+}
+
+#[test]
+fn an_attack_does_not_hide_behind_questions_that_are_answered() {
+    let questions = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 800, 8.0, end_s);
+    let outcome = run_mistake(&mistakes::BESIDE_QUESTIONS, BEGIN_S, questions);
+    assert!(outcome.holds(), "{outcome:?}");
 }
 
 #[test]

@@ -126,11 +126,13 @@ impl Window {
         });
     }
 
-    /// Whether a victim answers nearly all datagrams without proof that it receives, and receives hardly anything else
-    /// without proof: it serves whoever asks.
+    /// Whether a victim answers nearly all datagrams without proof that it receives: it serves whoever asks.
     pub fn is_served(&self, victim: &Prefix) -> bool {
         let to_victim = |headers: &[Header]| {
-            headers.iter().filter(|header| victim.contains(header.is_ipv6, header.daddr)).count() as f64
+            let is_datagram = |header: &&Header| {
+                class::is_datagram(class::of(header)) && victim.contains(header.is_ipv6, header.daddr)
+            };
+            headers.iter().filter(is_datagram).count() as f64
         };
         let all = to_victim(&self.unproven);
         self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered) >= all * SERVED

@@ -29,6 +29,10 @@ pub const QUESTIONS: Attack = attack("questions of customers", Web, NAMES, 2500.
     datagram(random.address(), victim, random.port(), 53, 58 + random.below(12))
 });
 
+/// SYNs without options to a server of names that answers many questions meanwhile.
+pub const BESIDE_QUESTIONS: Attack =
+    attack("syns beside questions", Web, NAMES, 150.0, |random, _, victim| raw_segment(random, victim, 53, tcp::SYN));
+
 /// SYNs of customers' stacks from all addresses of one net.
 pub const ONE_NET: Attack = attack("syns of one net", Web, SERVER, 1200.0, |random, _, victim| {
     let header = raw_segment(random, victim, 80, tcp::SYN);
