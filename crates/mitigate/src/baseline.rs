@@ -106,9 +106,9 @@ impl Usual {
     }
 
     /// Whether real sources send this class so rarely, in so many packets, that it is not a part of what the prefix does.
-    /// In attacks too, because nobody can make up a proof.
-    pub fn is_foreign(&self, class: PacketClass) -> bool {
-        let all = self.proven.iter().sum::<u64>();
+    /// In attacks too, because nobody can make up a proof. `served` packets more belong to what it does.
+    pub fn is_foreign(&self, class: PacketClass, served: u64) -> bool {
+        let all = self.proven.iter().sum::<u64>() + served;
         all >= FOREIGN_MIN && self.proven[class as usize] as f64 <= all as f64 * FOREIGN
     }
 

@@ -192,6 +192,13 @@ fn answers_to_a_server_that_asks_nobody_are_separated() {
         let outcome = run_mistake(attack, BEGIN_S, |_, _| ());
         assert!(outcome.holds(), "{}: {outcome:?}", attack.name);
     }
+    let questions = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 60, 0.0, end_s);
+    for outcome in [
+        run_mistake(&Attack { victim: mistakes::NAMES, ..mistakes::ANSWERS[1] }, BEGIN_S, questions),
+        run_mistake(&Attack { victim: SERVER + 200, ..mistakes::ANSWERS[0] }, BEGIN_S, |_, _| ()),
+    ] {
+        assert!(outcome.holds(), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What signatures are learned from, and which are known already.
 
-use super::Mitigator;
+use super::{Mitigator, UNUSED_NS};
+use crate::attack::Attack;
 use crate::class;
 use crate::header::Header;
 use crate::measure::{Source, Window};
@@ -39,7 +40,7 @@ impl Mitigator {
         let attack = &self.attacks[at];
         let (victim, reference) = (attack.victim, &self.peace.reference);
         let to_victim = |header: &&Header| victim.contains(header.is_ipv6, header.daddr);
-        let foreign = self.foreign(victim, window);
+        let foreign = self.foreign(attack, window);
         let may_count = |header: &&Header| to_victim(header) || !foreign.contains(&class::of(header));
         let all = reference.legitimate().chain(reference.first()).chain(attack.proven());
         let legitimate: Vec<&Header> = all.filter(may_count).collect();
@@ -73,13 +74,20 @@ impl Mitigator {
 
     /// Classes of answers that the victim does not get: it asks nobody, or others. What other hosts receive, and what is
     /// everyday elsewhere, says nothing of it then. A server may be asked from the ports of services too.
-    fn foreign(&self, victim: Prefix, window: &Window) -> Vec<PacketClass> {
-        let (usual, reference) = (self.peace.baselines.of(&victim), &self.peace.reference);
-        let is_asked = |class: PacketClass| {
-            let is_of = |header: &&Header| class::of(header) == class && victim.contains(header.is_ipv6, header.daddr);
-            reference.first().any(|header| is_of(&header)) || window.answered.iter().any(|header| is_of(&header))
+    fn foreign(&self, attack: &Attack, window: &Window) -> Vec<PacketClass> {
+        if !window.is_two_way {
+            return Vec::new();
+        }
+        let (victim, usual) = (attack.victim, self.peace.baselines.of(&attack.victim));
+        let to_victim = |header: &&Header| victim.contains(header.is_ipv6, header.daddr);
+        let first: Vec<&Header> = self.peace.reference.first().filter(to_victim).collect();
+        let is_idle = !usual.is_used_since(u64::MAX) && first.is_empty() && attack.proven().is_empty();
+        let asked = window.answered.iter().filter(to_victim);
+        let asked: Vec<PacketClass> = first.iter().copied().chain(asked).map(class::of).collect();
+        let is_foreign = |class: &PacketClass| {
+            let is_known = is_idle && self.peace.seen_ns() >= UNUSED_NS || usual.is_foreign(*class, first.len() as u64);
+            is_known && !asked.contains(class)
         };
-        let is_foreign = |class: &PacketClass| window.is_two_way && usual.is_foreign(*class) && !is_asked(*class);
         ANSWERS.into_iter().filter(is_foreign).collect()
     }
 }
