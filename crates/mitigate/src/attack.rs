@@ -114,6 +114,8 @@ pub struct Attack {
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
     pub(crate) failures: u32,
+    /// Classes that are known to be no part of what the victim does.
+    pub(crate) foreign: usize,
     /// The rest that could not be learned, packets a second.
     pub(crate) failed_pps: f64,
     /// The mean of the rest over some seconds, packets a second.
@@ -147,6 +149,7 @@ impl Attack {
             refused: Vec::new(),
             pause: 0,
             failures: 0,
+            foreign: 0,
             failed_pps: 0.0,
             rest_pps: 0.0,
             pool: Vec::new(),

@@ -225,12 +225,15 @@ impl Mitigator {
                 .for_each(|class| rest[class as usize] = 0.0);
         }
         let rest_pps: f64 = rest.iter().sum();
+        let foreign = self.foreign(&self.attacks[at], window).len();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
         attack.rest_pps += (rest_pps.min(REST_PPS) - attack.rest_pps) * MEAN_WEIGHT;
         attack.may_be_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
-        attack.pause = attack.pause.saturating_sub(1);
+        // What has just become known may separate what could not be separated before.
+        attack.pause = if foreign > attack.foreign { 0 } else { attack.pause.saturating_sub(1) };
+        attack.foreign = attack.foreign.max(foreign);
         if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }

@@ -74,7 +74,7 @@ impl Mitigator {
 
     /// Classes of answers that the victim does not get: it asks nobody, or others. What other hosts receive, and what is
     /// everyday elsewhere, says nothing of it then. A server may be asked from the ports of services too.
-    fn foreign(&self, attack: &Attack, window: &Window) -> Vec<PacketClass> {
+    pub(super) fn foreign(&self, attack: &Attack, window: &Window) -> Vec<PacketClass> {
         if !window.is_two_way {
             return Vec::new();
         }
