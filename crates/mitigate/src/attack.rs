@@ -95,6 +95,8 @@ pub struct Attack {
     /// Whether nobody used the victim before. Then plausible sources are not trusted, and what no signature covers is
     /// limited.
     pub is_unused: bool,
+    /// Whether nobody is known to use the victim; whether that says something is a matter of time.
+    pub(crate) may_be_unused: bool,
     /// Whether it is over.
     pub is_over: bool,
     /// Whether an operator has removed or dismissed an action. Then nothing harder is tried.
@@ -107,11 +109,13 @@ pub struct Attack {
     pub evidence: Vec<Evidence>,
     /// What was done, in order.
     pub records: Vec<Record>,
-    /// Signatures that hit legitimate packets.
+    /// Signatures that hit legitimate packets, or that the operator did not want.
     pub(crate) refused: Vec<Signature>,
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
     pub(crate) failures: u32,
+    /// Classes that are known to be no part of what the victim does.
+    pub(crate) foreign: usize,
     /// The rest that could not be learned, packets a second.
     pub(crate) failed_pps: f64,
     /// The mean of the rest over some seconds, packets a second.
@@ -135,6 +139,7 @@ impl Attack {
             from_ns: now_ns,
             last_ns: now_ns,
             is_unused: false,
+            may_be_unused: false,
             is_over: false,
             is_overruled: false,
             waits: false,
@@ -144,6 +149,7 @@ impl Attack {
             refused: Vec::new(),
             pause: 0,
             failures: 0,
+            foreign: 0,
             failed_pps: 0.0,
             rest_pps: 0.0,
             pool: Vec::new(),
@@ -173,6 +179,11 @@ impl Attack {
             excess -= usize::from(goes);
             !goes
         });
+    }
+
+    /// Whether a signature, or one that is nearly the same, has hit legitimate packets or was not wanted.
+    pub(crate) fn is_refused(&self, signature: &Signature) -> bool {
+        self.refused.iter().any(|refused| refused.is_like(signature))
     }
 
     /// Whether a standing signature covers a packet.

@@ -29,6 +29,11 @@ const PREFIXES_MAX: usize = 8192;
 /// that counts, reaches 3 times less than once in 10^15 windows.
 pub const FACTOR: f64 = 3.0;
 
+/// What is not among this many packets of real sources is less than 1 % of them (95 % confidence: 3 of 400). The answer
+/// that is dropped by mistake proves itself, so a mistake ends by itself.
+const FOREIGN_MIN: u64 = 400;
+const FOREIGN: f64 = 0.001;
+
 /// The least rate that is an attack, packets a second. A link or host of any size takes less without harm, and the
 /// noise of so few packets would decide.
 pub fn floor_pps(prefix: &Prefix) -> f64 {
@@ -78,6 +83,8 @@ pub struct Usual {
     packets_pps: [f64; PacketClass::COUNT],
     /// Highest usual rate of packets of proven sources.
     proven_pps: f64,
+    /// Packets of proven sources of each class, in peace and in attacks.
+    proven: [u64; PacketClass::COUNT],
     /// When the first packet of a proven source came, ns.
     used_since_ns: Option<u64>,
 }
@@ -96,6 +103,20 @@ impl Usual {
     /// The highest usual rate of packets of a class.
     pub fn packets_pps(&self, class: PacketClass) -> f64 {
         self.packets_pps[class as usize]
+    }
+
+    /// Whether real sources send this class so rarely, in so many packets, that it is not a part of what the prefix does.
+    /// In attacks too, because nobody can make up a proof. `served` packets more belong to what it does.
+    pub fn is_foreign(&self, class: PacketClass, served: u64) -> bool {
+        let all = self.proven.iter().sum::<u64>() + served;
+        all >= FOREIGN_MIN && self.proven[class as usize] as f64 <= all as f64 * FOREIGN
+    }
+
+    /// Whether packets of any of the classes are more than a share of what is usual. They are if nothing is known.
+    pub fn uses(&self, classes: &[PacketClass], share: f64) -> bool {
+        let of_classes: f64 = classes.iter().map(|&class| self.packets_pps(class)).sum();
+        let all: f64 = self.packets_pps.iter().sum();
+        all == 0.0 || of_classes > all * share
     }
 
     /// Whether proven sources have used the prefix since a time.
@@ -147,6 +168,20 @@ impl Baselines {
         usual.learn(counts, seconds, free_pps, pace);
         if counts.proven_total() > 0 {
             usual.used_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// Counts packets of proven sources, also in attacks. Only where each packet is seen, in both directions, does a proof
+    /// say what a host does.
+    pub fn count_proven(&mut self, all: &[Counts]) {
+        for counts in all.iter().filter(|counts| counts.proven_total() > 0) {
+            if self.usual.len() >= PREFIXES_MAX && !self.usual.contains_key(&counts.prefix) {
+                continue;
+            }
+            let proven = &mut self.usual.entry(counts.prefix).or_default().proven;
+            for class in PacketClass::ALL.map(|class| class as usize) {
+                proven[class] += counts.packets[class].saturating_sub(counts.unproven[class]);
+            }
         }
     }
 

@@ -15,6 +15,11 @@ pub fn of(header: &Header) -> PacketClass {
     }
 }
 
+/// Whether a class consists of UDP.
+pub fn is_datagram(class: PacketClass) -> bool {
+    matches!(class, PacketClass::Udp | PacketClass::UdpService)
+}
+
 /// The name of a class in evidence.
 pub fn title(class: PacketClass) -> &'static str {
     match class {

@@ -95,7 +95,7 @@ impl Defence {
             && self
                 .filter
                 .drops(header, now_ns, || {
-                    dropped_proven = extractor.see_dropped(header);
+                    dropped_proven = extractor.see_dropped(header, now_ns);
                     dropped_proven
                 })
                 .is_some();

@@ -13,6 +13,8 @@ use weir_abi::PacketClass;
 const EXCESS: f64 = 10.0;
 /// Only if this share of the class has no proof, so that few legitimate packets compete for the limit.
 const UNPROVEN: f64 = 0.9;
+/// A class that has more than this share of the victim's usual packets is not limited.
+const HARM_SHARE: f64 = 0.005;
 /// The least limit of pings: more than people and monitors send.
 const PINGS_PPS: f64 = 10.0;
 
@@ -24,6 +26,12 @@ pub enum Resort {
     Report,
     /// A measure. A limit passes what is usual.
     Take(Measure),
+}
+
+/// Whether a suspect has so much more than its threshold that something is done or said without a signature.
+pub fn is_bad(suspect: &Suspect) -> bool {
+    let worst = suspect.evidence.first();
+    worst.is_some_and(|worst| worst.threshold.is_some_and(|threshold| worst.value >= threshold * EXCESS))
 }
 
 /// What is done about a suspect, if the situation is bad enough.
@@ -45,15 +53,22 @@ pub fn measure(
     }
     if let Some(terms) = pings {
         let limit_pps = (baselines.of(&suspect.prefix).packets_pps(suspect.class) * FACTOR).max(PINGS_PPS);
-        return Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)));
+        return Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)));
     }
     if let Some(posture) = posture {
         return Some(Resort::Take(Measure::Posture(posture.to_owned())));
     }
-    let usual_pps = baselines.of(&suspect.prefix).packets_pps(suspect.class);
-    let Some(terms) = class_terms(suspect.class, suspect.prefix.is_ipv6()) else { return Some(Resort::Report) };
+    let usual = baselines.of(&suspect.prefix);
+    let usual_pps = usual.packets_pps(suspect.class);
+    let Some((terms, classes)) = class_terms(suspect.class, suspect.prefix.is_ipv6()) else {
+        return Some(Resort::Report);
+    };
+    // A limit that an attack fills passes next to nothing else.
+    if usual.uses(classes, HARM_SHARE) {
+        return Some(Resort::Report);
+    }
     let limit_pps = (usual_pps * FACTOR).max(floor_pps(&suspect.prefix) / FACTOR);
-    Some(Resort::Take(Measure::Limit(Signature { victim: suspect.prefix, terms }, limit_pps)))
+    Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)))
 }
 
 /// The terms of echo requests or replies, if most of the pool are.
@@ -73,17 +88,19 @@ fn pings(suspect: &Suspect, pool: &[Header]) -> Option<Vec<Term>> {
     Some(vec![term(Field::Protocol, number), term(Field::IcmpType, most)])
 }
 
-/// The terms that describe a class, if it can be limited as a whole.
-fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<Vec<Term>> {
+/// The terms that describe a class, and the classes that they cover, if it can be limited as a whole.
+fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<(Vec<Term>, &'static [PacketClass])> {
     let term = |field, value: u8| Term { field, first: value.into(), last: value.into() };
     let protocol = |number| term(Field::Protocol, number);
     let flags = |flags| vec![protocol(protocol::TCP), term(Field::Flags, flags)];
     match class {
-        PacketClass::SynAck => Some(flags(tcp::SYN | tcp::ACK)),
-        PacketClass::Rst => Some(flags(tcp::RST)),
-        PacketClass::UdpService | PacketClass::Udp => Some(vec![protocol(protocol::UDP)]),
-        PacketClass::Icmp if !is_ipv6 => Some(vec![protocol(protocol::ICMP)]),
-        PacketClass::Fragment => Some(vec![term(Field::Fragment, 2)]),
+        PacketClass::SynAck => Some((flags(tcp::SYN | tcp::ACK), &[PacketClass::SynAck])),
+        PacketClass::Rst => Some((flags(tcp::RST), &[PacketClass::Rst])),
+        PacketClass::UdpService | PacketClass::Udp => {
+            Some((vec![protocol(protocol::UDP)], &[PacketClass::UdpService, PacketClass::Udp]))
+        }
+        PacketClass::Icmp if !is_ipv6 => Some((vec![protocol(protocol::ICMP)], &[PacketClass::Icmp])),
+        PacketClass::Fragment => Some((vec![term(Field::Fragment, 2)], &[PacketClass::Fragment])),
         // Hosts of IPv6 need ICMP to find each other.
         PacketClass::Syn | PacketClass::Tcp | PacketClass::Icmp | PacketClass::Other => None,
     }

@@ -4,22 +4,23 @@
 //! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
 //! followed. An action that hits packets of proven sources is undone.
 
+mod learning;
 mod operator;
 
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
 use crate::attack::{Attack, Record, State};
-use crate::baseline::floor_pps;
+use crate::baseline::{LEARNING_WINDOWS, floor_pps};
 use crate::class;
 use crate::header::Header;
 use crate::last_resort::{self, Resort};
 use crate::measure::counts::Counts;
-use crate::measure::{DOUBTFUL_NS, Source, Window};
+use crate::measure::{DOUBTFUL_NS, Source, WINDOW_NS, Window};
 use crate::peace::{ANSWERERS_MIN, Peace};
 use crate::prefix::Prefix;
 use crate::protected::Protected;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
 use crate::signature::Signature;
-use crate::signature::learn::{COLLATERAL_MAX, Examples, Learned, learn};
+use crate::signature::learn::{COLLATERAL_MAX, Learned};
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 use std::collections::HashSet;
@@ -56,10 +57,14 @@ const REMEMBERED_MAX: usize = 64;
 const PAUSE_MAX: u32 = 16;
 /// A pause ends at once if the rest is this many times as high as when learning failed.
 const WORSE: f64 = 2.0;
-/// A victim is in use if the reference and the sample have this many legitimate packets to it.
+/// A victim counts as unused only if packets were seen for this long.
+const UNUSED_NS: u64 = DOUBTFUL_NS + LEARNING_WINDOWS as u64 * WINDOW_NS;
+/// Packets of real sources in an attack that show that its victim is in use.
 const USED_MIN: usize = 8;
 /// Failures of learning after which the last resort is taken: with the pauses between them, within two seconds.
 const FAILURES: u32 = 3;
+/// Failures after which an attack is reported that no measure is taken against.
+const REPORT_FAILURES: u32 = 2;
 
 /// The usual time that a quiet action stays.
 pub const HOLD_NS: u64 = 60_000_000_000;
@@ -131,6 +136,9 @@ impl Mitigator {
         self.peace.reference.learn_mistakes(&window.dropped_proven);
         self.count_hits(window, hits);
         self.undo_mistakes();
+        if window.is_two_way && window.sampling.scale() == 1.0 {
+            self.peace.baselines.count_proven(&window.counts);
+        }
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
         suspects.retain(|suspect| self.peace.believes(suspect, window));
@@ -180,7 +188,9 @@ impl Mitigator {
     fn undo_mistakes(&mut self) {
         for attack in &mut self.attacks {
             let undone = retreat::undo_mistakes(attack);
-            self.remembered.retain(|signature| !attack.refused.contains(signature));
+            // Whoever is hit by mistake uses the victim.
+            attack.may_be_unused &= undone.is_empty();
+            self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
     }
@@ -205,12 +215,25 @@ impl Mitigator {
         let victim = self.attacks[at].victim;
         let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
         let unproven_pps = window.counts_of(victim).map_or(0, Counts::unproven_total) as f64 / window.seconds();
-        let rest = self.rest(victim, window, &open);
+        let mut rest = self.rest(victim, window, &open);
+        // As long as everybody who asks gets an answer, each datagram that an action drops may be a customer's.
+        let is_served = window.is_served(&victim);
+        if is_served {
+            PacketClass::ALL
+                .into_iter()
+                .filter(|&class| class::is_datagram(class))
+                .for_each(|class| rest[class as usize] = 0.0);
+        }
         let rest_pps: f64 = rest.iter().sum();
+        let foreign = self.foreign(&self.attacks[at], window).len();
         let attack = &mut self.attacks[at];
         attack.peak_pps = attack.peak_pps.max(unproven_pps);
         attack.rest_pps += (rest_pps.min(REST_PPS) - attack.rest_pps) * MEAN_WEIGHT;
-        attack.pause = attack.pause.saturating_sub(1);
+        attack.may_be_unused &= !window.is_two_way || attack.proven().len() < USED_MIN;
+        attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
+        // What has just become known may separate what could not be separated before.
+        attack.pause = if foreign > attack.foreign { 0 } else { attack.pause.saturating_sub(1) };
+        attack.foreign = attack.foreign.max(foreign);
         if attack.pause > 0 && rest_pps < attack.failed_pps * WORSE {
             return;
         }
@@ -218,6 +241,9 @@ impl Mitigator {
         let is_more_than = |pps: f64, least: f64| pps > least.max(attack.peak_pps * REST_SHARE);
         let has_rest = is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
         match (attack.id, suspect) {
+            (None, Some(suspect)) if is_served && class::is_datagram(suspect.class) => {
+                self.confirm_served(at, suspect, &rest, window, is_known);
+            }
             (None, Some(suspect)) => self.confirm(at, suspect, window, is_known),
             (Some(_), _) if has_rest => {
                 // Many signatures of a few packets each would risk more than they save.
@@ -225,7 +251,7 @@ impl Mitigator {
                 let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
                 let mut pool = attack.pool();
                 pool.retain(|header| rest[class::of(header) as usize] > 0.0);
-                let learned = self.learn(at, &pool, share_min, window.is_two_way, is_known);
+                let learned = self.learn(at, &pool, share_min, window, is_known);
                 // What actions that wait would stop is no reason for harder ones.
                 let suspect = suspect.filter(|_| rest_pps > floor_pps(&victim));
                 self.settle(at, learned, window, suspect);
@@ -245,9 +271,36 @@ impl Mitigator {
         })
     }
 
+    /// A suspect that answers whoever asks. What else it receives may be an attack; the questions are reported if they are
+    /// very many.
+    fn confirm_served(
+        &mut self,
+        at: usize,
+        suspect: &Suspect,
+        rest: &[f64; PacketClass::COUNT],
+        window: &Window,
+        is_known: &dyn Fn(Source) -> bool,
+    ) {
+        let most =
+            PacketClass::ALL.into_iter().max_by(|&one, &other| rest[one as usize].total_cmp(&rest[other as usize]));
+        match most {
+            Some(class) if rest.iter().sum::<f64>() > floor_pps(&suspect.prefix) => {
+                self.confirm(at, &Suspect { class, ..suspect.clone() }, window, is_known);
+            }
+            _ if last_resort::is_bad(suspect) => {
+                let pool = self.attacks[at].pool();
+                self.begin(at, suspect, window, &pool);
+            }
+            _ => {}
+        }
+    }
+
     /// Makes a suspicion an attack, if signatures separate it.
     fn confirm(&mut self, at: usize, suspect: &Suspect, window: &Window, is_known: &dyn Fn(Source) -> bool) {
-        let pool = self.attacks[at].pool();
+        let mut pool = self.attacks[at].pool();
+        if window.is_served(&suspect.prefix) {
+            pool.retain(|header| !class::is_datagram(class::of(header)));
+        }
         let mut learned: Vec<Learned> = self.returning(suspect.prefix, &pool).into_iter().collect();
         if !suspect.is_victim && learned.is_empty() {
             return;
@@ -256,7 +309,7 @@ impl Mitigator {
             if self.peace.is_beginning() && answerers(&pool) < ANSWERERS_MIN {
                 return;
             }
-            learned = self.learn(at, &pool, 0.0, window.is_two_way, is_known);
+            learned = self.learn(at, &pool, 0.0, window, is_known);
         }
         let covered: usize = learned.iter().map(|one| one.covered).sum();
         // Without samples no signature can be learned yet. The rate is certain nevertheless, so it is reported.
@@ -266,22 +319,11 @@ impl Mitigator {
             self.resort(at, suspect, window, &pool);
             return;
         }
-        self.begin(at, suspect, &pool);
+        self.begin(at, suspect, window, &pool);
         self.act(at, learned);
     }
 
-    /// The signature of a former attack that covers most of the pool.
-    fn returning(&self, victim: Prefix, pool: &[Header]) -> Option<Learned> {
-        let learned = |signature: &Signature| {
-            let covered = pool.iter().filter(|header| signature.matches(header)).count();
-            let signature = signature.clone();
-            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0, usual_share: 0.0 }
-        };
-        let of_victim = self.remembered.iter().filter(|signature| signature.victim == victim);
-        of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
-    }
-
-    fn begin(&mut self, at: usize, suspect: &Suspect, pool: &[Header]) {
+    fn begin(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
         let id = self.next_attack;
         self.next_attack += 1;
         let mut evidence = suspect.evidence.clone();
@@ -289,8 +331,16 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
         // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
-        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(DOUBTFUL_NS));
-        attack.is_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
+        // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's, but
+        // in the first seconds there are no others.
+        let is_certain = window.is_two_way || self.peace.seen_ns() < UNUSED_NS;
+        let doubtful_ns = if is_certain { 0 } else { DOUBTFUL_NS };
+        // Who asks one question has no proof, but the answer shows that somebody is served.
+        let mut served = self.peace.reference.first().chain(&window.answered);
+        let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
+            || served.any(|header| attack.victim.contains(header.is_ipv6, header.daddr));
+        attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
+        attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
@@ -302,46 +352,13 @@ impl Mitigator {
         attack.pause = (1 << attack.failures.min(8)).min(PAUSE_MAX);
     }
 
-    /// Signatures for headers of an attack. Where answers are not seen, a host that is used like a client may look unused,
-    /// so everyday packets are spared there too.
-    fn learn(
-        &self,
-        at: usize,
-        pool: &[Header],
-        share_min: f64,
-        is_two_way: bool,
-        is_known: &dyn Fn(Source) -> bool,
-    ) -> Vec<Learned> {
-        let attack = &self.attacks[at];
-        let legitimate: Vec<&Header> = self.peace.reference.legitimate().chain(attack.proven()).collect();
-        let is_spared = |header: &Header| {
-            let source = (header.is_ipv6, header.saddr);
-            is_known(source) || self.protected.contains(source)
-        };
-        let is_of_victim = |header: &&&Header| attack.victim.contains(header.is_ipv6, header.daddr);
-        let is_used = legitimate.iter().filter(is_of_victim).count() >= USED_MIN || !is_two_way;
-        let (victim, legitimate) = (attack.victim, legitimate.as_slice());
-        let usual: Vec<&Header> = self.peace.reference.usual().collect();
-        let mut learned = learn(&Examples {
-            victim,
-            attack: pool,
-            legitimate,
-            usual: &usual,
-            is_used,
-            share_min,
-            is_known: &is_spared,
-        });
-        learned.retain(|one| !attack.refused.contains(&one.signature));
-        learned
-    }
-
     /// Acts on what was learned of the rest of an attack.
     fn settle(&mut self, at: usize, learned: Vec<Learned>, window: &Window, suspect: Option<&Suspect>) {
         let attack = &self.attacks[at];
         // Before the whole victim is limited, what separates its attack is tried.
         let is_tried = learned.is_empty() || attack.standing().next().is_some();
-        if attack.is_unused && is_tried && !attack.is_overruled {
-            let everything = Signature { victim: self.attacks[at].victim, terms: Vec::new() };
+        let everything = Signature::new(attack.victim, Vec::new());
+        if attack.is_unused && is_tried && !attack.is_overruled && !attack.is_refused(&everything) {
             let limit_pps = (attack.peak_pps * REST_SHARE).clamp(LIMIT_PPS, UNUSED_PPS);
             self.apply(at, Measure::Limit(everything, limit_pps), Trial::default());
             return;
@@ -361,18 +378,18 @@ impl Mitigator {
     /// Takes the last resort after some failures, if the situation is bad enough. A suspicion becomes an attack then.
     fn resort(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
         let attack = &self.attacks[at];
-        if attack.failures < FAILURES || attack.is_overruled {
+        if attack.failures < REPORT_FAILURES || attack.is_overruled {
             return;
         }
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
         let posture = self.settings.posture.as_deref();
         let Some(resort) = last_resort::measure(suspect, counts, &self.peace.baselines, pool, posture) else { return };
-        let is_refused = |measure: &Measure| attack.refused.iter().any(|refused| measure.signature() == Some(refused));
-        if matches!(&resort, Resort::Take(measure) if is_refused(measure)) {
+        let is_refused = |measure: &Measure| measure.signature().is_some_and(|one| attack.is_refused(one));
+        if matches!(&resort, Resort::Take(measure) if is_refused(measure) || attack.failures < FAILURES) {
             return;
         }
         if attack.id.is_none() {
-            self.begin(at, suspect, pool);
+            self.begin(at, suspect, window, pool);
         }
         if let Resort::Take(measure) = resort {
             self.apply(at, measure, Trial::default());
@@ -430,7 +447,7 @@ impl Mitigator {
             }
             let Some(at) = self.case(&suspect, window.to_ns) else { continue };
             if self.attacks[at].id.is_none() {
-                self.begin(at, &suspect, &[]);
+                self.begin(at, &suspect, window, &[]);
             }
             self.apply(at, Measure::Block(heavy.source, SOURCE_NS), Trial::default());
         }

@@ -3,9 +3,9 @@
 use crate::attack::Attack;
 use crate::baseline::{Baselines, Growth, LEARNING_WINDOWS, Pace};
 use crate::header::Header;
-use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::measure::entropy;
+use crate::measure::{WINDOW_NS, Window};
 use crate::prefix::Prefix;
 use crate::reference::Reference;
 use crate::victim::{Evidence, Suspect, Victims};
@@ -40,6 +40,11 @@ impl Peace {
     /// Whether too little was seen to know what is usual.
     pub fn is_beginning(&self) -> bool {
         self.windows < LEARNING_WINDOWS
+    }
+
+    /// How long packets were seen, ns.
+    pub fn seen_ns(&self) -> u64 {
+        u64::from(self.windows) * WINDOW_NS
     }
 
     /// Whether a suspect counts. In the beginning, only traffic counts that is not usual anywhere.

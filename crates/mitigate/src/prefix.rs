@@ -77,6 +77,12 @@ impl Prefix {
         self.address
     }
 
+    /// Its last address.
+    pub fn last(&self) -> u128 {
+        let host_bits = u32::from(Level::Host.length(self.is_ipv6) - self.length);
+        self.address | u128::MAX.checked_shl(host_bits).map_or(u128::MAX, |mask| !mask)
+    }
+
     /// Number of bits that its addresses share.
     pub fn length(&self) -> u8 {
         self.length
@@ -116,5 +122,8 @@ mod tests {
         assert_eq!(Prefix::of(false, 0xc000_02ff, 0).to_string(), "0.0.0.0/0");
         assert_eq!(Prefix::of(true, 1, 0).to_string(), "::/0");
         assert_eq!(Prefix::of(true, 1, 200).to_string(), "::1");
+        assert_eq!((net.last(), Prefix::of(false, 7, 32).last()), (0xc000_02ff, 7));
+        assert_eq!(Prefix::of(true, 1 << 64, 64).last(), (2 << 64) - 1);
+        assert_eq!(Prefix::of(true, 1, 0).last(), u128::MAX);
     }
 }

@@ -21,6 +21,11 @@ impl Protected {
         Protected { prefixes: prefixes.into_iter().collect(), lengths }
     }
 
+    /// Whether a protected address is in a prefix.
+    pub fn is_in(&self, prefix: &Prefix) -> bool {
+        self.contains((prefix.is_ipv6(), prefix.address())) || self.prefixes.iter().any(|one| prefix.covers(one))
+    }
+
     /// Whether a prefix contains the source.
     pub fn contains(&self, (is_ipv6, address): Source) -> bool {
         let of_family = self.lengths.iter().filter(|(family, _)| *family == is_ipv6);
@@ -40,5 +45,7 @@ mod tests {
         assert!(contains(0x0a01_0203) && contains(0xc000_0201));
         assert!(!contains(0x0b00_0000) && !contains(0xc000_0200) && !protected.contains((true, 0x0a00_0000)));
         assert!(!Protected::default().contains((false, 0)));
+        let is_in = |address, length| protected.is_in(&Prefix::of(false, address, length));
+        assert!(is_in(0xc000_0200, 24) && is_in(0x0a01_0200, 24) && !is_in(0xc000_0300, 24));
     }
 }

@@ -13,6 +13,8 @@ use std::collections::{HashMap, VecDeque};
 const REAL: usize = 4096;
 /// Headers of plausible sources, and those without proof, such as single datagrams: each.
 const OTHERS: usize = 2048;
+/// First packets of conversations, and datagrams that were answered: each.
+const FIRST: usize = 1024;
 /// Headers of one window that are offered, of each kind.
 const OFFERED: usize = 64;
 /// Headers of one source in a window that are offered: an eighth.
@@ -35,6 +37,8 @@ pub struct Reference {
     real: Reservoir<Header>,
     plausible: Reservoir<Header>,
     unproven: Reservoir<Header>,
+    opening: Reservoir<Header>,
+    answered: Reservoir<Header>,
     waiting: VecDeque<Waiting>,
 }
 
@@ -45,6 +49,8 @@ impl Reference {
             real: Reservoir::new(REAL, seed),
             plausible: Reservoir::new(OTHERS, seed ^ 1),
             unproven: Reservoir::new(OTHERS, seed ^ 2),
+            opening: Reservoir::new(FIRST, seed ^ 3),
+            answered: Reservoir::new(FIRST, seed ^ 4),
             waiting: VecDeque::new(),
         }
     }
@@ -52,6 +58,8 @@ impl Reference {
     /// Learns from a window. Packets to destinations that are not peaceful are left out.
     pub fn learn(&mut self, window: &Window, is_peaceful: impl Fn(&Header) -> bool) {
         bounded(&window.real, &is_peaceful).for_each(|header| self.real.offer(*header));
+        bounded(&window.opening, &is_peaceful).for_each(|header| self.opening.offer(*header));
+        bounded(&window.answered, &is_peaceful).for_each(|header| self.answered.offer(*header));
         let until_ns = window.to_ns + WAIT_NS;
         for (headers, is_plausible) in [(&window.plausible, true), (&window.unproven, false)] {
             let waiting = |header: &Header| Waiting { until_ns, is_plausible, header: *header };
@@ -75,6 +83,12 @@ impl Reference {
     /// Headers of real and plausible sources: legitimate packets.
     pub fn legitimate(&self) -> impl Iterator<Item = &Header> {
         self.real.kept().iter().chain(self.plausible.kept())
+    }
+
+    /// Headers that begin what a host serves: first packets of conversations, and datagrams that it has answered. They are
+    /// few among all packets, and without them there is no conversation.
+    pub fn first(&self) -> impl Iterator<Item = &Header> {
+        self.opening.kept().iter().chain(self.answered.kept())
     }
 
     /// Headers without proof. They are usual, but a slow ramp can have put them there.

@@ -66,6 +66,6 @@ pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64)
 }
 
 fn names_source(measure: &Measure) -> bool {
-    let names = |signature: &Signature| signature.terms.iter().any(|term| term.field == Field::Saddr);
+    let names = |signature: &Signature| signature.terms().iter().any(|term| term.field == Field::Saddr);
     matches!(measure, Measure::Block(..)) || measure.signature().is_some_and(names)
 }

@@ -289,3 +289,34 @@ fn what_a_card_drops_is_a_count_and_no_estimate() {
     // Each window has 250 ms.
     assert_eq!([rate(2, 0), rate(0, 1), rate(2, 1)], [8.0, 400.0, 408.0]);
 }
+
+#[test]
+fn a_limit_of_the_whole_victim_that_was_a_mistake_does_not_come_back() {
+    let mut extractor = Extractor::new(inside(), 1, 0);
+    let mut mitigator = Mitigator::new(settings(Mode::Act), 1);
+    let (mut limit, mut applied, mut undone) = (None, 0, 0);
+    let mut random = Random::new(1);
+    // Ten seconds in which nobody uses the host, then two vectors, one after the other.
+    for number in 0..100u64 {
+        for _ in 0..if number < 40 { 0 } else { 500 } {
+            let header = datagram(random.address(), SERVER + 7, random.port(), random.port(), 300 + random.below(900));
+            let header = if number < 48 { header } else { Header { protocol: 40 + random.below(60) as u8, ..header } };
+            extractor.see(&header, number * WINDOW_NS);
+        }
+        let window = extractor.close((number + 1) * WINDOW_NS);
+        let hit = |action| Hit { action, packets: 100, by_card: 0, proven: 20 };
+        let hits: Vec<Hit> = limit.into_iter().map(hit).collect();
+        for decision in mitigator.decide(&window, &hits, &|_| false) {
+            match decision {
+                Decision::Apply(Action { id, measure: Measure::Limit(signature, _), .. })
+                    if signature.terms().is_empty() =>
+                {
+                    (limit, applied) = (Some(id), applied + 1);
+                }
+                Decision::Undo(id, Ending::Collateral) if Some(id) == limit => (limit, undone) = (None, undone + 1),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!((applied, undone), (1, 1));
+}

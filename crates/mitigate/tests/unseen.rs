@@ -4,13 +4,15 @@
 mod attacks;
 #[path = "unseen/legitimate.rs"]
 mod legitimate;
+#[path = "unseen/mistakes.rs"]
+mod mistakes;
 #[path = "adversary/traffic.rs"]
 #[allow(dead_code)]
 mod traffic;
 
 use attacks::{Attack, DEVELOPED, HELD_BACK};
 use legitimate::{Mix, legitimate};
-use traffic::{Packet, SERVER};
+use traffic::{Packet, SERVER, Traffic};
 use weir_mitigate::action::Mode;
 use weir_mitigate::header::{Header, protocol};
 use weir_mitigate::mitigator::Settings;
@@ -41,16 +43,27 @@ fn run(attack: &Attack, seed: u32) -> Outcome {
 
 /// Runs an attack whose packets are changed, on protected prefixes.
 fn run_as(attack: &Attack, seed: u32, change: fn(Header) -> Header, inside: Vec<Prefix>) -> Outcome {
-    let mut traffic = legitimate(attack.mix, END_S, seed);
+    run_beside(attack, legitimate(attack.mix, END_S, seed), BEGIN_S, change, inside)
+}
+
+/// Runs an attack of twenty seconds beside other traffic.
+fn run_beside(
+    attack: &Attack,
+    mut traffic: Traffic,
+    begin_s: f64,
+    change: fn(Header) -> Header,
+    inside: Vec<Prefix>,
+) -> Outcome {
     let (victim, make) = (attack.victim, attack.make);
-    traffic.attack(BEGIN_S, END_S, attack.pps, |random, time_s| make(random, time_s - BEGIN_S, victim));
+    let end_s = begin_s + END_S - BEGIN_S;
+    traffic.attack(begin_s, end_s, attack.pps, |random, time_s| make(random, time_s - begin_s, victim));
     let mut recording = Recording::new(inside, Settings { mode: Mode::Act, ..Settings::default() });
     // Packets and those that were dropped, of the attack after the time for detection, and of the legitimate.
     let (mut late, mut legitimate) = ([0u32; 2], [0u32; 2]);
     for Packet { time_s, header, is_attack } in traffic.sorted() {
         let is_dropped = recording.take(&change(header), (time_s * 1e9) as u64);
         let counts = match is_attack {
-            true if time_s < BEGIN_S + DETECTION_S => continue,
+            true if time_s < begin_s + DETECTION_S => continue,
             true => &mut late,
             false => &mut legitimate,
         };
@@ -58,11 +71,11 @@ fn run_as(attack: &Attack, seed: u32, change: fn(Header) -> Header, inside: Vec<
         counts[1] += u32::from(is_dropped);
     }
     let share = |[all, dropped]: [u32; 2]| f64::from(dropped) / f64::from(all);
-    let detected_s = recording.mitigator().attacks().map(|attack| attack.from_ns as f64 / 1e9 - BEGIN_S).next();
+    let detected_s = recording.mitigator().attacks().map(|attack| attack.from_ns as f64 / 1e9 - begin_s).next();
     if std::env::var_os("SHOW").is_some() {
         for one in recording.mitigator().attacks() {
             for record in &one.records {
-                let (at_s, state) = (record.since_ns as f64 / 1e9 - BEGIN_S, record.state);
+                let (at_s, state) = (record.since_ns as f64 / 1e9 - begin_s, record.state);
                 println!("    {at_s:6.2} {} {state:?} {} {}", record.action.measure, record.packets, record.proven);
             }
         }
@@ -163,4 +176,87 @@ fn legitimate_traffic_alone_is_no_attack() {
         }
         assert_eq!(recording.mitigator().attacks().count(), 0, "{mix:?}");
     }
+}
+
+/// Twenty seconds of an attack, beside traffic that lasts as long.
+fn run_mistake(attack: &Attack, begin_s: f64, more: impl Fn(&mut Traffic, f64)) -> Outcome {
+    let end_s = begin_s + END_S - BEGIN_S;
+    let mut traffic = legitimate(attack.mix, end_s, 4);
+    more(&mut traffic, end_s);
+    run_beside(attack, traffic, begin_s, |header| header, inside())
+}
+
+#[test]
+fn answers_to_a_server_that_asks_nobody_are_separated() {
+    for attack in &mistakes::ANSWERS {
+        let outcome = run_mistake(attack, BEGIN_S, |_, _| ());
+        assert!(outcome.holds(), "{}: {outcome:?}", attack.name);
+    }
+    let questions = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 60, 0.0, end_s);
+    for outcome in [
+        run_mistake(&Attack { victim: mistakes::NAMES, ..mistakes::ANSWERS[1] }, BEGIN_S, questions),
+        run_mistake(&Attack { victim: SERVER + 200, ..mistakes::ANSWERS[0] }, BEGIN_S, |_, _| ()),
+    ] {
+        assert!(outcome.holds(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn an_attack_in_the_first_seconds_does_not_cut_the_victim_off() {
+    for begin_s in [0.5, 1.5, 2.5, 4.0] {
+        for attack in &mistakes::ANSWERS[..2] {
+            let outcome = run_mistake(attack, begin_s, |_, _| ());
+            assert!(outcome.legitimate_share <= 0.001, "{} at {begin_s} s: {outcome:?}", attack.name);
+            assert!(outcome.detected_s.is_some_and(|at_s| at_s <= DETECTION_S), "{begin_s}: {outcome:?}");
+            assert!(outcome.attack_share >= 0.8, "{} at {begin_s} s: {outcome:?}", attack.name);
+        }
+    }
+}
+
+#[test]
+fn what_looks_like_the_customers_is_reported_and_they_are_served() {
+    let resolver = |traffic: &mut Traffic, end_s| mistakes::resolver(traffic, 150, end_s);
+    let names = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 20, 0.0, end_s);
+    let nothing = |_: &mut Traffic, _| ();
+    type More<'a> = &'a dyn Fn(&mut Traffic, f64);
+    let cases: [(&Attack, f64, More<'_>); 5] = [
+        (&mistakes::RESOLVER, BEGIN_S, &resolver),
+        (&mistakes::QUESTIONS, BEGIN_S, &names),
+        (&mistakes::QUESTIONS, 75.0, &names),
+        (&mistakes::SYNS, BEGIN_S, &nothing),
+        (&mistakes::SYNS, 75.0, &nothing),
+    ];
+    for (attack, begin_s, more) in cases {
+        let outcome = run_mistake(attack, begin_s, more);
+        let text = format!("{} at {begin_s} s: {outcome:?}", attack.name);
+        assert!(outcome.legitimate_share <= 0.001, "{text}");
+        assert!(outcome.detected_s.is_some_and(|at_s| (0.0..=DETECTION_S).contains(&at_s)), "{text}");
+    }
+}
+
+#[test]
+fn questions_that_the_server_answers_are_no_attack() {
+    let mut recording = Recording::new(inside(), Settings { mode: Mode::Act, ..Settings::default() });
+    let mut traffic = legitimate(Mix::Web, END_S, 4);
+    mistakes::questions(&mut traffic, 350, 8.0, END_S);
+    for Packet { time_s, header, .. } in traffic.sorted() {
+        assert!(!recording.take(&header, (time_s * 1e9) as u64), "{header:?}");
+    }
+    assert_eq!(recording.mitigator().attacks().count(), 0);
+}
+
+#[test]
+fn an_attack_does_not_hide_behind_questions_that_are_answered() {
+    let questions = |traffic: &mut Traffic, end_s| mistakes::questions(traffic, 800, 8.0, end_s);
+    let outcome = run_mistake(&mistakes::BESIDE_QUESTIONS, BEGIN_S, questions);
+    assert!(outcome.holds(), "{outcome:?}");
+}
+
+#[test]
+fn a_net_of_attackers_is_separated_from_customers_with_the_same_packets() {
+    let inside = vec![Prefix::of(true, IPV6 | u128::from(SERVER) << 64, 48)];
+    let outcome = run_as(&mistakes::ONE_NET, 4, mistakes::in_nets, inside);
+    assert!(outcome.holds(), "{outcome:?}");
+    let outcome = run(&mistakes::ONE_NET, 4);
+    assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
 }

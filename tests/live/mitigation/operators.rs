@@ -43,19 +43,16 @@ fn ipv6_flood() -> String {
     (0..1000).map(frame).collect()
 }
 
-/// Datagrams that look as everyday answers do: DNS, QUIC and NTP, from hosts with every TTL.
+/// Datagrams that look as everyday questions do, to the port that serves, from hosts with every TTL. Answers would not do:
+/// this server asks nobody.
 fn everyday_flood() -> String {
     let frame = |at: u32| {
         let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 32_768 + at * 31 % 28_000);
         let ttl = [64, 64, 128, 255][at as usize % 4] - at * 5 % 20;
         let fill = at % 251;
-        let (sport, bytes) = match at % 3 {
-            0 => (53, [52, 82, 122, 172, 252, 372, 484][at as usize / 3 % 7] + at % 6),
-            1 => (123, 48 + at % 6),
-            _ => (443, [32, 36, 52, 272, 1200, 1252][at as usize / 3 % 6] + at % 6),
-        };
+        let bytes = [28, 32, 38, 44, 62][at as usize / 4 % 5] + at % 6;
         format!(
-            "eth / ip saddr=10.20.{high}.{low} daddr=10.9.0.2 ttl={ttl} / udp sport={sport} dport={port} / \
+            "eth / ip saddr=10.20.{high}.{low} daddr=10.9.0.2 ttl={ttl} / udp sport={port} dport={SERVICE} / \
              payload {bytes} fill={fill}\n"
         )
     };

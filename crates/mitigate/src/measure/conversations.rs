@@ -40,6 +40,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     packets: u32,
+    /// Its packets that actions dropped. They were not received, so they change nothing else.
+    dropped: u32,
     /// The first and the next sequence number of TCP, and the last acknowledgement.
     first: u32,
     next: u32,
@@ -188,6 +190,38 @@ impl Conversations {
         self.slots.get(key, |entry| entry.key == key).map_or(Proof::None, |entry| entry.sides[side].proof())
     }
 
+    /// What is known of the sender of a packet that an action drops. The packet can be the proof itself: the only answer to
+    /// a question, or the SYN-ACK to a client. Nobody receives it, so it begins and continues nothing.
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Proof {
+        self.last_ns = now_ns;
+        if header.fragment == Fragment::Later {
+            return self.vouched(header, now_ns);
+        }
+        if !can_prove(header) {
+            return Proof::None;
+        }
+        let (key, side) = self.key(header);
+        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Proof::None };
+        let is_real = proves(header, entry, side);
+        let own = &mut entry.sides[side];
+        own.dropped = own.dropped.saturating_add(1);
+        let proof = if is_real { Proof::Real } else { own.proof() };
+        if header.fragment == Fragment::First {
+            self.vouch(header, now_ns, proof);
+        }
+        proof
+    }
+
+    /// Whether the other side has answered the sender of a datagram.
+    pub fn is_answered(&self, header: &Header) -> bool {
+        if header.protocol != protocol::UDP || !can_prove(header) {
+            return false;
+        }
+        let (key, side) = self.key(header);
+        let is_answered = |entry: &Conversation| entry.asker == side && entry.sides[1 - side].packets > 0;
+        self.slots.get(key, |entry| entry.key == key).is_some_and(is_answered)
+    }
+
     /// Counts a packet and says what it shows.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
         self.last_ns = now_ns;
@@ -272,7 +306,8 @@ fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
         protocol::UDP => {
             let was_asked = other.packets > 0 && entry.asker != side;
             let was_answered = other.packets > 0 && own.packets > 0;
-            let in_turn = own.packets <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
+            let sent = own.packets.saturating_add(own.dropped);
+            let in_turn = sent <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
             (was_asked || was_answered) && in_turn
         }
         _ => other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129),
@@ -404,5 +439,26 @@ mod tests {
         assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
         assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
         assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
+    }
+
+    #[test]
+    fn a_dropped_packet_can_be_the_proof() {
+        let datagram = |from: u32, to: u32, sport, dport| {
+            let header = Header::between(from, to);
+            Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
+        };
+        let mut all = Conversations::new(1);
+        all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
+        let answer = datagram(CLIENT, SERVER, 53, 4001);
+        assert_eq!(all.see_dropped(&answer, 2), Proof::Real);
+        assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), Proof::None);
+        // Whoever answers one question again and again is an attacker.
+        let proven = (0..1000).filter(|_| all.see_dropped(&answer, 3) == Proof::Real).count();
+        assert!(proven < 20, "{proven}");
+        // The server itself asks, and the dropped SYN-ACK answers it.
+        all.see(&segment(true, tcp::SYN, 100, 0, 0), 4);
+        assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), Proof::Real);
+        assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
+        assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
     }
 }

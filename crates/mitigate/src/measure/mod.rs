@@ -40,6 +40,9 @@ const SOURCES: usize = 1024;
 pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;
+/// A victim that answers this share of a sample of datagrams without proof serves them. The others wait for their answers.
+const SERVED: f64 = 0.8;
+const SERVED_MIN: f64 = 8.0;
 /// Sources that are known to be real.
 const KNOWN: usize = 1 << 16;
 
@@ -67,6 +70,10 @@ pub struct Window {
     pub plausible: Vec<Header>,
     /// Headers of packets of real sources.
     pub real: Vec<Header>,
+    /// Those of them that came before the proof: the first packets of conversations.
+    pub opening: Vec<Header>,
+    /// Headers of datagrams without proof that were answered.
+    pub answered: Vec<Header>,
     /// Headers of real or plausible sources that an action has dropped.
     pub dropped_proven: Vec<Header>,
     /// Whether both directions of traffic are seen.
@@ -117,6 +124,18 @@ impl Window {
             estimate(&mut heavy.packets);
             estimate(&mut heavy.answers);
         });
+    }
+
+    /// Whether a victim answers nearly all datagrams without proof that it receives: it serves whoever asks.
+    pub fn is_served(&self, victim: &Prefix) -> bool {
+        let to_victim = |headers: &[Header]| {
+            let is_datagram = |header: &&Header| {
+                class::is_datagram(class::of(header)) && victim.contains(header.is_ipv6, header.daddr)
+            };
+            headers.iter().filter(is_datagram).count() as f64
+        };
+        let all = to_victim(&self.unproven);
+        self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered) >= all * SERVED
     }
 
     /// The counts of a prefix.
@@ -282,8 +301,9 @@ impl Extractor {
 
     /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
     /// is not counted, because measurements see what passes.
-    pub fn see_dropped(&mut self, header: &Header) -> bool {
-        let is_proven = self.trust(header, self.conversations.proof(header)) != Trust::None;
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> bool {
+        let proof = self.conversations.see_dropped(header, now_ns);
+        let is_proven = self.trust(header, proof) != Trust::None;
         if is_proven {
             self.dropped_proven.offer(*header);
         }
@@ -320,9 +340,11 @@ impl Extractor {
             redeemed.copied()
         };
         let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied().collect();
-        let unproven = with(Trust::None).collect();
+        let unproven: Vec<Header> = with(Trust::None).collect();
+        let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied().collect();
+        let opening: Vec<Header> = with(Trust::Real).collect();
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
-        let real = self.samples.real().iter().copied().chain(with(Trust::Real)).collect();
+        let real = self.samples.real().iter().chain(&opening).copied().collect();
         let window = Window {
             from_ns: self.from_ns,
             to_ns: now_ns,
@@ -334,6 +356,8 @@ impl Extractor {
             strata,
             plausible,
             real,
+            opening,
+            answered,
             is_two_way: self.visibility.is_two_way(),
             sampling: Sampling::ALL,
         };

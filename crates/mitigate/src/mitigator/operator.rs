@@ -78,7 +78,7 @@ impl Mitigator {
         }
         record.state = State::Ended(ending);
         let refused = record.action.measure.signature().cloned();
-        self.remembered.retain(|signature| Some(signature) != refused.as_ref());
+        self.remembered.retain(|signature| !refused.as_ref().is_some_and(|refused| refused.is_like(signature)));
         attack.refused.extend(refused);
         attack.is_overruled = true;
         attack.waits |= ending == Ending::Removed;
@@ -128,7 +128,7 @@ mod tests {
         let victim = Prefix::of(false, 0xc000_0201, 32);
         let mut attack = Attack::new(victim, PacketClass::Udp, 0);
         attack.id = Some(1);
-        let rule = Measure::Drop(Signature { victim, terms: Vec::new() });
+        let rule = Measure::Drop(Signature::new(victim, Vec::new()));
         for (id, measure) in (1..).zip([rule, Measure::Posture("high".to_owned())]) {
             let action = Action { id, attack: 1, measure, trial: Trial::default() };
             attack.records.push(Record::new(action, State::Active, 0));

@@ -7,14 +7,17 @@
 use super::{Field, Signature, Term, prior};
 use crate::class;
 use crate::header::Header;
-use crate::prefix::Prefix;
+use crate::prefix::{Level, Prefix};
 use std::collections::{BTreeSet, HashMap};
+use weir_abi::PacketClass;
 
 /// Share of legitimate packets that a signature may cover.
 pub const COLLATERAL_MAX: f64 = 0.001;
 /// Share of one group of everyday packets that a signature may cover. A signature that names a port, a length or a TTL
 /// that the group has covers less.
 const PRIOR_MAX: f64 = 0.05;
+/// Share of the first packets of the victim's conversations that a signature may cover.
+const FIRST_MAX: f64 = 0.005;
 /// The everyday packets weigh together as much as this share of the legitimate ones.
 const PRIOR_WEIGHT: f64 = 0.2;
 /// A usual packet without proof weighs as much as this part of a legitimate one.
@@ -36,6 +39,8 @@ const SPECIAL_MIN: usize = 64;
 const KNOWN_MIN: usize = 400;
 /// Destination ports that a server has at most. A host with more is a client too.
 const SERVED_MAX: usize = 16;
+/// Distinct sources of a net that is named: fewer are named one by one.
+const NET_SOURCES_MIN: usize = 8;
 /// Values of a field that are tried.
 const VALUES_MAX: usize = 12;
 
@@ -65,6 +70,10 @@ pub struct Examples<'a> {
     pub attack: &'a [Header],
     /// Legitimate packets: of the peace before, and of proven sources now.
     pub legitimate: &'a [&'a Header],
+    /// First packets of the victim's conversations, and datagrams that it has answered.
+    pub first: &'a [&'a Header],
+    /// Classes that are no part of what the victim does. Everyday packets of them are not spared.
+    pub foreign: &'a [PacketClass],
     /// Packets without proof that were usual in peace. A signature that covers them must let their usual rate pass.
     pub usual: &'a [&'a Header],
     /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
@@ -74,19 +83,22 @@ pub struct Examples<'a> {
     pub share_min: f64,
     /// Sources that no signature names, because they are known to be real customers.
     pub is_known: &'a dyn Fn(&Header) -> bool,
+    /// Nets of sources that no signature names, because somebody in them is a customer.
+    pub is_known_net: &'a dyn Fn(&Prefix) -> bool,
 }
 
 /// Learns signatures for what the sample contains, the broadest first.
 pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
     let mut prior = prior::groups();
-    prior.retain(|group| !is_known_better(group, examples));
+    let is_foreign = |group: &[Header]| group.first().is_some_and(|one| examples.foreign.contains(&class::of(one)));
+    prior.retain(|group| !is_foreign(group) && !is_known_better(group, examples));
     let unused = unused_ports(examples);
     let mut rest: Vec<&Header> = examples.attack.iter().collect();
     let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
     let mut found = Vec::new();
     while found.len() < SIGNATURES_MAX && rest.len() >= least {
         let Some(terms) = conjunction(&rest, examples, (&prior, &unused), least) else { break };
-        let signature = Signature { victim: examples.victim, terms };
+        let signature = Signature::new(examples.victim, terms);
         let before = rest.len();
         rest.retain(|header| !covers(&signature.terms, header));
         let is_hit = |header: &&&Header| signature.terms.iter().all(|term| hits(term, header, &examples.victim));
@@ -158,6 +170,7 @@ fn conjunction(
     while terms.is_empty()
         || spare.legitimate.len() as f64 > allowed
         || examples.is_used && covers_a_group(&terms, prior)
+        || covers_first(&terms, examples)
     {
         if terms.len() == TERMS_MAX {
             return None;
@@ -231,6 +244,13 @@ fn covers_a_group(terms: &[Term], prior: &[Vec<Header>]) -> bool {
     })
 }
 
+/// Whether the terms cover first packets of what the victim serves. They have a share of their own, because they are few
+/// among all packets: who loses them does not come in.
+fn covers_first(terms: &[Term], examples: &Examples<'_>) -> bool {
+    let covered = examples.first.iter().filter(|header| covers(terms, header)).count();
+    covered as f64 > examples.first.len() as f64 * FIRST_MAX
+}
+
 /// FOIL's gain: the bits that the term saves for the packets of the attack that it keeps. `None` if it keeps too few, or
 /// changes nothing.
 fn gain(term: &Term, covered: &[&Header], spare: &Weighed<'_>, least: usize) -> Option<f64> {
@@ -256,6 +276,9 @@ fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>, unus
         let mut values: Vec<u128> = covered.iter().filter(may_name).filter_map(|header| field.value(header)).collect();
         values.sort_unstable();
         found.extend(frequent(&values).into_iter().map(|value| Term { field, first: value, last: value }));
+        if field == Field::Saddr {
+            found.extend(nets(covered, &values, examples));
+        }
         if field.is_ordered() && values.len() >= COVERED_MIN {
             let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
             let ranges = [(0.0, 1.0), (0.01, 0.99), (0.0, 0.5), (0.5, 1.0), (0.0, 0.25), (0.75, 1.0)];
@@ -264,6 +287,26 @@ fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>, unus
         }
     }
     found
+}
+
+/// Nets that many of the sorted sources are in, and no customer. Whoever has a /64 has as many sources as he likes.
+fn nets(covered: &[&Header], sources: &[u128], examples: &Examples<'_>) -> Vec<Term> {
+    let is_ipv6 = examples.victim.is_ipv6();
+    let net = |source: u128| Prefix::at(Level::Net, is_ipv6, source);
+    let mut distinct = sources.to_vec();
+    distinct.dedup();
+    let mut counts: HashMap<Prefix, usize> = HashMap::new();
+    distinct.into_iter().for_each(|source| *counts.entry(net(source)).or_default() += 1);
+    let mut counts: Vec<(usize, Prefix)> = counts.into_iter().map(|(prefix, count)| (count, prefix)).collect();
+    counts.retain(|&(count, _)| count >= NET_SOURCES_MIN);
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts.truncate(VALUES_MAX);
+    let has_customer = |prefix: &Prefix| {
+        let in_net = |header: &&&Header| prefix.contains(header.is_ipv6, header.saddr);
+        covered.iter().filter(in_net).any(|header| (examples.is_known)(header)) || (examples.is_known_net)(prefix)
+    };
+    let nets = counts.into_iter().map(|(_, prefix)| prefix).filter(|prefix| !has_customer(prefix));
+    nets.map(|prefix| Term { field: Field::Saddr, first: prefix.address(), last: prefix.last() }).collect()
 }
 
 /// The most frequent of sorted values, those that occur more than once.

@@ -4,9 +4,12 @@ pub mod learn;
 mod prior;
 
 use crate::header::{Header, protocol, tcp};
-use crate::prefix::Prefix;
+use crate::prefix::{Level, Prefix};
 use std::fmt::{self, Display, Formatter};
 use weir_abi::packet::Fragment;
+
+/// Two ranges are nearly the same if they have more than this share of their values in common.
+const ALIKE: f64 = 0.5;
 
 /// A field that a signature may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +36,7 @@ pub enum Field {
     Payload,
     /// `ip ttl`
     Ttl,
-    /// `ip saddr`
+    /// `ip saddr`: an address, or all of a prefix.
     Saddr,
 }
 
@@ -75,6 +78,11 @@ impl Field {
         }
     }
 
+    /// Its place in a rule.
+    fn place(self) -> Option<usize> {
+        Self::ALL.iter().position(|field| *field == self)
+    }
+
     /// Whether neighbouring values mean similar packets, so that a range is a description. Ports are names.
     fn is_ordered(self) -> bool {
         matches!(self, Field::Length | Field::Window | Field::Ttl)
@@ -96,6 +104,14 @@ impl Term {
     /// Whether a packet has the field and its value is in the range.
     pub fn matches(&self, header: &Header) -> bool {
         self.field.value(header).is_some_and(|value| (self.first..=self.last).contains(&value))
+    }
+
+    /// Whether two terms of a field have most of their values in common.
+    fn is_like(&self, other: &Term) -> bool {
+        let width = |first: u128, last: u128| last.checked_sub(first).map_or(0.0, |more| more as f64 + 1.0);
+        let common = width(self.first.max(other.first), self.last.min(other.last));
+        let all = width(self.first.min(other.first), self.last.max(other.last));
+        self.field == other.field && common > all * ALIKE
     }
 
     fn text(&self, is_ipv6: bool) -> String {
@@ -124,7 +140,9 @@ impl Term {
             Field::Ttl => values(if is_ipv6 { "ip6 hoplimit" } else { "ip ttl" }),
             Field::Saddr => {
                 let family = if is_ipv6 { "ip6" } else { "ip" };
-                format!("{family} saddr {}", Prefix::of(is_ipv6, self.first, u8::MAX))
+                let host_bits = (u128::BITS - (self.first ^ self.last).leading_zeros()) as u8;
+                let length = Level::Host.length(is_ipv6).saturating_sub(host_bits);
+                format!("{family} saddr {}", Prefix::of(is_ipv6, self.first, length))
             }
         }
     }
@@ -150,11 +168,31 @@ fn flags_text(flags: u8) -> String {
 pub struct Signature {
     /// The victim.
     pub victim: Prefix,
-    /// All must match. A field occurs once.
-    pub terms: Vec<Term>,
+    /// All must match. A field occurs once, in the order in which rules name them, so that equal signatures are equal.
+    terms: Vec<Term>,
 }
 
 impl Signature {
+    /// A signature of terms in any order. A field occurs once.
+    pub fn new(victim: Prefix, mut terms: Vec<Term>) -> Self {
+        terms.sort_by_key(|term| term.field.place());
+        Signature { victim, terms }
+    }
+
+    /// The terms, in the order in which rules name them.
+    pub fn terms(&self) -> &[Term] {
+        &self.terms
+    }
+
+    /// Whether another one hits nearly the same packets: it names the same fields, with the same values, or with ranges
+    /// that have most in common.
+    pub fn is_like(&self, other: &Signature) -> bool {
+        let pairs = || self.terms.iter().zip(&other.terms);
+        self.victim == other.victim
+            && self.terms.len() == other.terms.len()
+            && pairs().all(|(one, other)| one.is_like(other))
+    }
+
     /// Whether a packet goes to the victim and all terms match.
     pub fn matches(&self, header: &Header) -> bool {
         self.victim.contains(header.is_ipv6, header.daddr) && self.terms.iter().all(|term| term.matches(header))
@@ -165,15 +203,13 @@ impl Display for Signature {
     /// A match of the policy language.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let is_ipv6 = self.victim.is_ipv6();
-        let mut terms = self.terms.clone();
-        terms.sort_by_key(|term| Field::ALL.iter().position(|field| *field == term.field));
         write!(f, "{} daddr {}", if is_ipv6 { "ip6" } else { "ip" }, self.victim)?;
-        let has = |field| terms.iter().any(|term| term.field == field);
+        let has = |field| self.terms.iter().any(|term| term.field == field);
         // The bytes at this place of a TCP header are its acknowledgement number.
         if has(Field::Payload) && !has(Field::Protocol) {
             f.write_str(" meta l4proto udp")?;
         }
-        terms.iter().try_for_each(|term| write!(f, " {}", term.text(is_ipv6)))
+        self.terms.iter().try_for_each(|term| write!(f, " {}", term.text(is_ipv6)))
     }
 }
 
@@ -192,7 +228,7 @@ mod tests {
             term(Field::Dport, 25565, 25565),
             term(Field::Protocol, 6, 6),
         ];
-        let signature = Signature { victim: Prefix::of(false, 0xc000_0201, 32), terms };
+        let signature = Signature::new(Prefix::of(false, 0xc000_0201, 32), terms);
         let text = "ip daddr 192.0.2.1 meta l4proto tcp th dport 25565 tcp flags == syn meta length 40-44";
         assert_eq!(signature.to_string(), text);
         let header = Header::between(1, 0xc000_0201);
@@ -204,14 +240,31 @@ mod tests {
     }
 
     #[test]
+    fn a_signature_is_the_same_in_any_order_and_like_one_with_nearly_the_same_ranges() {
+        let victim = Prefix::of(false, 0xc000_0201, 32);
+        let of = |terms: &[(Field, u128, u128)]| {
+            Signature::new(victim, terms.iter().map(|&(field, first, last)| Term { field, first, last }).collect())
+        };
+        let one = of(&[(Field::Length, 500, 1200), (Field::Sport, 53, 53)]);
+        assert_eq!(one, of(&[(Field::Sport, 53, 53), (Field::Length, 500, 1200)]));
+        assert!(one.is_like(&one) && one.is_like(&of(&[(Field::Sport, 53, 53), (Field::Length, 520, 1190)])));
+        // What is narrower, elsewhere, or names more may be better.
+        assert!(!one.is_like(&of(&[(Field::Sport, 53, 53), (Field::Length, 900, 1200)])));
+        assert!(!one.is_like(&of(&[(Field::Sport, 123, 123), (Field::Length, 500, 1200)])));
+        assert!(!one.is_like(&of(&[(Field::Sport, 53, 53)])));
+        let everything = of(&[(Field::Saddr, 0, u128::MAX)]);
+        assert!(everything.is_like(&everything));
+    }
+
+    #[test]
     fn bytes_of_a_payload_are_those_of_udp() {
         let term = |field, value| Term { field, first: value, last: value };
         let victim = Prefix::of(false, 0xc000_0201, 32);
         let payload = term(Field::Payload, 0x1703_0001);
-        let signature = Signature { victim, terms: vec![payload, term(Field::Sport, 123)] };
+        let signature = Signature::new(victim, vec![payload, term(Field::Sport, 123)]);
         let text = "ip daddr 192.0.2.1 meta l4proto udp th sport 123 @th,64,32 0x17030001";
         assert_eq!(signature.to_string(), text);
-        let named = Signature { victim, terms: vec![payload, term(Field::Protocol, 17)] };
+        let named = Signature::new(victim, vec![payload, term(Field::Protocol, 17)]);
         assert_eq!(named.to_string(), "ip daddr 192.0.2.1 meta l4proto udp @th,64,32 0x17030001");
     }
 }

@@ -18,7 +18,7 @@ pub struct Attack {
     pub make: Make,
 }
 
-const fn attack(name: &'static str, mix: Mix, victim: u32, pps: f64, make: Make) -> Attack {
+pub const fn attack(name: &'static str, mix: Mix, victim: u32, pps: f64, make: Make) -> Attack {
     Attack { name, mix, victim, pps, make }
 }
 
@@ -65,7 +65,7 @@ pub const HELD_BACK: [Attack; 18] = [
     attack("sctp and esp", Varied, SERVER, 900.0, protocols),
 ];
 
-fn with_ttl(header: Header, random: &mut Random) -> Header {
+pub fn with_ttl(header: Header, random: &mut Random) -> Header {
     Header { ttl: 40 + random.below(24) as u8, ip_id: random.below(1 << 16) as u16, ..header }
 }
 
@@ -132,7 +132,7 @@ fn dns(random: &mut Random, _: f64, victim: u32) -> Header {
     }
 }
 
-fn raw_segment(random: &mut Random, victim: u32, dport: u16, flags: u8) -> Header {
+pub fn raw_segment(random: &mut Random, victim: u32, dport: u16, flags: u8) -> Header {
     let (saddr, sport, seq) = (random.address(), random.port(), random.below(u32::MAX));
     let header = segment(saddr, victim, sport, dport, flags, seq, random.below(u32::MAX), 0);
     let window = random.below(1 << 16) as u16;

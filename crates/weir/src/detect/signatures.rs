@@ -40,15 +40,27 @@ fn every_term_is_a_rule_of_a_slot() {
     for is_ipv6 in [false, true] {
         for length in [0, 16, 24, u8::MAX] {
             let victim = Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], length);
-            reads(&Measure::Drop(Signature { victim, terms: vec![] }));
+            reads(&Measure::Drop(Signature::new(victim, vec![])));
             for field in Field::ALL {
                 for (first, last) in ranges(field, is_ipv6) {
                     let terms = vec![Term { field, first, last }];
-                    reads(&Measure::Drop(Signature { victim, terms: terms.clone() }));
-                    reads(&Measure::Limit(Signature { victim, terms }, 1234.4));
+                    reads(&Measure::Drop(Signature::new(victim, terms.clone())));
+                    reads(&Measure::Limit(Signature::new(victim, terms), 1234.4));
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_net_of_sources_is_a_rule_of_a_slot() {
+    for is_ipv6 in [false, true] {
+        let [victim, net] = [u8::MAX, if is_ipv6 { 64 } else { 24 }]
+            .map(|length| Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], length));
+        let term = Term { field: Field::Saddr, first: net.address(), last: net.last() };
+        let measure = Measure::Drop(Signature::new(victim, vec![term]));
+        reads(&measure);
+        assert!(measure.to_string().contains(&format!("saddr {net} ")), "{measure}");
     }
 }
 
@@ -57,7 +69,7 @@ fn bytes_of_a_udp_payload_are_not_looked_for_in_tcp() {
     for is_ipv6 in [false, true] {
         let victim = Prefix::of(is_ipv6, ADDRESSES[usize::from(is_ipv6)], u8::MAX);
         let term = Term { field: Field::Payload, first: 0x1703_0001, last: 0x1703_0001 };
-        let written = Measure::Drop(Signature { victim, terms: vec![term] }).to_string();
+        let written = Measure::Drop(Signature::new(victim, vec![term])).to_string();
         let rule = SlotRule::parse(&written).unwrap_or_else(|refused| panic!("{written}\n{refused}"));
         assert!(text(&rule.record).contains("meta l4proto udp"), "{}", text(&rule.record));
     }
@@ -79,7 +91,7 @@ fn all_terms_of_a_packet_are_one_rule() {
             let mut terms: Vec<Term> = fields.iter().map(term).collect();
             let protocol = terms.iter_mut().find(|term| term.field == Field::Protocol);
             protocol.into_iter().for_each(|term| (term.first, term.last) = (17, 17));
-            reads(&Measure::Drop(Signature { victim, terms }));
+            reads(&Measure::Drop(Signature::new(victim, terms)));
         }
     }
 }

@@ -40,7 +40,7 @@ fn action(id: u32, measure: Measure) -> Action {
 
 fn rule(id: u32) -> Action {
     let victim = Prefix::of(false, 0xc000_0201, 32);
-    action(id, Measure::Drop(Signature { victim, terms: Vec::new() }))
+    action(id, Measure::Drop(Signature::new(victim, Vec::new())))
 }
 
 fn daemon(answer: Value) -> Arc<Mutex<Daemon>> {
