@@ -6,7 +6,6 @@ use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::sweeper::Sweeper;
 use crate::run::card::{Card, Opened, Properties};
 use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
-use crate::run::claim_targets;
 use crate::run::controller::Controller;
 use crate::run::generation::Loader;
 use crate::run::requests;
@@ -30,14 +29,14 @@ fn given(options: &RunOptions) -> Option<&GivenDropping> {
     }
 }
 
-/// Opens the card, if there is one, for this Weir alone. Nothing of Weir's is attached to the interfaces yet.
+/// Opens the card, if there is one, for this Weir alone, which has claimed `own`. Nothing of Weir's is attached to the interfaces yet.
 ///
 /// # Errors
 /// It cannot be used, or another Weir uses it.
-pub fn open(options: &RunOptions) -> Result<Option<(Opened, Option<Claims>)>, Failure> {
+pub fn open(options: &RunOptions, own: &[ClaimTarget]) -> Result<Option<(Opened, Option<Claims>)>, Failure> {
     let Some(GivenDropping { kind, .. }) = given(options) else { return Ok(None) };
     match kind {
-        CardKind::Wire(wire) => open_wire(options, wire).map(Some),
+        CardKind::Wire(wire) => open_wire(own, wire).map(Some),
         CardKind::Flower(flower) => open_flower(options, flower).map(Some),
         CardKind::RteFlow { port, .. } => {
             if options.engine != LiveEngine::Dpdk || !options.lower.contains(port) {
@@ -81,11 +80,10 @@ fn open_flower(options: &RunOptions, flower: &FlowerSpec) -> Result<(Opened, Opt
 }
 
 /// Between the wire's interfaces is the card, and they are not Weir's own.
-fn open_wire(options: &RunOptions, wire: &CardSpec) -> Result<(Opened, Option<Claims>), Failure> {
-    let own = claim_targets(options)?;
+fn open_wire(own: &[ClaimTarget], wire: &CardSpec) -> Result<(Opened, Option<Claims>), Failure> {
     let claims = within(wire.namespace.as_deref(), || {
         let targets = ClaimTarget::of([&wire.outer, &wire.inner].into_iter(), PortKind::Kernel)?;
-        ClaimTarget::refuse_shared(&targets, &own)?;
+        ClaimTarget::refuse_shared(&targets, own)?;
         Claims::take(&targets, Claimant::Weir, Duration::ZERO)
     })?;
     let card = WireCard::open(wire)?;

@@ -136,7 +136,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
 }
 
 /// The claimed interfaces: the given ones, and kernel interfaces of virtual DPDK ports.
-pub fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
+fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
     let behind = dpdk::kernel_interfaces(options)?;
     let ports = if options.engine == LiveEngine::Dpdk { PortKind::Dpdk } else { PortKind::Kernel };
     ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&options.host).chain(&behind), ports)
@@ -205,13 +205,13 @@ fn run_on<L: Loader>(
     let loaded = first.loaded(None)?;
     let on_exit = first.program().on_exit;
     let guard = match options.host.as_slice() {
-        [] => Guard::of_link(interfaces.clone(), targets, on_exit)?,
+        [] => Guard::of_link(interfaces.clone(), targets.clone(), on_exit)?,
         host => Guard::of_host(host),
     };
     let guard = Arc::new(guard);
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
-        let (opened, card_claims) = carding::open(options)?.unzip();
+        let (opened, card_claims) = carding::open(options, &targets)?.unzip();
         let link = hybriding::open(options, loader.splitter())?;
         let datapath = start(&loaded)?;
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
