@@ -79,7 +79,7 @@ pub fn rows(
 
 /// Turns of the host without a card, to which only those packets are sent that a card would leave over, in the same time
 /// as all of them. So nothing of the wire is in the way of what is left: on the wire, card and host return their frames
-/// to the same pool, and wait for each other. None if nearly nothing is left.
+/// to the same pool, and wait for each other. Empty if nearly nothing is left.
 fn left_over_turns(
     stand: &Stand,
     packets: &[u32],
