@@ -192,21 +192,11 @@ fn a_choice_changes_when_another_stays_better() {
 fn noise_changes_nothing() {
     // A lookup costs the software 20 cycles, and its second half 5. Without offloaded rules there are seals, too.
     let prices = Prices { byte: 0.05, lookup: 20.0, finish: 5.0 };
-    let (program, profile) = (program(), card());
-    let distributor = Distributor {
-        program: &program,
-        counters: &[false; 4],
-        chain: 0,
-        profile: &profile,
-        sizes: &|_: &str| Some(1),
-        costs: &prices,
-        link: LINK,
-        idle: Idle::Seals,
-    };
     // The share of packets that reach the lookup, plus and minus a tenth of all packets: from where offloading costs
     // about as much as it saves to where it saves 10%.
-    let changes = |patience: Patience, share: f64, noise: f64| {
-        let mut follower = Follower::new(&profile, patience);
+    let changes_of = |of: &Distributor<'_>, patience: Patience, share: f64, noise: f64| {
+        let distributor = Distributor { idle: Idle::Seals, ..*of };
+        let mut follower = Follower::new(distributor.profile, patience);
         let (mut random, mut changes) = (7u64, 0);
         for window in 0..200 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -218,6 +208,9 @@ fn noise_changes_nothing() {
             changes += usize::from(matches!(step, Step::Change { .. }));
         }
         (changes, follower.rules().contains(&RuleId(1)))
+    };
+    let changes = |patience: Patience, share: f64, noise: f64| {
+        with(&prices, LINK, |distributor| changes_of(distributor, patience, share, noise))
     };
     let (patient, hasty) =
         (Patience::default(), Patience { margin: 0.0, floor: 0.0, windows: 1, rest: 0, ..Patience::default() });
