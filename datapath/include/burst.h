@@ -24,8 +24,15 @@ _Static_assert(WEIR_BURST_MAX == 64, "a mask has 64 bits");
 /* Columns are loaded whole, 64 bytes at a time if the machine can. */
 #define WEIR_COLUMNS __attribute__((aligned(64)))
 
-/* Every test of every rule is a call. Inlined, a policy of 1000 rules would not stay in the instruction cache. */
-#define WEIR_COLUMN_TEST __attribute__((noinline, unused)) static uint64_t
+/*
+ * Work on whole columns is a call: inlined, a policy of 1000 rules would not stay in the instruction cache. Compilers
+ * prefer vectors of 256 bits where there are wider ones, which need half the instructions here.
+ */
+#ifdef __clang__
+#define WEIR_COLUMN_WORK __attribute__((noinline, unused, min_vector_width(512))) static
+#else
+#define WEIR_COLUMN_WORK __attribute__((noinline, unused)) static
+#endif
 
 /* The decisions about the packets. */
 struct verdicts {
@@ -68,14 +75,33 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 	return mask;
 }
 
+/* The inverse of mask_of(). */
+WEIR_INLINE column_hits hits_of(uint64_t mask)
+{
+	column_hits hits;
+
+#ifdef __clang__
+	typedef bool bits __attribute__((ext_vector_type(WEIR_BURST_MAX)));
+	bits set;
+
+	__builtin_memcpy(&set, &mask, sizeof(set));
+	hits = -__builtin_convertvector(set, column_hits);
+#else
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		hits[i] = (int8_t)(0 - (mask >> i & 1));
+#endif
+	return hits;
+}
+
 /*
  * Defines u<bits>_is(); u<bits>_between() with both ends included; u<bits>_masked(), which compares some bits; and
  * u<bits>_in() for `count` ranges.
  */
 #define WEIR_COLUMN_TESTS(bits)                                                                                        \
 	typedef uint##bits##_t u##bits##_column __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8)));             \
+	typedef int##bits##_t i##bits##_column __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8)));              \
                                                                                                                        \
-	WEIR_COLUMN_TEST u##bits##_is(const uint##bits##_t *column, uint##bits##_t value)                              \
+	WEIR_COLUMN_WORK uint64_t u##bits##_is(const uint##bits##_t *column, uint##bits##_t value)                     \
 	{                                                                                                              \
 		u##bits##_column values;                                                                               \
 		column_hits hits;                                                                                      \
@@ -85,7 +111,8 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 		return mask_of(&hits);                                                                                 \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_COLUMN_TEST u##bits##_between(const uint##bits##_t *column, uint##bits##_t low, uint##bits##_t high)      \
+	WEIR_COLUMN_WORK uint64_t u##bits##_between(const uint##bits##_t *column, uint##bits##_t low,                  \
+						    uint##bits##_t high)                                               \
 	{                                                                                                              \
 		u##bits##_column values;                                                                               \
 		column_hits hits;                                                                                      \
@@ -95,8 +122,8 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 		return mask_of(&hits);                                                                                 \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_COLUMN_TEST u##bits##_masked(const uint##bits##_t *column, uint##bits##_t mask, uint##bits##_t low,       \
-					  uint##bits##_t high)                                                         \
+	WEIR_COLUMN_WORK uint64_t u##bits##_masked(const uint##bits##_t *column, uint##bits##_t mask,                  \
+						   uint##bits##_t low, uint##bits##_t high)                            \
 	{                                                                                                              \
 		u##bits##_column values;                                                                               \
 		column_hits hits;                                                                                      \
@@ -107,7 +134,8 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 		return mask_of(&hits);                                                                                 \
 	}                                                                                                              \
                                                                                                                        \
-	WEIR_COLUMN_TEST u##bits##_in(const uint##bits##_t *column, const uint##bits##_t(*ranges)[2], uint32_t count)  \
+	WEIR_COLUMN_WORK uint64_t u##bits##_in(const uint##bits##_t *column, const uint##bits##_t(*ranges)[2],         \
+					       uint32_t count)                                                         \
 	{                                                                                                              \
 		int##bits##_t in __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8))) = {0};                      \
 		u##bits##_column values;                                                                               \
@@ -125,7 +153,7 @@ WEIR_COLUMN_TESTS(16)
 WEIR_COLUMN_TESTS(32)
 
 /* The same for 128-bit values, given in halves. */
-WEIR_COLUMN_TEST wide_column_is(const struct wide_column *column, uint64_t hi, uint64_t lo)
+WEIR_COLUMN_WORK uint64_t wide_column_is(const struct wide_column *column, uint64_t hi, uint64_t lo)
 {
 	uint64_t mask = 0;
 
@@ -134,8 +162,8 @@ WEIR_COLUMN_TEST wide_column_is(const struct wide_column *column, uint64_t hi, u
 	return mask;
 }
 
-WEIR_COLUMN_TEST wide_column_masked(const struct wide_column *column, uint64_t mask_hi, uint64_t mask_lo,
-				    uint64_t low_hi, uint64_t low_lo, uint64_t high_hi, uint64_t high_lo)
+WEIR_COLUMN_WORK uint64_t wide_column_masked(const struct wide_column *column, uint64_t mask_hi, uint64_t mask_lo,
+					     uint64_t low_hi, uint64_t low_lo, uint64_t high_hi, uint64_t high_lo)
 {
 	uint64_t mask = 0;
 
@@ -153,6 +181,14 @@ WEIR_INLINE uint64_t wide_column_between(const struct wide_column *column, uint6
 	return wide_column_masked(column, UINT64_MAX, UINT64_MAX, low_hi, low_lo, high_hi, high_lo);
 }
 
+/* Values of `then` for the hits, and of `otherwise` for all others. */
+WEIR_INLINE u32_column u32_select(column_hits hits, u32_column then, u32_column otherwise)
+{
+	const u32_column selected = (u32_column) __builtin_convertvector(hits, i32_column);
+
+	return (then & selected) | (otherwise & ~selected);
+}
+
 /* The first packet of a non-empty mask. */
 WEIR_INLINE uint32_t first_of(uint64_t mask)
 {
@@ -165,23 +201,41 @@ WEIR_INLINE uint64_t first_bits(uint32_t count)
 	return count < WEIR_BURST_MAX ? (UINT64_C(1) << count) - 1 : UINT64_MAX;
 }
 
-static void __attribute__((noinline, unused)) count_hits(const struct env *env, uint32_t reason, uint64_t hits,
-							 const struct verdicts *verdicts)
+/* The bytes of the hits. */
+WEIR_INLINE uint64_t bytes_of(uint64_t hits, const struct verdicts *verdicts)
+{
+	typedef uint64_t pairs __attribute__((vector_size(sizeof(u32_column))));
+	u32_column lens;
+	pairs sums;
+
+	__builtin_memcpy(&lens, verdicts->lens, sizeof(lens));
+	sums = (pairs)(lens & (u32_column) __builtin_convertvector(hits_of(hits), i32_column));
+	sums = (sums & UINT32_MAX) + (sums >> 32);
+#ifdef __clang__
+	return __builtin_reduce_add(sums);
+#else
+	for (uint32_t i = 1; i < WEIR_BURST_MAX / 2; i++)
+		sums[0] += sums[i];
+	return sums[0];
+#endif
+}
+
+WEIR_COLUMN_WORK void count_hits(const struct env *env, uint32_t reason, uint64_t hits, const struct verdicts *verdicts)
 {
 	struct weir_counter *counter = counter_at(env, reason);
-	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-		bytes += hits >> i & 1 ? verdicts->lens[i] : 0;
 	counter->packets += (uint64_t)__builtin_popcountll(hits);
-	counter->bytes += bytes;
+	counter->bytes += bytes_of(hits, verdicts);
 }
 
 /* Gives the hits their verdict. Returns false if no packet stays open. */
-static bool __attribute__((noinline, unused)) settle(struct verdicts *verdicts, uint64_t hits, uint32_t word)
+WEIR_COLUMN_WORK bool settle(struct verdicts *verdicts, uint64_t hits, uint32_t word)
 {
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-		verdicts->words[i] = hits >> i & 1 ? word : verdicts->words[i];
+	u32_column words;
+
+	__builtin_memcpy(&words, verdicts->words, sizeof(words));
+	words = u32_select(hits_of(hits), word - (u32_column){0}, words);
+	__builtin_memcpy(verdicts->words, &words, sizeof(words));
 	verdicts->open &= ~hits;
 	return verdicts->open;
 }
@@ -227,10 +281,16 @@ WEIR_INLINE void decide_open(const struct env *env, struct verdicts *verdicts, e
 
 WEIR_INLINE void give_verdicts(const struct weir_burst *burst, struct verdicts *verdicts)
 {
+	const uint32_t count = burst->count;
+	uint32_t *out = burst->verdicts;
+
 	for (uint64_t left = verdicts->sampled; left; left &= left - 1)
 		verdicts->words[first_of(left)] |= VERDICT_SAMPLED;
-	for (uint32_t i = 0; i < burst->count; i++)
-		burst->verdicts[i] = verdicts->words[i];
+	if (WEIR_LIKELY(count == WEIR_BURST_MAX))
+		__builtin_memcpy(out, verdicts->words, sizeof(verdicts->words));
+	else
+		for (uint32_t i = 0; i < count; i++)
+			out[i] = verdicts->words[i];
 }
 
 #endif

@@ -23,11 +23,7 @@ enum {
 struct observed {
 	/* Elements of the sheet: a cell, a sum, or a group that may have the key. */
 	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS;
-	/* Where packet i is counted: numbers of words of 32 bits, 64 bits and 16 bits of the sheet. */
-	uint32_t packets[WEIR_BURST_MAX] WEIR_COLUMNS;
-	uint32_t bytes[WEIR_BURST_MAX] WEIR_COLUMNS;
-	uint32_t lanes[WEIR_BURST_MAX] WEIR_COLUMNS;
-	uint16_t bits[WEIR_BURST_MAX] WEIR_COLUMNS; /* of peers, in their lanes */
+	uint32_t places[WEIR_BURST_MAX] WEIR_COLUMNS; /* in the element: the class, lane << 8, the peer's bit << 16 */
 	uint8_t classes[WEIR_BURST_MAX] WEIR_COLUMNS;
 	uint64_t inside; /* packets to protected addresses */
 	uint64_t open;	 /* packets that the rules decide */
@@ -101,6 +97,22 @@ WEIR_INLINE enum reason observe_parse(const struct weir_burst *burst, struct obs
 	return reason;
 }
 
+/* The groups of the keys of IPv4 addresses: observe_group() in vectors. */
+WEIR_INLINE u32_column observe_groups(const struct weir_burst *burst, u32_column own, const struct observing *observing,
+				      enum observed_direction direction)
+{
+	const uint64_t seed = burst->features.seed;
+	uint32_t keys[WEIR_BURST_MAX], groups[WEIR_BURST_MAX];
+	u32_column column;
+
+	own &= observing->mask4;
+	__builtin_memcpy(keys, &own, sizeof(keys));
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		groups[i] = observe_group(observing, direction, seed, feature_whole4(keys[i]));
+	__builtin_memcpy(&column, groups, sizeof(column));
+	return column;
+}
+
 /* Fills the elements of all packets, and fetches them. Groups are searched behind the rules. */
 WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
 				  struct observed *seen, const struct observed_columns *columns,
@@ -110,29 +122,26 @@ WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct v
 	const uint64_t all = first_bits(burst->count);
 	const uint32_t cells = feature_cells(observing, direction), shift = observing->shift4 & 31;
 
+	u32_column elements = (u32_column){0} + (observing->is_all ? cells : FEATURE_OUTSIDE + direction);
+	u32_column own;
+	u8_column l3;
+
 	seen->open = verdicts->open;
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint32_t own = columns->own[i];
-		uint32_t element = observing->is_all ? cells : FEATURE_OUTSIDE + direction;
+	__builtin_memcpy(&own, columns->own, sizeof(own));
+	__builtin_memcpy(&l3, columns->l3, sizeof(l3));
+	for (uint32_t range = 0; range < observing->count4; range++) {
+		const struct observed_range4 *of = &observing->inside4[range];
+		const u32_column cell = (own >> shift) + (cells + of->place - (of->first >> shift));
+		const i32_column inside = own - of->first <= of->last - of->first;
 
-		for (uint32_t range = 0; range < observing->count4; range++) {
-			const struct observed_range4 *of = &observing->inside4[range];
-			const uint32_t cell = cells + of->place + (own >> shift) - (of->first >> shift);
-
-			element = own - of->first <= of->last - of->first ? observing->groups ? cells : cell : element;
-		}
-		seen->elements[i] = columns->l3[i] == L3_IPV4 ? element : FEATURE_WITHOUT_ADDRESS + direction;
+		elements = u32_select(__builtin_convertvector(inside, column_hits),
+				      observing->groups ? (u32_column){0} + cells : cell, elements);
 	}
-	if (observing->groups) {
-		const uint64_t seed = burst->features.seed;
-
-		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-			const struct feature_key key = feature_key4(observing, columns->own[i]);
-			const uint32_t group = observe_group(observing, direction, seed, key);
-
-			seen->elements[i] = seen->elements[i] >= FEATURE_HEADS ? group : seen->elements[i];
-		}
-	}
+	if (observing->groups)
+		elements = u32_select(__builtin_convertvector(elements >= FEATURE_HEADS, column_hits),
+				      observe_groups(burst, own, observing, direction), elements);
+	elements = u32_select(l3 == L3_IPV4, elements, (u32_column){0} + (FEATURE_WITHOUT_ADDRESS + direction));
+	__builtin_memcpy(seen->elements, &elements, sizeof(elements));
 	for (uint64_t left = all & u8_is(columns->l3, L3_IPV6); left; left &= left - 1)
 		seen->elements[first_of(left)] = seen->elements6[first_of(left)];
 	seen->inside = all & u32_between(seen->elements, FEATURE_HEADS, UINT32_MAX);
@@ -146,66 +155,67 @@ WEIR_INLINE uint64_t accepted_hits(const struct verdicts *verdicts, uint32_t cou
 	return u32_masked(verdicts->words, 0xff, ACTION_ACCEPT, ACTION_ACCEPT) & first_bits(count);
 }
 
-/* The classes of all packets: class_of() in vectors. */
+/* Packets of which hits are set get `class`. */
+WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_column class)
+{
+	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
+}
+
+/* The classes of all packets: class_of() in vectors of bytes. Compilers make wider ones of a loop over bytes. */
 WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_columns *columns)
 {
 	static const uint16_t ports[][2] = {{0, SYSTEM_PORT_MAX}, SERVICE_PORT_RANGES};
 	int16_t in __attribute__((vector_size(WEIR_BURST_MAX * 2))) = {0};
-	int8_t services[WEIR_BURST_MAX] WEIR_COLUMNS;
-	column_hits hits;
+	const u8_column none = {0};
+	u8_column flags, l4, fragments, tcp, classes;
 	u16_column sports;
 
 	__builtin_memcpy(&sports, columns->sport, sizeof(sports));
+	__builtin_memcpy(&flags, columns->tcp_flags, sizeof(flags));
+	__builtin_memcpy(&l4, columns->l4, sizeof(l4));
+	__builtin_memcpy(&fragments, columns->fragment, sizeof(fragments));
 	for (uint32_t range = 0; range < sizeof(ports) / sizeof(ports[0]); range++)
 		in |= sports - ports[range][0] <= (uint16_t)(ports[range][1] - ports[range][0]);
-	hits = __builtin_convertvector(in, column_hits);
-	__builtin_memcpy(services, &hits, sizeof(services));
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint8_t flags = columns->tcp_flags[i], l4 = columns->l4[i];
-		const uint8_t opening = flags & 0x10 ? PACKET_SYN_ACK : PACKET_SYN;
-		const uint8_t lasting = flags & 0x02 ? opening : PACKET_TCP;
-		const uint8_t tcp = flags & 0x04 ? PACKET_RST : lasting;
-		const uint8_t udp = (uint8_t)(PACKET_UDP + services[i]);
-		uint8_t class = l4 == L4_ICMP || l4 == L4_ICMP6 ? PACKET_ICMP : PACKET_OTHER;
-
-		class = l4 == L4_UDP ? udp : class;
-		class = l4 == L4_TCP ? tcp : class;
-		seen->classes[i] = columns->fragment[i] == FRAGMENT_LATER ? PACKET_FRAGMENT : class;
-	}
+	tcp = observe_class(none + PACKET_SYN, (flags & 0x10) != 0, none + PACKET_SYN_ACK);
+	tcp = observe_class(none + PACKET_TCP, (flags & 0x02) != 0, tcp);
+	tcp = observe_class(tcp, (flags & 0x04) != 0, none + PACKET_RST);
+	classes = observe_class(none + PACKET_OTHER, (l4 == L4_ICMP) | (l4 == L4_ICMP6), none + PACKET_ICMP);
+	/* A hit is -1, and the class of services is below the other one. */
+	classes = observe_class(classes, l4 == L4_UDP,
+				none + PACKET_UDP + (u8_column) __builtin_convertvector(in, column_hits));
+	classes = observe_class(classes, l4 == L4_TCP, tcp);
+	classes = observe_class(classes, fragments == FRAGMENT_LATER, none + PACKET_FRAGMENT);
+	__builtin_memcpy(seen->classes, &classes, sizeof(classes));
 }
 
-/*
- * Where the packets are counted: the word of 32 bits with the packets of the class, that of 64 bits with the bytes, and
- * that of 16 bits with the lane of the peer. Those that are `malformed` have no address.
- */
-WEIR_INLINE void observe_words(const struct weir_burst *burst, struct observed *seen,
+/* The lanes and bits of the peers of all packets. Those that are `malformed` have no address. */
+WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t malformed,
 			       enum observed_direction direction)
 {
 	const uint64_t ipv6 = first_bits(burst->count) & u8_is(columns->l3, L3_IPV6);
-	uint32_t peers[WEIR_BURST_MAX] WEIR_COLUMNS;
+	u32_column peers, hash, bits, places;
+	u8_column classes, l3;
 
 	for (uint64_t left = malformed; left; left &= left - 1) {
 		seen->elements[first_of(left)] = FEATURE_WITHOUT_ADDRESS + direction;
 		seen->classes[first_of(left)] = PACKET_OTHER;
 	}
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-		peers[i] = feature_peer4(burst->features.seed, columns->peer[i]);
+	__builtin_memcpy(&classes, seen->classes, sizeof(classes));
+	__builtin_memcpy(&peers, columns->peer, sizeof(peers));
+	__builtin_memcpy(&l3, columns->l3, sizeof(l3));
+	peers ^= (uint32_t)burst->features.seed;
 	for (uint64_t left = ipv6; left; left &= left - 1)
 		peers[first_of(left)] = seen->peers6[first_of(left)];
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint32_t element = seen->elements[i], hash = feature_peer_hash(peers[i]);
-		const uint32_t bit = columns->l3[i] >= L3_IPV4 ? feature_peer_bit(hash) : 0;
-
-		seen->packets[i] = element * (sizeof(union feature_element) / 4) + seen->classes[i];
-		seen->bytes[i] =
-			element * (sizeof(union feature_element) / 8) + offsetof(struct feature_cell, bytes) / 8;
-		seen->lanes[i] = element * (sizeof(union feature_element) / 2) +
-				 offsetof(struct feature_cell, peers) / 2 + hash % FEATURE_LANES;
-		seen->bits[i] = (uint16_t)bit;
-	}
+	hash = (peers ^ peers >> 16) * UINT32_C(0x7feb352d);
+	hash = (hash ^ hash >> 15) * UINT32_C(0x846ca68b);
+	hash ^= hash >> 16;
+	bits = hash / FEATURE_LANES | 0x8000;
+	bits = u32_select(l3 >= L3_IPV4, bits & (0 - bits), (u32_column){0});
+	places = __builtin_convertvector(classes, u32_column) | hash % FEATURE_LANES << 8 | bits << 16;
+	__builtin_memcpy(seen->places, &places, sizeof(places));
 	for (uint64_t left = malformed; left; left &= left - 1)
-		seen->bits[first_of(left)] = 0;
+		seen->places[first_of(left)] = PACKET_OTHER;
 }
 
 /* The places of a group that have a key, a bit for each. All keys are compared at once. */
@@ -324,25 +334,53 @@ WEIR_INLINE uint64_t observe_together(const struct observed *seen, uint64_t pass
 WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observed *seen,
 			      const struct verdicts *verdicts, uint64_t together)
 {
+	enum { TOGETHER = 8 }; /* packets whose peers are in a vector of words */
+	typedef uint64_t words __attribute__((vector_size(TOGETHER * 8)));
+	typedef uint32_t places __attribute__((vector_size(TOGETHER * 4)));
 	struct feature_cell *cell = &sheet[seen->elements[first_of(together)]].cell;
-	uint64_t bytes = 0, low = 0, high = 0;
+	const column_hits counted = hits_of(together);
+	uint64_t sums[2] = {0, 0};
+	words low = {0}, high = {0};
+	u8_column classes;
+	u32_column all;
 
-	for (uint32_t class = 0; class < PACKET_CLASSES; class ++)
-		cell->packets[class] += (uint32_t)__builtin_popcountll(u8_is(seen->classes, (uint8_t)class) & together);
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
-		const uint64_t is_counted = 0 - (together >> i & 1);
-		const uint32_t lane = seen->lanes[i] % FEATURE_LANES;
-		const uint64_t bit = (uint64_t)seen->bits[i] << 16 * (lane % 4) & is_counted;
+	__builtin_memcpy(&classes, seen->classes, sizeof(classes));
+	for (uint32_t class = 0; class < PACKET_CLASSES; class ++) {
+		const column_hits hits = (column_hits)(classes == (uint8_t)class) & counted;
 
-		bytes += verdicts->lens[i] & is_counted;
-		low |= lane < 4 ? bit : 0;
-		high |= lane < 4 ? 0 : bit;
+		cell->packets[class] += (uint32_t)__builtin_popcountll(mask_of(&hits));
 	}
-	cell->bytes += bytes;
-	for (uint32_t lane = 0; lane < 4; lane++) {
-		cell->peers[lane] |= (uint16_t)(low >> 16 * lane);
-		cell->peers[lane + 4] |= (uint16_t)(high >> 16 * lane);
+	cell->bytes += bytes_of(together, verdicts);
+	__builtin_memcpy(&all, seen->places, sizeof(all));
+	all = u32_select(counted, all, (u32_column){0});
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i += TOGETHER) {
+		const uint32_t *at = (const uint32_t *)&all + i;
+		words lane, bit;
+		places some;
+
+		__builtin_memcpy(&some, at, sizeof(some));
+		lane = __builtin_convertvector(some, words) >> 8 & (FEATURE_LANES - 1);
+		bit = (__builtin_convertvector(some, words) >> 16) << (lane % 4 * 16);
+		low |= bit & (words)(lane < 4);
+		high |= bit & (words)(lane >= 4);
 	}
+	for (uint32_t i = 0; i < TOGETHER; i++) {
+		sums[0] |= low[i];
+		sums[1] |= high[i];
+	}
+	for (uint32_t lane = 0; lane < FEATURE_LANES; lane++)
+		cell->peers[lane] |= (uint16_t)(sums[lane / 4] >> 16 * (lane % 4));
+}
+
+WEIR_INLINE void observe_one(union feature_element *sheet, const struct observed *seen, const struct verdicts *verdicts,
+			     uint32_t i)
+{
+	struct feature_cell *cell = &sheet[seen->elements[i]].cell;
+	const uint32_t place = seen->places[i];
+
+	cell->packets[place & 0xff]++;
+	cell->bytes += verdicts->lens[i];
+	cell->peers[place >> 8 & 0xff] |= (uint16_t)(place >> 16);
 }
 
 /* Counts the packets that pass. */
@@ -350,7 +388,8 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 			       const struct observed_columns *columns, const struct observing *observing,
 			       enum observed_direction direction)
 {
-	const uint64_t passed = accepted_hits(verdicts, burst->count);
+	const uint32_t count = burst->count;
+	const uint64_t passed = accepted_hits(verdicts, count);
 	union feature_element *sheet = burst->features.sheet;
 	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
 	uint64_t malformed = passed & ~seen->open, inside, together;
@@ -364,19 +403,18 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	if (observing->groups && inside)
 		observe_cells(sheet, seen, columns, inside, inside & u8_is(columns->l3, L3_IPV6), observing, direction);
 	observe_classes(seen, columns);
-	observe_words(burst, seen, columns, malformed, direction);
+	observe_peers(burst, seen, columns, malformed, direction);
 	together = observe_together(seen, passed);
 	if (__builtin_popcountll(together) >= OBSERVED_TOGETHER)
 		observe_sums(sheet, seen, verdicts, together);
 	else
 		together = 0;
-	for (uint64_t left = passed & ~together; left; left &= left - 1) {
-		const uint32_t i = first_of(left);
-
-		((uint32_t *)sheet)[seen->packets[i]]++;
-		((uint64_t *)sheet)[seen->bytes[i]] += verdicts->lens[i];
-		((uint16_t *)sheet)[seen->lanes[i]] |= seen->bits[i];
-	}
+	if ((passed & ~together) == first_bits(count))
+		for (uint32_t i = 0; i < count; i++)
+			observe_one(sheet, seen, verdicts, i);
+	else
+		for (uint64_t left = passed & ~together; left; left &= left - 1)
+			observe_one(sheet, seen, verdicts, first_of(left));
 	if (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside))
 		observe_samples(burst, verdicts, seen, inside, feature_records(observing, direction), direction);
 	else
