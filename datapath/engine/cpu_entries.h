@@ -63,7 +63,7 @@ WEIR_INLINE void entry_settle(struct entry_counter *counters, uint32_t capacity)
 
 	if (!number)
 		return;
-	entry_add(&counters[first + entry_number(number, capacity)], head >> WAITING_PACKETS_SHIFT,
+	entry_add(&counters[plus(first, entry_number(number, capacity))], head >> WAITING_PACKETS_SHIFT,
 		  size >> WAITING_TIME_BITS, size & ((1u << WAITING_TIME_BITS) - 1));
 	__asm__ volatile("" ::: "memory");
 	waiting->head = 0;

@@ -91,6 +91,15 @@ WEIR_INLINE uint32_t port_prepare(struct xdp_md *ctx, bool may_finish, uint32_t 
 }
 
 /*
+ * The divert port, if there is one. The mask stays: the comparison that says so may be a condition that was computed
+ * before, from which the verifier of Linux 6.1 learns nothing of the number.
+ */
+WEIR_INLINE uint32_t divert_port(uint32_t divert)
+{
+	return bounded(divert, PORTS_MAX - 1);
+}
+
+/*
  * Acts on a verdict. Returns the program's return value. The copy of a packet that the chain has changed is as the
  * packet leaves, because the kernel has only one.
  */
@@ -119,16 +128,16 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 		counters->sampled++;
 	if (action == ACTION_ACCEPT || action == ACTION_REPLY) {
 		if (copied && is_one_buffer)
-			return port_send_both(arrival.cpu, out, divert, len);
+			return port_send_both(arrival.cpu, out, divert_port(divert), len);
 		/* The kernel cannot copy packets in several buffers. */
 		if (copied)
-			port_counters(arrival.cpu, divert)->tx_too_long++;
+			port_counters(arrival.cpu, divert_port(divert))->tx_too_long++;
 		return port_send(arrival.cpu, out, len);
 	}
 	if (action == ACTION_DIVERT && divert >= PORTS_MAX)
 		counters->no_divert++;
 	if (divert < PORTS_MAX && (action == ACTION_DIVERT || copied))
-		return port_send(arrival.cpu, divert, len);
+		return port_send(arrival.cpu, divert_port(divert), len);
 	return XDP_DROP;
 }
 

@@ -48,7 +48,7 @@ typedef struct xdp_md hook_context;
  * behind the window. The verifier lets a program read only the first buffer. A header in another buffer is copied when
  * the parser needs it. Packets with all headers in the first buffer, almost all packets, pay nothing.
  */
-__attribute__((noinline)) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes)
+WEIR_INLINE const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes)
 {
 	uint8_t *copy = weir_packets[live_cpu()].copy;
 

@@ -4,8 +4,9 @@
 //! Under that name, the program returns the cached object for the same arguments and texts, if there is one. The folder
 //! is emptied when CI starts, so every run compiles everything that it tests.
 //!
-//! An entry consists of two files: the input, which is compared byte for byte, and the object. Failures and
-//! compilations with warnings are not cached.
+//! An entry consists of two files: the input, which is compared byte for byte, and the object. In place of the object a
+//! failure has what the compiler said: a chain may be too long for one program, and is then compiled in parts.
+//! Compilations with warnings are not cached.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
@@ -72,19 +73,28 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     };
     let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
     let entry = cache.join(format!("{:016x}", job.hash()));
-    let (input, object) = (entry.with_extension("input"), entry.with_extension("object"));
-    if fs::read(&input).is_ok_and(|known| known == job.input) && fs::copy(&object, &job.output).is_ok() {
-        return Ok(ExitCode::SUCCESS);
+    let [input, object, failure] = ["input", "object", "failure"].map(|extension| entry.with_extension(extension));
+    if fs::read(&input).is_ok_and(|known| known == job.input) {
+        if fs::copy(&object, &job.output).is_ok() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Ok(said) = fs::read(&failure) {
+            io::stderr().write_all(&said)?;
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let output = command.output()?;
     io::stdout().write_all(&output.stdout)?;
     io::stderr().write_all(&output.stderr)?;
-    if output.status.success() && output.stderr.is_empty() {
-        // The input is written last, so that an entry with an input is complete. A user without write permission
-        // compiles without a cache.
-        let _unkept =
-            fs::read(&job.output).and_then(|bytes| keep(&bytes, &object)).and_then(|()| keep(&job.input, &input));
-    }
+    // The input is written last, so that an entry with an input is complete. A user without write permission compiles
+    // without a cache.
+    let _unkept = match output.status.code() {
+        Some(0) if output.stderr.is_empty() => {
+            fs::read(&job.output).and_then(|bytes| keep(&bytes, &object)).and_then(|()| keep(&job.input, &input))
+        }
+        Some(1) => keep(&output.stderr, &failure).and_then(|()| keep(&job.input, &input)),
+        _ => Ok(()),
+    };
     // A compiler that a signal terminated has no exit code.
     Ok(ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
