@@ -39,7 +39,7 @@ enum {
 };
 
 /* The port's number; PORTS_MAX if the device is not a port. */
-WEIR_INLINE uint32_t loss_port(const struct net_device *device)
+WEIR_INLINE_RELOCATED uint32_t loss_port(const struct net_device *device)
 {
 	const uint32_t index = (uint32_t)device->ifindex;
 	const uint32_t number = port_number(index);

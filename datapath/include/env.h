@@ -12,7 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR_INLINE static inline __attribute__((always_inline))
+/*
+ * The kernel needs debug information of maps and programs. Following the variables of inlined functions would take a
+ * quarter of a compilation, so for BPF these functions have none. A function that reads structures of the kernel needs
+ * it: relocations of their fields are made from it.
+ */
+#define WEIR_INLINE_RELOCATED static inline __attribute__((always_inline))
+#ifdef __bpf__
+#define WEIR_INLINE static inline __attribute__((always_inline, nodebug))
+#else
+#define WEIR_INLINE WEIR_INLINE_RELOCATED
+#endif
 #define WEIR_NOINLINE static __attribute__((noinline))
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -6,8 +6,9 @@
 //!
 //! An entry consists of two files: the input, which is compared byte for byte, and the object. In place of the object a
 //! failure has what the compiler said: a chain may be too long for one program, and is then compiled in parts.
-//! Compilations with warnings are not cached.
+//! Compilations with warnings are not cached. What the compiler says about its version is cached too.
 
+use crate::precompiled;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
 use std::fs;
@@ -21,6 +22,10 @@ use std::process::{Command, ExitCode};
 pub const COMPILER: &str = "clang-19";
 /// The file that contains the path of the real compiler.
 pub const REAL: &str = "real-compiler";
+/// The file with what the compiler prints for [`ASK_VERSION`].
+const VERSION: &str = "version";
+/// The only argument of a program that looks for a compiler.
+const ASK_VERSION: &str = "--version";
 /// The file that contains the processor to compile for instead of this one.
 const CPU: &str = "processor";
 /// What compiles for this processor.
@@ -42,6 +47,8 @@ pub fn install(folder: &Path, cpu: Option<&str>) -> Result<OsString, String> {
     }
     fs::create_dir_all(folder).map_err(failed)?;
     let folder = folder.canonicalize().map_err(failed)?;
+    let version = Command::new(&real).arg(ASK_VERSION).output().map_err(failed)?;
+    fs::write(folder.join(VERSION), version.stdout).map_err(failed)?;
     fs::write(folder.join(REAL), real.as_os_str().as_encoded_bytes()).map_err(failed)?;
     fs::copy(std::env::current_exe().map_err(failed)?, folder.join(COMPILER)).map_err(failed)?;
     cpu.map_or(Ok(()), |cpu| fs::write(folder.join(CPU), cpu)).map_err(failed)?;
@@ -65,12 +72,21 @@ pub fn called_as_compiler() -> Option<ExitCode> {
 /// Returns the object of an entry, or compiles it.
 fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let mut command = Command::new(real);
-    match fs::read_to_string(cache.join(CPU)) {
-        Ok(cpu) => command
-            .args(args.iter().map(|arg| if arg == NATIVE { format!("-march={cpu}").into() } else { arg.clone() })),
-        Err(_) => command.args(&args),
+    if args.len() == 1
+        && args[0] == ASK_VERSION
+        && let Ok(version) = fs::read(cache.join(VERSION))
+    {
+        io::stdout().write_all(&version)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cpu = fs::read_to_string(cache.join(CPU)).ok();
+    let real_arg = |arg: &OsString| match &cpu {
+        Some(cpu) if arg == NATIVE => format!("-march={cpu}").into(),
+        _ => arg.clone(),
     };
+    let real_args: Vec<OsString> = args.iter().map(real_arg).collect();
+    let mut command = Command::new(real);
+    command.args(&real_args);
     let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
     let entry = cache.join(format!("{:016x}", job.hash()));
     let [input, object, failure] = ["input", "object", "failure"].map(|extension| entry.with_extension(extension));
@@ -83,7 +99,7 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
-    let output = command.output()?;
+    let output = command.args(precompiled::options(real, cache, &real_args, &job.input)?).output()?;
     io::stdout().write_all(&output.stdout)?;
     io::stderr().write_all(&output.stderr)?;
     // The input is written last, so that an entry with an input is complete. A user without write permission compiles

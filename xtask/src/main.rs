@@ -11,6 +11,7 @@ mod fuzz;
 mod guest;
 mod image;
 mod kernels;
+mod precompiled;
 mod shell;
 mod synth;
 mod tally;

@@ -18,9 +18,7 @@ use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::scratch;
 use crate::{EngineError, ProgramData, ProgramShape};
 
-mod headers {
-    include!(concat!(env!("OUT_DIR"), "/headers.rs"));
-}
+mod headers;
 
 /// Environment variable that names the compiler to use instead of searching one.
 pub const CLANG_ENV: &str = "WEIR_CLANG";
@@ -319,7 +317,7 @@ impl Clang {
         more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
         let folder = scratch::Folder::new().map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
-        for (header, text) in headers::HEADERS.iter().chain(more_headers) {
+        for (header, text) in headers::of(c, more_headers).iter().chain(more_headers) {
             let path = folder.path().join(header);
             let parent = path.parent().expect("a header lies in the folder");
             fs::create_dir_all(parent).map_err(|source| EngineError::Io { path: parent.to_owned(), source })?;
@@ -373,11 +371,6 @@ impl Clang {
 
 fn write(path: &Path, text: &str) -> Result<(), EngineError> {
     fs::write(path, text).map_err(|source| EngineError::Io { path: path.to_owned(), source })
-}
-
-/// Name and text of the headers that generated code can include.
-pub fn runtime_headers() -> &'static [(&'static str, &'static str)] {
-    headers::HEADERS
 }
 
 #[cfg(test)]
