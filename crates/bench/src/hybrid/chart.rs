@@ -1,5 +1,7 @@
-//! Draws the scenario: Fig. 7 and 8 as cycles alone and behind the card, Fig. 9 with the paper's values next to ours.
+//! Draws the scenario: Fig. 7 and 8 as cycles alone and behind the card, Fig. 9 with the paper's values next to ours. Frames
+//! of the RTL have bars of their own.
 
+use super::Maker;
 use crate::plot::by_fields::{Plan, chart};
 use crate::plot::grouped;
 use crate::row::Row;
@@ -7,14 +9,20 @@ use crate::row::Row;
 /// Draws the rows.
 pub fn svg(title: &str, rows: &[Row]) -> String {
     let bars = |row: &Row| {
-        let own = row.clone().of("part", "saved").of("bar", row.text("group").unwrap_or_default());
+        let is_of_rtl = row.text("frames") == Some(Maker::Rtl.name());
+        let name = |bar: &str| if is_of_rtl { format!("{bar}, RTL") } else { bar.to_owned() };
+        let own = row.clone().of("part", "saved").of("bar", &name(row.text("group").unwrap_or_default()));
         let cycles = |bar: &str, field: &str| {
             let cycles = row.get(field)?;
-            Some(row.clone().of("part", "bars").of("bar", bar).number("cycles", cycles))
+            Some(row.clone().of("part", "bars").of("bar", &name(bar)).number("cycles", cycles))
         };
         let paper = (row.text("part") == Some("paper")).then(|| own.clone().of("bar", "paper"));
         let ours = cycles("alone", "alone_cycles_per_packet").map(|_| own);
-        let ways = ["alone", "card", "planned"].map(|way| cycles(way, &format!("{way}_cycles_per_packet")));
+        let ways = ["alone", "card", "planned"].map(|way| {
+            // The policy alone has no frames of a card: it is the same in both rows.
+            let is_drawn = way != "alone" || !is_of_rtl;
+            is_drawn.then(|| cycles(way, &format!("{way}_cycles_per_packet"))).flatten()
+        });
         ways.into_iter().chain([paper, ours]).flatten().collect::<Vec<_>>()
     };
     let rows: Vec<Row> = rows.iter().flat_map(bars).collect();
@@ -50,11 +58,16 @@ mod tests {
         let row = row.of("group", "terminating").of("ruleset", "lists-then-ports");
         let row = row.number("alone_cycles_per_packet", 41.5).number("card_cycles_per_packet", 30.25);
         let mut rows = super::super::paper_rows();
-        rows.push(row.number("saved_percent", 27.1));
+        rows.push(row.clone().of("frames", "generator").number("saved_percent", 27.1));
+        rows.push(row.of("frames", "rtl").number("saved_percent", 26.3));
         let svg = svg("hybrid", &rows);
         for wanted in ["Fig. 8", "Fig. 9", "41.5", "30.2", "27.1", "paper", "20.2", "lists-then-ports"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }
+        for wanted in ["card, RTL", "terminating, RTL", "26.3"] {
+            assert!(svg.contains(wanted), "{wanted} is missing");
+        }
+        assert!(!svg.contains("alone, RTL"), "the policy alone is drawn twice");
         assert!(!svg.contains("Fig. 7"), "there are no such rows");
     }
 }
