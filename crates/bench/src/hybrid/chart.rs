@@ -2,8 +2,7 @@
 //! of the RTL have bars of their own.
 
 use super::Maker;
-use crate::plot::by_fields::{Plan, chart};
-use crate::plot::grouped;
+use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
 /// Draws the rows.
@@ -11,10 +10,11 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     let bars = |row: &Row| {
         let is_of_rtl = row.text("frames") == Some(Maker::Rtl.name());
         let name = |bar: &str| if is_of_rtl { format!("{bar}, RTL") } else { bar.to_owned() };
-        let own = row.clone().of("part", "saved").of("bar", &name(row.text("group").unwrap_or_default()));
+        let group = row.text("group").unwrap_or_default();
+        let own = row.clone().of("part", "saved").of("bar", &name(group));
         let cycles = |bar: &str, field: &str| {
             let cycles = row.get(field)?;
-            Some(row.clone().of("part", "bars").of("bar", &name(bar)).number("cycles", cycles))
+            Some(row.clone().of("part", group).of("bar", &name(bar)).number("cycles", cycles))
         };
         let paper = (row.text("part") == Some("paper")).then(|| own.clone().of("bar", "paper"));
         let ours = cycles("alone", "alone_cycles_per_packet").map(|_| own);
@@ -26,27 +26,24 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
         ways.into_iter().chain([paper, ours]).flatten().collect::<Vec<_>>()
     };
     let rows: Vec<Row> = rows.iter().flat_map(bars).collect();
-    let group = |name: &str| -> Vec<Row> {
-        let is_of = |row: &&Row| row.text("group") == Some(name) && row.text("part") == Some("bars");
-        rows.iter().filter(is_of).cloned().collect()
-    };
-    let charts = [
-        chart(format!("{title}, Fig. 7: rulesets without terminating rules"), &group("counting"), &CYCLES),
-        chart(format!("{title}, Fig. 8: rulesets with terminating rules"), &group("terminating"), &CYCLES),
-        chart(format!("{title}, Fig. 9: fewer cycles behind the card"), &rows, &SAVED),
+    let plans = [
+        (", Fig. 7: rulesets without terminating rules", &COUNTING),
+        (", Fig. 8: rulesets with terminating rules", &TERMINATING),
+        (", Fig. 9: fewer cycles behind the card", &SAVED),
     ];
-    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+    by_fields::svg(title, &plans, &rows)
 }
 
-const CYCLES: Plan = Plan {
-    part: "bars",
+const COUNTING: Plan = Plan {
+    part: "counting",
     panels: ["card", "traffic"],
     group: "ruleset",
     bar: "bar",
     field: "cycles",
     unit: "cycles per packet",
 };
-const SAVED: Plan = Plan { part: "saved", field: "saved_percent", unit: "per cent of the cycles", ..CYCLES };
+const TERMINATING: Plan = Plan { part: "terminating", ..COUNTING };
+const SAVED: Plan = Plan { part: "saved", field: "saved_percent", unit: "per cent of the cycles", ..COUNTING };
 
 #[cfg(test)]
 mod tests {
