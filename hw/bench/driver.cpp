@@ -1,5 +1,5 @@
 // Drives the simulated card: reads batches of frames from standard input, sends them over both AXI streams, and writes
-// the frames that come out to standard output. crates/card/tests/rtl has the other end. Numbers are 32 bits,
+// the frames that come out to standard output. crates/simulation has the other end. Numbers are 32 bits,
 // little-endian.
 //
 //   batch    stalls of s_wire, s_host, m_host, m_wire (of 256 cycles); seed; number of frames; frames

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weir-control", &[]),
     ("weir-mitigate", &["weir-abi"]),
     ("weir-card", &["weir-abi", "weir-policy"]),
+    ("weir-simulation", &[]),
     ("weir-test-support", &[]),
     ("xtask", &[]),
 ];

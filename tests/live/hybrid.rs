@@ -46,7 +46,6 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use weir_abi::card::Seal;
 use weir_control::{CardFrames, CardReport, FromCard, HybridStatus, Request, Stats, Tally};
 
@@ -364,5 +363,4 @@ fn what_is_no_card_is_said() {
     assert_eq!((code, text.contains("needs --card-table")), (2, true), "{text}");
     let (code, text) = refused("hybrid:profile=open-nic");
     assert_eq!((code, text.contains("the card has not answered for 10")), (1, true), "{text}");
-    assert!(Duration::from_secs(10) >= weir_card::session::SILENCE_MAX);
 }

@@ -4,8 +4,10 @@ use super::{ByReason, PACKETS, POLICY, Served, alone, behind_card, reasons, stat
 use crate::device_under_test::{Running, Setup, wait_until};
 use crate::hosts::{Host, Hosts};
 use crate::put;
+use crate::tables::done;
 use crate::traffic::{Listener, frames, interpreted, send};
 use std::path::Path;
+use weir_control::Request;
 
 each_engine_behind_card!(a_card_that_was_reset_is_opened_again);
 fn a_card_that_was_reset_is_opened_again(hosts: &Hosts, card: &Host, folder: &Path, setup: &Setup) {
@@ -53,4 +55,35 @@ fn a_card_that_was_reset_is_opened_again(hosts: &Hosts, card: &Host, folder: &Pa
     assert!(arrived.iter().eq(std::iter::repeat_n(&passed, 2).flatten().copied()), "{} arrived", arrived.len());
     assert_eq!(running.stop(), 0);
     served.stop();
+}
+
+/// The policy stays as it is while the card is dead. Tables change, and are the software's from then on.
+#[test]
+fn a_dead_card_refuses_another_policy_and_nothing_else() {
+    behind_card("afpacket", |hosts, card, folder, setup| {
+        put(folder, "p.weir", POLICY);
+        put(folder, "q.weir", "upstream { udp dport 9 drop; accept }\ndownstream { accept }\n");
+        let served = Served::start(card, folder);
+        let running = Running::start_as(&hosts.weir, folder, "p.weir", setup);
+        let first = running.status().generation;
+        let second = running.load(&folder.join("q.weir"));
+        drop(served);
+        let activate = || running.ask(&Request::Activate { generation: second, confirm_s: None });
+        for _ in 0..2 {
+            let refused = activate().expect_err("the card is dead").to_string();
+            assert!(refused.contains("the card has not answered for"), "{refused}");
+            assert_eq!(running.status().generation, first);
+        }
+        done(&running, "bad add 192.0.2.0/24");
+        let now = status(&running);
+        assert!(now.alone.as_ref().is_some_and(|why| why.contains("table bad was changed")), "{now:#?}");
+        wait_until("its silence is noticed", || status(&running).problem.is_some());
+
+        let served = Served::start(card, folder);
+        wait_until("the card is opened again", || status(&running).reopened == 1);
+        activate().expect("the card answers");
+        assert_eq!(running.status().generation, second);
+        assert_eq!(running.stop(), 0);
+        served.stop();
+    });
 }

@@ -1,10 +1,10 @@
 //! `hybrid`: Fig. 7 to 9 of the hybrid paper. What a card's answers save the software, for each kind of metadata.
 //!
-//! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter. With `--rtl` the
-//! frames are those of the card itself: its RTL in simulation, which must send the generator's frames byte for byte. The
-//! software decides bursts in memory, written as a network card writes them. Both ways take turns: the policy alone on
-//! packets without trailers, and the same policy behind the card. Before they are measured, their counters over the same
-//! packets must be equal.
+//! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter. With `--rtl` a
+//! second row has the frames of the card itself: its RTL in simulation, which must send the interpreter's frames byte for
+//! byte. The software decides bursts in memory, written as a network card writes them. All ways take turns: the policy
+//! alone on packets without trailers, and the same policy behind the card. Their counters over the same packets must be
+//! equal.
 
 mod chart;
 mod packets;
@@ -68,22 +68,23 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     let rounds = if options.quick { QUICK_ROUNDS } else { ROUNDS };
     let kinds = picked(options, Kind::ALL.to_vec(), |kind| kind.name());
     let rulesets = picked(options, RULESETS.iter().collect(), |ruleset| ruleset.name);
+    let packets = |&kind: &Kind| (kind, packets::packets(kind, PACKETS, &lists.allowed, &lists.blocked));
+    let traffic: Vec<(Kind, Vec<Packet>)> = kinds.iter().map(packets).collect();
     let mut rows = paper_rows();
     for name in picked(options, CARDS.to_vec(), |name| name) {
         let profile = weir::card::profile(name)?;
-        let source = options.rtl.as_ref().map(|folder| Simulated::new(folder, &profile, TOKEN)).transpose()?;
-        let mut card = Source { profile: &profile, simulated: source };
-        for &kind in &kinds {
-            let packets = packets::packets(kind, PACKETS, &lists.allowed, &lists.blocked);
-            for &ruleset in &rulesets {
-                for &is_terminating in ruleset.groups() {
+        let simulated = options.rtl.as_ref().map(|folder| Simulated::new(folder, &profile, TOKEN)).transpose()?;
+        let mut card = Source { profile: &profile, simulated };
+        // Traffic changes fastest: it changes no table of the card.
+        for &ruleset in &rulesets {
+            for &is_terminating in ruleset.groups() {
+                let policy = || lists.policy(ruleset, is_terminating);
+                for (kind, packets) in &traffic {
                     let row = Row::default().of("part", "cycles").of("card", name).of("traffic", kind.name());
-                    let row = row.of("frames", card.name());
                     let row = row.of("group", if is_terminating { "terminating" } else { "counting" });
                     let row = row.of("ruleset", ruleset.name);
                     let row = row.of("rules", ruleset.categories[usize::from(is_terminating)]);
-                    let policy = || lists.policy(ruleset, is_terminating);
-                    rows.push(row_of(row, policy, &mut card, &packets, rounds)?);
+                    rows.extend(rows_of(&row, &policy, &mut card, packets, rounds)?);
                 }
             }
         }
@@ -138,45 +139,81 @@ impl Lists {
     }
 }
 
+/// Who makes frames.
+#[derive(Clone, Copy)]
+enum Maker {
+    /// The card's interpreter.
+    Generator,
+    Rtl,
+}
+
+impl Maker {
+    /// The name in rows.
+    const fn name(self) -> &'static str {
+        match self {
+            Maker::Generator => "generator",
+            Maker::Rtl => "rtl",
+        }
+    }
+}
+
 /// Where frames come from.
 struct Source<'p> {
     profile: &'p Profile,
-    /// The RTL; without it the interpreter answers.
     simulated: Option<Simulated>,
 }
 
 impl Source<'_> {
-    /// The name in rows.
-    fn name(&self) -> &'static str {
-        if self.simulated.is_some() { "rtl" } else { "generator" }
+    fn makers(&self) -> &'static [Maker] {
+        if self.simulated.is_some() { &[Maker::Generator, Maker::Rtl] } else { &[Maker::Generator] }
     }
 
-    /// What the card makes of the packets, and its epoch. It answers for all of them, so all trailers have the same
-    /// length.
-    fn answered(&mut self, policy: &Policy, split: &Split, packets: &[Packet]) -> Result<(Vec<Vec<u8>>, u16), Failure> {
+    /// What the card makes of the packets, and its epoch.
+    fn answered(
+        &mut self,
+        maker: Maker,
+        policy: &Policy,
+        split: &Split,
+        packets: &[Packet],
+    ) -> Result<(Vec<Vec<u8>>, u16), Failure> {
         let images = CardImages::new(policy, split);
-        let left = match &mut self.simulated {
-            None => None,
-            Some(card) => Some((card.configure(&split.card, images.memories())?.epoch, card.handle(packets)?)),
+        let Some(card) = self.simulated.as_mut().filter(|_| matches!(maker, Maker::Rtl)) else {
+            return Ok((self.generated(split, &images, EPOCH, packets)?, EPOCH));
         };
-        let epoch = left.as_ref().map_or(EPOCH, |(epoch, _)| *epoch);
+        let epoch = card.configure(&split.card, images.memories())?.epoch;
+        let left = card.handle(packets)?;
+        equal(&left, &self.generated(split, &images, epoch, packets)?)?;
+        Ok((left, epoch))
+    }
+
+    /// What the interpreter makes of the packets. It answers for all of them, so all trailers have the same length.
+    fn generated(
+        &self,
+        split: &Split,
+        images: &CardImages,
+        epoch: u16,
+        packets: &[Packet],
+    ) -> Result<Vec<Vec<u8>>, Failure> {
         let mut card = Card::new(self.profile);
-        card.commit(Configuration { program: &split.card, lookups: &images, token: TOKEN, epoch });
+        card.commit(Configuration { program: &split.card, lookups: images, token: TOKEN, epoch });
         let bytes = packets[0].len() + split.card.body.bytes() + weir_abi::card::SEAL_BYTES;
         let answer = |packet: &Packet| {
             let passed = card.handle(frame(packet)).filter(|passed| passed.len() == bytes);
             passed.ok_or_else(|| Failure::Runtime("the card has no answers for a packet of the generator".to_owned()))
         };
-        let generated: Vec<Vec<u8>> = packets.iter().map(answer).collect::<Result<_, _>>()?;
-        let Some((_, left)) = left else { return Ok((generated, epoch)) };
-        match left.iter().zip(&generated).position(|(left, generated)| left != generated) {
-            None if left.len() == generated.len() => Ok((left, epoch)),
-            None => Err(Failure::Runtime(format!("of {} frames the RTL has sent {}", generated.len(), left.len()))),
-            Some(at) => Err(Failure::Runtime(format!(
-                "frame {at} of the RTL is not the generator's: {:02x?} instead of {:02x?}",
-                left[at], generated[at]
-            ))),
-        }
+        packets.iter().map(answer).collect()
+    }
+}
+
+/// The RTL has sent the generator's frames.
+fn equal(left: &[Vec<u8>], generated: &[Vec<u8>]) -> Result<(), Failure> {
+    match left.iter().zip(generated).position(|(left, generated)| left != generated) {
+        None if left.len() == generated.len() => Ok(()),
+        None => Err(Failure::Runtime(format!("of {} frames the RTL has sent {}", generated.len(), left.len()))),
+        Some(at) => Err(Failure::Runtime(format!(
+            "frame {at} of the RTL is not the generator's: {:02x?} instead of {:02x?}",
+            left[at], generated[at]
+        ))),
     }
 }
 
@@ -186,6 +223,8 @@ struct Behind {
     seals: Seals,
     frames: Vec<Vec<u8>>,
     trailer_bits: usize,
+    /// Cycles a packet, by turn.
+    cycles: Vec<f64>,
 }
 
 impl Behind {
@@ -193,11 +232,12 @@ impl Behind {
     fn new(
         policy: Policy,
         card: &mut Source<'_>,
+        maker: Maker,
         packets: &[Packet],
         wanted: &dyn Fn(RuleId) -> bool,
     ) -> Result<Self, Failure> {
         let split = split_of(&policy, 0, card.profile, wanted);
-        let (frames, epoch) = card.answered(&policy, &split, packets)?;
+        let (frames, epoch) = card.answered(maker, &policy, &split, packets)?;
         let port = CardPort { token: TOKEN, known: vec![], without_seal: WithoutSeal::Drop, control: None };
         let own = Configured { epoch, body: split.card.body.bytes() as u8 };
         Ok(Behind {
@@ -205,72 +245,91 @@ impl Behind {
             filter: policy.with_answers(split.software).native()?,
             seals: Seals::new(&port, Some(own)),
             frames,
+            cycles: vec![],
         })
     }
 
-    fn turn(&mut self) -> Result<f64, Failure> {
-        turn(&self.frames, |burst, verdicts| {
+    fn turn(&mut self) -> Result<(), Failure> {
+        let cycles = turn(&self.frames, |burst, verdicts| {
             let sealed = self.filter.read_sealed(&self.seals, *burst);
             self.filter.decide_sealed(0, &sealed, verdicts)
-        })
+        })?;
+        self.cycles.push(cycles);
+        Ok(())
     }
 }
 
-/// Measures one ruleset: the policy alone, with all that the card takes, and with what the distributor chooses.
-fn row_of(
-    row: Row,
-    policy: impl Fn() -> Result<Policy, Failure>,
+/// The ways behind a card with frames of one maker.
+struct Ways {
+    maker: Maker,
+    /// With all rules that the card takes.
+    all: Behind,
+    /// With the plan, if that is neither none nor all of them.
+    planned: Option<Behind>,
+}
+
+/// Measures one ruleset: the policy alone, with all that the card takes, and with what the distributor chooses. A row for
+/// each maker of frames.
+fn rows_of(
+    row: &Row,
+    policy: &dyn Fn() -> Result<Policy, Failure>,
     card: &mut Source<'_>,
     packets: &[Packet],
     rounds: usize,
-) -> Result<Row, Failure> {
+) -> Result<Vec<Row>, Failure> {
     let plain = policy()?;
     let chosen = advise(&plain, 0, card.profile, packets.iter().take(SURVEYED).map(frame)).choice.rules;
     let able = split_of(&plain, 0, card.profile, &|_| true).rules;
     let able = able.iter().filter(|placed| placed.offload != Offload::Software).count();
     let mut alone = plain.native()?;
-    let mut all = Behind::new(policy()?, card, packets, &|_| true)?;
-    // Without a card, or with all that it takes, there is nothing else to measure.
-    let differs = !chosen.is_empty() && chosen.len() != able;
-    let mut planned = match differs {
-        true => Some(Behind::new(policy()?, card, packets, &|rule| chosen.contains(&rule))?),
-        false => None,
-    };
-    let mut turns: [Vec<f64>; 3] = Default::default();
+    let mut all_ways = Vec::new();
+    for &maker in card.makers() {
+        let all = Behind::new(policy()?, card, maker, packets, &|_| true)?;
+        let planned = match chosen.is_empty() || chosen.len() == able {
+            true => None,
+            false => Some(Behind::new(policy()?, card, maker, packets, &|rule| chosen.contains(&rule))?),
+        };
+        all_ways.push(Ways { maker, all, planned });
+    }
+    let mut alone_cycles = Vec::new();
     for _ in 0..rounds {
-        turns[0].push(turn(packets, |burst, verdicts| alone.decide(0, burst, verdicts))?);
-        turns[1].push(all.turn()?);
-        if let Some(planned) = &mut planned {
-            turns[2].push(planned.turn()?);
+        alone_cycles.push(turn(packets, |burst, verdicts| alone.decide(0, burst, verdicts))?);
+        for Ways { all, planned, .. } in &mut all_ways {
+            all.turn()?;
+            planned.as_mut().map_or(Ok(()), Behind::turn)?;
         }
     }
-    agree(&alone.counters(), &all.filter.counters())?;
-    planned.as_ref().map_or(Ok(()), |planned| agree(&alone.counters(), &planned.filter.counters()))?;
-    if !differs {
-        turns[2] = turns[usize::from(!chosen.is_empty())].clone();
+    let counted = alone.counters();
+    for behind in all_ways.iter().flat_map(|ways| [Some(&ways.all), ways.planned.as_ref()]).flatten() {
+        agree(&counted, &behind.filter.counters())?;
     }
-    let [alone, all_cycles, planned_cycles] = &turns;
-    let spread = |samples: &[f64]| Spread::of(samples.to_vec()).expect("there were turns");
-    let saved = |turns: &[f64]| {
-        let percent = alone.iter().zip(turns).map(|(alone, behind)| 100.0 * (1.0 - behind / alone));
-        spread(&percent.collect::<Vec<_>>())
-    };
-    let planned_bits = match (&planned, chosen.is_empty()) {
-        (Some(planned), _) => planned.trailer_bits,
-        (None, true) => 0,
-        (None, false) => all.trailer_bits,
-    };
-    Ok(row
-        .of("plan", if chosen.is_empty() { "refuses" } else { "offloads" })
-        .spread("alone_cycles_per_packet", spread(alone))
-        .spread("card_cycles_per_packet", spread(all_cycles))
-        .spread("saved_percent", saved(all_cycles))
-        .number("trailer_bits", all.trailer_bits as f64)
-        .number("card_rules", able as f64)
-        .spread("planned_cycles_per_packet", spread(planned_cycles))
-        .spread("planned_saved_percent", saved(planned_cycles))
-        .number("planned_trailer_bits", planned_bits as f64)
-        .number("planned_rules", chosen.len() as f64))
+    let row = row.clone().of("plan", if chosen.is_empty() { "refuses" } else { "offloads" });
+    let row = row.number("card_rules", able as f64).number("planned_rules", chosen.len() as f64);
+    Ok(all_ways.iter().map(|ways| ways.row(row.clone(), &alone_cycles, !chosen.is_empty())).collect())
+}
+
+impl Ways {
+    /// The row. Without a plan for the card there is nothing but the policy alone, or all that the card takes.
+    fn row(&self, row: Row, alone: &[f64], offloads: bool) -> Row {
+        let (planned, planned_bits) = match &self.planned {
+            Some(planned) => (&planned.cycles[..], planned.trailer_bits),
+            None if offloads => (&self.all.cycles[..], self.all.trailer_bits),
+            None => (alone, 0),
+        };
+        let spread = |samples: &[f64]| Spread::of(samples.to_vec()).expect("there were turns");
+        let saved = |turns: &[f64]| {
+            let percent = alone.iter().zip(turns).map(|(alone, behind)| 100.0 * (1.0 - behind / alone));
+            spread(&percent.collect::<Vec<_>>())
+        };
+        row.of("frames", self.maker.name())
+            .spread("alone_cycles_per_packet", spread(alone))
+            .spread("card_cycles_per_packet", spread(&self.all.cycles))
+            .spread("saved_percent", saved(&self.all.cycles))
+            .number("trailer_bits", self.all.trailer_bits as f64)
+            .spread("planned_cycles_per_packet", spread(planned))
+            .spread("planned_saved_percent", saved(planned))
+            .number("planned_trailer_bits", planned_bits as f64)
+    }
 }
 
 fn frame(packet: &Packet) -> Frame<'_> {

@@ -1,6 +1,6 @@
 //! Draws rows as grouped bars, by their fields.
 
-use super::grouped::{Cell, Chart, Panel};
+use super::grouped::{self, Cell, Chart, Panel};
 use super::names;
 use crate::row::Row;
 
@@ -20,8 +20,15 @@ pub struct Plan {
     pub unit: &'static str,
 }
 
+/// Draws the charts of plans, one below the other, each with its title behind the scenario's. Plans without rows are left
+/// out.
+pub fn svg(title: &str, plans: &[(&str, &Plan)], rows: &[Row]) -> String {
+    let charts = plans.iter().filter_map(|(of, plan)| chart(format!("{title}{of}"), rows, plan));
+    grouped::svg_of_all(&charts.collect::<Vec<_>>())
+}
+
 /// The chart of a plan, or `None` without rows.
-pub fn chart(title: String, rows: &[Row], plan: &Plan) -> Option<Chart> {
+fn chart(title: String, rows: &[Row], plan: &Plan) -> Option<Chart> {
     let has = |row: &&Row| {
         row.text("part") == Some(plan.part) && row.text(plan.group).is_some() && row.get(plan.field).is_some()
     };

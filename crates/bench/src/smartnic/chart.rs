@@ -1,7 +1,6 @@
 //! Draws the scenario: Fig. 2 with the paper's values next to ours, Fig. 3, and Fig. 4.
 
-use crate::plot::by_fields::{Plan, chart};
-use crate::plot::grouped;
+use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
 /// Draws the rows. Parts that were not measured are left out.
@@ -10,14 +9,14 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     // The paper's values are bars of the same chart.
     let paper: Vec<Row> = rows.iter().filter(|row| row.text("part") == Some("paper")).cloned().collect();
     rows.extend(paper.into_iter().map(|row| row.of("part", "drops")));
-    let charts = [
-        chart(format!("{title}, Fig. 2: what a dropped packet costs the host"), &rows, &COST),
-        chart(format!("{title}, Fig. 2: what a core of the host drops (paper: a quarter of four cores)"), &rows, &RATE),
-        chart(format!("{title}, Fig. 2 with cards: the attack that fills a core of the host"), &rows, &FULL),
-        chart(format!("{title}, Fig. 3: the host's core at a million packets a second"), &rows, &LOAD),
-        chart(format!("{title}, Fig. 4: requests that are completed under attack"), &rows, &WEB),
+    let plans = [
+        (", Fig. 2: what a dropped packet costs the host", &COST),
+        (", Fig. 2: what a core of the host drops (paper: a quarter of four cores)", &RATE),
+        (", Fig. 2 with cards: the attack that fills a core of the host", &FULL),
+        (", Fig. 3: the host's core at a million packets a second", &LOAD),
+        (", Fig. 4: requests that are completed under attack", &WEB),
     ];
-    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+    by_fields::svg(title, &plans, &rows)
 }
 
 const COST: Plan = Plan {

@@ -11,6 +11,7 @@ use super::sources::{COUNTS, Traffic};
 use crate::row::Row;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 use weir::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
@@ -115,6 +116,46 @@ impl Stand {
     }
 }
 
+/// Hosts that take turns, each with another blocker, and the addresses that they block.
+pub struct Stands<'a> {
+    stands: Vec<Stand>,
+    attackers: &'a [u32],
+    /// Where blockers have their files.
+    _folder: TempDir,
+}
+
+impl<'a> Stands<'a> {
+    /// Opens a host for each name. They have room for as many of these sources as are measured.
+    ///
+    /// # Errors
+    /// A blocker cannot be started.
+    pub fn open(names: &[&'static str], attackers: &'a [u32], generator: &mut Generator) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let most = COUNTS[COUNTS.len() - 1].min(attackers.len());
+        let attackers = &attackers[..most];
+        generator.set_sources(attackers)?;
+        let stands = Stand::open_all(names, folder.path(), attackers, generator)?;
+        Ok(Stands { stands, attackers, _folder: folder })
+    }
+
+    /// The sources of each measurement, from few to many.
+    pub fn sources(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        let attackers = self.attackers;
+        COUNTS.into_iter().filter(|&count| count <= attackers.len()).map(|count| &attackers[..count])
+    }
+
+    /// The hosts that can block so many sources, and block them now.
+    ///
+    /// # Errors
+    /// A blocker refuses them.
+    pub fn blocking(&mut self, sources: &[u32]) -> Result<Vec<&mut Stand>, Failure> {
+        let able = |stand: &&mut Stand| sources.len() <= blockers::sources_max(stand.name);
+        let mut taking: Vec<&mut Stand> = self.stands.iter_mut().filter(able).collect();
+        taking.iter_mut().try_for_each(|stand| stand.block(sources))?;
+        Ok(taking)
+    }
+}
+
 /// A turn of a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
@@ -159,16 +200,10 @@ pub fn rows(
     generator: &mut Generator,
     effort: Effort,
 ) -> Result<Vec<Row>, Failure> {
-    let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let most = COUNTS[COUNTS.len() - 1].min(attackers.len());
-    generator.set_sources(attackers)?;
-    let mut stands = Stand::open_all(names, folder.path(), &attackers[..most], generator)?;
+    let mut stands = Stands::open(names, attackers, generator)?;
     let mut rows = Vec::new();
-    for count in COUNTS.into_iter().filter(|&count| count <= most) {
-        let sources = &attackers[..count];
-        let mut taking: Vec<&mut Stand> =
-            stands.iter_mut().filter(|stand| count <= blockers::sources_max(stand.name)).collect();
-        taking.iter_mut().try_for_each(|stand| stand.block(sources))?;
+    for sources in stands.sources() {
+        let taking = stands.blocking(sources)?;
         for traffic in Traffic::ALL {
             generator.set_sources(&traffic.packets(sources))?;
             let mut turns = vec![Vec::new(); taking.len()];
@@ -179,7 +214,7 @@ pub fn rows(
                 }
             }
             let row = Row::default().of("part", "drops").of("traffic", traffic.name());
-            let row = row.of("sources", &count.to_string());
+            let row = row.of("sources", &sources.len().to_string());
             let least = taking.iter().position(|stand| stand.name == DROP_ALL).map(|at| turns[at].clone());
             for (stand, turns) in taking.iter().zip(&turns) {
                 rows.push(to_row(row.clone().of("blocker", stand.name), turns, least.as_deref()));

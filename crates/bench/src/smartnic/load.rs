@@ -5,8 +5,8 @@
 //! card drops most of the attack.
 
 use super::blockers;
-use super::drops::{Effort, Stand, Turn};
-use super::sources::{self, COUNTS, Traffic};
+use super::drops::{Effort, Stand, Stands, Turn};
+use super::sources::{self, Traffic};
 use crate::row::Row;
 use weir::failure::Failure;
 use weir_engine::measure::Spread;
@@ -35,17 +35,11 @@ pub fn rows(
     generator: &mut Generator,
     effort: Effort,
 ) -> Result<Vec<Row>, Failure> {
-    let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let most = COUNTS[COUNTS.len() - 1].min(attackers.len());
-    generator.set_sources(attackers)?;
-    let mut stands = Stand::open_all(names, folder.path(), &attackers[..most], generator)?;
+    let mut stands = Stands::open(names, attackers, generator)?;
     generator.set_pace(PACE_NS)?;
     let mut rows = Vec::new();
-    for count in COUNTS.into_iter().filter(|&count| count <= most) {
-        let sources = &attackers[..count];
-        let mut taking: Vec<&mut Stand> =
-            stands.iter_mut().filter(|stand| count <= blockers::sources_max(stand.name)).collect();
-        taking.iter_mut().try_for_each(|stand| stand.block(sources))?;
+    for sources in stands.sources() {
+        let taking = stands.blocking(sources)?;
         for traffic in Traffic::ALL {
             let packets = traffic.packets(sources);
             generator.set_sources(&packets)?;
@@ -59,7 +53,7 @@ pub fn rows(
                 }
             }
             let row = Row::default().of("part", "load").of("traffic", traffic.name());
-            let row = row.of("sources", &count.to_string()).number("offered_mpps", OFFERED_MPPS);
+            let row = row.of("sources", &sources.len().to_string()).number("offered_mpps", OFFERED_MPPS);
             let alone = taking.iter().position(|stand| stand.name == blockers::ALONE);
             for (stand, turns_of) in taking.iter().zip(&turns) {
                 let alone = alone.map(|at| &turns[at][..]).filter(|_| stand.door.has_card());

@@ -1,19 +1,18 @@
 //! Draws the scenario: the CPU time of a packet, and the paper's Fig. 5 (throughput by packet size) and Fig. 6 (HTTP
 //! transfers by page and number of connections).
 
-use crate::plot::by_fields::{Plan, chart};
-use crate::plot::grouped;
+use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
 /// Draws the rows. Parts that were not measured are left out.
 pub fn svg(title: &str, rows: &[Row]) -> String {
-    let charts = [
-        chart(format!("{title}: a packet in memory"), rows, &MEMORY),
-        chart(format!("{title}: what a forwarded packet of established flows costs on a veth pair"), rows, &FORWARDED),
-        chart(format!("{title}: throughput by packet size (paper: Fig. 5)"), rows, &THROUGHPUT),
-        chart(format!("{title}: HTTP transfers by number of connections (paper: Fig. 6)"), rows, &HTTP),
+    let plans = [
+        (": a packet in memory", &MEMORY),
+        (": what a forwarded packet of established flows costs on a veth pair", &FORWARDED),
+        (": throughput by packet size (paper: Fig. 5)", &THROUGHPUT),
+        (": HTTP transfers by number of connections (paper: Fig. 6)", &HTTP),
     ];
-    grouped::svg_of_all(&charts.into_iter().flatten().collect::<Vec<_>>())
+    by_fields::svg(title, &plans, rows)
 }
 
 const MEMORY: Plan = Plan {

@@ -10,7 +10,6 @@ mod threads;
 use crate::live::wire;
 use crate::options::Options;
 use crate::plot::by_fields::{self, Plan};
-use crate::plot::grouped;
 use crate::row::Row;
 use crate::stateful::filters::policy;
 use crate::stateful::rules;
@@ -74,8 +73,7 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
         field: "mpps",
         unit: "millions of packets per second",
     };
-    let title = format!("{title}: throughput by threads (paper: Fig. 5)");
-    grouped::svg_of_all(&by_fields::chart(title, rows, &plan).into_iter().collect::<Vec<_>>())
+    by_fields::svg(title, &[(": throughput by threads (paper: Fig. 5)", &plan)], rows)
 }
 
 /// Loads the rules, and opens a connection of each client.

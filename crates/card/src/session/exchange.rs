@@ -8,7 +8,7 @@ use weir_abi::card::control;
 const WINDOW: usize = 16;
 /// Time after which a request is sent again. It doubles with each try.
 const RETRY: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_millis(500);
 
 struct Asked {
     request: Request,
@@ -26,6 +26,8 @@ pub(super) struct Exchange {
     asked: Vec<Asked>,
     /// The first without an answer.
     first: usize,
+    /// How often that one was sent since an answer came.
+    tries: u32,
 }
 
 /// What a frame is for an exchange.
@@ -46,7 +48,7 @@ impl Exchange {
             let number = number();
             Asked { frame: request.frame(number), request, number, due: None, retry: RETRY, answer: None }
         });
-        Exchange { asked: asked.collect(), first: 0 }
+        Exchange { asked: asked.collect(), first: 0, tries: 0 }
     }
 
     /// The next frame to send, or the time until which there is none.
@@ -57,10 +59,17 @@ impl Exchange {
         if due > now {
             return Err(due);
         }
+        self.tries += u32::from(at == self.first);
         let one = &mut self.asked[at];
         one.due = Some(now + one.retry);
         one.retry = RETRY_MAX.min(one.retry * 2);
         Ok(&one.frame)
+    }
+
+    /// Whether no answer came to so many tries. Whoever sends and receives late has as many of them.
+    pub fn is_unanswered(&self, tries: u32, now: Duration) -> bool {
+        let is_due = |one: &Asked| one.due.is_some_and(|due| due <= now);
+        self.tries >= tries && self.asked.get(self.first).is_some_and(is_due)
     }
 
     /// Whether a frame answers a request that waits.
@@ -91,6 +100,7 @@ impl Exchange {
             return Heard::Refused(at);
         }
         one.answer = Some(answer.words().take(wanted).collect());
+        self.tries = 0;
         while self.asked.get(self.first).is_some_and(|one| one.answer.is_some()) {
             self.first += 1;
         }

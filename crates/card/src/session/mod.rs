@@ -34,8 +34,13 @@ use weir_abi::card::{SEAL_BYTES, Seal, memory, register};
 
 pub use error::SessionError;
 
-/// Longest silence of a card that has a request, unless the caller says another one.
-pub const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Tries of a request without any answer after which a card is silent: they take 2.7 s. Tries count and not time, because
+/// a busy machine may keep the session itself from receiving.
+const TRIES: u32 = 7;
+/// The same for a card that was silent in the task before: 0.7 s.
+const TRIES_AGAIN: u32 = 3;
+/// The same for a card that is opened, whose link may just be coming up: 10.2 s.
+const TRIES_OPENING: u32 = 22;
 /// Time without an answer to a commit after which the session asks whether there was one.
 const COMMIT_WAIT: Duration = Duration::from_millis(200);
 /// Most commits that may be lost, one after the other.
@@ -101,8 +106,10 @@ pub struct Session {
     task: Task,
     /// When the card was last heard, or the task began; `None` before its first step.
     heard: Option<Duration>,
-    /// Longest silence of the task.
-    silence_max: Duration,
+    /// Whether the card has not been heard since a task failed because of that.
+    was_silent: bool,
+    /// Tries until the first commit.
+    opening: u32,
 }
 
 /// What the session is about.
@@ -147,8 +154,14 @@ impl Session {
             commits: 0,
             task: Task::None,
             heard: None,
-            silence_max: SILENCE_MAX,
+            was_silent: false,
+            opening: TRIES_OPENING,
         }
+    }
+
+    /// The same with a card that has just answered: it is not waited for as long as for one that is coming up.
+    pub fn again(profile: &Profile, token: u64) -> Self {
+        Session { opening: TRIES, ..Self::new(profile, token) }
     }
 
     /// The card's secret.
@@ -204,15 +217,14 @@ impl Session {
         self.doubt.is_some()
     }
 
-    /// Begins to read the counters of the active configuration. It fails after this silence, and also if the card has lost
-    /// its configuration, whether it has counters or not.
-    pub fn count(&mut self, silence_max: Duration) {
+    /// Begins to read the counters of the active configuration. It also fails if the card has lost its configuration,
+    /// whether it has counters or not.
+    pub fn count(&mut self) {
         let counters = self.active.map_or(0, |active| active.counters);
         // A counter may change between its two words. The smaller one of two readings has no such word.
         let counters = reads(memory::COUNTERS, counters).chain(reads(memory::COUNTERS, counters));
         let exchange = self.exchange([Request::read(memory::CONFIG, 0, 1)].into_iter().chain(counters));
         self.begin(Task::Count(exchange));
-        self.silence_max = silence_max;
     }
 
     fn next_epoch(&self) -> u16 {
@@ -221,7 +233,7 @@ impl Session {
 
     fn begin(&mut self, task: Task) {
         assert!(matches!(self.task, Task::None), "compiler bug: a session does one thing at a time");
-        (self.task, self.heard, self.silence_max) = (task, None, SILENCE_MAX);
+        (self.task, self.heard) = (task, None);
     }
 
     /// Writes all words that the bank is not known to have.
@@ -267,11 +279,28 @@ impl Session {
         Task::Ask { number, exchange: self.exchange([read]) }
     }
 
+    /// Whether the card does not answer.
+    fn is_silent(&self, now: Duration) -> bool {
+        let tries = match self.active {
+            _ if self.was_silent => TRIES_AGAIN,
+            None => self.opening,
+            Some(_) => TRIES,
+        };
+        match &self.task {
+            Task::Write(exchange)
+            | Task::Verify { exchange, .. }
+            | Task::Ask { exchange, .. }
+            | Task::CountBefore(exchange)
+            | Task::Count(exchange) => exchange.is_unanswered(tries, now),
+            Task::None | Task::Commit { .. } | Task::Failed(_) => false,
+        }
+    }
+
     /// The card is silent.
     fn silent(&mut self, silence: Duration) -> SessionError {
+        self.was_silent = true;
         let waiting = match &self.task {
-            Task::Commit { sent: None, .. } => Request::commit(),
-            Task::Commit { number, .. } | Task::Ask { number, .. } => {
+            Task::Ask { number, .. } => {
                 self.doubt = Some(*number);
                 Request::commit()
             }
@@ -279,7 +308,7 @@ impl Session {
             | Task::Verify { exchange, .. }
             | Task::CountBefore(exchange)
             | Task::Count(exchange) => exchange.waiting().expect("it is not done").clone(),
-            Task::None | Task::Failed(_) => panic!("compiler bug: nobody waits for the card"),
+            Task::None | Task::Commit { .. } | Task::Failed(_) => panic!("compiler bug: nobody waits for the card"),
         };
         SessionError::Silent { asked: asked(&waiting), silence }
     }
@@ -293,7 +322,6 @@ impl Session {
                 Err(error) => Step::Failed(error),
             };
         }
-        let give_up = self.heard.unwrap_or(now) + self.silence_max;
         let next = match &mut self.task {
             Task::None | Task::Failed(_) => return Step::Idle,
             Task::Commit { sent: Some(sent), .. } => Err(*sent + COMMIT_WAIT),
@@ -309,7 +337,7 @@ impl Session {
         };
         match next {
             Ok(frame) => Step::Send(frame),
-            Err(due) => Step::Wait(due.min(give_up)),
+            Err(due) => Step::Wait(due),
         }
     }
 
@@ -331,7 +359,7 @@ impl Session {
                 return Some(Ok(Done::Committed { before: counters(exchange, 1) }));
             }
             Task::Count(exchange) if exchange.is_done() => return Some(Ok(Done::Counted(counters(exchange, 2)))),
-            _ if silence > self.silence_max => return Some(Err(self.silent(silence))),
+            _ if self.is_silent(now) => return Some(Err(self.silent(silence))),
             Task::Commit { number, sent: Some(sent), .. } if now >= *sent + COMMIT_WAIT => {
                 let number = *number;
                 self.task = self.ask(number);
@@ -352,6 +380,7 @@ impl Session {
         let Some(answer) = Control::of(frame) else { return };
         if !self.may_be(seal) {
             if seal == UNCONFIGURED && self.is_asked_for(answer) {
+                self.was_silent = false;
                 self.task = Task::Failed(SessionError::Unconfigured);
             }
             return;
@@ -359,18 +388,18 @@ impl Session {
         match &mut self.task {
             Task::Commit { number, sent: Some(_), .. } => {
                 if is_commit(answer, *number) {
-                    self.heard = Some(now);
+                    (self.heard, self.was_silent) = (Some(now), false);
                     self.committed(seal);
                 }
             }
             // The answer to the commit was late.
             Task::Ask { number, .. } if is_commit(answer, *number) => {
-                self.heard = Some(now);
+                (self.heard, self.was_silent) = (Some(now), false);
                 self.committed(seal);
             }
             Task::Ask { exchange, .. } => {
                 if exchange.receive(answer) == Heard::Answer {
-                    self.heard = Some(now);
+                    (self.heard, self.was_silent) = (Some(now), false);
                     if self.is_written(seal) {
                         self.committed(seal);
                     }
@@ -381,7 +410,7 @@ impl Session {
             | Task::CountBefore(exchange)
             | Task::Count(exchange) => match exchange.receive(answer) {
                 Heard::Nothing => {}
-                Heard::Answer => self.heard = Some(now),
+                Heard::Answer => (self.heard, self.was_silent) = (Some(now), false),
                 Heard::Refused(at) => {
                     let asked = asked(exchange.request(at));
                     self.task = Task::Failed(SessionError::Refused { asked });

@@ -7,6 +7,7 @@ use crate::device::{Device, FromHost, FromNetwork};
 use crate::field::CardField;
 use crate::program::{Act, CardPattern, CardRule, Compare};
 use crate::receive::{Port, Received};
+use std::collections::BTreeMap;
 use weir_abi::card::control;
 use weir_policy::field::Guard;
 use weir_policy::ir::RuleId;
@@ -137,7 +138,7 @@ fn a_session_configures_a_card_and_reads_its_counters() {
     let all = |link: &mut Link, session: &Session| [1, 2, 3].map(|dport| received(link, session, dport));
     assert_eq!(all(&mut link, &session), [None, Some(1), Some(0)]);
     let dropped = [Counter { packets: 1, bytes: packet(1).len() as u64 }];
-    session.count(SILENCE_MAX);
+    session.count();
     assert_eq!(link.run(&mut session), Ok(Done::Counted(dropped.to_vec())));
     assert_eq!(link.configure(&mut session, &program(3, 1)), dropped);
     assert_eq!(all(&mut link, &session), [Some(1), Some(0), None]);
@@ -162,7 +163,7 @@ fn the_next_session_takes_a_configured_card_over() {
     second.commit();
     assert_eq!(link.run(&mut second), Ok(Done::Committed { before: vec![] }));
     // The first one is told apart by its token.
-    first.count(SILENCE_MAX);
+    first.count();
     assert!(matches!(link.run(&mut first), Err(SessionError::Silent { .. })));
 }
 
@@ -192,7 +193,7 @@ fn a_silent_card_is_an_error_and_a_commit_in_doubt_is_settled() {
     let mut session = Session::new(&profile(), TOKEN);
     session.write_plain().expect("every card has registers");
     let error = link.run(&mut session).expect_err("nobody answers").to_string();
-    assert_eq!(error, "the card has not answered for 10.0 s; asked for: write words 0 to 5 of CONFIG");
+    assert_eq!(error, "the card has not answered for 10.2 s; asked for: write words 0 to 5 of CONFIG");
     link.lost = 0;
     let mut session = link.open();
     for carried_out in [false, true] {
@@ -275,10 +276,10 @@ fn a_card_that_was_reset_is_noticed_and_opened_again() {
     let nothing = CardProgram { patterns: vec![], rules: vec![], dropped: vec![], ..program(1, 2) };
     for program in [nothing, program(1, 2)] {
         link.configure(&mut session, &program);
-        session.count(SILENCE_MAX);
+        session.count();
         assert!(matches!(link.run(&mut session), Ok(Done::Counted(_))));
         link.device = Device::new(profile());
-        session.count(SILENCE_MAX);
+        session.count();
         assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
         // So is it by the next write and the next commit.
         session.write_plain().expect("every card has registers");
@@ -287,10 +288,52 @@ fn a_card_that_was_reset_is_noticed_and_opened_again() {
     }
     let before = link.now;
     link.lost = 256;
-    session.count(Duration::from_secs(2));
+    session.count();
     let error = link.run(&mut session).expect_err("nobody answers").to_string();
     assert!(error.ends_with("asked for: read words 0 to 0 of CONFIG"), "{error}");
-    assert!((2..4).contains(&(link.now - before).as_secs()), "{error}");
+    assert_eq!(link.now - before, Duration::from_millis(2700), "{error}");
+}
+
+/// Tries are counted, whatever a try takes. Whoever asks a silent card again hears so after fewer of them, until it answers.
+#[test]
+fn a_dead_card_is_given_up_after_a_few_tries() {
+    for late in [Duration::ZERO, Duration::from_secs(60)] {
+        let mut link = Link::new(0);
+        let mut session = link.open();
+        // How often the first frame that waits for an answer was sent, and how long that took.
+        let fails = |link: &mut Link, session: &mut Session| {
+            let (began, mut sent) = (link.now, BTreeMap::<Vec<u8>, u32>::new());
+            loop {
+                match session.poll(link.now) {
+                    Step::Send(frame) => *sent.entry(frame.to_vec()).or_default() += 1,
+                    // A busy machine lets the session wait for longer than it asked for.
+                    Step::Wait(until) => link.now = until + late,
+                    Step::Failed(SessionError::Silent { .. }) => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            (sent.into_values().max().expect("there were frames"), link.now - began)
+        };
+        let after = |millis: u64, waits: u32| Duration::from_millis(millis) + late * waits;
+        session.count();
+        assert_eq!(fails(&mut link, &mut session), (7, after(2700, 7)));
+        session.write_program(&program(1, 2), vec![]).expect("it fits");
+        assert_eq!(fails(&mut link, &mut session), (3, after(700, 3)));
+        link.configure(&mut session, &program(1, 2));
+        session.count();
+        assert_eq!(fails(&mut link, &mut session), (7, after(2700, 7)), "it had answered");
+        session.write_plain().expect("every card has registers");
+        assert_eq!(link.run(&mut session), Ok(Done::Written));
+        session.commit();
+        // The commit is sent once, then the read that asks what became of it.
+        assert_eq!(fails(&mut link, &mut session), (7, after(2900, 8)));
+        assert!(session.is_in_doubt());
+        session.commit();
+        assert_eq!(fails(&mut link, &mut session), (3, after(700, 3)));
+        session.commit();
+        assert!(matches!(link.run(&mut session), Ok(Done::Committed { .. })));
+        assert!(!session.is_in_doubt());
+    }
 }
 
 /// Somebody sends the seal of a card without a configuration, which everybody knows. Only the answer that the session waits
@@ -299,7 +342,7 @@ fn a_card_that_was_reset_is_noticed_and_opened_again() {
 fn a_reset_cannot_be_claimed_blindly() {
     let mut link = Link::new(0);
     let mut session = link.open();
-    session.count(SILENCE_MAX);
+    session.count();
     let Step::Send(frame) = session.poll(link.now) else { panic!("a read is sent") };
     let frame = frame.to_vec();
     let forged = |frame: &[u8]| {

@@ -5,27 +5,22 @@
 //! queue.
 
 use std::io;
-use std::mem::{size_of, size_of_val, zeroed};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use libc::{c_int, sock_filter, sock_fprog, sockaddr_ll, socklen_t};
+use libc::{sock_filter, sock_fprog};
 use weir_abi::card::{SEAL_BYTES, control};
 
 use crate::EngineError;
-use crate::live::device::Device;
 use crate::live::lane::poll_sockets;
-use crate::live::promiscuous;
+use crate::live::packet_socket::PacketSocket;
 
 /// The byte of a seal that has the control bit, from the end of the frame.
 const FLAGS_FROM_END: u32 = SEAL_BYTES as u32 - 2;
 const CONTROL_BIT: u32 = 0x80;
 
 /// The socket.
-pub struct ControlSocket {
-    fd: OwnedFd,
-    device: Device,
-}
+pub struct ControlSocket(PacketSocket);
 
 /// An instruction of classic BPF.
 const fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
@@ -50,24 +45,13 @@ impl ControlSocket {
     /// # Errors
     /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<Self, EngineError> {
-        let device = Device::open(interface)?;
-        // SAFETY: the call takes no pointers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
-        if fd < 0 {
-            return Err(device.failed(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new and not owned elsewhere.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = ControlSocket { fd, device };
-        socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &(1 as c_int))?;
-        // What is sent so is not seen by other packet sockets, such as those of DPDK's virtual ports.
-        socket.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &(1 as c_int))?;
+        let socket = PacketSocket::open(interface)?;
         let mut program = ANSWERS;
         let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         socket.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
-        promiscuous::join(&socket.fd, socket.device.index()).map_err(|error| socket.device.failed(error))?;
-        socket.bind()?;
-        Ok(socket)
+        socket.be_promiscuous()?;
+        socket.bind(control::ETHER_TYPE)?;
+        Ok(ControlSocket(socket))
     }
 
     /// The MTU of the interface.
@@ -75,7 +59,7 @@ impl ControlSocket {
     /// # Errors
     /// The interface is gone.
     pub fn mtu(&self) -> Result<u32, EngineError> {
-        self.device.mtu()
+        self.0.device().mtu()
     }
 
     /// Sends a frame. It is lost if the interface has no room for it, as on the wire.
@@ -84,12 +68,13 @@ impl ControlSocket {
     /// The interface is gone.
     pub fn send(&self, frame: &[u8]) -> Result<(), EngineError> {
         // SAFETY: the frame is readable for its length.
-        let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
+        let sent =
+            unsafe { libc::send(self.0.as_fd().as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             _ if sent >= 0 => Ok(()),
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::EINTR) => Ok(()),
-            _ => Err(self.device.failed(error)),
+            _ => Err(self.0.device().failed(error)),
         }
     }
 
@@ -99,15 +84,16 @@ impl ControlSocket {
     /// The interface is gone.
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> Result<Option<&'b [u8]>, EngineError> {
         // SAFETY: the buffer is writable for its length.
-        let got =
-            unsafe { libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        let got = unsafe {
+            libc::recv(self.0.as_fd().as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+        };
         if got >= 0 {
             return Ok(Some(&buffer[..got as usize]));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
-            _ => Err(self.device.failed(error)),
+            _ => Err(self.0.device().failed(error)),
         }
     }
 
@@ -116,26 +102,6 @@ impl ControlSocket {
     /// # Errors
     /// The kernel cannot wait.
     pub fn wait(&self, timeout: Duration) -> Result<(), EngineError> {
-        poll_sockets([self.fd.as_fd()].into_iter(), timeout).map(drop)
-    }
-
-    fn bind(&self) -> Result<(), EngineError> {
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut address: sockaddr_ll = unsafe { zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = control::ETHER_TYPE.to_be();
-        address.sll_ifindex = self.device.index() as c_int;
-        // SAFETY: the address is a sockaddr_ll of the given size.
-        let failed = unsafe {
-            libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of::<sockaddr_ll>() as socklen_t)
-        };
-        if failed == 0 { Ok(()) } else { Err(self.device.failed(io::Error::last_os_error())) }
-    }
-
-    fn set<T>(&self, level: c_int, option: c_int, value: &T) -> Result<(), EngineError> {
-        let bytes = size_of_val(value) as socklen_t;
-        // SAFETY: `value` is readable for `bytes`, and what it points to lives as long.
-        let failed = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), bytes) };
-        if failed == 0 { Ok(()) } else { Err(self.device.failed(io::Error::last_os_error())) }
+        poll_sockets([self.0.as_fd()].into_iter(), timeout).map(drop)
     }
 }

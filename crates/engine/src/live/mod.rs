@@ -32,6 +32,7 @@ pub mod lane;
 pub mod link;
 pub mod memory_lane;
 mod netlink;
+mod packet_socket;
 mod promiscuous;
 mod redirect;
 mod resident;

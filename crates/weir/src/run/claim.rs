@@ -9,12 +9,15 @@
 //!   /run/weir/port-0000:01:00.0            a card of DPDK
 //! ```
 //! An interface is identified by its network namespace and its index, because it may have several names. Each file
-//! contains the process ID of its holder, which removes the file. Virtual ports of DPDK are not claimed: they belong to
+//! contains the process ID of its holder, which removes the file. A Weir that starts removes those that killed processes have
+//! left, because an interface of a namespace that is gone is never claimed again. Virtual ports of DPDK are not claimed: they belong to
 //! their process, even if another process has one of the same name. Reasons and limits are in
 //! `docs/decisions/0018-claims.md`.
 
 use crate::failure::Failure;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +32,7 @@ use weir_engine::live::link::LinkSwitch;
 const FOLDER: &str = "/run/weir";
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Longest time from a holder's lock until it has written its process ID.
+/// Longest time from a holder's lock until it has written its process ID, or has removed the file of a killed one.
 const UNNAMED_MAX: Duration = Duration::from_millis(200);
 /// Mode bits that let other users write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -183,18 +186,53 @@ impl Claims {
             loop {
                 match Claim::attempt(&path).map_err(|error| Failure::file(&path, error))? {
                     Attempt::Claimed(claim) => return Ok(claim),
-                    Attempt::Held { by: Some(pid) } if start.elapsed() >= patience => {
-                        return Err(refused(target, claimant, &format!(" (pid {pid})")));
-                    }
-                    Attempt::Held { by: None } if start.elapsed() >= patience.max(UNNAMED_MAX) => {
-                        return Err(refused(target, claimant, ""));
+                    Attempt::Held { by } if start.elapsed() >= patience.max(settling(by)) => {
+                        let holder = by.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+                        return Err(refused(target, claimant, &holder));
                     }
                     Attempt::Held { .. } => thread::sleep(PAUSE),
                 }
             }
         });
-        Ok(Claims { _held: held.collect::<Result<_, _>>()? })
+        let held = held.collect::<Result<_, _>>()?;
+        if claimant == Claimant::Weir {
+            remove_stale(folder);
+        }
+        Ok(Claims { _held: held })
     }
+}
+
+/// How long a claim may still change its holder: one that does not run (here) may be a Weir that removes stale files.
+fn settling(by: Option<u32>) -> Duration {
+    let pid = by.and_then(|pid| Pid::from_raw(pid as i32));
+    let runs = |pid: Pid| test_kill_process(pid) != Err(Errno::SRCH);
+    if pid.is_some_and(runs) { Duration::ZERO } else { UNNAMED_MAX }
+}
+
+/// Removes the files of claims that nobody holds.
+fn remove_stale(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_claim = |name: &str| name.starts_with("net-") || name.starts_with("port-");
+    for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_claim)) {
+        // If one remains, it is in nobody's way.
+        let _stays = remove_if_stale(&entry.path());
+    }
+}
+
+/// The file is locked while it is removed, as by its holder. Whoever claims it meanwhile tries again.
+fn remove_if_stale(path: &Path) -> io::Result<()> {
+    let file = options().open(path)?;
+    if file.try_lock().is_ok() && is_at(&file, path) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// No link is followed to a lock.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    options
 }
 
 fn refused(target: &ClaimTarget, claimant: Claimant, holder: &str) -> Failure {
@@ -249,9 +287,7 @@ enum Attempt {
 
 impl Claim {
     fn attempt(path: &Path) -> io::Result<Attempt> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
+        let mut file = options().create(true).truncate(false).mode(0o600).open(path)?;
         match file.try_lock() {
             Ok(()) if is_at(&file, path) => {
                 file.set_len(0)?;
@@ -282,156 +318,4 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-    use tempfile::TempDir;
-
-    fn target(file: &str, interface: &str) -> ClaimTarget {
-        ClaimTarget { file: file.to_owned(), interface: interface.to_owned() }
-    }
-
-    fn take(folder: &Path, targets: &[ClaimTarget]) -> Result<Claims, Failure> {
-        Claims::take_in(folder, targets, Claimant::Weir, Duration::ZERO)
-    }
-
-    fn refusal(folder: &Path, targets: &[ClaimTarget]) -> String {
-        take(folder, targets).err().expect("it is refused").message().to_owned()
-    }
-
-    /// A directory for claims, and its parent.
-    fn folder() -> (TempDir, PathBuf) {
-        let above = tempfile::tempdir().expect("a folder");
-        let folder = above.path().join("weir");
-        (above, folder)
-    }
-
-    #[test]
-    fn a_claim_is_held_until_it_is_released() {
-        let (_above, folder) = folder();
-        let (one, both) = ([target("net-1-if-3", "b")], [target("net-1-if-3", "b"), target("net-1-if-2", "a")]);
-        let held = take(&folder, &one).expect("nobody has it");
-        assert_eq!(fs::metadata(&folder).expect("it was made").mode() & 0o7777, 0o700);
-        assert_eq!(refusal(&folder, &both), format!("interface b: another weir has it (pid {})", std::process::id()));
-        assert!(!folder.join("net-1-if-2").exists(), "nothing of the other is left");
-        let _guard = Claims::take_in(&folder, &one, Claimant::Guard, Duration::ZERO).expect("guards have their own");
-        let (own, long) = (folder.clone(), Duration::from_secs(30));
-        let waiting = thread::spawn(move || Claims::take_in(&own, &both, Claimant::Weir, long).is_ok());
-        drop(held);
-        assert!(waiting.join().expect("it ends"));
-        let left: Vec<_> =
-            fs::read_dir(&folder).expect("it is there").flatten().map(|entry| entry.file_name()).collect();
-        assert_eq!(left, ["net-1-if-3.guard"]);
-        let guard = Claims::take_in(&folder, &one, Claimant::Guard, Duration::ZERO).err().expect("there is one");
-        assert!(guard.message().starts_with("interface b: the guard of another weir still has it (pid "), "{guard}");
-    }
-
-    #[test]
-    fn the_claim_of_a_killed_process_can_be_taken() {
-        let (_above, folder) = folder();
-        DirBuilder::new().mode(0o755).create(&folder).expect("it can be made");
-        fs::write(folder.join("net-1-if-3"), "4194304\n").expect("a file");
-        let held = take(&folder, &[target("net-1-if-3", "b")]).expect("nobody has a lock");
-        let text = fs::read_to_string(folder.join("net-1-if-3")).expect("it is there");
-        assert_eq!(text, format!("{}\n", std::process::id()));
-        drop(held);
-    }
-
-    #[test]
-    fn only_one_of_many_holds_a_claim() {
-        let (_above, folder) = folder();
-        let held = std::sync::atomic::AtomicUsize::new(0);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        let Ok(claims) = take(&folder, &[target("net-1-if-3", "b")]) else { continue };
-                        assert_eq!(held.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                        held.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                        drop(claims);
-                    }
-                });
-            }
-        });
-    }
-
-    #[test]
-    fn a_folder_that_others_could_write_to_is_refused() {
-        let (above, folder) = folder();
-        let set = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
-        let one = [target("net-1-if-3", "b")];
-        let says = |words: &str| {
-            let said = refusal(&folder, &one);
-            let remedy = format!("install -d -m 700 -o {} ", rustix::process::geteuid());
-            assert!(said.contains(words) && said.contains(&remedy), "{said}");
-        };
-        drop(take(&folder, &one).expect("it can be made"));
-        for mode in [0o777, 0o720, 0o1777, 0o702] {
-            set(&folder, mode);
-            says(&format!("other users may write to it (mode {mode:04o})"));
-        }
-        set(&folder, 0o755);
-        drop(take(&folder, &one).expect("others may only look"));
-        for mode in [0o777, 0o775] {
-            set(above.path(), mode);
-            says("other users may replace it");
-        }
-        set(above.path(), 0o1777);
-        drop(take(&folder, &one).expect("as in /tmp, nobody may rename what is ours"));
-        if rustix::process::geteuid().is_root() {
-            chown(&folder, Some(65534), None).expect("root may");
-            says("it belongs to uid 65534");
-            chown(&folder, Some(0), None).expect("root may");
-        }
-        let elsewhere = above.path().join("elsewhere");
-        fs::rename(&folder, &elsewhere).expect("it is ours");
-        symlink(&elsewhere, &folder).expect("it is ours");
-        says("it is not a directory");
-        fs::remove_file(&folder).expect("it is ours");
-        fs::write(&folder, "").expect("it is ours");
-        says("it is not a directory");
-    }
-
-    #[test]
-    fn no_link_is_followed_to_a_lock() {
-        let (above, folder) = folder();
-        DirBuilder::new().mode(0o700).create(&folder).expect("it can be made");
-        let victim = above.path().join("victim");
-        fs::write(&victim, "untouched").expect("a file");
-        symlink(&victim, folder.join("net-1-if-3")).expect("it is ours");
-        assert!(refusal(&folder, &[target("net-1-if-3", "b")]).contains("net-1-if-3: "));
-        assert_eq!(fs::read_to_string(&victim).expect("it is there"), "untouched");
-    }
-
-    #[test]
-    fn an_interface_is_known_by_namespace_and_index() {
-        let of = |ports: &[&str], whose: PortKind| {
-            let ports: Vec<String> = ports.iter().map(|&port| port.to_owned()).collect();
-            ClaimTarget::of(ports.iter(), whose)
-        };
-        let lo = of(&["lo"], PortKind::Kernel).expect("every machine has it");
-        let namespace = network_namespace().expect("there is one");
-        assert_eq!(lo, [target(&format!("net-{namespace}-if-1"), "lo")]);
-        assert_eq!(lo[0].to_string().parse(), Ok(lo[0].clone()));
-        let twice = of(&["lo", "lo"], PortKind::Kernel).expect_err("it is one").to_string();
-        assert_eq!(twice, "weir: lo and lo are one interface");
-        let lo = of(&["lo"], PortKind::Kernel).expect("it is there");
-        assert!(ClaimTarget::refuse_shared(&lo, &[]).is_ok());
-        let shared = ClaimTarget::refuse_shared(&lo, &lo).expect_err("it is the same").to_string();
-        assert_eq!(shared, "weir: interface lo is given for two purposes");
-        let missing = of(&["weir-none"], PortKind::Kernel).expect_err("there is none").to_string();
-        assert!(missing.starts_with("weir: interface weir-none: "), "{missing}");
-        for text in ["", "=lo", "lo", "../x=lo"] {
-            assert!(text.parse::<ClaimTarget>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn virtual_ports_of_dpdk_are_private_and_cards_are_not() {
-        let ports = ["net_memif0", "0000:fe:1f.7", "a/b", "lo"].map(str::to_owned);
-        let targets = ClaimTarget::of(ports.iter(), PortKind::Dpdk).expect("each is another");
-        assert_eq!(targets[..2], [target("port-0000:fe:1f.7", "0000:fe:1f.7"), target("port-a_b", "a/b")]);
-        assert!(targets[2].file.starts_with("net-"), "{targets:?}");
-    }
-}
+mod tests;

@@ -1,14 +1,13 @@
-//! A packet socket on one interface.
+//! A packet socket for the packets of one interface: its ring, its fanout group and what it has missed.
 
-use std::io;
-use std::mem::{size_of, size_of_val, zeroed};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::zeroed;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use libc::{c_int, sockaddr_ll, socklen_t};
+use libc::c_int;
 
 use crate::EngineError;
 use crate::live::device::Device;
-use crate::live::promiscuous;
+use crate::live::packet_socket::PacketSocket;
 
 /// The kernel's `struct tpacket_req3`.
 pub(super) use libc::tpacket_req3 as RingRequest;
@@ -18,29 +17,16 @@ pub(super) use libc::tpacket_req3 as RingRequest;
 const SEND_BYTES: c_int = 32 << 20;
 
 /// A packet socket, which receives nothing at first.
-pub(in crate::live) struct Socket {
-    fd: OwnedFd,
-    device: Device,
-}
+pub(in crate::live) struct Socket(PacketSocket);
 
 impl Socket {
     /// A socket for an interface, not yet bound to it.
     pub fn open(interface: &str) -> Result<Self, EngineError> {
-        let device = Device::open(interface)?;
-        // SAFETY: the call takes no pointers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
-        if fd < 0 {
-            return Err(device.failed(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new and not owned elsewhere.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = Socket { fd, device };
+        let socket = Socket(PacketSocket::open(interface)?);
         socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as c_int))?;
-        socket.set(libc::PACKET_VNET_HDR, &1)?;
-        socket.set(libc::PACKET_IGNORE_OUTGOING, &1)?;
-        socket.set(libc::PACKET_QDISC_BYPASS, &1)?;
+        socket.set(libc::PACKET_VNET_HDR, &(1 as c_int))?;
         // Without CAP_NET_ADMIN the system's default stays.
-        let _kept = socket.set_at(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BYTES);
+        let _kept = socket.0.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BYTES);
         Ok(socket)
     }
 
@@ -51,13 +37,13 @@ impl Socket {
 
     /// Receives all packets of the interface from now on, for any address, until the socket is closed.
     pub fn receive_all(&self) -> Result<(), EngineError> {
-        promiscuous::join(self, self.device.index()).map_err(|error| self.device.failed(error))?;
-        self.bind(libc::ETH_P_ALL as u16)
+        self.0.be_promiscuous()?;
+        self.0.bind(libc::ETH_P_ALL as u16)
     }
 
     /// Makes the socket ready to send on the interface, without receiving.
     pub fn bind_to_send(&self) -> Result<(), EngineError> {
-        self.bind(0)
+        self.0.bind(0)
     }
 
     /// Joins the fanout group of sockets to which the kernel distributes the interface's flows, or creates one. Returns
@@ -70,7 +56,7 @@ impl Socket {
         };
         self.set(libc::PACKET_FANOUT, &argument)?;
         let mut found = 0u32;
-        self.get(libc::PACKET_FANOUT, &mut found)?;
+        self.0.get(libc::PACKET_FANOUT, &mut found)?;
         Ok(found as u16)
     }
 
@@ -78,7 +64,7 @@ impl Socket {
     pub fn missed(&self) -> u64 {
         // SAFETY: zeros are a valid value of this plain structure.
         let mut stats: libc::tpacket_stats_v3 = unsafe { zeroed() };
-        match self.get(libc::PACKET_STATISTICS, &mut stats) {
+        match self.0.get(libc::PACKET_STATISTICS, &mut stats) {
             Ok(()) => stats.tp_drops.into(),
             Err(_) => 0,
         }
@@ -86,55 +72,21 @@ impl Socket {
 
     /// Clears the error that the interface went down.
     pub fn clear_error(&self) {
-        let _error = rustix::net::sockopt::socket_error(&self.fd);
+        let _error = rustix::net::sockopt::socket_error(&self.0);
     }
 
     /// The interface.
     pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    fn bind(&self, protocol: u16) -> Result<(), EngineError> {
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut address: sockaddr_ll = unsafe { zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol.to_be();
-        address.sll_ifindex = self.device.index() as c_int;
-        // SAFETY: the address is a sockaddr_ll of the given size.
-        let failed = unsafe {
-            libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of::<sockaddr_ll>() as socklen_t)
-        };
-        if failed == 0 { Ok(()) } else { Err(self.failed()) }
+        self.0.device()
     }
 
     fn set<T>(&self, option: c_int, value: &T) -> Result<(), EngineError> {
-        self.set_at(libc::SOL_PACKET, option, value)
-    }
-
-    fn set_at<T>(&self, level: c_int, option: c_int, value: &T) -> Result<(), EngineError> {
-        let bytes = size_of_val(value) as socklen_t;
-        // SAFETY: `value` is readable for `bytes`.
-        let failed = unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const *value).cast(), bytes) };
-        if failed == 0 { Ok(()) } else { Err(self.failed()) }
-    }
-
-    /// Reads an option. `T` must be plain data: the kernel may write any bytes into it.
-    fn get<T: Copy>(&self, option: c_int, value: &mut T) -> Result<(), EngineError> {
-        let mut bytes = size_of::<T>() as socklen_t;
-        // SAFETY: `value` is writable for `bytes`, and any bytes are a valid value of it.
-        let failed = unsafe {
-            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw mut *value).cast(), &raw mut bytes)
-        };
-        if failed == 0 { Ok(()) } else { Err(self.failed()) }
-    }
-
-    fn failed(&self) -> EngineError {
-        self.device.failed(io::Error::last_os_error())
+        self.0.set(libc::SOL_PACKET, option, value)
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.as_fd()
     }
 }

@@ -115,7 +115,7 @@ impl CardLink {
     /// # Errors
     /// The system has no random numbers.
     pub fn begin_anew(&mut self, profile: &Profile) -> Result<Session, Failure> {
-        Ok(std::mem::replace(&mut self.session, Session::new(profile, token()?)))
+        Ok(std::mem::replace(&mut self.session, Session::again(profile, token()?)))
     }
 
     /// Continues an earlier session.
@@ -126,9 +126,9 @@ impl CardLink {
     /// What the active configuration has dropped so far.
     ///
     /// # Errors
-    /// The card does not answer for so long, or has lost its configuration.
-    pub fn count(&mut self, silence_max: Duration) -> Result<Vec<Counter>, Failure> {
-        self.session.count(silence_max);
+    /// The card does not answer, or has lost its configuration.
+    pub fn count(&mut self) -> Result<Vec<Counter>, Failure> {
+        self.session.count();
         match self.finish()? {
             Done::Counted(counters) => Ok(counters),
             other => panic!("compiler bug: counting ends with {other:?}"),

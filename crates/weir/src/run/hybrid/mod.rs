@@ -41,8 +41,6 @@ const DRAINED: Duration = Duration::from_millis(300);
 
 /// Answers that wait for the session. More are never asked for at once.
 const ANSWERS_MAX: usize = 256;
-/// Silence after which the thread says that the card does not answer, and that of later questions until it does.
-const SILENCE: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
 /// Time after the first commit in which frames without a seal are still on their way.
 const GRACE: Duration = Duration::from_millis(100);
 /// How often the card is asked for its counters, so that its failure is noticed.
@@ -434,8 +432,7 @@ impl State {
 
     /// Accounts what the active configuration has dropped so far. A card that does not answer is reported once.
     fn look(&mut self) {
-        let silence_max = SILENCE[usize::from(self.problem.is_some())];
-        match self.settle().and_then(|()| self.link.count(silence_max)) {
+        match self.settle().and_then(|()| self.link.count()) {
             Ok(now) => {
                 self.account(&now);
                 if self.problem.take().is_some() {
