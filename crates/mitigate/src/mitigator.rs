@@ -21,6 +21,7 @@ use crate::protected::Protected;
 use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
 use crate::signature::Signature;
 use crate::signature::learn::{COLLATERAL_MAX, Learned};
+use crate::streams;
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 use std::collections::HashSet;
@@ -128,6 +129,7 @@ impl Mitigator {
 
     /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
+        let window = &*streams::judge(window, &self.peace.baselines);
         if window.sampling.is_blind() {
             self.hold(window.to_ns);
             self.retreat(window.to_ns);
@@ -338,6 +340,7 @@ impl Mitigator {
         // Who asks one question has no proof, but the answer shows that somebody is served.
         let mut served = self.peace.reference.first().chain(&window.answered);
         let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
+            || usual.is_streamed_since(attack.last_ns.saturating_sub(DOUBTFUL_NS))
             || served.any(|header| attack.victim.contains(header.is_ipv6, header.daddr));
         attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
@@ -406,7 +409,8 @@ impl Mitigator {
             };
             let victim = self.attacks[at].victim;
             let measure = if one.usual_share > COLLATERAL_MAX {
-                let limit_pps = self.peace.baselines.of(&victim).unproven_total_pps() * one.usual_share;
+                let usual = self.peace.baselines.of(&victim);
+                let limit_pps = (usual.unproven_total_pps() + usual.streamed_total_pps()) * one.usual_share;
                 Measure::Limit(one.signature, limit_pps.max(LIMIT_PPS))
             } else {
                 Measure::Drop(one.signature)

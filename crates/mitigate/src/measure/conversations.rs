@@ -34,6 +34,8 @@ const STEPS: u8 = 3;
 /// real there.
 const DATAGRAMS_MIN: u32 = 16;
 const DATAGRAMS_MS: u32 = 3000;
+/// Packets from one port to one port that are a stream. Made-up sources and ports seldom meet twice.
+const STREAM_MIN: u32 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
@@ -54,6 +56,8 @@ struct Side {
     plausible_ns: Option<u64>,
     /// Its packets in the current window that had no proof yet.
     pending: u32,
+    /// The last window in which it was counted as a stream.
+    stream_window: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -68,11 +72,13 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// What its place is worth: nothing if it is idle, more if it is real.
+    /// What its place is worth: nothing if it is idle, more if it is a stream, most if it is real.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
+        let is_stream = self.sides.iter().any(|side| side.packets >= STREAM_MIN);
         match self.sides.iter().any(|side| side.is_real) {
             true if idle_ns <= IDLE_NS => u64::MAX,
+            false if is_stream && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 2,
             false if idle_ns <= EMBRYO_NS => self.last_ns,
             _ => 0,
         }
@@ -99,10 +105,24 @@ pub struct Standing {
     pub is_news: bool,
     /// Earlier packets of the sender in this window of which less was known then.
     pub redeemed: u32,
+    /// What the packet is of a stream.
+    pub stream: Stream,
+}
+
+/// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender does
+/// what a stream does, however many packets it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// It is of none.
+    None,
+    /// The first of a stream in this window. This many earlier packets of the window belong to it.
+    First(u32),
+    /// A further one.
+    Further,
 }
 
 impl Standing {
-    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0 };
+    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0, stream: Stream::None };
 }
 
 impl Side {
@@ -136,7 +156,7 @@ pub struct Conversations {
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 0, last_ns: 0 }
+        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 1, last_ns: 0 }
     }
 
     /// Begins a window.
@@ -212,6 +232,15 @@ impl Conversations {
         proof
     }
 
+    /// Whether a packet belongs to a stream.
+    pub fn is_stream(&self, header: &Header) -> bool {
+        if !may_be_stream(header) || !can_prove(header) {
+            return false;
+        }
+        let (key, side) = self.key(header);
+        self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[side].packets >= STREAM_MIN)
+    }
+
     /// Whether the other side has answered the sender of a datagram.
     pub fn is_answered(&self, header: &Header) -> bool {
         if header.protocol != protocol::UDP || !can_prove(header) {
@@ -255,7 +284,7 @@ impl Conversations {
         let before = entry.sides[side].proof();
         let is_real = proves(header, entry, side);
         let own = &mut entry.sides[side];
-        own.is_real |= is_real;
+        own.is_real = is_real || own.is_real && !is_portless(header);
         note(header, own);
         if class::of(header) == PacketClass::Udp {
             note_datagram(own, now_ns);
@@ -266,11 +295,28 @@ impl Conversations {
         let proof = own.proof();
         let is_news = proof != before;
         let redeemed = if is_news { std::mem::take(&mut own.pending) } else { 0 };
+        let stream = stream(header, own, window);
         if proof == Proof::None {
             own.pending = own.pending.saturating_add(1);
         }
-        Standing { proof, is_news, redeemed }
+        Standing { proof, is_news, redeemed, stream }
     }
+}
+
+/// Notes a packet of a stream. TCP and ICMP have none: whoever uses them in good faith has answers, and with them proof.
+fn stream(header: &Header, own: &mut Side, window: u64) -> Stream {
+    if !may_be_stream(header) || own.packets < STREAM_MIN {
+        return Stream::None;
+    }
+    if own.stream_window == window {
+        return Stream::Further;
+    }
+    own.stream_window = window;
+    Stream::First(own.pending)
+}
+
+fn may_be_stream(header: &Header) -> bool {
+    !matches!(header.protocol, protocol::TCP | protocol::ICMP | protocol::ICMP6)
 }
 
 /// Remembers a datagram of a client. Made-up sources do not send many over some seconds.
@@ -290,8 +336,14 @@ fn can_prove(header: &Header) -> bool {
         protocol::TCP | protocol::UDP => header.has_ports && header.fragment != Fragment::Later,
         protocol::ICMP => header.icmp_type == 0 || header.icmp_type == 8,
         protocol::ICMP6 => header.icmp_type == 128 || header.icmp_type == 129,
-        _ => false,
+        _ => true,
     }
+}
+
+/// Whether packets of a protocol have nothing but their addresses to tell conversations apart, as those of tunnels. Who
+/// knows two addresses can send such a packet, so a proof holds only as long as the other side goes on to answer.
+fn is_portless(header: &Header) -> bool {
+    !matches!(header.protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMP6)
 }
 
 /// Whether a packet shows that its sender has received what the other side sent.
@@ -303,14 +355,16 @@ fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
             let is_ack = header.flags & tcp::ACK != 0 && other.has_begun;
             is_ack && other.next.wrapping_sub(header.ack) <= sent
         }
-        protocol::UDP => {
+        protocol::ICMP | protocol::ICMP6 => {
+            other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129)
+        }
+        _ => {
             let was_asked = other.packets > 0 && entry.asker != side;
             let was_answered = other.packets > 0 && own.packets > 0;
             let sent = own.packets.saturating_add(own.dropped);
             let in_turn = sent <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
             (was_asked || was_answered) && in_turn
         }
-        _ => other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129),
     }
 }
 

@@ -16,7 +16,7 @@ mod visibility;
 use crate::class;
 use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
-use conversations::{Conversations, Proof};
+use conversations::{Conversations, Proof, Standing, Stream};
 use counts::Counts;
 use heavy::SpaceSaving;
 use sample::{Reservoir, Samples, Trust};
@@ -66,6 +66,10 @@ pub struct Window {
     pub unproven: Vec<Header>,
     /// Headers of packets without proof, with equal room for each group of destinations.
     pub strata: Vec<Header>,
+    /// Headers of packets without proof that belong to streams. They are in neither of the two.
+    pub streamed: Vec<Header>,
+    /// The same, with equal room for each group of destinations.
+    pub streamed_strata: Vec<Header>,
     /// Headers of packets of plausible sources.
     pub plausible: Vec<Header>,
     /// Headers of packets of real sources.
@@ -116,7 +120,8 @@ impl Window {
         let estimate = |count: &mut u64| *count = (*count as f64 * scale).round() as u64;
         estimate(&mut self.packets);
         for counts in &mut self.counts {
-            counts.packets.iter_mut().chain(&mut counts.unproven).for_each(estimate);
+            let of_class = counts.packets.iter_mut().chain(&mut counts.unproven).chain(&mut counts.streamed);
+            of_class.for_each(estimate);
             let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
             [bytes, new_sources, answers, syn_acks].into_iter().for_each(estimate);
         }
@@ -246,7 +251,7 @@ impl Extractor {
             counts.bytes += u64::from(header.length);
             counts.new_sources += u64::from(is_new);
             if trust == Trust::None {
-                counts.unproven[class as usize] += 1;
+                count_unproven(counts, class, &standing);
             }
             redeem(counts, class, redeemed.into());
         }
@@ -339,8 +344,10 @@ impl Extractor {
             let redeemed = self.samples.unproven().iter().filter(move |header| trust(header) == wanted);
             redeemed.copied()
         };
-        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied().collect();
-        let unproven: Vec<Header> = with(Trust::None).collect();
+        let is_streamed = |header: &Header| self.conversations.is_stream(header);
+        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied();
+        let (streamed_strata, strata) = strata.partition(is_streamed);
+        let (streamed, unproven): (Vec<Header>, Vec<Header>) = with(Trust::None).partition(is_streamed);
         let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied().collect();
         let opening: Vec<Header> = with(Trust::Real).collect();
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
@@ -354,6 +361,8 @@ impl Extractor {
             dropped_proven: self.dropped_proven.kept().to_vec(),
             unproven,
             strata,
+            streamed,
+            streamed_strata,
             plausible,
             real,
             opening,
@@ -376,12 +385,30 @@ impl Extractor {
 
 /// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
 fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) {
-    let order = if class == PacketClass::Tcp { [PacketClass::Syn, PacketClass::Tcp] } else { [class, class] };
-    for class in order {
-        let unproven = &mut counts.unproven[class as usize];
-        let taken = packets.min(*unproven);
-        *unproven -= taken;
+    let mut take = |from: &mut u64| {
+        let taken = packets.min(*from);
+        *from -= taken;
         packets -= taken;
+    };
+    if class == PacketClass::Tcp {
+        take(&mut counts.unproven[PacketClass::Syn as usize]);
+    }
+    take(&mut counts.streamed[class as usize]);
+    take(&mut counts.unproven[class as usize]);
+}
+
+/// Counts a packet without proof. What turns out to be a stream is no longer unproven, and its first packets neither.
+fn count_unproven(counts: &mut Counts, class: PacketClass, standing: &Standing) {
+    let class = class as usize;
+    match standing.stream {
+        Stream::None => counts.unproven[class] += 1,
+        Stream::First(earlier) => {
+            let earlier = u64::from(earlier).min(counts.unproven[class]);
+            counts.unproven[class] -= earlier;
+            counts.streamed[class] += earlier + 1;
+            counts.streams += 1;
+        }
+        Stream::Further => counts.streamed[class] += 1,
     }
 }
 
