@@ -19,15 +19,19 @@ const MISTAKES_MIN: u64 = 8;
 const MISTAKES_SHARE: f64 = 0.01;
 /// Or their share of all packets of proven sources to the victim since the action began.
 const HARM_SHARE: f64 = 0.005;
+/// Windows in a row, a second, after which an action that hits only streams of harmless rates is a mistake.
+const HARMLESS_WINDOWS: u32 = 4;
 
-/// Ends the actions of an attack that hit packets of proven sources. Blocks hit them on purpose.
+/// Ends the actions of an attack that hit packets of proven sources, or streams that do no harm. Blocks hit them on
+/// purpose.
 pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
     let is_mistake = |record: &Record| {
         let is_block = matches!(record.action.measure, Measure::Block(..));
         let proven = record.proven as f64;
         let is_blunt = proven >= record.packets as f64 * MISTAKES_SHARE;
         let is_harmful = proven >= (record.proven_passed + record.proven) as f64 * HARM_SHARE;
-        !is_block && record.proven_seen >= MISTAKES_MIN && (is_blunt || is_harmful)
+        let hits_customers = record.proven_seen >= MISTAKES_MIN && (is_blunt || is_harmful);
+        !is_block && (hits_customers || record.harmless_windows >= HARMLESS_WINDOWS)
     };
     let mistakes = attack.standing_mut().filter(|record| is_mistake(record));
     let undone: Vec<Action> = mistakes

@@ -5,6 +5,7 @@
 //! proof as long as all of them together are below what harms nobody. Above, each counts.
 
 use crate::baseline::{Baselines, FACTOR, floor_pps};
+use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::peace::ANSWERERS_MIN;
@@ -29,27 +30,28 @@ pub fn judge<'a>(window: &'a Window, baselines: &Baselines) -> Cow<'a, Window> {
         let streamed = std::mem::take(&mut counts.streamed);
         counts.unproven.iter_mut().zip(streamed).for_each(|(unproven, streamed)| *unproven += streamed);
     }
-    for (streamed, unproven) in
-        [(&mut judged.streamed, &mut judged.unproven), (&mut judged.streamed_strata, &mut judged.strata)]
-    {
-        let is_guilty = |prefix: &Prefix, (is_ipv6, daddr)| prefix.contains(is_ipv6, daddr);
-        unproven.extend(streamed.extract_if(.., |header| {
-            guilty.iter().any(|prefix| is_guilty(prefix, (header.is_ipv6, header.daddr)))
-        }));
-    }
+    let is_counted = |header: &mut Header| guilty.iter().any(|prefix| prefix.contains(header.is_ipv6, header.daddr));
+    judged.unproven.extend(judged.streamed.extract_if(.., is_counted));
+    judged.strata.extend(judged.streamed_strata.extract_if(.., is_counted));
     Cow::Owned(judged)
 }
 
 fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {
-    let usual = baselines.of(&counts.prefix);
-    let is_usual = |packets: u64, usual_pps: f64| packets as f64 / seconds <= usual_pps * FACTOR;
+    let pps = |packets: u64| packets as f64 / seconds;
     // Many senders from ports of services are reflectors, whatever their rate.
     let services = PacketClass::UdpService;
-    let is_reflected = counts.streams >= ANSWERERS_MIN as u64
-        && !is_usual(counts.streamed[services as usize], usual.streamed_pps(services));
-    let wide = Prefix::at(Level::Wide, counts.prefix.is_ipv6(), counts.prefix.address());
-    let harmless_pps =
-        (floor_pps(&counts.prefix) * EXCESS).max(baselines.of(&wide).total_pps() * NETWORK_SHARE);
-    let total = counts.streamed_total();
-    !is_reflected && (total as f64 / seconds <= harmless_pps || is_usual(total, usual.streamed_total_pps()))
+    let usual_pps = baselines.of(&counts.prefix).streamed_pps(services) * FACTOR;
+    let is_reflected = counts.streams >= ANSWERERS_MIN as u64 && pps(counts.streamed[services as usize]) > usual_pps;
+    !is_reflected && is_harmless(&counts.prefix, pps(counts.streamed_total()), baselines)
+}
+
+/// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of what
+/// the network around receives, or usual.
+pub fn is_harmless(prefix: &Prefix, pps: f64, baselines: &Baselines) -> bool {
+    let wide = Prefix::at(Level::Wide, prefix.is_ipv6(), prefix.address());
+    let (usual, network) = (baselines.of(prefix), baselines.of(&wide));
+    let is_at_most = |harmless_pps: f64| pps <= harmless_pps;
+    is_at_most(floor_pps(prefix) * EXCESS)
+        || is_at_most(network.total_pps() * NETWORK_SHARE)
+        || is_at_most(usual.streamed_total_pps() * FACTOR)
 }

@@ -33,7 +33,18 @@ impl Counts {
     pub fn new(prefix: Prefix) -> Self {
         let none = [0; PacketClass::COUNT];
         let is_exact = [false; PacketClass::COUNT];
-        Counts { prefix, packets: none, bytes: 0, unproven: none, streamed: none, streams: 0, new_sources: 0, answers: 0, syn_acks: 0, is_exact }
+        Counts {
+            prefix,
+            packets: none,
+            bytes: 0,
+            unproven: none,
+            streamed: none,
+            streams: 0,
+            new_sources: 0,
+            answers: 0,
+            syn_acks: 0,
+            is_exact,
+        }
     }
 
     /// All packets to it.

@@ -161,6 +161,17 @@ pub struct Distrusted {
     pub is_unused: bool,
 }
 
+/// What a dropped packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// Nothing that is known.
+    Nowhere,
+    /// A stream without proof, not from a port of a service.
+    Stream,
+    /// A conversation of a proven source.
+    Conversation,
+}
+
 /// A source that has proven that it is real.
 #[derive(Clone, Debug)]
 struct Known {
@@ -304,15 +315,17 @@ impl Extractor {
         if is_doubtful { Trust::None } else { Trust::Plausible }
     }
 
-    /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
-    /// is not counted, because measurements see what passes.
-    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> bool {
+    /// Looks at a packet that an action drops, and returns what it belongs to. It is not counted, because measurements
+    /// see what passes.
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Belongs {
         let proof = self.conversations.see_dropped(header, now_ns);
-        let is_proven = self.trust(header, proof) != Trust::None;
-        if is_proven {
+        if self.trust(header, proof) != Trust::None {
             self.dropped_proven.offer(*header);
+            return Belongs::Conversation;
         }
-        is_proven
+        let is_answer = class::of(header) == PacketClass::UdpService;
+        let is_stream = !is_answer && self.conversations.is_stream(header);
+        if is_stream { Belongs::Stream } else { Belongs::Nowhere }
     }
 
     fn count_answer(&mut self, header: &Header) {
