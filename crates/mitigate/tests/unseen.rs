@@ -357,3 +357,20 @@ fn many_bots_are_stopped() {
         assert!(outcome.holds(), "{bots}: {outcome:?}");
     }
 }
+
+#[test]
+fn streams_that_slow_down_to_be_released_are_dropped_again() {
+    let mut traffic = legitimate(Mix::Web, END_S, 5);
+    for number in 0..30 {
+        let saddr = 0x5100_0000 + number * 7919;
+        let stream = Stream { saddr, daddr: SERVER, ..Stream::to_collector((7777, 9999), 100.0, BEGIN_S) };
+        // A second of full rate, and three of a quarter.
+        let is_sent = |time_s: f64| (time_s - BEGIN_S) % 4.0 < 1.0 || (time_s * 100.0) as u32 % 4 == 0;
+        stream.add_some(&mut traffic, END_S, is_sent);
+    }
+    let outcome = judge(traffic, BEGIN_S, |header| header, inside());
+    assert!(outcome.detected_s.is_some_and(|at_s| at_s <= DETECTION_S), "{outcome:?}");
+    assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
+    // Each second of full rate is more than half of a round.
+    assert!(outcome.attack_share >= 0.5, "{outcome:?}");
+}

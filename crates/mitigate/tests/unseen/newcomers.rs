@@ -49,6 +49,12 @@ impl Stream {
         traffic.add(self.headers(until_s).map(|(time_s, header)| Packet { time_s, header, is_attack }));
     }
 
+    /// Adds some of its packets until a time, as an attack.
+    pub fn add_some(self, traffic: &mut Traffic, until_s: f64, is_sent: impl Fn(f64) -> bool) {
+        let sent = self.headers(until_s).filter(|&(time_s, _)| is_sent(time_s));
+        traffic.add(sent.map(|(time_s, header)| Packet { time_s, header, is_attack: true }));
+    }
+
     /// Adds its packets as those of a tunnel, with an answer to every tenth.
     pub fn add_tunnel(self, traffic: &mut Traffic, until_s: f64) {
         let esp = |header: Header| Header {
