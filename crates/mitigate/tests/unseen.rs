@@ -365,7 +365,7 @@ fn streams_that_slow_down_to_be_released_are_dropped_again() {
         let saddr = 0x5100_0000 + number * 7919;
         let stream = Stream { saddr, daddr: SERVER, ..Stream::to_collector((7777, 9999), 100.0, BEGIN_S) };
         // A second of full rate, and three of a quarter.
-        let is_sent = |time_s: f64| (time_s - BEGIN_S) % 4.0 < 1.0 || (time_s * 100.0) as u32 % 4 == 0;
+        let is_sent = |time_s: f64| (time_s - BEGIN_S) % 4.0 < 1.0 || ((time_s * 100.0) as u32).is_multiple_of(4);
         stream.add_some(&mut traffic, END_S, is_sent);
     }
     let outcome = judge(traffic, BEGIN_S, |header| header, inside());
