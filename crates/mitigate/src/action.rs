@@ -183,4 +183,6 @@ pub struct Hit {
     pub by_card: u64,
     /// Those of `packets` that belong to conversations of proven sources.
     pub proven: u64,
+    /// Those of `packets` that belong to streams without proof.
+    pub streamed: u64,
 }

@@ -18,6 +18,8 @@ const POOL_MIN: usize = 64;
 const POOL_MAX: usize = 4096;
 /// Headers of the victim's proven sources that are kept.
 const PROVEN_MAX: usize = 2048;
+/// Headers of the victim's spared streams that are kept.
+const STREAMED_MAX: usize = 256;
 /// Ended actions that an attack lists.
 const ENDED_MAX: usize = 64;
 /// With fewer headers of the victim in the sample of all, the sample with equal room for each destination is taken.
@@ -55,6 +57,8 @@ pub struct Record {
     pub proven_passed: u64,
     /// Packets a second that it hit in the last window.
     pub rate_pps: f64,
+    /// Windows in a row in which nearly all that it hit were streams that would be spared.
+    pub(crate) harmless_windows: u32,
     /// Why it could not be carried out.
     pub problem: Option<String>,
     /// How often in a row that was so.
@@ -73,6 +77,7 @@ impl Record {
             proven_seen: 0,
             proven_passed: 0,
             rate_pps: 0.0,
+            harmless_windows: 0,
             problem: None,
             tries: 0,
         }
@@ -122,6 +127,7 @@ pub struct Attack {
     pub(crate) rest_pps: f64,
     pool: Vec<(u64, Header)>,
     proven: Vec<Header>,
+    streamed: Vec<Header>,
 }
 
 impl Attack {
@@ -154,6 +160,7 @@ impl Attack {
             rest_pps: 0.0,
             pool: Vec::new(),
             proven: Vec::new(),
+            streamed: Vec::new(),
         }
     }
 
@@ -219,11 +226,11 @@ impl Attack {
             }
         }
         let proven: Vec<Header> = window.real.iter().chain(&window.plausible).filter(is_here).copied().collect();
+        let streamed: Vec<Header> = window.streamed.iter().filter(is_here).copied().collect();
         self.pool.extend(fresh);
         self.forget(window.to_ns);
-        self.proven.extend(proven);
-        let excess = self.proven.len().saturating_sub(PROVEN_MAX);
-        self.proven.drain(..excess);
+        keep_last(&mut self.proven, proven, PROVEN_MAX);
+        keep_last(&mut self.streamed, streamed, STREAMED_MAX);
         std::array::from_fn(|class| if all[class] == 0 { 1.0 } else { f64::from(open[class]) / f64::from(all[class]) })
     }
 
@@ -251,6 +258,11 @@ impl Attack {
         &self.proven
     }
 
+    /// Headers of the victim's spared streams during the attack.
+    pub(crate) fn streamed(&self) -> &[Header] {
+        &self.streamed
+    }
+
     /// Blocked sources and the rates at which they go on.
     pub fn blocked(&self) -> impl Iterator<Item = (ActionId, Source, f64)> {
         self.standing().filter_map(|record| match record.action.measure {
@@ -258,4 +270,11 @@ impl Attack {
             _ => None,
         })
     }
+}
+
+/// Adds headers, of which the last `most` are kept.
+fn keep_last(kept: &mut Vec<Header>, more: Vec<Header>, most: usize) {
+    kept.extend(more);
+    let excess = kept.len().saturating_sub(most);
+    kept.drain(..excess);
 }

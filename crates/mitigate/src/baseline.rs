@@ -79,6 +79,10 @@ impl Growth {
 pub struct Usual {
     /// Highest usual rate without proof of each class, packets a second.
     unproven_pps: [f64; PacketClass::COUNT],
+    /// The same of streams, which do not count there.
+    streamed_pps: [f64; PacketClass::COUNT],
+    /// When the first packet of such a stream came, ns.
+    streamed_since_ns: Option<u64>,
     /// Highest usual rate of each class.
     packets_pps: [f64; PacketClass::COUNT],
     /// Highest usual rate of packets of proven sources.
@@ -98,6 +102,21 @@ impl Usual {
     /// The highest usual rate of packets of all classes without proof.
     pub fn unproven_total_pps(&self) -> f64 {
         self.unproven_pps.iter().sum()
+    }
+
+    /// The highest usual rate of packets of a class of streams without proof.
+    pub fn streamed_pps(&self, class: PacketClass) -> f64 {
+        self.streamed_pps[class as usize]
+    }
+
+    /// The same of all classes.
+    pub fn streamed_total_pps(&self) -> f64 {
+        self.streamed_pps.iter().sum()
+    }
+
+    /// The highest usual rate of packets of all classes.
+    pub fn total_pps(&self) -> f64 {
+        self.packets_pps.iter().sum()
     }
 
     /// The highest usual rate of packets of a class.
@@ -124,6 +143,11 @@ impl Usual {
         self.used_since_ns.is_some_and(|since_ns| since_ns <= time_ns)
     }
 
+    /// Whether streams without proof have been spared since a time.
+    pub fn is_streamed_since(&self, time_ns: u64) -> bool {
+        self.streamed_since_ns.is_some_and(|since_ns| since_ns <= time_ns)
+    }
+
     fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64, (pace, growth): (Pace, f64)) {
         let is_crowd = growth >= CROWD;
         let rise = (seconds / if is_crowd { CROWD_DOUBLING_S } else { DOUBLING_S }).exp2();
@@ -146,6 +170,7 @@ impl Usual {
         };
         for class in PacketClass::ALL.map(|class| class as usize) {
             follow(&mut self.unproven_pps[class], counts.unproven[class]);
+            follow(&mut self.streamed_pps[class], counts.streamed[class]);
             follow(&mut self.packets_pps[class], counts.packets[class]);
         }
     }
@@ -169,6 +194,9 @@ impl Baselines {
         if counts.proven_total() > 0 {
             usual.used_since_ns.get_or_insert(now_ns);
         }
+        if counts.streamed_total() > 0 {
+            usual.streamed_since_ns.get_or_insert(now_ns);
+        }
     }
 
     /// Counts packets of proven sources, also in attacks. Only where each packet is seen, in both directions, does a proof
@@ -179,9 +207,7 @@ impl Baselines {
                 continue;
             }
             let proven = &mut self.usual.entry(counts.prefix).or_default().proven;
-            for class in PacketClass::ALL.map(|class| class as usize) {
-                proven[class] += counts.packets[class].saturating_sub(counts.unproven[class]);
-            }
+            PacketClass::ALL.into_iter().for_each(|class| proven[class as usize] += counts.proven(class));
         }
     }
 

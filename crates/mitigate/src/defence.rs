@@ -9,7 +9,7 @@ use crate::filter::Filter;
 use crate::header::Header;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Distrusted, Extractor, Source, Window};
+use crate::measure::{Belongs, Distrusted, Extractor, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -90,16 +90,16 @@ impl Defence {
         let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
         let is_outgoing = is_inside(header.saddr);
         let extractor = &mut self.extractor;
-        let mut dropped_proven = false;
+        let mut belongs = Belongs::Nowhere;
         let is_dropped = !is_outgoing
             && self
                 .filter
                 .drops(header, now_ns, || {
-                    dropped_proven = extractor.see_dropped(header, now_ns);
-                    dropped_proven
+                    belongs = extractor.see_dropped(header, now_ns);
+                    belongs
                 })
                 .is_some();
-        let is_proven = if is_dropped { dropped_proven } else { extractor.see(header, now_ns) };
+        let is_proven = if is_dropped { belongs == Belongs::Conversation } else { extractor.see(header, now_ns) };
         if let (Some(excerpts), Some(frame)) = (&mut self.excerpts, frame) {
             excerpts.see(header, frame, now_ns, is_outgoing, is_proven);
         }

@@ -2,7 +2,7 @@
 
 use crate::action::{Action, ActionId, Hit, Measure};
 use crate::header::Header;
-use crate::measure::Source;
+use crate::measure::{Belongs, Source};
 use std::collections::HashMap;
 
 /// A limit may pass this many seconds of its rate at once.
@@ -27,7 +27,7 @@ impl Filter {
     /// Begins to carry out an action.
     pub fn apply(&mut self, action: Action, now_ns: u64) {
         let tokens = if let Measure::Limit(_, pps) = action.measure { pps * BURST_S } else { 0.0 };
-        let hit = Hit { action: action.id, packets: 0, by_card: 0, proven: 0 };
+        let hit = Hit { action: action.id, packets: 0, by_card: 0, proven: 0, streamed: 0 };
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
@@ -36,12 +36,16 @@ impl Filter {
         self.active.retain(|active| active.action.id != id);
     }
 
-    /// The action that drops a packet. `is_proven` says whether the packet belongs to a conversation of a proven source,
-    /// and is asked only for packets that are dropped.
-    pub fn drops(&mut self, header: &Header, now_ns: u64, is_proven: impl FnOnce() -> bool) -> Option<ActionId> {
+    /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that are
+    /// dropped.
+    pub fn drops(&mut self, header: &Header, now_ns: u64, belongs: impl FnOnce() -> Belongs) -> Option<ActionId> {
         let active = self.active.iter_mut().find_map(|active| active.drops(header, now_ns).then_some(active))?;
         active.hit.packets += 1;
-        active.hit.proven += u64::from(is_proven());
+        match belongs() {
+            Belongs::Nowhere => {}
+            Belongs::Stream => active.hit.streamed += 1,
+            Belongs::Conversation => active.hit.proven += 1,
+        }
         Some(active.action.id)
     }
 
@@ -62,7 +66,7 @@ impl Filter {
     /// What each action has hit since the last call.
     pub fn take_hits(&mut self) -> Vec<Hit> {
         let take = |active: &mut Active| {
-            let none = Hit { packets: 0, by_card: 0, proven: 0, ..active.hit };
+            let none = Hit { packets: 0, by_card: 0, proven: 0, streamed: 0, ..active.hit };
             std::mem::replace(&mut active.hit, none)
         };
         self.active.iter_mut().map(take).collect()

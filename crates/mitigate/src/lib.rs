@@ -31,6 +31,7 @@ pub mod reference;
 pub mod release;
 mod retreat;
 pub mod signature;
+mod streams;
 mod unanswered;
 pub mod victim;
 

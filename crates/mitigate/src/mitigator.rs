@@ -4,6 +4,7 @@
 //! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
 //! followed. An action that hits packets of proven sources is undone.
 
+mod hits;
 mod learning;
 mod operator;
 
@@ -18,9 +19,10 @@ use crate::measure::{DOUBTFUL_NS, Source, WINDOW_NS, Window};
 use crate::peace::{ANSWERERS_MIN, Peace};
 use crate::prefix::Prefix;
 use crate::protected::Protected;
-use crate::retreat::{self, QUIET_PPS, SOURCE_NS};
+use crate::retreat::{self, SOURCE_NS};
 use crate::signature::Signature;
 use crate::signature::learn::{COLLATERAL_MAX, Learned};
+use crate::streams;
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
 use std::collections::HashSet;
@@ -46,8 +48,11 @@ const MEAN_WEIGHT: f64 = 0.1;
 const UNUSED_PPS: f64 = 10.0;
 /// A suspicion without an action, and an attack without traffic, end after this time.
 const FORGET_NS: u64 = 10_000_000_000;
-/// Standing actions of one attack, and attacks with suspicions at once.
-const ACTIONS_MAX: usize = 16;
+/// Sources that are blocked for one attack at once: as many as a window measures. They need no rule each.
+const BLOCKS_MAX: usize = 1024;
+/// Rules of one attack at once.
+const RULES_MAX: usize = 32;
+/// Attacks with suspicions at once.
 const ATTACKS_MAX: usize = 256;
 /// Attacks that are over and still listed.
 const OVER_MAX: usize = 1024;
@@ -80,12 +85,14 @@ pub struct Settings {
     pub posture: Option<String>,
     /// A quiet action stays for this long, because attacks come in pulses.
     pub hold_ns: u64,
+    /// Rules of one attack at once. More than there is room for cannot be carried out.
+    pub rules_max: usize,
 }
 
 impl Default for Settings {
     /// Attacks are reported. Actions would be held for a minute.
     fn default() -> Self {
-        Settings { mode: Mode::default(), protected: Vec::new(), posture: None, hold_ns: HOLD_NS }
+        Settings { mode: Mode::default(), protected: Vec::new(), posture: None, hold_ns: HOLD_NS, rules_max: RULES_MAX }
     }
 }
 
@@ -128,6 +135,7 @@ impl Mitigator {
 
     /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
+        let window = &*streams::judge(window, &self.peace.baselines);
         if window.sampling.is_blind() {
             self.hold(window.to_ns);
             self.retreat(window.to_ns);
@@ -163,35 +171,6 @@ impl Mitigator {
             attack.last_ns = now_ns;
             let is_rule = |record: &&mut Record| !matches!(record.action.measure, Measure::Posture(_));
             attack.standing_mut().filter(is_rule).for_each(|record| record.last_hit_ns = now_ns);
-        }
-    }
-
-    fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
-        let scale = window.sampling.scale();
-        let estimate = |packets: u64| (packets as f64 * scale).round() as u64;
-        for attack in &mut self.attacks {
-            let proven = window.counts_of(attack.victim).map_or(0, Counts::proven_total);
-            for record in attack.standing_mut() {
-                record.proven_passed += proven;
-                let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
-                record.packets += estimate(hit.packets) + hit.by_card;
-                record.proven += estimate(hit.proven);
-                record.proven_seen += hit.proven;
-                record.rate_pps = (hit.packets as f64 * scale + hit.by_card as f64) / window.seconds();
-                if record.rate_pps >= QUIET_PPS {
-                    record.last_hit_ns = window.to_ns;
-                }
-            }
-        }
-    }
-
-    fn undo_mistakes(&mut self) {
-        for attack in &mut self.attacks {
-            let undone = retreat::undo_mistakes(attack);
-            // Whoever is hit by mistake uses the victim.
-            attack.may_be_unused &= undone.is_empty();
-            self.remembered.retain(|signature| !attack.is_refused(signature));
-            self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
     }
 
@@ -338,6 +317,7 @@ impl Mitigator {
         // Who asks one question has no proof, but the answer shows that somebody is served.
         let mut served = self.peace.reference.first().chain(&window.answered);
         let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
+            || usual.is_streamed_since(attack.last_ns.saturating_sub(DOUBTFUL_NS))
             || served.any(|header| attack.victim.contains(header.is_ipv6, header.daddr));
         attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
@@ -406,7 +386,8 @@ impl Mitigator {
             };
             let victim = self.attacks[at].victim;
             let measure = if one.usual_share > COLLATERAL_MAX {
-                let limit_pps = self.peace.baselines.of(&victim).unproven_total_pps() * one.usual_share;
+                let usual = self.peace.baselines.of(&victim);
+                let limit_pps = (usual.unproven_total_pps() + usual.streamed_total_pps()) * one.usual_share;
                 Measure::Limit(one.signature, limit_pps.max(LIMIT_PPS))
             } else {
                 Measure::Drop(one.signature)
@@ -419,7 +400,9 @@ impl Mitigator {
         let attack = &mut self.attacks[at];
         let Some(id) = attack.id else { return };
         let is_repeated = attack.standing().any(|record| record.action.measure == measure);
-        if is_repeated || attack.standing().count() >= ACTIONS_MAX {
+        let is_block = |measure: &Measure| matches!(measure, Measure::Block(..));
+        let alike = attack.standing().filter(|record| is_block(&record.action.measure) == is_block(&measure)).count();
+        if is_repeated || alike >= if is_block(&measure) { BLOCKS_MAX } else { self.settings.rules_max } {
             return;
         }
         let action = Action { id: self.next_action, attack: id, measure, trial };

@@ -61,7 +61,8 @@ impl Reference {
         bounded(&window.opening, &is_peaceful).for_each(|header| self.opening.offer(*header));
         bounded(&window.answered, &is_peaceful).for_each(|header| self.answered.offer(*header));
         let until_ns = window.to_ns + WAIT_NS;
-        for (headers, is_plausible) in [(&window.plausible, true), (&window.unproven, false)] {
+        for (headers, is_plausible) in [(&window.plausible, true), (&window.unproven, false), (&window.streamed, false)]
+        {
             let waiting = |header: &Header| Waiting { until_ns, is_plausible, header: *header };
             self.waiting.extend(bounded(headers, &is_peaceful).map(waiting));
         }

@@ -19,6 +19,8 @@ const MISTAKES_MIN: u64 = 8;
 const MISTAKES_SHARE: f64 = 0.01;
 /// Or their share of all packets of proven sources to the victim since the action began.
 const HARM_SHARE: f64 = 0.005;
+/// Windows in a row, a second, after which a rule that hits only streams of harmless rates is released.
+const HARMLESS_WINDOWS: u32 = 4;
 
 /// Ends the actions of an attack that hit packets of proven sources. Blocks hit them on purpose.
 pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
@@ -47,6 +49,7 @@ pub fn slow_sources(attacks: &[Attack], normal_max_pps: f64) -> Vec<ActionId> {
 }
 
 /// Ends the actions of an attack that are quiet for `hold_ns`, or whose time is over. `slow` are the sources to release.
+/// Streams of harmless rates are released too: if they become a load, the rule comes back.
 pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64) -> Vec<(Action, Ending)> {
     let mut ended = Vec::new();
     for record in attack.standing_mut() {
@@ -54,7 +57,7 @@ pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64)
         let is_slow = slow.contains(&record.action.id) && age_ns >= RATE_NS;
         let ending = if names_source(&record.action.measure) && age_ns >= SOURCE_NS {
             Ending::Timeout
-        } else if is_slow || now_ns.saturating_sub(record.last_hit_ns) >= hold_ns {
+        } else if is_slow || is_harmless(record) || now_ns.saturating_sub(record.last_hit_ns) >= hold_ns {
             Ending::Quiet
         } else {
             continue;
@@ -63,6 +66,10 @@ pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64)
         ended.push((record.action.clone(), ending));
     }
     ended
+}
+
+fn is_harmless(record: &Record) -> bool {
+    record.harmless_windows >= HARMLESS_WINDOWS && record.action.measure.signature().is_some()
 }
 
 fn names_source(measure: &Measure) -> bool {

@@ -106,6 +106,7 @@ fn less<'a>(mut counts: Counts, explained: impl Iterator<Item = &'a Counts>) -> 
         for class in 0..PacketClass::COUNT {
             counts.packets[class] = counts.packets[class].saturating_sub(finer.packets[class]);
             counts.unproven[class] = counts.unproven[class].saturating_sub(finer.unproven[class]);
+            counts.streamed[class] = counts.streamed[class].saturating_sub(finer.streamed[class]);
             counts.is_exact[class] &= finer.is_exact[class] || finer.packets[class] == 0;
         }
         counts.new_sources = counts.new_sources.saturating_sub(finer.new_sources);

@@ -6,12 +6,15 @@ mod attacks;
 mod legitimate;
 #[path = "unseen/mistakes.rs"]
 mod mistakes;
+#[path = "unseen/newcomers.rs"]
+mod newcomers;
 #[path = "adversary/traffic.rs"]
 #[allow(dead_code)]
 mod traffic;
 
 use attacks::{Attack, DEVELOPED, HELD_BACK};
 use legitimate::{Mix, legitimate};
+use newcomers::Stream;
 use traffic::{Packet, SERVER, Traffic};
 use weir_mitigate::action::Mode;
 use weir_mitigate::header::{Header, protocol};
@@ -57,6 +60,11 @@ fn run_beside(
     let (victim, make) = (attack.victim, attack.make);
     let end_s = begin_s + END_S - BEGIN_S;
     traffic.attack(begin_s, end_s, attack.pps, |random, time_s| make(random, time_s - begin_s, victim));
+    judge(traffic, begin_s, change, inside)
+}
+
+/// Runs traffic with an attack that begins at a time.
+fn judge(traffic: Traffic, begin_s: f64, change: fn(Header) -> Header, inside: Vec<Prefix>) -> Outcome {
     let mut recording = Recording::new(inside, Settings { mode: Mode::Act, ..Settings::default() });
     // Packets and those that were dropped, of the attack after the time for detection, and of the legitimate.
     let (mut late, mut legitimate) = ([0u32; 2], [0u32; 2]);
@@ -259,4 +267,110 @@ fn a_net_of_attackers_is_separated_from_customers_with_the_same_packets() {
     assert!(outcome.holds(), "{outcome:?}");
     let outcome = run(&mistakes::ONE_NET, 4);
     assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
+}
+
+/// What one newcomer sends.
+type Newcomer<'a> = &'a dyn Fn(&mut Traffic);
+
+#[test]
+fn services_that_begin_are_no_attack() {
+    let at = |ports, pps| Stream::to_collector(ports, pps, 12.0);
+    let syslog = |traffic: &mut Traffic| at((5140, 514), 300.0).add(traffic, END_S, false);
+    let old_syslog = |traffic: &mut Traffic| at((514, 514), 300.0).add(traffic, END_S, false);
+    let video = |traffic: &mut Traffic| at((6000, 5004), 900.0).add(traffic, END_S, false);
+    let tunnel = |traffic: &mut Traffic| at((0, 0), 1500.0).add_tunnel(traffic, END_S);
+    let fleet = |traffic: &mut Traffic| {
+        Stream::fleet(20, 20.0, 12.0, 1.0).into_iter().for_each(|one| one.add(traffic, END_S, false));
+    };
+    let newcomers: [(&str, Newcomer<'_>); 5] =
+        [("syslog", &syslog), ("old syslog", &old_syslog), ("video", &video), ("tunnel", &tunnel), ("fleet", &fleet)];
+    for (name, add) in newcomers {
+        for mix in [Mix::Web, Mix::Varied] {
+            let mut traffic = legitimate(mix, END_S, 5);
+            add(&mut traffic);
+            let mut recording = Recording::new(inside(), Settings { mode: Mode::Act, ..Settings::default() });
+            for Packet { time_s, header, .. } in traffic.sorted() {
+                assert!(!recording.take(&header, (time_s * 1e9) as u64), "{name} beside {mix:?}: {header:?}");
+            }
+            assert_eq!(recording.mitigator().attacks().count(), 0, "{name} beside {mix:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fleet_that_is_taken_for_an_attack_is_released() {
+    let (pps, from_s) = (3.0, 12.0);
+    let fleet = Stream::fleet(200, pps, from_s, 2.0);
+    let mut traffic = legitimate(Mix::Web, END_S, 5);
+    fleet.iter().for_each(|one| one.add(&mut traffic, END_S, false));
+    let mut recording = Recording::new(inside(), Settings { mode: Mode::Act, ..Settings::default() });
+    let dropped = traffic
+        .sorted()
+        .into_iter()
+        .filter(|packet| recording.take(&packet.header, (packet.time_s * 1e9) as u64))
+        .map(|packet| packet.time_s);
+    let last_s = dropped.fold(0.0, f64::max);
+    assert!((from_s..from_s + 5.0).contains(&last_s), "{last_s}");
+}
+
+#[test]
+fn an_attack_on_a_host_of_streams_spares_them() {
+    for pps in [400.0, 3000.0] {
+        let flood = Attack { pps, victim: newcomers::COLLECTOR, ..RANDOM };
+        let stream = |traffic: &mut Traffic, end_s| {
+            Stream::to_collector((5140, 514), 300.0, 0.0).add(traffic, end_s, false);
+        };
+        let outcome = run_mistake(&flood, BEGIN_S, stream);
+        assert!(outcome.holds(), "{pps}: {outcome:?}");
+    }
+}
+
+const RANDOM: Attack = attacks::attack("datagrams", Mix::Web, SERVER, 3000.0, newcomers::random_datagrams);
+
+#[test]
+fn streams_that_are_a_load_and_reflectors_are_attacks() {
+    let one = |ports, pps| Stream { daddr: SERVER, ..Stream::to_collector(ports, pps, BEGIN_S) };
+    let reflectors = |traffic: &mut Traffic| {
+        for number in 0..12 {
+            let saddr = 0x5100_0000 + number * 7919;
+            Stream { saddr, ..one((3702, 53_413), 50.0) }.add(traffic, END_S, true);
+        }
+    };
+    let flood = |traffic: &mut Traffic| one((4444, 80), 5000.0).add(traffic, END_S, true);
+    for (name, add) in [("reflectors", &reflectors as Newcomer<'_>), ("one source", &flood)] {
+        let mut traffic = legitimate(Mix::Web, END_S, 5);
+        add(&mut traffic);
+        let outcome = judge(traffic, BEGIN_S, |header| header, inside());
+        assert!(outcome.holds(), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn many_bots_are_stopped() {
+    type Add = fn(&mut Traffic, u32, f64, f64, f64);
+    let cases: [(Add, u32, f64); 2] =
+        [(newcomers::segments_of_hosts, 20, 4000.0), (newcomers::floods_of_connections, 40, 30_000.0)];
+    for (add, bots, pps) in cases {
+        let mut traffic = legitimate(Mix::Web, END_S, 5);
+        add(&mut traffic, bots, pps, BEGIN_S, BEGIN_S + 8.0);
+        let outcome = judge(traffic, BEGIN_S, |header| header, inside());
+        assert!(outcome.holds(), "{bots}: {outcome:?}");
+    }
+}
+
+#[test]
+fn streams_that_slow_down_to_be_released_are_dropped_again() {
+    let mut traffic = legitimate(Mix::Web, END_S, 5);
+    for number in 0..30 {
+        let saddr = 0x5100_0000 + number * 7919;
+        let stream = Stream { saddr, daddr: SERVER, ..Stream::to_collector((7777, 9999), 100.0, BEGIN_S) };
+        // A second of full rate, and three of a quarter.
+        let is_sent = |time_s: f64| (time_s - BEGIN_S) % 4.0 < 1.0 || ((time_s * 100.0) as u32).is_multiple_of(4);
+        stream.add_some(&mut traffic, END_S, is_sent);
+    }
+    let outcome = judge(traffic, BEGIN_S, |header| header, inside());
+    assert!(outcome.detected_s.is_some_and(|at_s| at_s <= DETECTION_S), "{outcome:?}");
+    assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
+    // Each second of full rate is more than half of a round.
+    assert!(outcome.attack_share >= 0.5, "{outcome:?}");
 }

@@ -34,6 +34,8 @@ const STEPS: u8 = 3;
 /// real there.
 const DATAGRAMS_MIN: u32 = 16;
 const DATAGRAMS_MS: u32 = 3000;
+/// Packets from one port to one port that are a stream. Made-up sources and ports seldom meet twice.
+const STREAM_MIN: u32 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
@@ -54,6 +56,8 @@ struct Side {
     plausible_ns: Option<u64>,
     /// Its packets in the current window that had no proof yet.
     pending: u32,
+    /// The last window in which it was counted as a stream.
+    stream_window: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -63,16 +67,22 @@ struct Conversation {
     /// The window in which `pending` was counted.
     window: u64,
     sides: [Side; 2],
-    /// The side that sent first.
+    /// The side that sent what was received first.
     asker: usize,
 }
 
 impl Conversation {
-    /// What its place is worth: nothing if it is idle, more if it is real.
+    fn new(key: u64, window: u64, asker: usize, now_ns: u64) -> Self {
+        Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker }
+    }
+
+    /// What its place is worth: nothing if it is idle, more if it is a stream, most if it is real.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
+        let is_stream = self.sides.iter().any(Side::is_stream);
         match self.sides.iter().any(|side| side.is_real) {
             true if idle_ns <= IDLE_NS => u64::MAX,
+            false if is_stream && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 2,
             false if idle_ns <= EMBRYO_NS => self.last_ns,
             _ => 0,
         }
@@ -99,13 +109,32 @@ pub struct Standing {
     pub is_news: bool,
     /// Earlier packets of the sender in this window of which less was known then.
     pub redeemed: u32,
+    /// What the packet is of a stream.
+    pub stream: Stream,
+}
+
+/// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender does
+/// what a stream does, however many packets it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// It is of none.
+    None,
+    /// The first of a stream in this window. This many earlier packets of the window belong to it.
+    First(u32),
+    /// A further one.
+    Further,
 }
 
 impl Standing {
-    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0 };
+    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0, stream: Stream::None };
 }
 
 impl Side {
+    /// Whether it has sent so many packets, received or not, that it is a stream.
+    fn is_stream(&self) -> bool {
+        self.packets.saturating_add(self.dropped) >= STREAM_MIN
+    }
+
     fn proof(&self) -> Proof {
         match (self.is_real, self.plausible_ns) {
             (true, _) => Proof::Real,
@@ -136,7 +165,7 @@ pub struct Conversations {
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 0, last_ns: 0 }
+        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 1, last_ns: 0 }
     }
 
     /// Begins a window.
@@ -191,7 +220,7 @@ impl Conversations {
     }
 
     /// What is known of the sender of a packet that an action drops. The packet can be the proof itself: the only answer to
-    /// a question, or the SYN-ACK to a client. Nobody receives it, so it begins and continues nothing.
+    /// a question, or the SYN-ACK to a client. Nobody receives it, so it begins and continues nothing but a stream.
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Proof {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
@@ -201,6 +230,10 @@ impl Conversations {
             return Proof::None;
         }
         let (key, side) = self.key(header);
+        if may_be_stream(header) && self.slots.get(key, |entry| entry.key == key).is_none() {
+            // It displaces nothing that is alive.
+            self.slots.add(key, Conversation::new(key, self.window, side, now_ns), 0, |entry| entry.value(now_ns));
+        }
         let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Proof::None };
         let is_real = proves(header, entry, side);
         let own = &mut entry.sides[side];
@@ -210,6 +243,15 @@ impl Conversations {
             self.vouch(header, now_ns, proof);
         }
         proof
+    }
+
+    /// Whether a packet belongs to a stream.
+    pub fn is_stream(&self, header: &Header) -> bool {
+        if !may_be_stream(header) || !can_prove(header) {
+            return false;
+        }
+        let (key, side) = self.key(header);
+        self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[side].is_stream())
     }
 
     /// Whether the other side has answered the sender of a datagram.
@@ -243,7 +285,7 @@ impl Conversations {
         let (key, side) = self.key(header);
         let window = self.window;
         if self.slots.find(key, |entry| entry.key == key).is_none() {
-            let entry = Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker: side };
+            let entry = Conversation::new(key, window, side, now_ns);
             self.slots.add(key, entry, u64::MAX - 1, |entry| entry.value(now_ns));
         }
         let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Standing::UNKNOWN };
@@ -252,10 +294,13 @@ impl Conversations {
             entry.sides.iter_mut().for_each(|side| side.pending = 0);
         }
         entry.last_ns = now_ns;
+        if entry.sides.iter().all(|side| side.packets == 0) {
+            entry.asker = side;
+        }
         let before = entry.sides[side].proof();
         let is_real = proves(header, entry, side);
         let own = &mut entry.sides[side];
-        own.is_real |= is_real;
+        own.is_real = is_real || own.is_real && !is_portless(header);
         note(header, own);
         if class::of(header) == PacketClass::Udp {
             note_datagram(own, now_ns);
@@ -266,11 +311,28 @@ impl Conversations {
         let proof = own.proof();
         let is_news = proof != before;
         let redeemed = if is_news { std::mem::take(&mut own.pending) } else { 0 };
+        let stream = stream(header, own, window);
         if proof == Proof::None {
             own.pending = own.pending.saturating_add(1);
         }
-        Standing { proof, is_news, redeemed }
+        Standing { proof, is_news, redeemed, stream }
     }
+}
+
+/// Notes a packet of a stream. TCP and ICMP have none: whoever uses them in good faith has answers, and with them proof.
+fn stream(header: &Header, own: &mut Side, window: u64) -> Stream {
+    if !may_be_stream(header) || !own.is_stream() {
+        return Stream::None;
+    }
+    if own.stream_window == window {
+        return Stream::Further;
+    }
+    own.stream_window = window;
+    Stream::First(own.pending)
+}
+
+fn may_be_stream(header: &Header) -> bool {
+    !matches!(header.protocol, protocol::TCP | protocol::ICMP | protocol::ICMP6)
 }
 
 /// Remembers a datagram of a client. Made-up sources do not send many over some seconds.
@@ -290,8 +352,14 @@ fn can_prove(header: &Header) -> bool {
         protocol::TCP | protocol::UDP => header.has_ports && header.fragment != Fragment::Later,
         protocol::ICMP => header.icmp_type == 0 || header.icmp_type == 8,
         protocol::ICMP6 => header.icmp_type == 128 || header.icmp_type == 129,
-        _ => false,
+        _ => true,
     }
+}
+
+/// Whether packets of a protocol have nothing but their addresses to tell conversations apart, as those of tunnels. Who
+/// knows two addresses can send such a packet, so a proof holds only as long as the other side goes on to answer.
+fn is_portless(header: &Header) -> bool {
+    !matches!(header.protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMP6)
 }
 
 /// Whether a packet shows that its sender has received what the other side sent.
@@ -303,14 +371,16 @@ fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
             let is_ack = header.flags & tcp::ACK != 0 && other.has_begun;
             is_ack && other.next.wrapping_sub(header.ack) <= sent
         }
-        protocol::UDP => {
+        protocol::ICMP | protocol::ICMP6 => {
+            other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129)
+        }
+        _ => {
             let was_asked = other.packets > 0 && entry.asker != side;
             let was_answered = other.packets > 0 && own.packets > 0;
             let sent = own.packets.saturating_add(own.dropped);
             let in_turn = sent <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
             (was_asked || was_answered) && in_turn
         }
-        _ => other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129),
     }
 }
 
@@ -348,117 +418,4 @@ fn note(header: &Header, own: &mut Side) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Conversations, Proof};
-    use crate::header::{Header, protocol, tcp};
-    use weir_abi::packet::Fragment;
-
-    const CLIENT: u32 = 0xc633_6407;
-    const SERVER: u32 = 0xc000_0201;
-
-    fn segment(from_client: bool, flags: u8, seq: u32, ack: u32, bytes: u16) -> Header {
-        let (from, to) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
-        let (sport, dport) = if from_client { (40000, 80) } else { (80, 40000) };
-        let header = Header::between(from, to);
-        Header {
-            protocol: protocol::TCP,
-            has_ports: true,
-            sport,
-            dport,
-            flags,
-            seq,
-            ack,
-            payload_length: bytes,
-            ..header
-        }
-    }
-
-    #[test]
-    fn a_handshake_proves_the_client_and_redeems_its_syn() {
-        let mut all = Conversations::new(1);
-        assert_eq!(all.see(&segment(true, tcp::SYN, 100, 0, 0), 1).proof, Proof::None);
-        assert_eq!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
-        let standing = all.see(&segment(true, tcp::ACK, 101, 501, 0), 3);
-        assert!(standing.proof == Proof::Real && standing.is_news && standing.redeemed == 1);
-        assert_eq!(all.proof(&segment(true, tcp::ACK, 101, 501, 0)), Proof::Real);
-    }
-
-    #[test]
-    fn a_wrong_acknowledgement_proves_nothing() {
-        let mut all = Conversations::new(1);
-        all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
-        all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2);
-        for ack in [0, 499, 502, 1 << 30] {
-            assert_ne!(all.see(&segment(true, tcp::ACK, 101, ack, 0), 3).proof, Proof::Real, "{ack}");
-        }
-    }
-
-    #[test]
-    fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
-        let question =
-            Header { protocol: protocol::UDP, has_ports: true, sport: 9, dport: 53, ..Header::between(SERVER, CLIENT) };
-        let answer =
-            Header { sport: 53, dport: 9, fragment: Fragment::First, ip_id: 7, ..Header::between(CLIENT, SERVER) };
-        let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
-        let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
-        let mut all = Conversations::new(1);
-        assert_ne!(all.see(&later, 1).proof, Proof::Real);
-        all.see(&question, 2);
-        assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
-        assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
-        assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
-    }
-
-    #[test]
-    fn reflected_answers_prove_nothing() {
-        let mut all = Conversations::new(1);
-        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
-        assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 3).proof, Proof::Real);
-    }
-
-    #[test]
-    fn one_direction_alone_is_judged_by_its_own_numbers() {
-        let mut all = Conversations::new(1);
-        all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
-        all.see(&segment(true, tcp::ACK, 101, 501, 0), 2);
-        assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).proof, Proof::Plausible(2));
-        // The same segment again and again is a flood.
-        let mut all = Conversations::new(1);
-        for at in 0..100 {
-            assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 0), at).proof, Proof::None);
-        }
-    }
-
-    #[test]
-    fn an_answer_to_a_question_is_proven_and_an_answer_without_one_is_not() {
-        let datagram = |from: u32, to: u32, sport, dport| {
-            let header = Header::between(from, to);
-            Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
-        };
-        let mut all = Conversations::new(1);
-        assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
-        assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
-        assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
-    }
-
-    #[test]
-    fn a_dropped_packet_can_be_the_proof() {
-        let datagram = |from: u32, to: u32, sport, dport| {
-            let header = Header::between(from, to);
-            Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
-        };
-        let mut all = Conversations::new(1);
-        all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
-        let answer = datagram(CLIENT, SERVER, 53, 4001);
-        assert_eq!(all.see_dropped(&answer, 2), Proof::Real);
-        assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), Proof::None);
-        // Whoever answers one question again and again is an attacker.
-        let proven = (0..1000).filter(|_| all.see_dropped(&answer, 3) == Proof::Real).count();
-        assert!(proven < 20, "{proven}");
-        // The server itself asks, and the dropped SYN-ACK answers it.
-        all.see(&segment(true, tcp::SYN, 100, 0, 0), 4);
-        assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), Proof::Real);
-        assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
-        assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
-    }
-}
+mod tests;

@@ -14,6 +14,10 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets to it of sources that have not proven that they are real, by class.
     pub unproven: [u64; PacketClass::COUNT],
+    /// Further packets without proof, of streams, by class. They count as `unproven` unless they are spared.
+    pub streamed: [u64; PacketClass::COUNT],
+    /// Streams that they belong to.
+    pub streams: u64,
     /// Packets to it whose source was never seen before.
     pub new_sources: u64,
     /// Packets from it.
@@ -29,7 +33,18 @@ impl Counts {
     pub fn new(prefix: Prefix) -> Self {
         let none = [0; PacketClass::COUNT];
         let is_exact = [false; PacketClass::COUNT];
-        Counts { prefix, packets: none, bytes: 0, unproven: none, new_sources: 0, answers: 0, syn_acks: 0, is_exact }
+        Counts {
+            prefix,
+            packets: none,
+            bytes: 0,
+            unproven: none,
+            streamed: none,
+            streams: 0,
+            new_sources: 0,
+            answers: 0,
+            syn_acks: 0,
+            is_exact,
+        }
     }
 
     /// All packets to it.
@@ -49,6 +64,17 @@ impl Counts {
 
     /// Packets to it of proven sources.
     pub fn proven_total(&self) -> u64 {
-        self.total().saturating_sub(self.unproven_total())
+        self.total().saturating_sub(self.unproven_total() + self.streamed_total())
+    }
+
+    /// All packets to it of streams without proof, apart from `unproven`.
+    pub fn streamed_total(&self) -> u64 {
+        self.streamed.iter().sum()
+    }
+
+    /// Packets of a class of proven sources.
+    pub fn proven(&self, class: PacketClass) -> u64 {
+        let class = class as usize;
+        self.packets[class].saturating_sub(self.unproven[class] + self.streamed[class])
     }
 }

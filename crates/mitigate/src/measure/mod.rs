@@ -16,7 +16,7 @@ mod visibility;
 use crate::class;
 use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
-use conversations::{Conversations, Proof};
+use conversations::{Conversations, Proof, Standing, Stream};
 use counts::Counts;
 use heavy::SpaceSaving;
 use sample::{Reservoir, Samples, Trust};
@@ -66,6 +66,10 @@ pub struct Window {
     pub unproven: Vec<Header>,
     /// Headers of packets without proof, with equal room for each group of destinations.
     pub strata: Vec<Header>,
+    /// Headers of packets without proof that belong to streams. They are in neither of the two.
+    pub streamed: Vec<Header>,
+    /// The same, with equal room for each group of destinations.
+    pub streamed_strata: Vec<Header>,
     /// Headers of packets of plausible sources.
     pub plausible: Vec<Header>,
     /// Headers of packets of real sources.
@@ -116,7 +120,8 @@ impl Window {
         let estimate = |count: &mut u64| *count = (*count as f64 * scale).round() as u64;
         estimate(&mut self.packets);
         for counts in &mut self.counts {
-            counts.packets.iter_mut().chain(&mut counts.unproven).for_each(estimate);
+            let of_class = counts.packets.iter_mut().chain(&mut counts.unproven).chain(&mut counts.streamed);
+            of_class.for_each(estimate);
             let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
             [bytes, new_sources, answers, syn_acks].into_iter().for_each(estimate);
         }
@@ -154,6 +159,17 @@ pub struct Distrusted {
     /// Whether nobody used it before: then no such source is trusted, otherwise those of TCP are, because a made-up
     /// conversation needs its numbers.
     pub is_unused: bool,
+}
+
+/// What a dropped packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// Nothing that is known.
+    Nowhere,
+    /// A stream without proof, not from a port of a service.
+    Stream,
+    /// A conversation of a proven source.
+    Conversation,
 }
 
 /// A source that has proven that it is real.
@@ -246,7 +262,7 @@ impl Extractor {
             counts.bytes += u64::from(header.length);
             counts.new_sources += u64::from(is_new);
             if trust == Trust::None {
-                counts.unproven[class as usize] += 1;
+                count_unproven(counts, class, &standing);
             }
             redeem(counts, class, redeemed.into());
         }
@@ -299,15 +315,17 @@ impl Extractor {
         if is_doubtful { Trust::None } else { Trust::Plausible }
     }
 
-    /// Looks at a packet that an action drops, and returns whether it belongs to a conversation of a proven source. It
-    /// is not counted, because measurements see what passes.
-    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> bool {
+    /// Looks at a packet that an action drops, and returns what it belongs to. It is not counted, because measurements
+    /// see what passes.
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Belongs {
         let proof = self.conversations.see_dropped(header, now_ns);
-        let is_proven = self.trust(header, proof) != Trust::None;
-        if is_proven {
+        if self.trust(header, proof) != Trust::None {
             self.dropped_proven.offer(*header);
+            return Belongs::Conversation;
         }
-        is_proven
+        let is_answer = class::of(header) == PacketClass::UdpService;
+        let is_stream = !is_answer && self.conversations.is_stream(header);
+        if is_stream { Belongs::Stream } else { Belongs::Nowhere }
     }
 
     fn count_answer(&mut self, header: &Header) {
@@ -339,8 +357,10 @@ impl Extractor {
             let redeemed = self.samples.unproven().iter().filter(move |header| trust(header) == wanted);
             redeemed.copied()
         };
-        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied().collect();
-        let unproven: Vec<Header> = with(Trust::None).collect();
+        let is_streamed = |header: &Header| self.conversations.is_stream(header);
+        let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied();
+        let (streamed_strata, strata) = strata.partition(is_streamed);
+        let (streamed, unproven): (Vec<Header>, Vec<Header>) = with(Trust::None).partition(is_streamed);
         let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied().collect();
         let opening: Vec<Header> = with(Trust::Real).collect();
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
@@ -354,6 +374,8 @@ impl Extractor {
             dropped_proven: self.dropped_proven.kept().to_vec(),
             unproven,
             strata,
+            streamed,
+            streamed_strata,
             plausible,
             real,
             opening,
@@ -376,12 +398,30 @@ impl Extractor {
 
 /// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
 fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) {
-    let order = if class == PacketClass::Tcp { [PacketClass::Syn, PacketClass::Tcp] } else { [class, class] };
-    for class in order {
-        let unproven = &mut counts.unproven[class as usize];
-        let taken = packets.min(*unproven);
-        *unproven -= taken;
+    let mut take = |from: &mut u64| {
+        let taken = packets.min(*from);
+        *from -= taken;
         packets -= taken;
+    };
+    if class == PacketClass::Tcp {
+        take(&mut counts.unproven[PacketClass::Syn as usize]);
+    }
+    take(&mut counts.streamed[class as usize]);
+    take(&mut counts.unproven[class as usize]);
+}
+
+/// Counts a packet without proof. What turns out to be a stream is no longer unproven, and its first packets neither.
+fn count_unproven(counts: &mut Counts, class: PacketClass, standing: &Standing) {
+    let class = class as usize;
+    match standing.stream {
+        Stream::None => counts.unproven[class] += 1,
+        Stream::First(earlier) => {
+            let earlier = u64::from(earlier).min(counts.unproven[class]);
+            counts.unproven[class] -= earlier;
+            counts.streamed[class] += earlier + 1;
+            counts.streams += 1;
+        }
+        Stream::Further => counts.streamed[class] += 1,
     }
 }
 

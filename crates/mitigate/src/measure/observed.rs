@@ -134,6 +134,11 @@ impl Shares {
         (samples.unproven[class] as f64 + SHARED_SAMPLES * self.0[class])
             / (samples.packets[class] as f64 + SHARED_SAMPLES)
     }
+
+    /// The share of streams without proof among these samples.
+    fn of_streams(samples: &Counts, class: usize) -> f64 {
+        samples.streamed[class] as f64 / (samples.packets[class] as f64 + SHARED_SAMPLES)
+    }
 }
 
 impl Window {
@@ -173,6 +178,7 @@ fn correct(counts: &mut Counts, exact: &Exact, times: f64, samples: &Counts, sha
         }
         counts.packets[class] = packets;
         counts.unproven[class] = unproven;
+        counts.streamed[class] = (packets as f64 * Shares::of_streams(samples, class)).round() as u64;
         counts.is_exact[class] = true;
     }
     counts.bytes = counts.bytes.max(of_window(exact.counts.bytes));

@@ -4,7 +4,7 @@ use super::{Mitigator, UNUSED_NS};
 use crate::attack::Attack;
 use crate::class;
 use crate::header::Header;
-use crate::measure::{Source, Window};
+use crate::measure::{DOUBTFUL_NS, Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::signature::learn::{Examples, Learned, learn};
@@ -41,8 +41,11 @@ impl Mitigator {
         let (victim, reference) = (attack.victim, &self.peace.reference);
         let to_victim = |header: &&Header| victim.contains(header.is_ipv6, header.daddr);
         let foreign = self.foreign(attack, window);
-        let may_count = |header: &&Header| to_victim(header) || !foreign.contains(&class::of(header));
-        let all = reference.legitimate().chain(reference.first()).chain(attack.proven());
+        let is_only_streamed = window.is_two_way && self.is_only_streamed(attack);
+        let may_count =
+            |header: &&Header| to_victim(header) || !is_only_streamed && !foreign.contains(&class::of(header));
+        let streamed = if is_only_streamed { attack.streamed() } else { &[] };
+        let all = reference.legitimate().chain(reference.first()).chain(attack.proven()).chain(streamed);
         let legitimate: Vec<&Header> = all.filter(may_count).collect();
         let first: Vec<&Header> = reference.first().filter(to_victim).collect();
         let usual: Vec<&Header> = reference.usual().filter(may_count).collect();
@@ -70,6 +73,13 @@ impl Mitigator {
         });
         learned.retain(|one| !attack.is_refused(&one.signature));
         learned
+    }
+
+    /// Whether nobody used the victim before but streams in one direction. What other hosts receive says nothing of it.
+    fn is_only_streamed(&self, attack: &Attack) -> bool {
+        let usual = self.peace.baselines.of(&attack.victim);
+        let is_used = usual.is_used_since(u64::MAX) || !attack.proven().is_empty();
+        !is_used && usual.is_streamed_since(attack.from_ns.saturating_sub(DOUBTFUL_NS))
     }
 
     /// Classes of answers that the victim does not get: it asks nobody, or others. What other hosts receive, and what is

@@ -77,7 +77,11 @@ pub fn start<L: Loader>(
     let mode = given.mitigate.expect("the reader exists only with a mode").into();
     let places = Places { slot: given.mitigate_slot.clone(), tables: given.mitigate_table.clone() };
     let hold_ns = given.mitigate_hold.as_nanos() as u64;
-    let settings = Settings { mode, posture: given.mitigate_posture.clone(), hold_ns, ..Settings::default() };
+    let usual = Settings::default();
+    let active = controller.active();
+    let slot = active.program().rule_slots.iter().find(|slot| slot.name == given.mitigate_slot);
+    let rules_max = slot.map_or(usual.rules_max, |slot| usual.rules_max.min(slot.size.into()));
+    let settings = Settings { mode, posture: given.mitigate_posture.clone(), hold_ns, rules_max, ..usual };
     let inside = given.inside.iter().map(|inside| inside.prefix()).collect();
     let surroundings = Surroundings {
         copies: {

@@ -1,0 +1,103 @@
+//! Tests of proofs and streams.
+
+use super::{Conversations, Proof};
+use crate::header::{Header, protocol, tcp};
+use weir_abi::packet::Fragment;
+
+const CLIENT: u32 = 0xc633_6407;
+const SERVER: u32 = 0xc000_0201;
+
+fn segment(from_client: bool, flags: u8, seq: u32, ack: u32, bytes: u16) -> Header {
+    let (from, to) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+    let (sport, dport) = if from_client { (40000, 80) } else { (80, 40000) };
+    let header = Header::between(from, to);
+    Header { protocol: protocol::TCP, has_ports: true, sport, dport, flags, seq, ack, payload_length: bytes, ..header }
+}
+
+#[test]
+fn a_handshake_proves_the_client_and_redeems_its_syn() {
+    let mut all = Conversations::new(1);
+    assert_eq!(all.see(&segment(true, tcp::SYN, 100, 0, 0), 1).proof, Proof::None);
+    assert_eq!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
+    let standing = all.see(&segment(true, tcp::ACK, 101, 501, 0), 3);
+    assert!(standing.proof == Proof::Real && standing.is_news && standing.redeemed == 1);
+    assert_eq!(all.proof(&segment(true, tcp::ACK, 101, 501, 0)), Proof::Real);
+}
+
+#[test]
+fn a_wrong_acknowledgement_proves_nothing() {
+    let mut all = Conversations::new(1);
+    all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
+    all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2);
+    for ack in [0, 499, 502, 1 << 30] {
+        assert_ne!(all.see(&segment(true, tcp::ACK, 101, ack, 0), 3).proof, Proof::Real, "{ack}");
+    }
+}
+
+#[test]
+fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
+    let question =
+        Header { protocol: protocol::UDP, has_ports: true, sport: 9, dport: 53, ..Header::between(SERVER, CLIENT) };
+    let answer = Header { sport: 53, dport: 9, fragment: Fragment::First, ip_id: 7, ..Header::between(CLIENT, SERVER) };
+    let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
+    let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
+    let mut all = Conversations::new(1);
+    assert_ne!(all.see(&later, 1).proof, Proof::Real);
+    all.see(&question, 2);
+    assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
+    assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
+    assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
+}
+
+#[test]
+fn reflected_answers_prove_nothing() {
+    let mut all = Conversations::new(1);
+    assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 2).proof, Proof::Real);
+    assert_ne!(all.see(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 3).proof, Proof::Real);
+}
+
+#[test]
+fn one_direction_alone_is_judged_by_its_own_numbers() {
+    let mut all = Conversations::new(1);
+    all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
+    all.see(&segment(true, tcp::ACK, 101, 501, 0), 2);
+    assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).proof, Proof::Plausible(2));
+    // The same segment again and again is a flood.
+    let mut all = Conversations::new(1);
+    for at in 0..100 {
+        assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 0), at).proof, Proof::None);
+    }
+}
+
+#[test]
+fn an_answer_to_a_question_is_proven_and_an_answer_without_one_is_not() {
+    let datagram = |from: u32, to: u32, sport, dport| {
+        let header = Header::between(from, to);
+        Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
+    };
+    let mut all = Conversations::new(1);
+    assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
+    assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
+}
+
+#[test]
+fn a_dropped_packet_can_be_the_proof() {
+    let datagram = |from: u32, to: u32, sport, dport| {
+        let header = Header::between(from, to);
+        Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
+    };
+    let mut all = Conversations::new(1);
+    all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
+    let answer = datagram(CLIENT, SERVER, 53, 4001);
+    assert_eq!(all.see_dropped(&answer, 2), Proof::Real);
+    assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), Proof::None);
+    // Whoever answers one question again and again is an attacker.
+    let proven = (0..1000).filter(|_| all.see_dropped(&answer, 3) == Proof::Real).count();
+    assert!(proven < 20, "{proven}");
+    // The server itself asks, and the dropped SYN-ACK answers it.
+    all.see(&segment(true, tcp::SYN, 100, 0, 0), 4);
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), Proof::Real);
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
+    assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
+}

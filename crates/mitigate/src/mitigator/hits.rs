@@ -1,0 +1,56 @@
+//! What actions hit, and which of them are mistakes.
+
+use super::Mitigator;
+use crate::action::{Decision, Ending, Hit};
+use crate::measure::Window;
+use crate::measure::counts::Counts;
+use crate::retreat::{self, QUIET_PPS};
+use crate::streams;
+
+/// An action that hits streams in this share of its packets hits hardly anything else. The first packets of a stream are
+/// not known to belong to one.
+const STREAMED_SHARE: f64 = 0.8;
+
+impl Mitigator {
+    /// Counts what actions hit in a window.
+    pub(super) fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
+        let scale = window.sampling.scale();
+        let estimate = |packets: u64| (packets as f64 * scale).round() as u64;
+        for attack in &mut self.attacks {
+            let counts = window.counts_of(attack.victim).copied().unwrap_or(Counts::new(attack.victim));
+            let proven = counts.proven_total();
+            let is_of = |hit: &&Hit| attack.standing().any(|record| record.action.id == hit.action);
+            let dropped: u64 = hits.iter().filter(is_of).map(|hit| hit.streamed).sum();
+            let streamed_pps = (dropped as f64 * scale + counts.streamed_total() as f64) / window.seconds();
+            let is_harmless = streams::is_harmless(&attack.victim, streamed_pps, &self.peace.baselines);
+            for record in attack.standing_mut() {
+                record.proven_passed += proven;
+                let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
+                record.packets += estimate(hit.packets) + hit.by_card;
+                record.proven += estimate(hit.proven);
+                record.proven_seen += hit.proven;
+                record.rate_pps = (hit.packets as f64 * scale + hit.by_card as f64) / window.seconds();
+                let is_streamed = hit.streamed as f64 >= hit.packets as f64 * STREAMED_SHARE;
+                record.harmless_windows = match hit.streamed {
+                    0 => 0,
+                    _ if is_streamed && is_harmless => record.harmless_windows + 1,
+                    _ => 0,
+                };
+                if record.rate_pps >= QUIET_PPS {
+                    record.last_hit_ns = window.to_ns;
+                }
+            }
+        }
+    }
+
+    /// Undoes the actions that are mistakes.
+    pub(super) fn undo_mistakes(&mut self) {
+        for attack in &mut self.attacks {
+            let undone = retreat::undo_mistakes(attack);
+            // Whoever is hit by mistake uses the victim.
+            attack.may_be_unused &= undone.is_empty();
+            self.remembered.retain(|signature| !attack.is_refused(signature));
+            self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Streams without proof that are spared: new services that send in one direction, such as logs, monitoring or video.
+//!
+//! A stream is one sender: packets from one port of one source to one port, again and again. Made-up sources do not make
+//! streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets without
+//! proof as long as all of them together are below what harms nobody. Above, each counts.
+
+use crate::baseline::{Baselines, FACTOR, floor_pps};
+use crate::header::Header;
+use crate::measure::Window;
+use crate::measure::counts::Counts;
+use crate::peace::ANSWERERS_MIN;
+use crate::prefix::{Level, Prefix};
+use std::borrow::Cow;
+use weir_abi::PacketClass;
+
+/// Streams of a prefix are spared up to this multiple of the floor, from which also served questions are reported.
+const EXCESS: f64 = 10.0;
+/// Or up to this share of all packets that the network around usually receives: it carries a tenth more.
+const NETWORK_SHARE: f64 = 0.1;
+
+/// The window, in which the streams that are not spared count as packets without proof.
+pub fn judge<'a>(window: &'a Window, baselines: &Baselines) -> Cow<'a, Window> {
+    let is_guilty = |counts: &Counts| counts.streamed_total() > 0 && !is_spared(counts, window.seconds(), baselines);
+    let guilty: Vec<Prefix> = window.counts.iter().filter(|one| is_guilty(one)).map(|one| one.prefix).collect();
+    if guilty.is_empty() {
+        return Cow::Borrowed(window);
+    }
+    let mut judged = window.clone();
+    for counts in judged.counts.iter_mut().filter(|counts| guilty.contains(&counts.prefix)) {
+        let streamed = std::mem::take(&mut counts.streamed);
+        counts.unproven.iter_mut().zip(streamed).for_each(|(unproven, streamed)| *unproven += streamed);
+    }
+    let is_counted = |header: &mut Header| guilty.iter().any(|prefix| prefix.contains(header.is_ipv6, header.daddr));
+    judged.unproven.extend(judged.streamed.extract_if(.., is_counted));
+    judged.strata.extend(judged.streamed_strata.extract_if(.., is_counted));
+    Cow::Owned(judged)
+}
+
+fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {
+    let pps = |packets: u64| packets as f64 / seconds;
+    // Many senders from ports of services are reflectors, whatever their rate.
+    let services = PacketClass::UdpService;
+    let usual_pps = baselines.of(&counts.prefix).streamed_pps(services) * FACTOR;
+    let is_reflected = counts.streams >= ANSWERERS_MIN as u64 && pps(counts.streamed[services as usize]) > usual_pps;
+    !is_reflected && is_harmless(&counts.prefix, pps(counts.streamed_total()), baselines)
+}
+
+/// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of what
+/// the network around receives, or usual.
+pub fn is_harmless(prefix: &Prefix, pps: f64, baselines: &Baselines) -> bool {
+    let wide = Prefix::at(Level::Wide, prefix.is_ipv6(), prefix.address());
+    let (usual, network) = (baselines.of(prefix), baselines.of(&wide));
+    let is_at_most = |harmless_pps: f64| pps <= harmless_pps;
+    is_at_most(floor_pps(prefix) * EXCESS)
+        || is_at_most(network.total_pps() * NETWORK_SHARE)
+        || is_at_most(usual.streamed_total_pps() * FACTOR)
+}
