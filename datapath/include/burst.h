@@ -75,6 +75,9 @@ WEIR_INLINE uint64_t mask_of(const column_hits *hits)
 	return mask;
 }
 
+/* Vectors pass only between functions that are inlined, so the ABI of a call does not matter. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 /* The inverse of mask_of(). */
 WEIR_INLINE column_hits hits_of(uint64_t mask)
 {

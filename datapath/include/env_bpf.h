@@ -359,13 +359,16 @@ WEIR_INLINE bool context_is_tagged(const void *ctx)
  * It is inlined where the verifier of Linux 6.1 must prove the program. Behind a call of a function that verifier takes
  * the exact value of every number for significant, and follows each path through the parser to the end of the program.
  * Programs for packets that a host sends need Linux 6.6. There it is hidden, so the verifier follows its pointer to the
- * caller.
+ * caller. Programs without a context never call it and have none.
  */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-internal"
 #ifdef WEIR_SENT
 __attribute__((visibility("hidden"))) const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
 #else
 WEIR_INLINE const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes);
 #endif
+#pragma clang diagnostic pop
 
 enum {
 	FRAME_COPY_BYTES = 40,	 /* the most bytes of one call: an IPv6 header */

@@ -4,7 +4,7 @@
 use crate::engines::{self, Decided, difference};
 use crate::hybrid::{Hybrid, TOKEN};
 use crate::interpreter;
-use crate::split::{Case, Seen, Tamper, by_the_card, cases, sent};
+use crate::split::{Case, Seen, Tamper, between_ticks, by_the_card, cases, sent};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestRunner};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use weir_loading::eval::EvalFilter;
 use weir_policy::ir::Program;
 use weir_state::features::Snapshot;
 use weir_state::limits::LimitCount;
-use weir_test_support::{Link, Packet};
+use weir_test_support::Packet;
 
 /// Number of random policies. Each takes a run of clang, every second one another for BPF, and every fourth one for parts.
 const POLICIES: u32 = 12;
@@ -192,13 +192,7 @@ fn arriving(case: &Case, hybrid: &Hybrid, before: &Hybrid) -> (Arriving, Vec<Cou
     let mut arriving = Arriving::default();
     // Software knows a frame of several buffers, or of a capture with a snap length, only in part.
     let packets = case.packets.iter().filter(|(packet, _)| packet.bytes.len() == packet.wire as usize).cloned();
-    let packets: Vec<_> = packets.collect();
-    // The same clock for both: time passes without packets, too.
-    let clock = |time_ns| (Packet { bytes: vec![], wire: 0, link: Link::Ethernet, time_ns }, Tamper::None);
-    let begin = packets.first().map_or(0, |(packet, _)| packet.time_ns);
-    let end = packets.last().map_or(0, |(packet, _)| packet.time_ns + 1);
-    let all = [clock(begin)].into_iter().chain(packets).chain([clock(end)]);
-    for (index, (packet, tamper)) in all.enumerate() {
+    for (index, (packet, tamper)) in between_ticks(packets.collect()).enumerate() {
         let (packet, tamper) = sent(packet, tamper);
         let is_stale = index < case.stale;
         let passed = match &tamper {

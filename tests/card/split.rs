@@ -200,10 +200,7 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
     let mut alone = interpreter::new(program, policy);
     let (mut card, mut stale_card) = (hybrid.card(), before.card());
     let (mut kept, mut verdicts, mut leaves) = (Vec::new(), [vec![], vec![]], [BTreeMap::new(), BTreeMap::new()]);
-    // Time passes without packets too, but the interpreter learns it from packets only.
-    let last = case.packets.last().map_or(0, |(packet, _)| packet.time_ns + 1);
-    let clock = Packet { bytes: vec![], wire: 0, link: Link::Ethernet, time_ns: last };
-    for (index, (packet, tamper)) in case.packets.iter().cloned().chain([(clock, Tamper::None)]).enumerate() {
+    for (index, (packet, tamper)) in between_ticks(case.packets.clone()).enumerate() {
         let (packet, tamper) = sent(packet, tamper);
         let stale = index < case.stale;
         let passed = match &tamper {
@@ -245,6 +242,15 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
     let accepts = |verdict: &&Verdict| verdict.action() == Some(Action::Accept);
     seen.accepted.set(seen.accepted.get() + of_alone.iter().filter(accepts).count());
     Both { packets: kept, alone: interpreter::decided(&mut alone, program, vec![of_alone], leaves), hybrid: together }
+}
+
+/// The packets between two empty ones that no card drops. The policy alone and the software thus have the same clock from
+/// the first packet to the last. Time passes without packets too, but an interpreter learns it from packets only.
+pub fn between_ticks(packets: Vec<(Packet, Tamper)>) -> impl Iterator<Item = (Packet, Tamper)> {
+    let tick = |time_ns| (Packet { bytes: vec![], wire: 0, link: Link::Ethernet, time_ns }, Tamper::None);
+    let begin = packets.first().map_or(0, |(packet, _)| packet.time_ns);
+    let end = packets.last().map_or(0, |(packet, _)| packet.time_ns + 1);
+    [tick(begin)].into_iter().chain(packets).chain([tick(end)])
 }
 
 /// The packet as it is on the wire.
