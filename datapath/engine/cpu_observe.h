@@ -230,13 +230,10 @@ WEIR_INLINE void observe_sample(packet_view *packet, uint32_t first, struct feat
 				enum observed_direction direction, uint32_t class)
 {
 	const uint64_t seed = weir_feature_head.seed;
-	const uint64_t place = feature_record_place(seed, queue->taken++);
-	union feature_element *record;
+	const uint32_t place = feature_record_place(seed, queue->taken++);
+	union feature_element *record = feature_element(first + feature_records(&observing, direction) + place);
 
-	queue->next = feature_next(seed, queue->taken);
-	if (place >= FEATURE_RECORDS)
-		return;
-	record = feature_element(first + feature_records(&observing, direction) + (uint32_t)place);
+	queue->next = feature_next(seed, queue->taken, queue->next);
 	if (record)
 		feature_fill(&record->record, packet, class, packet->len);
 }

@@ -278,16 +278,26 @@ WEIR_INLINE bool feature_same(struct feature_key a, struct feature_key b)
 	return a.low == b.low && a.high == b.high;
 }
 
-/* The number of the next sampled packet, after `taken` samples. */
-WEIR_INLINE uint64_t feature_next(uint64_t seed, uint64_t taken)
+/* SAMPLE_GAPS in crates/abi/src/features.rs */
+static const uint16_t sample_gaps[64] = {
+	2,   6,	  10,  14,  19,	 23,  27,  32,	36,  41,  46,  51,  56,	 61,  66,  71,	76,  82,  87,  93,  99,	 105,
+	111, 117, 124, 130, 137, 144, 151, 158, 166, 173, 181, 190, 198, 207, 216, 226, 236, 246, 257, 268, 279, 291,
+	304, 318, 332, 347, 363, 380, 398, 418, 440, 463, 488, 517, 549, 586, 629, 680, 745, 832, 966, 1321};
+
+/* The number of the next sampled packet: FeatureSampler::see() in crates/abi/src/features.rs. */
+WEIR_INLINE uint64_t feature_next(uint64_t seed, uint64_t taken, uint64_t last)
 {
-	return taken * FEATURE_ONE_IN + feature_hash(seed, (struct feature_key){0, taken}) % FEATURE_ONE_IN;
+	const uint64_t hash = feature_hash(seed, (struct feature_key){0, taken}), next = last / FEATURE_ONE_IN + 1;
+	const uint64_t left_out =
+		taken < FEATURE_RECORDS ? 0 : (2 * next + 2 - FEATURE_RECORDS) * sample_gaps[hash >> 58] >> 19;
+
+	return (next + left_out) * FEATURE_ONE_IN + hash % FEATURE_ONE_IN;
 }
 
-/* The place of the nth record, counted from 0; it has none if it is not below FEATURE_RECORDS. */
-WEIR_INLINE uint64_t feature_record_place(uint64_t seed, uint64_t nth)
+/* The place of the nth record, counted from 0. */
+WEIR_INLINE uint32_t feature_record_place(uint64_t seed, uint64_t nth)
 {
-	return nth < FEATURE_RECORDS ? nth : (feature_hash(seed, (struct feature_key){1, nth}) >> 32) * (nth + 1) >> 32;
+	return (uint32_t)(nth < FEATURE_RECORDS ? nth : feature_hash(seed, (struct feature_key){1, nth}) >> 54);
 }
 
 WEIR_INLINE struct feature_key feature_whole(packet_view *packet, const WEIR_FRESH struct wide *address)

@@ -291,6 +291,14 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 	}
 }
 
+/* `mask` without its first `count` packets, which it has. */
+WEIR_INLINE uint64_t without_first(uint64_t mask, uint64_t count)
+{
+	while (count--)
+		mask &= mask - 1;
+	return mask;
+}
+
 /* Writes the records of sampled packets. `inside` are packets to protected addresses. */
 static void __attribute__((noinline, unused)) observe_samples(const struct weir_burst *burst,
 							      const struct verdicts *verdicts,
@@ -301,22 +309,22 @@ static void __attribute__((noinline, unused)) observe_samples(const struct weir_
 	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
 	const uint64_t seed = burst->features.seed;
 
-	for (uint64_t left = inside; left; left &= left - 1) {
-		const uint32_t i = first_of(left);
-		uint64_t place;
+	while (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside)) {
+		const uint32_t place = feature_record_place(seed, sampler->taken++);
+		struct packet packet;
+		struct frame frame;
+		uint32_t i;
 
-		if (sampler->seen++ != sampler->next)
-			continue;
-		place = feature_record_place(seed, sampler->taken++);
-		sampler->next = feature_next(seed, sampler->taken);
-		if (place < FEATURE_RECORDS) {
-			const struct frame frame = burst_frame(burst, i);
-			struct packet packet;
-
-			parse_packet(&frame, &packet);
-			feature_fill(&sheet[records + place].record, &packet, seen->classes[i], verdicts->lens[i]);
-		}
+		inside = without_first(inside, sampler->next - sampler->seen);
+		i = first_of(inside);
+		inside = without_first(inside, 1);
+		sampler->seen = sampler->next + 1;
+		sampler->next = feature_next(seed, sampler->taken, sampler->next);
+		frame = burst_frame(burst, i);
+		parse_packet(&frame, &packet);
+		feature_fill(&sheet[records + place].record, &packet, seen->classes[i], verdicts->lens[i]);
 	}
+	sampler->seen += (uint32_t)__builtin_popcountll(inside);
 }
 
 /* The packets of the first one's element. */
@@ -391,7 +399,6 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	const uint32_t count = burst->count;
 	const uint64_t passed = accepted_hits(verdicts, count);
 	union feature_element *sheet = burst->features.sheet;
-	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
 	uint64_t malformed = passed & ~seen->open, inside, together;
 
 	if (!passed)
@@ -415,10 +422,7 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	else
 		for (uint64_t left = passed & ~together; left; left &= left - 1)
 			observe_one(sheet, seen, verdicts, first_of(left));
-	if (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside))
-		observe_samples(burst, verdicts, seen, inside, feature_records(observing, direction), direction);
-	else
-		sampler->seen += (uint32_t)__builtin_popcountll(inside);
+	observe_samples(burst, verdicts, seen, inside, feature_records(observing, direction), direction);
 }
 
 #endif

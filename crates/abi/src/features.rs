@@ -47,8 +47,14 @@ pub const SAMPLERS: [usize; 2] = [6, 7];
 
 /// Keys of a group, which are one element: `FEATURE_GROUP`.
 pub const GROUP: usize = 4;
-/// Packets of which one is sampled: `FEATURE_ONE_IN`.
+/// Packets of which one is sampled as long as records have room: `FEATURE_ONE_IN`.
 pub const ONE_IN: u64 = 64;
+/// The exponential distribution with mean 1, in 1/256: its means in 64 parts that are equally probable (`sample_gaps`).
+const SAMPLE_GAPS: [u16; 64] = [
+    2, 6, 10, 14, 19, 23, 27, 32, 36, 41, 46, 51, 56, 61, 66, 71, 76, 82, 87, 93, 99, 105, 111, 117, 124, 130, 137,
+    144, 151, 158, 166, 173, 181, 190, 198, 207, 216, 226, 236, 246, 257, 268, 279, 291, 304, 318, 332, 347, 363, 380,
+    398, 418, 440, 463, 488, 517, 549, 586, 629, 680, 745, 832, 966, 1321,
+];
 /// Records of a direction: `FEATURE_RECORDS`.
 pub const RECORDS: usize = 1024;
 /// Lanes of a sketch of peers: `FEATURE_LANES`.
@@ -156,28 +162,36 @@ pub struct FeatureSampler {
     pub seen: u64,
     /// The number of the next one that is sampled.
     pub next: u64,
-    /// Number of samples.
+    /// Number of samples until now.
     pub taken: u64,
     zero: [u64; 5],
 }
 
 impl FeatureSampler {
-    /// Sees a packet. Returns the place of its record if it is sampled and has one.
+    /// Sees a packet. Returns the place of its record if it is sampled.
+    ///
+    /// One packet of each [`ONE_IN`] is sampled, at a random place among them, until there are [`RECORDS`]. From then on
+    /// each sample replaces a random record, and is one of fewer packets, so that at any time all groups of packets have
+    /// a record with the same probability: the nth group is sampled with probability `RECORDS / n`. How many groups are
+    /// left out in between is drawn at once (a reservoir with skips: J. S. Vitter, Random sampling with a reservoir, 1985),
+    /// with `(n + 1) / RECORDS - 1/2` in place of the mean of the geometric distribution, and [`SAMPLE_GAPS`] in place
+    /// of an exponential one. So a packet that has no record costs nothing.
     pub fn see(&mut self, seed: u64) -> Option<usize> {
         let is_sampled = self.seen == self.next;
         self.seen += 1;
         if !is_sampled {
             return None;
         }
-        let nth = self.taken;
+        let (nth, last) = (self.taken, self.next / ONE_IN);
         self.taken += 1;
-        self.next = self.taken * ONE_IN + hash(seed, [0, self.taken]) % ONE_IN;
-        // Of all samples until now each has a place with the same probability.
-        let place = match nth {
-            nth if nth < RECORDS as u64 => nth,
-            nth => ((hash(seed, [1, nth]) >> 32) * (nth + 1)) >> 32,
+        let hash_of = |what: u64, number: u64| hash(seed, [what, number]);
+        let (random, next) = (hash_of(0, self.taken), last + 1);
+        let left_out = match self.taken < RECORDS as u64 {
+            true => 0,
+            false => (2 * next + 2 - RECORDS as u64) * u64::from(SAMPLE_GAPS[(random >> 58) as usize]) >> 19,
         };
-        (place < RECORDS as u64).then_some(place as usize)
+        self.next = (next + left_out) * ONE_IN + random % ONE_IN;
+        Some(if nth < RECORDS as u64 { nth } else { hash_of(1, nth) >> 54 } as usize)
     }
 }
 
@@ -339,16 +353,27 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_one_in_64_and_spread_over_all_packets() {
-        let (mut sampler, mut placed) = (FeatureSampler::default(), vec![0; RECORDS]);
-        let packets = 64 * RECORDS as u64 * 8;
-        for packet in 0..packets {
-            if let Some(place) = sampler.see(REPLAY_SEED) {
+    fn samples_are_one_in_64_and_then_spread_over_all_packets() {
+        const SEEDS: u64 = 16;
+        let packets = ONE_IN * RECORDS as u64 * 8;
+        let (mut eighths, mut taken) = ([0; 8], 0);
+        for seed in (1..=SEEDS).map(|seed| seed.wrapping_mul(REPLAY_SEED)) {
+            let (mut sampler, mut placed) = (FeatureSampler::default(), vec![0; RECORDS]);
+            for packet in 0..packets {
+                let at = sampler.taken;
+                let Some(place) = sampler.see(seed) else { continue };
+                assert!(at >= RECORDS as u64 || (packet / ONE_IN, place as u64) == (at, at), "the {at}th is {packet}");
                 placed[place] = packet;
             }
+            assert_eq!(sampler.seen, packets);
+            taken += sampler.taken;
+            placed.iter().for_each(|packet| eighths[(packet * 8 / packets) as usize] += 1);
         }
-        assert_eq!((sampler.seen, sampler.taken), (packets, packets / ONE_IN));
-        let early = placed.iter().filter(|&&packet| packet < packets / 2).count();
-        assert!((RECORDS * 2 / 5..RECORDS * 3 / 5).contains(&early), "{early} of {RECORDS} are of the first half");
+        // The mean and 4 standard deviations.
+        let mean = SEEDS as f64 * RECORDS as f64 / 8.0;
+        assert!(eighths.iter().all(|&count| (f64::from(count) - mean).abs() < 4.0 * mean.sqrt()), "{eighths:?}");
+        // The harmonic sum: RECORDS / n for each group of packets.
+        let expected = SEEDS as f64 * RECORDS as f64 * (1.0 + 8f64.ln());
+        assert!((taken as f64 / expected - 1.0).abs() < 0.02, "{taken} of {expected}");
     }
 }

@@ -49,7 +49,7 @@ pub struct DirectionSnapshot {
 pub struct Samples {
     /// Packets to protected addresses.
     pub seen: u64,
-    /// Number of samples. Some of them have no record if there are more than [`RECORDS`].
+    /// Number of samples. If there are more than [`RECORDS`], later ones have replaced some of them.
     pub taken: u64,
     /// Their records.
     pub records: Vec<FeatureRecord>,
