@@ -387,6 +387,7 @@ fn limits_of_every_kind_pass_what_they_have(engine: &str, hosts: &Hosts, folder:
     let passed: u64 = SOURCES.iter().map(|(_, passed)| passed).sum();
     assert_eq!((stats.upstream.total.passed, exceeded(&stats)), (passed, sent - passed), "{engine}: {stats:#?}");
     let received = at_server.received(passed as usize);
+    assert_eq!((received.len() as u64, hosts.lost_on("upper")), (passed, 0), "{engine}");
     for (source, passed) in SOURCES {
         let sample = frames(&frame(source, 1000)).remove(0);
         // Position of the source address in the header.
