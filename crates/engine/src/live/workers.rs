@@ -24,8 +24,9 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time that workers may take to change back after another worker failed to change.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time that workers may take to end. One that hangs is left to the end of the process.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time that workers may take to end. One that hangs is left to the end of the process. On an overloaded machine
+/// ten seconds were too little once.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval of the controller's checks during a change.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
