@@ -195,7 +195,7 @@ fn session(data: &[u8]) -> Tally {
                     written = None;
                 }
                 if matches!(error, SessionError::Unconfigured | SessionError::WrongSeal) {
-                    session = Session::new(&profile(), TOKEN);
+                    (session, written) = (Session::new(&profile(), TOKEN), None);
                 }
             }
         }

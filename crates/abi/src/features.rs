@@ -188,7 +188,7 @@ impl FeatureSampler {
         let (random, next) = (hash_of(0, self.taken), last + 1);
         let left_out = match self.taken < RECORDS as u64 {
             true => 0,
-            false => (2 * next + 2 - RECORDS as u64) * u64::from(SAMPLE_GAPS[(random >> 58) as usize]) >> 19,
+            false => ((2 * next + 2 - RECORDS as u64) * u64::from(SAMPLE_GAPS[(random >> 58) as usize])) >> 19,
         };
         self.next = (next + left_out) * ONE_IN + random % ONE_IN;
         Some(if nth < RECORDS as u64 { nth } else { hash_of(1, nth) >> 54 } as usize)
