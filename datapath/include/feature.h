@@ -288,8 +288,9 @@ static const uint16_t sample_gaps[64] = {
 WEIR_INLINE uint64_t feature_next(uint64_t seed, uint64_t taken, uint64_t last)
 {
 	const uint64_t hash = feature_hash(seed, (struct feature_key){0, taken}), next = last / FEATURE_ONE_IN + 1;
-	const uint64_t left_out =
-		taken < FEATURE_RECORDS ? 0 : (2 * next + 2 - FEATURE_RECORDS) * sample_gaps[hash >> 58] >> 19;
+	const uint64_t left_out = taken < FEATURE_RECORDS ? 0
+							  : (2 * next + 2 - FEATURE_RECORDS) * sample_gaps[hash >> 58] /
+								    (2 * 256 * FEATURE_RECORDS);
 
 	return (next + left_out) * FEATURE_ONE_IN + hash % FEATURE_ONE_IN;
 }

@@ -299,32 +299,24 @@ WEIR_INLINE uint64_t without_first(uint64_t mask, uint64_t count)
 	return mask;
 }
 
-/* Writes the records of sampled packets. `inside` are packets to protected addresses. */
-static void __attribute__((noinline, unused)) observe_samples(const struct weir_burst *burst,
-							      const struct verdicts *verdicts,
-							      const struct observed *seen, uint64_t inside,
-							      uint32_t records, enum observed_direction direction)
+/* Writes the record of the next sampled packet, which is `inside`. Returns the packets behind it. */
+static uint64_t __attribute__((noinline, unused)) observe_sample(const struct weir_burst *burst,
+								 const struct verdicts *verdicts,
+								 const struct observed *seen, uint64_t inside,
+								 uint32_t records, struct feature_sampler *sampler)
 {
-	union feature_element *sheet = burst->features.sheet;
-	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
 	const uint64_t seed = burst->features.seed;
+	const uint64_t sampled = without_first(inside, sampler->next - sampler->seen);
+	const uint32_t i = first_of(sampled), place = feature_record_place(seed, sampler->taken++);
+	const struct frame frame = burst_frame(burst, i);
+	union feature_element *sheet = burst->features.sheet;
+	struct packet packet;
 
-	while (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside)) {
-		const uint32_t place = feature_record_place(seed, sampler->taken++);
-		struct packet packet;
-		struct frame frame;
-		uint32_t i;
-
-		inside = without_first(inside, sampler->next - sampler->seen);
-		i = first_of(inside);
-		inside = without_first(inside, 1);
-		sampler->seen = sampler->next + 1;
-		sampler->next = feature_next(seed, sampler->taken, sampler->next);
-		frame = burst_frame(burst, i);
-		parse_packet(&frame, &packet);
-		feature_fill(&sheet[records + place].record, &packet, seen->classes[i], verdicts->lens[i]);
-	}
-	sampler->seen += (uint32_t)__builtin_popcountll(inside);
+	sampler->seen = sampler->next + 1;
+	sampler->next = feature_next(seed, sampler->taken, sampler->next);
+	parse_packet(&frame, &packet);
+	feature_fill(&sheet[records + place].record, &packet, seen->classes[i], verdicts->lens[i]);
+	return without_first(sampled, 1);
 }
 
 /* The packets of the first one's element. */
@@ -399,6 +391,7 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	const uint32_t count = burst->count;
 	const uint64_t passed = accepted_hits(verdicts, count);
 	union feature_element *sheet = burst->features.sheet;
+	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
 	uint64_t malformed = passed & ~seen->open, inside, together;
 
 	if (!passed)
@@ -422,7 +415,9 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	else
 		for (uint64_t left = passed & ~together; left; left &= left - 1)
 			observe_one(sheet, seen, verdicts, first_of(left));
-	observe_samples(burst, verdicts, seen, inside, feature_records(observing, direction), direction);
+	while (sampler->next - sampler->seen < (uint32_t)__builtin_popcountll(inside))
+		inside = observe_sample(burst, verdicts, seen, inside, feature_records(observing, direction), sampler);
+	sampler->seen += (uint32_t)__builtin_popcountll(inside);
 }
 
 #endif

@@ -191,11 +191,11 @@ fn session(data: &[u8]) -> Tally {
                 let _named = error.to_string();
                 let is_unconfigured = error == SessionError::Unconfigured;
                 *if is_unconfigured { &mut tally.unconfigured } else { &mut tally.failed } += 1;
+                if matches!(error, SessionError::Unconfigured | SessionError::WrongSeal) {
+                    session = Session::new(&profile(), TOKEN);
+                }
                 if !session.is_in_doubt() {
                     written = None;
-                }
-                if matches!(error, SessionError::Unconfigured | SessionError::WrongSeal) {
-                    (session, written) = (Session::new(&profile(), TOKEN), None);
                 }
             }
         }

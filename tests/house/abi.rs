@@ -280,6 +280,16 @@ fn numbers_are_the_same() {
     assert_none(COMPILERS.iter().filter_map(|compiler| compile(*compiler, &program).err()).collect(), "numbers differ");
 }
 
+/// Elements of an array are no constants, so no assertion in C can compare them.
+#[test]
+fn gaps_between_samples_are_the_same() {
+    let header = std::fs::read_to_string(root().join("datapath/include/feature.h")).expect("the header is there");
+    let (_, rest) = header.split_once("sample_gaps[64] = {").expect("the array is there");
+    let (numbers, _) = rest.split_once('}').expect("the array ends");
+    let numbers: Vec<u16> = numbers.split(',').map(|number| number.trim().parse().expect("a number")).collect();
+    assert_eq!(numbers, features::SAMPLE_GAPS);
+}
+
 #[test]
 fn rust_knows_every_enumerator() {
     let known = constants();

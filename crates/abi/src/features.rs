@@ -50,7 +50,7 @@ pub const GROUP: usize = 4;
 /// Packets of which one is sampled as long as records have room: `FEATURE_ONE_IN`.
 pub const ONE_IN: u64 = 64;
 /// The exponential distribution with mean 1, in 1/256: its means in 64 parts that are equally probable (`sample_gaps`).
-const SAMPLE_GAPS: [u16; 64] = [
+pub const SAMPLE_GAPS: [u16; 64] = [
     2, 6, 10, 14, 19, 23, 27, 32, 36, 41, 46, 51, 56, 61, 66, 71, 76, 82, 87, 93, 99, 105, 111, 117, 124, 130, 137,
     144, 151, 158, 166, 173, 181, 190, 198, 207, 216, 226, 236, 246, 257, 268, 279, 291, 304, 318, 332, 347, 363, 380,
     398, 418, 440, 463, 488, 517, 549, 586, 629, 680, 745, 832, 966, 1321,
@@ -182,16 +182,18 @@ impl FeatureSampler {
         if !is_sampled {
             return None;
         }
-        let (nth, last) = (self.taken, self.next / ONE_IN);
+        let (nth, next) = (self.taken, self.next / ONE_IN + 1);
         self.taken += 1;
-        let hash_of = |what: u64, number: u64| hash(seed, [what, number]);
-        let (random, next) = (hash_of(0, self.taken), last + 1);
+        let random = hash(seed, [0, self.taken]);
         let left_out = match self.taken < RECORDS as u64 {
             true => 0,
-            false => ((2 * next + 2 - RECORDS as u64) * u64::from(SAMPLE_GAPS[(random >> 58) as usize])) >> 19,
+            false => {
+                (2 * next + 2 - RECORDS as u64) * u64::from(SAMPLE_GAPS[(random >> 58) as usize])
+                    / (2 * 256 * RECORDS as u64)
+            }
         };
         self.next = (next + left_out) * ONE_IN + random % ONE_IN;
-        Some(if nth < RECORDS as u64 { nth } else { hash_of(1, nth) >> 54 } as usize)
+        Some(if nth < RECORDS as u64 { nth } else { hash(seed, [1, nth]) >> 54 } as usize)
     }
 }
 
