@@ -125,7 +125,7 @@ fn nothing_is_lost_while_a_program_counts() {
             }
             seen
         });
-        while exchanges.load(Ordering::SeqCst) < 20 {
+        while exchanges.load(Ordering::SeqCst) < 20 && !reader.is_finished() {
             for burst in sets.iter().flat_map(FrameSet::bursts) {
                 filter.decide(0, &burst, &mut [Verdict(0); BURST_MAX]).expect("the kernel runs it");
                 decided += burst.len() as u64;

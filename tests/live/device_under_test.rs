@@ -14,6 +14,8 @@ use weir_control::{Request, Stats, Status, Tally};
 
 /// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time in which Weir ends. It gives its workers 30 s.
+const LONGEST_END: Duration = Duration::from_secs(120);
 
 /// The name of the engine `xdp` on the host that Weir protects, in tests.
 pub const HOST: &str = "host";
@@ -210,7 +212,14 @@ impl Running {
     /// Terminates it like an operator. Returns the exit code, and prints the log if it is not 0.
     pub fn stop(mut self) -> i32 {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
-        let code = self.child.wait().expect("it ends").code().unwrap_or(-1);
+        let (start, pid) = (Instant::now(), self.pid());
+        let code = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status.code().unwrap_or(-1);
+            }
+            assert!(start.elapsed() < LONGEST_END, "it does not end: {}\n{}", waiting_in(pid), self.log());
+            std::thread::sleep(Duration::from_millis(1));
+        };
         if code != 0 {
             eprintln!("{}", self.log());
         }
@@ -230,6 +239,14 @@ impl Drop for Running {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// The threads of a process, and where in the kernel they wait.
+fn waiting_in(pid: Pid) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let read = |thread: &fs::DirEntry, name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+    let shown = threads.map(|thread| format!("{}{}\n", read(&thread, "comm"), read(&thread, "stack")));
+    shown.collect()
 }
 
 fn read_log(path: &Path) -> String {

@@ -2,7 +2,7 @@
 
 use crate::device_under_test::Running;
 use crate::hosts::Hosts;
-use crate::traffic::{Listener, frames, send};
+use crate::traffic::{Ends, Listener, frames, send};
 use crate::{check_account, put};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -149,12 +149,13 @@ fn changes_under_load_judge_every_packet_by_one_set_of_rules(engine: &str, hosts
     let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
     // One of the two rules is always there, and both drop the same packets.
     done(&running, &["attacks", "add", "udp dport 53 drop"]);
-    let (changing, sent) = (AtomicBool::new(true), AtomicU64::new(0));
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let at_server = Listener::at(&hosts.server, "s");
     std::thread::scope(|scope| {
+        let _ends = Ends(&stop);
         scope.spawn(|| {
             let burst: Vec<Vec<u8>> = packets().into_iter().cycle().take(64).collect();
-            while changing.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 send(&hosts.client, "c", &burst);
                 sent.fetch_add(burst.len() as u64, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(1));
@@ -164,7 +165,6 @@ fn changes_under_load_judge_every_packet_by_one_set_of_rules(engine: &str, hosts
             done(&running, &["attacks", "add", "udp dport 53 drop"]);
             done(&running, &["attacks", "del", &(round + 1).to_string()]);
         }
-        changing.store(false, Ordering::Relaxed);
     });
     let sent = sent.load(Ordering::Relaxed);
     let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);

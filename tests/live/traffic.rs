@@ -5,6 +5,7 @@ use crate::device_under_test::TIMEOUT;
 use crate::hosts::Host;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,6 +13,15 @@ use weir_abi::Link;
 use weir_engine::FrameBurst;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
+
+/// Tells a thread to end when this is dropped, also by a panic: a scope waits for its threads then, too.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Frames from text, one per line.
 pub fn frames(text: &str) -> Vec<Vec<u8>> {

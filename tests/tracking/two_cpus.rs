@@ -27,6 +27,8 @@ const FLOWS: usize = 32;
 const ROUNDS: usize = 200;
 /// Longest time that one CPU begins later than the other one.
 const SKEW_NS: u64 = 400;
+/// How long a CPU waits for the other one.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The two packets are concurrent if the middles of their runs are less than this apart: a program needs longer.
 const CONCURRENT_NS: i128 = 150;
 const TIME_NS: u64 = 1 << 40;
@@ -286,7 +288,9 @@ impl Start {
 
     fn wait(&self, cpu: usize) {
         self.ready.fetch_add(1, Ordering::AcqRel);
+        let start = Instant::now();
         while self.ready.load(Ordering::Acquire) < 2 {
+            assert!(start.elapsed() < LONGEST_WAIT, "the other CPU has failed");
             std::hint::spin_loop();
         }
         let start = Instant::now();

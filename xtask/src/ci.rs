@@ -21,6 +21,9 @@ const LIVE: &str = "weir live";
 const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
 /// Gives the processors to [`LIVE`] first. The other tests compile and compute.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
+/// Ends a test binary, and what it has started, after 45 minutes. Without it, one test that hangs would hide the
+/// results of all others.
+const LIMIT: [&str; 4] = ["timeout", "--kill-after", "30", "2700"];
 
 /// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {
@@ -86,7 +89,8 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
 /// Runs a test binary. Returns its name and duration, and its results.
 fn run_tests(binary: Binary) -> (String, Duration, Tally) {
     let Binary { name, command } = binary;
-    let mut command = if name == LIVE { command } else { shell::yielding(NICE, &command) };
+    let command = if name == LIVE { command } else { shell::started_by(NICE, &command) };
+    let mut command = shell::started_by(LIMIT, &command);
     let start = Instant::now();
     let (output, outcome) = shell::run_and_read(&name, &mut command);
     let tally = Tally::read(&name, &output, outcome);

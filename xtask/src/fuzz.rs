@@ -69,7 +69,7 @@ pub struct Build(Child);
 impl Build {
     /// Starts the build.
     pub fn start() -> Result<Self, String> {
-        let started = shell::yielding(IDLE, &build_rust()?).stdin(Stdio::null()).spawn();
+        let started = shell::started_by(IDLE, &build_rust()?).stdin(Stdio::null()).spawn();
         started.map(Build).map_err(|error| format!("building fuzz targets: {error}"))
     }
 

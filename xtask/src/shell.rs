@@ -2,8 +2,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+/// How long output may be open after its command has ended.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Makes the repository's root the working directory. All paths below are relative to it.
 pub fn enter_root() {
@@ -21,13 +25,13 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command with lower priority: started by `program`, which sets it.
-pub fn yielding(program: [&str; 3], command: &Command) -> Command {
-    let mut yielding = Command::new(program[0]);
-    yielding.args(&program[1..]).arg(command.get_program()).args(command.get_args());
-    yielding.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.get_current_dir().map(|folder| yielding.current_dir(folder));
-    yielding
+/// The same command, started by `program`, which changes how it runs: `nice -n 10`, `timeout 60`.
+pub fn started_by<const N: usize>(program: [&str; N], command: &Command) -> Command {
+    let mut started = Command::new(program[0]);
+    started.args(&program[1..]).arg(command.get_program()).args(command.get_args());
+    started.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.get_current_dir().map(|folder| started.current_dir(folder));
+    started
 }
 
 /// Cargo's output folder.
@@ -43,28 +47,48 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 }
 
 /// Runs a command. Prints each line of its standard output and standard error after `name`, because several commands
-/// print at the same time. Returns all lines, and the exit status unless it is success.
+/// print at the same time. Returns all lines, and the exit status unless it is success. A process that the command
+/// leaves behind, and that still holds its output, is an error.
 pub fn run_and_read(name: &str, command: &mut Command) -> (String, Result<(), String>) {
-    let mut text = String::new();
-    let mut run = || {
+    run_and_read_with(GRACE, name, command)
+}
+
+fn run_and_read_with(grace: Duration, name: &str, command: &mut Command) -> (String, Result<(), String>) {
+    let (sender, lines) = mpsc::channel();
+    let start = || -> std::io::Result<Child> {
         let (output, stdout) = std::io::pipe()?;
         let stderr = stdout.try_clone()?;
-        let mut child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
+        let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()?;
         // `command` keeps two write ends of the pipe. Reading ends only when all write ends are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        // Tests may print bytes that are not UTF-8, so bytes are split instead of characters.
-        for bytes in BufReader::new(output).split(b'\n') {
-            let line = String::from_utf8_lossy(&bytes?).into_owned();
-            println!("{name}: {line}");
-            text += &line;
-            text.push('\n');
-        }
-        child.wait()
+        let name = name.to_owned();
+        std::thread::spawn(move || {
+            // Tests may print bytes that are not UTF-8, so bytes are split instead of characters.
+            for bytes in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&bytes).into_owned();
+                println!("{name}: {line}");
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(child)
     };
-    let outcome = match run() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(status.to_string()),
-        Err(error) => Err(error.to_string()),
+    let status = match start().and_then(|mut child| child.wait()) {
+        Ok(status) => status,
+        Err(error) => return (String::new(), Err(error.to_string())),
+    };
+    let mut text = String::new();
+    let closed = loop {
+        match lines.recv_timeout(grace) {
+            Ok(line) => text += &(line + "\n"),
+            Err(error) => break error == mpsc::RecvTimeoutError::Disconnected,
+        }
+    };
+    let outcome = match (status.success(), closed) {
+        (true, true) => Ok(()),
+        (true, false) => Err("it left a process that holds its output".to_owned()),
+        (false, _) => Err(status.to_string()),
     };
     (text, outcome)
 }
@@ -128,15 +152,26 @@ fn name(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_parallel, run_and_read, yielding};
+    use super::{in_parallel, run_and_read, run_and_read_with, started_by};
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     #[test]
-    fn a_yielding_command_is_the_same_command() {
+    fn a_command_started_by_another_is_the_same_command() {
         let mut command = Command::new("sh");
         command.args(["-c", "nice; pwd; echo $NAME >&2; exit 3"]).current_dir("/").env("NAME", "weir");
-        let (output, outcome) = run_and_read("test", &mut yielding(["nice", "-n", "19"], &command));
+        let (output, outcome) = run_and_read("test", &mut started_by(["nice", "-n", "19"], &command));
         assert_eq!((output.as_str(), outcome), ("19\n/\nweir\n", Err("exit status: 3".to_owned())));
+    }
+
+    #[test]
+    fn a_process_that_is_left_behind_is_not_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 20 & echo weir"]);
+        let start = Instant::now();
+        let (output, outcome) = run_and_read_with(Duration::from_millis(300), "test", &mut command);
+        assert!(start.elapsed() < Duration::from_secs(20), "it waited for the process");
+        assert_eq!((output.as_str(), outcome), ("weir\n", Err("it left a process that holds its output".to_owned())));
     }
 
     #[test]

@@ -9,6 +9,9 @@ const LINES_OF_ONE: [usize; 2] = [3, 15];
 /// Maximum number of characters of a line. Random cases have lines of a mebibyte.
 const LINE_CHARS: usize = 240;
 
+/// What libtest prints after the name of a test that runs for a minute.
+const SLOW: &str = " has been running for over 60 seconds";
+
 /// A failed test, or a failed step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -53,7 +56,7 @@ pub struct Tally {
 impl Tally {
     /// The tests in libtest's output, of which each summary counts as in `test result: ok. 12 passed; 0 failed; 0
     /// ignored; 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one
-    /// failure, whose message are the last lines.
+    /// failure, whose message names the tests that were slow and did not end, before the last lines.
     pub fn read(runner: &str, output: &str, outcome: Result<(), String>) -> Self {
         let (mut tally, mut in_message) = (Tally::default(), false);
         for line in output.lines() {
@@ -73,8 +76,13 @@ impl Tally {
         }
         if let (Err(message), true) = (outcome, tally.failures.is_empty()) {
             let lines: Vec<&str> = output.lines().collect();
-            let last = &lines[lines.len().saturating_sub(LINES_OF_ONE[1] - 1)..];
-            tally.failures.push(Failure::new(runner, &format!("{message}\n{}", last.join("\n"))));
+            let slow = lines.iter().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(SLOW));
+            let ended = |test: &str| lines.iter().any(|line| line.starts_with(&format!("test {test} ... ")));
+            let mut message: Vec<String> = std::iter::once(message).collect();
+            message.extend(slow.filter(|test| !ended(test)).map(|test| format!("{test} did not end")));
+            let last = &lines[lines.len().saturating_sub(LINES_OF_ONE[1].saturating_sub(message.len()))..];
+            message.extend(last.iter().map(|line| (*line).to_owned()));
+            tally.failures.push(Failure { name: runner.to_owned(), lines: message });
         }
         tally
     }
@@ -140,6 +148,16 @@ mod tests {
         let expected = "ci: FAILED live\n    signal: 6\n    running 1 test\n    free(): invalid pointer\n";
         assert_eq!(tally.failures().to_string(), expected);
         assert_eq!(tally.to_string(), "0 passed, 1 failed");
+    }
+
+    #[test]
+    fn tests_that_do_not_end_are_named() {
+        let output = "running 3 tests\ntest a has been running for over 60 seconds\ntest a ... ok\n\
+            test b has been running for over 60 seconds\ntest c ... ok\n";
+        let tally = Tally::read("live", output, Err("exit status: 124".into()));
+        let text = tally.failures().to_string();
+        assert!(text.starts_with("ci: FAILED live\n    exit status: 124\n    b did not end\n    running"), "{text}");
+        assert!(!text.contains("a did not end") && !text.contains("c did not end"), "{text}");
     }
 
     #[test]
