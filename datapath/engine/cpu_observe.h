@@ -123,7 +123,7 @@ WEIR_INLINE uint32_t key_place(const union feature_element *group, struct featur
 	uint64_t differs = 1, place = 0;
 
 	for (uint32_t i = 0; i < FEATURE_GROUP; i++) {
-		const uint64_t bits = (group->keys[i].low ^ key.low) | (group->keys[i].high ^ key.high);
+		const uint64_t bits = (group->group.low[i] ^ key.low) | (group->group.high[i] ^ key.high);
 		uint64_t of = bits | (0 - bits);
 
 		__asm__ volatile("" : "+r"(of));
@@ -150,7 +150,9 @@ WEIR_INLINE uint32_t observed_cell(uint32_t group, uint32_t cell, struct feature
 		place = key_place(element, (struct feature_key){0, 0});
 		if (place == FEATURE_GROUP)
 			return FEATURE_REST + direction;
-		element->keys[bounded(place, FEATURE_GROUP - 1)] = key;
+		place = bounded(place, FEATURE_GROUP - 1);
+		element->group.low[place] = key.low;
+		element->group.high[place] = key.high;
 	}
 	return cell + place;
 }
@@ -168,7 +170,7 @@ WEIR_INLINE void fetch_groups(struct feature_queue *queue, uint32_t first)
 		union feature_element *group = feature_element(first + queue->packets[i].element);
 
 		if (group)
-			*(volatile uint64_t *)&group->keys[0].low;
+			*(volatile uint64_t *)&group->group.low[0];
 	}
 }
 
@@ -248,7 +250,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	struct feature_queue *queue;
 	struct feature_waiting *waiting;
 	struct feature_key key = {0, 0};
-	uint32_t peer = 0, peer_mask = 0, at;
+	uint32_t peer = 0, peer_mask = 0, group = 0, at;
 
 	if (!is_accepted(decided))
 		return verdict;
@@ -260,6 +262,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed4(observing, direction, own);
 		key = feature_key4(observing, own);
+		group = feature_group4(head->seed, own & observing->mask4);
 		peer_mask = 0xffff;
 		peer = feature_peer4(head->seed, direction == OBSERVED_UPSTREAM ? packet->saddr : packet->daddr);
 	} else if (packet->l3 == L3_IPV6) {
@@ -269,6 +272,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed6(observing, direction, own);
 		key = feature_key6(observing, own);
+		group = feature_group(head->seed, key);
 		peer_mask = 0xffff;
 		peer = feature_peer6(head->seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	}
@@ -281,13 +285,11 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	at = bounded((uint32_t)queue->waiting, FEATURE_QUEUE - 1);
 	waiting = &queue->packets[at];
 	if (observing->groups) {
-		const uint32_t group = (uint32_t)(feature_hash(head->seed, key) >> 32) & (observing->groups - 1);
-
 		waiting->key = key;
 		if (element < FEATURE_WITHOUT_ADDRESS)
-			element = feature_keys(observing, direction) + group;
+			element = feature_keys(observing, direction) + (group & (observing->groups - 1));
 	}
-	hash = feature_peer_hash(peer);
+	hash = feature_mix(peer);
 	waiting->element = element;
 	/* The packets that a card makes of it. */
 	waiting->bytes = wire_bytes(packet->len);

@@ -68,6 +68,12 @@ struct feature_key {
 	uint64_t low;
 };
 
+/* The halves of the keys of a group, both 0 where there is no key. IPv4 keys differ in the lower one. */
+struct feature_group {
+	uint64_t low[FEATURE_GROUP];
+	uint64_t high[FEATURE_GROUP];
+};
+
 /* FeatureRecord in crates/abi/src/features.rs */
 struct feature_record {
 	struct feature_key source;
@@ -82,11 +88,11 @@ struct feature_record {
 	uint32_t zero[5];
 } __attribute__((aligned(64)));
 
-/* An element of a sheet. Keys are 0 where there is none. */
+/* An element of a sheet. */
 union feature_element {
 	struct feature_cell cell;
 	struct feature_sampler sampler;
-	struct feature_key keys[FEATURE_GROUP];
+	struct feature_group group;
 	struct feature_record record;
 	uint8_t at[64]; /* its bytes */
 };
@@ -147,7 +153,7 @@ WEIR_INLINE uint32_t feature_elements(const struct observing *observing)
 	return feature_records(observing, 2);
 }
 
-/* hash() in crates/abi/src/features.rs: the group from bit 32. */
+/* hash() in crates/abi/src/features.rs */
 WEIR_INLINE uint64_t feature_hash(uint64_t seed, struct feature_key key)
 {
 	uint64_t mixed = (key.low ^ seed) * UINT64_C(0x9e3779b97f4a7c15);
@@ -156,7 +162,28 @@ WEIR_INLINE uint64_t feature_hash(uint64_t seed, struct feature_key key)
 	return mixed ^ mixed >> 32;
 }
 
-/* The word that stands for a peer of IPv4 or IPv6, and its hash: peer_hash() in crates/abi/src/features.rs. */
+/* mix() in crates/abi/src/features.rs. In vectors: observe_mix(). */
+WEIR_INLINE uint32_t feature_mix(uint32_t word)
+{
+	word = (word ^ word >> 16) * UINT32_C(0x7feb352d);
+	word = (word ^ word >> 15) * UINT32_C(0x846ca68b);
+	return word ^ word >> 16;
+}
+
+/* The hash that selects the group of a key, for IPv4 and for any: group_of() in crates/abi/src/features.rs. */
+WEIR_INLINE uint32_t feature_group4(uint64_t seed, uint32_t prefix)
+{
+	return feature_mix(prefix ^ (uint32_t)(seed >> 32));
+}
+
+WEIR_INLINE uint32_t feature_group(uint64_t seed, struct feature_key key)
+{
+	if (!key.high && key.low >> 32 == FEATURE_IPV4 >> 32)
+		return feature_group4(seed, (uint32_t)key.low);
+	return (uint32_t)(feature_hash(seed, key) >> 32);
+}
+
+/* The word that stands for a peer of IPv4 or IPv6. Mixed it is peer_hash() in crates/abi/src/features.rs. */
 WEIR_INLINE uint32_t feature_peer4(uint64_t seed, uint32_t address)
 {
 	return address ^ (uint32_t)seed;
@@ -165,13 +192,6 @@ WEIR_INLINE uint32_t feature_peer4(uint64_t seed, uint32_t address)
 WEIR_INLINE uint32_t feature_peer6(uint64_t seed, struct wide address)
 {
 	return (uint32_t)(feature_hash(seed, (struct feature_key){address.hi, address.lo}) >> 32);
-}
-
-WEIR_INLINE uint32_t feature_peer_hash(uint32_t word)
-{
-	word = (word ^ word >> 16) * UINT32_C(0x7feb352d);
-	word = (word ^ word >> 15) * UINT32_C(0x846ca68b);
-	return word ^ word >> 16;
 }
 
 /* The bit of a lane that a peer sets. Lanes are the lowest bits of the hash. */
@@ -271,11 +291,6 @@ WEIR_INLINE struct feature_key feature_key6(const struct observing *observing, s
 	const struct feature_key key = {address.hi & observing->mask6.high, address.lo & observing->mask6.low};
 
 	return (struct feature_key){key.high, key.high | key.low ? key.low : FEATURE_ZERO};
-}
-
-WEIR_INLINE bool feature_same(struct feature_key a, struct feature_key b)
-{
-	return a.low == b.low && a.high == b.high;
 }
 
 /* SAMPLE_GAPS in crates/abi/src/features.rs */

@@ -44,14 +44,6 @@ struct observed_columns {
 	const uint32_t *peer;
 };
 
-/* The group of a key. */
-WEIR_INLINE uint32_t observe_group(const struct observing *observing, enum observed_direction direction, uint64_t seed,
-				   struct feature_key key)
-{
-	return feature_keys(observing, direction) +
-	       ((uint32_t)(feature_hash(seed, key) >> 32) & (observing->groups - 1));
-}
-
 /* Keeps what is observed of packet i, which is IPv6. */
 WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *seen, uint32_t i, packet_view *packet,
 			      const struct observing *observing, enum observed_direction direction)
@@ -75,7 +67,8 @@ WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *s
 	}
 	if (observing->groups && inside) {
 		seen->keys6[i] = feature_key6(observing, own);
-		element = observe_group(observing, direction, seed, seen->keys6[i]);
+		element = feature_keys(observing, direction) +
+			  (feature_group(seed, seen->keys6[i]) & (observing->groups - 1));
 	}
 	seen->elements6[i] = element;
 }
@@ -97,20 +90,21 @@ WEIR_INLINE enum reason observe_parse(const struct weir_burst *burst, struct obs
 	return reason;
 }
 
-/* The groups of the keys of IPv4 addresses: observe_group() in vectors. */
+/* feature_mix() of a column. */
+WEIR_INLINE u32_column observe_mix(u32_column words)
+{
+	words = (words ^ words >> 16) * UINT32_C(0x7feb352d);
+	words = (words ^ words >> 15) * UINT32_C(0x846ca68b);
+	return words ^ words >> 16;
+}
+
+/* The groups of the keys of IPv4 addresses. */
 WEIR_INLINE u32_column observe_groups(const struct weir_burst *burst, u32_column own, const struct observing *observing,
 				      enum observed_direction direction)
 {
-	const uint64_t seed = burst->features.seed;
-	uint32_t keys[WEIR_BURST_MAX], groups[WEIR_BURST_MAX];
-	u32_column column;
+	const u32_column hash = observe_mix((own & observing->mask4) ^ (uint32_t)(burst->features.seed >> 32));
 
-	own &= observing->mask4;
-	__builtin_memcpy(keys, &own, sizeof(keys));
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-		groups[i] = observe_group(observing, direction, seed, feature_whole4(keys[i]));
-	__builtin_memcpy(&column, groups, sizeof(column));
-	return column;
+	return (hash & (observing->groups - 1)) + feature_keys(observing, direction);
 }
 
 /* Fills the elements of all packets, and fetches them. Groups are searched behind the rules. */
@@ -207,9 +201,7 @@ WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *
 	peers ^= (uint32_t)burst->features.seed;
 	for (uint64_t left = ipv6; left; left &= left - 1)
 		peers[first_of(left)] = seen->peers6[first_of(left)];
-	hash = (peers ^ peers >> 16) * UINT32_C(0x7feb352d);
-	hash = (hash ^ hash >> 15) * UINT32_C(0x846ca68b);
-	hash ^= hash >> 16;
+	hash = observe_mix(peers);
 	bits = hash / FEATURE_LANES | 0x8000;
 	bits = u32_select(l3 >= L3_IPV4, bits & (0 - bits), (u32_column){0});
 	places = __builtin_convertvector(classes, u32_column) | hash % FEATURE_LANES << 8 | bits << 16;
@@ -219,14 +211,14 @@ WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *
 }
 
 /* The places of a group that have a key, a bit for each. All keys are compared at once. */
-WEIR_INLINE uint32_t observe_same(const union feature_element *group, struct feature_key key)
+WEIR_INLINE uint32_t observe_same(const struct feature_group *group, struct feature_key key)
 {
 	uint32_t same = 0;
 
 #ifdef __clang__
-	typedef uint64_t halves __attribute__((vector_size(sizeof(union feature_element))));
+	typedef uint64_t halves __attribute__((vector_size(sizeof(struct feature_group))));
 	typedef bool bits __attribute__((ext_vector_type(2 * FEATURE_GROUP)));
-	const halves wanted = {key.high, key.low, key.high, key.low, key.high, key.low, key.high, key.low};
+	const halves wanted = {key.low, key.low, key.low, key.low, key.high, key.high, key.high, key.high};
 	halves known;
 	uint8_t equal;
 	bits set;
@@ -234,30 +226,92 @@ WEIR_INLINE uint32_t observe_same(const union feature_element *group, struct fea
 	__builtin_memcpy(&known, group, sizeof(known));
 	set = __builtin_convertvector(known == wanted, bits);
 	__builtin_memcpy(&equal, &set, sizeof(equal));
-	/* Bit 2i if both halves of key i are equal. */
-	same = equal & equal >> 1 & 0x55;
+	same = equal & equal >> FEATURE_GROUP;
 #else
 	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
-		same |= (uint32_t)feature_same(group->keys[i], key) << 2 * i;
+		same |= (uint32_t)(group->low[i] == key.low && group->high[i] == key.high) << i;
 #endif
 	return same;
 }
 
-/* The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. */
-WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, struct feature_key key,
-				  const struct observing *observing, enum observed_direction direction)
+/* The same for the lower halves alone. */
+WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const uint64_t *low)
 {
-	const uint32_t first =
-		feature_cells(observing, direction) + (group - feature_keys(observing, direction)) * FEATURE_GROUP;
-	uint32_t same = observe_same(&sheet[group], key);
+	uint32_t same = 0;
 
-	if (WEIR_UNLIKELY(!same)) {
-		same = observe_same(&sheet[group], (struct feature_key){0, 0});
+#ifdef __clang__
+	typedef uint64_t halves __attribute__((vector_size(sizeof(group->low))));
+	typedef bool bits __attribute__((ext_vector_type(FEATURE_GROUP)));
+	halves known;
+	uint8_t equal;
+	bits set;
+
+	__builtin_memcpy(&known, group->low, sizeof(known));
+	set = __builtin_convertvector(known == *low, bits);
+	__builtin_memcpy(&equal, &set, sizeof(equal));
+	same = equal;
+#else
+	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
+		same |= (uint32_t)(group->low[i] == *low) << i;
+#endif
+	return same;
+}
+
+/* The first cell of a group. */
+WEIR_INLINE uint32_t observe_first_cell(uint32_t group, const struct observing *observing,
+					enum observed_direction direction)
+{
+	return feature_cells(observing, direction) + (group - feature_keys(observing, direction)) * FEATURE_GROUP;
+}
+
+/*
+ * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. Not
+ * inlined: most packets take observe_cell4().
+ */
+static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_element *sheet, uint32_t group,
+							       struct feature_key key, uint32_t first, uint32_t rest)
+{
+	struct feature_group *keys = &sheet[group].group;
+	uint32_t same = observe_same(keys, key);
+
+	if (!same) {
+		same = observe_same(keys, (struct feature_key){0, 0});
 		if (!same)
-			return FEATURE_REST + direction;
-		sheet[group].keys[__builtin_ctz(same) / 2] = key;
+			return rest;
+		keys->low[__builtin_ctz(same)] = key.low;
+		keys->high[__builtin_ctz(same)] = key.high;
 	}
-	return first + (uint32_t)__builtin_ctz(same) / 2;
+	return first + (uint32_t)__builtin_ctz(same);
+}
+
+/* observe_cell() for packet i, which is IPv4. `low` is the lower half of its key, which rarely is that of another one.
+ */
+WEIR_INLINE void observe_cell4(union feature_element *sheet, struct observed *seen,
+			       const struct observed_columns *columns, uint32_t i, const uint64_t *low,
+			       const struct observing *observing, enum observed_direction direction)
+{
+	const uint32_t group = seen->elements[i], first = observe_first_cell(group, observing, direction);
+	const struct feature_group *keys = &sheet[group].group;
+	const uint32_t same = observe_same_low(keys, low);
+	uint32_t cell;
+
+	if (WEIR_UNLIKELY(!same) || WEIR_UNLIKELY(keys->high[__builtin_ctz(same)]))
+		cell = observe_cell(sheet, group, feature_key4(observing, columns->own[i]), first,
+				    FEATURE_REST + direction);
+	else
+		cell = first + (uint32_t)__builtin_ctz(same);
+	seen->elements[i] = cell;
+	__builtin_prefetch(&sheet[cell], 1);
+}
+
+/* Searches the key of packet i, which is IPv6, and fetches its cell. */
+WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *seen, uint32_t i,
+			       const struct observing *observing, enum observed_direction direction)
+{
+	const uint32_t group = seen->elements[i], first = observe_first_cell(group, observing, direction);
+
+	seen->elements[i] = observe_cell(sheet, group, seen->keys6[i], first, FEATURE_REST + direction);
+	__builtin_prefetch(&sheet[seen->elements[i]], 1);
 }
 
 /* Searches the keys of packets, and fetches their cells. Most packets of an attack have one key, which is searched
@@ -267,28 +321,32 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 			       const struct observing *observing, enum observed_direction direction)
 {
 	const uint32_t own = columns->own[first_of(inside)] & observing->mask4;
-	uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
+	const uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
+	uint64_t low[WEIR_BURST_MAX], left = inside & ~ipv6;
 
+	for (uint64_t of = inside & ipv6; of; of &= of - 1)
+		observe_cell6(sheet, seen, first_of(of), observing, direction);
 	if (__builtin_popcountll(alike) >= OBSERVED_TOGETHER) {
 		const uint32_t one = first_of(alike);
-		const uint32_t cell =
-			observe_cell(sheet, seen->elements[one], feature_whole4(own), observing, direction);
+		const uint64_t low_of_one = feature_whole4(own).low;
+		uint32_t cell;
 
-		__builtin_prefetch(&sheet[cell], 1);
+		observe_cell4(sheet, seen, columns, one, &low_of_one, observing, direction);
+		cell = seen->elements[one];
 		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 			seen->elements[i] = alike >> i & 1 ? cell : seen->elements[i];
-	} else {
-		alike = 0;
+		left &= ~alike;
 	}
-	for (uint64_t left = inside & ~alike; left; left &= left - 1) {
-		const uint32_t i = first_of(left);
-		struct feature_key key = feature_key4(observing, columns->own[i]);
-
-		if (WEIR_UNLIKELY(ipv6 >> i & 1))
-			key = seen->keys6[i];
-		seen->elements[i] = observe_cell(sheet, seen->elements[i], key, observing, direction);
-		__builtin_prefetch(&sheet[seen->elements[i]], 1);
-	}
+	if (!left)
+		return;
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		low[i] = feature_key4(observing, columns->own[i]).low;
+	if (left == UINT64_MAX)
+		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+			observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
+	else
+		for (; left; left &= left - 1)
+			observe_cell4(sheet, seen, columns, first_of(left), &low[first_of(left)], observing, direction);
 }
 
 /* `mask` without its first `count` packets, which it has. */

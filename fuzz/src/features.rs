@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weir_abi::FeatureShape;
-use weir_abi::features::{GROUP, HEADS, RECORDS, REPLAY_SEED, group_of, hash};
+use weir_abi::features::{GROUP, HEADS, RECORDS, REPLAY_SEED, group_of};
 
 /// Ranges of protected addresses of an input.
 const RANGES_MAX: u8 = 8;
@@ -27,7 +27,7 @@ pub(crate) fn feature_layout(data: &[u8]) {
         assert_eq!((shape.size, shape.groups() * GROUP), (size, size as usize));
         for (is_ipv6, ranges) in [false, true].into_iter().zip(&inside) {
             for &(first, last) in ranges {
-                let group = |address| group_of(hash(REPLAY_SEED, shape.key(is_ipv6, address)), shape.groups());
+                let group = |address| group_of(REPLAY_SEED, shape.key(is_ipv6, address), shape.groups());
                 assert!(group(first) < shape.groups() && group(last) < shape.groups());
                 assert_eq!(shape.cell(is_ipv6, first), None);
             }

@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_control::{Request, Stats, Status, Tally};
@@ -139,7 +140,17 @@ impl Running {
     /// Runs Weir like [`Running::refused`], with a setup.
     pub fn refused_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> (i32, String) {
         let mut command = setup.command(folder, policy);
-        let output = host.run(move || command.output().expect("the program was built"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = host.run(move || command.spawn().expect("the program was built"));
+        let (ended, has_ended) = channel();
+        let pid = Pid::from_raw(child.id() as i32);
+        let watch = std::thread::spawn(move || match has_ended.recv_timeout(LONGEST_END) {
+            Err(RecvTimeoutError::Timeout) => nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok(),
+            _ => false,
+        });
+        let output = child.wait_with_output().expect("it ends");
+        drop(ended);
+        assert!(!watch.join().expect("it only waits"), "it runs instead of refusing to start");
         (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 

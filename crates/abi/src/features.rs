@@ -10,6 +10,11 @@
 //!           +-----------------------------------+--------+-------+-----------------+
 //!           | packets of each of the 9 classes  |   0    | bytes | 8 x 16 of peers |
 //!           +-----------------------------------+--------+-------+-----------------+
+//!
+//!   group    0                              32                              64
+//!           +------------------------------+-------------------------------+
+//!           | lower halves of 4 keys       | upper halves of the same keys |
+//!           +------------------------------+-------------------------------+
 //! ```
 //! Each packet has exactly one class, so the classes of all cells and sums together are the packets that passed. Example:
 //! a TCP SYN of 60 bytes to 192.0.2.1 adds 60 to `bytes` and 1 to `packets[0]` of the cell of 192.0.2.1.
@@ -271,17 +276,27 @@ pub fn hash(seed: u64, [high, low]: [u64; 2]) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// The group of a hash among `groups`, a power of two.
-pub fn group_of(hash: u64, groups: usize) -> usize {
-    (hash >> 32) as usize & (groups - 1)
+/// The group of a key among `groups`, a power of two: `feature_group()`. IPv4 addresses have a hash of 32 bits, which
+/// vectors compute.
+pub fn group_of(seed: u64, key: [u64; 2], groups: usize) -> usize {
+    let hash = match key {
+        [0, low] if low >> 32 == IPV4_MARK >> 32 => mix(low as u32 ^ (seed >> 32) as u32),
+        _ => (hash(seed, key) >> 32) as u32,
+    };
+    hash as usize & (groups - 1)
 }
 
-/// The hash of a peer: `feature_peer_hash()`. IPv4 addresses have one of 32 bits, which vectors compute.
+/// The hash of a peer. That of an IPv4 address has 32 bits only, too.
 pub fn peer_hash(seed: u64, is_ipv6: bool, address: u128) -> u32 {
     let word = match is_ipv6 {
         true => (hash(seed, whole_key(true, address)) >> 32) as u32,
         false => address as u32 ^ seed as u32,
     };
+    mix(word)
+}
+
+/// Mixes a word: `feature_mix()`. The constants are those of lowbias32 by Wellons (2018).
+fn mix(word: u32) -> u32 {
     let mixed = (word ^ word >> 16).wrapping_mul(0x7feb_352d);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x846c_a68b);
     mixed ^ mixed >> 16

@@ -120,8 +120,8 @@ fn take_groups(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], 
         let start = entries.len();
         for (index, sheet) in sheets.iter().enumerate() {
             let keys = element(sheet, shape.keys_at(direction) + group);
-            for (place, key) in keys.chunks_exact(2).enumerate() {
-                let key = [&key[0], &key[1]].map(take_word);
+            for place in 0..GROUP {
+                let key = key_words(keys, place).map(take_word);
                 let words = element(sheet, shape.cells_at(direction) + group * GROUP + place);
                 if is_counted(words) {
                     // All sheets have the same seed, so an address is in the same group of each.
@@ -146,6 +146,11 @@ fn take_samples(shape: &FeatureShape, direction: usize, sheet: &[AtomicU64]) -> 
 
 pub(super) fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
     &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
+}
+
+/// The upper and the lower half of a key of a group.
+pub(super) fn key_words(group: &[AtomicU64], place: usize) -> [&AtomicU64; 2] {
+    [&group[GROUP + place], &group[place]]
 }
 
 /// Whether a cell has counted anything.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_abi::FeatureShape;
 use weir_abi::features::{ELEMENT_WORDS, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
 
-use super::snapshot::{BYTES, element};
+use super::snapshot::{BYTES, element, key_words};
 
 /// Counts the packets of a queue in its sheet, which nobody writes, and empties it.
 pub(super) fn count_waiting(shape: &FeatureShape, direction: usize, queue: &[AtomicU64], sheet: &[AtomicU64]) {
@@ -31,11 +31,11 @@ fn counted_at(shape: &FeatureShape, direction: usize, packet: &WaitingPacket, sh
     let Some(group) = at.checked_sub(shape.keys_at(direction)) else { return at };
     let keys = element(sheet, at);
     let place = |key: [u64; 2]| {
-        keys.chunks_exact(2).position(|of| of.iter().zip(key).all(|(of, half)| of.load(Ordering::Relaxed) == half))
+        (0..GROUP).find(|&place| key_words(keys, place).map(|half| half.load(Ordering::Relaxed)) == key)
     };
     let place = place(packet.key).or_else(|| {
         let free = place([0, 0])?;
-        keys[2 * free..].iter().zip(packet.key).for_each(|(of, half)| of.store(half, Ordering::Relaxed));
+        key_words(keys, free).iter().zip(packet.key).for_each(|(of, half)| of.store(half, Ordering::Relaxed));
         Some(free)
     });
     place.map_or(REST[direction], |place| shape.cells_at(direction) + group * GROUP + place)
@@ -59,7 +59,7 @@ fn count_packet(packet: &WaitingPacket, cell: &[AtomicU64]) {
 mod tests {
     use super::*;
     use weir_abi::FeatureCell;
-    use weir_abi::features::{QUEUE_WORDS, SIZE_MIN, group_of, hash};
+    use weir_abi::features::{QUEUE_WORDS, SIZE_MIN, group_of};
 
     const SEED: u64 = 5;
 
@@ -108,7 +108,7 @@ mod tests {
     fn a_key_is_found_or_gets_a_place_or_is_counted_with_the_rest() {
         let shape = FeatureShape::new(SIZE_MIN, [32, 128], [&[], &[]]);
         let sheet = words(shape.elements() * ELEMENT_WORDS);
-        let group = |key| group_of(hash(SEED, key), shape.groups());
+        let group = |key| group_of(SEED, key, shape.groups());
         // As many keys of one group as there are places, and one more.
         let wanted = group(shape.key(false, 0));
         let keys = (0..).map(|address| shape.key(false, address)).filter(|&key| group(key) == wanted);

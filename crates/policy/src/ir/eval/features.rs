@@ -3,7 +3,7 @@
 use super::super::{Direction, Observe};
 use super::packet::Packet;
 use std::collections::BTreeMap;
-use weir_abi::features::{FeatureSampler, GROUP, RECORDS, REPLAY_SEED, group_of, hash, peer_hash, whole_key};
+use weir_abi::features::{FeatureSampler, GROUP, RECORDS, REPLAY_SEED, group_of, peer_hash, whole_key};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::{FeatureCell, FeatureRecord, FeatureShape, PacketClass};
 
@@ -77,7 +77,7 @@ impl DirectionFeatures {
     fn cell(&mut self, shape: &FeatureShape, is_ipv6: bool, own: u128) -> &mut FeatureCell {
         let key = shape.key(is_ipv6, own);
         if !shape.is_direct() {
-            let group = self.groups.entry(group_of(hash(REPLAY_SEED, key), shape.groups())).or_default();
+            let group = self.groups.entry(group_of(REPLAY_SEED, key, shape.groups())).or_default();
             if !group.contains(&key) {
                 if group.len() == GROUP {
                     return &mut self.rest;
