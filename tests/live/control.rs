@@ -1,7 +1,7 @@
 //! Trials on a running Weir, and situations that must not delay its operator: hanging workers, meaningless requests,
 //! endless files, exhausted file descriptors.
 
-use crate::device_under_test::{Running, wait_until};
+use crate::device_under_test::{Running, TIMEOUT, wait_until};
 use crate::hosts::Hosts;
 use crate::put;
 use nix::sys::ptrace;
@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_control::{Active, Request};
 
@@ -183,10 +184,21 @@ fn thread_of(running: &Running, name: &str) -> Pid {
 /// A thread that this one traces. Nobody could wait for its process if it stayed traced after a failure.
 struct Traced(Pid);
 
+impl Traced {
+    /// Whether it has ended. Then nobody has to wait for it any more.
+    fn has_ended(&self) -> bool {
+        let status = waitpid(self.0, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
+        matches!(status, Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..)) | Err(_))
+    }
+}
+
 impl Drop for Traced {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _gone = ptrace::detach(self.0, None);
+        // It runs on if it is stopped.
+        let start = Instant::now();
+        while ptrace::detach(self.0, None).is_err() && !self.has_ended() && start.elapsed() < TIMEOUT {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -198,10 +210,9 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let mut running = Running::start(&hosts.weir, folder, "all.weir", "afpacket", 2);
     let worker = thread_of(&running, "weir-1");
     ptrace::seize(worker, ptrace::Options::empty()).expect("it is our child's");
-    let _traced = Traced(worker);
+    let traced = Traced(worker);
     ptrace::interrupt(worker).expect("it is seized");
-    let all = WaitPidFlag::__WALL;
-    waitpid(worker, Some(all)).expect("it stops");
+    waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it stops");
     let control = running.control().to_owned();
     let change = std::thread::spawn(move || weir_control::ask(&control, &shut()));
     // All requests are answered during the activation, and report it.
@@ -217,8 +228,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     assert!(!change.is_finished(), "{}", running.log());
 
     kill(running.pid(), Signal::SIGTERM).expect("it runs");
-    let ended = |status| matches!(status, Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..)) | Err(_));
-    wait_until("the worker goes with its process", || ended(waitpid(worker, Some(all | WaitPidFlag::WNOHANG))));
+    wait_until("the worker goes with its process", || traced.has_ended());
     assert_eq!(running.ends(), Some(1), "{}", running.log());
     assert!(running.log().contains("worker 1 does not answer"), "{}", running.log());
     let failure = change.join().expect("no panic").expect_err("it did not take place");

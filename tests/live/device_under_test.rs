@@ -15,7 +15,7 @@ use weir_control::{Request, Stats, Status, Tally};
 
 /// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time in which Weir ends. It gives its workers 30 s.
+/// Maximum time in which Weir ends. It gives its workers 20 s.
 const LONGEST_END: Duration = Duration::from_secs(120);
 
 /// The name of the engine `xdp` on the host that Weir protects, in tests.

@@ -26,7 +26,7 @@ const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time that workers may take to end. One that hangs is left to the end of the process. On an overloaded machine
 /// ten seconds were too little once.
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval of the controller's checks during a change.
 const SWITCH_POLL: Duration = Duration::from_micros(20);
