@@ -208,11 +208,6 @@ static const uint16_t service_ports[16] = {
 	3478, 0, 5353, 0, 1434, 0, 4500, 3283, 3702, 37810, 11211, 1900, 10001, 3389, 0, 1194,
 };
 
-/* The same ports as ranges, which vectors compare. */
-#define SERVICE_PORT_RANGES                                                                                            \
-	{1194, 1194}, {1434, 1434}, {1900, 1900}, {3283, 3283}, {3389, 3389}, {3478, 3478}, {3702, 3702},              \
-		{4500, 4500}, {5353, 5353}, {10001, 10001}, {11211, 11211}, {37810, 37810}
-
 /* No two of these ports have the same place. */
 WEIR_INLINE uint32_t service_place(uint16_t port)
 {

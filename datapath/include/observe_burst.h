@@ -155,28 +155,45 @@ WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_colu
 	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
 }
 
+/* The smaller one of each two numbers. */
+WEIR_INLINE u16_column u16_min(u16_column a, u16_column b)
+{
+	const u16_column less = (u16_column)(a < b);
+
+	return (a & less) | (b & ~less);
+}
+
+/* Which ports are those of services: is_service() in vectors. One comparison at the end is for all ports of services.
+ */
+WEIR_INLINE column_hits observe_services(const uint16_t *sports)
+{
+	u16_column ports, differs;
+
+	_Static_assert(SYSTEM_PORT_MAX == (1 << 10) - 1, "the upper bits of system ports are 0");
+	__builtin_memcpy(&ports, sports, sizeof(ports));
+	differs = ports >> 10;
+#pragma GCC unroll 16
+	for (uint32_t place = 0; place < sizeof(service_ports) / sizeof(service_ports[0]); place++)
+		if (service_ports[place])
+			differs = u16_min(differs, ports ^ service_ports[place]);
+	return __builtin_convertvector(differs == 0, column_hits);
+}
+
 /* The classes of all packets: class_of() in vectors of bytes. Compilers make wider ones of a loop over bytes. */
 WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_columns *columns)
 {
-	static const uint16_t ports[][2] = {{0, SYSTEM_PORT_MAX}, SERVICE_PORT_RANGES};
-	int16_t in __attribute__((vector_size(WEIR_BURST_MAX * 2))) = {0};
-	const u8_column none = {0};
+	const u8_column services = (u8_column)observe_services(columns->sport), none = {0};
 	u8_column flags, l4, fragments, tcp, classes;
-	u16_column sports;
 
-	__builtin_memcpy(&sports, columns->sport, sizeof(sports));
 	__builtin_memcpy(&flags, columns->tcp_flags, sizeof(flags));
 	__builtin_memcpy(&l4, columns->l4, sizeof(l4));
 	__builtin_memcpy(&fragments, columns->fragment, sizeof(fragments));
-	for (uint32_t range = 0; range < sizeof(ports) / sizeof(ports[0]); range++)
-		in |= sports - ports[range][0] <= (uint16_t)(ports[range][1] - ports[range][0]);
 	tcp = observe_class(none + PACKET_SYN, (flags & 0x10) != 0, none + PACKET_SYN_ACK);
 	tcp = observe_class(none + PACKET_TCP, (flags & 0x02) != 0, tcp);
 	tcp = observe_class(tcp, (flags & 0x04) != 0, none + PACKET_RST);
 	classes = observe_class(none + PACKET_OTHER, (l4 == L4_ICMP) | (l4 == L4_ICMP6), none + PACKET_ICMP);
 	/* A hit is -1, and the class of services is below the other one. */
-	classes = observe_class(classes, l4 == L4_UDP,
-				none + PACKET_UDP + (u8_column) __builtin_convertvector(in, column_hits));
+	classes = observe_class(classes, l4 == L4_UDP, none + PACKET_UDP + services);
 	classes = observe_class(classes, l4 == L4_TCP, tcp);
 	classes = observe_class(classes, fragments == FRAGMENT_LATER, none + PACKET_FRAGMENT);
 	__builtin_memcpy(seen->classes, &classes, sizeof(classes));
@@ -396,7 +413,6 @@ WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observe
 	typedef uint64_t words __attribute__((vector_size(TOGETHER * 8)));
 	typedef uint32_t places __attribute__((vector_size(TOGETHER * 4)));
 	struct feature_cell *cell = &sheet[seen->elements[first_of(together)]].cell;
-	const column_hits counted = hits_of(together);
 	uint64_t sums[2] = {0, 0};
 	words low = {0}, high = {0};
 	u8_column classes;
@@ -404,13 +420,13 @@ WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observe
 
 	__builtin_memcpy(&classes, seen->classes, sizeof(classes));
 	for (uint32_t class = 0; class < PACKET_CLASSES; class ++) {
-		const column_hits hits = (column_hits)(classes == (uint8_t)class) & counted;
+		const column_hits hits = (column_hits)(classes == (uint8_t)class);
 
-		cell->packets[class] += (uint32_t)__builtin_popcountll(mask_of(&hits));
+		cell->packets[class] += (uint32_t)__builtin_popcountll(mask_of(&hits) & together);
 	}
 	cell->bytes += bytes_of(together, verdicts);
 	__builtin_memcpy(&all, seen->places, sizeof(all));
-	all = u32_select(counted, all, (u32_column){0});
+	all = u32_select(hits_of(together), all, (u32_column){0});
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i += TOGETHER) {
 		const uint32_t *at = (const uint32_t *)&all + i;
 		words lane, bit;

@@ -142,7 +142,7 @@ impl Running {
         let mut command = setup.command(folder, policy);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = host.run(move || command.spawn().expect("the program was built"));
-        let (ended, has_ended) = channel();
+        let (ended, has_ended) = channel::<()>();
         let pid = Pid::from_raw(child.id() as i32);
         let watch = std::thread::spawn(move || match has_ended.recv_timeout(LONGEST_END) {
             Err(RecvTimeoutError::Timeout) => nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok(),
