@@ -137,17 +137,29 @@ WEIR_INLINE column_hits hits_of(uint64_t mask)
 		return mask_of(&hits);                                                                                 \
 	}                                                                                                              \
                                                                                                                        \
+	/* The smaller one of each two numbers. */                                                                     \
+	WEIR_INLINE u##bits##_column u##bits##_min(u##bits##_column a, u##bits##_column b)                             \
+	{                                                                                                              \
+		const u##bits##_column less = (u##bits##_column)(a < b);                                               \
+                                                                                                                       \
+		return (a & less) | (b & ~less);                                                                       \
+	}                                                                                                              \
+                                                                                                                       \
+	/* What a number is above the end of a range is 0 in it. The least over all ranges is compared once. */        \
 	WEIR_COLUMN_WORK uint64_t u##bits##_in(const uint##bits##_t *column, const uint##bits##_t(*ranges)[2],         \
 					       uint32_t count)                                                         \
 	{                                                                                                              \
-		int##bits##_t in __attribute__((vector_size(WEIR_BURST_MAX * (bits) / 8))) = {0};                      \
-		u##bits##_column values;                                                                               \
+		u##bits##_column values, above, least = (u##bits##_column){0} - 1;                                     \
 		column_hits hits;                                                                                      \
                                                                                                                        \
 		__builtin_memcpy(&values, column, sizeof(values));                                                     \
-		for (uint32_t i = 0; i < count; i++)                                                                   \
-			in |= values - ranges[i][0] <= (uint##bits##_t)(ranges[i][1] - ranges[i][0]);                  \
-		hits = __builtin_convertvector(in, column_hits);                                                       \
+		for (uint32_t i = 0; i < count; i++) {                                                                 \
+			above = values - ranges[i][0];                                                                 \
+			above -= u##bits##_min(above,                                                                  \
+					       (u##bits##_column){0} + (uint##bits##_t)(ranges[i][1] - ranges[i][0])); \
+			least = u##bits##_min(least, above);                                                           \
+		}                                                                                                      \
+		hits = __builtin_convertvector(least == 0, column_hits);                                               \
 		return mask_of(&hits);                                                                                 \
 	}
 

@@ -155,14 +155,6 @@ WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_colu
 	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
 }
 
-/* The smaller one of each two numbers. */
-WEIR_INLINE u16_column u16_min(u16_column a, u16_column b)
-{
-	const u16_column less = (u16_column)(a < b);
-
-	return (a & less) | (b & ~less);
-}
-
 /* Which ports are those of services: is_service() in vectors. One comparison at the end is for all ports of services.
  */
 WEIR_INLINE column_hits observe_services(const uint16_t *sports)
