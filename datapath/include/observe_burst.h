@@ -323,25 +323,22 @@ WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *se
 	__builtin_prefetch(&sheet[seen->elements[i]], 1);
 }
 
-/* Searches the keys of packets, and fetches their cells. Most packets of an attack have one key, which is searched
- * once. */
+/* Searches the keys of packets in their order, and fetches their cells. Most packets of an attack have one key, which
+ * is searched once. */
 WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t inside, uint64_t ipv6,
 			       const struct observing *observing, enum observed_direction direction)
 {
-	const uint32_t own = columns->own[first_of(inside)] & observing->mask4;
+	const uint32_t first = first_of(inside), own = columns->own[first] & observing->mask4;
 	const uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
-	uint64_t low[WEIR_BURST_MAX], left = inside & ~ipv6;
+	uint64_t low[WEIR_BURST_MAX], left = inside;
 
-	for (uint64_t of = inside & ipv6; of; of &= of - 1)
-		observe_cell6(sheet, seen, first_of(of), observing, direction);
-	if (__builtin_popcountll(alike) >= OBSERVED_TOGETHER) {
-		const uint32_t one = first_of(alike);
-		const uint64_t low_of_one = feature_whole4(own).low;
+	if (__builtin_popcountll(alike) >= OBSERVED_TOGETHER && (alike >> first & 1)) {
+		const uint64_t low_of_first = feature_whole4(own).low;
 		uint32_t cell;
 
-		observe_cell4(sheet, seen, columns, one, &low_of_one, observing, direction);
-		cell = seen->elements[one];
+		observe_cell4(sheet, seen, columns, first, &low_of_first, observing, direction);
+		cell = seen->elements[first];
 		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 			seen->elements[i] = alike >> i & 1 ? cell : seen->elements[i];
 		left &= ~alike;
@@ -350,12 +347,18 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 		return;
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 		low[i] = feature_key4(observing, columns->own[i]).low;
-	if (left == UINT64_MAX)
+	if (left == UINT64_MAX && !ipv6)
 		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 			observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
 	else
-		for (; left; left &= left - 1)
-			observe_cell4(sheet, seen, columns, first_of(left), &low[first_of(left)], observing, direction);
+		for (; left; left &= left - 1) {
+			const uint32_t i = first_of(left);
+
+			if (WEIR_UNLIKELY(ipv6 >> i & 1))
+				observe_cell6(sheet, seen, i, observing, direction);
+			else
+				observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
+		}
 }
 
 /* `mask` without its first `count` packets, which it has. */
