@@ -250,7 +250,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	struct feature_queue *queue;
 	struct feature_waiting *waiting;
 	struct feature_key key = {0, 0};
-	uint32_t peer = 0, peer_mask = 0, group = 0, at;
+	uint32_t peer = 0, peer_mask = 0, group_hash = 0, at;
 
 	if (!is_accepted(decided))
 		return verdict;
@@ -262,7 +262,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed4(observing, direction, own);
 		key = feature_key4(observing, own);
-		group = feature_group4(head->seed, own & observing->mask4);
+		group_hash = feature_group_hash4(head->seed, own & observing->mask4);
 		peer_mask = 0xffff;
 		peer = feature_peer4(head->seed, direction == OBSERVED_UPSTREAM ? packet->saddr : packet->daddr);
 	} else if (packet->l3 == L3_IPV6) {
@@ -272,11 +272,12 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed6(observing, direction, own);
 		key = feature_key6(observing, own);
-		group = feature_group(head->seed, key);
+		group_hash = feature_group_hash(head->seed, key);
 		peer_mask = 0xffff;
 		peer = feature_peer6(head->seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	}
 	element = forget(element);
+	group_hash = forget(group_hash);
 	sheet = (uint32_t)(head->selected * head->cpus + live_cpu());
 	queue = feature_queue(sheet, direction);
 	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS &&
@@ -287,7 +288,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	if (observing->groups) {
 		waiting->key = key;
 		if (element < FEATURE_WITHOUT_ADDRESS)
-			element = feature_keys(observing, direction) + (group & (observing->groups - 1));
+			element = feature_keys(observing, direction) + (group_hash & (observing->groups - 1));
 	}
 	hash = feature_mix(peer);
 	waiting->element = element;

@@ -145,7 +145,10 @@ WEIR_INLINE column_hits hits_of(uint64_t mask)
 		return (a & less) | (b & ~less);                                                                       \
 	}                                                                                                              \
                                                                                                                        \
-	/* What a number is above the end of a range is 0 in it. The least over all ranges is compared once. */        \
+	/*                                                                                                             \
+	 * How far a value is above the end of a range, unsigned, is 0 inside of it. The least of all ranges is        \
+	 * compared once, because each comparison would narrow its result.                                             \
+	 */                                                                                                            \
 	WEIR_COLUMN_WORK uint64_t u##bits##_in(const uint##bits##_t *column, const uint##bits##_t(*ranges)[2],         \
 					       uint32_t count)                                                         \
 	{                                                                                                              \

@@ -68,7 +68,7 @@ struct feature_key {
 	uint64_t low;
 };
 
-/* The halves of the keys of a group, both 0 where there is no key. IPv4 keys differ in the lower one. */
+/* FeatureGroup in crates/abi/src/features.rs: the halves of keys, both 0 where there is no key. */
 struct feature_group {
 	uint64_t low[FEATURE_GROUP];
 	uint64_t high[FEATURE_GROUP];
@@ -170,16 +170,16 @@ WEIR_INLINE uint32_t feature_mix(uint32_t word)
 	return word ^ word >> 16;
 }
 
-/* The hash that selects the group of a key, for IPv4 and for any: group_of() in crates/abi/src/features.rs. */
-WEIR_INLINE uint32_t feature_group4(uint64_t seed, uint32_t prefix)
+/* The hash whose lower bits are the group of a key, for IPv4 and for any: group_of() in crates/abi/src/features.rs. */
+WEIR_INLINE uint32_t feature_group_hash4(uint64_t seed, uint32_t prefix)
 {
 	return feature_mix(prefix ^ (uint32_t)(seed >> 32));
 }
 
-WEIR_INLINE uint32_t feature_group(uint64_t seed, struct feature_key key)
+WEIR_INLINE uint32_t feature_group_hash(uint64_t seed, struct feature_key key)
 {
 	if (!key.high && key.low >> 32 == FEATURE_IPV4 >> 32)
-		return feature_group4(seed, (uint32_t)key.low);
+		return feature_group_hash4(seed, (uint32_t)key.low);
 	return (uint32_t)(feature_hash(seed, key) >> 32);
 }
 

@@ -68,7 +68,7 @@ WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *s
 	if (observing->groups && inside) {
 		seen->keys6[i] = feature_key6(observing, own);
 		element = feature_keys(observing, direction) +
-			  (feature_group(seed, seen->keys6[i]) & (observing->groups - 1));
+			  (feature_group_hash(seed, seen->keys6[i]) & (observing->groups - 1));
 	}
 	seen->elements6[i] = element;
 }
@@ -164,6 +164,7 @@ WEIR_INLINE column_hits observe_services(const uint16_t *sports)
 	_Static_assert(SYSTEM_PORT_MAX == (1 << 10) - 1, "the upper bits of system ports are 0");
 	__builtin_memcpy(&ports, sports, sizeof(ports));
 	differs = ports >> 10;
+	/* Unrolled, so that the free places of the table take no instruction. */
 #pragma GCC unroll 16
 	for (uint32_t place = 0; place < sizeof(service_ports) / sizeof(service_ports[0]); place++)
 		if (service_ports[place])
@@ -246,24 +247,22 @@ WEIR_INLINE uint32_t observe_same(const struct feature_group *group, struct feat
 /* The same for the lower halves alone. */
 WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const uint64_t *low)
 {
-	uint32_t same = 0;
-
-#ifdef __clang__
+#ifdef __AVX__
 	typedef uint64_t halves __attribute__((vector_size(sizeof(group->low))));
-	typedef bool bits __attribute__((ext_vector_type(FEATURE_GROUP)));
+	typedef double signs __attribute__((vector_size(sizeof(group->low))));
 	halves known;
-	uint8_t equal;
-	bits set;
 
 	__builtin_memcpy(&known, group->low, sizeof(known));
-	set = __builtin_convertvector(known == *low, bits);
-	__builtin_memcpy(&equal, &set, sizeof(equal));
-	same = equal;
+	/* The sign of each of the four words. A vector of four bits would be a byte of which four bits have no value.
+	 */
+	return (uint32_t)__builtin_ia32_movmskpd256((signs)(known == *low));
 #else
+	uint32_t same = 0;
+
 	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
 		same |= (uint32_t)(group->low[i] == *low) << i;
-#endif
 	return same;
+#endif
 }
 
 /* The first cell of a group. */
@@ -293,7 +292,9 @@ static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_ele
 	return first + (uint32_t)__builtin_ctz(same);
 }
 
-/* observe_cell() for packet i, which is IPv4. `low` is the lower half of its key, which rarely is that of another one.
+/*
+ * observe_cell() for packet i, which is IPv4. `low` points to the lower half of its key, so that the comparison takes
+ * it from memory. Another key rarely has the same lower half; then the full search decides.
  */
 WEIR_INLINE void observe_cell4(union feature_element *sheet, struct observed *seen,
 			       const struct observed_columns *columns, uint32_t i, const uint64_t *low,
@@ -323,8 +324,10 @@ WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *se
 	__builtin_prefetch(&sheet[seen->elements[i]], 1);
 }
 
-/* Searches the keys of packets in their order, and fetches their cells. Most packets of an attack have one key, which
- * is searched once. */
+/*
+ * Searches the keys of packets in their order, and fetches their cells. Most packets of an attack have one key, which
+ * is searched once.
+ */
 WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t inside, uint64_t ipv6,
 			       const struct observing *observing, enum observed_direction direction)
@@ -333,7 +336,8 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 	const uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
 	uint64_t low[WEIR_BURST_MAX], left = inside;
 
-	if (__builtin_popcountll(alike) >= OBSERVED_TOGETHER && (alike >> first & 1)) {
+	/* Only if it is the first packet's key: otherwise it would get a place before keys of earlier packets. */
+	if (!(ipv6 >> first & 1) && __builtin_popcountll(alike) >= OBSERVED_TOGETHER) {
 		const uint64_t low_of_first = feature_whole4(own).low;
 		uint32_t cell;
 
@@ -347,10 +351,11 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 		return;
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 		low[i] = feature_key4(observing, columns->own[i]).low;
-	if (left == UINT64_MAX && !ipv6)
+	if (left == UINT64_MAX && !ipv6) {
+		/* In a full burst of IPv4, the next packet is known. */
 		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
 			observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
-	else
+	} else {
 		for (; left; left &= left - 1) {
 			const uint32_t i = first_of(left);
 
@@ -359,6 +364,7 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 			else
 				observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
 		}
+	}
 }
 
 /* `mask` without its first `count` packets, which it has. */

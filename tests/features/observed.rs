@@ -3,7 +3,7 @@
 use crate::engines::{Engines, frame_sets, load};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use weir_abi::features::{ONE_IN, QUEUE, RECORDS, SIZE_MIN};
+use weir_abi::features::{IPV4_MARK, ONE_IN, QUEUE, RECORDS, SIZE_MIN};
 use weir_abi::{BURST_MAX, Verdict};
 use weir_engine::Filter;
 use weir_engine::frame_set::FrameSet;
@@ -40,6 +40,41 @@ fn addresses_without_room_are_counted_together() {
     let [samples] = &downstream.samples[..] else { panic!("one worker has all packets") };
     assert_eq!((samples.seen, samples.records.len()), (800 * ROUNDS as u64, RECORDS));
     assert!(samples.taken > RECORDS as u64 * 3 / 2);
+}
+
+/// Bursts of IPv4 alone and of both families, with an address that most packets have, with keys that have a half in
+/// common, and with an IPv4 address that is also written as IPv6. With few cells, the order of packets decides who
+/// gets one.
+#[test]
+fn keys_of_both_families_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut lines, mut to_victim) = (String::new(), 0);
+    for number in 0..40 * BURST_MAX as u32 {
+        let random = number.wrapping_mul(0x9e37_79b1) >> 8;
+        let (host, kind) = (random % 100, number / BURST_MAX as u32 % 4);
+        let _ = match (kind, random / 256 % 8) {
+            // The first packet of a burst does not have the key of most others.
+            (1, 0) | (2, 0..4) => {
+                writeln!(lines, "ip6 saddr=2001:db8::1 daddr=2001:db8:{host:x}::ffff:c633:6401 / tcp")
+            }
+            (1, 1..6) => writeln!(lines, "ip saddr=192.0.2.1 daddr=198.51.100.200 / tcp"),
+            (3, 0..2) => writeln!(lines, "ip6 saddr=2001:db8::1 daddr=::ffff:198.51.100.200 / tcp"),
+            (3, 2..5) => writeln!(lines, "ip saddr=192.0.2.1 daddr=198.51.100.200 / tcp"),
+            _ => writeln!(lines, "ip saddr=192.0.2.1 daddr=198.51.100.{host} / tcp"),
+        };
+        to_victim += u64::from(lines.trim_end().ends_with("198.51.100.200 / tcp"));
+    }
+    let packets = weir_test_support::packets(&lines).expect("the packets are right");
+    for size in [SIZE_MIN, 4096] {
+        let path = folder.path().join("keys.weir");
+        let policy = format!("observe {{ size {size} }}\nupstream {{ accept }}\ndownstream {{ accept }}\n");
+        std::fs::write(&path, policy).expect("the policy can be written");
+        let mut engines = Engines::load(&load(&path).expect("the policy is right")).expect("all engines load it");
+        let [upstream, _] = engines.agree(&packets).expect("all agree").features.expect("the policy observes");
+        assert_eq!(upstream.rest.total() > 0, size == SIZE_MIN, "only the smaller one is full");
+        let victim = upstream.entries.iter().find(|entry| entry.key == [0, IPV4_MARK | 0xc633_64c8]);
+        assert_eq!(victim.map(|entry| entry.counts.total()), Some(to_victim), "both families together");
+    }
 }
 
 /// Each has a cell of its own.

@@ -364,6 +364,7 @@ fn structures_have_the_same_layout() {
     layout!(program, "burst_features", burst::Features, sheet, seed);
     layout!(program, "feature_cell", FeatureCell, packets, bytes, peers);
     layout!(program, "feature_sampler", features::FeatureSampler, seen, next, taken);
+    layout!(program, "feature_group", features::FeatureGroup, low, high);
     layout!(program, "feature_record", FeatureRecord, source, destination, len, sport, dport, proto, ttl, tcp_flags);
     layout!(program, "feature_record", FeatureRecord, class, zero);
     layout!(program, "weir_rewrite", Rewrite, len, head, checksum_at, checksum, bytes);

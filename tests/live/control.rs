@@ -194,9 +194,10 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // It runs on if it is stopped.
+        // Only a stopped thread can be detached. One that has ended cannot be stopped.
         let start = Instant::now();
         while ptrace::detach(self.0, None).is_err() && !self.has_ended() && start.elapsed() < TIMEOUT {
+            let _gone = ptrace::interrupt(self.0);
             std::thread::sleep(Duration::from_millis(5));
         }
     }

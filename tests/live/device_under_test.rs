@@ -8,7 +8,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_control::{Request, Stats, Status, Tally};
@@ -139,25 +138,27 @@ impl Running {
 
     /// Runs Weir like [`Running::refused`], with a setup.
     pub fn refused_as(host: &Host, folder: &Path, policy: &str, setup: &Setup) -> (i32, String) {
-        let mut command = setup.command(folder, policy);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = host.run(move || command.spawn().expect("the program was built"));
-        let (ended, has_ended) = channel::<()>();
-        let pid = Pid::from_raw(child.id() as i32);
-        let watch = std::thread::spawn(move || match has_ended.recv_timeout(LONGEST_END) {
-            Err(RecvTimeoutError::Timeout) => nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).is_ok(),
-            _ => false,
-        });
-        let output = child.wait_with_output().expect("it ends");
-        drop(ended);
-        assert!(!watch.join().expect("it only waits"), "it runs instead of refusing to start");
-        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+        let (log, mut command) = (folder.join("refused"), setup.command(folder, policy));
+        command.stdout(Stdio::null()).stderr(fs::File::create(&log).expect("the folder can be written to"));
+        let child = host.run(move || command.spawn()).expect("the program was built");
+        let mut running = Running { child, control: folder.join("control.sock"), log };
+        (running.ends_within(LONGEST_END).unwrap_or(-1), running.log())
     }
 
     /// Waits until it ends by itself. Returns the exit code.
     pub fn ends(&mut self) -> Option<i32> {
-        let log = self.log.clone();
-        wait("it ends", || self.child.try_wait().expect("it is our child"), || read_log(&log)).code()
+        self.ends_within(TIMEOUT)
+    }
+
+    fn ends_within(&mut self, longest: Duration) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status.code();
+            }
+            assert!(start.elapsed() < longest, "it does not end: {}\n{}", waiting_in(self.pid()), self.log());
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn pid(&self) -> Pid {
@@ -223,14 +224,7 @@ impl Running {
     /// Terminates it like an operator. Returns the exit code, and prints the log if it is not 0.
     pub fn stop(mut self) -> i32 {
         nix::sys::signal::kill(self.pid(), nix::sys::signal::Signal::SIGTERM).expect("it runs");
-        let (start, pid) = (Instant::now(), self.pid());
-        let code = loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                break status.code().unwrap_or(-1);
-            }
-            assert!(start.elapsed() < LONGEST_END, "it does not end: {}\n{}", waiting_in(pid), self.log());
-            std::thread::sleep(Duration::from_millis(1));
-        };
+        let code = self.ends_within(LONGEST_END).unwrap_or(-1);
         if code != 0 {
             eprintln!("{}", self.log());
         }

@@ -4,7 +4,7 @@ use crate::device_under_test::Running;
 use crate::hosts::Hosts;
 use crate::put;
 use crate::tables::{ctl, done, refused};
-use crate::traffic::{Ends, frames, send};
+use crate::traffic::{StopOnDrop, frames, send};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,7 @@ fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
     // Who sends now comes first, whatever others have sent before.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let ends = Ends(&stop);
+        let sending = StopOnDrop(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 send(&hosts.client, "c", &vec![frame("10.20.6.6"); 32]);
@@ -133,7 +133,7 @@ fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
             }
         });
         let answer = done(running, "blocked list --by rate");
-        drop(ends);
+        drop(sending);
         let entries = answer["entries"].as_array().expect("entries");
         assert_eq!(entries.len(), 1, "{answer}");
         assert_eq!(entries[0]["entry"], "10.20.6.6");

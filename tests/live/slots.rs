@@ -2,7 +2,7 @@
 
 use crate::device_under_test::Running;
 use crate::hosts::Hosts;
-use crate::traffic::{Ends, Listener, frames, send};
+use crate::traffic::{Listener, StopOnDrop, frames, send};
 use crate::{check_account, put};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -152,7 +152,7 @@ fn changes_under_load_judge_every_packet_by_one_set_of_rules(engine: &str, hosts
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let at_server = Listener::at(&hosts.server, "s");
     std::thread::scope(|scope| {
-        let _ends = Ends(&stop);
+        let _stop = StopOnDrop(&stop);
         scope.spawn(|| {
             let burst: Vec<Vec<u8>> = packets().into_iter().cycle().take(64).collect();
             while !stop.load(Ordering::Relaxed) {

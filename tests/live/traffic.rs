@@ -14,10 +14,10 @@ use weir_engine::FrameBurst;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
-/// Tells a thread to end when this is dropped, also by a panic: a scope waits for its threads then, too.
-pub struct Ends<'a>(pub &'a AtomicBool);
+/// Sets the flag when it is dropped, also by a panic. A scope waits for its threads even then.
+pub struct StopOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -21,9 +21,9 @@ const LIVE: &str = "weir live";
 const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
 /// Gives the processors to [`LIVE`] first. The other tests compile and compute.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
-/// Ends a test binary, and what it has started, after 45 minutes. Without it, one test that hangs would hide the
-/// results of all others.
-const LIMIT: [&str; 4] = ["timeout", "--kill-after", "30", "2700"];
+/// Ends a test binary, and what it has started, after 45 minutes, or when this program ends. Without it, one test that
+/// hangs would hide the results of all others.
+const LIMIT: [&str; 7] = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after", "30", "2700"];
 
 /// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
 pub fn run(fuzz_seconds: u32) -> Result<(), String> {

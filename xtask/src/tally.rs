@@ -9,6 +9,8 @@ const LINES_OF_ONE: [usize; 2] = [3, 15];
 /// Maximum number of characters of a line. Random cases have lines of a mebibyte.
 const LINE_CHARS: usize = 240;
 
+/// What libtest prints after the name of a test that has to panic.
+const SHOULD_PANIC: &str = " - should panic";
 /// What libtest prints after the name of a test that runs for a minute.
 const SLOW: &str = " has been running for over 60 seconds";
 
@@ -56,7 +58,7 @@ pub struct Tally {
 impl Tally {
     /// The tests in libtest's output, of which each summary counts as in `test result: ok. 12 passed; 0 failed; 0
     /// ignored; 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one
-    /// failure, whose message names the tests that were slow and did not end, before the last lines.
+    /// failure, whose message are the last lines.
     pub fn read(runner: &str, output: &str, outcome: Result<(), String>) -> Self {
         let (mut tally, mut in_message) = (Tally::default(), false);
         for line in output.lines() {
@@ -74,15 +76,18 @@ impl Tally {
                 failure.lines.push(line.to_owned());
             }
         }
-        if let (Err(message), true) = (outcome, tally.failures.is_empty()) {
+        let Err(message) = outcome else { return tally };
+        // A runner that was ended has not printed its messages.
+        for (test, what) in unfinished(output) {
+            let name = format!("{runner}: {test}");
+            if tally.failures.iter().all(|failure| failure.name != name) {
+                tally.failures.push(Failure::new(name, what));
+            }
+        }
+        if tally.failures.is_empty() {
             let lines: Vec<&str> = output.lines().collect();
-            let slow = lines.iter().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(SLOW));
-            let ended = |test: &str| lines.iter().any(|line| line.starts_with(&format!("test {test} ... ")));
-            let mut message: Vec<String> = std::iter::once(message).collect();
-            message.extend(slow.filter(|test| !ended(test)).map(|test| format!("{test} did not end")));
-            let last = &lines[lines.len().saturating_sub(LINES_OF_ONE[1].saturating_sub(message.len()))..];
-            message.extend(last.iter().map(|line| (*line).to_owned()));
-            tally.failures.push(Failure { name: runner.to_owned(), lines: message });
+            let last = &lines[lines.len().saturating_sub(LINES_OF_ONE[1] - 1)..];
+            tally.failures.push(Failure::new(runner, &format!("{message}\n{}", last.join("\n"))));
         }
         tally
     }
@@ -98,6 +103,20 @@ impl Tally {
         }
         text
     }
+}
+
+/// The tests that failed, and those that were slow and did not end, with what happened.
+fn unfinished(output: &str) -> Vec<(&str, &'static str)> {
+    let results: Vec<(&str, &str)> = output
+        .lines()
+        .filter_map(|text| text.strip_prefix("test ")?.split_once(" ... "))
+        .map(|(test, result)| (test.strip_suffix(SHOULD_PANIC).unwrap_or(test), result))
+        .collect();
+    let failed = results.iter().filter(|(_, result)| *result == "FAILED").map(|(test, _)| (*test, "it failed"));
+    let slow = output.lines().filter_map(|text| text.strip_prefix("test ")?.strip_suffix(SLOW));
+    let slow = slow.map(|test| test.strip_suffix(SHOULD_PANIC).unwrap_or(test));
+    let hangs = slow.filter(|slow| results.iter().all(|(test, _)| test != slow)).map(|test| (test, "it did not end"));
+    failed.chain(hangs).collect()
 }
 
 impl std::ops::AddAssign for Tally {
@@ -151,13 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_do_not_end_are_named() {
-        let output = "running 3 tests\ntest a has been running for over 60 seconds\ntest a ... ok\n\
-            test b has been running for over 60 seconds\ntest c ... ok\n";
+    fn tests_of_a_runner_that_was_ended_are_named() {
+        let output = "running 6 tests\ntest a has been running for over 60 seconds\ntest a ... ok\n\
+            test b has been running for over 60 seconds\ntest c ... FAILED\n\
+            test d - should panic has been running for over 60 seconds\ntest d - should panic ... ok\n\
+            thread 'main' (1) panicked at weir.rs:1:2:\nno\n";
         let tally = Tally::read("live", output, Err("exit status: 124".into()));
-        let text = tally.failures().to_string();
-        assert!(text.starts_with("ci: FAILED live\n    exit status: 124\n    b did not end\n    running"), "{text}");
-        assert!(!text.contains("a did not end") && !text.contains("c did not end"), "{text}");
+        let expected = "ci: FAILED live: c\n    it failed\nci: FAILED live: b\n    it did not end\n";
+        assert_eq!(tally.failures().to_string(), expected);
     }
 
     #[test]

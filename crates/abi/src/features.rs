@@ -16,6 +16,8 @@
 //!           | lower halves of 4 keys       | upper halves of the same keys |
 //!           +------------------------------+-------------------------------+
 //! ```
+//! In the second place of a group, 192.0.2.1 is `0xffffc0000201` in word 1 and 0 in word 5.
+//!
 //! Each packet has exactly one class, so the classes of all cells and sums together are the packets that passed. Example:
 //! a TCP SYN of 60 bytes to 192.0.2.1 adds 60 to `bytes` and 1 to `packets[0]` of the cell of 192.0.2.1.
 //!
@@ -33,6 +35,7 @@ mod class;
 mod shape;
 mod waiting;
 
+use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use class::{PacketClass, SERVICE_PORTS, SYSTEM_PORT_MAX};
@@ -247,6 +250,25 @@ impl FeatureRecord {
     }
 }
 
+/// The keys of a group: `struct feature_group`. Both halves are 0 where there is no key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FeatureGroup {
+    /// Lower halves, in which IPv4 addresses differ.
+    pub low: [u64; GROUP],
+    /// Upper halves.
+    pub high: [u64; GROUP],
+}
+
+impl FeatureGroup {
+    /// The words of a group that have the upper and the lower half of the key at `place`.
+    pub const fn words_of(place: usize) -> [usize; 2] {
+        [offset_of!(FeatureGroup, high) / size_of::<u64>() + place, place]
+    }
+}
+
+const _: () = assert!(size_of::<FeatureGroup>() == ELEMENT_BYTES);
+
 /// The bits of the lower half of a key that say that it is an IPv4 address: `FEATURE_IPV4`.
 pub const IPV4_MARK: u64 = 0xffff_0000_0000;
 /// What stands for the key 0, because such a place is free. Both are reserved addresses (RFC 4291): `FEATURE_ZERO`.
@@ -276,8 +298,8 @@ pub fn hash(seed: u64, [high, low]: [u64; 2]) -> u64 {
     mixed ^ mixed >> 32
 }
 
-/// The group of a key among `groups`, a power of two: `feature_group()`. IPv4 addresses have a hash of 32 bits, which
-/// vectors compute.
+/// The group of a key among `groups`, a power of two: the lower bits of `feature_group_hash()`. IPv4 addresses have a
+/// hash of 32 bits, which vectors compute.
 pub fn group_of(seed: u64, key: [u64; 2], groups: usize) -> usize {
     let hash = match key {
         [0, low] if low >> 32 == IPV4_MARK >> 32 => mix(low as u32 ^ (seed >> 32) as u32),
@@ -286,7 +308,7 @@ pub fn group_of(seed: u64, key: [u64; 2], groups: usize) -> usize {
     hash as usize & (groups - 1)
 }
 
-/// The hash of a peer. That of an IPv4 address has 32 bits only, too.
+/// The hash of a peer. An IPv4 address is mixed at once, an IPv6 address becomes 32 bits first.
 pub fn peer_hash(seed: u64, is_ipv6: bool, address: u128) -> u32 {
     let word = match is_ipv6 {
         true => (hash(seed, whole_key(true, address)) >> 32) as u32,

@@ -43,6 +43,8 @@ impl Default for Pool {
             "2001:db8::2",
             "2001:db8:0:1::1",
             "2001:db8:ffff::",
+            "2001:db8:0:1:0:ffff:c633:6407",
+            "::ffff:198.51.100.7",
             "::",
             "ff02::1",
             "ffff:ffff:ffff:fffe::1",

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_abi::features::{ELEMENT_WORDS, GROUP, OUTSIDE, RECORDS, REST, SAMPLERS, WITHOUT_ADDRESS};
+use weir_abi::features::{ELEMENT_WORDS, FeatureGroup, GROUP, OUTSIDE, RECORDS, REST, SAMPLERS, WITHOUT_ADDRESS};
 use weir_abi::{FeatureCell, FeatureRecord, FeatureShape};
 
 /// The word of a cell with its bytes, which are 0 in one that has counted nothing.
@@ -121,7 +121,7 @@ fn take_groups(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], 
         for (index, sheet) in sheets.iter().enumerate() {
             let keys = element(sheet, shape.keys_at(direction) + group);
             for place in 0..GROUP {
-                let key = key_words(keys, place).map(take_word);
+                let key = FeatureGroup::words_of(place).map(|word| take_word(&keys[word]));
                 let words = element(sheet, shape.cells_at(direction) + group * GROUP + place);
                 if is_counted(words) {
                     // All sheets have the same seed, so an address is in the same group of each.
@@ -146,11 +146,6 @@ fn take_samples(shape: &FeatureShape, direction: usize, sheet: &[AtomicU64]) -> 
 
 pub(super) fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
     &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
-}
-
-/// The upper and the lower half of a key of a group.
-pub(super) fn key_words(group: &[AtomicU64], place: usize) -> [&AtomicU64; 2] {
-    [&group[GROUP + place], &group[place]]
 }
 
 /// Whether a cell has counted anything.

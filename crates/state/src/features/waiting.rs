@@ -6,9 +6,9 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_abi::FeatureShape;
-use weir_abi::features::{ELEMENT_WORDS, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
+use weir_abi::features::{ELEMENT_WORDS, FeatureGroup, GROUP, QUEUE, REST, SAMPLERS, WAITING_WORDS, WaitingPacket};
 
-use super::snapshot::{BYTES, element, key_words};
+use super::snapshot::{BYTES, element};
 
 /// Counts the packets of a queue in its sheet, which nobody writes, and empties it.
 pub(super) fn count_waiting(shape: &FeatureShape, direction: usize, queue: &[AtomicU64], sheet: &[AtomicU64]) {
@@ -31,11 +31,13 @@ fn counted_at(shape: &FeatureShape, direction: usize, packet: &WaitingPacket, sh
     let Some(group) = at.checked_sub(shape.keys_at(direction)) else { return at };
     let keys = element(sheet, at);
     let place = |key: [u64; 2]| {
-        (0..GROUP).find(|&place| key_words(keys, place).map(|half| half.load(Ordering::Relaxed)) == key)
+        (0..GROUP).find(|&place| FeatureGroup::words_of(place).map(|word| keys[word].load(Ordering::Relaxed)) == key)
     };
     let place = place(packet.key).or_else(|| {
         let free = place([0, 0])?;
-        key_words(keys, free).iter().zip(packet.key).for_each(|(of, half)| of.store(half, Ordering::Relaxed));
+        for (word, half) in FeatureGroup::words_of(free).into_iter().zip(packet.key) {
+            keys[word].store(half, Ordering::Relaxed);
+        }
         Some(free)
     });
     place.map_or(REST[direction], |place| shape.cells_at(direction) + group * GROUP + place)
@@ -119,5 +121,16 @@ mod tests {
             (0..GROUP).map(|place| cell(&sheet, shape.cells_at(0) + wanted * GROUP + place).total()).collect();
         assert_eq!(counted, [1, 1, 2, 1]);
         assert_eq!(cell(&sheet, REST[0]).total(), 1);
+    }
+
+    #[test]
+    fn lower_halves_of_keys_come_first() {
+        let shape = FeatureShape::new(SIZE_MIN, [32, 128], [&[], &[]]);
+        let sheet = words(shape.elements() * ELEMENT_WORDS);
+        let keys = [shape.key(false, 0xc000_0201), shape.key(true, 0x2001_0db8 << 96 | 7)];
+        count_waiting(&shape, 0, &queue(&keys.map(|key| (key, shape.keys_at(0)))), &sheet);
+        let words: Vec<u64> =
+            element(&sheet, shape.keys_at(0)).iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        assert_eq!(words, [0xffff_c000_0201, 7, 0, 0, 0, 0x2001_0db8 << 32, 0, 0]);
     }
 }

@@ -218,12 +218,6 @@ impl<'a> ChainEmitter<'a> {
         slot.counted == Some(TableKind::Labels)
     }
 
-    /// Whether a rule of the chain tests what a lookup finds.
-    pub(super) fn tests_label(&self, id: FindId) -> bool {
-        let is_of = |test: &&Test| matches!(test, Test::Found { find, .. } if *find == id);
-        match_tree::conditions(&self.chain.tree.nodes).iter().any(|condition| condition.tests.iter().any(is_of))
-    }
-
     /// The counter of the packets that limits or slots of a rule decided with this verdict and reason.
     pub(super) fn limited_counter(&self, rule: RuleId, verdict: Action, reason: Reason) -> String {
         let index = self.program.limited().iter().position(|&known| known == (rule, verdict, reason));

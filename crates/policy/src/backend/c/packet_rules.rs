@@ -226,8 +226,8 @@ impl Sink for PacketSink<'_, '_> {
         if self.chain.has_labels(id) {
             let (label, slot) = (self.chain.conditions.find_name(id), find.slot.0);
             self.out.line(&format!("uint32_t {label} = WEIR_ENTRY_LABEL({slot}, {});", self.chain.number_name(id)));
-            if !self.chain.tests_label(id) {
-                // A card answers the tests, and the lookup only counts.
+            if self.chain.is_answered {
+                // A card may answer the tests behind this lookup, which then only counts.
                 self.out.line(&format!("(void){label};"));
             }
         }
