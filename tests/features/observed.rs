@@ -67,9 +67,10 @@ fn keys_of_both_families_are_told_apart() {
     let packets = weir_test_support::packets(&lines).expect("the packets are right");
     for size in [SIZE_MIN, 4096] {
         let path = folder.path().join("keys.weir");
-        let policy = format!("observe {{ size {size} }}\nupstream {{ accept }}\ndownstream {{ accept }}\n");
-        std::fs::write(&path, policy).expect("the policy can be written");
-        let mut engines = Engines::load(&load(&path).expect("the policy is right")).expect("all engines load it");
+        let text = format!("observe {{ size {size} }}\nupstream {{ accept }}\ndownstream {{ accept }}\n");
+        std::fs::write(&path, text).expect("the policy can be written");
+        let policy = load(&path).expect("the policy is right");
+        let mut engines = Engines::load(&policy).expect("all engines load it");
         let [upstream, _] = engines.agree(&packets).expect("all agree").features.expect("the policy observes");
         assert_eq!(upstream.rest.total() > 0, size == SIZE_MIN, "only the smaller one is full");
         let victim = upstream.entries.iter().find(|entry| entry.key == [0, IPV4_MARK | 0xc633_64c8]);
