@@ -57,6 +57,10 @@ downstream {{ tcp track; ct state established,related accept; drop }}
     )
 }
 
+/// Maximum time that a connection waits for an answer. TCP doubles its pauses between retries: if Weir was away for 26 s,
+/// because many compilers run at once, the next retry is 51 s after the first try.
+const LONGEST_PAUSE: Duration = Duration::from_secs(90);
+
 /// Connections that send and receive until told to stop.
 struct Transfers {
     enough: Arc<AtomicBool>,
@@ -122,7 +126,7 @@ fn echo(mut stream: TcpStream) {
 
 /// Sends and receives chunks, with a pause after each.
 fn exchange(mut stream: TcpStream, pause: Duration, enough: &AtomicBool, chunks: &AtomicU64) {
-    stream.set_read_timeout(Some(TIMEOUT)).expect("sockets can wait");
+    stream.set_read_timeout(Some(LONGEST_PAUSE)).expect("sockets can wait");
     let sent: Vec<u8> = (0..CHUNK).map(|at| (at ^ at >> 8) as u8).collect();
     let mut received = vec![0; CHUNK];
     while !enough.load(Ordering::Relaxed) {
