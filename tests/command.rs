@@ -38,9 +38,8 @@ mod terminal;
 mod weir;
 
 use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use weir::Sandbox;
+use weir_test_support::program::{install, install_script};
 
 const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
 upstream {
@@ -452,7 +451,7 @@ fn check_shows_lists_of_limits() {
 fn bench_hands_its_words_on() {
     let sandbox = Sandbox::new();
     let weir = sandbox.path("weir");
-    fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).expect("the folder can be written to");
+    install(env!("CARGO_BIN_EXE_weir").as_ref(), &weir).expect("the folder can be written to");
     let run = |words: &[&str]| {
         let mut command = std::process::Command::new(&weir);
         let output = command.arg("bench").args(words).env("PATH", "").output().expect("the program was built");
@@ -466,8 +465,7 @@ fn bench_hands_its_words_on() {
     );
     let (code, stdout, _) = run(&["live", "--json"]);
     assert!(code == Some(1) && serde_json::from_str::<Value>(&stdout).is_ok(), "{stdout}");
-    sandbox.put("weir-bench", "#!/bin/sh\necho \"$#: $*\"\nexit 3\n");
-    fs::set_permissions(sandbox.path("weir-bench"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    install_script("#!/bin/sh\necho \"$#: $*\"\nexit 3\n", &sandbox.path("weir-bench")).expect("it is a folder");
     for words in [&["--help"][..], &["live", "--only", "xdp", "--json", "--", "--list"], &[]] {
         let (code, stdout, stderr) = run(words);
         assert_eq!((code, stdout), (Some(3), format!("{}: {}\n", words.len(), words.join(" "))), "{stderr}");

@@ -3,7 +3,7 @@
 use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use weir_test_support::program::install_script;
 
 const POLICY: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
 table worse { type ipv4; elements = { 203.0.113.0/24 } }
@@ -23,8 +23,7 @@ fn watched() -> Sandbox {
         "#!/bin/sh\nfor word; do case $word in *.c) cat \"$word\" >> {};; esac; done\nexec clang-19 \"$@\"\n",
         sandbox.path("compiled").display()
     );
-    sandbox.put("clang", script);
-    fs::set_permissions(sandbox.path("clang"), fs::Permissions::from_mode(0o755)).expect("it was just written");
+    install_script(&script, &sandbox.path("clang")).expect("the sandbox can be written");
     sandbox
 }
 

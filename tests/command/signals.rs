@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_test_support::program::install_script;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -110,8 +111,8 @@ fn what_a_killed_command_leaves_goes_with_the_next() {
 fn an_ignored_signal_stays_ignored() {
     let sandbox = sandbox();
     sandbox.put("small.weir", "upstream { accept }\ndownstream { accept }\n");
-    sandbox.put("slow", "#!/bin/sh\ncase $1 in *.c) touch started; sleep 1;; esac\nexec clang-19 \"$@\"\n");
-    fs::set_permissions(sandbox.path("slow"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let slow = "#!/bin/sh\ncase $1 in *.c) touch started; sleep 1;; esac\nexec clang-19 \"$@\"\n";
+    install_script(slow, &sandbox.path("slow")).expect("the sandbox can be written");
     let script =
         format!("trap '' HUP; exec {} replay small.weir --in t.pcap --engine native", env!("CARGO_BIN_EXE_weir"));
     let mut command = Command::new("sh");

@@ -15,6 +15,7 @@ use std::process::Command;
 use std::thread;
 use weir::failure::Failure;
 use weir_control::Request;
+use weir_test_support::program::{install, install_script};
 
 const ALL: &str =
     "upstream { accept }\ndownstream { accept }\nposture shut { upstream { drop } downstream { drop } }\n";
@@ -70,8 +71,7 @@ fn a_compiler_that_fails_changes_nothing(engine: &str, hosts: &Hosts, folder: &P
         "#!/bin/sh\nif [ $1 != --version -a -e {} ]; then echo broken on purpose >&2; exit 1; fi\nexec clang-19 \"$@\"\n",
         broken.display()
     );
-    fs::write(&clang, script).expect("the folder can be written to");
-    fs::set_permissions(&clang, fs::Permissions::from_mode(0o755)).expect("the folder can be written to");
+    install_script(&script, &clang).expect("the folder can be written to");
     let environment = vec![("WEIR_CLANG".to_owned(), clang.display().to_string())];
     let setup = Setup { environment, ..Setup::new(engine) };
     let running = Running::start_as(&hosts.weir, folder, "all.weir", &setup);
@@ -223,7 +223,7 @@ fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Pa
     let socket = fs::metadata(&control).expect("it is there");
     assert_eq!((socket.mode() & 0o777, socket.uid()), (0o600, own));
     let program = folder.join("weir");
-    fs::copy(env!("CARGO_BIN_EXE_weir"), &program).expect("the program was built");
+    install(env!("CARGO_BIN_EXE_weir").as_ref(), &program).expect("the program was built");
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let ask = |uid: u32| {
         let mut command = Command::new(&program);

@@ -13,7 +13,6 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -25,6 +24,7 @@ use weir_abi::Link;
 use weir_control::{AttackEntry, AttackOperation, AttacksListed, Request};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
+use weir_test_support::program::install_script;
 
 const POLICY: &str = "
 table admin { type ipv4; elements = { 10.9.0.9 } }
@@ -207,9 +207,8 @@ fn dropped(running: &Running) -> u64 {
 each_engine_and_host!(a_flood_is_stopped_and_the_rule_leaves_after_it);
 fn a_flood_is_stopped_and_the_rule_leaves_after_it(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
-    put(folder, "notify.sh", "#!/bin/sh\necho \"$@\" >> told\n[ \"$4\" = unban ] || cat > details\n");
-    let program = folder.join("notify.sh");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let notify = "#!/bin/sh\necho \"$@\" >> told\n[ \"$4\" = unban ] || cat > details\n";
+    install_script(notify, &folder.join("notify.sh")).expect("the folder can be written to");
     let mut setup = setup(engine, "act");
     let path = |name: &str| folder.join(name).display().to_string();
     let notify = ["--mitigate-log", &path("events"), "--mitigate-notify", &path("notify.sh")];
