@@ -28,6 +28,8 @@ const VERSION: &str = "version";
 const ASK_VERSION: &str = "--version";
 /// The file that contains the processor to compile for instead of this one.
 const CPU: &str = "processor";
+/// Starts a program that the kernel ends with the one that has started it.
+const SETPRIV: &str = "/usr/bin/setpriv";
 /// What compiles for this processor.
 const NATIVE: &str = "-march=native";
 
@@ -99,7 +101,12 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
-    let output = command.args(precompiled::options(real, cache, &real_args, &job.input)?).output()?;
+    command.args(precompiled::options(real, cache, &real_args, &job.input)?);
+    // Who starts a compiler may be killed, and this program with it. Guests have no `setpriv`, nor a compiler.
+    if Path::new(SETPRIV).exists() {
+        command = crate::shell::started_by([SETPRIV, "--pdeathsig", "KILL"], &command);
+    }
+    let output = command.output()?;
     io::stdout().write_all(&output.stdout)?;
     io::stderr().write_all(&output.stderr)?;
     // The input is written last, so that an entry with an input is complete. A user without write permission compiles
