@@ -61,21 +61,19 @@ pub enum Tamper {
     Around { body: Vec<u8>, seal: Seal },
 }
 
-/// The bit of a seal that says that the body has answers.
-const ANSWERS: usize = 22;
-
 impl Tamper {
     /// What happens to a frame behind the card.
     pub fn on_the_link(&self, mut frame: Vec<u8>, is_stale: bool) -> Vec<u8> {
         match *self {
             Tamper::Cut(bytes) => frame.truncate(frame.len().saturating_sub(bytes)),
             Tamper::Flip(bit) => {
-                // A change of the epoch on the link could make a stale answer a valid one, and a change of the bit that
-                // says that there is an answer could make one of nothing; the FCS is for that.
-                let (seal, bit) = (frame.len() - 8, if is_stale { bit.max(16) } else { bit });
-                let has_answer = frame[seal + ANSWERS / 8] & 1 << (ANSWERS % 8) != 0;
-                let bit = if bit == ANSWERS && !has_answer { bit + 1 } else { bit };
-                frame[seal + bit / 8] ^= 1 << (bit % 8);
+                // On the link, a change of the epoch could make a stale answer a valid one, and a seal without an answer
+                // could become one with an answer. The FCS is for that.
+                let (at, bit) = (frame.len() - 8, if is_stale { bit.max(16) } else { bit });
+                let word = u64::from_le_bytes(frame[at..].try_into().expect("8 bytes"));
+                let makes_an_answer = !Seal::of(word).answers && Seal::of(word ^ 1 << bit).answers;
+                let bit = if makes_an_answer { bit + 1 } else { bit };
+                frame[at + bit / 8] ^= 1 << (bit % 8);
             }
             Tamper::None | Tamper::Sender { .. } | Tamper::Around { .. } => {}
         }

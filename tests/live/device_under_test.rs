@@ -151,14 +151,9 @@ impl Running {
     }
 
     fn ends_within(&mut self, longest: Duration) -> Option<i32> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return status.code();
-            }
-            assert!(start.elapsed() < longest, "it does not end: {}\n{}", waiting_in(self.pid()), self.log());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let (pid, log) = (self.pid(), self.log.clone());
+        let ended = || self.child.try_wait().expect("it is our child");
+        wait_within(longest, "it ends", ended, || format!("{}\n{}", waiting_in(pid), read_log(&log))).code()
     }
 
     pub fn pid(&self) -> Pid {
@@ -258,15 +253,24 @@ fn read_log(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Repeats `look` until it returns a value, with pauses that grow from a quarter of a millisecond to 5 ms. After a
-/// timeout, panics with the text of `instead`.
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
+fn wait<T>(what: &str, look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
+    wait_within(TIMEOUT, what, look, instead)
+}
+
+/// Repeats `look` until it returns a value, with pauses that grow from a quarter of a millisecond to 5 ms. After the
+/// longest time, panics with the text of `instead`.
+fn wait_within<T>(
+    longest: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Option<T>,
+    instead: impl Fn() -> String,
+) -> T {
     let (start, mut pause) = (Instant::now(), Duration::from_micros(250));
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(start.elapsed() < TIMEOUT, "{what}: {}", instead());
+        assert!(start.elapsed() < longest, "{what}: {}", instead());
         std::thread::sleep(pause);
         pause = (2 * pause).min(Duration::from_millis(5));
     }
