@@ -155,8 +155,7 @@ WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_colu
 	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
 }
 
-/* Which ports are those of services: is_service() in vectors. One comparison at the end is for all ports of services.
- */
+/* Which ports are those of services: is_service() in vectors. One comparison at the end is for all services. */
 WEIR_INLINE column_hits observe_services(const uint16_t *sports)
 {
 	u16_column ports, differs;
@@ -253,8 +252,7 @@ WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const u
 	halves known;
 
 	__builtin_memcpy(&known, group->low, sizeof(known));
-	/* The sign of each of the four words. A vector of four bits would be a byte of which four bits have no value.
-	 */
+	/* The sign of each word. A vector of four bits would be a byte of which four bits have no value. */
 	return (uint32_t)__builtin_ia32_movmskpd256((signs)(known == *low));
 #else
 	uint32_t same = 0;
