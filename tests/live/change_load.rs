@@ -3,16 +3,16 @@
 //! Takes two seconds for each engine. `WEIR_CHANGES_SECONDS=60 cargo test -p weir --test live change_load:: --
 //! --nocapture` sets the duration and prints how soon packets saw changes.
 
-use crate::device_under_test::{Running, TIMEOUT};
+use crate::device_under_test::Running;
 use crate::hosts::Hosts;
-use crate::traffic::Listener;
+use crate::traffic::{Listener, Pace};
 use crate::{BETWEEN_BURSTS, check_account, put};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_control::{Client, GivenEntries, Request, Stats, TableOperation};
+use weir_control::{Client, GivenEntries, Request, TableOperation};
 use weir_engine::FrameBurst;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::traffic::{self, SplitMix};
@@ -26,8 +26,6 @@ const WATCHED: u32 = 64;
 const APART: Duration = Duration::from_millis(700);
 /// A packet is decided at the latest this long after it was sent.
 const DELAY_MAX: Duration = Duration::from_millis(300);
-/// Number of rounds that may wait in front of Weir.
-const ROUNDS_AHEAD: usize = 8;
 /// Offset of the number of a round in a packet: behind Ethernet, IPv4 and UDP.
 const ROUND_AT: usize = 42;
 
@@ -57,12 +55,10 @@ struct Round {
     ended: Duration,
 }
 
-/// Sends rounds until told to stop, as fast as Weir decides them: a packet that is lost in front of Weir would look
-/// like one that Weir dropped.
+/// Sends rounds until told to stop, as fast as Weir decides them.
 fn flood(hosts: &Hosts, control: &Path, start: Instant, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Round>> {
-    let (stop, control) = (stop.clone(), control.to_owned());
+    let (stop, mut pace) = (stop.clone(), Pace::of(control));
     hosts.client.start(move || {
-        let mut client = Client::connect(&control).expect("it listens");
         let mut wire = Wire::open("c").expect("the host has the wire");
         let mut frames = traffic::packets_from(&(0..WATCHED).map(watched).collect::<Vec<_>>());
         let mut rounds = Vec::new();
@@ -73,25 +69,13 @@ fn flood(hosts: &Hosts, control: &Path, start: Instant, stop: &Arc<AtomicBool>) 
             let begun = start.elapsed();
             wire.send(&frames.burst(0)).expect("the wire takes frames");
             rounds.push(Round { begun, ended: start.elapsed() });
-            assert_eq!(wire.counters().tx_packets, rounds.len() as u64 * u64::from(WATCHED), "{:?}", wire.counters());
-            thread::sleep(BETWEEN_BURSTS);
             let sent = rounds.len() as u64 * u64::from(WATCHED);
-            while rounds.len().is_multiple_of(ROUNDS_AHEAD) && decided(&mut client) < sent {
-                assert!(
-                    start.elapsed() < rounds[rounds.len() - 1].ended + TIMEOUT,
-                    "{} are decided",
-                    decided(&mut client)
-                );
-            }
+            assert_eq!(wire.counters().tx_packets, sent, "{:?}", wire.counters());
+            thread::sleep(BETWEEN_BURSTS);
+            pace.wait(sent);
         }
         rounds
     })
-}
-
-/// The number of packets that Weir has decided.
-fn decided(client: &mut Client) -> u64 {
-    let stats = client.ask(&Request::Stats).expect("it answers");
-    weir_control::read::<Stats>(stats).expect("stats").upstream.total.packets
 }
 
 /// Round and source of each packet that arrived.

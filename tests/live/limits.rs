@@ -11,14 +11,14 @@ mod raised;
 
 use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{Host, Hosts, Wires};
-use crate::traffic::{Listener, frames, put_through, send};
+use crate::traffic::{Listener, Pace, frames, put_through, send};
 use crate::{check_account, put};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_control::{CountedLimit, Limited, LimitsStatus, Request, Stats};
@@ -59,17 +59,19 @@ struct Stream {
 }
 
 impl Stream {
-    /// Each sender repeats its round of frames every `every`. Late rounds are sent immediately.
-    fn start(host: &Host, every: Duration, rounds: [Vec<Vec<u8>>; SENDERS]) -> Self {
-        let enough = Arc::new(AtomicBool::new(false));
+    /// Each sender repeats its round of frames every `every`. Late rounds are sent immediately, but none faster than
+    /// Weir decides them.
+    fn start(host: &Host, control: &Path, every: Duration, rounds: [Vec<Vec<u8>>; SENDERS]) -> Self {
+        let (enough, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let sender = |(core, round): (usize, Vec<Vec<u8>>)| {
-            let stop = enough.clone();
+            let (stop, sent, mut pace) = (enough.clone(), sent.clone(), Pace::of(control));
             host.start(move || {
                 weir_engine::cpu::pin_to(core).expect("there are as many cores");
                 let mut wire = Wire::open("c").expect("the host has the wire");
                 let (start, mut rounds) = (Instant::now(), 0_u32);
                 while !stop.load(Ordering::Relaxed) {
-                    put_through(&mut wire, &round);
+                    let count = put_through(&mut wire, &round);
+                    pace.wait(sent.fetch_add(count, Ordering::Relaxed));
                     rounds += 1;
                     thread::sleep((start + every * rounds).saturating_duration_since(Instant::now()));
                 }
@@ -193,7 +195,7 @@ downstream {{ accept }}
         [from_hosts(LIMITED, hosts_of(ROUND[0]), 9), from_hosts(FREE, hosts_of(ROUND[1]), 9)].concat()
     });
     let begun = Instant::now();
-    let stream = Stream::start(&hosts.client, Duration::from_millis(8), rounds);
+    let stream = Stream::start(&hosts.client, running.control(), Duration::from_millis(8), rounds);
     let first = Reading::take(&running);
     thread::sleep(WINDOW);
     let last = Reading::take(&running);
@@ -264,7 +266,7 @@ fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &
         asked.chain(from_hosts(FREE, 10 * sender + 1..10 * sender + 3, 9)).collect::<Vec<_>>()
     };
     let length = round(0).len() as u64;
-    let stream = Stream::start(&hosts.client, Duration::from_millis(4), [round(0), round(1)]);
+    let stream = Stream::start(&hosts.client, running.control(), Duration::from_millis(4), [round(0), round(1)]);
     let sparingly = |time: usize| send(&hosts.client, "c", &from_hosts(listed(SPARING), 1..1 + SPARINGLY[time], 9));
     let late = |count: usize| send(&hosts.client, "c", &from_hosts(listed(LATE), 1..1 + count, 9));
     // Long enough that every bucket gets more packets than it can pass.

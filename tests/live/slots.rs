@@ -2,7 +2,7 @@
 
 use crate::device_under_test::Running;
 use crate::hosts::Hosts;
-use crate::traffic::{Listener, StopOnDrop, frames, send};
+use crate::traffic::{Listener, Pace, StopOnDrop, frames, send};
 use crate::{check_account, put};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -155,9 +155,10 @@ fn changes_under_load_judge_every_packet_by_one_set_of_rules(engine: &str, hosts
         let _stop = StopOnDrop(&stop);
         scope.spawn(|| {
             let burst: Vec<Vec<u8>> = packets().into_iter().cycle().take(64).collect();
+            let mut pace = Pace::of(running.control());
             while !stop.load(Ordering::Relaxed) {
                 send(&hosts.client, "c", &burst);
-                sent.fetch_add(burst.len() as u64, Ordering::Relaxed);
+                pace.wait(sent.fetch_add(burst.len() as u64, Ordering::Relaxed));
                 std::thread::sleep(Duration::from_millis(1));
             }
         });

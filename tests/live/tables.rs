@@ -3,7 +3,7 @@
 use crate::device_under_test::{Running, TIMEOUT};
 use crate::form;
 use crate::hosts::{Host, Hosts};
-use crate::traffic::{Listener, frames, put_through, send};
+use crate::traffic::{Listener, Pace, frames, put_through, send};
 use crate::{check_account, put};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -245,15 +245,16 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// Duration of the load.
 const LOAD: Duration = Duration::from_secs(2);
 
-/// Sends packets from all addresses until told to stop. Returns their number.
-fn flood(host: &Host, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
-    let stop = stop.clone();
+/// Sends packets from all addresses until told to stop, as fast as Weir decides them. Returns their number.
+fn flood(host: &Host, control: &Path, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    let (stop, mut pace) = (stop.clone(), Pace::of(control));
     host.start(move || {
         let mut wire = Wire::open("c").expect("the host has the wire");
         let round: Vec<Vec<u8>> = ALWAYS.iter().chain(&NEVER).map(|source| frame(source)).collect();
         let mut sent = 0;
         while !stop.load(Ordering::Relaxed) {
             sent += put_through(&mut wire, &round);
+            pace.wait(sent);
         }
         sent
     })
@@ -275,7 +276,7 @@ fn packets_under_thousands_of_changes_see_no_wrong_table(engine: &str, hosts: &H
     let running = Running::start(&hosts.weir, folder, "p.weir", engine, 2);
     let (stop, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let at_server = Listener::at(&hosts.server, "s");
-    let sender = flood(&hosts.client, &stop);
+    let sender = flood(&hosts.client, running.control(), &stop);
     let changers: Vec<_> = [("bad", "10.20"), ("nets", "10.20")]
         .into_iter()
         .map(|(table, start)| {

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
+use weir_control::{Client, Request, Stats};
 use weir_engine::FrameBurst;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
@@ -76,6 +77,33 @@ pub fn put_through(wire: &mut Wire, frames: &[Vec<u8>]) -> u64 {
         }
     }
     frames.len() as u64
+}
+
+/// Lets senders send upstream as fast as Weir decides: on a busy machine a worker may not run for a while, and a packet
+/// that is lost in front of Weir looks like one that Weir dropped.
+pub struct Pace {
+    client: Client,
+    /// Number of packets that were decided when Weir was last asked.
+    decided: u64,
+}
+
+impl Pace {
+    /// Number of packets that may wait in front of Weir: less than a receive queue holds.
+    const AHEAD: u64 = 512;
+
+    pub fn of(control: &Path) -> Self {
+        Pace { client: Client::connect(control).expect("it listens"), decided: 0 }
+    }
+
+    /// Waits until Weir has decided almost all of `sent` packets, which all senders together have sent since its start.
+    pub fn wait(&mut self, sent: u64) {
+        let start = Instant::now();
+        while self.decided + Self::AHEAD < sent {
+            assert!(start.elapsed() < TIMEOUT, "{} of {sent} packets are decided", self.decided);
+            let stats = self.client.ask(&Request::Stats).expect("it answers");
+            self.decided = weir_control::read::<Stats>(stats).expect("stats").upstream.total.packets;
+        }
+    }
 }
 
 /// A sender with an open interface, which sends immediately when told. Opening an interface would wait for the kernel's
