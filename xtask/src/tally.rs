@@ -53,9 +53,31 @@ pub struct Tally {
     pub passed: u64,
     /// Failed tests and steps.
     pub failures: Vec<Failure>,
+    /// Tests among the passed ones that failed at first, and passed alone.
+    pub passed_alone: Vec<String>,
 }
 
 impl Tally {
+    /// The names of the tests of a runner that failed. Empty if anything else failed, too.
+    pub fn failed_tests(&self, runner: &str) -> Vec<String> {
+        let names = self.failures.iter().map(|failure| failure.name.strip_prefix(runner)?.strip_prefix(": "));
+        names.map(|name| name.map(str::to_owned)).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// Takes the results of the failed tests from their repetition. If not each of them has passed or failed again, all
+    /// stay failed.
+    pub fn replace_failures(&mut self, repeated: Tally) {
+        let again = |failure: &&Failure| repeated.failures.iter().any(|other| other.name == failure.name);
+        let (_, passed): (Vec<_>, Vec<_>) = self.failures.iter().partition(again);
+        if passed.len() as u64 != repeated.passed {
+            self.failures.extend(repeated.failures);
+            return;
+        }
+        self.passed_alone.extend(passed.into_iter().map(|failure| failure.name.clone()));
+        self.passed += repeated.passed;
+        self.failures = repeated.failures;
+    }
+
     /// The tests in libtest's output, of which each summary counts as in `test result: ok. 12 passed; 0 failed; 0
     /// ignored; 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one
     /// failure, whose message are the last lines.
@@ -123,12 +145,17 @@ impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failures.extend(other.failures);
+        self.passed_alone.extend(other.passed_alone);
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failures.len())
+        write!(f, "{} passed, {} failed", self.passed, self.failures.len())?;
+        match self.passed_alone.as_slice() {
+            [] => Ok(()),
+            names => write!(f, " ({} passed only alone: {})", names.len(), names.join(", ")),
+        }
     }
 }
 
@@ -148,9 +175,24 @@ mod tests {
     fn summaries_add_up() {
         let passed = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.00s";
         let mut sum = Tally::read("one", &format!("{passed}\n    {passed}\n7 passed\n{passed}\n"), Ok(()));
-        assert_eq!(sum, Tally { passed: 6, failures: Vec::new() });
+        assert_eq!(sum, Tally { passed: 6, ..Tally::default() });
         sum += Tally::read("two", FAILED, Err("exit status: 101".into()));
         assert_eq!(sum.to_string(), "7 passed, 2 failed");
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_is_named() {
+        let mut tally = Tally::read("live", FAILED, Err("exit status: 101".into()));
+        assert_eq!((tally.failed_tests("live"), tally.failed_tests("random")), (vec!["a".into(), "b".into()], vec![]));
+        let again = "test a ... FAILED\ntest b ... ok\n\nfailures:\n\n---- a stdout ----\nno\n\nfailures:\n    a\n\n\
+            test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.10s\n";
+        tally.replace_failures(Tally::read("live", again, Err("exit status: 101".into())));
+        assert_eq!(tally.to_string(), "2 passed, 1 failed (1 passed only alone: live: b)");
+        assert_eq!(tally.failures().to_string(), "ci: FAILED live: a\n    no\n");
+
+        let mut ended = Tally::read("live", FAILED, Err("exit status: 101".into()));
+        ended.replace_failures(Tally::read("live", "", Err("exit status: 124".into())));
+        assert_eq!(ended.to_string(), "1 passed, 3 failed");
     }
 
     #[test]
@@ -185,7 +227,7 @@ mod tests {
         let before: String = (0..50).map(|line| format!("before {line}\n")).collect();
         let long = format!("{before}thread 'a' panicked at a.rs:1:\n{}\n{before}", "x".repeat(1 << 20));
         for (failures, lines) in [(1, 16), (2, 32), (5, 30), (20, 80)] {
-            let tally = Tally { passed: 0, failures: vec![Failure::new("a", &long); failures] };
+            let tally = Tally { failures: vec![Failure::new("a", &long); failures], ..Tally::default() };
             let text = tally.failures().to_string();
             assert_eq!(text.lines().count(), lines);
             assert!(text.contains("panicked at a.rs") && text.lines().all(|line| line.len() <= LINE_CHARS + 4));
