@@ -21,8 +21,8 @@ enum {
 
 /* What is observed of the packets of a burst. */
 struct observed {
-	/* Elements of the sheet: a cell, a sum, or a group that may have the key. */
-	uint32_t elements[WEIR_BURST_MAX] WEIR_COLUMNS;
+	/* Bytes in front of elements of the sheet: a cell, a sum, or a group that may have the key. */
+	uint32_t offsets[WEIR_BURST_MAX] WEIR_COLUMNS;
 	uint32_t places[WEIR_BURST_MAX] WEIR_COLUMNS; /* in the element: the class, lane << 8, the peer's bit << 16 */
 	uint8_t classes[WEIR_BURST_MAX] WEIR_COLUMNS;
 	uint64_t inside; /* packets to protected addresses */
@@ -43,6 +43,18 @@ struct observed_columns {
 	const uint32_t *own; /* the protected address, if it is IPv4 */
 	const uint32_t *peer;
 };
+
+/* An element of a sheet, by the bytes in front of it. */
+WEIR_INLINE union feature_element *observed_at(union feature_element *sheet, uint32_t offset)
+{
+	return (union feature_element *)((uint8_t *)sheet + offset);
+}
+
+/* The bytes in front of an element. A sheet has less than 2^32. */
+WEIR_INLINE uint32_t observed_offset(uint32_t element)
+{
+	return element * (uint32_t)sizeof(union feature_element);
+}
 
 /* Keeps what is observed of packet i, which is IPv6. */
 WEIR_INLINE void observe_ipv6(const struct weir_burst *burst, struct observed *seen, uint32_t i, packet_view *packet,
@@ -107,22 +119,22 @@ WEIR_INLINE u32_column observe_groups(const struct weir_burst *burst, u32_column
 	return (hash & (observing->groups - 1)) + feature_keys(observing, direction);
 }
 
-/* Fills the elements of all packets, and fetches them. Groups are searched behind the rules. */
+/*
+ * Fills the elements of all packets, and fetches them. Groups are searched behind the rules. What has no address has
+ * any of the elements until then.
+ */
 WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
 				  struct observed *seen, const struct observed_columns *columns,
 				  const struct observing *observing, enum observed_direction direction)
 {
-	const union feature_element *sheet = burst->features.sheet;
 	const uint64_t all = first_bits(burst->count);
 	const uint32_t cells = feature_cells(observing, direction), shift = observing->shift4 & 31;
 
 	u32_column elements = (u32_column){0} + (observing->is_all ? cells : FEATURE_OUTSIDE + direction);
 	u32_column own;
-	u8_column l3;
 
 	seen->open = verdicts->open;
 	__builtin_memcpy(&own, columns->own, sizeof(own));
-	__builtin_memcpy(&l3, columns->l3, sizeof(l3));
 	for (uint32_t range = 0; range < observing->count4; range++) {
 		const struct observed_range4 *of = &observing->inside4[range];
 		const u32_column cell = (own >> shift) + (cells + of->place - (of->first >> shift));
@@ -134,13 +146,13 @@ WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct v
 	if (observing->groups)
 		elements = u32_select(__builtin_convertvector(elements >= FEATURE_HEADS, column_hits),
 				      observe_groups(burst, own, observing, direction), elements);
-	elements = u32_select(l3 == L3_IPV4, elements, (u32_column){0} + (FEATURE_WITHOUT_ADDRESS + direction));
-	__builtin_memcpy(seen->elements, &elements, sizeof(elements));
+	elements *= (uint32_t)sizeof(union feature_element);
+	__builtin_memcpy(seen->offsets, &elements, sizeof(elements));
 	for (uint64_t left = all & u8_is(columns->l3, L3_IPV6); left; left &= left - 1)
-		seen->elements[first_of(left)] = seen->elements6[first_of(left)];
-	seen->inside = all & u32_between(seen->elements, FEATURE_HEADS, UINT32_MAX);
+		seen->offsets[first_of(left)] = observed_offset(seen->elements6[first_of(left)]);
+	seen->inside = all & u32_between(seen->offsets, observed_offset(FEATURE_HEADS), UINT32_MAX);
 	for (uint32_t i = 0; i < burst->count; i++)
-		__builtin_prefetch(&sheet[seen->elements[i]], 1);
+		__builtin_prefetch(observed_at(burst->features.sheet, seen->offsets[i]), 1);
 }
 
 /* The packets that pass. */
@@ -191,31 +203,29 @@ WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_co
 	__builtin_memcpy(seen->classes, &classes, sizeof(classes));
 }
 
-/* The lanes and bits of the peers of all packets. Those that are `malformed` have no address. */
+/* The lanes and bits of the peers of all packets. Those that are `nameless` have no address. */
 WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *seen,
-			       const struct observed_columns *columns, uint64_t malformed,
+			       const struct observed_columns *columns, uint64_t nameless,
 			       enum observed_direction direction)
 {
 	const uint64_t ipv6 = first_bits(burst->count) & u8_is(columns->l3, L3_IPV6);
 	u32_column peers, hash, bits, places;
-	u8_column classes, l3;
+	u8_column classes;
 
-	for (uint64_t left = malformed; left; left &= left - 1) {
-		seen->elements[first_of(left)] = FEATURE_WITHOUT_ADDRESS + direction;
+	for (uint64_t left = nameless; left; left &= left - 1) {
+		seen->offsets[first_of(left)] = observed_offset(FEATURE_WITHOUT_ADDRESS + direction);
 		seen->classes[first_of(left)] = PACKET_OTHER;
 	}
 	__builtin_memcpy(&classes, seen->classes, sizeof(classes));
 	__builtin_memcpy(&peers, columns->peer, sizeof(peers));
-	__builtin_memcpy(&l3, columns->l3, sizeof(l3));
 	peers ^= (uint32_t)burst->features.seed;
 	for (uint64_t left = ipv6; left; left &= left - 1)
 		peers[first_of(left)] = seen->peers6[first_of(left)];
 	hash = observe_mix(peers);
 	bits = hash / FEATURE_LANES | 0x8000;
-	bits = u32_select(l3 >= L3_IPV4, bits & (0 - bits), (u32_column){0});
-	places = __builtin_convertvector(classes, u32_column) | hash % FEATURE_LANES << 8 | bits << 16;
+	places = __builtin_convertvector(classes, u32_column) | hash % FEATURE_LANES << 8 | (bits & (0 - bits)) << 16;
 	__builtin_memcpy(seen->places, &places, sizeof(places));
-	for (uint64_t left = malformed; left; left &= left - 1)
+	for (uint64_t left = nameless; left; left &= left - 1)
 		seen->places[first_of(left)] = PACKET_OTHER;
 }
 
@@ -249,11 +259,15 @@ WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const u
 #ifdef __AVX__
 	typedef uint64_t halves __attribute__((vector_size(sizeof(group->low))));
 	typedef double signs __attribute__((vector_size(sizeof(group->low))));
+	uint32_t same;
 	halves known;
 
 	__builtin_memcpy(&known, group->low, sizeof(known));
 	/* The sign of each word. A vector of four bits would be a byte of which four bits have no value. */
-	return (uint32_t)__builtin_ia32_movmskpd256((signs)(known == *low));
+	same = (uint32_t)__builtin_ia32_movmskpd256((signs)(known == *low));
+	/* Otherwise the compiler counts in bytes, and masks the result again. */
+	__asm__("" : "+r"(same));
+	return same;
 #else
 	uint32_t same = 0;
 
@@ -263,21 +277,22 @@ WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const u
 #endif
 }
 
-/* The first cell of a group. */
+/* The first cell of a group. Both are offsets. */
 WEIR_INLINE uint32_t observe_first_cell(uint32_t group, const struct observing *observing,
 					enum observed_direction direction)
 {
-	return feature_cells(observing, direction) + (group - feature_keys(observing, direction)) * FEATURE_GROUP;
+	return observed_offset(feature_cells(observing, direction)) +
+	       (group - observed_offset(feature_keys(observing, direction))) * FEATURE_GROUP;
 }
 
 /*
- * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. Not
- * inlined: most packets take observe_cell4().
+ * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. All are
+ * offsets. Not inlined: most packets take observe_cell4().
  */
 static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_element *sheet, uint32_t group,
 							       struct feature_key key, uint32_t first, uint32_t rest)
 {
-	struct feature_group *keys = &sheet[group].group;
+	struct feature_group *keys = &observed_at(sheet, group)->group;
 	uint32_t same = observe_same(keys, key);
 
 	if (!same) {
@@ -287,7 +302,7 @@ static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_ele
 		keys->low[__builtin_ctz(same)] = key.low;
 		keys->high[__builtin_ctz(same)] = key.high;
 	}
-	return first + (uint32_t)__builtin_ctz(same);
+	return first + observed_offset((uint32_t)__builtin_ctz(same));
 }
 
 /*
@@ -298,28 +313,29 @@ WEIR_INLINE void observe_cell4(union feature_element *sheet, struct observed *se
 			       const struct observed_columns *columns, uint32_t i, const uint64_t *low,
 			       const struct observing *observing, enum observed_direction direction)
 {
-	const uint32_t group = seen->elements[i], first = observe_first_cell(group, observing, direction);
-	const struct feature_group *keys = &sheet[group].group;
+	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
+	const struct feature_group *keys = &observed_at(sheet, group)->group;
 	const uint32_t same = observe_same_low(keys, low);
 	uint32_t cell;
 
 	if (WEIR_UNLIKELY(!same) || WEIR_UNLIKELY(keys->high[__builtin_ctz(same)]))
 		cell = observe_cell(sheet, group, feature_key4(observing, columns->own[i]), first,
-				    FEATURE_REST + direction);
+				    observed_offset(FEATURE_REST + direction));
 	else
-		cell = first + (uint32_t)__builtin_ctz(same);
-	seen->elements[i] = cell;
-	__builtin_prefetch(&sheet[cell], 1);
+		cell = first + observed_offset((uint32_t)__builtin_ctz(same));
+	seen->offsets[i] = cell;
+	__builtin_prefetch(observed_at(sheet, cell), 1);
 }
 
 /* Searches the key of packet i, which is IPv6, and fetches its cell. */
 WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *seen, uint32_t i,
 			       const struct observing *observing, enum observed_direction direction)
 {
-	const uint32_t group = seen->elements[i], first = observe_first_cell(group, observing, direction);
+	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
+	const uint32_t rest = observed_offset(FEATURE_REST + direction);
 
-	seen->elements[i] = observe_cell(sheet, group, seen->keys6[i], first, FEATURE_REST + direction);
-	__builtin_prefetch(&sheet[seen->elements[i]], 1);
+	seen->offsets[i] = observe_cell(sheet, group, seen->keys6[i], first, rest);
+	__builtin_prefetch(observed_at(sheet, seen->offsets[i]), 1);
 }
 
 /*
@@ -340,9 +356,9 @@ WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *se
 		uint32_t cell;
 
 		observe_cell4(sheet, seen, columns, first, &low_of_first, observing, direction);
-		cell = seen->elements[first];
+		cell = seen->offsets[first];
 		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-			seen->elements[i] = alike >> i & 1 ? cell : seen->elements[i];
+			seen->offsets[i] = alike >> i & 1 ? cell : seen->offsets[i];
 		left &= ~alike;
 	}
 	if (!left)
@@ -396,9 +412,9 @@ static uint64_t __attribute__((noinline, unused)) observe_sample(const struct we
 /* The packets of the first one's element. */
 WEIR_INLINE uint64_t observe_together(const struct observed *seen, uint64_t passed)
 {
-	const uint32_t first = seen->elements[first_of(passed)];
+	const uint32_t first = seen->offsets[first_of(passed)];
 
-	return passed & u32_between(seen->elements, first, first);
+	return passed & u32_between(seen->offsets, first, first);
 }
 
 /*
@@ -411,7 +427,7 @@ WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observe
 	enum { TOGETHER = 8 }; /* packets whose peers are in a vector of words */
 	typedef uint64_t words __attribute__((vector_size(TOGETHER * 8)));
 	typedef uint32_t places __attribute__((vector_size(TOGETHER * 4)));
-	struct feature_cell *cell = &sheet[seen->elements[first_of(together)]].cell;
+	struct feature_cell *cell = &observed_at(sheet, seen->offsets[first_of(together)])->cell;
 	uint64_t sums[2] = {0, 0};
 	words low = {0}, high = {0};
 	u8_column classes;
@@ -448,7 +464,7 @@ WEIR_INLINE void observe_sums(union feature_element *sheet, const struct observe
 WEIR_INLINE void observe_one(union feature_element *sheet, const struct observed *seen, const struct verdicts *verdicts,
 			     uint32_t i)
 {
-	struct feature_cell *cell = &sheet[seen->elements[i]].cell;
+	struct feature_cell *cell = &observed_at(sheet, seen->offsets[i])->cell;
 	const uint32_t place = seen->places[i];
 
 	cell->packets[place & 0xff]++;
@@ -465,18 +481,20 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	const uint64_t passed = accepted_hits(verdicts, count);
 	union feature_element *sheet = burst->features.sheet;
 	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
-	uint64_t malformed = passed & ~seen->open, inside, together;
+	const uint64_t ipv6 = u8_is(columns->l3, L3_IPV6);
+	uint64_t nameless = passed & ~seen->open, inside, together;
 
 	if (!passed)
 		return;
-	if (malformed)
-		malformed &= u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
-					(uint32_t)REASON_MALFORMED_TRANSPORT << 16);
-	inside = seen->inside & passed & ~malformed;
+	if (nameless)
+		nameless &= u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
+				       (uint32_t)REASON_MALFORMED_TRANSPORT << 16);
+	nameless |= passed & ~(u8_is(columns->l3, L3_IPV4) | ipv6);
+	inside = seen->inside & passed & ~nameless;
 	if (observing->groups && inside)
-		observe_cells(sheet, seen, columns, inside, inside & u8_is(columns->l3, L3_IPV6), observing, direction);
+		observe_cells(sheet, seen, columns, inside, inside & ipv6, observing, direction);
 	observe_classes(seen, columns);
-	observe_peers(burst, seen, columns, malformed, direction);
+	observe_peers(burst, seen, columns, nameless, direction);
 	together = observe_together(seen, passed);
 	if (__builtin_popcountll(together) >= OBSERVED_TOGETHER)
 		observe_sums(sheet, seen, verdicts, together);
