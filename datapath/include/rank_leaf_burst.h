@@ -10,7 +10,7 @@
 #define WEIR_RANK_LEAF_BURST_H
 
 #include "rank_leaf.h"
-#include "simd.h"
+#include "simd_words.h"
 
 #ifdef WEIR_BURSTS
 

@@ -12,7 +12,7 @@ use weir_abi::Target;
 use weir_policy::backend;
 
 /// Features whose snapshots are whole programs. Together they contain every kind of part that a program can have.
-const WHOLE: [&str; 10] = [
+const WHOLE: [&str; 11] = [
     "add-to-tables",
     "defaults-rules",
     "extension-headers",
@@ -22,6 +22,7 @@ const WHOLE: [&str; 10] = [
     "slots",
     "observe-inside",
     "table-counters",
+    "tables",
     "tracking",
 ];
 

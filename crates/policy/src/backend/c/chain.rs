@@ -389,6 +389,19 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
     }
 }
 
+/// The header with the lookups of a layout.
+pub(super) fn lookup_header(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Dxr16x4 => "dxr.h",
+        Layout::ExactSet => "exact_set.h",
+        Layout::ExactSets => "exact_sets.h",
+        Layout::ExactSet6 => "exact_set6.h",
+        Layout::Range6 => "range6.h",
+        Layout::RankLeaf | Layout::RankLeaf6 => "rank_leaf_burst.h",
+        Layout::CountedLeaf => "counted_leaf.h",
+    }
+}
+
 /// The name of the global lookup function of a slot, for a chain in parts.
 pub(super) fn find_name(slot: SlotId) -> String {
     format!("weir_find_{}", slot.0)

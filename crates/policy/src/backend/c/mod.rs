@@ -28,6 +28,8 @@ mod tracking;
 mod walk;
 mod writer;
 
+use std::collections::BTreeSet;
+
 use crate::answers::Answering;
 use crate::capability::{self, Engine};
 use crate::ir::{Direction, LimiterKind, Program, SlotContents, TableKind};
@@ -96,7 +98,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
         writer::comment(&program.name)
     ));
     defines(program, dialect, out);
-    for header in ["env.h", "verdict.h", "packet.h", "raw.h", "lookup.h"] {
+    // Each once, in order.
+    let lookups: BTreeSet<&str> = program.slots.iter().map(|slot| chain::lookup_header(slot.layout)).collect();
+    for header in ["env.h", "verdict.h", "packet.h", "raw.h"].into_iter().chain(lookups) {
         out.line(&format!("#include \"{header}\""));
     }
     if dialect.is_bpf() {
