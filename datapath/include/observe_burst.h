@@ -80,8 +80,8 @@ WEIR_INLINE u32_column observe_groups(const struct weir_burst *burst, u32_column
 }
 
 /*
- * Fills the elements of all packets, and fetches them. Groups are searched behind the rules. What has no address has
- * any of the elements until then.
+ * Fills the elements of all packets, and fetches them. Groups are searched behind the rules. An element of a
+ * packet without an address means nothing: observe_peers() replaces it.
  */
 WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
 				  struct observed *seen, const struct observed_columns *columns,
@@ -163,16 +163,15 @@ WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_co
 	__builtin_memcpy(seen->classes, &classes, sizeof(classes));
 }
 
-/* The lanes and bits of the peers of all packets. Those that are `nameless` have no address. */
+/* The lanes and bits of the peers of all packets, of which some are `ipv6`, and some `without_address`. */
 WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *seen,
-			       const struct observed_columns *columns, uint64_t nameless,
+			       const struct observed_columns *columns, uint64_t ipv6, uint64_t without_address,
 			       enum observed_direction direction)
 {
-	const uint64_t ipv6 = first_bits(burst->count) & u8_is(columns->l3, L3_IPV6);
 	u32_column peers, hash, bits, places;
 	u8_column classes;
 
-	for (uint64_t left = nameless; left; left &= left - 1) {
+	for (uint64_t left = without_address; left; left &= left - 1) {
 		seen->offsets[first_of(left)] = observed_offset(FEATURE_WITHOUT_ADDRESS + direction);
 		seen->classes[first_of(left)] = PACKET_OTHER;
 	}
@@ -185,7 +184,7 @@ WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *
 	bits = hash / FEATURE_LANES | 0x8000;
 	places = __builtin_convertvector(classes, u32_column) | hash % FEATURE_LANES << 8 | (bits & (0 - bits)) << 16;
 	__builtin_memcpy(seen->places, &places, sizeof(places));
-	for (uint64_t left = nameless; left; left &= left - 1)
+	for (uint64_t left = without_address; left; left &= left - 1)
 		seen->places[first_of(left)] = PACKET_OTHER;
 }
 
@@ -289,20 +288,21 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 	const uint64_t passed = accepted_hits(verdicts, count);
 	union feature_element *sheet = burst->features.sheet;
 	struct feature_sampler *sampler = &sheet[FEATURE_SAMPLER + direction].sampler;
-	const uint64_t ipv6 = u8_is(columns->l3, L3_IPV6);
-	uint64_t nameless = passed & ~seen->open, inside, together;
+	const uint64_t ipv6 = first_bits(count) & u8_is(columns->l3, L3_IPV6);
+	uint64_t without_address = passed & ~seen->open, inside, together;
 
 	if (!passed)
 		return;
-	if (nameless)
-		nameless &= u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
-				       (uint32_t)REASON_MALFORMED_TRANSPORT << 16);
-	nameless |= passed & ~(u8_is(columns->l3, L3_IPV4) | ipv6);
-	inside = seen->inside & passed & ~nameless;
+	if (without_address)
+		without_address &=
+			u32_masked(verdicts->words, UINT32_C(0xffff0000), (uint32_t)REASON_MALFORMED_LINK << 16,
+				   (uint32_t)REASON_MALFORMED_TRANSPORT << 16);
+	without_address |= passed & ~(u8_is(columns->l3, L3_IPV4) | ipv6);
+	inside = seen->inside & passed & ~without_address;
 	if (observing->groups && inside)
 		observe_cells(sheet, seen, columns, inside, inside & ipv6, observing, direction);
 	observe_classes(seen, columns);
-	observe_peers(burst, seen, columns, nameless, direction);
+	observe_peers(burst, seen, columns, ipv6, without_address, direction);
 	together = observe_together(seen, passed);
 	if (__builtin_popcountll(together) >= OBSERVED_TOGETHER)
 		observe_sums(sheet, seen, verdicts, together);

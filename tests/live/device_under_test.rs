@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir::failure::Failure;
-use weir_control::{InterfaceStats, Request, Stats, Status, Tally};
+use weir_control::{Request, Stats, Status, Tally};
 
 /// Maximum time for any step.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -195,8 +195,9 @@ impl Running {
         let found = || Some(self.stats()).filter(|stats| holds(stats));
         wait(what, found, || {
             let stats = self.stats();
-            // The account of packets at a glance: reports keep the first lines.
-            format!("{:?}\n{stats:#?}\n{}", Account::of(&stats), self.log())
+            let decided = [&stats.upstream, &stats.downstream].map(|direction| direction.total.packets);
+            // What is missing, at a glance: reports keep the first lines.
+            format!("decided {decided:?}, {:?}\n{stats:#?}\n{}", stats.interfaces, self.log())
         })
     }
 
@@ -283,27 +284,6 @@ fn wait_within<T>(
 /// Repeats `holds` until it is true.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait(what, || holds().then_some(()), String::new);
-}
-
-/// What a reader looks at first when packets are missing.
-#[derive(Debug)]
-#[expect(dead_code, reason = "it is printed")]
-struct Account<'a> {
-    /// Packets that were decided upstream and downstream, and how many of them passed.
-    decided: [u64; 2],
-    passed: [u64; 2],
-    interfaces: &'a [InterfaceStats],
-}
-
-impl<'a> Account<'a> {
-    fn of(stats: &'a Stats) -> Self {
-        let directions = [&stats.upstream.total, &stats.downstream.total];
-        Account {
-            decided: directions.map(|total| total.packets),
-            passed: directions.map(|total| total.passed),
-            interfaces: &stats.interfaces,
-        }
-    }
 }
 
 /// Number of packets that were accepted or answered, but neither sent nor dropped yet.

@@ -77,8 +77,7 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     let mut binaries = binaries::list(listing.arg("--quiet"), &target_dir().join("binaries"))?;
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
-    let live =
-        binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by(["env"], &binary.command));
+    let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
     *fuzz_build = Some(fuzz::Build::start());
     let mut sum = Tally::default();

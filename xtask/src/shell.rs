@@ -1,5 +1,6 @@
 //! Starts other programs in the repository's root.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,10 +26,11 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command, started by `program`, which changes how it runs: `nice -n 10`, `timeout 60`.
+/// The same command, started by `program`, which changes how it runs: `nice -n 10`, `timeout 60`. Without one, a copy.
 pub fn started_by<const N: usize>(program: [&str; N], command: &Command) -> Command {
-    let mut started = Command::new(program[0]);
-    started.args(&program[1..]).arg(command.get_program()).args(command.get_args());
+    let mut words = program.iter().map(OsStr::new).chain([command.get_program()]).chain(command.get_args());
+    let mut started = Command::new(words.next().expect("a command has a program"));
+    started.args(words);
     started.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.get_current_dir().map(|folder| started.current_dir(folder));
     started
