@@ -11,13 +11,15 @@
 
 enum {
 	STREAM_SOURCES_MAX = 1 << 18,		/* the same in crates/abi/src/kernel.rs */
+	STREAM_PACKETS = 1 << 9,		/* the same in crates/abi/src/kernel.rs */
 	STREAM_SOURCE_AT = ETHERNET_BYTES + 12, /* in an IPv4 packet in an Ethernet frame without tags */
 };
 
 /* User space fills this before it runs the program: Stream in crates/abi/src/kernel.rs. */
 struct stream {
-	uint32_t next; /* index of the next source */
-	uint32_t zero[15];
+	uint32_t next;	/* index of the next source */
+	uint32_t count; /* of sources, for streams */
+	uint32_t zero[14];
 	uint32_t sources[STREAM_SOURCES_MAX]; /* network byte order */
 };
 
@@ -34,6 +36,14 @@ WEIR_INLINE bool stream_next(const struct xdp_md *ctx)
 		return false;
 	*(unaligned32 *)at = weir_stream.sources[weir_stream.next++ & (STREAM_SOURCES_MAX - 1)];
 	return true;
+}
+
+/* How many packets a run of a stream decides. */
+WEIR_INLINE uint32_t stream_packets(void)
+{
+	const uint32_t left = weir_stream.count - weir_stream.next;
+
+	return left < STREAM_PACKETS ? left : STREAM_PACKETS;
 }
 
 #endif

@@ -18,6 +18,9 @@ pub const PORT_QUEUES: usize = 64;
 pub const REPLAY_BYTES_MIN: usize = 14;
 /// The most sources of made-up packets: `STREAM_SOURCES_MAX`.
 pub const STREAM_SOURCES_MAX: usize = 1 << 18;
+
+/// The most packets that one run of a stream decides: `STREAM_PACKETS`.
+pub const STREAM_PACKETS: usize = 1 << 9;
 /// Bytes of a header that lies behind a packet's first buffer: `FRAME_COPY_BYTES`.
 pub const FRAME_COPY_BYTES: usize = 40;
 /// Bytes that a checksum is computed of at a time: `SUM_BYTES`.
@@ -365,7 +368,9 @@ impl ReplayHeader {
 pub struct Stream {
     /// The source of the next packet.
     pub next: u32,
-    zero: [u32; 15],
+    /// Number of sources of a stream.
+    pub count: u32,
+    zero: [u32; 14],
     /// In network byte order.
     pub sources: [u32; STREAM_SOURCES_MAX],
 }

@@ -16,6 +16,7 @@ use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
+use weir_engine::quiet::Stretches;
 use weir_engine::traffic::{self, SplitMix};
 use weir_engine::{NativeData, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
@@ -32,7 +33,7 @@ const PACKETS: usize = 1 << 19;
 const ROUNDS: usize = 11;
 /// The chain whose packets are counted by source.
 const DOWNSTREAM: usize = 1;
-/// Sources that the kernel runs a program with in one call.
+/// Number of sources that a program is given at once.
 const STREAM: usize = 1 << 18;
 
 /// The number of protected addresses, and the length of the prefix that contains them.
@@ -175,16 +176,17 @@ fn kernel(
     for last in (1..drawn.len()).rev() {
         drawn.swap(last, random.draw() as usize % (last + 1));
     }
-    // A stream is long enough that the kernel's overhead does not count.
     while drawn.len() < STREAM {
         drawn.extend_from_within(..);
     }
     let run = |filter: &mut XdpFilter| -> Result<f64, Failure> {
-        let mut ns = 0.0;
-        for some in drawn.chunks(STREAM) {
-            ns += filter.stream(DOWNSTREAM, &frames.burst(0), 0, some)?.as_secs_f64() * 1e9 * some.len() as f64;
+        let mut stretches = Stretches::begin(drawn.len());
+        let mut streams = drawn.chunks(STREAM).cycle();
+        while !stretches.is_enough() {
+            let sources = streams.next().expect("there are sources");
+            filter.stream_in(&mut stretches, DOWNSTREAM, &frames.burst(0), 0, sources)?;
         }
-        Ok(ns / drawn.len() as f64)
+        Ok(stretches.cost_per_packet())
     };
     let mut turns: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS {

@@ -200,6 +200,9 @@ struct Machine {
     cpu: String,
     kernel: String,
     tsc_ghz: Value,
+    /// The part of the measurements in which the core was not shared; only those count ([`weir_engine::quiet`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet_share: Option<Value>,
 }
 
 impl Machine {
@@ -211,6 +214,7 @@ impl Machine {
             cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             kernel: kernel.trim().to_owned(),
             tsc_ghz: rounded(weir_engine::tsc::frequency_hz() / 1e9),
+            quiet_share: weir_engine::quiet::share().map(rounded),
         }
     }
 }

@@ -31,6 +31,7 @@ mod native_data;
 pub mod output;
 mod program_data;
 pub mod program_shape;
+pub mod quiet;
 pub mod scratch;
 pub mod sealed;
 pub mod traffic;

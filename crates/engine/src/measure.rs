@@ -3,7 +3,11 @@
 use weir_abi::{BURST_MAX, Verdict};
 
 use crate::frame_set::FrameSet;
+use crate::quiet::Stretches;
 use crate::{EngineError, Filter, FrameBurst, tsc};
+
+/// Number of packets of a stretch of a ring.
+const STRETCH: usize = 2048;
 
 /// Minimum, median and maximum of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,8 +65,8 @@ pub fn measure(filter: &mut dyn Filter, chain: usize, frames: &FrameSet, repeats
 }
 
 /// Measures a filter on a ring of frames that change, as in the receive ring of a network card. `write` writes each
-/// frame before it is decided; this time is not measured. Returns TSC cycles per packet for `packets` packets, rounded
-/// up to bursts, after as many to warm up.
+/// frame before it is decided; this time is not measured. Returns TSC cycles per packet for `packets` packets or more,
+/// after as many to warm up. Stretches of a shared core do not count ([`crate::quiet`]).
 ///
 /// # Panics
 /// If the ring is empty or `packets` is 0.
@@ -89,8 +93,10 @@ pub fn measure_ring_by(
     assert!(!ring.is_empty() && packets > 0, "nothing to measure");
     let mut verdicts = [Verdict(0); BURST_MAX];
     let bursts = ring.len().div_ceil(BURST_MAX);
-    let mut cycles_of = |packets: usize| {
-        let (mut cycles, mut decided, mut next) = (0, 0, 0);
+    let mut next = 0;
+    // Decides as many bursts as have that many packets. Returns their number of packets, and their cycles.
+    let mut stretch = |packets: usize| {
+        let (mut cycles, mut decided) = (0, 0);
         while decided < packets {
             let first = next * BURST_MAX;
             (first..ring.len().min(first + BURST_MAX)).for_each(|index| write(ring.frame_mut(index)));
@@ -104,10 +110,15 @@ pub fn measure_ring_by(
             next = (next + 1) % bursts;
         }
         std::hint::black_box(&verdicts);
-        Ok::<_, EngineError>(cycles as f64 / decided as f64)
+        Ok::<_, EngineError>((cycles as f64, decided))
     };
-    cycles_of(packets)?;
-    cycles_of(packets)
+    stretch(packets)?;
+    let mut stretches = Stretches::begin(packets);
+    while !stretches.is_enough() {
+        let (cycles, decided) = stretch(packets.min(STRETCH))?;
+        stretches.end(cycles, decided);
+    }
+    Ok(stretches.cost_per_packet())
 }
 
 fn run(filter: &mut dyn Filter, chain: usize, frames: &FrameSet) -> Result<(), EngineError> {

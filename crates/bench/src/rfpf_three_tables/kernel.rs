@@ -77,7 +77,7 @@ fn streams(programs: &mut [XdpFilter; PROGRAMS], sources: &[u32], frames: &Frame
     let mut samples: [Vec<f64>; PROGRAMS] = Default::default();
     for _ in 0..STREAMS {
         for (program, samples) in programs.iter_mut().zip(&mut samples) {
-            samples.push(program.stream(0, &first, 0, sources)?.as_secs_f64() * 1e9);
+            samples.push(program.stream(0, &first, 0, sources)?);
         }
     }
     Ok(figures("", samples, row))

@@ -1,0 +1,156 @@
+//! Measures while the core works for this thread alone.
+//!
+//! A core has two hardware threads. In a virtual machine the other one may belong to somebody else, who then takes up to
+//! half of the core for some hundred microseconds at a time. A yardstick in front of each stretch of a measurement, and
+//! behind it, shows that: no-ops, which need nothing but the front end that both threads share. Alone on the core they
+//! always take the same time. Stretches between two slow yardsticks are left out.
+//!
+//! A measurement goes on until it has enough quiet stretches, up to a limit. If it has hardly any then, all count. The
+//! share of quiet stretches is a figure of its own ([`share`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::tsc;
+
+/// Number of rounds of the yardstick, each of 64 no-ops: about a thousand cycles.
+#[cfg(target_arch = "x86_64")]
+const ROUNDS: u64 = 100;
+/// A yardstick is quiet if it is slower than the fastest of the process by at most this factor.
+const QUIET: f64 = 1.04;
+/// A measurement is as many times as long as asked for, at most, to have quiet stretches.
+const LONGEST: usize = 8;
+/// It counts all stretches if the quiet ones have fewer packets than this part of those asked for.
+const FEW: usize = 16;
+/// Number of yardsticks by which the fastest is known.
+const FIRST: usize = 4000;
+
+static FASTEST: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Stretches of the process.
+static ALL: AtomicU64 = AtomicU64::new(0);
+static ALONE: AtomicU64 = AtomicU64::new(0);
+
+/// A measurement in stretches, each of some ten microseconds. Costs have a unit of the caller, such as TSC cycles.
+#[derive(Debug)]
+pub struct Stretches {
+    /// Number of packets that were asked for.
+    asked: usize,
+    /// Whether the yardstick in front of the next stretch was quiet.
+    quiet: bool,
+    alone: Sum,
+    all: Sum,
+}
+
+/// The sum of some stretches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    stretches: u64,
+    cost: f64,
+    packets: usize,
+}
+
+impl Sum {
+    fn add(&mut self, cost: f64, packets: usize) {
+        self.stretches += 1;
+        self.cost += cost;
+        self.packets += packets;
+    }
+}
+
+impl Stretches {
+    /// Begins the first stretch of a measurement with about so many packets of quiet stretches.
+    pub fn begin(packets: usize) -> Self {
+        Stretches { asked: packets, quiet: is_quiet(), alone: Sum::default(), all: Sum::default() }
+    }
+
+    /// Ends a stretch that has cost `cost` for `packets`, and begins the next one.
+    pub fn end(&mut self, cost: f64, packets: usize) {
+        let quiet = is_quiet();
+        self.all.add(cost, packets);
+        if std::mem::replace(&mut self.quiet, quiet) && quiet {
+            self.alone.add(cost, packets);
+        }
+    }
+
+    /// Whether there are enough stretches.
+    pub fn is_enough(&self) -> bool {
+        self.alone.packets >= self.asked || self.all.packets / LONGEST >= self.asked
+    }
+
+    /// The mean cost of a packet.
+    pub fn cost_per_packet(self) -> f64 {
+        let Stretches { asked, alone, all, .. } = self;
+        ALL.fetch_add(all.stretches, Ordering::Relaxed);
+        ALONE.fetch_add(alone.stretches, Ordering::Relaxed);
+        let sum = if alone.packets * FEW < asked { all } else { alone };
+        sum.cost / sum.packets as f64
+    }
+}
+
+/// The share of all stretches of the process that were quiet, if there were any.
+pub fn share() -> Option<f64> {
+    let all = ALL.load(Ordering::Relaxed);
+    (all > 0).then(|| ALONE.load(Ordering::Relaxed) as f64 / all as f64)
+}
+
+/// Whether the core works for this thread alone at the moment.
+fn is_quiet() -> bool {
+    if FASTEST.load(Ordering::Relaxed) == u64::MAX {
+        (0..FIRST).for_each(|_| _ = yardstick());
+    }
+    let took = yardstick();
+    took as f64 <= FASTEST.load(Ordering::Relaxed) as f64 * QUIET
+}
+
+/// The time of the no-ops, in TSC cycles.
+fn yardstick() -> u64 {
+    let start = tsc::now();
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instructions change one register, which is declared, and touch no memory.
+    unsafe {
+        std::arch::asm!(
+            "2:", ".rept 64", "nop", ".endr", "dec {rounds}", "jnz 2b",
+            rounds = inout(reg) ROUNDS => _,
+            options(nomem, nostack),
+        );
+    }
+    let took = tsc::now() - start;
+    FASTEST.fetch_min(took, Ordering::Relaxed);
+    took
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW, LONGEST, Stretches, Sum};
+
+    fn measured(alone: usize, shared: usize) -> Stretches {
+        let mut stretches = Stretches { asked: 160, quiet: true, alone: Sum::default(), all: Sum::default() };
+        for stretch in 0..alone + shared {
+            let cost = if stretch < alone { 1.0 } else { 9.0 };
+            stretches.all.add(cost, 1);
+            if stretch < alone {
+                stretches.alone.add(cost, 1);
+            }
+        }
+        stretches
+    }
+
+    #[test]
+    fn stretches_of_a_shared_core_do_not_count_unless_there_are_hardly_others() {
+        assert!(measured(160, 0).cost_per_packet() == 1.0 && measured(160 / FEW, 800).cost_per_packet() == 1.0);
+        assert!(measured(160 / FEW - 1, 800).cost_per_packet() > 8.0 && measured(0, 5).cost_per_packet() == 9.0);
+    }
+
+    #[test]
+    fn a_measurement_ends_with_enough_quiet_stretches_or_at_its_limit() {
+        assert!(measured(160, 0).is_enough() && !measured(159, 800).is_enough());
+        assert!(measured(0, 160 * LONGEST).is_enough() && !measured(0, 160 * LONGEST - 1).is_enough());
+    }
+
+    #[test]
+    fn every_stretch_is_counted() {
+        let mut stretches = Stretches::begin(200);
+        (0..100).for_each(|_| stretches.end(3.0, 2));
+        assert_eq!((stretches.all.stretches, stretches.all.packets), (100, 200));
+        assert!(stretches.alone.stretches <= 100 && stretches.cost_per_packet() == 1.5);
+    }
+}
