@@ -28,7 +28,7 @@ const BARE_IN_KERNEL: &str = include_str!("features/bare_bpf.c");
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
 /// Number of packets of a turn.
-const PACKETS: usize = 1 << 19;
+const PACKETS: usize = 1 << 17;
 /// Number of turns of each policy.
 const ROUNDS: usize = 11;
 /// The chain whose packets are counted by source.

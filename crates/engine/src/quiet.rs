@@ -5,10 +5,11 @@
 //! behind it, shows that: no-ops, which need nothing but the front end that both threads share. Alone on the core they
 //! always take the same time. Stretches between two slow yardsticks are left out.
 //!
-//! A measurement goes on until it has enough quiet stretches, up to a limit. If it has hardly any then, all count. The
-//! share of quiet stretches is a figure of its own ([`share`]).
+//! A measurement goes on until it has enough quiet stretches, but not for long. If it has hardly any then, all count.
+//! The share of quiet stretches is a figure of its own ([`share`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::tsc;
 
@@ -17,8 +18,8 @@ use crate::tsc;
 const ROUNDS: u64 = 100;
 /// A yardstick is quiet if it is slower than the fastest of the process by at most this factor.
 const QUIET: f64 = 1.04;
-/// A measurement is as many times as long as asked for, at most, to have quiet stretches.
-const LONGEST: usize = 8;
+/// A measurement that has all its packets goes on for so long, at most, to have quiet stretches.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// It counts all stretches if the quiet ones have fewer packets than this part of those asked for.
 const FEW: usize = 16;
 /// Number of yardsticks by which the fastest is known.
@@ -34,6 +35,7 @@ static ALONE: AtomicU64 = AtomicU64::new(0);
 pub struct Stretches {
     /// Number of packets that were asked for.
     asked: usize,
+    start: Instant,
     /// Whether the yardstick in front of the next stretch was quiet.
     quiet: bool,
     alone: Sum,
@@ -59,7 +61,7 @@ impl Sum {
 impl Stretches {
     /// Begins the first stretch of a measurement with about so many packets of quiet stretches.
     pub fn begin(packets: usize) -> Self {
-        Stretches { asked: packets, quiet: is_quiet(), alone: Sum::default(), all: Sum::default() }
+        Stretches { asked: packets, start: Instant::now(), quiet: is_quiet(), alone: Sum::default(), all: Sum::default() }
     }
 
     /// Ends a stretch that has cost `cost` for `packets`, and begins the next one.
@@ -73,7 +75,7 @@ impl Stretches {
 
     /// Whether there are enough stretches.
     pub fn is_enough(&self) -> bool {
-        self.alone.packets >= self.asked || self.all.packets / LONGEST >= self.asked
+        self.alone.packets >= self.asked || (self.all.packets >= self.asked && self.start.elapsed() >= PATIENCE)
     }
 
     /// The mean cost of a packet.
@@ -120,10 +122,11 @@ fn yardstick() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW, LONGEST, Stretches, Sum};
+    use super::{FEW, PATIENCE, Stretches, Sum};
+    use std::time::Instant;
 
     fn measured(alone: usize, shared: usize) -> Stretches {
-        let mut stretches = Stretches { asked: 160, quiet: true, alone: Sum::default(), all: Sum::default() };
+        let mut stretches = Stretches { asked: 160, ..Stretches::begin(0) };
         for stretch in 0..alone + shared {
             let cost = if stretch < alone { 1.0 } else { 9.0 };
             stretches.all.add(cost, 1);
@@ -141,9 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_ends_with_enough_quiet_stretches_or_at_its_limit() {
+    fn a_measurement_ends_with_enough_quiet_stretches_or_after_its_time() {
         assert!(measured(160, 0).is_enough() && !measured(159, 800).is_enough());
-        assert!(measured(0, 160 * LONGEST).is_enough() && !measured(0, 160 * LONGEST - 1).is_enough());
+        let long_ago = Instant::now().checked_sub(PATIENCE).expect("the machine runs for longer");
+        let ended = |alone, shared| Stretches { start: long_ago, ..measured(alone, shared) }.is_enough();
+        assert!(ended(0, 160) && ended(1, 159) && !ended(0, 159));
     }
 
     #[test]
