@@ -3,14 +3,16 @@
 //! A core has two hardware threads. In a virtual machine the other one may belong to somebody else, who then takes up to
 //! half of the core for some hundred microseconds at a time. A yardstick in front of each stretch of a measurement, and
 //! behind it, shows that: no-ops, which need nothing but the front end that both threads share. Alone on the core they
-//! always take the same time. Stretches between two slow yardsticks are left out.
+//! always take the same time. A stretch with a slow yardstick at one of its ends is left out.
 //!
 //! A measurement goes on until it has enough quiet stretches, but not for long. If it has hardly any then, all count.
 //! The share of quiet stretches is a figure of its own ([`share`]).
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(target_arch = "x86_64")]
 use crate::tsc;
 
 /// Number of rounds of the yardstick, each of 64 no-ops: about a thousand cycles.
@@ -22,8 +24,8 @@ const QUIET: f64 = 1.04;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// It counts all stretches if the quiet ones have fewer packets than this part of those asked for.
 const FEW: usize = 16;
-/// Number of yardsticks by which the fastest is known.
-const FIRST: usize = 4000;
+/// How long the fastest yardstick is searched, once per process.
+const SEARCH: Duration = Duration::from_millis(50);
 
 static FASTEST: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Stretches of the process.
@@ -61,7 +63,13 @@ impl Sum {
 impl Stretches {
     /// Begins the first stretch of a measurement with about so many packets of quiet stretches.
     pub fn begin(packets: usize) -> Self {
-        Stretches { asked: packets, start: Instant::now(), quiet: is_quiet(), alone: Sum::default(), all: Sum::default() }
+        Stretches {
+            asked: packets,
+            start: Instant::now(),
+            quiet: is_quiet(),
+            alone: Sum::default(),
+            all: Sum::default(),
+        }
     }
 
     /// Ends a stretch that has cost `cost` for `packets`, and begins the next one.
@@ -96,17 +104,21 @@ pub fn share() -> Option<f64> {
 
 /// Whether the core works for this thread alone at the moment.
 fn is_quiet() -> bool {
-    if FASTEST.load(Ordering::Relaxed) == u64::MAX {
-        (0..FIRST).for_each(|_| _ = yardstick());
-    }
+    static SEARCHED: Once = Once::new();
+    SEARCHED.call_once(|| {
+        let start = Instant::now();
+        while start.elapsed() < SEARCH {
+            FASTEST.fetch_min(yardstick(), Ordering::Relaxed);
+        }
+    });
     let took = yardstick();
-    took as f64 <= FASTEST.load(Ordering::Relaxed) as f64 * QUIET
+    took as f64 <= FASTEST.fetch_min(took, Ordering::Relaxed) as f64 * QUIET
 }
 
 /// The time of the no-ops, in TSC cycles.
+#[cfg(target_arch = "x86_64")]
 fn yardstick() -> u64 {
     let start = tsc::now();
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: the instructions change one register, which is declared, and touch no memory.
     unsafe {
         std::arch::asm!(
@@ -115,14 +127,18 @@ fn yardstick() -> u64 {
             options(nomem, nostack),
         );
     }
-    let took = tsc::now() - start;
-    FASTEST.fetch_min(took, Ordering::Relaxed);
-    took
+    tsc::now() - start
+}
+
+/// There is none for other processors: their cores always count as quiet.
+#[cfg(not(target_arch = "x86_64"))]
+fn yardstick() -> u64 {
+    0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW, PATIENCE, Stretches, Sum};
+    use super::{FEW, PATIENCE, Stretches};
     use std::time::Instant;
 
     fn measured(alone: usize, shared: usize) -> Stretches {
