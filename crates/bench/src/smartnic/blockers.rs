@@ -143,7 +143,7 @@ fn card_arguments(name: &str, card: &Host) -> Vec<String> {
 }
 
 /// The policy of a Weir by its name.
-fn policy_text(name: &str, room: usize) -> String {
+pub fn policy_text(name: &str, room: usize) -> String {
     let table = match name {
         // As mitigation fills it, and as it fills it if a card follows.
         "weir-host" => format!("dynamic; size {room}"),

@@ -9,7 +9,7 @@ use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 
 /// The numbers of sources that are compared.
-const COUNTS: [usize; 2] = [1 << 10, 1 << 17];
+pub const COUNTS: [usize; 2] = [1 << 10, 1 << 17];
 
 /// Measures the named blockers, each at two hosts.
 ///

@@ -1,7 +1,8 @@
 //! `smartnic`: Miano et al., *Introducing SmartNICs in Server-Based Data Plane Processing* (2019), section V, with Weir on
 //! the host that it protects, and what an operator would use instead.
 //!
-//! * What dropping costs by number of sources (`drops.rs`): Fig. 2a and 2b; with 1K and 128K sources in turn (`growth.rs`).
+//! * What dropping costs by number of sources (`drops.rs`): Fig. 2a and 2b; with 1K and 128K sources in turn (`growth.rs`);
+//!   and what Weir's program alone takes of it (`program.rs`).
 //! * The CPU of the host (`load.rs`): Fig. 3, with cards.
 //! * Requests that a web server completes (`web.rs`): Fig. 4a and 4b, with cards.
 
@@ -14,6 +15,7 @@ mod growth;
 mod load;
 mod netfilter;
 mod paper;
+mod program;
 mod sources;
 mod web;
 
@@ -30,7 +32,7 @@ use weir_engine::traffic::{self, SMALL_FRAME_BYTES};
 use weir_engine::xdp::generate::Generator;
 
 /// The parts of the scenario.
-const PARTS: [&str; 4] = ["drops", "growth", "load", "web"];
+const PARTS: [&str; 5] = ["drops", "growth", "program", "load", "web"];
 
 pub use chart::svg as plot;
 
@@ -60,6 +62,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
             rows.extend(match part {
                 "drops" => drops::rows(&without_card, &attackers, &mut generator, effort)?,
                 "growth" => growth::rows(&without_card, &attackers, &mut generator, effort)?,
+                "program" => program::rows(&without_card, &attackers, effort)?,
                 "load" => load::rows(&names, &attackers, &mut generator, effort)?,
                 _ => web::rows(&serving, &attackers, &mut generator, effort)?,
             });

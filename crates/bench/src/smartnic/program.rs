@@ -1,0 +1,125 @@
+//! What the program alone takes to drop a packet of 1K and of 128K sources: without a driver, and while the core is not
+//! shared ([`weir_engine::quiet`]), so it says what the caches of a processor do to the rows of `growth`.
+
+use super::blockers::{ALONE, policy_text};
+use super::drops::Effort;
+use super::growth::COUNTS;
+use super::sources::Traffic;
+use crate::data::list;
+use crate::row::Row;
+use crate::stream;
+use std::fs;
+use std::path::Path;
+use weir::failure::Failure;
+use weir_abi::{Reason, Target};
+use weir_engine::measure::Spread;
+use weir_engine::quiet::Stretches;
+use weir_engine::traffic;
+use weir_engine::xdp::stream::SOURCES_MAX;
+use weir_engine::{Filter as _, XdpFilter};
+use weir_loading::{Data, load};
+use weir_state::{Memory, SharedState};
+
+/// The hosts whose programs are measured.
+const NAMES: [&str; 3] = ["weir-host", ALONE, "weir-host-list"];
+
+/// The program of a host that blocks some sources. The tables live as long as it does.
+struct Blocking {
+    filter: XdpFilter,
+    _tables: (SharedState, Data),
+}
+
+/// Measures those of the named hosts that are Weir without a card.
+///
+/// # Errors
+/// A policy cannot be compiled or loaded, or its program does not drop every packet.
+pub fn rows(names: &[&'static str], attackers: &[u32], effort: Effort) -> Result<Vec<Row>, Failure> {
+    let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+    let counts = COUNTS.map(|count| count.min(attackers.len()));
+    let mut rows = Vec::new();
+    for name in names.iter().copied().filter(|name| NAMES.contains(name)) {
+        let [few, many] = counts.map(|count| Blocking::load(name, folder.path(), &attackers[..count], counts[1]));
+        let mut programs = [few?, many?];
+        for traffic in Traffic::ALL {
+            let packets = counts.map(|count| traffic.packets(&attackers[..count]));
+            let mut turns = [Vec::new(), Vec::new()];
+            for _ in 0..effort.rounds {
+                for ((program, packets), turns) in programs.iter_mut().zip(&packets).zip(&mut turns) {
+                    turns.push(program.turn(packets, effort)?);
+                }
+            }
+            let row = Row::default().of("part", "program").of("traffic", traffic.name()).of("blocker", name);
+            rows.push(to_row(row, turns));
+        }
+    }
+    Ok(rows)
+}
+
+fn to_row(row: Row, [few, many]: [Vec<f64>; 2]) -> Row {
+    let more = many.iter().zip(&few).map(|(many, few)| many - few).collect();
+    let spread = |samples: Vec<f64>| Spread::of(samples).expect("there were turns");
+    row.spread("program_ns_1k", spread(few))
+        .spread("program_ns_128k", spread(many))
+        .spread("program_more_ns", spread(more))
+}
+
+impl Blocking {
+    /// The program of a host with room for `room` sources, which blocks these.
+    fn load(name: &str, folder: &Path, sources: &[u32], room: usize) -> Result<Self, Failure> {
+        let (path, blocked) = (folder.join("program.weir"), folder.join("blocked.txt"));
+        let text = policy_text(name, room).replace("dynamic;", "dynamic; file \"blocked.txt\";");
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+        fs::write(&blocked, list(sources)).map_err(|error| Failure::file(&blocked, error))?;
+        let policy = load(&path)?;
+        let shared = SharedState::new(Memory::Kernel { limits_room: None });
+        let (artifact, data) = (policy.artifact()?, policy.data(Some(&shared))?);
+        let filter = stream::load(artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())?;
+        Ok(Blocking { filter, _tables: (shared, data) })
+    }
+
+    /// Nanoseconds per packet.
+    fn turn(&mut self, sources: &[u32], effort: Effort) -> Result<f64, Failure> {
+        let frames = traffic::packets_from(&[0]);
+        let before = self.decided();
+        let mut run = |stretches: &mut Stretches| -> Result<(), Failure> {
+            let streams = sources.chunks(SOURCES_MAX);
+            streams
+                .into_iter()
+                .try_for_each(|some| Ok(self.filter.stream_in(stretches, 0, &frames.burst(0), 0, some)?))
+        };
+        run(&mut Stretches::begin(0))?;
+        let mut stretches = Stretches::begin((effort.packets as usize).min(sources.len()));
+        while !stretches.is_enough() {
+            run(&mut stretches)?;
+        }
+        let (all, dropped) = self.decided();
+        if all == before.0 || all - before.0 != dropped - before.1 {
+            return Err(Failure::Runtime(format!(
+                "weir: of {} packets {} were dropped",
+                all - before.0,
+                dropped - before.1
+            )));
+        }
+        Ok(stretches.cost_per_packet())
+    }
+
+    /// The packets so far, and those that the rule has dropped.
+    fn decided(&self) -> (u64, u64) {
+        let counters = self.filter.counters();
+        let all = counters.iter().map(|counter| counter.packets).sum();
+        (all, counters[usize::from(Reason::rule(0).0)].packets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_row;
+    use crate::row::Row;
+
+    #[test]
+    fn differences_are_of_one_round() {
+        let row = to_row(Row::default(), [vec![10.0, 20.0, 12.0], vec![14.0, 24.0, 16.0]]);
+        assert_eq!((row.get("program_ns_1k"), row.get("program_ns_128k")), (Some(12.0), Some(16.0)));
+        assert_eq!((row.get("program_more_ns_min"), row.get("program_more_ns_max")), (Some(4.0), Some(4.0)));
+    }
+}
