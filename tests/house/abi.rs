@@ -442,7 +442,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "sample_record", SampleRecord, len, cap, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
-    layout!(program, "stream", Stream, next, sources);
+    layout!(program, "stream", Stream, next, count, sources);
     layout!(program, "addition_ring", AdditionRing, head, lost, tail, epoch, recent, records);
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
@@ -454,6 +454,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("PORT_QUEUES", kernel::PORT_QUEUES),
         ("REPLAY_BYTES_MIN", kernel::REPLAY_BYTES_MIN),
         ("STREAM_SOURCES_MAX", kernel::STREAM_SOURCES_MAX),
+        ("STREAM_PACKETS", kernel::STREAM_PACKETS),
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
         ("ADDITIONS_MAX", kernel::ADDITIONS_MAX),
@@ -525,7 +526,7 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_of_the_engine() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 14] = [
+    const C_ONLY: [&str; 15] = [
         "__sk_buff",
         "ack_key",
         "answer_slot",
@@ -534,6 +535,7 @@ fn rust_knows_every_structure_of_the_engine() {
         "feature_queue",
         "lock_wait",
         "slot_walk",
+        "stream_run",
         "track_slot",
         "net",
         "net_device",

@@ -18,7 +18,6 @@ pub const PORT_QUEUES: usize = 64;
 pub const REPLAY_BYTES_MIN: usize = 14;
 /// The most sources of made-up packets: `STREAM_SOURCES_MAX`.
 pub const STREAM_SOURCES_MAX: usize = 1 << 18;
-
 /// The most packets that one run of a stream decides: `STREAM_PACKETS`.
 pub const STREAM_PACKETS: usize = 1 << 9;
 /// Bytes of a header that lies behind a packet's first buffer: `FRAME_COPY_BYTES`.

@@ -82,10 +82,8 @@ impl Blocking {
         let frames = traffic::packets_from(&[0]);
         let before = self.decided();
         let mut run = |stretches: &mut Stretches| -> Result<(), Failure> {
-            let streams = sources.chunks(SOURCES_MAX);
-            streams
-                .into_iter()
-                .try_for_each(|some| Ok(self.filter.stream_in(stretches, 0, &frames.burst(0), 0, some)?))
+            let mut streams = sources.chunks(SOURCES_MAX);
+            streams.try_for_each(|some| Ok(self.filter.stream_in(stretches, 0, &frames.burst(0), 0, some)?))
         };
         run(&mut Stretches::begin(0))?;
         let mut stretches = Stretches::begin((effort.packets as usize).min(sources.len()));

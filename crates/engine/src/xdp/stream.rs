@@ -57,8 +57,8 @@ impl XdpFilter {
         sources: &[u32],
     ) -> Result<(), EngineError> {
         assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
-        let name = format!("weir_{}_stream", self.costs[chain].chain);
         fill(&self.object, sources)?;
+        let name = format!("weir_{}_stream", self.costs[chain].chain);
         let program = find(&self.object, &name)?;
         for run in sources.chunks(STREAM_PACKETS) {
             let ran = self.replay.run(&program, burst, index, 1).map_err(|problem| failed(&name, problem))?;
