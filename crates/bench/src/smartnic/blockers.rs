@@ -22,10 +22,11 @@ pub const ALONE: &str = "weir-host-counters";
 /// The same host again, which receives only what a card leaves over (rows of `load`).
 pub const LEFT_OVER: &str = "weir-host-left-over";
 /// The names of all, in the order of their turns.
-pub const BLOCKERS: [&str; 13] = [
+pub const BLOCKERS: [&str; 14] = [
     DROP_ALL,
     "xdp-hash-map",
     "weir-host",
+    "weir-host-set",
     ALONE,
     "weir-host-list",
     "weir-card-hybrid",
@@ -147,6 +148,7 @@ pub fn policy_text(name: &str, room: usize) -> String {
     let table = match name {
         // As mitigation fills it, and as it fills it if a card follows.
         "weir-host" => format!("dynamic; size {room}"),
+        "weir-host-set" => format!("dynamic; size {room}; layout exact-set"),
         name if name == ALONE || has_card(name) => format!("dynamic; size {room}; counters"),
         _ => "file \"blocked.txt\"".to_owned(),
     };

@@ -44,8 +44,9 @@ impl Effort {
 const PASSED: u32 = 1 << 10;
 
 /// Names of the generator's ends of the wires.
-pub const NEAR: [&str; 16] =
-    ["g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7", "g8", "g9", "g10", "g11", "g12", "g13", "g14", "g15"];
+pub const NEAR: [&str; 18] = [
+    "g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7", "g8", "g9", "g10", "g11", "g12", "g13", "g14", "g15", "g16", "g17",
+];
 
 /// A host with what blocks at it.
 pub struct Stand {

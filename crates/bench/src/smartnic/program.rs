@@ -21,7 +21,7 @@ use weir_loading::{Data, load};
 use weir_state::{Memory, SharedState};
 
 /// The hosts whose programs are measured.
-const NAMES: [&str; 3] = ["weir-host", ALONE, "weir-host-list"];
+const NAMES: [&str; 4] = ["weir-host", "weir-host-set", ALONE, "weir-host-list"];
 
 /// The program of a host that blocks some sources. The tables live as long as it does.
 struct Blocking {
