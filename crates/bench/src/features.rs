@@ -16,8 +16,8 @@ use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
-use weir_engine::quiet::Stretches;
 use weir_engine::traffic::{self, SplitMix};
+use weir_engine::xdp::stream::SOURCES_MAX;
 use weir_engine::{NativeData, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
 use weir_state::features::{FeatureMemory, Features, Snapshot};
@@ -33,8 +33,6 @@ const PACKETS: usize = 1 << 17;
 const ROUNDS: usize = 11;
 /// The chain whose packets are counted by source.
 const DOWNSTREAM: usize = 1;
-/// Number of sources that a program is given at once.
-const STREAM: usize = 1 << 18;
 
 /// The number of protected addresses, and the length of the prefix that contains them.
 const ADDRESSES: [(&str, u32); 4] = [("16", 28), ("1K", 22), ("64K", 16), ("1M", 12)];
@@ -171,23 +169,14 @@ fn kernel(
 ) -> Result<Vec<Row>, Failure> {
     let mut filters =
         [in_kernel(plain)?, in_kernel(observing)?, bare_in_kernel(observing, 0)?, bare_in_kernel(observing, 1)?];
-    let frames = traffic::packets_from(&[0]);
     let mut drawn = sources.to_vec();
     for last in (1..drawn.len()).rev() {
         drawn.swap(last, random.draw() as usize % (last + 1));
     }
-    while drawn.len() < STREAM {
+    while drawn.len() < SOURCES_MAX {
         drawn.extend_from_within(..);
     }
-    let run = |filter: &mut XdpFilter| -> Result<f64, Failure> {
-        let mut stretches = Stretches::begin(drawn.len());
-        let mut streams = drawn.chunks(STREAM).cycle();
-        while !stretches.is_enough() {
-            let sources = streams.next().expect("there are sources");
-            filter.stream_in(&mut stretches, DOWNSTREAM, &frames.burst(0), 0, sources)?;
-        }
-        Ok(stretches.cost_per_packet())
-    };
+    let run = |filter: &mut XdpFilter| stream::cost(filter, DOWNSTREAM, &drawn);
     let mut turns: [Vec<f64>; 4] = Default::default();
     for _ in 0..ROUNDS {
         for (filter, turns) in filters.iter_mut().zip(&mut turns) {

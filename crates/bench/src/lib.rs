@@ -39,6 +39,7 @@ use serde_json::Value;
 use std::fs;
 use weir::failure::Failure;
 use weir::report;
+use weir_engine::quiet::Summary;
 
 /// A named experiment.
 struct Scenario {
@@ -200,9 +201,12 @@ struct Machine {
     cpu: String,
     kernel: String,
     tsc_ghz: Value,
-    /// The part of the measurements in which the core was not shared; only those count ([`weir_engine::quiet`]).
+    /// The part of the stretches in which the core was not shared, and the number of measurements that had hardly any, so
+    /// that they counted the others too ([`weir_engine::quiet`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_share: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_measurements: Option<u64>,
 }
 
 impl Machine {
@@ -210,11 +214,13 @@ impl Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let quiet = Summary::of_process();
         Machine {
             cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             kernel: kernel.trim().to_owned(),
             tsc_ghz: rounded(weir_engine::tsc::frequency_hz() / 1e9),
-            quiet_share: weir_engine::quiet::share().map(rounded),
+            quiet_share: quiet.map(|quiet| rounded(quiet.share)),
+            shared_measurements: quiet.map(|quiet| quiet.shared_measurements),
         }
     }
 }
@@ -252,7 +258,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 
 /// The result as text.
 fn describe(scenario: &Scenario, outcome: &Outcome<'_>) -> String {
-    let mut text = format!("{}\n  the paper: {}\n  here: {}\n\n", scenario.name, scenario.paper, outcome.machine.cpu);
+    let machine = &outcome.machine;
+    let mut text = format!("{}\n  the paper: {}\n  here: {}\n", scenario.name, scenario.paper, machine.cpu);
+    if let (Some(share), Some(shared)) = (&machine.quiet_share, machine.shared_measurements) {
+        text += &format!(
+            "  quiet: {share} of the stretches; {shared} measurements had hardly any, and count the others too\n"
+        );
+    }
+    text.push('\n');
     for row in &outcome.rows {
         text += &format!("  {}\n", row.title());
         for (field, value) in row.fields().filter(|(field, value)| value.is_number() && !is_bound(field)) {

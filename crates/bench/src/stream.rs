@@ -2,6 +2,9 @@
 
 use weir::failure::Failure;
 use weir_engine::clang::{BpfShape, Clang};
+use weir_engine::quiet::Stretches;
+use weir_engine::traffic;
+use weir_engine::xdp::stream::SOURCES_MAX;
 use weir_engine::{ProgramData, ProgramShape, XdpFilter};
 
 /// Compiles the C of a policy with the chain `upstream`, and loads it for [`XdpFilter::stream`].
@@ -20,4 +23,19 @@ pub fn load_chain(chain: &str, c: &str, program: &ProgramShape, data: &ProgramDa
     let c = format!("{c}\n#include \"stream.h\"\n\nWEIR_XDP_STREAM({chain})\n");
     let object = Clang::find()?.bpf("stream", &c, &BpfShape::new(program, data))?.object;
     Ok(XdpFilter::load("stream", &object, program, data)?)
+}
+
+/// Nanoseconds per packet of streams from all sources, which are repeated until enough of them are quiet.
+///
+/// # Errors
+/// The kernel refuses to run the program.
+pub fn cost(filter: &mut XdpFilter, chain: usize, sources: &[u32]) -> Result<f64, Failure> {
+    let frames = traffic::packets_from(&[0]);
+    let mut stretches = Stretches::begin(sources.len());
+    let mut streams = sources.chunks(SOURCES_MAX).cycle();
+    while !stretches.is_enough() {
+        let some = streams.next().expect("there are sources");
+        filter.stream_in(&mut stretches, chain, &frames.burst(0), 0, some)?;
+    }
+    Ok(stretches.cost_per_packet())
 }

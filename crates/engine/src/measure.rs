@@ -94,7 +94,7 @@ pub fn measure_ring_by(
     let mut verdicts = [Verdict(0); BURST_MAX];
     let bursts = ring.len().div_ceil(BURST_MAX);
     let mut next = 0;
-    // Decides as many bursts as have that many packets. Returns their number of packets, and their cycles.
+    // Decides as many bursts as have that many packets. Returns their cycles, and their number of packets.
     let mut stretch = |packets: usize| {
         let (mut cycles, mut decided) = (0, 0);
         while decided < packets {

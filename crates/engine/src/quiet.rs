@@ -6,7 +6,7 @@
 //! always take the same time. A stretch with a slow yardstick at one of its ends is left out.
 //!
 //! A measurement goes on until it has enough quiet stretches, but not for long. If it has hardly any then, all count.
-//! The share of quiet stretches is a figure of its own ([`share`]).
+//! [`Summary`] says how many stretches were quiet, and how many measurements had to count the others.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,8 @@ static FASTEST: AtomicU64 = AtomicU64::new(u64::MAX);
 /// Stretches of the process.
 static ALL: AtomicU64 = AtomicU64::new(0);
 static ALONE: AtomicU64 = AtomicU64::new(0);
+/// Measurements of the process that counted all stretches, because hardly any was quiet.
+static SHARED: AtomicU64 = AtomicU64::new(0);
 
 /// A measurement in stretches, each of some ten microseconds. Costs have a unit of the caller, such as TSC cycles.
 #[derive(Debug)]
@@ -72,7 +74,7 @@ impl Stretches {
         }
     }
 
-    /// Ends a stretch that has cost `cost` for `packets`, and begins the next one.
+    /// Ends a stretch whose packets cost `cost` together, and begins the next one.
     pub fn end(&mut self, cost: f64, packets: usize) {
         let quiet = is_quiet();
         self.all.add(cost, packets);
@@ -91,15 +93,28 @@ impl Stretches {
         let Stretches { asked, alone, all, .. } = self;
         ALL.fetch_add(all.stretches, Ordering::Relaxed);
         ALONE.fetch_add(alone.stretches, Ordering::Relaxed);
-        let sum = if alone.packets * FEW < asked { all } else { alone };
+        let is_shared = alone.packets * FEW < asked;
+        SHARED.fetch_add(is_shared.into(), Ordering::Relaxed);
+        let sum = if is_shared { all } else { alone };
         sum.cost / sum.packets as f64
     }
 }
 
-/// The share of all stretches of the process that were quiet, if there were any.
-pub fn share() -> Option<f64> {
-    let all = ALL.load(Ordering::Relaxed);
-    (all > 0).then(|| ALONE.load(Ordering::Relaxed) as f64 / all as f64)
+/// What the measurements of the process have counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The share of all stretches that were quiet.
+    pub share: f64,
+    /// Number of measurements that counted all stretches, because hardly any was quiet.
+    pub shared_measurements: u64,
+}
+
+impl Summary {
+    /// None if nothing was measured in stretches.
+    pub fn of_process() -> Option<Self> {
+        let [all, alone, shared] = [&ALL, &ALONE, &SHARED].map(|count| count.load(Ordering::Relaxed));
+        (all > 0).then(|| Summary { share: alone as f64 / all as f64, shared_measurements: shared })
+    }
 }
 
 /// Whether the core works for this thread alone at the moment.

@@ -146,8 +146,8 @@ fn card_arguments(name: &str, card: &Host) -> Vec<String> {
 /// The policy of a Weir by its name.
 pub fn policy_text(name: &str, room: usize) -> String {
     let table = match name {
-        // As mitigation fills it, and as it fills it if a card follows.
         "weir-host" => format!("dynamic; size {room}"),
+        // As mitigation fills it, and as it fills it if a card follows.
         "weir-host-set" => format!("dynamic; size {room}; layout exact-set"),
         name if name == ALONE || has_card(name) => format!("dynamic; size {room}; counters"),
         _ => "file \"blocked.txt\"".to_owned(),

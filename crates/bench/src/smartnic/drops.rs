@@ -67,6 +67,7 @@ impl Stand {
         room: &[u32],
         generator: &mut Generator,
     ) -> Result<Vec<Self>, Failure> {
+        assert!(names.len() <= NEAR.len(), "a host without a name would be left out");
         let open = |(name, near): (&&'static str, &'static str)| Stand::open(name, near, folder, room, generator);
         names.iter().zip(NEAR).map(open).collect()
     }

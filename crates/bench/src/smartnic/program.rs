@@ -13,9 +13,7 @@ use std::path::Path;
 use weir::failure::Failure;
 use weir_abi::{Reason, Target};
 use weir_engine::measure::Spread;
-use weir_engine::quiet::Stretches;
 use weir_engine::traffic;
-use weir_engine::xdp::stream::SOURCES_MAX;
 use weir_engine::{Filter as _, XdpFilter};
 use weir_loading::{Data, load};
 use weir_state::{Memory, SharedState};
@@ -45,7 +43,7 @@ pub fn rows(names: &[&'static str], attackers: &[u32], effort: Effort) -> Result
             let mut turns = [Vec::new(), Vec::new()];
             for _ in 0..effort.rounds {
                 for ((program, packets), turns) in programs.iter_mut().zip(&packets).zip(&mut turns) {
-                    turns.push(program.turn(packets, effort)?);
+                    turns.push(program.turn(packets)?);
                 }
             }
             let row = Row::default().of("part", "program").of("traffic", traffic.name()).of("blocker", name);
@@ -67,6 +65,7 @@ impl Blocking {
     /// The program of a host with room for `room` sources, which blocks these.
     fn load(name: &str, folder: &Path, sources: &[u32], room: usize) -> Result<Self, Failure> {
         let (path, blocked) = (folder.join("program.weir"), folder.join("blocked.txt"));
+        // A table that changes starts with the same file as a list.
         let text = policy_text(name, room).replace("dynamic;", "dynamic; file \"blocked.txt\";");
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
         fs::write(&blocked, list(sources)).map_err(|error| Failure::file(&blocked, error))?;
@@ -78,18 +77,11 @@ impl Blocking {
     }
 
     /// Nanoseconds per packet.
-    fn turn(&mut self, sources: &[u32], effort: Effort) -> Result<f64, Failure> {
-        let frames = traffic::packets_from(&[0]);
+    fn turn(&mut self, sources: &[u32]) -> Result<f64, Failure> {
         let before = self.decided();
-        let mut run = |stretches: &mut Stretches| -> Result<(), Failure> {
-            let mut streams = sources.chunks(SOURCES_MAX);
-            streams.try_for_each(|some| Ok(self.filter.stream_in(stretches, 0, &frames.burst(0), 0, some)?))
-        };
-        run(&mut Stretches::begin(0))?;
-        let mut stretches = Stretches::begin((effort.packets as usize).min(sources.len()));
-        while !stretches.is_enough() {
-            run(&mut stretches)?;
-        }
+        // Warms up the caches.
+        self.filter.stream(0, &traffic::packets_from(&[0]).burst(0), 0, sources)?;
+        let cost = stream::cost(&mut self.filter, 0, sources)?;
         let (all, dropped) = self.decided();
         if all == before.0 || all - before.0 != dropped - before.1 {
             return Err(Failure::Runtime(format!(
@@ -98,7 +90,7 @@ impl Blocking {
                 dropped - before.1
             )));
         }
-        Ok(stretches.cost_per_packet())
+        Ok(cost)
     }
 
     /// The packets so far, and those that the rule has dropped.
