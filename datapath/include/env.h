@@ -181,6 +181,7 @@ _Static_assert(sizeof(struct weir_burst) == 192, "abi: Burst");
 struct table {
 	const uint8_t *image;
 	uint32_t mask; /* capacity in bytes - 1; all ones in user space */
+	uint32_t base; /* where an image inside this one begins; 0 in user space, where `image` is its begin */
 };
 
 /*

@@ -36,7 +36,7 @@
 	WEIR_TABLE_BYTES(slot, WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t))
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
 	((struct table){weir_table_##slot + WEIR_HALF(halves, slot) * WEIR_TABLE_##slot##_OTHER,                       \
-			WEIR_TABLE_##slot##_BYTES - 1})
+			WEIR_TABLE_##slot##_BYTES - 1, 0})
 #define WEIR_KNOWN_SIZES true
 
 #else
@@ -75,7 +75,7 @@ WEIR_INLINE uint64_t half_offset(uint64_t half, uint32_t other)
 #define WEIR_TABLE_HALF(halves, slot)                                                                                  \
 	((struct table){(uint8_t *)sized_at_load(weir_table_##slot) +                                                  \
 				half_offset(WEIR_HALF(halves, slot), weir_sizes.tables[slot].other),                   \
-			weir_sizes.tables[slot].mask})
+			weir_sizes.tables[slot].mask, 0})
 #define WEIR_KNOWN_SIZES false
 
 #endif
@@ -150,7 +150,7 @@ extern uint64_t weir_buckets[WEIR_BUCKETS], weir_exceeded[WEIR_BUCKETS], weir_pa
 WEIR_INLINE struct table env_limits(const struct env *env)
 {
 	(void)env;
-	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK};
+	return (struct table){WEIR_LIMITS, WEIR_LIMITS_MASK, 0};
 }
 
 /*
@@ -220,13 +220,19 @@ WEIR_INLINE uint32_t table_offset(struct table table, uint32_t offset)
 
 WEIR_INLINE const uint8_t *table_at(struct table table, uint32_t offset)
 {
-	return table.image + (table_offset(table, offset) & table.mask);
+	return table.image + (table_offset(table, table.base + offset) & table.mask);
 }
 
 /* Like table_at() for a block of `bytes` (a power of two) at a multiple of its size: one mask bounds all of it. */
 WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint32_t bytes)
 {
-	return table.image + (table_offset(table, offset) & table.mask & ~(bytes - 1));
+	return table.image + (table_offset(table, table.base + offset) & table.mask & ~(bytes - 1));
+}
+
+/* The image inside this one that begins at byte `base`, a multiple of 64, which the mask shows to the verifier. */
+WEIR_INLINE struct table table_inside(struct table table, uint32_t base)
+{
+	return (struct table){table.image, table.mask, base & ~UINT32_C(63)};
 }
 
 /*

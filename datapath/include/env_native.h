@@ -9,7 +9,7 @@
 #define WEIR_BURSTS
 #define WEIR_LIMITS_STORAGE
 #define WEIR_FRESH
-#define WEIR_TABLE(env, slot) ((struct table){(env)->tables.images[slot], UINT32_MAX})
+#define WEIR_TABLE(env, slot) ((struct table){(env)->tables.images[slot], UINT32_MAX, 0})
 
 struct env {
 	struct burst_counters counters;
@@ -20,7 +20,7 @@ struct env {
 
 WEIR_INLINE struct table env_limits(const struct env *env)
 {
-	return (struct table){env->limits.image, UINT32_MAX};
+	return (struct table){env->limits.image, UINT32_MAX, 0};
 }
 
 WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
@@ -59,6 +59,12 @@ WEIR_INLINE const uint8_t *table_block(struct table table, uint32_t offset, uint
 {
 	(void)bytes;
 	return table.image + offset;
+}
+
+/* The image inside this one that begins at byte `base`, a multiple of 64. */
+WEIR_INLINE struct table table_inside(struct table table, uint32_t base)
+{
+	return (struct table){table.image + base, UINT32_MAX, 0};
 }
 
 WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)

@@ -19,6 +19,8 @@ enum layout {
 	LAYOUT_RANK_LEAF6 = 6,
 	LAYOUT_EXACT_SET6 = 7,
 	LAYOUT_COUNTED_LEAF = 8,
+	LAYOUT_EXACT_LEAF = 9,
+	LAYOUT_EXACT_LEAF6 = 10,
 };
 
 enum { IMAGE_MAGIC = 0x52494557 }; /* "WEIR" in memory */

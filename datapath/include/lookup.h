@@ -10,6 +10,8 @@
  *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
  *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix contains it
  *	counted_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
+ *	exact_leaf_find(table, addr)	IPv4 address -> 1 or 0
+ *	exact_leaf6_find(table, hi, lo)	IPv6 address -> 1 or 0
  *
  * In user space, sets and leaves also have <name>_find_burst(), which looks up as many as WEIR_BURST_MAX keys together.
  *
@@ -21,6 +23,7 @@
 
 #include "counted_leaf.h"
 #include "dxr.h"
+#include "exact_leaf.h"
 #include "exact_set.h"
 #include "exact_set6.h"
 #include "exact_sets.h"

@@ -179,6 +179,8 @@ fn whole_images() -> &'static [Vec<u8>] {
             image(Family::Ipv6, Layout::RankLeaf6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
             image(Family::Ipv6, Layout::ExactSet6, "2001:db8::/64\n2001:db8:1::7/128\nffff:ffff:ffff:ffff::/64\n"),
             image(Family::Ipv4, Layout::CountedLeaf, &halves()),
+            image(Family::Ipv4, Layout::ExactLeaf, "192.0.2.1\n198.51.100.7\n10.0.0.0/8\n10.0.128.0/20\n"),
+            image(Family::Ipv6, Layout::ExactLeaf6, "2001:db8::/64\n2001:db8:1::7/128\n2001:db8:1::/48\n"),
         ]
     })
 }

@@ -89,6 +89,8 @@ fn constants() -> Vec<(String, u64)> {
             Layout::RankLeaf => "LAYOUT_RANK_LEAF",
             Layout::RankLeaf6 => "LAYOUT_RANK_LEAF6",
             Layout::CountedLeaf => "LAYOUT_COUNTED_LEAF",
+            Layout::ExactLeaf => "LAYOUT_EXACT_LEAF",
+            Layout::ExactLeaf6 => "LAYOUT_EXACT_LEAF6",
         };
         add(name, layout as u64);
     }

@@ -28,7 +28,7 @@ use weir_test_support::program::install_script;
 
 const POLICY: &str = "
 table admin { type ipv4; elements = { 10.9.0.9 } }
-table blocked { type ipv4; dynamic; size 100; layout exact-set; protect @admin }
+table blocked { type ipv4; dynamic; size 100; protect @admin }
 slot attacks { size 8 }
 upstream { sample 1/1; ip saddr @blocked drop; slot attacks; accept }
 downstream { sample 1/1; accept }

@@ -28,11 +28,15 @@ pub enum Layout {
     ExactSet6 = 7,
     /// IPv4 prefixes to labels that count up from prefix to prefix: rank leaves whose labels are computed, not stored.
     CountedLeaf = 8,
+    /// IPv4 prefixes, no labels: an exact set of the /32 addresses, and rank leaves of the other prefixes inside it.
+    ExactLeaf = 9,
+    /// IPv6 prefixes, no labels: an exact set of the /64s and /128s, and rank leaves of the other prefixes inside it.
+    ExactLeaf6 = 10,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 8] = [
+    pub const ALL: [Layout; 10] = [
         Layout::Dxr16x4,
         Layout::ExactSet,
         Layout::Range6,
@@ -41,6 +45,8 @@ impl Layout {
         Layout::RankLeaf6,
         Layout::ExactSet6,
         Layout::CountedLeaf,
+        Layout::ExactLeaf,
+        Layout::ExactLeaf6,
     ];
 
     /// The name in reports and benchmarks.
@@ -54,6 +60,8 @@ impl Layout {
             Layout::RankLeaf6 => "rank-leaf6",
             Layout::ExactSet6 => "exact-set6",
             Layout::CountedLeaf => "counted-leaf",
+            Layout::ExactLeaf => "exact-leaf",
+            Layout::ExactLeaf6 => "exact-leaf6",
         }
     }
 

@@ -11,11 +11,16 @@ use weir_tables::{BuildError, Image, LimitTable, Reads, Table};
 /// Facts about the images of one table or list: one for each possible layout.
 pub type Images = Vec<ImageFacts>;
 
-/// Facts about a table in every layout for a single table.
+/// Facts about a table in every layout that the compiler chooses for a table that is not dynamic.
 pub fn of_table(table: &Table) -> Images {
     let layouts =
-        Layout::ALL.into_iter().filter(|&layout| layout != Layout::ExactSets && layout != Layout::CountedLeaf);
-    layouts.filter_map(|layout| facts(table.build(layout), layout, |image| table.reads(image))).collect()
+        [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6, Layout::RankLeaf, Layout::RankLeaf6, Layout::ExactSet6];
+    layouts.into_iter().filter_map(|layout| in_layout(table, layout)).collect()
+}
+
+/// Facts about a table in a layout.
+pub fn in_layout(table: &Table, layout: Layout) -> Option<ImageFacts> {
+    facts(table.build(layout), layout, |image| table.reads(image))
 }
 
 /// Facts about the shared image of sets of addresses.

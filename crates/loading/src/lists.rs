@@ -135,8 +135,11 @@ impl Catalog for Lists {
 
     fn image(&self, tables: &[&str], layout: Layout) -> Option<ImageFacts> {
         if let [table] = tables {
-            let (_, _, images) = self.tables.get(*table)?;
-            return images.iter().find(|image| image.layout == layout).copied();
+            let (table, _, images) = self.tables.get(*table)?;
+            let known = images.iter().find(|image| image.layout == layout).copied();
+            // Only of dynamic tables, which are small when they are loaded.
+            let is_asked = matches!(layout, Layout::ExactLeaf | Layout::ExactLeaf6);
+            return known.or_else(|| is_asked.then(|| image_facts::in_layout(table, layout)).flatten());
         }
         let tables: Vec<&Table> =
             tables.iter().map(|name| self.tables.get(*name).map(|(table, ..)| &**table)).collect::<Option<_>>()?;

@@ -4,7 +4,7 @@ use weir_abi::Layout;
 
 use crate::entries::{Kind, Prefixes, Table};
 use crate::image::{BuildError, Image};
-use crate::layout::{Room, counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{Room, counted_leaf, dxr, exact_leaf, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::prefix::Prefix;
 
 impl Table {
@@ -47,7 +47,8 @@ pub(crate) fn build(
     room: Room,
 ) -> Result<Image, BuildError> {
     match (layout, prefixes) {
-        (Layout::ExactSet | Layout::ExactSets, Prefixes::V4(_)) | (Layout::ExactSet6, Prefixes::V6(_))
+        (Layout::ExactSet | Layout::ExactSets | Layout::ExactLeaf, Prefixes::V4(_))
+        | (Layout::ExactSet6 | Layout::ExactLeaf6, Prefixes::V6(_))
             if kind == Kind::Labels =>
         {
             Err(BuildError::Labelled { layout })
@@ -59,6 +60,8 @@ pub(crate) fn build(
         (Layout::Range6, Prefixes::V6(prefixes)) => range6::build(prefixes, labels),
         (Layout::RankLeaf, Prefixes::V4(prefixes)) => rank_leaf::build4(prefixes, labels, room),
         (Layout::CountedLeaf, Prefixes::V4(prefixes)) => counted_leaf::build4(prefixes, labels, room),
+        (Layout::ExactLeaf, Prefixes::V4(prefixes)) => exact_leaf::build4(prefixes, room),
+        (Layout::ExactLeaf6, Prefixes::V6(prefixes)) => exact_leaf::build6(prefixes, room),
         (Layout::RankLeaf6, Prefixes::V6(prefixes)) => rank_leaf::build6(prefixes, labels, room),
         _ => Err(BuildError::Family { layout, family: prefixes.family() }),
     }

@@ -207,6 +207,24 @@ fn ipv6_sets_in_c_hold_what_rust_ones_hold() {
 }
 
 #[test]
+fn exact_leaves_in_c_hold_what_rust_ones_hold() {
+    for (prefixes, hosts) in [(comb4(), 0), (vec![], 20_000), (comb4(), 20_000)] {
+        let list = [prefixes, crowd4(hosts, 11)].concat();
+        let image = build(table(Family::Ipv4, Kind::Set, &list), Layout::ExactLeaf);
+        for datapath in Datapath::all() {
+            datapath.check4(&image, edges4(&list));
+        }
+    }
+    for (prefixes, hosts) in [(crowd6(), 0), (vec![], 9000), (crowd6(), 9000)] {
+        let list = [prefixes, nets_and_hosts6(hosts, hosts, 17)].concat();
+        let image = build(table(Family::Ipv6, Kind::Set, &list), Layout::ExactLeaf6);
+        for datapath in Datapath::all() {
+            datapath.check6(&image, edges6(&list));
+        }
+    }
+}
+
+#[test]
 fn ipv6_prefixes_in_c_are_what_they_are_in_rust() {
     let list = crowd6();
     for layout in [Layout::Range6, Layout::RankLeaf6] {
@@ -234,6 +252,8 @@ fn mutated_images_that_are_accepted_answer_alike() {
         fused(&[crowd4(3000, 5), crowd4(20_000, 6), crowd4(100, 7)]),
         build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(500, 300, 3)), Layout::ExactSet6),
         build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
+        build(table(Family::Ipv4, Kind::Set, &[comb4(), crowd4(3000, 5)].concat()), Layout::ExactLeaf),
+        build(table(Family::Ipv6, Kind::Set, &[crowd6(), nets_and_hosts6(500, 300, 3)].concat()), Layout::ExactLeaf6),
     ];
     let datapaths = Datapath::all();
     let mut random = Random(99);

@@ -8,7 +8,7 @@ use support::*;
 use weir_abi::{Family, Layout};
 use weir_tables::{Entries, Image, ImageError, ImageView, Kind};
 
-fn images() -> [Image; 9] {
+fn images() -> [Image; 11] {
     let build = |entries: Entries, layout| entries.settle().build(layout).unwrap();
     [
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
@@ -20,6 +20,8 @@ fn images() -> [Image; 9] {
         fused(&[crowd4(30_000, 5), crowd4(3000, 6), comb4()]),
         build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(2000, 2000, 5)), Layout::ExactSet6),
         build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
+        build(table(Family::Ipv4, Kind::Set, &[comb4(), crowd4(3000, 5)].concat()), Layout::ExactLeaf),
+        build(table(Family::Ipv6, Kind::Set, &[crowd6(), nets_and_hosts6(200, 200, 5)].concat()), Layout::ExactLeaf6),
     ]
 }
 
@@ -88,10 +90,10 @@ fn an_image_survives_a_copy() {
 
 #[test]
 fn reasons_are_named() {
-    let [dxr, set, range6, _, _, _, sets, set6, _] = images();
+    let [dxr, set, range6, _, _, _, sets, set6, _, leaf, leaf6] = images();
     assert_eq!(error(b"WEIR"), "table image of 4 bytes is shorter than its header");
     assert_eq!(error(&with_word(&dxr, 0, 0x1234)), "not a table image: starts with 0x00001234");
-    assert_eq!(error(&with_word(&dxr, 1, 9)), "table image of unknown layout 9");
+    assert_eq!(error(&with_word(&dxr, 1, 99)), "table image of unknown layout 99");
     assert_eq!(error(&with_word(&dxr, 3, 1 << 20)), "corrupt d16x4r image: section `header`: bad label count");
     assert_eq!(error(&with_word(&dxr, 3, 0)), "corrupt d16x4r image: section `ranges`: bad label");
     assert_eq!(error(&with_word(&dxr, 6, 128)), "corrupt d16x4r image: section `direct`: bad section offset");
@@ -121,6 +123,13 @@ fn reasons_are_named() {
     assert_eq!(error(&with_word(&set6, 7, 8)), "corrupt exact-set6 image: section `nets`: bad section size");
     assert_eq!(error(&with_word(&set6, 11, 64)), "corrupt exact-set6 image: section `overflow`: bad section size");
     assert_eq!(error(&with_word(&set6, 11, 0)), "corrupt exact-set6 image: section `overflow`: bad section size");
+    let inside = leaf.as_bytes()[56..60].try_into().map(u32::from_le_bytes).unwrap() as usize / 4;
+    assert_eq!(error(&with_word(&leaf, 14, 65)), "corrupt exact-leaf image: section `prefixes`: bad section offset");
+    assert_eq!(error(&with_word(&leaf, 14, 64)), "not a table image: starts with 0xffffffff");
+    assert_eq!(error(&with_word(&leaf, 3, 0)), "corrupt exact-leaf image: section `header`: bad label count");
+    assert_eq!(error(&with_word(&leaf, inside + 1, 6)), "corrupt exact-leaf image: section `prefixes`: bad header");
+    assert_eq!(error(&with_word(&leaf, inside + 16, 17)), "corrupt rank-leaf image: section `root`: bad shift");
+    assert_eq!(error(&with_word(&leaf6, 6, 65)), "corrupt exact-leaf6 image: section `nets`: bad section offset");
     assert_eq!(error(&with_word(&range6, 16, 3 << 30)), "corrupt range6 image: section `root`: bad entry kind");
     assert_eq!(error(&with_word(&range6, 16, 1 << 30 | 999)), "corrupt range6 image: section `root`: bad node number");
     assert_eq!(

@@ -129,7 +129,7 @@ impl Driven {
     }
 }
 
-const KINDS: [(Layout, Kind); 11] = [
+const KINDS: [(Layout, Kind); 13] = [
     (Layout::ExactSet, Kind::Set),
     (Layout::ExactSets, Kind::Set),
     (Layout::ExactSet6, Kind::Set),
@@ -139,6 +139,8 @@ const KINDS: [(Layout, Kind); 11] = [
     (Layout::CountedLeaf, Kind::Labels),
     (Layout::RankLeaf6, Kind::Labels),
     (Layout::RankLeaf6, Kind::Set),
+    (Layout::ExactLeaf, Kind::Set),
+    (Layout::ExactLeaf6, Kind::Set),
     (Layout::Range6, Kind::Labels),
     (Layout::Range6, Kind::Set),
 ];
@@ -211,12 +213,20 @@ fn fused_sets_change_apart() {
 
 #[test]
 fn sets_grow_from_nothing_and_shrink_again() {
-    for (layout, count) in [(Layout::ExactSet, 200_000), (Layout::ExactSet6, 20_000)] {
+    let grown = [
+        (Layout::ExactSet, 200_000),
+        (Layout::ExactSet6, 20_000),
+        (Layout::ExactLeaf, 200_000),
+        (Layout::ExactLeaf6, 20_000),
+    ];
+    for (layout, count) in grown {
         let mut driven = Driven::new(layout, Kind::Set, 0, 4);
         let mut random = Random(77);
         let nets: Vec<Net> = (0..count)
             .map(|index| match layout {
-                Layout::ExactSet => (u128::from(random.next() as u32) << 96, 32),
+                Layout::ExactLeaf if index % 1000 == 0 => (u128::from(random.next() as u32) << 96 & !0 << 104, 24),
+                Layout::ExactSet | Layout::ExactLeaf => (u128::from(random.next() as u32) << 96, 32),
+                Layout::ExactLeaf6 if index % 1000 == 0 => (u128::from(random.next()) << 80, 48),
                 _ if index % 3 == 0 => (u128::from(random.next()) << 64, 64),
                 _ => (0x2001_0db8 << 96 | u128::from(random.next()), 128),
             })

@@ -321,6 +321,16 @@ fn exact_set_of_ipv6() {
 }
 
 #[test]
+fn exact_leaf() {
+    stress(Layout::ExactLeaf, Kind::Set, &[3000]);
+}
+
+#[test]
+fn exact_leaf_of_ipv6() {
+    stress(Layout::ExactLeaf6, Kind::Set, &[600]);
+}
+
+#[test]
 fn rank_leaf() {
     stress(Layout::RankLeaf, Kind::Labels, &[3000]);
 }

@@ -90,6 +90,19 @@ proptest! {
     }
 
     #[test]
+    fn exact_leaf_holds_sets(list in entries4(), hosts in addresses4(), keys in proptest::collection::vec(any::<u32>(), 100)) {
+        let list = [list, hosts].concat();
+        check4(table(Family::Ipv4, Kind::Set, &list), Layout::ExactLeaf, edges4(&list).into_iter().chain(keys));
+    }
+
+    #[test]
+    fn exact_leaf6_holds_sets(list in entries6(), hosts in exact6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
+        let list = [list, hosts].concat();
+        let keys: Vec<_> = edges6(&list).into_iter().chain(keys).collect();
+        check6_in(table(Family::Ipv6, Kind::Set, &list), Layout::ExactLeaf6, &keys);
+    }
+
+    #[test]
     fn both_ipv6_layouts_find_the_longest_prefix(list in entries6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
         check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list).into_iter().chain(keys));
     }
@@ -245,13 +258,17 @@ fn empty_tables_are_legal() {
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSets, [0, 1, u32::MAX]);
     check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactSet6, &[0, 1, u128::MAX]);
+    check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactLeaf, [0, 1, u32::MAX]);
+    check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactLeaf6, &[0, 1, u128::MAX]);
 }
 
 #[test]
 fn default_routes_are_legal() {
     check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::Dxr16x4, [0, 1, u32::MAX]);
     check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::RankLeaf, [0, 1, u32::MAX]);
+    check4(table(Family::Ipv4, Kind::Set, &[(0u32, 0, 1)]), Layout::ExactLeaf, [0, 1, u32::MAX]);
     check6(table(Family::Ipv6, Kind::Set, &[(0u128, 0, 1)]), [0, 1, u128::MAX]);
+    check6_in(table(Family::Ipv6, Kind::Set, &[(0u128, 0, 1)]), Layout::ExactLeaf6, &[0, 1, u128::MAX]);
 }
 
 #[test]

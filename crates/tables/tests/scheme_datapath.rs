@@ -32,7 +32,7 @@ fn shim() -> String {
         writeln!(shim, "#include \"{header}\"").unwrap();
         writeln!(shim, "uint32_t {symbol}(const uint8_t *image, uint32_t addr);").unwrap();
         writeln!(shim, "uint32_t {symbol}(const uint8_t *image, uint32_t addr)").unwrap();
-        writeln!(shim, "{{ return {find}((struct table){{image, UINT32_MAX}}, addr); }}").unwrap();
+        writeln!(shim, "{{ return {find}((struct table){{image, UINT32_MAX, 0}}, addr); }}").unwrap();
     }
     shim
 }

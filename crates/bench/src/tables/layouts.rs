@@ -93,6 +93,8 @@ pub const CONTENDERS: &[Contender] = &[
     layout(Layout::Range6, Family::Ipv6, &[Way::single("range6.h", "range6_find")]),
     layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("rank_leaf.h", "rank_leaf6_find"), Way::burst("rank_leaf_burst.h", "rank_leaf6_find_burst")]),
     layout(Layout::ExactSet6, Family::Ipv6, &[Way::single("exact_set6.h", "exact_set6_find"), Way::burst("exact_set6.h", "exact_set6_find_burst")]),
+    layout(Layout::ExactLeaf, Family::Ipv4, &[Way::single("exact_leaf.h", "exact_leaf_find"), Way::burst("exact_leaf.h", "exact_leaf_find_burst")]),
+    layout(Layout::ExactLeaf6, Family::Ipv6, &[Way::single("exact_leaf.h", "exact_leaf6_find"), Way::burst("exact_leaf.h", "exact_leaf6_find_burst")]),
     Contender { name: "rte-fib", family: Family::Ipv4, builder: Builder::RteFib, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv4, builder: Builder::Chosen, ways: &[] },
     Contender { name: "chosen", family: Family::Ipv6, builder: Builder::Chosen, ways: &[] },

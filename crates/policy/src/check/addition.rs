@@ -129,6 +129,12 @@ fn holds_length(layout: Layout, length: u8) -> bool {
     match layout {
         Layout::ExactSet | Layout::ExactSets => length == 32,
         Layout::ExactSet6 => [64, 128].contains(&length),
-        Layout::Dxr16x4 | Layout::RankLeaf | Layout::CountedLeaf | Layout::Range6 | Layout::RankLeaf6 => true,
+        Layout::Dxr16x4
+        | Layout::RankLeaf
+        | Layout::CountedLeaf
+        | Layout::Range6
+        | Layout::RankLeaf6
+        | Layout::ExactLeaf
+        | Layout::ExactLeaf6 => true,
     }
 }

@@ -262,13 +262,22 @@ impl<'a> Checker<'a> {
             facts.is_none_or(|facts| !has_others(facts))
         };
         let problem = match layout {
-            Layout::Dxr16x4 | Layout::ExactSet | Layout::ExactSets | Layout::RankLeaf | Layout::CountedLeaf
+            Layout::Dxr16x4
+            | Layout::ExactSet
+            | Layout::ExactSets
+            | Layout::RankLeaf
+            | Layout::CountedLeaf
+            | Layout::ExactLeaf
                 if family == Family::Ipv6 =>
             {
                 Some("holds only IPv4")
             }
-            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 if family == Family::Ipv4 => Some("holds only IPv6"),
-            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 if kind == TableKind::Labels => {
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6 if family == Family::Ipv4 => {
+                Some("holds only IPv6")
+            }
+            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactLeaf | Layout::ExactLeaf6
+                if kind == TableKind::Labels =>
+            {
                 Some("holds no labels")
             }
             _ if counters && !matches!(layout, Layout::RankLeaf | Layout::RankLeaf6) => Some("has no counters"),

@@ -104,9 +104,9 @@ pub(super) struct Continued {
 
 /// The writer's side of an image.
 enum Contents {
-    /// The tables have not changed.
-    Constant(PublishedImage, Vec<Arc<Table>>),
-    /// Boxed, because it is much larger.
+    /// The tables have not changed. The parts are boxed, because they are large.
+    Constant(Box<PublishedImage>, Vec<Arc<Table>>),
+    /// They can change.
     Live(Box<LiveTable>),
     /// Only while [`Contents::live`] runs.
     Taken,
@@ -130,8 +130,8 @@ impl Contents {
             };
             let tables: Vec<&Table> = tables.iter().map(|table| &**table).collect();
             let live = match &shared.counters {
-                Some(counters) => LiveTable::take_over_numbered(published, tables[0], shared.layout, counters.clone()),
-                None => LiveTable::take_over(published, &tables, shared.layout),
+                Some(counters) => LiveTable::take_over_numbered(*published, tables[0], shared.layout, counters.clone()),
+                None => LiveTable::take_over(*published, &tables, shared.layout),
             };
             *self = Contents::Live(Box::new(live));
         }
@@ -208,7 +208,7 @@ impl TableImage {
         let size = size_of_tables(&members);
         let (published, image) = publish(readers, read_by, layout, image, (size, changes))?;
         let counters = counted.then(|| counters(&published, &tables[0], size)).transpose()?;
-        let contents = Mutex::new(Contents::Constant(image, tables));
+        let contents = Mutex::new(Contents::Constant(Box::new(image), tables));
         let deadlines = expiry.iter().map(|expiry| AtomicBool::new(!expiry.is_empty())).collect();
         let expiry = Mutex::new(expiry);
         let listed = Mutex::new(members.iter().map(|member| member.table.clone()).collect());

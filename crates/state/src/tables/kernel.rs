@@ -38,10 +38,15 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: u
         Layout::ExactSet6 => (EXACT_BYTES_MIN, 48),
         Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
         Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
+        // All entries may be prefixes.
+        Layout::ExactLeaf => (EXACT_BYTES_MIN + LEAF_BYTES_MIN, 14),
+        Layout::ExactLeaf6 => (EXACT_BYTES_MIN + LEAF_BYTES_MIN, 64),
     };
     let grown = match layout {
         // Their number of buckets doubles.
-        Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 => 2 * image_bytes + image_bytes / 8,
+        Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactLeaf | Layout::ExactLeaf6 => {
+            2 * image_bytes + image_bytes / 8
+        }
         _ => image_bytes + image_bytes / 2,
     };
     let wanted = grown.max(least + size * bytes_each).next_power_of_two();

@@ -44,6 +44,32 @@ impl Image {
     pub fn layout(&self) -> Layout {
         self.layout
     }
+
+    /// The image in layout `layout` that consists of this one and of `inside`, which begins at the byte that `numbers`
+    /// is called with. The numbers are as in [`Writer::write`].
+    pub(crate) fn with_inside(
+        &self,
+        layout: Layout,
+        inside: &Image,
+        numbers: impl FnOnce(u32) -> Vec<(usize, u32)>,
+    ) -> Result<Image, BuildError> {
+        let mut header = self.header();
+        let at = self.memory.len().next_multiple_of(HEADER_BYTES);
+        header.layout = layout;
+        header.entries += inside.header().entries;
+        header.bytes = (at + inside.memory.len()) as u64;
+        if header.bytes > u64::from(u32::MAX) {
+            return Err(BuildError::TooBig { layout });
+        }
+        for (index, value) in numbers(at as u32) {
+            header.section[index] = value;
+        }
+        let mut memory = ImageMemory::zeroed(header.bytes as usize);
+        memory[..self.memory.len()].copy_from_slice(&self.memory);
+        memory[at..].copy_from_slice(&inside.memory);
+        header.write(&mut memory);
+        Ok(Image { memory, layout })
+    }
 }
 
 /// Lays out sections and writes them.
@@ -142,8 +168,13 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    /// Byte offset of a number of the layout, or of a section's offset or size, in an image.
+    pub const fn field_at(index: usize) -> usize {
+        std::mem::offset_of!(ImageHeader, section) + index * size_of::<u32>()
+    }
+
     /// Reads the header and checks everything that does not depend on the layout.
-    pub(super) fn read(image: &[u8]) -> Result<Self, ImageError> {
+    pub fn read(image: &[u8]) -> Result<Self, ImageError> {
         let head: &[u8; HEADER_BYTES] = image.first_chunk().ok_or(ImageError::Short { bytes: image.len() })?;
         let (words, _) = head.as_chunks::<4>();
         let word = |index: usize| u32::from_le_bytes(words[index]);

@@ -11,7 +11,7 @@ use super::error::ImageError;
 use super::format::{HEADER_BYTES, Header, Image};
 use crate::image_memory::ImageMemory;
 use crate::layout::dxr::Stages;
-use crate::layout::{counted_leaf, dxr, exact_set, exact_set6, exact_sets, range6, rank_leaf};
+use crate::layout::{counted_leaf, dxr, exact_leaf, exact_set, exact_set6, exact_sets, range6, rank_leaf};
 use crate::trace::Trace;
 
 impl Image {
@@ -31,13 +31,14 @@ impl Image {
         ImageView::open(&self.header(), self.as_bytes()).expect("an image is valid by construction")
     }
 
-    /// Name and size in bytes of each section, the header first. Padding between sections is not counted.
+    /// Name and size in bytes of each section, the header first. Padding between sections, and an image inside this one,
+    /// are not counted.
     pub fn sections(&self) -> Vec<(&'static str, usize)> {
         let header = self.header();
         let names: &[&'static str] = match self.layout {
             Layout::Dxr16x4 => &dxr::SECTIONS,
-            Layout::ExactSet | Layout::ExactSets => &exact_set::SECTIONS,
-            Layout::ExactSet6 => &exact_set6::SECTIONS,
+            Layout::ExactSet | Layout::ExactSets | Layout::ExactLeaf => &exact_set::SECTIONS,
+            Layout::ExactSet6 | Layout::ExactLeaf6 => &exact_set6::SECTIONS,
             Layout::Range6 => &range6::SECTIONS,
             Layout::RankLeaf | Layout::RankLeaf6 | Layout::CountedLeaf => &rank_leaf::SECTIONS,
         };
@@ -70,6 +71,8 @@ enum Lookup<'a> {
     RankLeaf(rank_leaf::View<'a>),
     RankLeaf6(rank_leaf::View<'a>),
     CountedLeaf(counted_leaf::View<'a>),
+    ExactLeaf(exact_leaf::View<'a>),
+    ExactLeaf6(exact_leaf::View<'a>),
 }
 
 impl<'a> ImageView<'a> {
@@ -89,6 +92,7 @@ impl<'a> ImageView<'a> {
             Lookup::RankLeaf(leaves) => leaves.check4(&header)?,
             Lookup::RankLeaf6(leaves) => leaves.check6(&header)?,
             Lookup::CountedLeaf(leaves) => leaves.check(&header)?,
+            Lookup::ExactLeaf(set) | Lookup::ExactLeaf6(set) => set.check(&header)?,
         }
         Ok(view)
     }
@@ -104,6 +108,8 @@ impl<'a> ImageView<'a> {
             Layout::RankLeaf => Lookup::RankLeaf(rank_leaf::View::open(header, bytes)?),
             Layout::RankLeaf6 => Lookup::RankLeaf6(rank_leaf::View::open(header, bytes)?),
             Layout::CountedLeaf => Lookup::CountedLeaf(counted_leaf::View::open(header, bytes)?),
+            Layout::ExactLeaf => Lookup::ExactLeaf(exact_leaf::View::open(header, bytes)?),
+            Layout::ExactLeaf6 => Lookup::ExactLeaf6(exact_leaf::View::open(header, bytes)?),
         };
         Ok(ImageView { lookup, entries: header.entries, labels: header.labels })
     }
@@ -119,6 +125,8 @@ impl<'a> ImageView<'a> {
             Lookup::RankLeaf(_) => Layout::RankLeaf,
             Lookup::RankLeaf6(_) => Layout::RankLeaf6,
             Lookup::CountedLeaf(_) => Layout::CountedLeaf,
+            Lookup::ExactLeaf(_) => Layout::ExactLeaf,
+            Lookup::ExactLeaf6(_) => Layout::ExactLeaf6,
         }
     }
 
@@ -149,7 +157,8 @@ impl<'a> ImageView<'a> {
             Lookup::ExactSets(view) => view.find(addr),
             Lookup::RankLeaf(view) => view.find4(addr),
             Lookup::CountedLeaf(view) => view.find4(addr),
-            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) => 0,
+            Lookup::ExactLeaf(view) => view.find4(addr),
+            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) | Lookup::ExactLeaf6(_) => 0,
         }
     }
 
@@ -161,7 +170,9 @@ impl<'a> ImageView<'a> {
             | Lookup::ExactSet(_)
             | Lookup::ExactSets(_)
             | Lookup::RankLeaf(_)
-            | Lookup::CountedLeaf(_) => 0,
+            | Lookup::CountedLeaf(_)
+            | Lookup::ExactLeaf(_) => 0,
+            Lookup::ExactLeaf6(view) => view.find6(addr),
             Lookup::Range6(view) => view.find(addr),
             Lookup::ExactSet6(view) => view.find(addr),
             Lookup::RankLeaf6(view) => view.find6(addr),
@@ -178,7 +189,8 @@ impl ImageView<'_> {
             Lookup::ExactSets(view) => view.trace(addr, trace),
             Lookup::RankLeaf(view) => view.trace4(addr, trace),
             Lookup::CountedLeaf(view) => view.trace4(addr, trace),
-            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) => {}
+            Lookup::ExactLeaf(view) => view.trace4(addr, trace),
+            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) | Lookup::ExactLeaf6(_) => {}
         }
     }
 
@@ -192,7 +204,9 @@ impl ImageView<'_> {
             | Lookup::ExactSet(_)
             | Lookup::ExactSets(_)
             | Lookup::RankLeaf(_)
-            | Lookup::CountedLeaf(_) => {}
+            | Lookup::CountedLeaf(_)
+            | Lookup::ExactLeaf(_) => {}
+            Lookup::ExactLeaf6(view) => view.trace6(addr, trace),
         }
     }
 }

@@ -73,9 +73,10 @@ impl LiveTable {
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
-            steps[done..done + covered].iter().for_each(|step| self.hold(step.net, step.new));
+            let together = &steps[done..done + covered];
+            together.iter().for_each(|step| self.hold(step.net, step.new));
             let (image, labels) = (self.published.image(), self.highest_answer());
-            if self.writer.change(image, &self.readers, &self.held, steps[done], labels).is_err() {
+            if self.writer.change(image, &self.readers, &self.held, together, labels).is_err() {
                 break;
             }
             done += covered;
@@ -148,7 +149,7 @@ impl LiveTable {
             swapped => swapped?,
         }
         self.no_room = None;
-        self.writer = LiveWriter::of(self.published.image(), self.highest_answer());
+        self.writer = LiveWriter::of(self.published.image(), self.layout, self.highest_answer());
         self.built_anew += 1;
         Ok(())
     }

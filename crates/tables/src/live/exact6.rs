@@ -26,6 +26,8 @@ use crate::cells::CellsMut;
 use crate::layout::exact_set6::{Exact6Buckets, FREE, Key, OVERFLOWED, WORD_BYTES};
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::{Full, MARKED_ONE_IN};
+use crate::live::held::Net;
+use crate::prefix::Prefix6;
 
 /// What to do with a pair or entry when all readers have passed.
 enum Step {
@@ -72,6 +74,16 @@ impl Exact6Writer {
         let marks_max = (buckets.count() / MARKED_ONE_IN).max(2 * overflowed.len());
         let (resting, young) = (HashSet::new(), HashMap::new());
         Exact6Writer { buckets, overflowed, marks_max, resting, young, steps: Unlinked::default() }
+    }
+
+    /// Inserts or removes a network or host.
+    pub fn change(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, net: Net, new: u32) -> Result<(), Full> {
+        let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
+        let key = key.expect("the prefix was checked");
+        match new {
+            0 => self.remove(cells, readers, key),
+            _ => self.insert(cells, readers, key),
+        }
     }
 
     /// Inserts a key that the set does not hold.

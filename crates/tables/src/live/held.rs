@@ -198,17 +198,35 @@ impl Held {
         }
     }
 
+    /// The same without prefixes of some lengths.
+    pub fn under_without(&self, net: Net, without: &'static [u8]) -> impl Iterator<Item = (Net, u32)> + '_ {
+        self.under(net).filter(|(inside, _)| !without.contains(&inside.len))
+    }
+
+    /// Whether there are prefixes of other lengths.
+    pub fn has_others(&self, lengths: &[u8]) -> bool {
+        (0..).zip(&self.by_length).any(|(len, &count)| count > 0 && !lengths.contains(&len))
+    }
+
     /// The label of the longest prefix that covers all of `net`; 0 if there is none.
     pub fn cover(&self, net: Net) -> u32 {
+        self.cover_without(net, &[])
+    }
+
+    /// The same without prefixes of some lengths.
+    fn cover_without(&self, net: Net, without: &[u8]) -> u32 {
         let lengths = (0..=net.len).rev().filter(|&len| self.by_length[usize::from(len)] > 0);
+        let lengths = lengths.filter(|len| !without.contains(len));
         lengths.map(|len| self.get(Net::new(net.first, len))).find(|&label| label != 0).unwrap_or(0)
     }
 
     /// The label of the first address of `net`, and the ranges inside `net` that start after it with another label.
-    pub fn ranges(&self, net: Net) -> (u32, Vec<Range<u128>>) {
+    /// Prefixes of some lengths do not count.
+    pub fn ranges(&self, net: Net, without: &'static [u8]) -> (u32, Vec<Range<u128>>) {
         let prefix = |(net, label): (Net, u32)| Prefix { addr: net.first, len: net.len, label };
-        let around = prefix((net, self.cover(net)));
-        let prefixes: Vec<_> = std::iter::once(around).chain(self.under(net).map(prefix)).collect();
+        let around = prefix((net, self.cover_without(net, without)));
+        let inside = self.under_without(net, without).map(prefix);
+        let prefixes: Vec<_> = std::iter::once(around).chain(inside).collect();
         let mut ranges = flatten(&prefixes);
         // Addresses outside `net` have label 0 here. Their ranges merge with those of `net` if its own label is 0.
         ranges.truncate(ranges.partition_point(|range| range.start <= net.last()));

@@ -17,6 +17,7 @@
 //! | --- | --- | --- |
 //! | exact sets | in place, one slot at a time | exact.rs, exact6.rs |
 //! | rank leaves | the touched part is rebuilt in spare room and linked by one word | rank.rs |
+//! | exact leaves | as exact sets for hosts, as rank leaves for other prefixes | exact_leaf.rs |
 //! | others | a new image is built beside the old one, and the pointer is swapped | here |
 //!
 //! Unlinked memory (an image, a line, half a slot) is reused after every reader has begun another burst: epochs.rs,
@@ -29,6 +30,7 @@ mod entry;
 mod epochs;
 mod exact;
 mod exact6;
+mod exact_leaf;
 mod halves;
 mod held;
 mod numbers;
@@ -57,14 +59,15 @@ use crate::build;
 use crate::cells::CellsMut;
 use crate::entries::{Kind, Labels, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
-use crate::layout::exact_set6::Key;
+use crate::layout::exact_leaf::host_lengths;
 use crate::layout::{Room, exact_sets};
-use crate::prefix::{Prefix4, Prefix6};
+use crate::prefix::Prefix4;
 use crate::problem::{LABEL_BYTES_MAX, Problem};
 use change::To;
 pub use change::{Change, LiveError};
 pub use entry::LiveEntry;
 use exact::{ExactWriter, Full};
+use exact_leaf::ExactLeafWriter;
 use exact6::Exact6Writer;
 use held::{Held, Net};
 pub use numbers::NumberedMemory;
@@ -89,50 +92,51 @@ enum LiveWriter {
     Exact(ExactWriter),
     Exact6(Exact6Writer),
     RankLeaf(Box<RankWriter>),
+    ExactLeaf(Box<ExactLeafWriter>),
     Rebuild,
 }
 
 impl LiveWriter {
-    fn of(image: &SharedImage, labels: u32) -> Self {
+    fn of(image: &SharedImage, layout: Layout, labels: u32) -> Self {
         match image.live_layout() {
             LiveLayout::RankLeaf(offsets) | LiveLayout::RankLeaf6(offsets) => {
                 LiveWriter::RankLeaf(Box::new(RankWriter::new(image, offsets, labels)))
             }
             LiveLayout::Exact(buckets, ends) => LiveWriter::Exact(ExactWriter::new(image, buckets, ends)),
             LiveLayout::Exact6(buckets) => LiveWriter::Exact6(Exact6Writer::new(image, buckets)),
+            LiveLayout::ExactLeaf(parts) => {
+                LiveWriter::ExactLeaf(Box::new(ExactLeafWriter::new(image, parts, host_lengths(layout))))
+            }
             LiveLayout::Frozen => LiveWriter::Rebuild,
         }
     }
 
-    /// Makes the image agree with `held` for the prefix of a step; labels up to `labels` are in use.
+    /// Makes the image agree with `held` for steps that are made together, as many as [`LiveWriter::steps_covered`] says;
+    /// labels up to `labels` are in use.
     fn change(
         &mut self,
         cells: &impl CellsMut,
         readers: &Readers,
         held: &Held,
-        Step { net, old, new }: Step,
+        steps: &[Step],
         labels: u32,
     ) -> Result<(), Full> {
+        let Step { net, old, new } = steps[0];
         match self {
             LiveWriter::Exact(writer) => writer.change(cells, net.addr4(), old, new),
-            LiveWriter::Exact6(writer) => {
-                let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
-                let key = key.expect("the prefix was checked");
-                match new {
-                    0 => writer.remove(cells, readers, key),
-                    _ => writer.insert(cells, readers, key),
-                }
-            }
+            LiveWriter::Exact6(writer) => writer.change(cells, readers, net, new),
             LiveWriter::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
+            LiveWriter::ExactLeaf(writer) => writer.change(cells, readers, held, steps),
             LiveWriter::Rebuild => Err(Full),
         }
     }
 
-    /// Number of steps, from the first on, that the change of the first one makes. Where the whole prefix is rebuilt,
-    /// the steps inside it are included.
+    /// Number of steps, from the first on, that are made together. Where the whole prefix is rebuilt, the steps inside it
+    /// are included.
     fn steps_covered(&self, steps: &[Step]) -> usize {
         match self {
             LiveWriter::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+            LiveWriter::ExactLeaf(writer) => writer.steps_covered(steps),
             LiveWriter::Exact(_) | LiveWriter::Exact6(_) | LiveWriter::Rebuild => 1,
         }
     }
@@ -187,7 +191,7 @@ impl LiveTable {
         labels: Labels,
     ) -> Result<Self, LiveError> {
         let image = SharedImage::new(build(layout, kind, sets, &held, labels.count(kind), Room::Spare)?);
-        let writer = LiveWriter::of(&image, labels.count(kind));
+        let writer = LiveWriter::of(&image, layout, labels.count(kind));
         Ok(Self::with_writer(layout, (kind, sets), (held, labels), Publisher::new(readers, image), writer))
     }
 
@@ -328,6 +332,10 @@ impl LiveTable {
                 writer.is_waiting()
             }
             LiveWriter::RankLeaf(writer) => {
+                writer.reclaim(image, &self.readers);
+                writer.is_waiting()
+            }
+            LiveWriter::ExactLeaf(writer) => {
                 writer.reclaim(image, &self.readers);
                 writer.is_waiting()
             }

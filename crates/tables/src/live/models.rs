@@ -12,13 +12,16 @@ use weir_abi::Layout;
 
 use super::epochs::{self, IDLE, Quiescence, Word};
 use super::exact::ExactWriter;
+use super::exact_leaf::ExactLeafWriter;
 use super::exact6::Exact6Writer;
 use super::held::{Held, Net};
 use super::rank::RankWriter;
 use super::recorded::RecordedImage;
 use super::shared::{LiveLayout, SharedImage};
+use super::step::Step;
 use crate::cells::{Cells, CellsMut};
 use crate::entries::{Entries, Kind, Table};
+use crate::layout::exact_leaf::host_lengths;
 use crate::layout::exact_set::{FREE, OVERFLOWED};
 use crate::layout::exact_set6::Key;
 use crate::layout::{Room, exact_set6};
@@ -365,4 +368,66 @@ fn a_shared_block_is_copied_until_nobody_shares_it() {
     const STEPS: &[(Net, u32)] = &[(net24(0x0a01_0400), 1), (net24(0x0a02_0600), 1)];
     const KEYS: &[(u32, u32, u32)] = &[(0x0a01_0600, 0, 0), (0x0a02_0600, 0, 1)];
     check_rank_leaf(&["10.1.2.0/24", "10.2.2.0/24"], STEPS, KEYS);
+}
+
+/// A host of an exact leaf, and the prefix around it.
+const HOST: Net = Net { first: 0x0a01_0207 << 96, len: 32 };
+const AROUND: Net = net24(0x0a01_0200);
+
+/// Makes changes of [`HOST`] and [`AROUND`], one after another, as long as each can be made in place. Returns how many
+/// were made.
+fn make_exact_leaf_steps<Q: Quiescence>(
+    image: &SharedImage,
+    cells: &impl CellsMut,
+    readers: &Q,
+    table: &Table,
+    steps: &[(Net, u32)],
+) -> usize {
+    let LiveLayout::ExactLeaf(parts) = image.live_layout() else { panic!("an exact leaf") };
+    let mut writer = ExactLeafWriter::new(cells, parts, host_lengths(Layout::ExactLeaf));
+    let mut held = Held::of(table);
+    let made = steps.iter().take_while(|&&(net, new)| {
+        let old = held.set(net, new);
+        writer.change(cells, readers, &held, &[Step { net, old, new }]).is_ok()
+    });
+    made.count()
+}
+
+/// A host is in the table all the while: first as itself and then by a prefix, or the other way round. A reader always
+/// finds it. `made` is how many steps can be made while a reader has not passed.
+fn check_exact_leaf(prefix: &'static str, steps: &'static [(Net, u32)], made: usize) {
+    let (table, image) = image(Layout::ExactLeaf, &[prefix, "198.51.100.0/24"]);
+    let rest = bytes(&image);
+    let mut shared = BTreeSet::new();
+    for (passed, made) in [(false, made), (true, steps.len())] {
+        let copy = SharedImage::new(crate::Image::from_bytes(&rest).unwrap());
+        let recorded = RecordedImage::new(&copy);
+        assert_eq!(make_exact_leaf_steps(&image, &recorded, &Constant(passed), &table, steps), made);
+        shared.extend(recorded.into_stores().into_iter().map(|(at, word)| (at, word.len())));
+    }
+    let LiveLayout::ExactLeaf(parts) = image.live_layout() else { panic!("an exact leaf") };
+    let (image, table) = (Arc::new(image), Arc::new(table));
+    check(2, move || {
+        let words = Arc::new(Words::new(&rest, &shared));
+        let readers = Arc::new(OneReader::new());
+        let reader = {
+            let (words, readers) = (words.clone(), readers.clone());
+            thread::spawn(move || {
+                readers.start_burst(&mut IDLE.clone());
+                assert_eq!(parts.find4(&*words, HOST.addr4()), 1, "the host is there all the while");
+            })
+        };
+        make_exact_leaf_steps(&image, &*words, &*readers, &table, steps);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_host_that_a_prefix_replaces_is_found_all_the_while() {
+    check_exact_leaf("10.1.2.7/32", &[(AROUND, 1), (HOST, 0)], 2);
+}
+
+#[test]
+fn a_host_that_replaces_its_prefix_is_found_all_the_while() {
+    check_exact_leaf("10.1.2.0/24", &[(HOST, 1), (AROUND, 0)], 1);
 }

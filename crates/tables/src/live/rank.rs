@@ -18,6 +18,7 @@
 //! If a part outgrows its leaf, its block is divided anew. A prefix shorter than /16 changes one root word after
 //! another.
 
+mod survey;
 mod undo;
 
 use std::collections::HashMap;
@@ -25,12 +26,13 @@ use std::collections::HashMap;
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, ROOT_WORDS,
+    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
 use crate::live::held::{Held, Net};
-use crate::live::pools::{Entries, Lanes, Made, Parents, run};
+use crate::live::pools::{Entries, Lanes, Made, Parents};
+use survey::Survey;
 
 /// A shorter prefix touches so many root words that rebuilding the image is faster.
 const LEN_MIN: u8 = 8;
@@ -53,6 +55,8 @@ pub(super) struct RankWriter {
     pools: Pools,
     unlinked: Unlinked<Replaced>,
     labels: u32,
+    /// Lengths of prefixes that are not in the rank leaves.
+    without: &'static [u8],
 }
 
 /// Free and shared entries and lanes.
@@ -83,70 +87,6 @@ fn leaf_of(entry: u32) -> (usize, usize) {
     ((entry >> NUMBER_SHIFT) as usize, (entry & LOW_MASK) as usize + 1)
 }
 
-/// Scans an image that does not change yet: what is in use, and how often it is shared.
-struct Survey<'a, C> {
-    cells: &'a C,
-    offsets: Offsets,
-    /// Whether anything leads to each entry.
-    seen: Vec<bool>,
-    /// Lanes in use, by line (one bit each).
-    taken: Vec<u32>,
-    /// The end of the used entries.
-    next: usize,
-    uniform: HashMap<u32, u32>,
-    leaves: Parents,
-    blocks: Parents,
-}
-
-impl<'a, C: CellsMut> Survey<'a, C> {
-    fn of(cells: &'a C, offsets: Offsets) -> Self {
-        let mut survey = Survey {
-            cells,
-            offsets,
-            seen: vec![false; offsets.entries],
-            taken: vec![0; offsets.lanes / LINE_LANES],
-            next: 0,
-            uniform: HashMap::new(),
-            leaves: Parents::default(),
-            blocks: Parents::default(),
-        };
-        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Offsets::root_at(index)))));
-        survey
-    }
-
-    fn block(&mut self, (base, count): (usize, usize)) {
-        if self.seen[base] {
-            return self.blocks.add(base as u32);
-        }
-        self.seen[base..base + count].fill(true);
-        self.next = self.next.max(base + count);
-        for index in base..base + count {
-            match self.cells.u32(Offsets::entry_at(index)) {
-                entry if entry & FLAG != 0 => self.block(nested_of(entry)),
-                entry => self.leaf(entry),
-            }
-        }
-    }
-
-    fn leaf(&mut self, entry: u32) {
-        let (lane, count) = leaf_of(entry);
-        let (taken, lanes) = (&mut self.taken[lane / LINE_LANES], run(count) << (lane % LINE_LANES));
-        if *taken & lanes != 0 {
-            return self.leaves.add(lane as u32);
-        }
-        *taken |= lanes;
-        for lane in lane..lane + count {
-            let value = self.offsets.value(self.cells, lane);
-            if count == 1 {
-                self.uniform.insert(value, entry);
-            }
-            if value & FLAG != 0 {
-                self.block(block_of(value));
-            }
-        }
-    }
-}
-
 impl RankWriter {
     /// Scans an image; labels up to `labels` are in use.
     pub fn new(cells: &impl CellsMut, offsets: Offsets, labels: u32) -> Self {
@@ -158,7 +98,12 @@ impl RankWriter {
             leaves: survey.leaves,
             blocks: survey.blocks,
         };
-        RankWriter { offsets, pools, unlinked: Unlinked::default(), labels }
+        RankWriter { offsets, pools, unlinked: Unlinked::default(), labels, without: &[] }
+    }
+
+    /// Leaves out prefixes of some lengths.
+    pub fn without(self, lengths: &'static [u8]) -> Self {
+        RankWriter { without: lengths, ..self }
     }
 
     /// Makes the image agree with `held` for all of `net`; labels up to `labels` are in use.
@@ -179,7 +124,8 @@ impl RankWriter {
             self.labels = labels;
         }
         let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools, made: Vec::new() };
-        let mut update = Update { encoder: Encoder::new(writing), readers, held, net, unlinked: &mut self.unlinked };
+        let (encoder, without) = (Encoder::new(writing), self.without);
+        let mut update = Update { encoder, readers, held, without, net, unlinked: &mut self.unlinked };
         let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
         // All parts are complete before the first is linked, so that running out of room changes nothing.
@@ -331,6 +277,7 @@ struct Update<'a, C, Q> {
     encoder: Encoder<Writing<'a, C>>,
     readers: &'a Q,
     held: &'a Held,
+    without: &'static [u8],
     net: Net,
     unlinked: &'a mut Unlinked<Replaced>,
 }
@@ -385,11 +332,11 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             net => Net::new(net.first, net.len.min(below as u8)),
         };
         let (first, last) = ((region.first >> shift) as u16, (region.last() >> shift) as u16);
-        let deeper = u32::from(self.net.len) > below && self.held.under(region).next().is_some();
+        let deeper = u32::from(self.net.len) > below && self.held.under_without(region, self.without).next().is_some();
         let next = if deeper { self.next_block(way, first) } else { None };
         let runs = match next {
             None => {
-                let (label, ranges) = self.held.ranges(region);
+                let (label, ranges) = self.held.ranges(region, self.without);
                 let mut runs = self.encoder.runs(Chunk { first: region.first, shift, label }, &ranges)?;
                 // The values after `last` do not change.
                 runs.retain(|run| run.start <= last);

@@ -7,6 +7,7 @@ use weir_abi::Layout;
 
 use crate::cells::{Cells, CellsMut};
 use crate::image::Image;
+use crate::layout::exact_leaf::Parts;
 use crate::layout::exact_set::ExactBuckets;
 use crate::layout::exact_set6::Exact6Buckets;
 use crate::layout::rank_leaf::Offsets;
@@ -24,6 +25,8 @@ pub(super) enum LiveLayout {
     RankLeaf(Offsets),
     /// IPv6 prefixes.
     RankLeaf6(Offsets),
+    /// A set of prefixes of either family, most of them hosts.
+    ExactLeaf(Parts),
     /// Other layouts: the image is replaced as a whole.
     Frozen,
 }
@@ -85,6 +88,9 @@ impl SharedImage {
             }
             Layout::RankLeaf => LiveLayout::RankLeaf(leaves()),
             Layout::RankLeaf6 => LiveLayout::RankLeaf6(leaves()),
+            Layout::ExactLeaf | Layout::ExactLeaf6 => {
+                LiveLayout::ExactLeaf(Parts::open(&header, bytes).expect("an image is valid by construction"))
+            }
             Layout::Dxr16x4 | Layout::Range6 | Layout::CountedLeaf => LiveLayout::Frozen,
         }
     }
@@ -125,6 +131,7 @@ impl SharedImage {
                 ends.members_of(hits) | overflow
             }
             LiveLayout::RankLeaf(offsets) => offsets.find4(self, addr),
+            LiveLayout::ExactLeaf(parts) => parts.find4(self, addr),
             LiveLayout::Exact6(_) | LiveLayout::RankLeaf6(_) => 0,
             LiveLayout::Frozen => self.frozen().view().find4(addr),
         }
@@ -140,6 +147,7 @@ impl SharedImage {
             LiveLayout::Exact(..) | LiveLayout::RankLeaf(_) => 0,
             LiveLayout::RankLeaf6(offsets) => offsets.find6(self, addr),
             LiveLayout::Exact6(buckets) => buckets.find(self, addr),
+            LiveLayout::ExactLeaf(parts) => parts.find6(self, addr),
             LiveLayout::Frozen => self.frozen().view().find6(addr),
         }
     }

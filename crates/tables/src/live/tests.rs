@@ -33,7 +33,11 @@ impl Random {
             Layout::ExactSet | Layout::ExactSets => Net::of4((low as u32 & 0xff_0000) << 8 | low as u32 & 0x30, 32),
             Layout::ExactSet6 if low & 1 == 0 => Net::new(0x2001_0db8 << 96 | (low & 0xfe) << 63, 64),
             Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
-            Layout::RankLeaf => {
+            // A few hosts and a few prefixes around them.
+            Layout::ExactLeaf if low & 3 != 0 => Net::of4(0x0a01_0000 ^ low as u32 & 0x3f0, 32),
+            Layout::ExactLeaf6 if low & 3 == 3 => Net::new(0x2001_0db8 << 96 | (low & 0xfc) << 62, 64),
+            Layout::ExactLeaf6 if low & 3 != 0 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
+            Layout::RankLeaf | Layout::ExactLeaf => {
                 let len = if self.below(16) == 0 { 10 + self.below(9) } else { 18 + self.below(15) };
                 Net::of4(0x0a01_0000 ^ low as u32 & 0x3ff | (low as u32 & 0x300_0000) >> 7, len as u8)
             }
@@ -69,7 +73,7 @@ fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> b
     let before = copy(live.published.image());
     live.hold(step.net, step.new);
     let recorded = RecordedImage::new(live.published.image());
-    let made = live.writer.change(&recorded, &live.readers, &live.held, step, live.labels.count(live.kind));
+    let made = live.writer.change(&recorded, &live.readers, &live.held, &[step], live.labels.count(live.kind));
     let stores = recorded.into_stores();
     if made.is_err() {
         return false;
@@ -98,7 +102,8 @@ fn table(family: Family, kind: Kind) -> Table {
 }
 
 fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
-    let family = if matches!(layout, Layout::RankLeaf6 | Layout::ExactSet6) { Family::Ipv6 } else { Family::Ipv4 };
+    let is_ipv6 = matches!(layout, Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6);
+    let family = if is_ipv6 { Family::Ipv6 } else { Family::Ipv4 };
     let mut random = Random(start as u64 + 7);
     let mut live = LiveTable::new(&Readers::new(), &table(family, kind), layout).unwrap();
     let label = |random: &mut Random| if kind == Kind::Set { 1 } else { 1 + random.below(5) as u32 };
@@ -124,7 +129,8 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
             true => in_place += 1,
             false => live.rebuild(&[Step { net, old, new }]).unwrap(),
         }
-        assert!(!live.free() || layout == Layout::ExactSet6, "there is no reader");
+        let rests = matches!(layout, Layout::ExactSet6 | Layout::ExactLeaf6);
+        assert!(!live.free() || rests, "there is no reader");
         if let LiveWriter::RankLeaf(writer) = &live.writer {
             writer.assert_surveyed(live.published.image());
         }
@@ -137,6 +143,13 @@ fn every_store_of_an_exact_set_leaves_it_right() {
     drive(Layout::ExactSet, Kind::Set, 300, 60);
     drive(Layout::ExactSets, Kind::Set, 2000, 60);
     drive(Layout::ExactSet6, Kind::Set, 500, 300);
+}
+
+#[test]
+fn every_store_of_an_exact_leaf_leaves_it_right() {
+    drive(Layout::ExactLeaf, Kind::Set, 0, 60);
+    drive(Layout::ExactLeaf, Kind::Set, 300, 100);
+    drive(Layout::ExactLeaf6, Kind::Set, 300, 200);
 }
 
 #[test]

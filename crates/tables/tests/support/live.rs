@@ -26,7 +26,7 @@ pub struct Model {
 impl Model {
     pub fn new(layout: Layout, kind: Kind) -> Self {
         let family = match layout {
-            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 => Family::Ipv6,
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6 => Family::Ipv6,
             _ => Family::Ipv4,
         };
         Model { layout, kind, family, held: BTreeMap::new() }
@@ -66,6 +66,7 @@ impl Model {
         let len = match self.layout {
             Layout::ExactSet | Layout::ExactSets => 32,
             Layout::ExactSet6 => [64, 128][random.below(2)],
+            Layout::ExactLeaf6 if random.below(4) == 0 => 64,
             _ => match random.below(60) {
                 0 => random.below(17) as u8,
                 1..24 => 16 + random.below(usize::from(bits) - 15) as u8,
@@ -74,7 +75,9 @@ impl Model {
             },
         };
         match self.layout {
-            Layout::ExactSet | Layout::ExactSets if random.below(2) == 0 => (crowded(random), len),
+            Layout::ExactSet | Layout::ExactSets | Layout::ExactLeaf if len == 32 && random.below(2) == 0 => {
+                (crowded(random), len)
+            }
             _ => (self.key(random) & !host_mask(len), len),
         }
     }

@@ -18,16 +18,18 @@ pub fn lookup(layout: Layout) -> (&'static str, bool) {
         Layout::RankLeaf => ("rank_leaf_find", true),
         Layout::RankLeaf6 => ("rank_leaf6_find", true),
         Layout::CountedLeaf => ("counted_leaf_find", true),
+        Layout::ExactLeaf => ("exact_leaf_find", true),
+        Layout::ExactLeaf6 => ("exact_leaf6_find", true),
     }
 }
 
 pub fn is_ipv6(layout: Layout) -> bool {
-    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6)
+    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6)
 }
 
 /// Functions that a loader finds: `shim_` and the name of the lookup.
 pub fn shim() -> String {
-    let mut text = "#include \"lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX})\n".to_owned();
+    let mut text = "#include \"lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX, 0})\n".to_owned();
     let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
     for layout in Layout::ALL {
         let (name, _) = lookup(layout);

@@ -348,6 +348,8 @@ impl<'a> ChainEmitter<'a> {
             Layout::RankLeaf => format!("rank_leaf_find_burst({table}, packets->{key}"),
             Layout::RankLeaf6 => format!("rank_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
             Layout::CountedLeaf => format!("counted_leaf_find_burst({table}, packets->{key}"),
+            Layout::ExactLeaf => format!("exact_leaf_find_burst({table}, packets->{key}"),
+            Layout::ExactLeaf6 => format!("exact_leaf6_find_burst({table}, packets->{key}.hi, packets->{key}.lo"),
             Layout::Dxr16x4 | Layout::Range6 => return None,
         };
         Some(format!("{keys}, packets->{}, count);", self.number_name(id)))
@@ -386,6 +388,8 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
         Layout::RankLeaf => format!("rank_leaf_find({table}, {whole})"),
         Layout::RankLeaf6 => format!("rank_leaf6_find({table}, {hi}, {lo})"),
         Layout::CountedLeaf => format!("counted_leaf_find({table}, {whole})"),
+        Layout::ExactLeaf => format!("exact_leaf_find({table}, {whole})"),
+        Layout::ExactLeaf6 => format!("exact_leaf6_find({table}, {hi}, {lo})"),
     }
 }
 
@@ -399,6 +403,7 @@ pub(super) fn lookup_header(layout: Layout) -> &'static str {
         Layout::Range6 => "range6.h",
         Layout::RankLeaf | Layout::RankLeaf6 => "rank_leaf_burst.h",
         Layout::CountedLeaf => "counted_leaf.h",
+        Layout::ExactLeaf | Layout::ExactLeaf6 => "exact_leaf.h",
     }
 }
 

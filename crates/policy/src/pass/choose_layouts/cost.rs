@@ -84,6 +84,9 @@ impl LookupCost {
             Layout::ExactSets => staged(3.2, 0.0),
             Layout::ExactSet6 => staged(6.0, 3.0),
             Layout::RankLeaf => staged(0.0, 0.8),
+            // Of a set with hosts only.
+            Layout::ExactLeaf => staged(2.5, 0.0),
+            Layout::ExactLeaf6 => staged(6.0, 3.0),
             Layout::CountedLeaf => staged(0.4, 0.8),
             Layout::RankLeaf6 => staged(0.0, 5.0),
             Layout::Dxr16x4 => LookupCost { fixed: 2.0, per_word: 2.0, line_factor: LINES_HALF_AT_ONCE },

@@ -243,11 +243,18 @@ fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
 }
 
 /// Whether the layout suits the table. An exact set needs a table that already has addresses, because an empty table
-/// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place. Counters need a
-/// layout that numbers entries.
+/// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place; most of its entries
+/// are hosts. Counters need a layout that numbers entries.
 fn holds_table(layout: Layout, table: &Table) -> bool {
-    if table.dynamic.is_some() || table.counters {
+    let numbered_or_labelled = table.counters || table.kind == TableKind::Labels;
+    if numbered_or_labelled && (table.dynamic.is_some() || table.counters) {
         return matches!((layout, table.family), (Layout::RankLeaf, Family::Ipv4) | (Layout::RankLeaf6, Family::Ipv6));
+    }
+    if table.dynamic.is_some() {
+        return matches!(
+            (layout, table.family),
+            (Layout::ExactLeaf, Family::Ipv4) | (Layout::ExactLeaf6, Family::Ipv6)
+        );
     }
     let only = |lengths: &[usize]| {
         let held: usize = lengths.iter().filter_map(|&length| table.facts.by_length.get(length)).sum();
@@ -258,8 +265,8 @@ fn holds_table(layout: Layout, table: &Table) -> bool {
         Layout::Range6 | Layout::RankLeaf6 => table.family == Family::Ipv6,
         Layout::ExactSet => table.family == Family::Ipv4 && only(&[32]),
         Layout::ExactSet6 => table.family == Family::Ipv6 && only(&[64, 128]),
-        // Layouts for several tables, and for lists of limits.
-        Layout::ExactSets | Layout::CountedLeaf => false,
+        // Layouts for several tables, for lists of limits, and for dynamic tables.
+        Layout::ExactSets | Layout::CountedLeaf | Layout::ExactLeaf | Layout::ExactLeaf6 => false,
     }
 }
 
@@ -268,7 +275,13 @@ fn holds_limits(layout: Layout, family: Family) -> bool {
     match layout {
         Layout::RankLeaf | Layout::CountedLeaf => family == Family::Ipv4,
         Layout::RankLeaf6 => family == Family::Ipv6,
-        Layout::Dxr16x4 | Layout::Range6 | Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 => false,
+        Layout::Dxr16x4
+        | Layout::Range6
+        | Layout::ExactSet
+        | Layout::ExactSets
+        | Layout::ExactSet6
+        | Layout::ExactLeaf
+        | Layout::ExactLeaf6 => false,
     }
 }
 

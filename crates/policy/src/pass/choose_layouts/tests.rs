@@ -47,6 +47,7 @@ impl Catalog for Typical<'_> {
             Layout::ExactSet | Layout::ExactSets => ((4 * entries).next_power_of_two().max(1 << 19), 1.0, 1.0),
             Layout::ExactSet6 => (40 * entries, 1.5, 1.5),
             Layout::RankLeaf | Layout::CountedLeaf => ((256 << 10) + 5 * entries, 4.0, 4.0),
+            Layout::ExactLeaf | Layout::ExactLeaf6 => ((800 << 10) + 10 * entries, 1.5, 1.5),
             Layout::RankLeaf6 => ((256 << 10) + 5 * entries, 7.0, 7.0),
             Layout::Dxr16x4 => ((128 << 10) + 10 * entries, 2.0 + halvings / 3.0, 4.0),
             Layout::Range6 => ((256 << 10) + 24 * entries, 2.0 + halvings / 2.0, 2.0 + halvings / 3.0),
@@ -141,8 +142,12 @@ fn sets_with_lookups_of_the_same_key_are_fused() {
     assert_eq!(planned(tables(), &[(0, Field::IpSaddr)]), apart, "one has no lookups");
     let mut dynamic = tables();
     dynamic[1].dynamic = Some(Dynamic { size: 1000, timeout_ms: None });
-    let expected = [(vec![0], Layout::ExactSet), (vec![1], Layout::RankLeaf)];
+    let expected = [(vec![0], Layout::ExactSet), (vec![1], Layout::ExactLeaf)];
     assert_eq!(planned(dynamic, &both), expected, "one may get prefixes while running");
+    let mut counted = tables();
+    counted[1] = Table { dynamic: Some(Dynamic { size: 1000, timeout_ms: None }), counters: true, ..addresses(9) };
+    let expected = [(vec![0], Layout::ExactSet), (vec![1], Layout::RankLeaf)];
+    assert_eq!(planned(counted, &both), expected, "its entries are numbered");
     let mut forced = tables();
     forced[0].layout = Some(Layout::ExactSet);
     assert_eq!(planned(forced, &both), apart, "the policy wants one alone");

@@ -1,0 +1,72 @@
+//! Scans an image for its writer.
+
+use std::collections::HashMap;
+
+use super::{block_of, leaf_of, nested_of};
+use crate::cells::CellsMut;
+use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS};
+use crate::live::pools::{Parents, run};
+
+/// Scans an image that does not change yet: what is in use, and how often it is shared.
+pub(super) struct Survey<'a, C> {
+    cells: &'a C,
+    offsets: Offsets,
+    /// Whether anything leads to each entry.
+    pub seen: Vec<bool>,
+    /// Lanes in use, by line (one bit each).
+    pub taken: Vec<u32>,
+    /// The end of the used entries.
+    pub next: usize,
+    pub uniform: HashMap<u32, u32>,
+    pub leaves: Parents,
+    pub blocks: Parents,
+}
+
+impl<'a, C: CellsMut> Survey<'a, C> {
+    pub(super) fn of(cells: &'a C, offsets: Offsets) -> Self {
+        let mut survey = Survey {
+            cells,
+            offsets,
+            seen: vec![false; offsets.entries],
+            taken: vec![0; offsets.lanes / LINE_LANES],
+            next: 0,
+            uniform: HashMap::new(),
+            leaves: Parents::default(),
+            blocks: Parents::default(),
+        };
+        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Offsets::root_at(index)))));
+        survey
+    }
+
+    fn block(&mut self, (base, count): (usize, usize)) {
+        if self.seen[base] {
+            return self.blocks.add(base as u32);
+        }
+        self.seen[base..base + count].fill(true);
+        self.next = self.next.max(base + count);
+        for index in base..base + count {
+            match self.cells.u32(Offsets::entry_at(index)) {
+                entry if entry & FLAG != 0 => self.block(nested_of(entry)),
+                entry => self.leaf(entry),
+            }
+        }
+    }
+
+    fn leaf(&mut self, entry: u32) {
+        let (lane, count) = leaf_of(entry);
+        let (taken, lanes) = (&mut self.taken[lane / LINE_LANES], run(count) << (lane % LINE_LANES));
+        if *taken & lanes != 0 {
+            return self.leaves.add(lane as u32);
+        }
+        *taken |= lanes;
+        for lane in lane..lane + count {
+            let value = self.offsets.value(self.cells, lane);
+            if count == 1 {
+                self.uniform.insert(value, entry);
+            }
+            if value & FLAG != 0 {
+                self.block(block_of(value));
+            }
+        }
+    }
+}
