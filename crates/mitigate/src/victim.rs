@@ -1,6 +1,7 @@
 //! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten seconds.
 //!
-//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse.
+//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. Nor need
+//! they be of one host: an attack that visits the hosts of a net in turn has the net for its victim.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::class;
@@ -14,6 +15,8 @@ use weir_abi::PacketClass;
 const WINDOWS: usize = 2;
 /// The time in which they occur.
 const SPAN_NS: u64 = 10_000_000_000;
+/// Parts of a net that had excess in that time, from which on the net can be the victim although each of them was one.
+const VISITED_MIN: usize = 8;
 /// Prefixes under suspicion at once. Those with most excess come first.
 const SUSPECTS_MAX: usize = 256;
 
@@ -52,49 +55,76 @@ pub struct Suspect {
 pub struct Victims {
     /// When a prefix had excess, the latest last.
     excess: HashMap<Prefix, Vec<u64>>,
+    /// When a net had excess in a host that is no victim.
+    excess_of_parts: HashMap<Prefix, Vec<u64>>,
+}
+
+/// A prefix with excess that finer prefixes may explain.
+struct Finer {
+    counts: Counts,
+    is_victim: bool,
 }
 
 impl Victims {
     /// The prefixes with excess in this window, the finest first. What a finer prefix explains is not counted again for
     /// a coarser one.
     pub fn assess(&mut self, window: &Window, baselines: &Baselines, growth: &Growth) -> Vec<Suspect> {
+        let now_ns = window.to_ns;
         let mut suspects: Vec<Suspect> = Vec::new();
-        let mut explained: Vec<Counts> = Vec::new();
+        let mut explained: Vec<Finer> = Vec::new();
         for level in Level::ALL {
             let of_level = window.counts.iter().filter(|counts| is_at(&counts.prefix, level));
             let mut found: Vec<(Suspect, Counts)> = of_level
                 .filter_map(|counts| {
-                    let rest = less(*counts, explained.iter().filter(|finer| counts.prefix.covers(&finer.prefix)));
-                    Some((suspect(&rest, window, baselines, growth.of(&counts.prefix))?, *counts))
+                    let inside = || explained.iter().filter(|finer| counts.prefix.covers(&finer.counts.prefix));
+                    let growth = growth.of(&counts.prefix);
+                    let rest = less(*counts, inside().map(|finer| &finer.counts));
+                    if let Some(found) = suspect(&rest, window, baselines, growth) {
+                        return Some((found, *counts));
+                    }
+                    let is_explained = inside().any(|finer| finer.is_victim);
+                    if inside().next().is_none() || is_explained && !self.is_visited(&counts.prefix, inside().count()) {
+                        return None;
+                    }
+                    let found = suspect(counts, window, baselines, growth)?;
+                    note(&mut self.excess_of_parts, found.prefix, now_ns).then_some((found, *counts))
                 })
                 .collect();
             found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
             found.truncate(SUSPECTS_MAX.saturating_sub(suspects.len()));
             // What the coarser level subtracts does not contain parts of another prefix: levels nest.
-            explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.prefix)));
-            for (suspect, counts) in found {
-                explained.push(counts);
+            explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.counts.prefix)));
+            for (mut suspect, counts) in found {
+                let of_parts = self.excess_of_parts.get(&suspect.prefix).is_some_and(|times| times.len() >= WINDOWS);
+                suspect.is_victim = note(&mut self.excess, suspect.prefix, now_ns) || of_parts;
+                explained.push(Finer { counts, is_victim: suspect.is_victim });
                 suspects.push(suspect);
             }
         }
-        self.remember(&mut suspects, window.to_ns);
+        for times in [&mut self.excess, &mut self.excess_of_parts] {
+            times.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < SPAN_NS));
+        }
         suspects
     }
 
-    fn remember(&mut self, suspects: &mut [Suspect], now_ns: u64) {
-        for suspect in suspects {
-            let times = self.excess.entry(suspect.prefix).or_default();
-            times.push(now_ns);
-            times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
-            suspect.is_victim = times.len() >= WINDOWS;
-        }
-        self.excess.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < SPAN_NS));
+    /// Whether hosts of a net are visited in turn: many had excess lately, and `now` of them, at most half, still have.
+    fn is_visited(&self, net: &Prefix, now: usize) -> bool {
+        let lately = self.excess.keys().filter(|known| net.covers(known) && *known != net).count();
+        lately >= VISITED_MIN.max(2 * now)
     }
 
     /// Whether a prefix, one that covers it, or a part of it had excess lately.
     pub fn is_suspicious(&self, prefix: &Prefix) -> bool {
         self.excess.keys().any(|suspect| suspect.covers(prefix) || prefix.covers(suspect))
     }
+}
+
+/// Notes a window in which a prefix had excess. Returns whether it had in enough windows.
+fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> bool {
+    let times = excess.entry(prefix).or_default();
+    times.push(now_ns);
+    times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
+    times.len() >= WINDOWS
 }
 
 fn is_at(prefix: &Prefix, level: Level) -> bool {
@@ -172,6 +202,48 @@ mod tests {
         assert!(victims.is_suspicious(&Prefix::of(false, 0xc000_0201, 32)));
         assert!(victims.is_suspicious(&Prefix::of(false, 0xc000_0200, 24)));
         assert!(!victims.is_suspicious(&Prefix::of(false, 0xc000_0202, 32)));
+    }
+
+    #[test]
+    fn hosts_that_are_visited_in_turn_have_their_net_for_victim() {
+        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
+        let names = |suspects: &[super::Suspect]| {
+            let victims = suspects.iter().filter(|suspect| suspect.is_victim);
+            victims.map(|suspect| suspect.prefix.to_string()).collect::<Vec<_>>()
+        };
+        for number in 1..=4 {
+            flood(&mut extractor, 1000, |_| 0xc000_0200 + number as u32);
+            let window = extractor.close(number * WINDOW_NS);
+            let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
+            let expected: &[&str] = if number == 1 { &[] } else { &["192.0.2.0/24"] };
+            assert_eq!(names(&suspects), expected, "in window {number}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_are_visited_for_two_windows_have_their_net_for_victim() {
+        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
+        let mut nets = 0;
+        for number in 1..=20 {
+            // In each window one visit ends and the next begins.
+            flood(&mut extractor, 2000, |at| 0xc000_0200 + number as u32 + at % 2);
+            let window = extractor.close(number * WINDOW_NS);
+            let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
+            nets += usize::from(suspects.iter().any(|suspect| suspect.is_victim && suspect.prefix.length() == 24));
+        }
+        assert!(nets >= 10, "in {nets} windows");
+    }
+
+    #[test]
+    fn hosts_that_are_attacked_one_after_the_other_explain_their_net() {
+        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
+        for number in 1..=8u64 {
+            // Another host every second window, and all of them from then on.
+            flood(&mut extractor, 4000, |at| 0xc000_0200 + at % number.div_ceil(2) as u32);
+            let window = extractor.close(number * WINDOW_NS);
+            let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
+            assert!(suspects.iter().all(|suspect| suspect.prefix.length() == 32), "{suspects:?}");
+        }
     }
 
     #[test]

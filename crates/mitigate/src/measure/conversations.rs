@@ -20,8 +20,11 @@ const CAPACITY: usize = 1 << 17;
 /// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
 const FRAGMENTS: usize = 1 << 14;
 const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
-/// A proven conversation keeps its place for this long without packets: above the usual keep-alive of 75 s.
+/// A proven conversation is worth its place for this long without packets: above the usual keep-alive of 75 s.
 const IDLE_NS: u64 = 120 * SECOND_NS;
+/// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity divided by
+/// it.
+const HELD_NS: u64 = 10 * SECOND_NS;
 /// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
 const EMBRYO_NS: u64 = 5 * SECOND_NS;
 /// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
@@ -52,6 +55,7 @@ struct Side {
     steps: u8,
     has_begun: bool,
     is_real: bool,
+    has_ended: bool,
     /// Since when it is plausible, ns.
     plausible_ns: Option<u64>,
     /// Its packets in the current window that had no proof yet.
@@ -76,14 +80,19 @@ impl Conversation {
         Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker }
     }
 
-    /// What its place is worth: nothing if it is idle, more if it is a stream, most if it is real.
+    /// What its place is worth: nothing if it is idle, more if it is a stream or answered, most if the asker is real. A
+    /// host answers made-up askers too, so answers alone must not fill the table.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
         let is_stream = self.sides.iter().any(Side::is_stream);
-        match self.sides.iter().any(|side| side.is_real) {
-            true if idle_ns <= IDLE_NS => u64::MAX,
-            false if is_stream && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 2,
-            false if idle_ns <= EMBRYO_NS => self.last_ns,
+        let is_answered = self.sides[1 - self.asker].is_real;
+        let has_ended = self.sides.iter().all(|side| side.has_ended);
+        match self.sides[self.asker].is_real && !has_ended {
+            true if idle_ns <= HELD_NS => u64::MAX,
+            true if idle_ns <= IDLE_NS => u64::MAX / 4 * 3 + self.last_ns / 4,
+            false if is_answered && !has_ended && idle_ns <= IDLE_NS => u64::MAX / 2 + self.last_ns / 4,
+            false if is_stream && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 4,
+            false if idle_ns <= EMBRYO_NS => self.last_ns / 4,
             _ => 0,
         }
     }
@@ -254,9 +263,9 @@ impl Conversations {
         self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[side].is_stream())
     }
 
-    /// Whether the other side has answered the sender of a datagram.
+    /// Whether the other side has answered the sender of a datagram or of an echo request.
     pub fn is_answered(&self, header: &Header) -> bool {
-        if header.protocol != protocol::UDP || !can_prove(header) {
+        if !(header.protocol == protocol::UDP && can_prove(header) || is_ping(header)) {
             return false;
         }
         let (key, side) = self.key(header);
@@ -356,6 +365,11 @@ fn can_prove(header: &Header) -> bool {
     }
 }
 
+/// Whether a packet is an echo request.
+pub fn is_ping(header: &Header) -> bool {
+    matches!((header.protocol, header.icmp_type), (protocol::ICMP, 8) | (protocol::ICMP6, 128))
+}
+
 /// Whether packets of a protocol have nothing but their addresses to tell conversations apart, as those of tunnels. Who
 /// knows two addresses can send such a packet, so a proof holds only as long as the other side goes on to answer.
 fn is_portless(header: &Header) -> bool {
@@ -393,7 +407,11 @@ fn continues(header: &Header, own: &Side) -> bool {
 /// Remembers a packet of a side.
 fn note(header: &Header, own: &mut Side) {
     own.packets = own.packets.saturating_add(1);
-    if header.protocol != protocol::TCP || header.flags & tcp::RST != 0 {
+    if header.protocol != protocol::TCP {
+        return;
+    }
+    own.has_ended = header.flags & (tcp::FIN | tcp::RST) != 0 || own.has_ended && header.flags & tcp::SYN == 0;
+    if header.flags & tcp::RST != 0 {
         return;
     }
     let is_handshake = own.packets == 2 && own.steps == 0 && own.acked == 0;

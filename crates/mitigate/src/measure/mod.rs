@@ -16,7 +16,7 @@ mod visibility;
 use crate::class;
 use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
-use conversations::{Conversations, Proof, Standing, Stream};
+use conversations::{Conversations, Proof, Standing, Stream, is_ping};
 use counts::Counts;
 use heavy::SpaceSaving;
 use sample::{Reservoir, Samples, Trust};
@@ -78,6 +78,8 @@ pub struct Window {
     pub opening: Vec<Header>,
     /// Headers of datagrams without proof that were answered.
     pub answered: Vec<Header>,
+    /// Headers of echo requests that were answered.
+    pub answered_pings: Vec<Header>,
     /// Headers of real or plausible sources that an action has dropped.
     pub dropped_proven: Vec<Header>,
     /// Whether both directions of traffic are seen.
@@ -141,6 +143,18 @@ impl Window {
         };
         let all = to_victim(&self.unproven);
         self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered) >= all * SERVED
+    }
+
+    /// Whether all that a victim receives of ICMP are echo requests, and nearly all of them are answered.
+    pub fn is_pinged(&self, victim: &Prefix) -> bool {
+        let to_victim = |headers: &[Header]| {
+            let is_icmp = |header: &&Header| {
+                class::of(header) == PacketClass::Icmp && victim.contains(header.is_ipv6, header.daddr)
+            };
+            headers.iter().filter(is_icmp).count() as f64
+        };
+        let all = to_victim(&self.unproven);
+        self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered_pings) >= all * SERVED
     }
 
     /// The counts of a prefix.
@@ -361,7 +375,8 @@ impl Extractor {
         let strata = self.samples.strata().filter(|header| trust(header) == Trust::None).copied();
         let (streamed_strata, strata) = strata.partition(is_streamed);
         let (streamed, unproven): (Vec<Header>, Vec<Header>) = with(Trust::None).partition(is_streamed);
-        let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied().collect();
+        let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied();
+        let (answered_pings, answered) = answered.partition(is_ping);
         let opening: Vec<Header> = with(Trust::Real).collect();
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
         let real = self.samples.real().iter().chain(&opening).copied().collect();
@@ -380,6 +395,7 @@ impl Extractor {
             real,
             opening,
             answered,
+            answered_pings,
             is_two_way: self.visibility.is_two_way(),
             sampling: Sampling::ALL,
         };

@@ -101,3 +101,50 @@ fn a_dropped_packet_can_be_the_proof() {
     assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
     assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
 }
+
+/// A segment of client number `client`.
+fn segment_of(client: u32, from_client: bool, flags: u8, seq: u32, ack: u32) -> Header {
+    let header = segment(from_client, flags, seq, ack, 0);
+    let address = u128::from(0x2d00_0000 + client);
+    if from_client { Header { saddr: address, ..header } } else { Header { daddr: address, ..header } }
+}
+
+/// The handshake of a client. Returns whether it proved the client.
+fn handshake(all: &mut Conversations, client: u32, now_ns: u64) -> bool {
+    all.see(&segment_of(client, true, tcp::SYN, 100, 0), now_ns);
+    all.see(&segment_of(client, false, tcp::SYN | tcp::ACK, 500, 101), now_ns + 1);
+    all.see(&segment_of(client, true, tcp::ACK, 101, 501), now_ns + 2).proof == Proof::Real
+}
+
+#[test]
+fn made_up_clients_that_are_answered_displace_no_real_ones() {
+    let mut all = Conversations::new(1);
+    let early = 1_000_000;
+    assert!(handshake(&mut all, early, 1));
+    // 20 s of 20,000 SYNs a second, each of which gets a SYN-ACK.
+    for made_up in 0..400_000 {
+        let now_ns = u64::from(made_up) * 50_000;
+        all.see(&segment_of(made_up, true, tcp::SYN, 100, 0), now_ns);
+        all.see(&segment_of(made_up, false, tcp::SYN | tcp::ACK, 500, 101), now_ns + 1);
+        if made_up % 100 == 0 {
+            assert!(handshake(&mut all, early + 1 + made_up, now_ns + 2), "at {now_ns} ns");
+        }
+    }
+    assert_eq!(all.proof(&segment_of(early, true, tcp::ACK, 101, 501)), Proof::Real);
+}
+
+#[test]
+fn a_busy_server_has_room_for_new_clients() {
+    let mut all = Conversations::new(1);
+    // A minute of 5,000 clients a second, half of whom leave their connections open. A few find their set full.
+    let mut proven = 0;
+    for client in 0..300_000 {
+        let now_ns = u64::from(client) * 200_000;
+        proven += u32::from(handshake(&mut all, client, now_ns));
+        if client % 2 == 0 {
+            all.see(&segment_of(client, false, tcp::FIN | tcp::ACK, 501, 101), now_ns + 3);
+            all.see(&segment_of(client, true, tcp::FIN | tcp::ACK, 101, 502), now_ns + 4);
+        }
+    }
+    assert!(proven > 299_900, "{proven} of 300000");
+}
