@@ -10,6 +10,8 @@ mod bundles;
 mod card;
 #[path = "command/detect.rs"]
 mod detect;
+#[path = "command/detect_captures.rs"]
+mod detect_captures;
 #[path = "command/export.rs"]
 mod export;
 #[path = "command/hostile.rs"]

@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// The victim of all four attacks in the capture. Everything else in it is legitimate.
 const VICTIM: [u8; 4] = [10, 10, 10, 10];
-const PCAP_HEADER_BYTES: usize = 24;
-const RECORD_HEADER_BYTES: usize = 16;
+pub const PCAP_HEADER_BYTES: usize = 24;
+pub const RECORD_HEADER_BYTES: usize = 16;
 
 pub fn example() -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge/attack.pcap");
@@ -34,7 +34,7 @@ pub fn is_attack(frame: &[u8]) -> bool {
     ether_type == [0x86, 0xdd] || ether_type == [8, 0] && frame[30..34] == VICTIM
 }
 
-fn labels(pcap: &[u8]) -> String {
+pub fn labels(pcap: &[u8]) -> String {
     let label =
         |(number, (_, frame)): (usize, &(u64, &[u8]))| format!("{},{}\n", number + 1, u8::from(is_attack(frame)));
     records(pcap).iter().enumerate().map(label).collect()
@@ -46,7 +46,7 @@ fn sandbox() -> (Sandbox, Vec<u8>) {
     (sandbox, pcap)
 }
 
-fn number(report: &Value, field: &str) -> f64 {
+pub fn number(report: &Value, field: &str) -> f64 {
     report[field].as_f64().unwrap_or_else(|| panic!("no {field}: {report}"))
 }
 

@@ -1,22 +1,59 @@
 //! From a frame to the headers that detection knows.
 
+use weir_abi::Reason;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_mitigate::header::{Header, PAYLOAD_BYTES};
-use weir_policy::ir::eval::packet::{self, Frame};
+use weir_policy::ir::eval::packet::{self, Frame, Packet};
 
 /// Bytes of a UDP header.
 const UDP_BYTES: u16 = 8;
 /// Bytes of an ICMP header.
 const ICMP_BYTES: u16 = 8;
+/// Where the total length of an IPv4 header is.
+const TOTAL_LENGTH: std::ops::Range<usize> = 2..4;
 
-/// The headers of a frame; `None` if it has no IP header. A malformed packet has the fields that were read.
-pub fn of(frame: Frame<'_>) -> Option<Header> {
-    let packet = packet::parse(frame).0;
-    let is_ipv6 = match packet.l3 {
-        L3::Ipv4 => false,
-        L3::Ipv6 => true,
-        L3::Arp | L3::None => return None,
-    };
+/// Why detection does not see a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// It has no IP header that can be read.
+    WithoutHeader,
+    /// The capture ends inside its headers, so fields are unknown.
+    CutShort,
+}
+
+/// The headers of a frame. A malformed packet has the fields that were read.
+///
+/// # Errors
+/// It has no IP header, or the capture does not contain all of its headers. TCP options may be missing: none is a field.
+pub fn of(frame: Frame<'_>) -> Result<Header, Unseen> {
+    let parsed = packet::parse(frame);
+    if parsed.0.l3 == L3::Ipv4 && parsed.0.ip_length == 0 {
+        let bytes = with_total_length(frame, parsed.0.l3_offset);
+        let frame = Frame { bytes: &bytes, ..frame };
+        return seen(frame, packet::parse(frame));
+    }
+    seen(frame, parsed)
+}
+
+/// A frame with the total length that it had on the wire. Hosts that leave segmentation to the card capture it as 0.
+fn with_total_length(frame: Frame<'_>, l3_offset: usize) -> Vec<u8> {
+    let length = u16::try_from((frame.wire_len as usize).saturating_sub(l3_offset)).unwrap_or(u16::MAX);
+    let mut bytes = frame.bytes.to_vec();
+    bytes[l3_offset..][TOTAL_LENGTH].copy_from_slice(&length.to_be_bytes());
+    bytes
+}
+
+fn seen(frame: Frame<'_>, (packet, malformed): (Packet, Option<Reason>)) -> Result<Header, Unseen> {
+    if !matches!(packet.l3, L3::Ipv4 | L3::Ipv6) {
+        return Err(Unseen::WithoutHeader);
+    }
+    if malformed.is_some() && packet::is_cut_short(frame) {
+        return Err(Unseen::CutShort);
+    }
+    Ok(header(frame, &packet))
+}
+
+fn header(frame: Frame<'_>, packet: &Packet) -> Header {
     let transport = match packet.l4 {
         L4::Tcp => u16::from(packet.doff) * 4,
         L4::Udp => UDP_BYTES,
@@ -27,8 +64,8 @@ pub fn of(frame: Frame<'_>) -> Option<Header> {
     let payload_length = packet.l4_length.saturating_sub(transport);
     let payload = frame.bytes.get(payload_at..payload_at + PAYLOAD_BYTES);
     let payload = payload.filter(|_| usize::from(payload_length) >= PAYLOAD_BYTES && packet.l4 == L4::Udp);
-    Some(Header {
-        is_ipv6,
+    Header {
+        is_ipv6: packet.l3 == L3::Ipv6,
         saddr: packet.saddr,
         daddr: packet.daddr,
         protocol: packet.proto,
@@ -48,5 +85,56 @@ pub fn of(frame: Frame<'_>) -> Option<Header> {
         icmp_code: packet.icmp_code,
         payload_length,
         payload: payload.and_then(|bytes| bytes.try_into().ok()),
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Unseen, of};
+    use weir_abi::Link;
+    use weir_mitigate::header::Header;
+    use weir_policy::ir::eval::packet::Frame;
+
+    /// The headers of the first bytes of a packet.
+    fn cut(notation: &str, bytes: usize) -> Result<Header, Unseen> {
+        let packet = weir_test_support::packets(notation).expect("the test's packet reads").remove(0);
+        let captured = &packet.bytes[..bytes.min(packet.bytes.len())];
+        of(Frame { bytes: captured, wire_len: packet.bytes.len() as u32, link: Link::Ethernet, time_ns: 0 })
+    }
+
+    #[test]
+    fn headers_that_are_not_captured_are_not_judged() {
+        let (tcp, udp, icmp) = ("eth / ip / tcp doff=8", "eth / ip / udp", "eth / ip / icmp");
+        for bytes in 0..34 {
+            assert_eq!(cut(tcp, bytes), Err(Unseen::WithoutHeader), "{bytes}");
+        }
+        for (notation, whole) in [(tcp, 54), (udp, 42), (icmp, 42)] {
+            let notation = format!("{notation} / payload 100");
+            (34..whole)
+                .for_each(|bytes| assert_eq!(cut(&notation, bytes), Err(Unseen::CutShort), "{notation} {bytes}"));
+            // Behind the header nothing is missed but the payload of UDP.
+            let whole =
+                (whole..200).map(|bytes| cut(&notation, bytes).map(|header| Header { payload: None, ..header }));
+            let headers: Vec<_> = whole.collect::<Result<_, _>>().expect("they are judged");
+            assert!(headers.windows(2).all(|two| two[0] == two[1]), "{notation}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_packet_is_judged() {
+        assert_eq!(cut("eth / ip / tcp doff=4", 100).map(|header| header.protocol), Ok(6));
+    }
+
+    #[test]
+    fn a_total_length_of_0_is_what_was_on_the_wire() {
+        let notation = "eth / ip / tcp flags=ack / payload 100";
+        let mut packet = weir_test_support::packets(notation).expect("the test's packet reads").remove(0);
+        let header = |bytes: &[u8]| of(Frame { bytes, wire_len: 154, link: Link::Ethernet, time_ns: 0 });
+        let usual = header(&packet.bytes).expect("it has headers");
+        packet.bytes[16..18].fill(0);
+        assert_eq!(header(&packet.bytes), Ok(usual));
+        assert_eq!((usual.payload_length, usual.has_ports), (100, true));
+        assert_eq!(header(&packet.bytes[..60]), Ok(usual));
+        assert_eq!(header(&packet.bytes[..50]), Err(Unseen::CutShort));
+    }
 }

@@ -1,5 +1,6 @@
 //! `weir detect`: what mitigation would do about the attacks in recordings.
 
+mod clock;
 mod exporting;
 pub mod headers;
 mod labels;
@@ -12,7 +13,9 @@ use crate::cli::{ChainOptions, DetectOptions, DirectionName};
 use crate::directions::Directions;
 use crate::engine::action;
 use crate::failure::Failure;
+use crate::inside::Inside;
 use crate::report as output;
+use clock::Clock;
 use exporting::Exporter;
 use labels::Labels;
 use report::{Figures, Report};
@@ -24,6 +27,7 @@ use weir_loading::eval::{self, SlotAnswers};
 use weir_loading::{Policy, PolicyFile};
 use weir_mitigate::action::Mode;
 use weir_mitigate::excerpt;
+use weir_mitigate::header::Header;
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::recording::Recording;
 use weir_policy::capability::Engine;
@@ -46,7 +50,8 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
     let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
     let figures = Figures::new(labels.is_some());
-    let mut detection = Detection { recording, figures, labels, rules, exporter };
+    let (inside, clock) = (options.inside.as_slice(), Clock::default());
+    let mut detection = Detection { exporter, recording, figures, labels, rules, inside, clock };
     let failed = options.captures.iter().try_for_each(|capture| detection.read(capture)).err();
     let damage = failed.as_ref().and_then(Unread::damage);
     let failure = match failed {
@@ -56,6 +61,7 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     };
     detection.recording.finish();
     detection.export()?;
+    detection.figures.finish(&detection.clock, detection.labels.as_ref());
     let Detection { recording, figures, exporter, .. } = detection;
     let exports = exporter.map(|exporter| exporter.finish(recording.excerpts_left_out()));
     let report = Report::new(&figures, recording.mitigator(), (damage, failure.as_ref()), exports);
@@ -118,15 +124,15 @@ struct Detection<'a> {
     figures: Figures,
     labels: Option<Labels>,
     rules: Option<Rules<'a>>,
+    inside: &'a [Inside],
+    clock: Clock,
 }
 
 impl Detection<'_> {
-    /// Reads one capture. Captures are parts of one recording: one that begins before the end of the previous begins at
-    /// its end.
+    /// Reads one capture. Captures are parts of one recording.
     fn read(&mut self, capture: &Path) -> Result<(), Unread> {
         let mut reader = captures::open(capture)?;
-        let end_ns = self.figures.last_ns();
-        let mut shift_ns = None;
+        self.clock.begin_capture();
         loop {
             let burst = match reader.next_burst() {
                 Ok(Some(burst)) => burst,
@@ -135,29 +141,35 @@ impl Detection<'_> {
                 Err(error) => return Err(Unread::All(error.into())),
             };
             for index in 0..burst.frames().len() {
-                let frame = eval::frame(burst.frames(), index);
-                let lag_ns = || end_ns.map_or(0, |end_ns| end_ns.saturating_sub(frame.time_ns));
-                self.take(frame, frame.time_ns + *shift_ns.get_or_insert_with(lag_ns));
+                let time_ns = self.clock.follow(burst.stamp_ns(index));
+                self.take(Frame { time_ns, ..eval::frame(burst.frames(), index) });
             }
             self.export()?;
         }
     }
 
-    fn take(&mut self, frame: Frame<'_>, now_ns: u64) {
+    fn take(&mut self, frame: Frame<'_>) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
-        let is_dropped = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
-        let is_dropped = is_dropped
-            || match headers::of(frame) {
-                Some(header) => {
-                    let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
-                    self.recording.take_frame(&header, Some(excerpt), now_ns)
-                }
-                None => {
-                    self.figures.count_without_header();
-                    false
-                }
-            };
-        self.figures.count(now_ns, frame.wire_len, is_dropped, is_attack);
+        let is_rejected = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
+        let is_dropped = match headers::of(frame) {
+            Err(unseen) => {
+                self.figures.count_unseen(unseen);
+                is_rejected
+            }
+            Ok(_) if is_rejected => true,
+            Ok(header) => {
+                self.figures.count_seen(self.is_judged(&header));
+                let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
+                self.recording.take_frame(&header, Some(excerpt), frame.time_ns)
+            }
+        };
+        self.figures.count(frame.time_ns, frame.wire_len, is_dropped, is_attack);
+    }
+
+    /// Whether a packet goes to the protected network from elsewhere.
+    fn is_judged(&self, header: &Header) -> bool {
+        let is_inside = |address| self.inside.iter().any(|inside| inside.contains(header.is_ipv6, address));
+        self.inside.is_empty() || !is_inside(header.saddr) && is_inside(header.daddr)
     }
 
     /// Exports the attacks whose excerpts are complete.

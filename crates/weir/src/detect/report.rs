@@ -1,6 +1,9 @@
 //! The report of `weir detect`.
 
+use super::clock::Clock;
 use super::exporting::Exports;
+use super::headers::Unseen;
+use super::labels::{Beyond, Labels};
 use crate::captures::Damage;
 use crate::failure::{self, Failure};
 use crate::figures::{bytes, grouped, share};
@@ -13,14 +16,33 @@ use weir_mitigate::prefix::Prefix;
 use weir_mitigate::{Attack, Record, State};
 
 /// Counts of a recording.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Figures {
     packets: u64,
     bytes: u64,
     dropped: u64,
-    without_header: u64,
+    readings: Readings,
     times_ns: Option<(u64, u64)>,
     labelled: Option<Labelled>,
+    /// Labels without packets.
+    beyond: Option<Beyond>,
+}
+
+/// How many packets were judged, and why others were not. Packets that the policy drops are neither
+/// judged nor outside.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Readings {
+    judged: u64,
+    /// Packets from `--inside`, or to other destinations.
+    outside: u64,
+    /// Packets without an IP header that can be read.
+    without_header: u64,
+    /// Packets of which the capture does not have all headers.
+    cut_short: u64,
+    /// Packets that have the time of the previous packet, because their own is late or wrong.
+    times_corrected: u64,
+    /// Whether all packets have the same time.
+    without_time: bool,
 }
 
 /// Counts of labelled packets.
@@ -43,14 +65,25 @@ impl Figures {
         self.packets + 1
     }
 
-    /// The time of the last packet.
-    pub fn last_ns(&self) -> Option<u64> {
-        self.times_ns.map(|(_, last)| last)
+    /// Counts a packet that detection does not see.
+    pub fn count_unseen(&mut self, unseen: Unseen) {
+        match unseen {
+            Unseen::WithoutHeader => self.readings.without_header += 1,
+            Unseen::CutShort => self.readings.cut_short += 1,
+        }
     }
 
-    /// Counts a packet whose IP header cannot be read: detection does not see it.
-    pub fn count_without_header(&mut self) {
-        self.without_header += 1;
+    /// Counts a packet that detection sees.
+    pub fn count_seen(&mut self, is_judged: bool) {
+        self.readings.judged += u64::from(is_judged);
+        self.readings.outside += u64::from(!is_judged);
+    }
+
+    /// The recording has ended.
+    pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>) {
+        self.readings.times_corrected = clock.corrected();
+        self.readings.without_time = self.packets > 1 && self.times_ns.is_some_and(|(first, last)| first == last);
+        self.beyond = labels.and_then(|labels| labels.beyond(self.packets));
     }
 
     /// Counts a packet.
@@ -77,12 +110,17 @@ pub struct Report {
     packets: u64,
     bytes: u64,
     dropped: u64,
-    /// Packets without an IP header that can be read: detection has not seen them.
-    without_header: u64,
+    #[serde(flatten)]
+    readings: Readings,
     seconds: f64,
     attacks: Vec<AttackReport>,
     #[serde(flatten)]
     labelled: Option<Labelled>,
+    /// With `--labels`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels_beyond: Option<u64>,
+    #[serde(skip)]
+    beyond: Option<Beyond>,
     truncated: bool,
     /// The position, if a capture is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,10 +200,12 @@ impl Report {
             packets: figures.packets,
             bytes: figures.bytes,
             dropped: figures.dropped,
-            without_header: figures.without_header,
+            readings: figures.readings,
             seconds: seconds(last_ns, first_ns),
             attacks,
             labelled: figures.labelled,
+            labels_beyond: figures.labelled.map(|_| figures.beyond.as_ref().map_or(0, Beyond::labels)),
+            beyond: figures.beyond.clone(),
             truncated: failure.is_some(),
             truncated_at,
             error: failure.map(Failure::error),
@@ -180,7 +220,11 @@ impl Report {
         let (packets, size) = (grouped(self.packets), bytes(self.bytes));
         let mut text = format!("{}: {packets} packets, {size}, {:.1} s\n", names.join(", "), self.seconds);
         if self.attacks.is_empty() {
-            text += "\n  no attack\n";
+            text += match self.readings {
+                Readings { judged: 0, .. } => "\n  nothing was judged\n",
+                Readings { without_time: true, .. } => "\n  no attack, but detection needs time\n",
+                _ => "\n  no attack\n",
+            };
         }
         self.attacks.iter().for_each(|attack| attack.describe(&mut text));
         if let Some(labelled) = &self.labelled {
@@ -199,10 +243,8 @@ impl Report {
             let _ =
                 writeln!(text, "\n  dropped {} packets ({})", grouped(self.dropped), share(self.dropped, self.packets));
         }
-        if self.without_header > 0 {
-            let count = grouped(self.without_header);
-            let _ = writeln!(text, "  not judged: {count} packets without an IP header that can be read");
-        }
+        self.beyond.iter().for_each(|beyond| _ = writeln!(text, "  {}", beyond.describe()));
+        self.readings.describe(&mut text);
         if let Some(exports) = &self.exports {
             text += "\n";
             exports.folders.iter().for_each(|folder| _ = writeln!(text, "  exported to {}", folder.display()));
@@ -211,6 +253,31 @@ impl Report {
             }
         }
         text + &self.truncated_at.as_ref().map(Damage::describe).unwrap_or_default()
+    }
+}
+
+impl Readings {
+    fn describe(&self, text: &mut String) {
+        let Readings { judged, outside, without_header, cut_short, times_corrected, without_time } = *self;
+        for (packets, why) in [
+            (outside, "from --inside, or to other destinations"),
+            (without_header, "without an IP header that can be read"),
+            (cut_short, "with a header that the capture cuts short (snaplen)"),
+        ] {
+            let _ =
+                if packets > 0 { writeln!(text, "  not judged: {} packets {why}", grouped(packets)) } else { Ok(()) };
+        }
+        if outside > 0 {
+            let _ = writeln!(text, "  judged: {} packets", grouped(judged));
+        }
+        if times_corrected > 0 {
+            let packets = grouped(times_corrected);
+            let _ =
+                writeln!(text, "  time: {packets} packets have that of the previous one: their own is late or wrong");
+        }
+        if without_time {
+            *text += "  time: all packets have the same: timestamps are absent, equal or backwards\n";
+        }
     }
 }
 
