@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_BASE_SHIFT, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets,
+    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, block_of, leaf_of, nested_of,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
@@ -70,21 +70,6 @@ struct Pools {
     leaves: Parents,
     /// Parents of blocks, including nested ones, by first entry.
     blocks: Parents,
-}
-
-/// First entry and number of entries of the block that a root word or a value names.
-fn block_of(word: u32) -> (usize, usize) {
-    (((word & !FLAG) >> NUMBER_SHIFT) as usize, 1 << (CHUNK_BITS - (word & LOW_MASK)))
-}
-
-/// The same for a nested entry.
-fn nested_of(entry: u32) -> (usize, usize) {
-    (((entry & !FLAG) >> NESTED_BASE_SHIFT) as usize, 1 << (entry & LOW_MASK))
-}
-
-/// First lane and number of lanes of a leaf.
-fn leaf_of(entry: u32) -> (usize, usize) {
-    ((entry >> NUMBER_SHIFT) as usize, (entry & LOW_MASK) as usize + 1)
 }
 
 impl RankWriter {

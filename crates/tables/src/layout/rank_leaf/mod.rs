@@ -67,3 +67,18 @@ const STEPS_MAX: usize = 7;
 pub(crate) const SECTIONS: [&str; 4] = ["root", "entries", "starts", "values"];
 
 const _: () = assert!(ENTRIES_OFFSET == 262_208);
+
+/// First entry and number of entries of the block that a root word or a value names.
+pub(crate) fn block_of(word: u32) -> (usize, usize) {
+    (((word & !FLAG) >> NUMBER_SHIFT) as usize, 1 << (CHUNK_BITS - (word & LOW_MASK)))
+}
+
+/// The same for a nested entry.
+pub(crate) fn nested_of(entry: u32) -> (usize, usize) {
+    (((entry & !FLAG) >> NESTED_BASE_SHIFT) as usize, 1 << (entry & LOW_MASK))
+}
+
+/// First lane and number of lanes of a leaf.
+pub(crate) fn leaf_of(entry: u32) -> (usize, usize) {
+    ((entry >> NUMBER_SHIFT) as usize, (entry & LOW_MASK) as usize + 1)
+}

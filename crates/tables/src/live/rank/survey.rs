@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{block_of, leaf_of, nested_of};
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS};
+use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS, block_of, leaf_of, nested_of};
 use crate::live::pools::{Parents, run};
 
 /// Scans an image that does not change yet: what is in use, and how often it is shared.

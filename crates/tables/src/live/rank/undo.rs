@@ -1,7 +1,8 @@
 //! Gives back what a change took before it ran out of room.
 
-use super::{Writing, leaf_of};
+use super::Writing;
 use crate::cells::CellsMut;
+use crate::layout::rank_leaf::leaf_of;
 use crate::live::pools::Made;
 
 impl<C: CellsMut> Writing<'_, C> {
