@@ -11,7 +11,7 @@ use weir_abi::PacketClass;
 
 /// Only above this multiple of the threshold: the limit also hits legitimate packets.
 const EXCESS: f64 = 10.0;
-/// Only if this share of the class has no proof, so that few legitimate packets compete for the limit.
+/// A measure only if this share of the class has no proof, so that few legitimate packets compete for the limit.
 const UNPROVEN: f64 = 0.9;
 /// A class that has more than this share of the victim's usual packets is not limited.
 const HARM_SHARE: f64 = 0.005;
@@ -48,7 +48,10 @@ pub fn measure(
     // A limit on pings hurts nobody: no service needs them.
     let pings = pings(suspect, pool);
     let excess = if pings.is_some() { 1.0 } else { EXCESS };
-    if worst.value < worst.threshold? * excess || !is_unproven {
+    if !is_unproven {
+        return is_bad(suspect).then_some(Resort::Report);
+    }
+    if worst.value < worst.threshold? * excess {
         return None;
     }
     if let Some(terms) = pings {
@@ -103,5 +106,35 @@ fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<(Vec<Term>, &'static
         PacketClass::Fragment => Some((vec![term(Field::Fragment, 2)], &[PacketClass::Fragment])),
         // Hosts of IPv6 need ICMP to find each other.
         PacketClass::Syn | PacketClass::Tcp | PacketClass::Icmp | PacketClass::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Resort, measure};
+    use crate::baseline::Baselines;
+    use crate::measure::counts::Counts;
+    use crate::prefix::Prefix;
+    use crate::victim::{Evidence, Suspect};
+    use weir_abi::PacketClass;
+
+    /// What is done about datagrams of which some have proof, at so many times the threshold.
+    fn of_datagrams(unproven: u64, proven: u64, times: f64) -> Option<Resort> {
+        let prefix = Prefix::of(false, 0xc000_0201, 32);
+        let class = PacketClass::Udp;
+        let mut counts = Counts::new(prefix);
+        counts.unproven[class as usize] = unproven;
+        counts.packets[class as usize] = unproven + proven;
+        let value = 100.0 * times;
+        let evidence = vec![Evidence { measure: String::new(), value, usual: 0.0, threshold: Some(100.0) }];
+        let suspect = Suspect { prefix, class, unproven_pps: value, is_victim: true, is_exact: false, evidence };
+        measure(&suspect, &counts, &Baselines::default(), &[], None)
+    }
+
+    #[test]
+    fn a_class_with_proven_packets_is_reported_and_not_limited() {
+        assert!(matches!(of_datagrams(1000, 50, 12.0), Some(Resort::Take(_))));
+        assert_eq!(of_datagrams(1000, 500, 12.0), Some(Resort::Report));
+        assert_eq!([of_datagrams(1000, 500, 8.0), of_datagrams(1000, 50, 8.0)], [None, None]);
     }
 }
