@@ -128,7 +128,7 @@ mod tests {
         let value = 100.0 * times;
         let evidence = vec![Evidence { measure: String::new(), value, usual: 0.0, threshold: Some(100.0) }];
         let suspect = Suspect { prefix, class, unproven_pps: value, is_victim: true, is_exact: false, evidence };
-        measure(&suspect, &counts, &Baselines::default(), &[], None)
+        measure(&suspect, &counts, &Baselines::default(), &[], Some("closed"))
     }
 
     #[test]
