@@ -11,7 +11,7 @@ use weir_tables::{BuildError, Image, LimitTable, Reads, Table};
 /// Facts about the images of one table or list: one for each possible layout.
 pub type Images = Vec<ImageFacts>;
 
-/// Facts about a table in every layout that the compiler chooses for a table that is not dynamic.
+/// Facts about a table in every layout but those of dynamic sets.
 pub fn of_table(table: &Table) -> Images {
     let layouts =
         [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6, Layout::RankLeaf, Layout::RankLeaf6, Layout::ExactSet6];

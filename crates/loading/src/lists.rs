@@ -137,7 +137,7 @@ impl Catalog for Lists {
         if let [table] = tables {
             let (table, _, images) = self.tables.get(*table)?;
             let known = images.iter().find(|image| image.layout == layout).copied();
-            // Only of dynamic tables, which are small when they are loaded.
+            // Of dynamic tables, which are small when they are loaded, and where the policy says so.
             let is_asked = matches!(layout, Layout::ExactLeaf | Layout::ExactLeaf6);
             return known.or_else(|| is_asked.then(|| image_facts::in_layout(table, layout)).flatten());
         }

@@ -22,7 +22,7 @@ const PINGS_PPS: f64 = 10.0;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resort {
     /// The attack is only reported: a limit on SYNs, which have no proof yet, would keep new customers away for longer
-    /// than the attack could.
+    /// than the attack could, and so would one on a class of which much has proof.
     Report,
     /// A measure. A limit passes what is usual.
     Take(Measure),

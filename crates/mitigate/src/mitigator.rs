@@ -149,7 +149,9 @@ impl Mitigator {
         }
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
-        suspects.retain(|suspect| self.peace.believes(suspect, window) && !self.is_pinged(suspect, window));
+        let pinged: Vec<Suspect> = suspects.extract_if(.., |suspect| self.is_pinged(suspect, window)).collect();
+        pinged.iter().for_each(|suspect| self.victims.forget(&suspect.prefix));
+        suspects.retain(|suspect| self.peace.believes(suspect, window));
         suspects.iter().for_each(|suspect| {
             self.case(suspect, window.to_ns);
         });
@@ -164,12 +166,17 @@ impl Mitigator {
         std::mem::take(&mut self.decisions)
     }
 
-    /// Whether a suspect receives nothing unusual but pings, and answers them. Nobody is harmed then, up to ten times the
-    /// threshold. During an attack they may be a part of it.
+    /// Whether a suspect receives nothing unusual but pings, and answers them. Nobody is harmed then, up to ten times
+    /// the threshold. During an attack they may be a part of it.
     fn is_pinged(&self, suspect: &Suspect, window: &Window) -> bool {
         let is_attacked = || self.attacks.iter().any(|attack| attack.id.is_some() && attack.victim == suspect.prefix);
-        let has_only_icmp = suspect.class == PacketClass::Icmp && suspect.evidence.len() == 1;
-        has_only_icmp && !last_resort::is_bad(suspect) && window.is_pinged(&suspect.prefix) && !is_attacked()
+        let others = window
+            .counts_of(suspect.prefix)
+            .map_or(0, |counts| counts.unproven_total().saturating_sub(counts.unproven[PacketClass::Icmp as usize]));
+        let is_only_icmp = suspect.class == PacketClass::Icmp
+            && suspect.evidence.len() == 1
+            && others as f64 / window.seconds() <= floor_pps(&suspect.prefix);
+        is_only_icmp && !last_resort::is_bad(suspect) && window.is_pinged(&suspect.prefix) && !is_attacked()
     }
 
     /// Nothing was seen, which says nothing about peace: no rule becomes quiet, and no attack ends. A posture does,

@@ -1,7 +1,7 @@
 //! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten seconds.
 //!
-//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. Nor need
-//! they be of one host: an attack that visits the hosts of a net in turn has the net for its victim.
+//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. If an
+//! attack visits the hosts of a net in turn, the net is the victim after three windows.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::class;
@@ -13,9 +13,11 @@ use weir_abi::PacketClass;
 
 /// Windows with excess that make a victim.
 const WINDOWS: usize = 2;
+/// Windows with excess in hosts that are no victims, which make a victim of their net.
+const WINDOWS_OF_PARTS: usize = 3;
 /// The time in which they occur.
 const SPAN_NS: u64 = 10_000_000_000;
-/// Parts of a net that had excess in that time, from which on the net can be the victim although each of them was one.
+/// If at least this many parts of a net had excess for a short time and have none now, its parts do not explain it.
 const VISITED_MIN: usize = 8;
 /// Prefixes under suspicion at once. Those with most excess come first.
 const SUSPECTS_MAX: usize = 256;
@@ -76,18 +78,20 @@ impl Victims {
             let of_level = window.counts.iter().filter(|counts| is_at(&counts.prefix, level));
             let mut found: Vec<(Suspect, Counts)> = of_level
                 .filter_map(|counts| {
-                    let inside = || explained.iter().filter(|finer| counts.prefix.covers(&finer.counts.prefix));
-                    let growth = growth.of(&counts.prefix);
+                    let prefix = counts.prefix;
+                    let inside = || explained.iter().filter(|finer| prefix.covers(&finer.counts.prefix));
+                    let growth = growth.of(&prefix);
                     let rest = less(*counts, inside().map(|finer| &finer.counts));
                     if let Some(found) = suspect(&rest, window, baselines, growth) {
                         return Some((found, *counts));
                     }
                     let is_explained = inside().any(|finer| finer.is_victim);
-                    if inside().next().is_none() || is_explained && !self.is_visited(&counts.prefix, inside().count()) {
+                    if inside().next().is_none() || is_explained && !self.is_visited(&prefix, inside()) {
                         return None;
                     }
                     let found = suspect(counts, window, baselines, growth)?;
-                    note(&mut self.excess_of_parts, found.prefix, now_ns).then_some((found, *counts))
+                    let windows = note(&mut self.excess_of_parts, prefix, now_ns);
+                    (windows >= WINDOWS_OF_PARTS).then_some((Suspect { is_victim: true, ..found }, *counts))
                 })
                 .collect();
             found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
@@ -95,8 +99,7 @@ impl Victims {
             // What the coarser level subtracts does not contain parts of another prefix: levels nest.
             explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.counts.prefix)));
             for (mut suspect, counts) in found {
-                let of_parts = self.excess_of_parts.get(&suspect.prefix).is_some_and(|times| times.len() >= WINDOWS);
-                suspect.is_victim = note(&mut self.excess, suspect.prefix, now_ns) || of_parts;
+                suspect.is_victim |= note(&mut self.excess, suspect.prefix, now_ns) >= WINDOWS;
                 explained.push(Finer { counts, is_victim: suspect.is_victim });
                 suspects.push(suspect);
             }
@@ -107,10 +110,19 @@ impl Victims {
         suspects
     }
 
-    /// Whether hosts of a net are visited in turn: many had excess lately, and `now` of them, at most half, still have.
-    fn is_visited(&self, net: &Prefix, now: usize) -> bool {
-        let lately = self.excess.keys().filter(|known| net.covers(known) && *known != net).count();
-        lately >= VISITED_MIN.max(2 * now)
+    /// Whether parts of a net are visited in turn: many had excess for a short time lately, and have none now.
+    /// `inside` is what has excess now.
+    fn is_visited<'a>(&self, net: &Prefix, inside: impl Iterator<Item = &'a Finer> + Clone) -> bool {
+        let has_excess = |known: &Prefix| inside.clone().any(|finer| finer.counts.prefix.covers(known));
+        let visits = self.excess.iter().filter(|(known, times)| {
+            times.len() <= WINDOWS_OF_PARTS && net.covers(known) && *known != net && !has_excess(known)
+        });
+        visits.count() >= VISITED_MIN
+    }
+
+    /// Forgets the excess of a prefix.
+    pub fn forget(&mut self, prefix: &Prefix) {
+        self.excess.remove(prefix);
     }
 
     /// Whether a prefix, one that covers it, or a part of it had excess lately.
@@ -119,12 +131,12 @@ impl Victims {
     }
 }
 
-/// Notes a window in which a prefix had excess. Returns whether it had in enough windows.
-fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> bool {
+/// Notes a window in which a prefix had excess. Returns the number of windows so far.
+fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> usize {
     let times = excess.entry(prefix).or_default();
     times.push(now_ns);
     times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
-    times.len() >= WINDOWS
+    times.len()
 }
 
 fn is_at(prefix: &Prefix, level: Level) -> bool {
@@ -204,46 +216,36 @@ mod tests {
         assert!(!victims.is_suspicious(&Prefix::of(false, 0xc000_0202, 32)));
     }
 
-    #[test]
-    fn hosts_that_are_visited_in_turn_have_their_net_for_victim() {
+    /// The lengths of victims in each of some windows, in which `host` chooses the host of a packet.
+    fn victims_of(windows: u64, host: impl Fn(u64, u32) -> u32) -> Vec<Vec<u8>> {
         let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
-        let names = |suspects: &[super::Suspect]| {
-            let victims = suspects.iter().filter(|suspect| suspect.is_victim);
-            victims.map(|suspect| suspect.prefix.to_string()).collect::<Vec<_>>()
-        };
-        for number in 1..=4 {
-            flood(&mut extractor, 1000, |_| 0xc000_0200 + number as u32);
+        let mut lengths = |number: u64| {
+            flood(&mut extractor, 4000, |at| 0xc000_0200 + host(number, at));
             let window = extractor.close(number * WINDOW_NS);
             let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
-            let expected: &[&str] = if number == 1 { &[] } else { &["192.0.2.0/24"] };
-            assert_eq!(names(&suspects), expected, "in window {number}");
-        }
+            suspects.iter().filter(|suspect| suspect.is_victim).map(|suspect| suspect.prefix.length()).collect()
+        };
+        (1..=windows).map(&mut lengths).collect()
     }
 
     #[test]
-    fn hosts_that_are_visited_for_two_windows_have_their_net_for_victim() {
-        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
-        let mut nets = 0;
-        for number in 1..=20 {
-            // In each window one visit ends and the next begins.
-            flood(&mut extractor, 2000, |at| 0xc000_0200 + number as u32 + at % 2);
-            let window = extractor.close(number * WINDOW_NS);
-            let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
-            nets += usize::from(suspects.iter().any(|suspect| suspect.is_victim && suspect.prefix.length() == 24));
-        }
-        assert!(nets >= 10, "in {nets} windows");
+    fn the_net_of_hosts_that_are_visited_in_turn_is_the_victim() {
+        let lengths = victims_of(20, |number, _| number as u32);
+        assert!(lengths[..2].iter().all(Vec::is_empty), "{lengths:?}");
+        assert!(lengths[2..].iter().all(|lengths| lengths == &[24]), "{lengths:?}");
+        // In each window one visit ends and the next begins.
+        let lengths = victims_of(30, |number, at| number as u32 + at % 2);
+        assert!(lengths[15..].iter().all(|lengths| lengths.contains(&24) && !lengths.contains(&16)), "{lengths:?}");
     }
 
     #[test]
     fn hosts_that_are_attacked_one_after_the_other_explain_their_net() {
-        let (mut extractor, mut victims) = (Extractor::new(vec![], 1, 0), Victims::default());
-        for number in 1..=8u64 {
-            // Another host every second window, and all of them from then on.
-            flood(&mut extractor, 4000, |at| 0xc000_0200 + at % number.div_ceil(2) as u32);
-            let window = extractor.close(number * WINDOW_NS);
-            let suspects = victims.assess(&window, &Baselines::default(), &Growth::default());
-            assert!(suspects.iter().all(|suspect| suspect.prefix.length() == 32), "{suspects:?}");
-        }
+        // Another host every second window. All of them are attacked from then on, and only some in the end.
+        let lengths = victims_of(60, |number, at| match number {
+            ..40 => at % number.div_ceil(2) as u32,
+            _ => at % 6,
+        });
+        assert!(lengths.iter().flatten().all(|&length| length == 32), "{lengths:?}");
     }
 
     #[test]

@@ -315,6 +315,36 @@ fn a_reader_that_stays_keeps_its_image_and_holds_the_writer_back_at_last() {
 }
 
 #[test]
+fn a_prefix_whose_removal_fails_stays_in_the_table() {
+    let readers = Readers::new();
+    let set = Entries::new(Family::Ipv4, Kind::Set).settle();
+    let mut live = LiveTable::new(&readers, &set, Layout::ExactLeaf).unwrap();
+    let image = live.image();
+    let mut reader = readers.register().unwrap();
+    let address = |net: u8, host: u8| IpAddr::from(Ipv4Addr::new(10, 0, net, host));
+    // A host that the reader may not have seen makes each removal a rebuild, and the reader keeps every image.
+    let failed = {
+        let _burst = reader.start_burst();
+        let mut remove = |net: u8| {
+            live.insert(address(net, 0), 24, None).unwrap();
+            live.insert(address(net, 1), 32, None).unwrap();
+            live.remove(address(net, 0), 24)
+        };
+        (0..20).find(|&net| remove(net).is_err()).expect("no room for more images")
+    };
+    let find = |host: u8| {
+        let mut other = readers.register().unwrap();
+        let burst = other.start_burst();
+        image.open(&burst).find4(0x0a00_0000 | u32::from(failed) << 8 | u32::from(host))
+    };
+    assert_eq!(live.longest(0, address(failed, 9)).map(|entry| entry.len), Some(24));
+    assert_eq!([find(9), find(1)], [1, 1]);
+    reader.rest();
+    assert_eq!(live.remove(address(failed, 0), 24), Ok(true));
+    assert_eq!((live.longest(0, address(failed, 9)), [find(9), find(1)]), (None, [0, 1]));
+}
+
+#[test]
 fn parts_outgrow_their_leaves_and_shrink_again() {
     for layout in [Layout::RankLeaf, Layout::RankLeaf6] {
         let mut driven = Driven::new(layout, Kind::Labels, 0, 1);

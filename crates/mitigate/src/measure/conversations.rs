@@ -20,10 +20,10 @@ const CAPACITY: usize = 1 << 17;
 /// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
 const FRAGMENTS: usize = 1 << 14;
 const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
-/// A proven conversation is worth its place for this long without packets: above the usual keep-alive of 75 s.
+/// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
 const IDLE_NS: u64 = 120 * SECOND_NS;
-/// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity divided by
-/// it.
+/// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity
+/// divided by it.
 const HELD_NS: u64 = 10 * SECOND_NS;
 /// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
 const EMBRYO_NS: u64 = 5 * SECOND_NS;
@@ -80,8 +80,8 @@ impl Conversation {
         Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker }
     }
 
-    /// What its place is worth: nothing if it is idle, more if it is a stream or answered, most if the asker is real. A
-    /// host answers made-up askers too, so answers alone must not fill the table.
+    /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if the
+    /// asker is real. A host answers made-up askers too, so answers alone must not fill the table.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
         let is_stream = self.sides.iter().any(Side::is_stream);
@@ -90,8 +90,8 @@ impl Conversation {
         match self.sides[self.asker].is_real && !has_ended {
             true if idle_ns <= HELD_NS => u64::MAX,
             true if idle_ns <= IDLE_NS => u64::MAX / 4 * 3 + self.last_ns / 4,
-            false if is_answered && !has_ended && idle_ns <= IDLE_NS => u64::MAX / 2 + self.last_ns / 4,
-            false if is_stream && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 4,
+            false if is_answered && !has_ended && idle_ns <= IDLE_NS => u64::MAX / 8 * 5 + self.last_ns / 8,
+            false if is_stream && !has_ended && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 8,
             false if idle_ns <= EMBRYO_NS => self.last_ns / 4,
             _ => 0,
         }
@@ -303,6 +303,9 @@ impl Conversations {
             entry.sides.iter_mut().for_each(|side| side.pending = 0);
         }
         entry.last_ns = now_ns;
+        if header.protocol == protocol::TCP && header.flags & tcp::RST != 0 {
+            entry.sides.iter_mut().for_each(|side| side.has_ended = true);
+        }
         if entry.sides.iter().all(|side| side.packets == 0) {
             entry.asker = side;
         }

@@ -145,7 +145,7 @@ impl Window {
         self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered) >= all * SERVED
     }
 
-    /// Whether all that a victim receives of ICMP are echo requests, and nearly all of them are answered.
+    /// Whether nearly all that a victim receives of ICMP are echo requests of sources that get answers.
     pub fn is_pinged(&self, victim: &Prefix) -> bool {
         let to_victim = |headers: &[Header]| {
             let is_icmp = |header: &&Header| {

@@ -104,7 +104,7 @@ pub(super) struct Continued {
 
 /// The writer's side of an image.
 enum Contents {
-    /// The tables have not changed. The parts are boxed, because they are large.
+    /// The tables have not changed. Boxed, because it is large.
     Constant(Box<PublishedImage>, Vec<Arc<Table>>),
     /// They can change.
     Live(Box<LiveTable>),

@@ -38,9 +38,9 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: u
         Layout::ExactSet6 => (EXACT_BYTES_MIN, 48),
         Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
         Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
-        // All entries may be prefixes.
-        Layout::ExactLeaf => (EXACT_BYTES_MIN + LEAF_BYTES_MIN, 14),
-        Layout::ExactLeaf6 => (EXACT_BYTES_MIN + LEAF_BYTES_MIN, 64),
+        // All entries of IPv4 may be prefixes, and all of IPv6 hosts.
+        Layout::ExactLeaf => (2 * LEAF_BYTES_MIN, 14),
+        Layout::ExactLeaf6 => (2 * LEAF_BYTES_MIN, 84),
     };
     let grown = match layout {
         // Their number of buckets doubles.

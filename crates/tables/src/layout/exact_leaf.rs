@@ -1,10 +1,10 @@
-//! Exact leaf: sets whose prefixes are mostly hosts, such as blocked sources. An exact set (exact_set.rs, exact_set6.rs)
-//! has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact set is done, and
-//! while there are no other prefixes, so is one that does not.
+//! Exact leaf: sets whose prefixes are mostly hosts, such as blocked sources. An exact set (exact_set.rs,
+//! exact_set6.rs) has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact set is
+//! done, and while there are no other prefixes, so is one that does not.
 //!
 //! ```text
 //! image     an exact set of the /32 addresses, or of the IPv6 /64s and /128s; its sections are those of that layout
-//! prefixes  a whole image of rank leaves with the other prefixes, at byte section[8]; its offsets count from its own start
+//! prefixes  a whole image of rank leaves with the other prefixes, at byte section[8]; its offsets are its own
 //! header    section[8] = where the prefixes begin; section[9] = 0 if there are none, else 1
 //! ```
 //! Example: of the set 10.1.2.3, 192.0.2.0/24 the exact set has the first, and the rank leaves have the second.

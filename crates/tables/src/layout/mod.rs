@@ -1,8 +1,8 @@
 //! Table layouts, one per file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
 //!
 //! A layout file knows no text format and no other layout. There are two exceptions: counted leaves fall back to rank
-//! leaves where labels do not count up, and an exact leaf consists of two other layouts. To add a layout, add a number to `weir_abi::Layout`, a file here with `build`
-//! and `View::{open, check, find}`, and the C lookup.
+//! leaves where labels do not count up, and an exact leaf consists of two other layouts. To add a layout, add a
+//! number to `weir_abi::Layout`, a file here with `build` and `View::{open, check, find}`, and the C lookup.
 
 pub(crate) mod counted_leaf;
 pub(crate) mod dxr;

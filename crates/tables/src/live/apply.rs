@@ -57,7 +57,7 @@ impl LiveTable {
     }
 
     /// Makes steps, which are in order and all have an effect. Returns their number.
-    pub(super) fn apply(&mut self, steps: Vec<Step>) -> Result<usize, LiveError> {
+    pub(super) fn apply(&mut self, mut steps: Vec<Step>) -> Result<usize, LiveError> {
         self.free();
         let more = steps.iter().filter(|step| step.old == 0).count();
         let fewer = steps.iter().filter(|step| step.new == 0).count();
@@ -70,6 +70,9 @@ impl LiveTable {
             return Err(error.clone());
         }
         let batch = self.is_batch(steps.len());
+        if let LiveWriter::ExactLeaf(writer) = &self.writer {
+            steps.sort_by_key(|step| (writer.turn(step), step.net));
+        }
         let mut done = 0;
         while !batch && done < steps.len() {
             let covered = self.writer.steps_covered(&steps[done..]);
@@ -77,11 +80,13 @@ impl LiveTable {
             together.iter().for_each(|step| self.hold(step.net, step.new));
             let (image, labels) = (self.published.image(), self.highest_answer());
             if self.writer.change(image, &self.readers, &self.held, together, labels).is_err() {
+                together.iter().for_each(|step| self.hold(step.net, step.old));
                 break;
             }
             done += covered;
         }
         if done < steps.len() {
+            steps[done..].sort_by_key(|step| step.net);
             self.rebuild(&steps[done..]).map_err(|error| match done {
                 0 => error,
                 _ => LiveError::Stopped { done, error: Box::new(error) },

@@ -3,9 +3,11 @@
 //!
 //! A lookup searches for the host, and then for prefixes. So a host that a new prefix holds may be removed at any time
 //! after the prefix was inserted: a lookup that no longer finds the one finds the other. The other way round, a lookup
-//! could search for the host before it was inserted, and for the prefix after it was removed. So a prefix is removed in
-//! place only if it is the only change, and all readers have passed since a host was inserted. Otherwise the table is
-//! rebuilt.
+//! could search for the host before it was inserted, and for the prefix after it was removed. So of several changes,
+//! insertions of hosts come first and removals of hosts last. A prefix is removed in place only if all readers have
+//! passed since a host inside it was inserted. Otherwise the table is rebuilt.
+
+use std::collections::VecDeque;
 
 use crate::cells::CellsMut;
 use crate::layout::exact_leaf::{Hosts, Inside, Parts, set_has_prefixes};
@@ -24,8 +26,21 @@ pub(super) struct ExactLeafWriter {
     prefixes_at: usize,
     /// The lengths of prefixes that the exact set has.
     host_lengths: &'static [u8],
-    /// The epoch that the last insertion of a host began.
-    inserted: u64,
+    /// Hosts that some readers may not have seen, each with the epoch that its insertion began.
+    young: VecDeque<(u64, Net)>,
+    /// The epoch of the last of those that were forgotten, because there were too many.
+    forgotten: u64,
+}
+
+/// Maximum number of hosts that are remembered as young.
+const YOUNG_MAX: usize = 1 << 12;
+
+#[cfg(test)]
+impl ExactLeafWriter {
+    /// Checks that the writer knows what is in use.
+    pub fn assert_surveyed(&self, cells: &impl CellsMut) {
+        self.prefixes.assert_surveyed(&Inside { cells, at: self.prefixes_at });
+    }
 }
 
 enum HostsWriter {
@@ -44,19 +59,27 @@ impl ExactLeafWriter {
         };
         let inside = Inside { cells, at: parts.prefixes_at };
         let prefixes = RankWriter::new(&inside, parts.prefixes, 1).without(host_lengths);
-        ExactLeafWriter { hosts, prefixes, prefixes_at: parts.prefixes_at, host_lengths, inserted: 0 }
+        let (prefixes_at, young) = (parts.prefixes_at, VecDeque::new());
+        ExactLeafWriter { hosts, prefixes, prefixes_at, host_lengths, young, forgotten: 0 }
     }
 
     fn is_host(&self, net: Net) -> bool {
         self.host_lengths.contains(&net.len)
     }
 
-    /// The number of steps, from the first on, that are made together: a prefix and what is inside it.
-    pub fn steps_covered(&self, steps: &[Step]) -> usize {
-        match self.is_host(steps[0].net) {
-            true => 1,
-            false => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),
+    /// The order of steps: insertions of hosts, prefixes, removals of hosts.
+    pub fn turn(&self, step: &Step) -> u8 {
+        match (self.is_host(step.net), step.new) {
+            (true, 0) => 2,
+            (true, _) => 0,
+            (false, _) => 1,
         }
+    }
+
+    /// The number of steps, from the first on, that are made together: a prefix and those inside it.
+    pub fn steps_covered(&self, steps: &[Step]) -> usize {
+        let is_inside = |step: &&Step| !self.is_host(step.net) && steps[0].net.holds(step.net);
+        steps.iter().take_while(is_inside).count().max(1)
     }
 
     /// Makes the image agree with `held` for the steps, as many as [`ExactLeafWriter::steps_covered`] says.
@@ -67,33 +90,37 @@ impl ExactLeafWriter {
         held: &Held,
         steps: &[Step],
     ) -> Result<(), Full> {
-        let first = steps[0];
-        if !self.is_host(first.net) {
-            self.change_prefix(cells, readers, held, steps)?;
+        if self.is_host(steps[0].net) {
+            return self.change_host(cells, readers, steps[0]);
         }
-        let hosts = steps.iter().filter(|step| self.host_lengths.contains(&step.net.len));
-        hosts.copied().try_for_each(|step| self.hosts.change(cells, readers, step, &mut self.inserted))
-    }
-
-    /// Makes the rank leaves agree with `held` for the first step and the prefixes inside it.
-    fn change_prefix<Q: Quiescence>(
-        &mut self,
-        cells: &impl CellsMut,
-        readers: &Q,
-        held: &Held,
-        steps: &[Step],
-    ) -> Result<(), Full> {
-        let is_removed = steps.iter().any(|step| step.new == 0 && !self.is_host(step.net));
-        if is_removed && (steps.len() > 1 || !readers.passed(self.inserted)) {
+        let is_removed = steps.iter().any(|step| step.new == 0);
+        if is_removed && self.has_young(readers, steps[0].net) {
             return Err(Full);
-        }
-        if !is_removed {
-            set_has_prefixes(cells, true);
         }
         let inside = Inside { cells, at: self.prefixes_at };
         self.prefixes.change(&inside, readers, held, steps[0].net, 1)?;
         set_has_prefixes(cells, held.has_others(self.host_lengths));
         Ok(())
+    }
+
+    fn change_host<Q: Quiescence>(&mut self, cells: &impl CellsMut, readers: &Q, step: Step) -> Result<(), Full> {
+        match &mut self.hosts {
+            HostsWriter::V4(hosts) => hosts.change(cells, step.net.addr4(), step.old, step.new)?,
+            HostsWriter::V6(hosts) => hosts.change(cells, readers, step.net, step.new)?,
+        }
+        if step.new != 0 {
+            if self.young.len() == YOUNG_MAX {
+                self.forgotten = self.young.pop_front().map_or(0, |(epoch, _)| epoch);
+            }
+            self.young.push_back((readers.unlinked(), step.net));
+        }
+        Ok(())
+    }
+
+    /// Whether some readers may not have seen a host inside `net`.
+    fn has_young<Q: Quiescence>(&mut self, readers: &Q, net: Net) -> bool {
+        while self.young.pop_front_if(|&mut (epoch, _)| readers.passed(epoch)).is_some() {}
+        self.young.iter().any(|&(_, host)| net.holds(host)) || !readers.passed(self.forgotten)
     }
 
     /// Whether anything waits for readers.
@@ -108,25 +135,5 @@ impl ExactLeafWriter {
             hosts.reclaim(cells, readers);
         }
         self.prefixes.reclaim(&Inside { cells, at: self.prefixes_at }, readers);
-    }
-}
-
-impl HostsWriter {
-    /// Inserts or removes a host. `inserted` is set to the epoch that an insertion begins.
-    fn change<Q: Quiescence>(
-        &mut self,
-        cells: &impl CellsMut,
-        readers: &Q,
-        Step { net, old, new }: Step,
-        inserted: &mut u64,
-    ) -> Result<(), Full> {
-        match self {
-            HostsWriter::V4(hosts) => hosts.change(cells, net.addr4(), old, new)?,
-            HostsWriter::V6(hosts) => hosts.change(cells, readers, net, new)?,
-        }
-        if new != 0 {
-            *inserted = readers.unlinked();
-        }
-        Ok(())
     }
 }

@@ -111,8 +111,8 @@ impl LiveWriter {
         }
     }
 
-    /// Makes the image agree with `held` for steps that are made together, as many as [`LiveWriter::steps_covered`] says;
-    /// labels up to `labels` are in use.
+    /// Makes the image agree with `held` for steps that are made together, as many as [`LiveWriter::steps_covered`]
+    /// says; labels up to `labels` are in use.
     fn change(
         &mut self,
         cells: &impl CellsMut,
@@ -131,8 +131,8 @@ impl LiveWriter {
         }
     }
 
-    /// Number of steps, from the first on, that are made together. Where the whole prefix is rebuilt, the steps inside it
-    /// are included.
+    /// Number of steps, from the first on, that are made together. Where the whole prefix is rebuilt, the steps
+    /// inside it are included.
     fn steps_covered(&self, steps: &[Step]) -> usize {
         match self {
             LiveWriter::RankLeaf(_) => steps.iter().take_while(|step| steps[0].net.holds(step.net)).count(),

@@ -131,8 +131,10 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
         }
         let rests = matches!(layout, Layout::ExactSet6 | Layout::ExactLeaf6);
         assert!(!live.free() || rests, "there is no reader");
-        if let LiveWriter::RankLeaf(writer) = &live.writer {
-            writer.assert_surveyed(live.published.image());
+        match &live.writer {
+            LiveWriter::RankLeaf(writer) => writer.assert_surveyed(live.published.image()),
+            LiveWriter::ExactLeaf(writer) => writer.assert_surveyed(live.published.image()),
+            _ => {}
         }
     }
     assert!(in_place > rounds / 2, "{}: {in_place} of {rounds}", layout.name());

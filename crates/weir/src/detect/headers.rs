@@ -21,11 +21,26 @@ pub enum Unseen {
     CutShort,
 }
 
-/// The headers of a frame. A malformed packet has the fields that were read.
+/// The headers of a frame of a recording. A malformed packet has the fields that were read.
 ///
 /// # Errors
 /// It has no IP header, or the capture does not contain all of its headers. TCP options may be missing: none is a field.
 pub fn of(frame: Frame<'_>) -> Result<Header, Unseen> {
+    match read(frame) {
+        None => Err(Unseen::WithoutHeader),
+        Some((_, true)) => Err(Unseen::CutShort),
+        Some((header, false)) => Ok(header),
+    }
+}
+
+/// The headers of a sample, which has the beginning of a packet. Fields behind its end are 0: an attacker must not be able
+/// to hide by headers that are longer than a sample. `None` if it has no IP header.
+pub fn of_sample(frame: Frame<'_>) -> Option<Header> {
+    read(frame).map(|(header, _)| header)
+}
+
+/// The headers of a frame, and whether the capture ends inside them. `None` if there is no IP header.
+fn read(frame: Frame<'_>) -> Option<(Header, bool)> {
     let parsed = packet::parse(frame);
     if parsed.0.l3 == L3::Ipv4 && parsed.0.ip_length == 0 {
         let bytes = with_total_length(frame, parsed.0.l3_offset);
@@ -43,14 +58,9 @@ fn with_total_length(frame: Frame<'_>, l3_offset: usize) -> Vec<u8> {
     bytes
 }
 
-fn seen(frame: Frame<'_>, (packet, malformed): (Packet, Option<Reason>)) -> Result<Header, Unseen> {
-    if !matches!(packet.l3, L3::Ipv4 | L3::Ipv6) {
-        return Err(Unseen::WithoutHeader);
-    }
-    if malformed.is_some() && packet::is_cut_short(frame) {
-        return Err(Unseen::CutShort);
-    }
-    Ok(header(frame, &packet))
+fn seen(frame: Frame<'_>, (packet, malformed): (Packet, Option<Reason>)) -> Option<(Header, bool)> {
+    let is_cut_short = malformed.is_some() && packet::is_cut_short(frame);
+    matches!(packet.l3, L3::Ipv4 | L3::Ipv6).then(|| (header(frame, &packet), is_cut_short))
 }
 
 fn header(frame: Frame<'_>, packet: &Packet) -> Header {
@@ -90,7 +100,7 @@ fn header(frame: Frame<'_>, packet: &Packet) -> Header {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unseen, of};
+    use super::{Unseen, of, of_sample};
     use weir_abi::Link;
     use weir_mitigate::header::Header;
     use weir_policy::ir::eval::packet::Frame;
@@ -118,6 +128,28 @@ mod tests {
             let headers: Vec<_> = whole.collect::<Result<_, _>>().expect("they are judged");
             assert!(headers.windows(2).all(|two| two[0] == two[1]), "{notation}");
         }
+    }
+
+    #[test]
+    fn headers_that_are_longer_than_a_sample_hide_nobody() {
+        // Destination options of 256 bytes, then UDP.
+        let notation = "eth / ip6 / udp dport=53 / payload 100";
+        let mut bytes = weir_test_support::packets(notation).expect("the test's packet reads").remove(0).bytes;
+        let next = std::mem::replace(&mut bytes[20], 60);
+        bytes.splice(54..54, [next, 31, 1, 252].into_iter().chain([0; 252]));
+        let length = (bytes.len() - 54) as u16;
+        bytes[18..20].copy_from_slice(&length.to_be_bytes());
+        let frame = |captured: usize| Frame {
+            bytes: &bytes[..captured],
+            wire_len: bytes.len() as u32,
+            link: Link::Ethernet,
+            time_ns: 0,
+        };
+        let whole = of(frame(bytes.len())).expect("all headers are there");
+        assert_eq!((whole.has_ports, whole.dport), (true, 53));
+        assert_eq!(of(frame(256)), Err(Unseen::CutShort));
+        let sample = of_sample(frame(256)).expect("it has addresses");
+        assert_eq!((sample.saddr, sample.daddr, sample.is_ipv6), (whole.saddr, whole.daddr, true));
     }
 
     #[test]

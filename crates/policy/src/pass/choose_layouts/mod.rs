@@ -246,8 +246,7 @@ fn cheapest(estimates: &[Estimate], family: Family) -> Layout {
 /// may get prefixes later. A dynamic table may get any prefix, and its layout must change in place; most of its entries
 /// are hosts. Counters need a layout that numbers entries.
 fn holds_table(layout: Layout, table: &Table) -> bool {
-    let numbered_or_labelled = table.counters || table.kind == TableKind::Labels;
-    if numbered_or_labelled && (table.dynamic.is_some() || table.counters) {
+    if table.counters || table.dynamic.is_some() && table.kind == TableKind::Labels {
         return matches!((layout, table.family), (Layout::RankLeaf, Family::Ipv4) | (Layout::RankLeaf6, Family::Ipv6));
     }
     if table.dynamic.is_some() {

@@ -71,7 +71,7 @@ impl State {
     pub fn see(&mut self, Sample { bytes, wire_len }: Sample<'_>, now_ns: u64) {
         self.seen += 1;
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
-        if let Ok(header) = headers::of(frame) {
+        if let Some(header) = headers::of_sample(frame) {
             let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
             self.defence.see_frame(&header, Some(excerpt), now_ns);
         }
