@@ -135,26 +135,23 @@ impl Window {
 
     /// Whether a victim answers nearly all datagrams without proof that it receives: it serves whoever asks.
     pub fn is_served(&self, victim: &Prefix) -> bool {
-        let to_victim = |headers: &[Header]| {
-            let is_datagram = |header: &&Header| {
-                class::is_datagram(class::of(header)) && victim.contains(header.is_ipv6, header.daddr)
-            };
-            headers.iter().filter(is_datagram).count() as f64
-        };
-        let all = to_victim(&self.unproven);
-        self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered) >= all * SERVED
+        self.are_answered(victim, &self.answered, class::is_datagram)
     }
 
     /// Whether nearly all that a victim receives of ICMP are echo requests of sources that get answers.
     pub fn is_pinged(&self, victim: &Prefix) -> bool {
+        self.are_answered(victim, &self.answered_pings, |class| class == PacketClass::Icmp)
+    }
+
+    /// Whether nearly all packets without proof that a victim receives of some classes are among the answered ones.
+    fn are_answered(&self, victim: &Prefix, answered: &[Header], is_wanted: impl Fn(PacketClass) -> bool) -> bool {
         let to_victim = |headers: &[Header]| {
-            let is_icmp = |header: &&Header| {
-                class::of(header) == PacketClass::Icmp && victim.contains(header.is_ipv6, header.daddr)
-            };
-            headers.iter().filter(is_icmp).count() as f64
+            let is_counted =
+                |header: &&Header| is_wanted(class::of(header)) && victim.contains(header.is_ipv6, header.daddr);
+            headers.iter().filter(is_counted).count() as f64
         };
         let all = to_victim(&self.unproven);
-        self.is_two_way && all >= SERVED_MIN && to_victim(&self.answered_pings) >= all * SERVED
+        self.is_two_way && all >= SERVED_MIN && to_victim(answered) >= all * SERVED
     }
 
     /// The counts of a prefix.

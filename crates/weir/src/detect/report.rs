@@ -28,8 +28,7 @@ pub struct Figures {
     beyond: Option<Beyond>,
 }
 
-/// How many packets were judged, and why others were not. Packets that the policy drops are neither
-/// judged nor outside.
+/// How many packets were judged, and why others were not. Packets that the policy drops are neither judged nor outside.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Readings {
     judged: u64,
@@ -264,8 +263,9 @@ impl Readings {
             (without_header, "without an IP header that can be read"),
             (cut_short, "with a header that the capture cuts short (snaplen)"),
         ] {
-            let _ =
-                if packets > 0 { writeln!(text, "  not judged: {} packets {why}", grouped(packets)) } else { Ok(()) };
+            if packets > 0 {
+                let _ = writeln!(text, "  not judged: {} packets {why}", grouped(packets));
+            }
         }
         if outside > 0 {
             let _ = writeln!(text, "  judged: {} packets", grouped(judged));
