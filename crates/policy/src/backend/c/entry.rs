@@ -268,12 +268,13 @@ impl ChainEmitter<'_> {
         }
     }
 
-    /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide.
+    /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide. There
+    /// is none if other programs have the rules.
     /// A plain frame is parsed on the stack, so that the compiler can drop fields that nothing reads; the other fields
     /// are copied to `packet`. All other frames are parsed to `packet` directly. `packet` is in a map value, whose
     /// contents the verifier does not track. All paths through the parser are thus the same state for the rules.
-    pub(super) fn frame(&self, rules: &str, out: &mut Writer) {
-        let name = &self.name;
+    pub(super) fn frame(&self, rules: Option<&str>, out: &mut Writer) {
+        let (name, verdict) = (&self.name, rules.unwrap_or("VERDICT_NONE"));
         let defaults = DefaultVerdicts::of(self.program);
         let parameters = ["const struct env *env", "const struct frame *frame", "struct packet *packet"];
         let parameters = parameters.map(str::to_owned);
@@ -281,8 +282,11 @@ impl ChainEmitter<'_> {
         let decide = if self.tracks() || self.observes() { "decide_frame" } else { "frame" };
         out.function(&format!("WEIR_INLINE uint32_t {name}_{decide}"), &parameters);
         if self.is_answered && !self.reads_packet() {
+            if rules.is_none() {
+                out.line("(void)env;");
+            }
             out.line("packet->len = frame->len;");
-            out.line(&format!("return {rules};"));
+            out.line(&format!("return {verdict};"));
             return out.close();
         }
         out.line("const uint8_t *plain = plain_frame(frame);");
@@ -309,7 +313,7 @@ impl ChainEmitter<'_> {
         if self.counts.iter().any(|(_, rules)| *rules > 1) {
             out.line("forget_hits(packet);");
         }
-        out.line(&format!("return {rules};"));
+        out.line(&format!("return {verdict};"));
         out.close();
         if self.tracks() || self.observes() {
             out.blank();
@@ -347,7 +351,7 @@ impl ChainEmitter<'_> {
     fn xdp(&self, out: &mut Writer) {
         let name = &self.name;
         let frame = if self.reads_frame() { ", frame" } else { "" };
-        self.frame(&format!("{name}_rules(env, packet{frame})"), out);
+        self.frame(Some(&format!("{name}_rules(env, packet{frame})")), out);
         out.blank();
         out.line(&format!("WEIR_CHAIN({name})"));
     }

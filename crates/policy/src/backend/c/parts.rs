@@ -57,7 +57,7 @@ fn emit_chain(
         out.blank();
         out.line(&format!("WEIR_PART_OF_CHAIN({}, {})", part.name, first + index));
     }
-    chain.frame("VERDICT_NONE", out);
+    chain.frame(None, out);
     out.blank();
     out.line(&format!("WEIR_CHAIN_IN_PARTS({}, {first})", chain.name));
 }
