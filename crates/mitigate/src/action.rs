@@ -42,6 +42,18 @@ impl Mode {
     }
 }
 
+/// What an operator has prepared for attacks that no signature separates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Prepared {
+    /// Nothing: they are reported or limited.
+    #[default]
+    Nothing,
+    /// A posture of the policy.
+    Posture(String),
+    /// A posture with a SYN proxy, which is simulated.
+    SynProxy,
+}
+
 /// What is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
@@ -53,6 +65,8 @@ pub enum Measure {
     Block(Source, u64),
     /// A posture of the policy is activated.
     Posture(String),
+    /// A posture with a SYN proxy in front of these hosts, simulated for a recording.
+    SynProxy(Prefix),
 }
 
 impl Measure {
@@ -62,7 +76,7 @@ impl Measure {
             Measure::Drop(_) => "drop",
             Measure::Limit(..) => "limit",
             Measure::Block(..) => "block",
-            Measure::Posture(_) => "posture",
+            Measure::Posture(_) | Measure::SynProxy(_) => "posture",
         }
     }
 
@@ -70,7 +84,7 @@ impl Measure {
     pub fn signature(&self) -> Option<&Signature> {
         match self {
             Measure::Drop(signature) | Measure::Limit(signature, _) => Some(signature),
-            Measure::Block(..) | Measure::Posture(_) => None,
+            Measure::Block(..) | Measure::Posture(_) | Measure::SynProxy(_) => None,
         }
     }
 }
@@ -86,6 +100,7 @@ impl Display for Measure {
                 write!(f, "{source} timeout {}s", timeout_ns / 1_000_000_000)
             }
             Measure::Posture(name) => write!(f, "posture {name}"),
+            Measure::SynProxy(victim) => write!(f, "{} tcp synproxy", Signature::new(*victim, Vec::new())),
         }
     }
 }
@@ -185,4 +200,13 @@ pub struct Hit {
     pub proven: u64,
     /// Those of `packets` that belong to streams without proof.
     pub streamed: u64,
+    /// Connections that a SYN proxy has let pass.
+    pub completed: u64,
+}
+
+impl Hit {
+    /// The action has hit nothing.
+    pub fn none(action: ActionId) -> Self {
+        Hit { action, packets: 0, by_card: 0, proven: 0, streamed: 0, completed: 0 }
+    }
 }

@@ -55,6 +55,8 @@ pub struct Record {
     pub proven_seen: u64,
     /// Packets of proven sources that have reached the victim since.
     pub proven_passed: u64,
+    /// Connections that it has let pass, if it is a SYN proxy.
+    pub completed: u64,
     /// Packets a second that it hit in the last window.
     pub rate_pps: f64,
     /// Windows in a row in which nearly all that it hit were streams that would be spared.
@@ -76,6 +78,7 @@ impl Record {
             proven: 0,
             proven_seen: 0,
             proven_passed: 0,
+            completed: 0,
             rate_pps: 0.0,
             harmless_windows: 0,
             problem: None,

@@ -20,6 +20,11 @@ pub fn is_datagram(class: PacketClass) -> bool {
     matches!(class, PacketClass::Udp | PacketClass::UdpService)
 }
 
+/// Whether a class consists of TCP.
+pub fn is_tcp(class: PacketClass) -> bool {
+    matches!(class, PacketClass::Syn | PacketClass::SynAck | PacketClass::Rst | PacketClass::Tcp)
+}
+
 /// The name of a class in evidence.
 pub fn title(class: PacketClass) -> &'static str {
     match class {

@@ -9,9 +9,22 @@ use crate::filter::Filter;
 use crate::header::Header;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Belongs, Distrusted, Extractor, Source, Window};
+use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
+
+/// What happens to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It passes.
+    Passes,
+    /// An action drops it.
+    Drops,
+    /// A SYN proxy has answered it, and lets it pass if the handshake completes.
+    Waits(Handshake),
+    /// It passes, and so do the SYNs of the handshake.
+    Completes(Handshake),
+}
 
 /// Mitigation with all that it knows.
 #[derive(Clone, Debug)]
@@ -80,30 +93,42 @@ impl Defence {
         self.extractor.begin(now_ns);
     }
 
-    /// Takes a packet. Returns whether an action in force drops it. Times do not go back.
-    pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
-        self.see_frame(header, None, now_ns)
-    }
-
-    /// As [`Defence::see`], with the packet itself for excerpts.
-    pub fn see_frame(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> bool {
+    /// Takes a packet, with the packet itself for excerpts, and says what actions in force do with it. Times do not go back.
+    pub fn see(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> Fate {
         let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
         let is_outgoing = is_inside(header.saddr);
-        let extractor = &mut self.extractor;
-        let mut belongs = Belongs::Nowhere;
-        let is_dropped = !is_outgoing
-            && self
-                .filter
-                .drops(header, now_ns, || {
-                    belongs = extractor.see_dropped(header, now_ns);
-                    belongs
-                })
-                .is_some();
-        let is_proven = if is_dropped { belongs == Belongs::Conversation } else { extractor.see(header, now_ns) };
+        let (fate, is_proven) =
+            if is_outgoing { (Fate::Passes, self.extractor.see(header, now_ns)) } else { self.judge(header, now_ns) };
         if let (Some(excerpts), Some(frame)) = (&mut self.excerpts, frame) {
             excerpts.see(header, frame, now_ns, is_outgoing, is_proven);
         }
-        is_dropped
+        fate
+    }
+
+    /// What actions do with a packet to the protected network, and whether its source is proven.
+    fn judge(&mut self, header: &Header, now_ns: u64) -> (Fate, bool) {
+        let extractor = &mut self.extractor;
+        let mut belongs = Belongs::Nowhere;
+        let dropped = self.filter.drops(header, now_ns, || {
+            belongs = extractor.see_dropped(header, now_ns);
+            belongs
+        });
+        if dropped.is_some() {
+            return (Fate::Drops, belongs == Belongs::Conversation);
+        }
+        let Some(hit) = self.filter.syn_proxy(header) else { return (Fate::Passes, extractor.see(header, now_ns)) };
+        let proxied = extractor.see_proxied(header, now_ns);
+        match proxied {
+            Proxied::Waits(_) | Proxied::Refused => hit.packets += 1,
+            Proxied::Completes(_) => hit.completed += 1,
+            Proxied::Passes => {}
+        }
+        match proxied {
+            Proxied::Waits(handshake) => (Fate::Waits(handshake), false),
+            Proxied::Refused => (Fate::Drops, false),
+            Proxied::Completes(handshake) => (Fate::Completes(handshake), true),
+            Proxied::Passes => (Fate::Passes, true),
+        }
     }
 
     /// A card has dropped packets of a source. They did not come here, and count for the action that blocks the source.

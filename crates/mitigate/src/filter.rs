@@ -1,6 +1,7 @@
 //! Carries out actions on headers, for recordings and simulations.
 
 use crate::action::{Action, ActionId, Hit, Measure};
+use crate::class;
 use crate::header::Header;
 use crate::measure::{Belongs, Source};
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ impl Filter {
     /// Begins to carry out an action.
     pub fn apply(&mut self, action: Action, now_ns: u64) {
         let tokens = if let Measure::Limit(_, pps) = action.measure { pps * BURST_S } else { 0.0 };
-        let hit = Hit { action: action.id, packets: 0, by_card: 0, proven: 0, streamed: 0 };
+        let hit = Hit::none(action.id);
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
@@ -49,6 +50,18 @@ impl Filter {
         Some(active.action.id)
     }
 
+    /// The SYN proxy that a packet meets, as what it has hit.
+    pub fn syn_proxy(&mut self, header: &Header) -> Option<&mut Hit> {
+        let is_proxied = |measure: &Measure| match measure {
+            Measure::SynProxy(victim) => victim.contains(header.is_ipv6, header.daddr),
+            _ => false,
+        };
+        if !class::is_tcp(class::of(header)) {
+            return None;
+        }
+        self.active.iter_mut().find(|active| is_proxied(&active.action.measure)).map(|active| &mut active.hit)
+    }
+
     /// Counts packets of sources that a card has dropped at the actions that block the sources.
     pub fn hit_by_card(&mut self, dropped: Vec<(Source, u64)>) {
         let blocks = self.active.iter_mut().filter_map(|active| match active.action.measure {
@@ -65,10 +78,7 @@ impl Filter {
 
     /// What each action has hit since the last call.
     pub fn take_hits(&mut self) -> Vec<Hit> {
-        let take = |active: &mut Active| {
-            let none = Hit { packets: 0, by_card: 0, proven: 0, streamed: 0, ..active.hit };
-            std::mem::replace(&mut active.hit, none)
-        };
+        let take = |active: &mut Active| std::mem::replace(&mut active.hit, Hit::none(active.action.id));
         self.active.iter_mut().map(take).collect()
     }
 }
@@ -91,7 +101,7 @@ impl Active {
                 is_over
             }
             Measure::Block(source, _) => *source == (header.is_ipv6, header.saddr),
-            Measure::Posture(_) => false,
+            Measure::Posture(_) | Measure::SynProxy(_) => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is left when no signature separates an attack: the posture of the operator, or a limit on a class.
 
-use crate::action::Measure;
+use crate::action::{Measure, Prepared};
 use crate::baseline::{Baselines, FACTOR, floor_pps};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
@@ -11,6 +11,8 @@ use weir_abi::PacketClass;
 
 /// Only above this multiple of the threshold: the limit also hits legitimate packets.
 const EXCESS: f64 = 10.0;
+/// The same for a SYN proxy, which hits nobody who completes a handshake.
+const PROXIED_EXCESS: f64 = 3.0;
 /// A measure only if this share of the class has no proof, so that few legitimate packets compete for the limit.
 const UNPROVEN: f64 = 0.9;
 /// A class that has more than this share of the victim's usual packets is not limited.
@@ -40,9 +42,14 @@ pub fn measure(
     counts: &Counts,
     baselines: &Baselines,
     pool: &[Header],
-    posture: Option<&str>,
+    prepared: &Prepared,
 ) -> Option<Resort> {
     let worst = suspect.evidence.first()?;
+    // Whoever completes a handshake passes, so it may be wrong.
+    if *prepared == Prepared::SynProxy && class::is_tcp(suspect.class) {
+        let is_bad = worst.value >= worst.threshold? * PROXIED_EXCESS;
+        return is_bad.then_some(Resort::Take(Measure::SynProxy(suspect.prefix)));
+    }
     let class = suspect.class as usize;
     let is_unproven = counts.unproven[class] as f64 >= counts.packets[class] as f64 * UNPROVEN;
     // A limit on pings hurts nobody: no service needs them.
@@ -58,7 +65,7 @@ pub fn measure(
         let limit_pps = (baselines.of(&suspect.prefix).packets_pps(suspect.class) * FACTOR).max(PINGS_PPS);
         return Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)));
     }
-    if let Some(posture) = posture {
+    if let Prepared::Posture(posture) = prepared {
         return Some(Resort::Take(Measure::Posture(posture.to_owned())));
     }
     let usual = baselines.of(&suspect.prefix);
@@ -112,6 +119,7 @@ fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<(Vec<Term>, &'static
 #[cfg(test)]
 mod tests {
     use super::{Resort, measure};
+    use crate::action::Prepared;
     use crate::baseline::Baselines;
     use crate::measure::counts::Counts;
     use crate::prefix::Prefix;
@@ -128,7 +136,7 @@ mod tests {
         let value = 100.0 * times;
         let evidence = vec![Evidence { measure: String::new(), value, usual: 0.0, threshold: Some(100.0) }];
         let suspect = Suspect { prefix, class, unproven_pps: value, is_victim: true, is_exact: false, evidence };
-        measure(&suspect, &counts, &Baselines::default(), &[], Some("closed"))
+        measure(&suspect, &counts, &Baselines::default(), &[], &Prepared::Posture("closed".to_owned()))
     }
 
     #[test]

@@ -34,5 +34,6 @@ pub mod signature;
 mod streams;
 mod unanswered;
 pub mod victim;
+pub mod waiting;
 
 pub use attack::{Attack, Record, State};

@@ -8,7 +8,7 @@ mod hits;
 mod learning;
 mod operator;
 
-use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Trial};
+use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Prepared, Trial};
 use crate::attack::{Attack, Record, State};
 use crate::baseline::{LEARNING_WINDOWS, floor_pps};
 use crate::class;
@@ -81,8 +81,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Sources that are never blocked and that no signature names.
     pub protected: Vec<Prefix>,
-    /// The posture for attacks that no signature separates.
-    pub posture: Option<String>,
+    /// What is prepared for attacks that no signature separates.
+    pub prepared: Prepared,
     /// A quiet action stays for this long, because attacks come in pulses.
     pub hold_ns: u64,
     /// Rules of one attack at once. More than there is room for cannot be carried out.
@@ -92,7 +92,8 @@ pub struct Settings {
 impl Default for Settings {
     /// Attacks are reported. Actions would be held for a minute.
     fn default() -> Self {
-        Settings { mode: Mode::default(), protected: Vec::new(), posture: None, hold_ns: HOLD_NS, rules_max: RULES_MAX }
+        let (mode, prepared) = (Mode::default(), Prepared::default());
+        Settings { mode, protected: Vec::new(), prepared, hold_ns: HOLD_NS, rules_max: RULES_MAX }
     }
 }
 
@@ -377,10 +378,11 @@ impl Mitigator {
             return;
         }
         let Some(counts) = window.counts_of(suspect.prefix) else { return };
-        let posture = self.settings.posture.as_deref();
-        let Some(resort) = last_resort::measure(suspect, counts, &self.peace.baselines, pool, posture) else { return };
+        let (baselines, prepared) = (&self.peace.baselines, &self.settings.prepared);
+        let Some(resort) = last_resort::measure(suspect, counts, baselines, pool, prepared) else { return };
         let is_refused = |measure: &Measure| measure.signature().is_some_and(|one| attack.is_refused(one));
-        if matches!(&resort, Resort::Take(measure) if is_refused(measure) || attack.failures < FAILURES) {
+        let is_early = |measure: &Measure| !matches!(measure, Measure::SynProxy(_)) && attack.failures < FAILURES;
+        if matches!(&resort, Resort::Take(measure) if is_refused(measure) || is_early(measure)) {
             return;
         }
         if attack.id.is_none() {

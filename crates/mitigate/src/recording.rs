@@ -1,7 +1,7 @@
 //! Runs mitigation over packets with their times, and carries out its decisions.
 
 use crate::action::Decision;
-use crate::defence::Defence;
+use crate::defence::{Defence, Fate};
 use crate::excerpt::{Excerpt, Frame};
 use crate::header::Header;
 use crate::measure::WINDOW_NS;
@@ -55,16 +55,16 @@ impl Recording {
         self.defence.excerpts_left_out()
     }
 
-    /// Takes a packet. Returns whether an action drops it. Times do not go back.
+    /// Takes a packet. Returns whether it is dropped, or waits at a SYN proxy. Times do not go back.
     pub fn take(&mut self, header: &Header, now_ns: u64) -> bool {
-        self.take_frame(header, None, now_ns)
+        matches!(self.take_frame(header, None, now_ns), Fate::Drops | Fate::Waits(_))
     }
 
-    /// As [`Recording::take`], with the packet itself for excerpts.
-    pub fn take_frame(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> bool {
+    /// Takes a packet, with the packet itself for excerpts, and says what happens to it. Times do not go back.
+    pub fn take_frame(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> Fate {
         self.advance(now_ns);
         self.last_ns = now_ns;
-        self.defence.see_frame(header, frame, now_ns)
+        self.defence.see(header, frame, now_ns)
     }
 
     /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one: then the report

@@ -107,18 +107,18 @@ fn endings(decisions: &[Decision]) -> Vec<Ending> {
 
 #[test]
 fn an_action_that_hits_proven_sources_is_undone() {
-    let decisions = windows(12, |action| Hit { action, packets: 100, by_card: 0, proven: 20, streamed: 0 });
+    let decisions = windows(12, |action| Hit { packets: 100, proven: 20, ..Hit::none(action) });
     assert_eq!(endings(&decisions).first(), Some(&Ending::Collateral), "{decisions:?}");
-    let decisions = windows(12, |action| Hit { action, packets: 100, by_card: 0, proven: 0, streamed: 0 });
+    let decisions = windows(12, |action| Hit { packets: 100, ..Hit::none(action) });
     assert_eq!(endings(&decisions), []);
 }
 
 #[test]
 fn a_quiet_action_ends_after_a_minute_and_then_the_attack() {
-    let decisions = windows(4 * 90, |action| Hit { action, packets: 0, by_card: 0, proven: 0, streamed: 0 });
+    let decisions = windows(4 * 90, Hit::none);
     assert_eq!(endings(&decisions), [Ending::Quiet]);
     assert!(matches!(decisions.last(), Some(Decision::Ended(_))), "{decisions:?}");
-    let decisions = windows(4 * 90, |action| Hit { action, packets: 50, by_card: 0, proven: 0, streamed: 0 });
+    let decisions = windows(4 * 90, |action| Hit { packets: 50, ..Hit::none(action) });
     assert_eq!(endings(&decisions), [], "it is not quiet");
 }
 
@@ -282,7 +282,7 @@ fn what_a_card_drops_is_a_count_and_no_estimate() {
         let (mut mitigator, action, mut window, end_ns) = decided(Mode::Act);
         window.estimate(Sampling { one_in: 100, seen: 1, lost: 0 });
         (window.from_ns, window.to_ns) = (end_ns, end_ns + WINDOW_NS);
-        mitigator.decide(&window, &[Hit { action: action.id, packets, by_card, proven: 0, streamed: 0 }], &|_| false);
+        mitigator.decide(&window, &[Hit { packets, by_card, ..Hit::none(action.id) }], &|_| false);
         let attack = mitigator.attacks().next().expect("it is still there");
         attack.records.iter().find(|record| record.action.id == action.id).expect("it stands").rate_pps
     };
@@ -304,7 +304,7 @@ fn a_limit_of_the_whole_victim_that_was_a_mistake_does_not_come_back() {
             extractor.see(&header, number * WINDOW_NS);
         }
         let window = extractor.close((number + 1) * WINDOW_NS);
-        let hit = |action| Hit { action, packets: 100, by_card: 0, proven: 20, streamed: 0 };
+        let hit = |action| Hit { packets: 100, proven: 20, ..Hit::none(action) };
         let hits: Vec<Hit> = limit.into_iter().map(hit).collect();
         for decision in mitigator.decide(&window, &hits, &|_| false) {
             match decision {

@@ -70,7 +70,7 @@ fn detected(traffic: Traffic, observes: bool) -> Vec<Found> {
         sheet.count(direction, address, class::of(&header));
         if number % ONE_IN as usize == 0 {
             seen += 1;
-            defence.see(&header, now_ns);
+            defence.see(&header, None, now_ns);
         }
     }
     let peak_pps = |victim: &str| {

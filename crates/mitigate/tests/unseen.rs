@@ -16,11 +16,13 @@ use attacks::{Attack, DEVELOPED, HELD_BACK};
 use legitimate::{Mix, legitimate};
 use newcomers::Stream;
 use traffic::{Packet, SERVER, Traffic};
-use weir_mitigate::action::Mode;
+use weir_mitigate::action::{Mode, Prepared};
+use weir_mitigate::defence::Fate;
 use weir_mitigate::header::{Header, protocol};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
+use weir_mitigate::waiting::Waiting;
 
 /// When attacks begin and the recordings end, seconds.
 const BEGIN_S: f64 = 15.0;
@@ -65,11 +67,28 @@ fn run_beside(
 
 /// Runs traffic with an attack that begins at a time.
 fn judge(traffic: Traffic, begin_s: f64, change: fn(Header) -> Header, inside: Vec<Prefix>) -> Outcome {
-    let mut recording = Recording::new(inside, Settings { mode: Mode::Act, ..Settings::default() });
+    judge_prepared(traffic, begin_s, change, inside, Prepared::Nothing)
+}
+
+fn judge_prepared(
+    traffic: Traffic,
+    begin_s: f64,
+    change: fn(Header) -> Header,
+    inside: Vec<Prefix>,
+    prepared: Prepared,
+) -> Outcome {
+    let mut recording = Recording::new(inside, Settings { mode: Mode::Act, prepared, ..Settings::default() });
+    let mut waiting = Waiting::default();
     // Packets and those that were dropped, of the attack after the time for detection, and of the legitimate.
     let (mut late, mut legitimate) = ([0u32; 2], [0u32; 2]);
     for Packet { time_s, header, is_attack } in traffic.sorted() {
-        let is_dropped = recording.take(&change(header), (time_s * 1e9) as u64);
+        let fate = recording.take_frame(&change(header), None, (time_s * 1e9) as u64);
+        let is_dropped = matches!(fate, Fate::Drops | Fate::Waits(_));
+        match fate {
+            Fate::Waits(handshake) => waiting.add(handshake, is_attack),
+            Fate::Completes(handshake) => legitimate[1] -= waiting.take(handshake).others as u32,
+            Fate::Passes | Fate::Drops => {}
+        }
         let counts = match is_attack {
             true if time_s < begin_s + DETECTION_S => continue,
             true => &mut late,
@@ -178,7 +197,8 @@ fn in_ipv6(header: Header) -> Header {
 #[test]
 fn legitimate_traffic_alone_is_no_attack() {
     for mix in [Mix::Web, Mix::Varied, Mix::OneWay] {
-        let mut recording = Recording::new(inside(), Settings { mode: Mode::Act, ..Settings::default() });
+        let prepared = Prepared::SynProxy;
+        let mut recording = Recording::new(inside(), Settings { mode: Mode::Act, prepared, ..Settings::default() });
         for Packet { time_s, header, .. } in legitimate(mix, 60.0, 3).sorted() {
             assert!(!recording.take(&header, (time_s * 1e9) as u64), "{mix:?}: {header:?}");
         }
@@ -239,6 +259,34 @@ fn what_looks_like_the_customers_is_reported_and_they_are_served() {
         let text = format!("{} at {begin_s} s: {outcome:?}", attack.name);
         assert!(outcome.legitimate_share <= 0.001, "{text}");
         assert!(outcome.detected_s.is_some_and(|at_s| (0.0..=DETECTION_S).contains(&at_s)), "{text}");
+    }
+}
+
+/// Floods of TCP that no signature separates: SYNs of customers' stacks, and segments outside of any connection.
+#[test]
+fn a_syn_proxy_stops_what_completes_no_handshake_and_serves_customers() {
+    let real_syn = HELD_BACK.iter().find(|attack| attack.name == BEYOND[0].0).expect("it is one of them");
+    for (attack, begin_s) in
+        [(&mistakes::SYNS, BEGIN_S), (&mistakes::SYNS, 75.0), (real_syn, BEGIN_S), (&mistakes::SEGMENTS, BEGIN_S)]
+    {
+        let end_s = begin_s + END_S - BEGIN_S;
+        let mut traffic = legitimate(attack.mix, end_s, 4);
+        traffic.attack(begin_s, end_s, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
+        let outcome = judge_prepared(traffic, begin_s, |header| header, inside(), Prepared::SynProxy);
+        assert!(outcome.holds(), "{} at {begin_s} s: {outcome:?}", attack.name);
+    }
+}
+
+/// Without `inside` the server's answers are judged too. Those to packets that an action stops are no attack of the server.
+#[test]
+fn a_server_that_answers_a_flood_is_no_attacker() {
+    for prepared in [Prepared::SynProxy, Prepared::Nothing] {
+        let mut traffic = legitimate(Mix::Web, END_S, 4);
+        mistakes::answered_syns(&mut traffic, 12_000.0, BEGIN_S, END_S);
+        let is_proxied = prepared == Prepared::SynProxy;
+        let outcome = judge_prepared(traffic, BEGIN_S, |header| header, Vec::new(), prepared);
+        assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
+        assert!(!is_proxied || outcome.holds(), "{outcome:?}");
     }
 }
 

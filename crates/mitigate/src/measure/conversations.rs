@@ -286,6 +286,20 @@ impl Conversations {
         standing
     }
 
+    /// As [`Conversations::see`], for a packet of TCP that a SYN proxy keeps, if nothing more is known of its sender.
+    /// Returns the key of the conversation too.
+    pub fn see_kept(&mut self, header: &Header, now_ns: u64) -> (u64, Standing) {
+        let standing = self.see(header, now_ns);
+        let (key, side) = self.key(header);
+        if standing.proof == Proof::None
+            && let Some(entry) = self.slots.find(key, |entry| entry.key == key)
+        {
+            // It is not counted, so it is not taken back when its sender proves itself.
+            entry.sides[side].pending = entry.sides[side].pending.saturating_sub(1);
+        }
+        (key, standing)
+    }
+
     /// As [`Conversations::see`], for packets with a transport header.
     fn see_whole(&mut self, header: &Header, now_ns: u64) -> Standing {
         if !can_prove(header) {

@@ -12,6 +12,7 @@ pub mod sampling;
 mod seen_sources;
 mod slots;
 mod visibility;
+mod window;
 
 use crate::class;
 use crate::header::{Header, protocol};
@@ -20,12 +21,13 @@ use conversations::{Conversations, Proof, Standing, Stream, is_ping};
 use counts::Counts;
 use heavy::SpaceSaving;
 use sample::{Reservoir, Samples, Trust};
-use sampling::{SEEN_MIN, Sampling};
+use sampling::Sampling;
 use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
 use visibility::Visibility;
 use weir_abi::PacketClass;
+pub use window::{HeavySource, Source, Window};
 
 /// Length of a window. Two of them and a decision pass in less than a second, and at 100 packets a second, the lowest
 /// rate that counts as an attack, a window still has 25 packets.
@@ -40,125 +42,8 @@ const SOURCES: usize = 1024;
 pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;
-/// A victim that answers this share of a sample of datagrams without proof serves them. The others wait for their answers.
-const SERVED: f64 = 0.8;
-const SERVED_MIN: f64 = 8.0;
 /// Sources that are known to be real.
 const KNOWN: usize = 1 << 16;
-
-/// A source: family and address.
-pub type Source = (bool, u128);
-
-/// The measurements of one window.
-#[derive(Clone, Debug)]
-pub struct Window {
-    /// Its beginning, ns.
-    pub from_ns: u64,
-    /// Its end, ns.
-    pub to_ns: u64,
-    /// Packets to protected hosts.
-    pub packets: u64,
-    /// The counts of prefixes, in the order of levels.
-    pub counts: Vec<Counts>,
-    /// The proven sources that send most, the heaviest first.
-    pub heavy: Vec<HeavySource>,
-    /// Headers of packets without proof.
-    pub unproven: Vec<Header>,
-    /// Headers of packets without proof, with equal room for each group of destinations.
-    pub strata: Vec<Header>,
-    /// Headers of packets without proof that belong to streams. They are in neither of the two.
-    pub streamed: Vec<Header>,
-    /// The same, with equal room for each group of destinations.
-    pub streamed_strata: Vec<Header>,
-    /// Headers of packets of plausible sources.
-    pub plausible: Vec<Header>,
-    /// Headers of packets of real sources.
-    pub real: Vec<Header>,
-    /// Those of them that came before the proof: the first packets of conversations.
-    pub opening: Vec<Header>,
-    /// Headers of datagrams without proof that were answered.
-    pub answered: Vec<Header>,
-    /// Headers of echo requests that were answered.
-    pub answered_pings: Vec<Header>,
-    /// Headers of real or plausible sources that an action has dropped.
-    pub dropped_proven: Vec<Header>,
-    /// Whether both directions of traffic are seen.
-    pub is_two_way: bool,
-    /// Which part of the packets was seen. Counts are estimates of all packets, samples of headers are not.
-    pub sampling: Sampling,
-}
-
-/// A source that sends much in conversations that prove it real. A made-up source is never among them, so an attacker
-/// cannot choose who is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeavySource {
-    /// The source.
-    pub source: Source,
-    /// Packets that it certainly sent.
-    pub packets: u64,
-    /// Packets that protected hosts sent to it, at most.
-    pub answers: u64,
-}
-
-impl Window {
-    /// Its length in seconds.
-    pub fn seconds(&self) -> f64 {
-        (self.to_ns - self.from_ns) as f64 / 1e9
-    }
-
-    /// The least rate that can be told from chance, packets a second; 0 if every packet was seen.
-    pub fn least_pps(&self) -> f64 {
-        let scale = self.sampling.scale();
-        if scale > 1.0 { SEEN_MIN * scale / self.seconds() } else { 0.0 }
-    }
-
-    /// Makes the counts of seen packets estimates of all packets.
-    pub fn estimate(&mut self, sampling: Sampling) {
-        let scale = sampling.scale();
-        self.sampling = sampling;
-        if scale == 1.0 {
-            return;
-        }
-        let estimate = |count: &mut u64| *count = (*count as f64 * scale).round() as u64;
-        estimate(&mut self.packets);
-        for counts in &mut self.counts {
-            let of_class = counts.packets.iter_mut().chain(&mut counts.unproven).chain(&mut counts.streamed);
-            of_class.for_each(estimate);
-            let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
-            [bytes, new_sources, answers, syn_acks].into_iter().for_each(estimate);
-        }
-        self.heavy.iter_mut().for_each(|heavy| {
-            estimate(&mut heavy.packets);
-            estimate(&mut heavy.answers);
-        });
-    }
-
-    /// Whether a victim answers nearly all datagrams without proof that it receives: it serves whoever asks.
-    pub fn is_served(&self, victim: &Prefix) -> bool {
-        self.are_answered(victim, &self.answered, class::is_datagram)
-    }
-
-    /// Whether nearly all that a victim receives of ICMP are echo requests of sources that get answers.
-    pub fn is_pinged(&self, victim: &Prefix) -> bool {
-        self.are_answered(victim, &self.answered_pings, |class| class == PacketClass::Icmp)
-    }
-
-    /// Whether nearly all packets without proof that a victim receives of some classes are among the answered ones.
-    fn are_answered(&self, victim: &Prefix, answered: &[Header], is_wanted: impl Fn(PacketClass) -> bool) -> bool {
-        let to_victim = |headers: &[Header]| {
-            let is_counted =
-                |header: &&Header| is_wanted(class::of(header)) && victim.contains(header.is_ipv6, header.daddr);
-            headers.iter().filter(is_counted).count() as f64
-        };
-        let all = to_victim(&self.unproven);
-        self.is_two_way && all >= SERVED_MIN && to_victim(answered) >= all * SERVED
-    }
-
-    /// The counts of a prefix.
-    pub fn counts_of(&self, prefix: Prefix) -> Option<&Counts> {
-        self.counts.iter().find(|counts| counts.prefix == prefix)
-    }
-}
 
 /// A prefix under attack, where plausible sources are not trusted.
 #[derive(Clone, Copy, Debug)]
@@ -181,6 +66,23 @@ pub enum Belongs {
     Stream,
     /// A conversation of a proven source.
     Conversation,
+}
+
+/// The handshake of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handshake(u64);
+
+/// What a SYN proxy does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proxied {
+    /// It is a SYN, which the proxy answers. It reaches the host if the handshake completes.
+    Waits(Handshake),
+    /// It belongs to no connection.
+    Refused,
+    /// It passes, and shows that its sender has received the answer to its SYN.
+    Completes(Handshake),
+    /// It passes.
+    Passes,
 }
 
 /// A source that has proven that it is real.
@@ -249,6 +151,25 @@ impl Extractor {
     /// Counts a packet. Returns whether it belongs to a conversation of a proven source.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
         let standing = self.conversations.see(header, now_ns);
+        self.count(header, &standing, now_ns)
+    }
+
+    /// Looks at a packet of TCP that comes to a SYN proxy, and counts it if it passes. A recording has the handshake of the
+    /// client with the host itself, which shows what one with the proxy would have shown. Where answers are not seen, only
+    /// SYNs need a handshake.
+    pub fn see_proxied(&mut self, header: &Header, now_ns: u64) -> Proxied {
+        let (key, standing) = self.conversations.see_kept(header, now_ns);
+        let is_trusted = self.trust(header, standing.proof) != Trust::None;
+        let is_syn = class::of(header) == PacketClass::Syn;
+        if !is_trusted && (is_syn || self.visibility.is_two_way()) {
+            self.count_evoked(header);
+            return if is_syn { Proxied::Waits(Handshake(key)) } else { Proxied::Refused };
+        }
+        self.count(header, &standing, now_ns);
+        if is_trusted && standing.is_news { Proxied::Completes(Handshake(key)) } else { Proxied::Passes }
+    }
+
+    fn count(&mut self, header: &Header, standing: &Standing, now_ns: u64) -> bool {
         let comes_from_inside = self.is_inside(header.is_ipv6, header.saddr);
         if comes_from_inside {
             self.count_answer(header);
@@ -273,7 +194,7 @@ impl Extractor {
             counts.bytes += u64::from(header.length);
             counts.new_sources += u64::from(is_new);
             if trust == Trust::None {
-                count_unproven(counts, class, &standing);
+                count_unproven(counts, class, standing);
             }
             redeem(counts, class, redeemed.into());
         }
@@ -329,6 +250,7 @@ impl Extractor {
     /// Looks at a packet that an action drops, and returns what it belongs to. It is not counted, because measurements
     /// see what passes.
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Belongs {
+        self.count_evoked(header);
         let proof = self.conversations.see_dropped(header, now_ns);
         if self.trust(header, proof) != Trust::None {
             self.dropped_proven.offer(*header);
@@ -337,6 +259,13 @@ impl Extractor {
         let is_answer = class::of(header) == PacketClass::UdpService;
         let is_stream = !is_answer && self.conversations.is_stream(header);
         if is_stream { Belongs::Stream } else { Belongs::Nowhere }
+    }
+
+    /// A recording has the answers to packets that are dropped. Without them their sender would seem to get no answers.
+    fn count_evoked(&mut self, header: &Header) {
+        if self.is_inside(header.is_ipv6, header.saddr) {
+            self.answered.add((header.is_ipv6, header.daddr), 1);
+        }
     }
 
     fn count_answer(&mut self, header: &Header) {

@@ -1,7 +1,8 @@
 //! What actions hit, and which of them are mistakes.
 
 use super::Mitigator;
-use crate::action::{Decision, Ending, Hit};
+use crate::action::{Decision, Ending, Hit, Measure};
+use crate::baseline::FACTOR;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::retreat::{self, QUIET_PPS};
@@ -23,20 +24,26 @@ impl Mitigator {
             let dropped: u64 = hits.iter().filter(is_of).map(|hit| hit.streamed).sum();
             let streamed_pps = (dropped as f64 * scale + counts.streamed_total() as f64) / window.seconds();
             let is_harmless = streams::is_harmless(&attack.victim, streamed_pps, &self.peace.baselines);
+            let usual_pps = self.peace.baselines.of(&attack.victim).unproven_total_pps();
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
                 record.packets += estimate(hit.packets) + hit.by_card;
                 record.proven += estimate(hit.proven);
                 record.proven_seen += hit.proven;
-                record.rate_pps = (hit.packets as f64 * scale + hit.by_card as f64) / window.seconds();
+                record.completed += hit.completed;
+                let stopped = hit.packets.saturating_sub(hit.completed);
+                record.rate_pps = (stopped as f64 * scale + hit.by_card as f64) / window.seconds();
                 let is_streamed = hit.streamed as f64 >= hit.packets as f64 * STREAMED_SHARE;
                 record.harmless_windows = match hit.streamed {
                     0 => 0,
                     _ if is_streamed && is_harmless => record.harmless_windows + 1,
                     _ => 0,
                 };
-                if record.rate_pps >= QUIET_PPS {
+                // A SYN proxy also stops what never gets an answer.
+                let is_proxy = matches!(record.action.measure, Measure::SynProxy(_));
+                let quiet_pps = if is_proxy { QUIET_PPS.max(usual_pps * FACTOR) } else { QUIET_PPS };
+                if record.rate_pps >= quiet_pps {
                     record.last_hit_ns = window.to_ns;
                 }
             }

@@ -6,7 +6,7 @@
 
 use super::{Field, Signature, Term, prior};
 use crate::class;
-use crate::header::Header;
+use crate::header::{Header, protocol};
 use crate::prefix::{Level, Prefix};
 use std::collections::{BTreeSet, HashMap};
 use weir_abi::PacketClass;
@@ -92,7 +92,7 @@ pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
     let mut prior = prior::groups();
     let is_foreign = |group: &[Header]| group.first().is_some_and(|one| examples.foreign.contains(&class::of(one)));
     prior.retain(|group| !is_foreign(group) && !is_known_better(group, examples));
-    let unused = unused_ports(examples);
+    let unused: Vec<Term> = unused_ports(examples).into_iter().chain(unused_protocols(examples)).collect();
     let mut rest: Vec<&Header> = examples.attack.iter().collect();
     let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
     let mut found = Vec::new();
@@ -127,15 +127,29 @@ fn unused_ports(examples: &Examples<'_>) -> Vec<Term> {
     if ports.is_empty() || ports.len() > SERVED_MAX {
         return Vec::new();
     }
+    gaps(Field::Dport, ports, 1 << 16)
+}
+
+/// Ranges of protocols that no packet to the victim had in peace, and everyday packets do not have.
+fn unused_protocols(examples: &Examples<'_>) -> Vec<Term> {
+    let of_victim = |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr);
+    let known = examples.legitimate.iter().chain(examples.usual).filter(of_victim);
+    let icmp = if examples.victim.is_ipv6() { protocol::ICMP6 } else { protocol::ICMP };
+    let everyday = [protocol::TCP, protocol::UDP, icmp].map(u128::from);
+    gaps(Field::Protocol, known.filter_map(|header| Field::Protocol.value(header)).chain(everyday).collect(), 1 << 8)
+}
+
+/// The ranges of two values and more below `end` that are between values in use.
+fn gaps(field: Field, used: BTreeSet<u128>, end: u128) -> Vec<Term> {
     let mut first = 0;
-    let mut unused = Vec::new();
-    for port in ports.into_iter().chain([1 << 16]) {
-        if port > first + 1 {
-            unused.push(Term { field: Field::Dport, first, last: port - 1 });
+    let mut gaps = Vec::new();
+    for value in used.into_iter().chain([end]) {
+        if value > first + 1 {
+            gaps.push(Term { field, first, last: value - 1 });
         }
-        first = port + 1;
+        first = value + 1;
     }
-    unused
+    gaps
 }
 
 fn usual_share(signature: &Signature, examples: &Examples<'_>) -> f64 {
@@ -150,10 +164,10 @@ fn covers(terms: &[Term], header: &Header) -> bool {
     terms.iter().all(|term| term.matches(header))
 }
 
-/// Whether a term covers a legitimate packet. Ports that the victim does not use may be those of another host.
+/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be those of another host.
 fn hits(term: &Term, legitimate: &Header, victim: &Prefix) -> bool {
-    let is_range_of_ports = term.field == Field::Dport && term.first != term.last;
-    term.matches(legitimate) && (!is_range_of_ports || victim.contains(legitimate.is_ipv6, legitimate.daddr))
+    let is_unused = matches!(term.field, Field::Dport | Field::Protocol) && term.first != term.last;
+    term.matches(legitimate) && (!is_unused || victim.contains(legitimate.is_ipv6, legitimate.daddr))
 }
 
 /// One signature that spares legitimate packets, if there is one.

@@ -120,6 +120,7 @@ impl Term {
             false => format!("{name} {}-{}", self.first, self.last),
         };
         match self.field {
+            Field::Protocol if self.first != self.last => values("meta l4proto"),
             Field::Protocol => match self.first as u8 {
                 protocol::TCP => "meta l4proto tcp".to_owned(),
                 protocol::UDP => "meta l4proto udp".to_owned(),

@@ -25,7 +25,7 @@ pub const fn attack(name: &'static str, mix: Mix, victim: u32, pps: f64, make: M
 /// A host that nobody uses.
 const UNUSED: u32 = SERVER + 77;
 
-pub const DEVELOPED: [Attack; 16] = [
+pub const DEVELOPED: [Attack; 17] = [
     attack("ntp", Web, SERVER, 3000.0, ntp),
     attack("ntp at a low rate", Varied, SERVER, 130.0, ntp),
     attack("cldap in fragments", Varied, RELAY, 2000.0, cldap),
@@ -42,6 +42,7 @@ pub const DEVELOPED: [Attack; 16] = [
     attack("bots with handshakes", Web, SERVER, 6000.0, bots),
     attack("datagrams to a game", Varied, GAME, 3000.0, to_game),
     attack("syn flood at a low rate", Web, UNUSED, 150.0, syn),
+    attack("all other protocols", Varied, SERVER, 2000.0, any_protocol),
 ];
 
 pub const HELD_BACK: [Attack; 18] = [
@@ -265,6 +266,12 @@ fn four(random: &mut Random, time_s: f64, victim: u32) -> Header {
 
 fn echo_reply(random: &mut Random, time_s: f64, victim: u32) -> Header {
     Header { icmp_type: 0, ..echo(random, time_s, victim) }
+}
+
+fn any_protocol(random: &mut Random, _: f64, victim: u32) -> Header {
+    let protocol = 18 + random.below(238) as u8;
+    let header = Header { protocol, length: 40 + random.below(380), ..Header::between(random.address(), victim) };
+    with_ttl(header, random)
 }
 
 fn protocols(random: &mut Random, _: f64, victim: u32) -> Header {

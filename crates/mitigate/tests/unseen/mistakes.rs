@@ -25,6 +25,12 @@ pub const SYNS: Attack = attack("syns of customers", Web, SERVER, 3000.0, |rando
     let (saddr, sport, seq) = (random.address(), 32768 + random.below(16_384) as u16, random.below(u32::MAX));
     segment(saddr, victim, sport, 80, tcp::SYN, seq, 0, 0)
 });
+/// Data and acknowledgements as customers send them, outside of any connection.
+pub const SEGMENTS: Attack = attack("segments of customers", Web, SERVER, 3000.0, |random, _, victim| {
+    let (saddr, sport, seq) = (random.address(), 32768 + random.below(16_384) as u16, random.below(u32::MAX));
+    let (flags, bytes) = [(tcp::ACK, 0), (tcp::ACK | tcp::PSH, 300)][random.below(2) as usize];
+    segment(saddr, victim, sport, 80, flags, seq, random.below(u32::MAX), bytes)
+});
 pub const QUESTIONS: Attack = attack("questions of customers", Web, NAMES, 2500.0, |random, _, victim| {
     datagram(random.address(), victim, random.port(), 53, 58 + random.below(12))
 });
@@ -90,6 +96,20 @@ pub fn questions(traffic: &mut Traffic, per_second: u32, from_s: f64, until_s: f
         packets.push((time_s + 0.002, datagram(NAMES, client, 53, port, 120)));
     }
     add(traffic, packets);
+}
+
+/// A flood of SYNs of customers' stacks, each of which the server answers.
+pub fn answered_syns(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) {
+    let mut answers = Vec::new();
+    traffic.attack(begin_s, end_s, pps, |random, time_s| {
+        let syn = (SYNS.make)(random, time_s, SYNS.victim);
+        let (flags, client) = (tcp::SYN | tcp::ACK, syn.saddr as u32);
+        let seq = random.below(u32::MAX);
+        let answer = segment(SYNS.victim, client, syn.dport, syn.sport, flags, seq, syn.seq.wrapping_add(1), 0);
+        answers.push((time_s + 0.001, answer));
+        syn
+    });
+    add(traffic, answers);
 }
 
 fn add(traffic: &mut Traffic, packets: Vec<(f64, Header)>) {

@@ -25,7 +25,8 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_loading::eval::{self, SlotAnswers};
 use weir_loading::{Policy, PolicyFile};
-use weir_mitigate::action::Mode;
+use weir_mitigate::action::{Mode, Prepared};
+use weir_mitigate::defence::Fate;
 use weir_mitigate::excerpt;
 use weir_mitigate::header::Header;
 use weir_mitigate::mitigator::Settings;
@@ -41,7 +42,8 @@ use weir_policy::ir::eval::packet::Frame;
 pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
     let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
-    let settings = Settings { mode: Mode::Act, ..Settings::default() };
+    let prepared = if options.no_synproxy { Prepared::Nothing } else { Prepared::SynProxy };
+    let settings = Settings { mode: Mode::Act, prepared, ..Settings::default() };
     let mut recording = Recording::new(inside, settings);
     let exporter = options.export.as_deref().map(|folder| Exporter::new(folder, options));
     if exporter.is_some() {
@@ -151,19 +153,19 @@ impl Detection<'_> {
     fn take(&mut self, frame: Frame<'_>) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
         let is_rejected = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
-        let is_dropped = match headers::of(frame) {
+        let fate = match headers::of(frame) {
             Err(unseen) => {
                 self.figures.count_unseen(unseen);
-                is_rejected
+                if is_rejected { Fate::Drops } else { Fate::Passes }
             }
-            Ok(_) if is_rejected => true,
+            Ok(_) if is_rejected => Fate::Drops,
             Ok(header) => {
                 self.figures.count_seen(self.is_judged(&header));
                 let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
                 self.recording.take_frame(&header, Some(excerpt), frame.time_ns)
             }
         };
-        self.figures.count(frame.time_ns, frame.wire_len, is_dropped, is_attack);
+        self.figures.count(frame.time_ns, frame.wire_len, fate, is_attack);
     }
 
     /// Whether a packet goes to the protected network from elsewhere.

@@ -11,8 +11,11 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use weir_mitigate::action::Measure;
+use weir_mitigate::defence::Fate;
+use weir_mitigate::measure::Handshake;
 use weir_mitigate::mitigator::Mitigator;
 use weir_mitigate::prefix::Prefix;
+use weir_mitigate::waiting::{Syns, Waiting};
 use weir_mitigate::{Attack, Record, State};
 
 /// Counts of a recording.
@@ -24,6 +27,7 @@ pub struct Figures {
     readings: Readings,
     times_ns: Option<(u64, u64)>,
     labelled: Option<Labelled>,
+    waiting: Waiting,
     /// Labels without packets.
     beyond: Option<Beyond>,
 }
@@ -86,9 +90,10 @@ impl Figures {
     }
 
     /// Counts a packet.
-    pub fn count(&mut self, now_ns: u64, wire_len: u32, is_dropped: bool, is_attack: Option<bool>) {
+    pub fn count(&mut self, now_ns: u64, wire_len: u32, fate: Fate, is_attack: Option<bool>) {
         self.packets += 1;
         self.bytes += u64::from(wire_len);
+        let is_dropped = matches!(fate, Fate::Drops | Fate::Waits(_));
         self.dropped += u64::from(is_dropped);
         let (first, last) = self.times_ns.unwrap_or((now_ns, now_ns));
         self.times_ns = Some((first, last.max(now_ns)));
@@ -99,6 +104,21 @@ impl Figures {
             };
             *packets += 1;
             *dropped += u64::from(is_dropped);
+        }
+        match fate {
+            Fate::Waits(handshake) => self.waiting.add(handshake, is_attack == Some(true)),
+            Fate::Completes(handshake) => self.release(handshake),
+            Fate::Passes | Fate::Drops => {}
+        }
+    }
+
+    /// The SYNs of a connection that were counted as dropped have passed.
+    fn release(&mut self, handshake: Handshake) {
+        let Syns { attack, others } = self.waiting.take(handshake);
+        self.dropped -= attack + others;
+        if let Some(labelled) = &mut self.labelled {
+            labelled.attack_dropped -= attack;
+            labelled.legitimate_dropped -= others;
         }
     }
 }
@@ -176,6 +196,9 @@ pub struct ActionReport {
     /// Packets that it dropped, and those of them that belong to proven sources.
     packets: u64,
     proven: u64,
+    /// Connections that a SYN proxy has let pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completed: Option<u64>,
     /// What it would have hit in the samples: of the attack, and of legitimate packets.
     sample_attack: usize,
     sample_attack_of: usize,
@@ -328,6 +351,14 @@ impl AttackReport {
         for action in &self.actions {
             let ActionReport { rule, from_s, state, packets, proven, .. } = action;
             let _ = writeln!(text, "    {from_s:.2} s  {rule}");
+            if let Some(completed) = action.completed {
+                let (packets, completed) = (grouped(*packets), grouped(completed));
+                let _ = writeln!(
+                    text,
+                    "      {state}, simulated; answered or refused {packets} packets; {completed} connections completed"
+                );
+                continue;
+            }
             let _ = write!(text, "      {state}; dropped {} packets", grouped(*packets));
             let _ = if *proven > 0 { write!(text, ", {} of proven sources", grouped(*proven)) } else { Ok(()) };
             let ActionReport { sample_attack, sample_attack_of, sample_legitimate, sample_legitimate_of, .. } = action;
@@ -354,6 +385,7 @@ impl ActionReport {
             },
             packets: record.packets,
             proven: record.proven,
+            completed: matches!(record.action.measure, Measure::SynProxy(_)).then_some(record.completed),
             sample_attack: trial.attack,
             sample_attack_of: trial.attack_of,
             sample_legitimate: trial.legitimate,
@@ -376,6 +408,6 @@ fn dimension(measure: &Measure) -> &'static str {
     match measure {
         Measure::Drop(_) | Measure::Limit(..) => "signature",
         Measure::Block(..) => "sources",
-        Measure::Posture(_) => "posture",
+        Measure::Posture(_) | Measure::SynProxy(_) => "posture",
     }
 }

@@ -10,8 +10,8 @@ const ADDRESSES: [u128; 2] = [0xc000_0201, 0x2001_0db8 << 96 | 1];
 /// Values that detection gives a field, as ranges.
 fn ranges(field: Field, is_ipv6: bool) -> Vec<(u128, u128)> {
     match field {
-        Field::Protocol if is_ipv6 => vec![(6, 6), (17, 17), (58, 58), (132, 132)],
-        Field::Protocol => vec![(1, 1), (6, 6), (17, 17), (47, 47)],
+        Field::Protocol if is_ipv6 => vec![(6, 6), (17, 17), (58, 58), (132, 132), (59, 255)],
+        Field::Protocol => vec![(1, 1), (6, 6), (17, 17), (47, 47), (2, 5), (18, 255)],
         Field::Fragment => vec![(0, 0), (1, 1), (2, 2)],
         Field::Sport | Field::Dport => vec![(0, 0), (53, 53), (65535, 65535)],
         Field::Length => vec![(20, 20), (40, 1500)],

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use weir_engine::live::samples::SampleReader;
+use weir_mitigate::action::Prepared;
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::slot_rule;
@@ -81,7 +82,8 @@ pub fn start<L: Loader>(
     let active = controller.active();
     let slot = active.program().rule_slots.iter().find(|slot| slot.name == given.mitigate_slot);
     let rules_max = slot.map_or(usual.rules_max, |slot| usual.rules_max.min(slot.size.into()));
-    let settings = Settings { mode, posture: given.mitigate_posture.clone(), hold_ns, rules_max, ..usual };
+    let prepared = given.mitigate_posture.clone().map_or(Prepared::Nothing, Prepared::Posture);
+    let settings = Settings { mode, prepared, hold_ns, rules_max, ..usual };
     let inside = given.inside.iter().map(|inside| inside.prefix()).collect();
     let surroundings = Surroundings {
         copies: {

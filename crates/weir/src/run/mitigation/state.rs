@@ -73,7 +73,7 @@ impl State {
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of_sample(frame) {
             let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
-            self.defence.see_frame(&header, Some(excerpt), now_ns);
+            self.defence.see(&header, Some(excerpt), now_ns);
         }
     }
 
