@@ -1,6 +1,6 @@
 //! What can be done about an attack, and the decisions that a caller carries out.
 
-use crate::measure::Source;
+use crate::measure::{Pickup, Source};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::victim::Evidence;
@@ -66,7 +66,7 @@ pub enum Measure {
     /// A posture of the policy is activated.
     Posture(String),
     /// A posture with a SYN proxy in front of these hosts, simulated for a recording.
-    SynProxy(Prefix),
+    SynProxy(Prefix, Pickup),
 }
 
 impl Measure {
@@ -76,7 +76,7 @@ impl Measure {
             Measure::Drop(_) => "drop",
             Measure::Limit(..) => "limit",
             Measure::Block(..) => "block",
-            Measure::Posture(_) | Measure::SynProxy(_) => "posture",
+            Measure::Posture(_) | Measure::SynProxy(..) => "posture",
         }
     }
 
@@ -84,7 +84,7 @@ impl Measure {
     pub fn signature(&self) -> Option<&Signature> {
         match self {
             Measure::Drop(signature) | Measure::Limit(signature, _) => Some(signature),
-            Measure::Block(..) | Measure::Posture(_) | Measure::SynProxy(_) => None,
+            Measure::Block(..) | Measure::Posture(_) | Measure::SynProxy(..) => None,
         }
     }
 }
@@ -100,7 +100,10 @@ impl Display for Measure {
                 write!(f, "{source} timeout {}s", timeout_ns / 1_000_000_000)
             }
             Measure::Posture(name) => write!(f, "posture {name}"),
-            Measure::SynProxy(victim) => write!(f, "{} tcp synproxy", Signature::new(*victim, Vec::new())),
+            Measure::SynProxy(victim, pickup) => {
+                let settings = if *pickup == Pickup::Off { ", pickup off" } else { "" };
+                write!(f, "{} tcp synproxy{settings}", Signature::new(*victim, Vec::new()))
+            }
         }
     }
 }
@@ -200,13 +203,15 @@ pub struct Hit {
     pub proven: u64,
     /// Those of `packets` that belong to streams without proof.
     pub streamed: u64,
-    /// Connections that a SYN proxy has let pass.
+    /// Connections that have completed their handshake with a SYN proxy.
     pub completed: u64,
+    /// Their SYNs, which pass after all. They were among `packets`, in this window or before.
+    pub released: u64,
 }
 
 impl Hit {
     /// The action has hit nothing.
     pub fn none(action: ActionId) -> Self {
-        Hit { action, packets: 0, by_card: 0, proven: 0, streamed: 0, completed: 0 }
+        Hit { action, packets: 0, by_card: 0, proven: 0, streamed: 0, completed: 0, released: 0 }
     }
 }

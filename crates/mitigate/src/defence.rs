@@ -116,18 +116,24 @@ impl Defence {
         if dropped.is_some() {
             return (Fate::Drops, belongs == Belongs::Conversation);
         }
-        let Some(hit) = self.filter.syn_proxy(header) else { return (Fate::Passes, extractor.see(header, now_ns)) };
-        let proxied = extractor.see_proxied(header, now_ns);
-        match proxied {
-            Proxied::Waits(_) | Proxied::Refused => hit.packets += 1,
-            Proxied::Completes(_) => hit.completed += 1,
-            Proxied::Passes => {}
-        }
-        match proxied {
-            Proxied::Waits(handshake) => (Fate::Waits(handshake), false),
-            Proxied::Refused => (Fate::Drops, false),
-            Proxied::Completes(handshake) => (Fate::Completes(handshake), true),
-            Proxied::Passes => (Fate::Passes, true),
+        let Some((pickup, hit)) = self.filter.syn_proxy(header) else {
+            return (Fate::Passes, extractor.see(header, now_ns));
+        };
+        match extractor.see_proxied(header, now_ns, pickup) {
+            Proxied::Waits(handshake) => {
+                hit.packets += 1;
+                (Fate::Waits(handshake), false)
+            }
+            Proxied::Refused => {
+                hit.packets += 1;
+                (Fate::Drops, false)
+            }
+            Proxied::Completes { handshake, syns } => {
+                hit.completed += 1;
+                hit.released += u64::from(syns);
+                (Fate::Completes(handshake), true)
+            }
+            Proxied::Passes { is_proven } => (Fate::Passes, is_proven),
         }
     }
 

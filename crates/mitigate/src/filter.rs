@@ -3,7 +3,7 @@
 use crate::action::{Action, ActionId, Hit, Measure};
 use crate::class;
 use crate::header::Header;
-use crate::measure::{Belongs, Source};
+use crate::measure::{Belongs, Pickup, Source};
 use std::collections::HashMap;
 
 /// A limit may pass this many seconds of its rate at once.
@@ -50,16 +50,18 @@ impl Filter {
         Some(active.action.id)
     }
 
-    /// The SYN proxy that a packet meets, as what it has hit.
-    pub fn syn_proxy(&mut self, header: &Header) -> Option<&mut Hit> {
-        let is_proxied = |measure: &Measure| match measure {
-            Measure::SynProxy(victim) => victim.contains(header.is_ipv6, header.daddr),
-            _ => false,
-        };
+    /// The SYN proxy that a packet meets: the strictest one, and what it has hit.
+    pub fn syn_proxy(&mut self, header: &Header) -> Option<(Pickup, &mut Hit)> {
         if !class::is_tcp(class::of(header)) {
             return None;
         }
-        self.active.iter_mut().find(|active| is_proxied(&active.action.measure)).map(|active| &mut active.hit)
+        let proxies = self.active.iter_mut().filter_map(|active| match active.action.measure {
+            Measure::SynProxy(victim, pickup) if victim.contains(header.is_ipv6, header.daddr) => {
+                Some((pickup, &mut active.hit))
+            }
+            _ => None,
+        });
+        proxies.min_by_key(|(pickup, _)| *pickup == Pickup::On)
     }
 
     /// Counts packets of sources that a card has dropped at the actions that block the sources.
@@ -101,7 +103,7 @@ impl Active {
                 is_over
             }
             Measure::Block(source, _) => *source == (header.is_ipv6, header.saddr),
-            Measure::Posture(_) | Measure::SynProxy(_) => false,
+            Measure::Posture(_) | Measure::SynProxy(..) => false,
         }
     }
 }

@@ -4,21 +4,38 @@ use crate::action::{Measure, Prepared};
 use crate::baseline::{Baselines, FACTOR, floor_pps};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
-use crate::measure::counts::Counts;
+use crate::measure::{Pickup, Window};
 use crate::signature::{Field, Signature, Term};
 use crate::victim::Suspect;
 use weir_abi::PacketClass;
 
 /// Only above this multiple of the threshold: the limit also hits legitimate packets.
 const EXCESS: f64 = 10.0;
-/// The same for a SYN proxy, which hits nobody who completes a handshake.
+/// The same for SYNs to a SYN proxy, which hits nobody who completes a handshake.
 const PROXIED_EXCESS: f64 = 3.0;
+/// Share of the sources without proof that are known: they are customers who get no answer.
+const KNOWN: f64 = 0.3;
+/// How often clients ask a host that is down, at most: once a connection, some repetitions (RFC 6298), and once more.
+const REPEATED: f64 = 8.0;
 /// A measure only if this share of the class has no proof, so that few legitimate packets compete for the limit.
 const UNPROVEN: f64 = 0.9;
 /// A class that has more than this share of the victim's usual packets is not limited.
 const HARM_SHARE: f64 = 0.005;
 /// The least limit of pings: more than people and monitors send.
 const PINGS_PPS: f64 = 10.0;
+
+/// What nothing else helps against.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    /// The victim and its excess.
+    pub suspect: &'a Suspect,
+    /// The window.
+    pub window: &'a Window,
+    /// Headers without proof.
+    pub pool: &'a [Header],
+    /// Those of them whose sources are known to be real.
+    pub known: usize,
+}
 
 /// What the last resort is.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,18 +54,14 @@ pub fn is_bad(suspect: &Suspect) -> bool {
 }
 
 /// What is done about a suspect, if the situation is bad enough.
-pub fn measure(
-    suspect: &Suspect,
-    counts: &Counts,
-    baselines: &Baselines,
-    pool: &[Header],
-    prepared: &Prepared,
-) -> Option<Resort> {
+pub fn measure(case: &Case<'_>, baselines: &Baselines, prepared: &Prepared) -> Option<Resort> {
+    let Case { suspect, window, pool, .. } = *case;
+    let counts = window.counts_of(suspect.prefix)?;
     let worst = suspect.evidence.first()?;
-    // Whoever completes a handshake passes, so it may be wrong.
-    if *prepared == Prepared::SynProxy && class::is_tcp(suspect.class) {
-        let is_bad = worst.value >= worst.threshold? * PROXIED_EXCESS;
-        return is_bad.then_some(Resort::Take(Measure::SynProxy(suspect.prefix)));
+    if *prepared == Prepared::SynProxy
+        && let Some(pickup) = syn_proxy(case, baselines)
+    {
+        return Some(Resort::Take(Measure::SynProxy(suspect.prefix, pickup)));
     }
     let class = suspect.class as usize;
     let is_unproven = counts.unproven[class] as f64 >= counts.packets[class] as f64 * UNPROVEN;
@@ -79,6 +92,24 @@ pub fn measure(
     }
     let limit_pps = (usual_pps * FACTOR).max(floor_pps(&suspect.prefix) / FACTOR);
     Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)))
+}
+
+/// Whether a SYN proxy helps, and how strict it is. Whoever completes a handshake passes, so it may be wrong about SYNs. About
+/// other packets it may not: connections that move here from elsewhere begin without a handshake.
+fn syn_proxy(case: &Case<'_>, baselines: &Baselines) -> Option<Pickup> {
+    let Case { suspect, window, pool, known } = *case;
+    let worst = suspect.evidence.first()?;
+    let counts = window.counts_of(suspect.prefix)?;
+    if suspect.class == PacketClass::Syn {
+        // Clients of a host that is down repeat their SYNs.
+        let syn = PacketClass::Syn;
+        let usual_pps = baselines.of(&suspect.prefix).packets_pps(syn);
+        let is_repeated = (counts.packets[syn as usize] as f64 / window.seconds()) < usual_pps * REPEATED;
+        let are_customers = known as f64 >= pool.len() as f64 * KNOWN;
+        let is_down = window.is_two_way && counts.syn_acks == 0 && (is_repeated || are_customers);
+        return (!is_down && worst.value >= worst.threshold? * PROXIED_EXCESS).then_some(Pickup::On);
+    }
+    (class::is_tcp(suspect.class) && window.is_two_way && is_bad(suspect)).then_some(Pickup::Off)
 }
 
 /// The terms of echo requests or replies, if most of the pool are.
@@ -118,10 +149,11 @@ fn class_terms(class: PacketClass, is_ipv6: bool) -> Option<(Vec<Term>, &'static
 
 #[cfg(test)]
 mod tests {
-    use super::{Resort, measure};
+    use super::{Case, Resort, measure};
     use crate::action::Prepared;
     use crate::baseline::Baselines;
     use crate::measure::counts::Counts;
+    use crate::measure::{Extractor, WINDOW_NS};
     use crate::prefix::Prefix;
     use crate::victim::{Evidence, Suspect};
     use weir_abi::PacketClass;
@@ -136,7 +168,10 @@ mod tests {
         let value = 100.0 * times;
         let evidence = vec![Evidence { measure: String::new(), value, usual: 0.0, threshold: Some(100.0) }];
         let suspect = Suspect { prefix, class, unproven_pps: value, is_victim: true, is_exact: false, evidence };
-        measure(&suspect, &counts, &Baselines::default(), &[], &Prepared::Posture("closed".to_owned()))
+        let mut window = Extractor::new(Vec::new(), 1, 0).close(WINDOW_NS);
+        window.counts = vec![counts];
+        let case = Case { suspect: &suspect, window: &window, pool: &[], known: 0 };
+        measure(&case, &Baselines::default(), &Prepared::Posture("closed".to_owned()))
     }
 
     #[test]

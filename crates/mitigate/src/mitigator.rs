@@ -7,13 +7,14 @@
 mod hits;
 mod learning;
 mod operator;
+mod resort;
 
 use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Prepared, Trial};
 use crate::attack::{Attack, Record, State};
 use crate::baseline::{LEARNING_WINDOWS, floor_pps};
 use crate::class;
 use crate::header::Header;
-use crate::last_resort::{self, Resort};
+use crate::last_resort;
 use crate::measure::counts::Counts;
 use crate::measure::{DOUBTFUL_NS, Source, WINDOW_NS, Window};
 use crate::peace::{ANSWERERS_MIN, Peace};
@@ -66,10 +67,6 @@ const WORSE: f64 = 2.0;
 const UNUSED_NS: u64 = DOUBTFUL_NS + LEARNING_WINDOWS as u64 * WINDOW_NS;
 /// Packets of real sources in an attack that show that its victim is in use.
 const USED_MIN: usize = 8;
-/// Failures of learning after which the last resort is taken: with the pauses between them, within two seconds.
-const FAILURES: u32 = 3;
-/// Failures after which an attack is reported that no measure is taken against.
-const REPORT_FAILURES: u32 = 2;
 
 /// The usual time that a quiet action stays.
 pub const HOLD_NS: u64 = 60_000_000_000;
@@ -249,7 +246,7 @@ impl Mitigator {
                 let learned = self.learn(at, &pool, share_min, window, is_known);
                 // What actions that wait would stop is no reason for harder ones.
                 let suspect = suspect.filter(|_| rest_pps > floor_pps(&victim));
-                self.settle(at, learned, window, suspect);
+                self.settle(at, learned, window, suspect, is_known);
             }
             _ => {}
         }
@@ -311,7 +308,7 @@ impl Mitigator {
         let is_reported = suspect.is_exact && pool.len() < POOL_MIN;
         if (covered as f64) < pool.len() as f64 * COVERED_MIN && !is_reported {
             self.fail(at);
-            self.resort(at, suspect, window, &pool);
+            self.resort(at, suspect, window, &pool, is_known);
             return;
         }
         self.begin(at, suspect, window, &pool);
@@ -349,7 +346,14 @@ impl Mitigator {
     }
 
     /// Acts on what was learned of the rest of an attack.
-    fn settle(&mut self, at: usize, learned: Vec<Learned>, window: &Window, suspect: Option<&Suspect>) {
+    fn settle(
+        &mut self,
+        at: usize,
+        learned: Vec<Learned>,
+        window: &Window,
+        suspect: Option<&Suspect>,
+        is_known: &dyn Fn(Source) -> bool,
+    ) {
         let attack = &self.attacks[at];
         // Before the whole victim is limited, what separates its attack is tried.
         let is_tried = learned.is_empty() || attack.standing().next().is_some();
@@ -367,29 +371,7 @@ impl Mitigator {
         self.fail(at);
         if let Some(suspect) = suspect {
             let pool = self.attacks[at].pool();
-            self.resort(at, suspect, window, &pool);
-        }
-    }
-
-    /// Takes the last resort after some failures, if the situation is bad enough. A suspicion becomes an attack then.
-    fn resort(&mut self, at: usize, suspect: &Suspect, window: &Window, pool: &[Header]) {
-        let attack = &self.attacks[at];
-        if attack.failures < REPORT_FAILURES || attack.is_overruled {
-            return;
-        }
-        let Some(counts) = window.counts_of(suspect.prefix) else { return };
-        let (baselines, prepared) = (&self.peace.baselines, &self.settings.prepared);
-        let Some(resort) = last_resort::measure(suspect, counts, baselines, pool, prepared) else { return };
-        let is_refused = |measure: &Measure| measure.signature().is_some_and(|one| attack.is_refused(one));
-        let is_early = |measure: &Measure| !matches!(measure, Measure::SynProxy(_)) && attack.failures < FAILURES;
-        if matches!(&resort, Resort::Take(measure) if is_refused(measure) || is_early(measure)) {
-            return;
-        }
-        if attack.id.is_none() {
-            self.begin(at, suspect, window, pool);
-        }
-        if let Resort::Take(measure) = resort {
-            self.apply(at, measure, Trial::default());
+            self.resort(at, suspect, window, &pool, is_known);
         }
     }
 

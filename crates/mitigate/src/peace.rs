@@ -16,6 +16,8 @@ const STRANGE_UNPROVEN: f64 = 0.9;
 const STRANGE_NEW: f64 = 0.5;
 /// Answers without questions of a window that are strange: the floor of a host.
 const STRANGE_ANSWERS: f64 = 25.0;
+/// SYNs of a window that are strange if nearly none of them leads to a connection: 500 a second.
+const STRANGE_SYNS: f64 = 125.0;
 /// Sources that such answers have at least: a tunnel or a stream has one or two.
 pub const ANSWERERS_MIN: usize = 8;
 
@@ -99,7 +101,15 @@ impl Peace {
 fn is_strange(counts: &Counts) -> bool {
     let total = counts.total() as f64;
     let is_new = counts.new_sources as f64 >= total * STRANGE_NEW;
-    counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN && is_new || has_strange_answers(counts)
+    let is_unproven = counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN;
+    is_unproven && is_new || has_strange_answers(counts) || has_strange_syns(counts)
+}
+
+/// Whether nearly no SYN leads to a connection, at a rate that is not usual anywhere.
+fn has_strange_syns(counts: &Counts) -> bool {
+    let syn = PacketClass::Syn as usize;
+    let unproven = counts.unproven[syn] as f64;
+    unproven >= counts.packets[syn] as f64 * STRANGE_UNPROVEN && unproven >= STRANGE_SYNS
 }
 
 /// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do is

@@ -18,7 +18,7 @@ use newcomers::Stream;
 use traffic::{Packet, SERVER, Traffic};
 use weir_mitigate::action::{Mode, Prepared};
 use weir_mitigate::defence::Fate;
-use weir_mitigate::header::{Header, protocol};
+use weir_mitigate::header::{Header, protocol, tcp};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
@@ -274,6 +274,53 @@ fn a_syn_proxy_stops_what_completes_no_handshake_and_serves_customers() {
         traffic.attack(begin_s, end_s, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
         let outcome = judge_prepared(traffic, begin_s, |header| header, inside(), Prepared::SynProxy);
         assert!(outcome.holds(), "{} at {begin_s} s: {outcome:?}", attack.name);
+    }
+}
+
+/// The answers to some customers take another route, which says nothing against these customers.
+#[test]
+fn a_syn_proxy_serves_customers_whose_answers_are_not_seen() {
+    let attack = &mistakes::SYNS;
+    let mut traffic = legitimate(attack.mix, END_S, 4);
+    traffic.retain(|packet| packet.header.saddr != u128::from(SERVER) || packet.header.daddr % 5 != 0);
+    traffic.attack(BEGIN_S, END_S, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
+    let outcome = judge_prepared(traffic, BEGIN_S, |header| header, inside(), Prepared::SynProxy);
+    assert!(outcome.holds(), "{outcome:?}");
+}
+
+#[test]
+fn a_syn_flood_that_is_there_first_is_not_taken_for_usual() {
+    for begin_s in [0.0, 0.5, 1.0] {
+        let attack = &mistakes::SYNS;
+        let mut traffic = legitimate(attack.mix, END_S, 4);
+        traffic.attack(begin_s, END_S, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
+        let outcome = judge_prepared(traffic, begin_s, |header| header, inside(), Prepared::SynProxy);
+        assert!(outcome.holds(), "{begin_s}: {outcome:?}");
+    }
+}
+
+/// Customers repeat their SYNs to a server that answers none, and come back when it does.
+#[test]
+fn a_server_that_is_down_is_not_attacked() {
+    let customers = || Traffic::of_customers(400, 60.0);
+    let is_down = |time_s: f64| (20.0..40.0).contains(&time_s);
+    let server = u128::from(SERVER);
+    let is_of_server = |header: &Header| header.saddr == server || header.daddr == server;
+    let syns: Vec<Packet> = customers()
+        .sorted()
+        .into_iter()
+        .filter(|packet| is_down(packet.time_s) && packet.header.flags == tcp::SYN)
+        .collect();
+    let mut traffic = customers();
+    traffic.retain(|packet| !is_down(packet.time_s) || !is_of_server(&packet.header));
+    let repeated = syns.iter().filter(|syn| syn.header.daddr == server);
+    let repeated = repeated.flat_map(|syn| [0.0, 1.0, 3.0, 7.0].map(|later_s| (syn.time_s + later_s, syn.header)));
+    let repeated = repeated.filter(|(time_s, _)| is_down(*time_s));
+    mistakes::add(&mut traffic, repeated.collect());
+    let mut recording =
+        Recording::new(inside(), Settings { mode: Mode::Act, prepared: Prepared::SynProxy, ..Settings::default() });
+    for Packet { time_s, header, .. } in traffic.sorted() {
+        assert!(!recording.take(&header, (time_s * 1e9) as u64), "{time_s}: {header:?}");
     }
 }
 

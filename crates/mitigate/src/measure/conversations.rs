@@ -62,6 +62,8 @@ struct Side {
     pending: u32,
     /// The last window in which it was counted as a stream.
     stream_window: u64,
+    /// SYNs that a SYN proxy has answered, until a proof.
+    waiting: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -286,18 +288,23 @@ impl Conversations {
         standing
     }
 
-    /// As [`Conversations::see`], for a packet of TCP that a SYN proxy keeps, if nothing more is known of its sender.
-    /// Returns the key of the conversation too.
-    pub fn see_kept(&mut self, header: &Header, now_ns: u64) -> (u64, Standing) {
-        let standing = self.see(header, now_ns);
+    /// A SYN proxy has kept a packet that was seen. It is not counted, so it is not taken back when its sender proves itself.
+    /// A SYN waits until then. Returns the key of the conversation.
+    pub fn keep(&mut self, header: &Header) -> u64 {
         let (key, side) = self.key(header);
-        if standing.proof == Proof::None
-            && let Some(entry) = self.slots.find(key, |entry| entry.key == key)
-        {
-            // It is not counted, so it is not taken back when its sender proves itself.
-            entry.sides[side].pending = entry.sides[side].pending.saturating_sub(1);
+        if let Some(entry) = self.slots.find(key, |entry| entry.key == key) {
+            let own = &mut entry.sides[side];
+            own.pending = own.pending.saturating_sub(1);
+            own.waiting = own.waiting.saturating_add(u32::from(class::of(header) == PacketClass::Syn));
         }
-        (key, standing)
+        key
+    }
+
+    /// The key of the conversation, and the SYNs of the sender that wait. They wait no longer.
+    pub fn take_waiting(&mut self, header: &Header) -> (u64, u32) {
+        let (key, side) = self.key(header);
+        let entry = self.slots.find(key, |entry| entry.key == key);
+        (key, entry.map_or(0, |entry| std::mem::take(&mut entry.sides[side].waiting)))
     }
 
     /// As [`Conversations::see`], for packets with a transport header.

@@ -72,6 +72,15 @@ pub enum Belongs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handshake(u64);
 
+/// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pickup {
+    /// They pass: only SYNs need a handshake.
+    On,
+    /// They are refused.
+    Off,
+}
+
 /// What a SYN proxy does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxied {
@@ -79,10 +88,18 @@ pub enum Proxied {
     Waits(Handshake),
     /// It belongs to no connection.
     Refused,
-    /// It passes, and shows that its sender has received the answer to its SYN.
-    Completes(Handshake),
+    /// It passes, and shows that its sender has received the answer to its SYN. So do the SYNs that have waited.
+    Completes {
+        /// Their handshake.
+        handshake: Handshake,
+        /// How many they are.
+        syns: u32,
+    },
     /// It passes.
-    Passes,
+    Passes {
+        /// Whether it belongs to a conversation of a proven source.
+        is_proven: bool,
+    },
 }
 
 /// A source that has proven that it is real.
@@ -155,18 +172,22 @@ impl Extractor {
     }
 
     /// Looks at a packet of TCP that comes to a SYN proxy, and counts it if it passes. A recording has the handshake of the
-    /// client with the host itself, which shows what one with the proxy would have shown. Where answers are not seen, only
-    /// SYNs need a handshake.
-    pub fn see_proxied(&mut self, header: &Header, now_ns: u64) -> Proxied {
-        let (key, standing) = self.conversations.see_kept(header, now_ns);
-        let is_trusted = self.trust(header, standing.proof) != Trust::None;
+    /// client with the host itself, which shows what one with the proxy would have shown. Where the answers of a host are not
+    /// seen, that the client's own numbers continue is enough: it must not lose its customers.
+    pub fn see_proxied(&mut self, header: &Header, now_ns: u64, pickup: Pickup) -> Proxied {
+        let standing = self.conversations.see(header, now_ns);
+        let is_shown = standing.proof != Proof::None;
         let is_syn = class::of(header) == PacketClass::Syn;
-        if !is_trusted && (is_syn || self.visibility.is_two_way()) {
+        if !is_shown && (is_syn || pickup == Pickup::Off) {
             self.count_evoked(header);
-            return if is_syn { Proxied::Waits(Handshake(key)) } else { Proxied::Refused };
+            let handshake = Handshake(self.conversations.keep(header));
+            return if is_syn { Proxied::Waits(handshake) } else { Proxied::Refused };
         }
-        self.count(header, &standing, now_ns);
-        if is_trusted && standing.is_news { Proxied::Completes(Handshake(key)) } else { Proxied::Passes }
+        let is_proven = self.count(header, &standing, now_ns);
+        match self.conversations.take_waiting(header) {
+            (key, syns @ 1..) if is_shown => Proxied::Completes { handshake: Handshake(key), syns },
+            _ => Proxied::Passes { is_proven },
+        }
     }
 
     fn count(&mut self, header: &Header, standing: &Standing, now_ns: u64) -> bool {

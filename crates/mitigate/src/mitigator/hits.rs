@@ -32,7 +32,7 @@ impl Mitigator {
                 record.proven += estimate(hit.proven);
                 record.proven_seen += hit.proven;
                 record.completed += hit.completed;
-                let stopped = hit.packets.saturating_sub(hit.completed);
+                let stopped = hit.packets.saturating_sub(hit.released);
                 record.rate_pps = (stopped as f64 * scale + hit.by_card as f64) / window.seconds();
                 let is_streamed = hit.streamed as f64 >= hit.packets as f64 * STREAMED_SHARE;
                 record.harmless_windows = match hit.streamed {
@@ -41,7 +41,7 @@ impl Mitigator {
                     _ => 0,
                 };
                 // A SYN proxy also stops what never gets an answer.
-                let is_proxy = matches!(record.action.measure, Measure::SynProxy(_));
+                let is_proxy = matches!(record.action.measure, Measure::SynProxy(..));
                 let quiet_pps = if is_proxy { QUIET_PPS.max(usual_pps * FACTOR) } else { QUIET_PPS };
                 if record.rate_pps >= quiet_pps {
                     record.last_hit_ns = window.to_ns;

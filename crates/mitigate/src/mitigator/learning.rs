@@ -66,6 +66,7 @@ impl Mitigator {
             first: &first,
             foreign: &foreign,
             usual: &usual,
+            streamed: attack.streamed(),
             is_used: to_victim_count >= USED_MIN || !window.is_two_way,
             share_min,
             is_known: &is_spared,

@@ -76,6 +76,8 @@ pub struct Examples<'a> {
     pub foreign: &'a [PacketClass],
     /// Packets without proof that were usual in peace. A signature that covers them must let their usual rate pass.
     pub usual: &'a [&'a Header],
+    /// Headers of streams to the victim, such as tunnels, which are spared.
+    pub streamed: &'a [Header],
     /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
     /// not received yet.
     pub is_used: bool,
@@ -132,8 +134,9 @@ fn unused_ports(examples: &Examples<'_>) -> Vec<Term> {
 
 /// Ranges of protocols that no packet to the victim had in peace, and everyday packets do not have.
 fn unused_protocols(examples: &Examples<'_>) -> Vec<Term> {
-    let of_victim = |header: &&&Header| examples.victim.contains(header.is_ipv6, header.daddr);
-    let known = examples.legitimate.iter().chain(examples.usual).filter(of_victim);
+    let of_victim = |header: &&Header| examples.victim.contains(header.is_ipv6, header.daddr);
+    let streamed = examples.streamed.iter();
+    let known = examples.legitimate.iter().chain(examples.usual).copied().chain(streamed).filter(of_victim);
     let icmp = if examples.victim.is_ipv6() { protocol::ICMP6 } else { protocol::ICMP };
     let everyday = [protocol::TCP, protocol::UDP, icmp].map(u128::from);
     gaps(Field::Protocol, known.filter_map(|header| Field::Protocol.value(header)).chain(everyday).collect(), 1 << 8)

@@ -107,6 +107,11 @@ impl Traffic {
         traffic
     }
 
+    /// Removes packets.
+    pub fn retain(&mut self, is_kept: impl Fn(&Packet) -> bool) {
+        self.packets.retain(is_kept);
+    }
+
     /// Adds the connections of more customers.
     pub fn customers(&mut self, numbers: std::ops::Range<u32>, from_s: f64, until_s: f64) {
         for number in numbers {

@@ -112,6 +112,6 @@ pub fn answered_syns(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) 
     add(traffic, answers);
 }
 
-fn add(traffic: &mut Traffic, packets: Vec<(f64, Header)>) {
+pub fn add(traffic: &mut Traffic, packets: Vec<(f64, Header)>) {
     traffic.add(packets.into_iter().map(|(time_s, header)| Packet { time_s, header, is_attack: false }));
 }

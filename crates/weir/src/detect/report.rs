@@ -385,7 +385,7 @@ impl ActionReport {
             },
             packets: record.packets,
             proven: record.proven,
-            completed: matches!(record.action.measure, Measure::SynProxy(_)).then_some(record.completed),
+            completed: matches!(record.action.measure, Measure::SynProxy(..)).then_some(record.completed),
             sample_attack: trial.attack,
             sample_attack_of: trial.attack_of,
             sample_legitimate: trial.legitimate,
@@ -408,6 +408,6 @@ fn dimension(measure: &Measure) -> &'static str {
     match measure {
         Measure::Drop(_) | Measure::Limit(..) => "signature",
         Measure::Block(..) => "sources",
-        Measure::Posture(_) | Measure::SynProxy(_) => "posture",
+        Measure::Posture(_) | Measure::SynProxy(..) => "posture",
     }
 }

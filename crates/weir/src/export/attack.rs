@@ -118,7 +118,7 @@ fn measures(attack: &Attack) -> (Vec<String>, Vec<String>) {
             Measure::Block((is_ipv6, address), _) => {
                 sources.push(Prefix::of(*is_ipv6, *address, u8::MAX).to_string());
             }
-            Measure::Posture(_) | Measure::SynProxy(_) => {}
+            Measure::Posture(_) | Measure::SynProxy(..) => {}
         }
     }
     rules.dedup();

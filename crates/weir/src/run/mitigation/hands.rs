@@ -91,7 +91,7 @@ impl Carried {
                 self.put_entry(&source, timeout_ns / 1_000_000)
             }
             Measure::Posture(name) => self.set_posture(name),
-            Measure::SynProxy(_) => Err("only a recording has a simulated SYN proxy".to_owned()),
+            Measure::SynProxy(..) => Err("only a recording has a simulated SYN proxy".to_owned()),
         };
         self.placed.insert(action.id, placed?);
         Ok(())
