@@ -37,7 +37,7 @@ const POLICIES: u32 = 24;
 /// Number of rules in a part of a chain in the kernel.
 const PART_RULES: usize = 3;
 /// Number of programs that only the interpreter runs.
-const PROGRAMS: u32 = 2500;
+const PROGRAMS: u32 = 1000;
 /// Maximum time in ms in which a failing case is reduced.
 const SHRINK_MAX_MS: u32 = 60_000;
 

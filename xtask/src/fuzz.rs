@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Duration of each target in CI, in seconds.
-pub const CI_SECONDS: u32 = 7;
+pub const CI_SECONDS: u32 = 5;
 
 /// Maximum length of generated inputs in bytes. Longer seeds are truncated.
 const INPUT_MAX_BYTES: u32 = 4096;

@@ -93,7 +93,8 @@ impl Defence {
         self.extractor.begin(now_ns);
     }
 
-    /// Takes a packet, with the packet itself for excerpts, and says what actions in force do with it. Times do not go back.
+    /// Takes a packet, with the packet itself for excerpts, and says what actions in force do with it. Times do not go
+    /// back.
     pub fn see(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> Fate {
         let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
         let is_outgoing = is_inside(header.saddr);
@@ -128,10 +129,10 @@ impl Defence {
                 hit.packets += 1;
                 (Fate::Drops, false)
             }
-            Proxied::Completes { handshake, syns } => {
+            Proxied::Completes { handshake, syns, is_proven } => {
                 hit.completed += 1;
                 hit.released += u64::from(syns);
-                (Fate::Completes(handshake), true)
+                (Fate::Completes(handshake), is_proven)
             }
             Proxied::Passes { is_proven } => (Fate::Passes, is_proven),
         }

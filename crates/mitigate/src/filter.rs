@@ -22,6 +22,8 @@ struct Active {
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     active: Vec<Active>,
+    /// SYN proxies among them.
+    proxies: usize,
 }
 
 impl Filter {
@@ -29,12 +31,14 @@ impl Filter {
     pub fn apply(&mut self, action: Action, now_ns: u64) {
         let tokens = if let Measure::Limit(_, pps) = action.measure { pps * BURST_S } else { 0.0 };
         let hit = Hit::none(action.id);
+        self.proxies += usize::from(is_proxy(&action));
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
     /// Ends an action.
     pub fn undo(&mut self, id: ActionId) {
         self.active.retain(|active| active.action.id != id);
+        self.proxies = self.active.iter().filter(|active| is_proxy(&active.action)).count();
     }
 
     /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that are
@@ -52,7 +56,7 @@ impl Filter {
 
     /// The SYN proxy that a packet meets: the strictest one, and what it has hit.
     pub fn syn_proxy(&mut self, header: &Header) -> Option<(Pickup, &mut Hit)> {
-        if !class::is_tcp(class::of(header)) {
+        if self.proxies == 0 || !class::is_tcp(class::of(header)) {
             return None;
         }
         let proxies = self.active.iter_mut().filter_map(|active| match active.action.measure {
@@ -83,6 +87,10 @@ impl Filter {
         let take = |active: &mut Active| std::mem::replace(&mut active.hit, Hit::none(active.action.id));
         self.active.iter_mut().map(take).collect()
     }
+}
+
+fn is_proxy(action: &Action) -> bool {
+    matches!(action.measure, Measure::SynProxy(..))
 }
 
 impl Active {

@@ -24,7 +24,7 @@ const HARM_SHARE: f64 = 0.005;
 /// The least limit of pings: more than people and monitors send.
 const PINGS_PPS: f64 = 10.0;
 
-/// What nothing else helps against.
+/// An attack that no signature separates.
 #[derive(Clone, Copy)]
 pub struct Case<'a> {
     /// The victim and its excess.
@@ -94,8 +94,8 @@ pub fn measure(case: &Case<'_>, baselines: &Baselines, prepared: &Prepared) -> O
     Some(Resort::Take(Measure::Limit(Signature::new(suspect.prefix, terms), limit_pps)))
 }
 
-/// Whether a SYN proxy helps, and how strict it is. Whoever completes a handshake passes, so it may be wrong about SYNs. About
-/// other packets it may not: connections that move here from elsewhere begin without a handshake.
+/// Whether a SYN proxy helps, and how strict it is. SYNs of customers pass, because they complete the handshake, so the
+/// proxy may be wrong about SYNs. Other packets it refuses, and connections that move here begin with them.
 fn syn_proxy(case: &Case<'_>, baselines: &Baselines) -> Option<Pickup> {
     let Case { suspect, window, pool, known } = *case;
     let worst = suspect.evidence.first()?;

@@ -51,7 +51,7 @@ impl Peace {
 
     /// Whether a suspect counts. In the beginning, only traffic counts that is not usual anywhere.
     pub fn believes(&self, suspect: &Suspect, window: &Window) -> bool {
-        !self.is_beginning() || window.counts_of(suspect.prefix).is_some_and(is_strange)
+        !self.is_beginning() || window.counts_of(suspect.prefix).is_some_and(|counts| is_strange(counts, window))
     }
 
     /// Learns from the prefixes that are in peace. In the beginning, what is there counts as peaceful.
@@ -64,7 +64,7 @@ impl Peace {
         };
         let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
         for counts in &window.counts {
-            if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts) {
+            if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts, window) {
                 let pace = if is_beginning { Pace::Follow } else { Pace::Slow };
                 let pace = (pace, growth.of(&counts.prefix));
                 self.baselines.learn(counts, window.seconds(), window.to_ns, pace);
@@ -98,18 +98,22 @@ impl Peace {
     }
 }
 
-fn is_strange(counts: &Counts) -> bool {
+fn is_strange(counts: &Counts, window: &Window) -> bool {
     let total = counts.total() as f64;
     let is_new = counts.new_sources as f64 >= total * STRANGE_NEW;
     let is_unproven = counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN;
-    is_unproven && is_new || has_strange_answers(counts) || has_strange_syns(counts)
+    is_unproven && is_new || has_strange_answers(counts) || has_strange_syns(counts, window)
 }
 
-/// Whether nearly no SYN leads to a connection, at a rate that is not usual anywhere.
-fn has_strange_syns(counts: &Counts) -> bool {
+/// Whether nearly no SYN to a host leads to a connection, and there are more of them than packets of connections. A net
+/// receives such SYNs all day. Samples seldom show the packet that proves a SYN.
+fn has_strange_syns(counts: &Counts, window: &Window) -> bool {
     let syn = PacketClass::Syn as usize;
-    let unproven = counts.unproven[syn] as f64;
-    unproven >= counts.packets[syn] as f64 * STRANGE_UNPROVEN && unproven >= STRANGE_SYNS
+    let unproven = counts.unproven[syn];
+    let are_most =
+        unproven as f64 >= counts.packets[syn] as f64 * STRANGE_UNPROVEN && unproven >= counts.proven_total();
+    let is_certain = counts.prefix.is_host() && window.sampling.scale() == 1.0;
+    is_certain && are_most && unproven as f64 >= STRANGE_SYNS
 }
 
 /// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do is

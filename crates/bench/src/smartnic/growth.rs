@@ -58,6 +58,9 @@ fn to_row(row: Row, few: &[Turn], many: &[Turn], least: Option<&[Turn]>) -> Row 
     let (few, many) = (costs(few), costs(many));
     let times = many.iter().zip(&few).map(|(many, few)| many / few);
     let mut row = row.spread("times_1k", spread(times.collect()));
+    // Other machines on the core only add to a turn, so the least turns are the nearest to an undisturbed one.
+    let least_of = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
+    row = row.number("times_1k_of_least", least_of(&many) / least_of(&few));
     row =
         row.spread("cpu_ns_per_packet_1k", spread(few.clone())).spread("cpu_ns_per_packet_128k", spread(many.clone()));
     if let Some(least) = least {
@@ -80,6 +83,7 @@ mod tests {
         let [few, many, least] = [100, 130, 80].map(|ns| [turn(ns), turn(2 * ns)]);
         let row = to_row(Row::default(), &few, &many, Some(&least));
         assert_eq!((row.get("times_1k_min"), row.get("times_1k_max")), (Some(1.3), Some(1.3)));
+        assert_eq!(row.get("times_1k_of_least"), Some(1.3));
         assert_eq!((row.get("own_ns_1k_min"), row.get("own_ns_128k_max")), (Some(20.0), Some(100.0)));
         assert_eq!((row.get("dropped_packets"), row.get("passed_packets")), (Some(4000.0), Some(0.0)));
     }

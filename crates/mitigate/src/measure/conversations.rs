@@ -39,6 +39,8 @@ const DATAGRAMS_MIN: u32 = 16;
 const DATAGRAMS_MS: u32 = 3000;
 /// Packets from one port to one port that are a stream. Made-up sources and ports seldom meet twice.
 const STREAM_MIN: u32 = 8;
+/// SYNs of a connection that wait for its handshake: clients repeat them a few times. More are an attack.
+const WAITING_MAX: u32 = 8;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
@@ -288,16 +290,29 @@ impl Conversations {
         standing
     }
 
-    /// A SYN proxy has kept a packet that was seen. It is not counted, so it is not taken back when its sender proves itself.
-    /// A SYN waits until then. Returns the key of the conversation.
-    pub fn keep(&mut self, header: &Header) -> u64 {
+    /// Whether the sender of a packet that was seen shows that it has received an answer. Where the other side's packets
+    /// are not seen, that its own numbers continue is enough.
+    pub fn has_shown(&self, header: &Header, proof: Proof) -> bool {
         let (key, side) = self.key(header);
-        if let Some(entry) = self.slots.find(key, |entry| entry.key == key) {
-            let own = &mut entry.sides[side];
-            own.pending = own.pending.saturating_sub(1);
-            own.waiting = own.waiting.saturating_add(u32::from(class::of(header) == PacketClass::Syn));
+        let is_other_seen =
+            || self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[1 - side].has_begun);
+        match proof {
+            Proof::None => false,
+            Proof::Plausible(_) => !is_other_seen(),
+            Proof::Real => true,
         }
-        key
+    }
+
+    /// A SYN proxy stops a packet that was seen. It is not counted, so it is not taken back when its sender proves
+    /// itself. A SYN waits until then. Returns the key of the conversation if it does.
+    pub fn stop(&mut self, header: &Header, proof: Proof) -> Option<u64> {
+        let (key, side) = self.key(header);
+        let entry = self.slots.find(key, |entry| entry.key == key)?;
+        let own = &mut entry.sides[side];
+        own.pending = own.pending.saturating_sub(u32::from(proof == Proof::None));
+        let waits = class::of(header) == PacketClass::Syn && own.waiting < WAITING_MAX;
+        own.waiting += u32::from(waits);
+        waits.then_some(key)
     }
 
     /// The key of the conversation, and the SYNs of the sender that wait. They wait no longer.

@@ -7,6 +7,7 @@ pub mod counts;
 pub mod entropy;
 pub mod heavy;
 pub mod observed;
+mod proxied;
 pub mod sample;
 pub mod sampling;
 mod seen_sources;
@@ -20,6 +21,7 @@ use crate::prefix::{Level, Prefix};
 use conversations::{Conversations, Proof, Standing, Stream, is_ping};
 use counts::Counts;
 use heavy::SpaceSaving;
+pub use proxied::{Handshake, Pickup, Proxied};
 use sample::{Reservoir, Samples, Trust};
 use sampling::Sampling;
 use seen_sources::SeenSources;
@@ -66,40 +68,6 @@ pub enum Belongs {
     Stream,
     /// A conversation of a proven source.
     Conversation,
-}
-
-/// The handshake of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Handshake(u64);
-
-/// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pickup {
-    /// They pass: only SYNs need a handshake.
-    On,
-    /// They are refused.
-    Off,
-}
-
-/// What a SYN proxy does with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proxied {
-    /// It is a SYN, which the proxy answers. It reaches the host if the handshake completes.
-    Waits(Handshake),
-    /// It belongs to no connection.
-    Refused,
-    /// It passes, and shows that its sender has received the answer to its SYN. So do the SYNs that have waited.
-    Completes {
-        /// Their handshake.
-        handshake: Handshake,
-        /// How many they are.
-        syns: u32,
-    },
-    /// It passes.
-    Passes {
-        /// Whether it belongs to a conversation of a proven source.
-        is_proven: bool,
-    },
 }
 
 /// A source that has proven that it is real.
@@ -171,22 +139,24 @@ impl Extractor {
         self.count(header, &standing, now_ns)
     }
 
-    /// Looks at a packet of TCP that comes to a SYN proxy, and counts it if it passes. A recording has the handshake of the
-    /// client with the host itself, which shows what one with the proxy would have shown. Where the answers of a host are not
-    /// seen, that the client's own numbers continue is enough: it must not lose its customers.
+    /// Looks at a packet of TCP that comes to a SYN proxy, and counts it if it passes. A recording has the handshake of
+    /// the client with the host itself, which shows what one with the proxy would have shown.
     pub fn see_proxied(&mut self, header: &Header, now_ns: u64, pickup: Pickup) -> Proxied {
         let standing = self.conversations.see(header, now_ns);
-        let is_shown = standing.proof != Proof::None;
-        let is_syn = class::of(header) == PacketClass::Syn;
-        if !is_shown && (is_syn || pickup == Pickup::Off) {
-            self.count_evoked(header);
-            let handshake = Handshake(self.conversations.keep(header));
-            return if is_syn { Proxied::Waits(handshake) } else { Proxied::Refused };
+        let proof = standing.proof;
+        let has_shown = self.conversations.has_shown(header, proof);
+        if class::of(header) == PacketClass::Syn || !has_shown && pickup == Pickup::Off {
+            self.count_as_answer(header);
+            let key = self.conversations.stop(header, proof);
+            return key.map_or(Proxied::Refused, |key| Proxied::Waits(Handshake::of_key(key)));
         }
         let is_proven = self.count(header, &standing, now_ns);
+        if !has_shown {
+            return Proxied::Passes { is_proven };
+        }
         match self.conversations.take_waiting(header) {
-            (key, syns @ 1..) if is_shown => Proxied::Completes { handshake: Handshake(key), syns },
-            _ => Proxied::Passes { is_proven },
+            (_, 0) => Proxied::Passes { is_proven },
+            (key, syns) => Proxied::Completes { handshake: Handshake::of_key(key), syns, is_proven },
         }
     }
 
@@ -271,7 +241,6 @@ impl Extractor {
     /// Looks at a packet that an action drops, and returns what it belongs to. It is not counted, because measurements
     /// see what passes.
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Belongs {
-        self.count_evoked(header);
         let proof = self.conversations.see_dropped(header, now_ns);
         if self.trust(header, proof) != Trust::None {
             self.dropped_proven.offer(*header);
@@ -282,8 +251,9 @@ impl Extractor {
         if is_stream { Belongs::Stream } else { Belongs::Nowhere }
     }
 
-    /// A recording has the answers to packets that are dropped. Without them their sender would seem to get no answers.
-    fn count_evoked(&mut self, header: &Header) {
+    /// A recording has the answers to SYNs that wait. Without these SYNs, whoever sends the answers would seem to get
+    /// none.
+    fn count_as_answer(&mut self, header: &Header) {
         if self.is_inside(header.is_ipv6, header.saddr) {
             self.answered.add((header.is_ipv6, header.daddr), 1);
         }

@@ -7,6 +7,7 @@ use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::retreat::{self, QUIET_PPS};
 use crate::streams;
+use weir_abi::PacketClass;
 
 /// An action that hits streams in this share of its packets hits hardly anything else. The first packets of a stream are
 /// not known to belong to one.
@@ -24,7 +25,7 @@ impl Mitigator {
             let dropped: u64 = hits.iter().filter(is_of).map(|hit| hit.streamed).sum();
             let streamed_pps = (dropped as f64 * scale + counts.streamed_total() as f64) / window.seconds();
             let is_harmless = streams::is_harmless(&attack.victim, streamed_pps, &self.peace.baselines);
-            let usual_pps = self.peace.baselines.of(&attack.victim).unproven_total_pps();
+            let usual = self.peace.baselines.of(&attack.victim);
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
@@ -40,9 +41,11 @@ impl Mitigator {
                     _ if is_streamed && is_harmless => record.harmless_windows + 1,
                     _ => 0,
                 };
-                // A SYN proxy also stops what never gets an answer.
-                let is_proxy = matches!(record.action.measure, Measure::SynProxy(..));
-                let quiet_pps = if is_proxy { QUIET_PPS.max(usual_pps * FACTOR) } else { QUIET_PPS };
+                // A SYN proxy also stops SYNs that never get an answer.
+                let quiet_pps = match record.action.measure {
+                    Measure::SynProxy(..) => QUIET_PPS.max(usual.unproven_pps(PacketClass::Syn) * FACTOR),
+                    _ => QUIET_PPS,
+                };
                 if record.rate_pps >= quiet_pps {
                     record.last_hit_ns = window.to_ns;
                 }

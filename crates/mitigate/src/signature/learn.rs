@@ -37,6 +37,8 @@ const SPECIAL_MIN: usize = 64;
 /// A group of everyday packets is not needed if the reference has this many of its class to the victim. What none of them
 /// has is had by less than 1 % (95 % confidence: 3 of 400).
 const KNOWN_MIN: usize = 400;
+/// Protocols that an attack has at least, before a range of them is named.
+const PROTOCOLS_MIN: usize = 8;
 /// Destination ports that a server has at most. A host with more is a client too.
 const SERVED_MAX: usize = 16;
 /// Distinct sources of a net that is named: fewer are named one by one.
@@ -132,12 +134,17 @@ fn unused_ports(examples: &Examples<'_>) -> Vec<Term> {
     gaps(Field::Dport, ports, 1 << 16)
 }
 
-/// Ranges of protocols that no packet to the victim had in peace, and everyday packets do not have.
+/// Ranges of protocols that no packet to the victim had in peace, and everyday packets do not have, if the attack has
+/// many.
 fn unused_protocols(examples: &Examples<'_>) -> Vec<Term> {
     let of_victim = |header: &&Header| examples.victim.contains(header.is_ipv6, header.daddr);
     let streamed = examples.streamed.iter();
     let known = examples.legitimate.iter().chain(examples.usual).copied().chain(streamed).filter(of_victim);
     let icmp = if examples.victim.is_ipv6() { protocol::ICMP6 } else { protocol::ICMP };
+    let attack: BTreeSet<u8> = examples.attack.iter().map(|header| header.protocol).collect();
+    if attack.len() < PROTOCOLS_MIN {
+        return Vec::new();
+    }
     let everyday = [protocol::TCP, protocol::UDP, icmp].map(u128::from);
     gaps(Field::Protocol, known.filter_map(|header| Field::Protocol.value(header)).chain(everyday).collect(), 1 << 8)
 }
@@ -167,7 +174,8 @@ fn covers(terms: &[Term], header: &Header) -> bool {
     terms.iter().all(|term| term.matches(header))
 }
 
-/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be those of another host.
+/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be those of another
+/// host.
 fn hits(term: &Term, legitimate: &Header, victim: &Prefix) -> bool {
     let is_unused = matches!(term.field, Field::Dport | Field::Protocol) && term.first != term.last;
     term.matches(legitimate) && (!is_unused || victim.contains(legitimate.is_ipv6, legitimate.daddr))

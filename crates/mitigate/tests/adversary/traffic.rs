@@ -107,11 +107,6 @@ impl Traffic {
         traffic
     }
 
-    /// Removes packets.
-    pub fn retain(&mut self, is_kept: impl Fn(&Packet) -> bool) {
-        self.packets.retain(is_kept);
-    }
-
     /// Adds the connections of more customers.
     pub fn customers(&mut self, numbers: std::ops::Range<u32>, from_s: f64, until_s: f64) {
         for number in numbers {
@@ -155,8 +150,8 @@ impl Traffic {
     }
 
     /// Keeps only some packets.
-    pub fn keep(&mut self, is_kept: impl Fn(&Header) -> bool) {
-        self.packets.retain(|packet| is_kept(&packet.header));
+    pub fn keep(&mut self, is_kept: impl Fn(&Packet) -> bool) {
+        self.packets.retain(is_kept);
     }
 
     /// Adds an attack at a rate.

@@ -51,7 +51,7 @@ pub fn legitimate(mix: Mix, seconds: f64, seed: u32) -> Traffic {
     }
     traffic.add(packets.into_iter().map(|(time_s, header)| Packet { time_s, header, is_attack: false }));
     if mix == Mix::OneWay {
-        traffic.keep(|header| header.daddr as u32 & 0xffff_0000 == SERVER & 0xffff_0000);
+        traffic.keep(|packet| packet.header.daddr as u32 & 0xffff_0000 == SERVER & 0xffff_0000);
     }
     traffic
 }

@@ -112,6 +112,42 @@ pub fn answered_syns(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) 
     add(traffic, answers);
 }
 
-pub fn add(traffic: &mut Traffic, packets: Vec<(f64, Header)>) {
+/// SYNs of made-up sources and the acknowledgements of answers that these have not seen. The server answers all of them.
+pub fn blind_handshakes(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) {
+    let mut syns = Vec::new();
+    traffic.attack(begin_s, end_s, pps, |random, time_s| {
+        let syn = (SYNS.make)(random, time_s, SYNS.victim);
+        syns.push((time_s, syn, random.below(u32::MAX)));
+        syn
+    });
+    let mut answers = Vec::new();
+    let blind = syns.into_iter().map(|(time_s, syn, seq)| {
+        let (client, own) = (syn.saddr as u32, syn.seq.wrapping_add(1));
+        let flags = tcp::SYN | tcp::ACK;
+        answers.push((time_s + 0.001, segment(SYNS.victim, client, syn.dport, syn.sport, flags, seq, own, 0)));
+        let made_up = seq ^ 0x5555_5555;
+        let header = segment(client, SYNS.victim, syn.sport, syn.dport, tcp::ACK, own, made_up, 0);
+        Packet { time_s: time_s + 0.002, header, is_attack: true }
+    });
+    let blind: Vec<Packet> = blind.collect();
+    traffic.add(blind.into_iter());
+    add(traffic, answers);
+}
+
+/// Segments of connections that the server does not know, and its resets.
+pub fn moved(traffic: &mut Traffic, connections: u32, begin_s: f64, end_s: f64) {
+    let mut random = Random::new(7);
+    let mut packets = Vec::new();
+    for number in 0..connections {
+        let time_s = begin_s + (end_s - begin_s) * f64::from(number) / f64::from(connections);
+        let (client, port, seq) = (random.address(), 32768 + random.below(28_000) as u16, random.below(u32::MAX));
+        let ack = random.below(u32::MAX);
+        packets.push((time_s, segment(client, SERVER, port, 80, tcp::ACK, seq, ack, 0)));
+        packets.push((time_s + 0.001, segment(SERVER, client, 80, port, tcp::RST, ack, 0, 0)));
+    }
+    add(traffic, packets);
+}
+
+fn add(traffic: &mut Traffic, packets: Vec<(f64, Header)>) {
     traffic.add(packets.into_iter().map(|(time_s, header)| Packet { time_s, header, is_attack: false }));
 }

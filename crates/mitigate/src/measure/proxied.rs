@@ -1,0 +1,44 @@
+//! What a SYN proxy does, simulated on recordings.
+
+/// The handshake of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handshake(u64);
+
+impl Handshake {
+    /// The handshake of the conversation with a key.
+    pub(crate) fn of_key(key: u64) -> Self {
+        Handshake(key)
+    }
+}
+
+/// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pickup {
+    /// They pass: only SYNs need a handshake.
+    On,
+    /// They are refused.
+    Off,
+}
+
+/// What a SYN proxy does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proxied {
+    /// It is a SYN, which the proxy answers. The host gets it if the handshake completes.
+    Waits(Handshake),
+    /// It belongs to no connection, or is a SYN that was repeated too often.
+    Refused,
+    /// It passes, and so do the SYNs of its connection, because the handshake is complete.
+    Completes {
+        /// The handshake.
+        handshake: Handshake,
+        /// How many SYNs have waited.
+        syns: u32,
+        /// Whether it belongs to a conversation of a proven source.
+        is_proven: bool,
+    },
+    /// It passes.
+    Passes {
+        /// Whether it belongs to a conversation of a proven source.
+        is_proven: bool,
+    },
+}
