@@ -26,6 +26,13 @@ pub enum Fate {
     Completes(Handshake),
 }
 
+impl Fate {
+    /// Whether it is dropped for now: a packet that waits passes only later, if it does.
+    pub fn is_dropped(self) -> bool {
+        matches!(self, Fate::Drops | Fate::Waits(_))
+    }
+}
+
 /// Mitigation with all that it knows.
 #[derive(Clone, Debug)]
 pub struct Defence {

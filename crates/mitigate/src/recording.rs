@@ -57,7 +57,7 @@ impl Recording {
 
     /// Takes a packet. Returns whether it is dropped, or waits at a SYN proxy. Times do not go back.
     pub fn take(&mut self, header: &Header, now_ns: u64) -> bool {
-        matches!(self.take_frame(header, None, now_ns), Fate::Drops | Fate::Waits(_))
+        self.take_frame(header, None, now_ns).is_dropped()
     }
 
     /// Takes a packet, with the packet itself for excerpts, and says what happens to it. Times do not go back.

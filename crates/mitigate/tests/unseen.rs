@@ -2,6 +2,8 @@
 
 #[path = "unseen/attacks.rs"]
 mod attacks;
+#[path = "unseen/judging.rs"]
+mod judging;
 #[path = "unseen/legitimate.rs"]
 mod legitimate;
 #[path = "unseen/mistakes.rs"]
@@ -13,109 +15,15 @@ mod newcomers;
 mod traffic;
 
 use attacks::{Attack, DEVELOPED, HELD_BACK};
+use judging::{BEGIN_S, DETECTION_S, END_S, Outcome, behind_proxy, flood, inside, judge, run, run_as, run_beside};
 use legitimate::{Mix, legitimate};
 use newcomers::Stream;
 use traffic::{Packet, SERVER, Traffic};
 use weir_mitigate::action::{Mode, Prepared};
-use weir_mitigate::defence::Fate;
 use weir_mitigate::header::{Header, protocol, tcp};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
-use weir_mitigate::waiting::Waiting;
-
-/// When attacks begin and the recordings end, seconds.
-const BEGIN_S: f64 = 15.0;
-const END_S: f64 = 35.0;
-/// The time that detection has.
-const DETECTION_S: f64 = 2.0;
-
-/// What happened to the packets of a recording.
-#[derive(Clone, Copy, Debug)]
-struct Outcome {
-    detected_s: Option<f64>,
-    attack_share: f64,
-    legitimate_share: f64,
-}
-
-fn inside() -> Vec<Prefix> {
-    vec![Prefix::of(false, SERVER.into(), 16)]
-}
-
-fn run(attack: &Attack, seed: u32) -> Outcome {
-    run_as(attack, seed, |header| header, inside())
-}
-
-/// Runs an attack whose packets are changed, on protected prefixes.
-fn run_as(attack: &Attack, seed: u32, change: fn(Header) -> Header, inside: Vec<Prefix>) -> Outcome {
-    run_beside(attack, legitimate(attack.mix, END_S, seed), BEGIN_S, change, inside)
-}
-
-/// Runs an attack of twenty seconds beside other traffic.
-fn run_beside(
-    attack: &Attack,
-    mut traffic: Traffic,
-    begin_s: f64,
-    change: fn(Header) -> Header,
-    inside: Vec<Prefix>,
-) -> Outcome {
-    let (victim, make) = (attack.victim, attack.make);
-    let end_s = begin_s + END_S - BEGIN_S;
-    traffic.attack(begin_s, end_s, attack.pps, |random, time_s| make(random, time_s - begin_s, victim));
-    judge(traffic, begin_s, change, inside)
-}
-
-/// Runs traffic with an attack that begins at a time.
-fn judge(traffic: Traffic, begin_s: f64, change: fn(Header) -> Header, inside: Vec<Prefix>) -> Outcome {
-    judge_prepared(traffic, begin_s, change, inside, Prepared::Nothing)
-}
-
-fn judge_prepared(
-    traffic: Traffic,
-    begin_s: f64,
-    change: fn(Header) -> Header,
-    inside: Vec<Prefix>,
-    prepared: Prepared,
-) -> Outcome {
-    let mut recording = Recording::new(inside, Settings { mode: Mode::Act, prepared, ..Settings::default() });
-    let mut waiting = Waiting::default();
-    // Packets and those that were dropped, of the attack after the time for detection, and of the legitimate.
-    let (mut late, mut legitimate) = ([0u32; 2], [0u32; 2]);
-    for Packet { time_s, header, is_attack } in traffic.sorted() {
-        let fate = recording.take_frame(&change(header), None, (time_s * 1e9) as u64);
-        let is_dropped = matches!(fate, Fate::Drops | Fate::Waits(_));
-        match fate {
-            Fate::Waits(handshake) => waiting.add(handshake, is_attack),
-            Fate::Completes(handshake) => legitimate[1] -= waiting.take(handshake).others as u32,
-            Fate::Passes | Fate::Drops => {}
-        }
-        let counts = match is_attack {
-            true if time_s < begin_s + DETECTION_S => continue,
-            true => &mut late,
-            false => &mut legitimate,
-        };
-        counts[0] += 1;
-        counts[1] += u32::from(is_dropped);
-    }
-    let share = |[all, dropped]: [u32; 2]| f64::from(dropped) / f64::from(all);
-    let detected_s = recording.mitigator().attacks().map(|attack| attack.from_ns as f64 / 1e9 - begin_s).next();
-    if std::env::var_os("SHOW").is_some() {
-        for one in recording.mitigator().attacks() {
-            for record in &one.records {
-                let (at_s, state) = (record.since_ns as f64 / 1e9 - begin_s, record.state);
-                println!("    {at_s:6.2} {} {state:?} {} {}", record.action.measure, record.packets, record.proven);
-            }
-        }
-    }
-    Outcome { detected_s, attack_share: share(late), legitimate_share: share(legitimate) }
-}
-
-impl Outcome {
-    fn holds(&self) -> bool {
-        let in_time = self.detected_s.is_some_and(|at_s| (0.0..=DETECTION_S).contains(&at_s));
-        in_time && self.attack_share >= 0.95 && self.legitimate_share <= 0.001
-    }
-}
 
 /// Attacks that do not meet the bars.
 fn failing(attacks: &[Attack], seed: u32) -> Vec<String> {
@@ -271,13 +179,14 @@ fn a_syn_proxy_stops_what_completes_no_handshake_and_serves_customers() {
     {
         let end_s = begin_s + END_S - BEGIN_S;
         let mut traffic = legitimate(attack.mix, end_s, 4);
-        traffic.attack(begin_s, end_s, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
-        let outcome = judge_prepared(traffic, begin_s, |header| header, inside(), Prepared::SynProxy);
+        flood(&mut traffic, attack, begin_s, end_s);
+        let outcome = behind_proxy(traffic, begin_s, inside());
         assert!(outcome.holds(), "{} at {begin_s} s: {outcome:?}", attack.name);
     }
 }
 
-/// The answers to some customers take another route, and in the flood they repeat their SYNs. That says nothing against them.
+/// The answers to some customers take another route, and in the flood they repeat their SYNs. That says nothing against
+/// them.
 #[test]
 fn a_syn_proxy_serves_customers_whose_answers_are_not_seen() {
     let attack = &mistakes::SYNS;
@@ -289,8 +198,8 @@ fn a_syn_proxy_serves_customers_whose_answers_are_not_seen() {
     // Packets of the last second may not have their acknowledgements.
     let again = again.filter(|packet| packet.time_s < END_S - 1.0);
     traffic.add(again.map(|packet| Packet { time_s: packet.time_s + 0.001, ..packet }));
-    traffic.attack(BEGIN_S, END_S, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
-    let outcome = judge_prepared(traffic, BEGIN_S, |header| header, inside(), Prepared::SynProxy);
+    flood(&mut traffic, attack, BEGIN_S, END_S);
+    let outcome = behind_proxy(traffic, BEGIN_S, inside());
     assert!(outcome.holds(), "{outcome:?}");
 }
 
@@ -299,7 +208,7 @@ fn a_syn_proxy_serves_customers_whose_answers_are_not_seen() {
 fn a_syn_proxy_is_not_passed_blindly() {
     let mut traffic = legitimate(Mix::Web, END_S, 4);
     mistakes::blind_handshakes(&mut traffic, 2000.0, BEGIN_S, END_S);
-    let outcome = judge_prepared(traffic, BEGIN_S, |header| header, inside(), Prepared::SynProxy);
+    let outcome = behind_proxy(traffic, BEGIN_S, inside());
     assert!(outcome.holds(), "{outcome:?}");
 }
 
@@ -308,7 +217,7 @@ fn a_syn_proxy_is_not_passed_blindly() {
 fn connections_that_move_here_are_not_refused() {
     let mut traffic = legitimate(Mix::Web, END_S, 4);
     mistakes::moved(&mut traffic, 3000, BEGIN_S, BEGIN_S + 2.0);
-    let outcome = judge_prepared(traffic, BEGIN_S, |header| header, inside(), Prepared::SynProxy);
+    let outcome = behind_proxy(traffic, BEGIN_S, inside());
     assert!(outcome.legitimate_share <= 0.001, "{outcome:?}");
 }
 
@@ -317,8 +226,8 @@ fn a_syn_flood_that_is_there_first_is_not_taken_for_usual() {
     for begin_s in [0.0, 0.5, 1.0] {
         let attack = &mistakes::SYNS;
         let mut traffic = legitimate(attack.mix, END_S, 4);
-        traffic.attack(begin_s, END_S, attack.pps, |random, time_s| (attack.make)(random, time_s, attack.victim));
-        let outcome = judge_prepared(traffic, begin_s, |header| header, inside(), Prepared::SynProxy);
+        flood(&mut traffic, attack, begin_s, END_S);
+        let outcome = behind_proxy(traffic, begin_s, inside());
         assert!(outcome.holds(), "{begin_s}: {outcome:?}");
     }
 }
@@ -331,8 +240,9 @@ fn a_server_that_is_down_is_not_attacked() {
     let server = u128::from(SERVER);
     let seldom: &[f64] = &[0.0, 1.0, 3.0, 7.0];
     let often: &[f64] = &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2];
-    let (same, others) = (0, 0x0100_0000);
-    for (times, is_from) in [(seldom, others), (often, same)] {
+    // What is changed of the sources' addresses: nothing, or so much that nobody knows them.
+    let (known, unknown) = (0, 0x0100_0000);
+    for (times, changed) in [(seldom, unknown), (often, known)] {
         let customers = || Traffic::of_customers(400, 60.0);
         let asks = |packet: &Packet| packet.header.flags == tcp::SYN && packet.header.daddr == server;
         let syns = customers().sorted().into_iter().filter(|packet| is_down(packet.time_s) && asks(packet));
@@ -341,14 +251,14 @@ fn a_server_that_is_down_is_not_attacked() {
             !is_down(*time_s) || header.saddr != server && header.daddr != server
         });
         let repeated = syns.flat_map(|syn| {
-            let header = Header { saddr: syn.header.saddr ^ is_from, ..syn.header };
+            let header = Header { saddr: syn.header.saddr ^ changed, ..syn.header };
             times.iter().map(move |later_s| Packet { time_s: syn.time_s + later_s, header, ..syn })
         });
         traffic.add(repeated.filter(|packet| is_down(packet.time_s)));
         let settings = Settings { mode: Mode::Act, prepared: Prepared::SynProxy, ..Settings::default() };
         let mut recording = Recording::new(inside(), settings);
         for Packet { time_s, header, .. } in traffic.sorted() {
-            assert!(!recording.take(&header, (time_s * 1e9) as u64), "{is_from:#x} {time_s}: {header:?}");
+            assert!(!recording.take(&header, (time_s * 1e9) as u64), "{changed:#x} {time_s}: {header:?}");
         }
     }
 }
@@ -358,7 +268,7 @@ fn a_server_that_is_down_is_not_attacked() {
 fn a_server_that_answers_a_flood_is_no_attacker() {
     let mut traffic = legitimate(Mix::Web, END_S, 4);
     mistakes::answered_syns(&mut traffic, 12_000.0, BEGIN_S, END_S);
-    let outcome = judge_prepared(traffic, BEGIN_S, |header| header, Vec::new(), Prepared::SynProxy);
+    let outcome = behind_proxy(traffic, BEGIN_S, Vec::new());
     assert!(outcome.holds(), "{outcome:?}");
 }
 

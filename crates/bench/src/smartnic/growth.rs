@@ -58,11 +58,10 @@ fn to_row(row: Row, few: &[Turn], many: &[Turn], least: Option<&[Turn]>) -> Row 
     let (few, many) = (costs(few), costs(many));
     let times = many.iter().zip(&few).map(|(many, few)| many / few);
     let mut row = row.spread("times_1k", spread(times.collect()));
+    let [of_few, of_many] = [&few, &many].map(|costs| spread(costs.clone()));
     // Other machines on the core only add to a turn, so the least turns are the nearest to an undisturbed one.
-    let least_of = |costs: &[f64]| costs.iter().copied().fold(f64::INFINITY, f64::min);
-    row = row.number("times_1k_of_least", least_of(&many) / least_of(&few));
-    row =
-        row.spread("cpu_ns_per_packet_1k", spread(few.clone())).spread("cpu_ns_per_packet_128k", spread(many.clone()));
+    row = row.number("times_1k_of_least", of_many.min / of_few.min);
+    row = row.spread("cpu_ns_per_packet_1k", of_few).spread("cpu_ns_per_packet_128k", of_many);
     if let Some(least) = least {
         let least = costs(least);
         let own = |costs: &[f64]| costs.iter().zip(&least).map(|(cost, least)| cost - least).collect::<Vec<f64>>();

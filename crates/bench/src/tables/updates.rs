@@ -13,7 +13,7 @@ use weir::failure::Failure;
 use weir_abi::{Family, Layout};
 use weir_engine::measure::Spread;
 use weir_engine::traffic::SplitMix;
-use weir_tables::{Kind, LiveError, LiveTable, Readers, Table};
+use weir_tables::{Kind, LiveError, LiveTable, Readers, Table, host_lengths};
 
 /// Number of prefixes that are inserted and removed.
 const CHANGES: usize = 1000;
@@ -111,12 +111,10 @@ fn wishes(table: &Table, layout: Layout) -> Vec<Wish> {
     }
     let bits = table.family().bits();
     let exact = matches!(layout, Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6);
-    // What such a table holds as hosts in IPv6.
-    let is_net = |len: u8| layout == Layout::ExactLeaf6 && len == 64;
     let mut random = SplitMix::new(1);
     let mut wish = || {
         let (addr, len) = sorted[random.below(sorted.len() as u64) as usize];
-        let (addr, len) = match exact || len == bits || is_net(len) {
+        let (addr, len) = match exact || len == bits || host_lengths(layout).contains(&len) {
             true => (addr ^ u128::from(random.below(NEIGHBOURS)) << (128 - u32::from(len)), len),
             false => {
                 let longer = (len + 1 + random.below(LONGER_BITS) as u8).min(bits);

@@ -293,9 +293,10 @@ impl Conversations {
     /// Whether the sender of a packet that was seen shows that it has received an answer. Where the other side's packets
     /// are not seen, that its own numbers continue is enough.
     pub fn has_shown(&self, header: &Header, proof: Proof) -> bool {
-        let (key, side) = self.key(header);
-        let is_other_seen =
-            || self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[1 - side].has_begun);
+        let is_other_seen = || {
+            let (key, side) = self.key(header);
+            self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[1 - side].has_begun)
+        };
         match proof {
             Proof::None => false,
             Proof::Plausible(_) => !is_other_seen(),

@@ -37,6 +37,7 @@ impl Mitigator {
         let measure = match resort {
             Resort::Report => None,
             Resort::Take(measure @ Measure::SynProxy(_, Pickup::On)) => Some(measure),
+            // Until then the attack is reported.
             Resort::Take(measure @ Measure::SynProxy(_, Pickup::Off)) => Some(measure).filter(|_| has_failed || lasts),
             Resort::Take(measure) if has_failed && !is_refused(&measure) => Some(measure),
             Resort::Take(_) => return,

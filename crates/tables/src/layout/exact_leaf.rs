@@ -24,8 +24,8 @@ use crate::trace::{Trace, TracedLines};
 const PREFIXES_AT: usize = 8;
 const HAS_PREFIXES: usize = 9;
 
-/// The lengths of prefixes that the exact set of a layout has; none if the layout is another one.
-pub(crate) fn host_lengths(layout: Layout) -> &'static [u8] {
+/// The lengths of prefixes that the exact set of an exact leaf has; none if the layout is another one.
+pub fn host_lengths(layout: Layout) -> &'static [u8] {
     match layout {
         Layout::ExactLeaf => &[32],
         Layout::ExactLeaf6 => &[64, 128],

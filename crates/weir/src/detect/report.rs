@@ -93,7 +93,7 @@ impl Figures {
     pub fn count(&mut self, now_ns: u64, wire_len: u32, fate: Fate, is_attack: Option<bool>) {
         self.packets += 1;
         self.bytes += u64::from(wire_len);
-        let is_dropped = matches!(fate, Fate::Drops | Fate::Waits(_));
+        let is_dropped = fate.is_dropped();
         self.dropped += u64::from(is_dropped);
         let (first, last) = self.times_ns.unwrap_or((now_ns, now_ns));
         self.times_ns = Some((first, last.max(now_ns)));
