@@ -49,8 +49,7 @@ struct feature_queue {
 struct feature_head {
 	volatile uint64_t selected; /* the sheet that is written: 0 or 1 */
 	uint64_t seed;
-	uint64_t cpus;
-	uint64_t zero[5];
+	uint64_t zero[6];
 } __attribute__((aligned(64)));
 
 /*
@@ -61,7 +60,7 @@ struct feature_head {
 struct feature_head weir_feature_head WEIR_SECTION(".bss.features");
 struct feature_queue weir_feature_queues[4] WEIR_SECTION(".bss.features");
 
-/* The sheets: the first one of all CPUs, then the second one. The engine replaces the map, too. */
+/* The sheets, two of each CPU. The engine replaces the map by one whose values are whole sheets. */
 struct {
 	int (*type)[BPF_MAP_TYPE_ARRAY];
 	int (*max_entries)[1];
@@ -73,9 +72,24 @@ struct {
 /* What the policy observes, which generated code says. */
 static const struct observing observing;
 
-WEIR_INLINE union feature_element *feature_element(uint32_t number)
+/* The sheet that this CPU writes, among those of all CPUs. */
+WEIR_INLINE uint32_t feature_sheet(void)
 {
-	return bpf_map_lookup_elem(&weir_features, &number);
+	return live_cpu() * 2 + ((uint32_t)weir_feature_head.selected & 1);
+}
+
+WEIR_INLINE union feature_element *feature_elements_of(uint32_t sheet)
+{
+	return bpf_map_lookup_elem(&weir_features, &sheet);
+}
+
+/* An element of a sheet, and what is up to 255 bytes behind its start; NULL if the sheet has none with this number. */
+WEIR_INLINE union feature_element *element_at(union feature_element *elements, uint32_t number)
+{
+	__asm__ volatile("" : "+r"(number));
+	if (WEIR_UNLIKELY(number > feature_elements(&observing) - 5))
+		return NULL;
+	return elements + number;
 }
 
 /* a if `is` is 1, b if it is 0. */
@@ -133,41 +147,69 @@ WEIR_INLINE uint32_t key_place(const union feature_element *group, struct featur
 	return (uint32_t)place;
 }
 
+/* The upper bit is set if the key at a place has these lower 32 bits. */
+WEIR_INLINE uint64_t same_low(const union feature_element *group, uint32_t place, uint32_t low)
+{
+	uint64_t differs = (uint32_t)group->group.low[place] ^ low;
+
+	__asm__ volatile("" : "+r"(differs));
+	return differs - 1;
+}
+
+/* The place of an IPv4 key in its group, if it is there. Two instructions a key fewer than key_place(). */
+WEIR_INLINE uint32_t likely_place(const union feature_element *group, uint32_t low)
+{
+	const uint64_t last = same_low(group, 3, low);
+	uint64_t odd = same_low(group, 1, low) | last, upper = same_low(group, 2, low) | last;
+
+	__asm__ volatile("" : "+r"(odd), "+r"(upper));
+	return (uint32_t)(odd >> 63 | upper >> 63 << 1);
+}
+
+WEIR_INLINE bool has_key(const union feature_element *group, uint32_t place, struct feature_key key)
+{
+	return group->group.low[place] == key.low && group->group.high[place] == key.high;
+}
+
 /*
- * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. `group`
- * is an element of all sheets, and `cell` that of the group's first cell in its own sheet.
+ * The cell of a key in its group, whose first cell is given; one without a cell gets a free one. The sum of the rest if
+ * there is no room.
  */
-WEIR_INLINE uint32_t observed_cell(uint32_t group, uint32_t cell, struct feature_key key,
+WEIR_INLINE uint32_t observed_cell(union feature_element *group, uint32_t cell, struct feature_key key,
 				   enum observed_direction direction)
 {
-	union feature_element *element = feature_element(group);
 	uint32_t place;
 
-	if (!element)
+	if (!group)
 		return FEATURE_REST + direction;
-	place = key_place(element, key);
+	if (WEIR_LIKELY(!key.high)) {
+		place = bounded(likely_place(group, (uint32_t)key.low), FEATURE_GROUP - 1);
+		if (WEIR_LIKELY(has_key(group, place, key)))
+			return cell + place;
+	}
+	place = key_place(group, key);
 	if (WEIR_UNLIKELY(place == FEATURE_GROUP)) {
-		place = key_place(element, (struct feature_key){0, 0});
+		place = key_place(group, (struct feature_key){0, 0});
 		if (place == FEATURE_GROUP)
 			return FEATURE_REST + direction;
 		place = bounded(place, FEATURE_GROUP - 1);
-		element->group.low[place] = key.low;
-		element->group.high[place] = key.high;
+		group->group.low[place] = key.low;
+		group->group.high[place] = key.high;
 	}
 	return cell + place;
 }
 
-/* The queue of a sheet, given as its number among those of all CPUs. */
+/* The queue of a sheet. */
 WEIR_INLINE struct feature_queue *feature_queue(uint32_t sheet, enum observed_direction direction)
 {
-	return &weir_feature_queues[2 * bounded(sheet, 2 * weir_mode.cpu_mask + 1) + direction];
+	return &weir_feature_queues[2 * sheet + direction];
 }
 
 /* Reads a word of each group of a queue, so the processor fetches many of them together. */
-WEIR_INLINE void fetch_groups(struct feature_queue *queue, uint32_t first)
+WEIR_INLINE void fetch_groups(struct feature_queue *queue, union feature_element *elements)
 {
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
-		union feature_element *group = feature_element(first + queue->packets[i].element);
+		union feature_element *group = element_at(elements, queue->packets[i].element);
 
 		if (group)
 			*(volatile uint64_t *)&group->group.low[0];
@@ -175,19 +217,20 @@ WEIR_INLINE void fetch_groups(struct feature_queue *queue, uint32_t first)
 }
 
 /* Writes where the packets of a queue are counted, in place of the groups of their keys. */
-WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum observed_direction direction)
+WEIR_INLINE void observe_keys(struct feature_queue *queue, union feature_element *elements,
+			      enum observed_direction direction)
 {
 	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
 
 	if (observing.groups > FEATURE_NEAR)
-		fetch_groups(queue, first);
+		fetch_groups(queue, elements);
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		struct feature_waiting *packet = &queue->packets[i];
 		const uint32_t group = packet->element - keys;
 
 		if (packet->element >= keys)
-			packet->element = observed_cell(first + packet->element, cells + group * FEATURE_GROUP,
-							packet->key, direction);
+			packet->element = observed_cell(element_at(elements, packet->element),
+							cells + group * FEATURE_GROUP, packet->key, direction);
 	}
 }
 
@@ -197,20 +240,23 @@ WEIR_INLINE void observe_keys(struct feature_queue *queue, uint32_t first, enum 
  */
 WEIR_INLINE int observe_queue(uint32_t sheet, enum observed_direction direction)
 {
-	struct feature_queue *queue = feature_queue(sheet, direction);
-	const uint32_t first = sheet * feature_elements(&observing);
+	struct feature_queue *queue = feature_queue(bounded(sheet, 2 * weir_mode.cpu_mask + 1), direction);
+	union feature_element *elements = feature_elements_of(sheet);
 
+	if (!elements)
+		return 0;
 	if (observing.groups)
-		observe_keys(queue, first, direction);
+		observe_keys(queue, elements, direction);
+#pragma unroll 8
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		const struct feature_waiting *packet = &queue->packets[i];
-		union feature_element *counted = feature_element(first + packet->element);
+		union feature_element *counted = element_at(elements, packet->element);
 
 		if (!counted)
 			continue;
-		*(uint32_t *)(counted->at + (packet->packets_at & 60)) += packet->packets;
+		*(uint32_t *)(counted->at + packet->packets_at) += packet->packets;
 		counted->cell.bytes += packet->bytes;
-		*(uint16_t *)(counted->at + (packet->bit_at & 62)) |= packet->bit;
+		*(uint16_t *)(counted->at + packet->bit_at) |= packet->bit;
 	}
 	queue->waiting = 0;
 	return 0;
@@ -227,17 +273,18 @@ __attribute__((noinline)) int weir_observe_downstream(uint32_t sheet)
 	return observe_queue(sheet, OBSERVED_DOWNSTREAM);
 }
 
-/* Writes the record of a packet that is sampled. `first` is the first element of its sheet. */
-WEIR_INLINE void observe_sample(packet_view *packet, uint32_t first, struct feature_queue *queue,
+/* Writes the record of a packet that is sampled. */
+WEIR_INLINE void observe_sample(packet_view *packet, uint32_t sheet, struct feature_queue *queue,
 				enum observed_direction direction, uint32_t class)
 {
 	const uint64_t seed = weir_feature_head.seed;
+	const uint32_t first = feature_records(&observing, direction);
 	const uint32_t place = feature_record_place(seed, queue->taken++);
-	union feature_element *record = feature_element(first + feature_records(&observing, direction) + place);
+	union feature_element *elements = feature_elements_of(sheet);
 
 	queue->next = feature_next(seed, queue->taken, queue->next);
-	if (record)
-		feature_fill(&record->record, packet, class, packet->len);
+	if (elements)
+		feature_fill(&elements[first + bounded(place, FEATURE_RECORDS - 1)].record, packet, class, packet->len);
 }
 
 /* Observes a packet with this verdict if it passes. Returns the verdict. */
@@ -246,17 +293,20 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 {
 	const struct feature_head *head = &weir_feature_head;
 	const uint32_t decided = forget(verdict);
-	uint32_t sheet, element = FEATURE_WITHOUT_ADDRESS + direction, class, hash;
+	uint32_t sheet, element = FEATURE_WITHOUT_ADDRESS + direction, counted_at, hash;
 	struct feature_queue *queue;
 	struct feature_waiting *waiting;
 	struct feature_key key = {0, 0};
-	uint32_t peer = 0, peer_mask = 0, group_hash = 0, at;
+	uint32_t peer = 0, peer_mask = 0, group_hash = 0;
+	uint64_t at;
 
 	if (!is_accepted(decided))
 		return verdict;
-	class = class_of(packet);
+	sheet = feature_sheet();
+	queue = feature_queue(sheet, direction);
+	counted_at = class_at(packet);
 	if (WEIR_UNLIKELY(is_malformed(decided))) {
-		class = PACKET_OTHER;
+		counted_at = CLASS_AT(PACKET_OTHER);
 	} else if (packet->l3 == L3_IPV4) {
 		const uint32_t own = direction == OBSERVED_UPSTREAM ? packet->daddr : packet->saddr;
 
@@ -277,15 +327,13 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 		peer = feature_peer6(head->seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	}
 	element = forget(element);
-	group_hash = forget(group_hash);
-	sheet = (uint32_t)(head->selected * head->cpus + live_cpu());
-	queue = feature_queue(sheet, direction);
 	if (element - FEATURE_WITHOUT_ADDRESS >= FEATURE_SAMPLER - FEATURE_WITHOUT_ADDRESS &&
 	    WEIR_UNLIKELY(queue->seen++ == queue->next))
-		observe_sample(packet, sheet * feature_elements(observing), queue, direction, class);
-	at = bounded((uint32_t)queue->waiting, FEATURE_QUEUE - 1);
+		observe_sample(packet, sheet, queue, direction, (uint8_t)counted_at / (uint32_t)sizeof(uint32_t));
+	at = bounded64(queue->waiting, FEATURE_QUEUE - 1);
 	waiting = &queue->packets[at];
 	if (observing->groups) {
+		group_hash = forget(group_hash);
 		waiting->key = key;
 		if (element < FEATURE_WITHOUT_ADDRESS)
 			element = feature_keys(observing, direction) + (group_hash & (observing->groups - 1));
@@ -296,7 +344,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	waiting->bytes = wire_bytes(packet->len);
 	waiting->packets = (uint16_t)wire_packets();
 	waiting->bit = (uint16_t)(feature_peer_bit(hash) & peer_mask);
-	waiting->packets_at = (uint8_t)(class * sizeof(uint32_t));
+	waiting->packets_at = (uint8_t)counted_at;
 	waiting->bit_at = (uint8_t)(offsetof(struct feature_cell, peers) + hash % FEATURE_LANES * sizeof(uint16_t));
 	queue->waiting = at + 1;
 	if (WEIR_UNLIKELY(at == FEATURE_QUEUE - 1)) {

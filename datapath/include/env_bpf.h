@@ -245,6 +245,12 @@ WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
 	return x & mask;
 }
 
+WEIR_INLINE uint64_t bounded64(uint64_t x, uint32_t mask)
+{
+	__asm__ volatile("" : "+r"(x));
+	return x & mask;
+}
+
 /*
  * a + b. Where the compiler knows that they have no bit in common, it would OR them. The verifier of Linux 6.1 does not
  * know the bound of that.

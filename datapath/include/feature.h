@@ -214,41 +214,50 @@ WEIR_INLINE uint32_t service_place(uint16_t port)
 	return (uint32_t)port * 20031 >> 12 & 15;
 }
 
-/* 1 for the port of a service, else 0. Without a branch, so that the verifier follows one path. */
-WEIR_INLINE uint64_t is_service(uint16_t port)
+/* The upper bit is set for the port of a service. Without a branch, so that the verifier follows one path. */
+WEIR_INLINE uint32_t service_bit(uint16_t port)
 {
-	const uint64_t differs = (uint64_t)port ^ service_ports[service_place(port)];
+	const uint32_t differs = (uint32_t)port ^ service_ports[service_place(port)];
 
-	return ((differs - 1) | ((uint64_t)port - (SYSTEM_PORT_MAX + 1))) >> 63;
+	return (differs - 1) | ((uint32_t)port - (SYSTEM_PORT_MAX + 1));
 }
 
-/* The class of a packet, from a table: 3 bits of the protocol, SYN, RST, ACK, later fragment, service. */
+/* Where a cell counts a class, bytes. */
+#define CLASS_AT(class) ((class) * (uint32_t)sizeof(uint32_t))
+/* The upper bit says that the port decides. */
+#define CLASS_BY_PORT (UINT32_C(1) << 31)
+/* By protocol: 3 bits. */
 #define CLASS_OF_TCP(tcp)                                                                                              \
-	PACKET_OTHER, tcp, PACKET_UDP, PACKET_ICMP, PACKET_ICMP, PACKET_OTHER, PACKET_OTHER, PACKET_OTHER
+	CLASS_AT(PACKET_OTHER), CLASS_AT(tcp), CLASS_AT(PACKET_UDP) | CLASS_BY_PORT, CLASS_AT(PACKET_ICMP),            \
+		CLASS_AT(PACKET_ICMP), CLASS_AT(PACKET_OTHER), CLASS_AT(PACKET_OTHER), CLASS_AT(PACKET_OTHER)
 #define CLASS_FRAGMENTS                                                                                                \
-	PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT, PACKET_FRAGMENT,          \
-		PACKET_FRAGMENT, PACKET_FRAGMENT
+	CLASS_AT(PACKET_FRAGMENT), CLASS_AT(PACKET_FRAGMENT), CLASS_AT(PACKET_FRAGMENT), CLASS_AT(PACKET_FRAGMENT),    \
+		CLASS_AT(PACKET_FRAGMENT), CLASS_AT(PACKET_FRAGMENT), CLASS_AT(PACKET_FRAGMENT),                       \
+		CLASS_AT(PACKET_FRAGMENT)
 
-WEIR_INLINE uint32_t class_of(packet_view *packet)
+/* Where a cell counts the class of a packet: the byte. What is above it means nothing. */
+WEIR_INLINE uint32_t class_at(packet_view *packet)
 {
-	/* By ACK, RST and SYN; the class of UDP is that without a service. */
-	static const uint8_t classes[128] = {
-		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN), CLASS_OF_TCP(PACKET_RST),
-		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN_ACK),
-		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST), CLASS_FRAGMENTS,
-		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,	    CLASS_FRAGMENTS,
-		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,	    CLASS_FRAGMENTS,
-		CLASS_FRAGMENTS,
+	/* By ACK, later fragment, RST, SYN, and the protocol; the class of UDP is that without a service. */
+	static const uint32_t classes[128] = {
+		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST),
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
+		CLASS_OF_TCP(PACKET_TCP), CLASS_OF_TCP(PACKET_SYN_ACK),
+		CLASS_OF_TCP(PACKET_RST), CLASS_OF_TCP(PACKET_RST),
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
+		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
 	};
-	const uint32_t flags = packet->tcp_flags;
-	const uint32_t combined = (flags >> 1 & 3) | (flags >> 2 & 4);
-	const uint32_t place = (packet->l4 & 7) | combined << 3 | (packet->fragment & FRAGMENT_LATER) << 5;
-	const uint32_t class = classes[bounded(place, sizeof(classes) - 1)];
-	/* 1 for UDP: no other class has these bits. */
-	const uint64_t is_udp = ((uint64_t)(class ^ PACKET_UDP) - 1) >> 63;
+	const uint32_t flags = packet->tcp_flags & 0x16, later = packet->fragment & FRAGMENT_LATER;
+	const uint32_t place = packet->l4 | flags << 2 | later << 4;
+	const uint32_t class = classes[bounded(place, sizeof(classes) / sizeof(classes[0]) - 1)];
 
-	return class - (uint32_t)(is_udp & is_service(packet->sport));
+	/* A service is the class below the others. */
+	return class - (class & service_bit(packet->sport)) / CLASS_BY_PORT * CLASS_AT(1);
 }
+
+_Static_assert(PACKET_UDP_SERVICE + 1 == PACKET_UDP && FRAGMENT_LATER == 2, "class_at()");
 
 /* Whether a verdict lets the packet pass, and whether a packet with this verdict is malformed. */
 WEIR_INLINE bool is_accepted(uint32_t verdict)

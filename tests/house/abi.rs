@@ -404,7 +404,7 @@ fn of_card() -> String {
 /// What programs in the kernel and the reader of features share.
 fn waiting_layouts() -> String {
     let (mut program, word) = (String::new(), size_of::<u64>());
-    layout!(program, "feature_head", features::FeatureHead, selected, seed, cpus);
+    layout!(program, "feature_head", features::FeatureHead, selected, seed);
     layout!(program, "feature_waiting", features::WaitingPacket, key, element, bytes, packets, bit, packets_at, bit_at);
     same(&mut program, "FEATURE_QUEUE", features::QUEUE);
     same(&mut program, "sizeof(struct feature_queue)", features::QUEUE_WORDS * word);

@@ -332,21 +332,19 @@ pub struct FeatureHead {
     pub selected: u64,
     /// The seed of hashes.
     pub seed: u64,
-    /// Number of CPUs. The first sheets of all CPUs come first.
-    pub cpus: u64,
-    zero: [u64; 5],
+    zero: [u64; 6],
 }
 
 impl FeatureHead {
     /// A head whose first sheets are written.
-    pub fn new(seed: u64, cpus: usize) -> Self {
-        FeatureHead { seed, cpus: cpus as u64, ..FeatureHead::default() }
+    pub fn new(seed: u64) -> Self {
+        FeatureHead { seed, ..FeatureHead::default() }
     }
 
     /// In the order in which they lie in memory.
     pub fn words(self) -> [u64; ELEMENT_WORDS] {
-        let FeatureHead { selected, seed, cpus, zero: [a, b, c, d, e] } = self;
-        [selected, seed, cpus, a, b, c, d, e]
+        let FeatureHead { selected, seed, zero: [a, b, c, d, e, f] } = self;
+        [selected, seed, a, b, c, d, e, f]
     }
 }
 

@@ -89,7 +89,6 @@ struct WorkerSheets {
 struct KernelSheets {
     head: Words,
     elements: Words,
-    cpus: usize,
     grace: Grace,
 }
 
@@ -159,10 +158,10 @@ impl Features {
                 kernel.grace.wait()?;
                 let words = self.shape.elements() * ELEMENT_WORDS;
                 let sheets: Vec<&[AtomicU64]> =
-                    kernel.elements.all().chunks_exact(words).skip(old * kernel.cpus).take(kernel.cpus).collect();
+                    kernel.elements.all().chunks_exact(words).skip(old).step_by(2).collect();
                 for (cpu, sheet) in sheets.iter().enumerate() {
                     for direction in 0..2 {
-                        let queue = &kernel.head.all()[queue_at(kernel.cpus, old, cpu, direction)..][..QUEUE_WORDS];
+                        let queue = &kernel.head.all()[queue_at(cpu, old, direction)..][..QUEUE_WORDS];
                         count_waiting(&self.shape, direction, queue, sheet);
                     }
                 }
@@ -261,12 +260,12 @@ impl KernelSheets {
         }
         let refuse = |error: io::Error| StateError::Features { problem: format!("{bytes} bytes: {error}") };
         let head = Words::of_kernel("weir_feat_head", head_words(cpus)).map_err(refuse)?;
-        let elements = (bytes / ELEMENT_BYTES) as u32;
-        let elements = Words::elements_of_kernel("weir_features", ELEMENT_BYTES, elements).map_err(refuse)?;
-        for (word, value) in head.all().iter().zip(FeatureHead::new(seed, cpus).words()) {
+        let elements = Words::elements_of_kernel("weir_features", shape.elements() * ELEMENT_BYTES, 2 * cpus as u32);
+        let elements = elements.map_err(refuse)?;
+        for (word, value) in head.all().iter().zip(FeatureHead::new(seed).words()) {
             word.store(value, Ordering::Relaxed);
         }
-        Ok(KernelSheets { head, elements, cpus, grace: Grace::prepare().map_err(refuse)? })
+        Ok(KernelSheets { head, elements, grace: Grace::prepare().map_err(refuse)? })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Packets that a program in the kernel has seen and not yet counted: a queue for each sheet of a CPU, and direction.
 //!
 //! ```text
-//!   head of features | queue of sheet 0, CPU 0, upstream | downstream | sheet 0, CPU 1, ... | sheet 1, CPU 0, ...
+//!   head of features | queue of CPU 0, sheet 0, upstream | downstream | CPU 0, sheet 1, ... | CPU 1, sheet 0, ...
 //!
 //!   queue    0         8      16     24      32    64            2112
 //!           +---------+------+------+-------+-----+-------------+
@@ -66,12 +66,12 @@ impl WaitingPacket {
 
 /// Number of words of a head and the queues of so many CPUs.
 pub fn head_words(cpus: usize) -> usize {
-    queue_at(cpus, 2, 0, 0)
+    queue_at(cpus, 0, 0)
 }
 
 /// The first word of a queue behind the head: the number of packets that wait.
-pub fn queue_at(cpus: usize, sheet: usize, cpu: usize, direction: usize) -> usize {
-    ELEMENT_WORDS + ((sheet * cpus + cpu) * 2 + direction) * QUEUE_WORDS
+pub fn queue_at(cpu: usize, sheet: usize, direction: usize) -> usize {
+    ELEMENT_WORDS + ((cpu * 2 + sheet) * 2 + direction) * QUEUE_WORDS
 }
 
 const _: () = assert!(WAITING_WORDS == 4 && QUEUE_WORDS == 264);
@@ -90,11 +90,11 @@ mod tests {
 
     #[test]
     fn queues_follow_each_other() {
-        assert_eq!(queue_at(4, 0, 0, 0), ELEMENT_WORDS);
+        assert_eq!(queue_at(0, 0, 0), ELEMENT_WORDS);
         let mut next = ELEMENT_WORDS;
-        for (sheet, cpu) in [0, 1].into_iter().flat_map(|sheet| (0..4).map(move |cpu| (sheet, cpu))) {
+        for (cpu, sheet) in (0..4).flat_map(|cpu| [0, 1].map(|sheet| (cpu, sheet))) {
             for direction in 0..2 {
-                assert_eq!(queue_at(4, sheet, cpu, direction), next);
+                assert_eq!(queue_at(cpu, sheet, direction), next);
                 next += QUEUE_WORDS;
             }
         }

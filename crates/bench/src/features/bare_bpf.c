@@ -17,7 +17,8 @@ static const struct observing observing = {.size = CELLS, .shift4 = 0};
 
 WEIR_INLINE uint32_t bare(const struct frame *frame, uint32_t number)
 {
-	union feature_element *cell = feature_element(FEATURE_HEADS + number);
+	union feature_element *elements = feature_elements_of(0);
+	union feature_element *cell = elements ? element_at(elements, FEATURE_HEADS + number) : NULL;
 
 	if (BARE_TOUCHES && cell)
 		cell->cell.bytes += frame->len;
