@@ -2,7 +2,7 @@
 //!
 //! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first. A
 //! change of the generators makes other cases of them, so it removes them.
-//! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 24 otherwise.
+//! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 12 otherwise.
 
 #[path = "conntrack/flows.rs"]
 mod conntrack_flows;
@@ -33,7 +33,7 @@ use weir_test_support::policy::{Policy as Text, Size, policies};
 /// Number of packets that go through every chain of a policy.
 const PACKETS: usize = 250;
 /// Number of policies in all engines. Half of them get well-formed packets. Each takes clang a second or two.
-const POLICIES: u32 = 24;
+const POLICIES: u32 = 12;
 /// Number of rules in a part of a chain in the kernel.
 const PART_RULES: usize = 3;
 /// Number of programs that only the interpreter runs.

@@ -156,7 +156,7 @@ WEIR_INLINE uint64_t same_low(const union feature_element *group, uint32_t place
 	return differs - 1;
 }
 
-/* The place of an IPv4 key in its group, if it is there. Two instructions a key fewer than key_place(). */
+/* The place of an IPv4 key in its group, if it is there: three instructions a key. */
 WEIR_INLINE uint32_t likely_place(const union feature_element *group, uint32_t low)
 {
 	const uint64_t last = same_low(group, 3, low);

@@ -47,7 +47,7 @@ const MEAN_REST_PPS: f64 = 4.0;
 const MEAN_WEIGHT: f64 = 0.1;
 /// What a victim that nobody used receives at most besides what signatures cover.
 const UNUSED_PPS: f64 = 10.0;
-/// A suspicion without an action, and an attack without traffic, end after this time.
+/// A suspicion without an action, and an attack without traffic, end after this time; a suspicion of pulses later.
 const FORGET_NS: u64 = 10_000_000_000;
 /// Sources that are blocked for one attack at once: as many as a window measures. They need no rule each.
 const BLOCKS_MAX: usize = 1024;
@@ -55,6 +55,8 @@ const BLOCKS_MAX: usize = 1024;
 const RULES_MAX: usize = 32;
 /// Attacks with suspicions at once.
 const ATTACKS_MAX: usize = 256;
+/// If there are more, pulses are not waited for: they would take the room of attacks.
+const AWAITED_MAX: usize = ATTACKS_MAX / 2;
 /// Attacks that are over and still listed.
 const OVER_MAX: usize = 1024;
 /// Signatures of former attacks that come back at once.
@@ -438,6 +440,7 @@ impl Mitigator {
     /// Ends actions that are quiet or whose time is over, and attacks without actions.
     fn retreat(&mut self, now_ns: u64) {
         let slow = retreat::slow_sources(&self.attacks, self.peace.source_pps);
+        let has_room = self.attacks.len() <= AWAITED_MAX;
         for attack in &mut self.attacks {
             let last_hit_ns = attack.standing().map(|record| record.last_hit_ns).max().unwrap_or(0);
             attack.last_ns = attack.last_ns.max(last_hit_ns);
@@ -449,7 +452,8 @@ impl Mitigator {
                 }
             }
             let is_idle = now_ns.saturating_sub(attack.last_ns) >= FORGET_NS;
-            attack.is_over = is_idle && attack.standing().next().is_none();
+            let is_awaited = has_room && attack.id.is_none() && self.victims.is_pulsed(&attack.victim);
+            attack.is_over = is_idle && !is_awaited && attack.standing().next().is_none();
         }
         let excess = self.remembered.len().saturating_sub(REMEMBERED_MAX);
         self.remembered.drain(..excess);

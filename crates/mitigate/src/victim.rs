@@ -1,12 +1,13 @@
 //! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten seconds.
 //!
-//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. If an
-//! attack visits the hosts of a net in turn, the net is the victim after three windows.
+//! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. Pulses
+//! that are further apart are found at the third one of a minute, if each is far above the threshold. If an attack visits
+//! the hosts of a net in turn, the net is the victim after three windows.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::class;
-use crate::measure::Window;
 use crate::measure::counts::Counts;
+use crate::measure::{WINDOW_NS, Window};
 use crate::prefix::{Level, Prefix};
 use std::collections::HashMap;
 use weir_abi::PacketClass;
@@ -17,6 +18,13 @@ const WINDOWS: usize = 2;
 const WINDOWS_OF_PARTS: usize = 3;
 /// The time in which they occur.
 const SPAN_NS: u64 = 10_000_000_000;
+/// Pulses that make a victim, and the time in which they occur.
+const PULSES: usize = 3;
+const PULSES_SPAN_NS: u64 = 60_000_000_000;
+/// A window is part of a pulse if a measurement is this many times its threshold.
+const PULSE_FACTOR: f64 = 3.0;
+/// Windows with less than this in between are one pulse.
+const PULSE_GAP_NS: u64 = 2 * WINDOW_NS;
 /// If at least this many parts of a net had excess for a short time and have none now, its parts do not explain it.
 const VISITED_MIN: usize = 8;
 /// Prefixes under suspicion at once. Those with most excess come first.
@@ -52,6 +60,14 @@ pub struct Suspect {
     pub evidence: Vec<Evidence>,
 }
 
+impl Suspect {
+    /// How many times a measurement is above its threshold: the most of them.
+    fn excess(&self) -> f64 {
+        let times = self.evidence.iter().filter_map(|of| Some(of.value / of.threshold?));
+        times.fold(0.0, f64::max)
+    }
+}
+
 /// The prefixes under suspicion.
 #[derive(Clone, Debug, Default)]
 pub struct Victims {
@@ -59,6 +75,8 @@ pub struct Victims {
     excess: HashMap<Prefix, Vec<u64>>,
     /// When a net had excess in a host that is no victim.
     excess_of_parts: HashMap<Prefix, Vec<u64>>,
+    /// When a prefix had much excess: the last window of each pulse, the latest last.
+    pulses: HashMap<Prefix, Vec<u64>>,
 }
 
 /// A prefix with excess that finer prefixes may explain.
@@ -100,6 +118,9 @@ impl Victims {
             explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.counts.prefix)));
             for (mut suspect, counts) in found {
                 suspect.is_victim |= note(&mut self.excess, suspect.prefix, now_ns) >= WINDOWS;
+                if suspect.excess() >= PULSE_FACTOR {
+                    suspect.is_victim |= note_pulse(&mut self.pulses, suspect.prefix, now_ns) >= PULSES;
+                }
                 explained.push(Finer { counts, is_victim: suspect.is_victim });
                 suspects.push(suspect);
             }
@@ -107,6 +128,7 @@ impl Victims {
         for times in [&mut self.excess, &mut self.excess_of_parts] {
             times.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < SPAN_NS));
         }
+        self.pulses.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < PULSES_SPAN_NS));
         suspects
     }
 
@@ -123,6 +145,12 @@ impl Victims {
     /// Forgets the excess of a prefix.
     pub fn forget(&mut self, prefix: &Prefix) {
         self.excess.remove(prefix);
+        self.pulses.remove(prefix);
+    }
+
+    /// Whether a prefix had a pulse lately. The next one may come.
+    pub fn is_pulsed(&self, prefix: &Prefix) -> bool {
+        self.pulses.contains_key(prefix)
     }
 
     /// Whether a prefix, one that covers it, or a part of it had excess lately.
@@ -136,6 +164,17 @@ fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> 
     let times = excess.entry(prefix).or_default();
     times.push(now_ns);
     times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
+    times.len()
+}
+
+/// Notes a window in which a prefix had much excess. Returns the number of pulses so far.
+fn note_pulse(pulses: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> usize {
+    let times = pulses.entry(prefix).or_default();
+    times.retain(|&time| now_ns.saturating_sub(time) < PULSES_SPAN_NS);
+    match times.last_mut() {
+        Some(last) if now_ns.saturating_sub(*last) <= PULSE_GAP_NS => *last = now_ns,
+        _ => times.push(now_ns),
+    }
     times.len()
 }
 

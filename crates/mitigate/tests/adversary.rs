@@ -121,6 +121,23 @@ fn pulses_between_windows_are_caught_at_the_second_and_remembered() {
 }
 
 #[test]
+fn pulses_that_are_further_apart_than_suspicion_lasts_are_caught_at_the_third() {
+    let mut traffic = Traffic::of_customers(100, 180.0);
+    for pulse in 0..14 {
+        // Each in one window.
+        let begin_s = 20.1 + f64::from(pulse) * 11.0;
+        traffic.attack(begin_s, begin_s + 0.05, 60_000.0, |random, _| {
+            let saddr = random.address();
+            flood(random, saddr)
+        });
+    }
+    // Two pulses pass, and the third until its window ends.
+    let outcome = run(traffic, 41.0);
+    assert!(outcome.detected_s.is_some_and(|at| at < 43.0), "{outcome:?}");
+    outcome.holds(0.99);
+}
+
+#[test]
 fn a_slow_ramp_does_not_become_normal() {
     let mut traffic = Traffic::of_customers(20, 2400.0);
     // From 1 to 2000 packets a second in forty minutes.

@@ -232,6 +232,17 @@ fn a_syn_flood_that_is_there_first_is_not_taken_for_usual() {
     }
 }
 
+/// A pulse is too short to learn from, and suspicion of a steady flood would be over before the next one.
+#[test]
+fn pulses_of_syns_are_stopped_from_the_second_on() {
+    let (apart_s, attack) = (11.0, &mistakes::SYNS);
+    let pulses: Vec<f64> = (0..6).map(|pulse| BEGIN_S + f64::from(pulse) * apart_s).collect();
+    let mut traffic = legitimate(attack.mix, BEGIN_S + 6.0 * apart_s, 4);
+    pulses.iter().for_each(|&begin_s| flood(&mut traffic, attack, begin_s, begin_s + 0.5));
+    let outcome = behind_proxy(traffic, pulses[1], inside());
+    assert!(outcome.holds(), "{outcome:?}");
+}
+
 /// Customers repeat their SYNs to a server that answers none, and come back when it does. They are known, or they are not
 /// more than before.
 #[test]
