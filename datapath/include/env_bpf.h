@@ -245,6 +245,7 @@ WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
 	return x & mask;
 }
 
+/* The same for 64 bits: a word from memory is not cut first. */
 WEIR_INLINE uint64_t bounded64(uint64_t x, uint32_t mask)
 {
 	__asm__ volatile("" : "+r"(x));

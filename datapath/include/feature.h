@@ -249,6 +249,7 @@ WEIR_INLINE uint32_t class_at(packet_view *packet)
 		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
 		CLASS_FRAGMENTS,	  CLASS_FRAGMENTS,
 	};
+	/* SYN, RST and ACK */
 	const uint32_t flags = packet->tcp_flags & 0x16, later = packet->fragment & FRAGMENT_LATER;
 	const uint32_t place = packet->l4 | flags << 2 | later << 4;
 	const uint32_t class = classes[bounded(place, sizeof(classes) / sizeof(classes[0]) - 1)];

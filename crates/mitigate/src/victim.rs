@@ -75,8 +75,8 @@ pub struct Victims {
     excess: HashMap<Prefix, Vec<u64>>,
     /// When a net had excess in a host that is no victim.
     excess_of_parts: HashMap<Prefix, Vec<u64>>,
-    /// When a prefix had much excess: the last window of each pulse, the latest last.
-    pulses: HashMap<Prefix, Vec<u64>>,
+    /// When a prefix had much excess, as in a pulse.
+    much_excess: HashMap<Prefix, Vec<u64>>,
 }
 
 /// A prefix with excess that finer prefixes may explain.
@@ -108,8 +108,8 @@ impl Victims {
                         return None;
                     }
                     let found = suspect(counts, window, baselines, growth)?;
-                    let windows = note(&mut self.excess_of_parts, prefix, now_ns);
-                    (windows >= WINDOWS_OF_PARTS).then_some((Suspect { is_victim: true, ..found }, *counts))
+                    let windows = note(&mut self.excess_of_parts, prefix, now_ns, SPAN_NS);
+                    (windows.len() >= WINDOWS_OF_PARTS).then_some((Suspect { is_victim: true, ..found }, *counts))
                 })
                 .collect();
             found.sort_by(|one, other| other.0.unproven_pps.total_cmp(&one.0.unproven_pps));
@@ -117,18 +117,20 @@ impl Victims {
             // What the coarser level subtracts does not contain parts of another prefix: levels nest.
             explained.retain(|finer| !found.iter().any(|(_, counts)| counts.prefix.covers(&finer.counts.prefix)));
             for (mut suspect, counts) in found {
-                suspect.is_victim |= note(&mut self.excess, suspect.prefix, now_ns) >= WINDOWS;
+                suspect.is_victim |= note(&mut self.excess, suspect.prefix, now_ns, SPAN_NS).len() >= WINDOWS;
                 if suspect.excess() >= PULSE_FACTOR {
-                    suspect.is_victim |= note_pulse(&mut self.pulses, suspect.prefix, now_ns) >= PULSES;
+                    let windows = note(&mut self.much_excess, suspect.prefix, now_ns, PULSES_SPAN_NS);
+                    suspect.is_victim |= pulses(windows) >= PULSES;
                 }
                 explained.push(Finer { counts, is_victim: suspect.is_victim });
                 suspects.push(suspect);
             }
         }
-        for times in [&mut self.excess, &mut self.excess_of_parts] {
-            times.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < SPAN_NS));
+        for (times, span_ns) in
+            [(&mut self.excess, SPAN_NS), (&mut self.excess_of_parts, SPAN_NS), (&mut self.much_excess, PULSES_SPAN_NS)]
+        {
+            times.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < span_ns));
         }
-        self.pulses.retain(|_, times| times.last().is_some_and(|&last| now_ns.saturating_sub(last) < PULSES_SPAN_NS));
         suspects
     }
 
@@ -145,12 +147,12 @@ impl Victims {
     /// Forgets the excess of a prefix.
     pub fn forget(&mut self, prefix: &Prefix) {
         self.excess.remove(prefix);
-        self.pulses.remove(prefix);
+        self.much_excess.remove(prefix);
     }
 
     /// Whether a prefix had a pulse lately. The next one may come.
     pub fn is_pulsed(&self, prefix: &Prefix) -> bool {
-        self.pulses.contains_key(prefix)
+        self.much_excess.contains_key(prefix)
     }
 
     /// Whether a prefix, one that covers it, or a part of it had excess lately.
@@ -159,23 +161,17 @@ impl Victims {
     }
 }
 
-/// Notes a window in which a prefix had excess. Returns the number of windows so far.
-fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> usize {
+/// Notes a window in which a prefix had excess. Returns those of the last `span_ns`.
+fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64, span_ns: u64) -> &[u64] {
     let times = excess.entry(prefix).or_default();
     times.push(now_ns);
-    times.retain(|&time| now_ns.saturating_sub(time) < SPAN_NS);
-    times.len()
+    times.retain(|&time| now_ns.saturating_sub(time) < span_ns);
+    times
 }
 
-/// Notes a window in which a prefix had much excess. Returns the number of pulses so far.
-fn note_pulse(pulses: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64) -> usize {
-    let times = pulses.entry(prefix).or_default();
-    times.retain(|&time| now_ns.saturating_sub(time) < PULSES_SPAN_NS);
-    match times.last_mut() {
-        Some(last) if now_ns.saturating_sub(*last) <= PULSE_GAP_NS => *last = now_ns,
-        _ => times.push(now_ns),
-    }
-    times.len()
+/// The number of pulses that windows are part of.
+fn pulses(windows: &[u64]) -> usize {
+    windows.chunk_by(|earlier, later| later.saturating_sub(*earlier) <= PULSE_GAP_NS).count()
 }
 
 fn is_at(prefix: &Prefix, level: Level) -> bool {

@@ -104,35 +104,33 @@ fn a_source_that_carries_much_of_an_attack_is_not_blocked_if_it_is_a_customers()
     run(traffic, 20.0).holds(0.95);
 }
 
-#[test]
-fn pulses_between_windows_are_caught_at_the_second_and_remembered() {
-    let mut traffic = Traffic::of_customers(100, 120.0);
-    for pulse in 0..12 {
-        let begin_s = 20.0 + f64::from(pulse) * 8.0;
-        traffic.attack(begin_s, begin_s + 0.2, 20_000.0, |random, _| {
+/// Customers, and pulses of a flood.
+fn in_pulses(end_s: f64, begins_s: impl Iterator<Item = f64>, length_s: f64, pps: f64) -> Traffic {
+    let mut traffic = Traffic::of_customers(100, end_s);
+    for begin_s in begins_s {
+        traffic.attack(begin_s, begin_s + length_s, pps, |random, _| {
             let saddr = random.address();
             flood(random, saddr)
         });
     }
+    traffic
+}
+
+#[test]
+fn pulses_between_windows_are_caught_at_the_second_and_remembered() {
+    let begins_s = (0..12).map(|pulse| 20.0 + f64::from(pulse) * 8.0);
     // The first pulse passes, and the second until its window ends.
-    let outcome = run(traffic, 27.0);
+    let outcome = run(in_pulses(120.0, begins_s, 0.2, 20_000.0), 27.0);
     assert!(outcome.detected_s.is_some_and(|at| at < 29.0), "{outcome:?}");
     outcome.holds(0.99);
 }
 
 #[test]
 fn pulses_that_are_further_apart_than_suspicion_lasts_are_caught_at_the_third() {
-    let mut traffic = Traffic::of_customers(100, 180.0);
-    for pulse in 0..14 {
-        // Each in one window.
-        let begin_s = 20.1 + f64::from(pulse) * 11.0;
-        traffic.attack(begin_s, begin_s + 0.05, 60_000.0, |random, _| {
-            let saddr = random.address();
-            flood(random, saddr)
-        });
-    }
+    // Each is in one window.
+    let begins_s = (0..14).map(|pulse| 20.1 + f64::from(pulse) * 11.0);
     // Two pulses pass, and the third until its window ends.
-    let outcome = run(traffic, 41.0);
+    let outcome = run(in_pulses(180.0, begins_s, 0.05, 60_000.0), 41.0);
     assert!(outcome.detected_s.is_some_and(|at| at < 43.0), "{outcome:?}");
     outcome.holds(0.99);
 }
