@@ -21,12 +21,17 @@
 enum {
 	FEATURE_QUEUE = 64,  /* packets that are counted together */
 	FEATURE_NEAR = 8192, /* groups whose keys are usually in the cache: 512 KiB */
+	FEATURE_FEW = 16,    /* searches that do not wait for much memory */
 };
+
+/* Elements of packets whose cell has a key: KEYED4 and KEYED6 in crates/abi/src/features/waiting.rs. */
+#define FEATURE_KEYED4 UINT32_MAX
+#define FEATURE_KEYED6 (UINT32_MAX - 1)
 
 /* A packet that is not counted yet: WaitingPacket in crates/abi/src/features/waiting.rs, with a diagram. */
 struct feature_waiting {
 	struct feature_key key; /* if a hash selects cells */
-	uint32_t element;	/* of the sheet, or the group of its key */
+	uint32_t element;	/* of the sheet, or FEATURE_KEYED4 or 6 */
 	uint32_t bytes;
 	uint16_t packets;
 	uint16_t bit;	    /* of its peer, in the lane; 0 if it has none */
@@ -98,19 +103,19 @@ WEIR_INLINE uint32_t selected(uint64_t is, uint32_t a, uint32_t b)
 	return b ^ ((a ^ b) & (uint32_t)(0 - is));
 }
 
-/* The element of a sheet for an IPv4 packet: its cell, the sum of those outside; or FEATURE_REST if it has a key. */
+/* The element of a sheet for an IPv4 packet: its cell, the sum of those outside; or FEATURE_KEYED4 if it has a key. */
 WEIR_INLINE uint32_t observed4(const struct observing *observing, enum observed_direction direction, uint32_t own)
 {
 	const uint32_t cells = feature_cells(observing, direction);
-	uint32_t element = (observing->is_all ? FEATURE_REST : FEATURE_OUTSIDE) + direction;
+	uint32_t element = observing->is_all ? FEATURE_KEYED4 : FEATURE_OUTSIDE + direction;
 
 	for (uint32_t range = 0; range < observing->count4; range++) {
 		const struct observed_range4 *of = &observing->inside4[range];
 		const uint32_t cell =
 			cells + of->place + (own >> (observing->shift4 & 31)) - (of->first >> (observing->shift4 & 31));
 
-		element = selected(is_within(own, of->first, of->last),
-				   observing->groups ? FEATURE_REST + direction : cell, element);
+		element = selected(is_within(own, of->first, of->last), observing->groups ? FEATURE_KEYED4 : cell,
+				   element);
 	}
 	return element;
 }
@@ -118,15 +123,15 @@ WEIR_INLINE uint32_t observed4(const struct observing *observing, enum observed_
 WEIR_INLINE uint32_t observed6(const struct observing *observing, enum observed_direction direction, struct wide own)
 {
 	const uint32_t cells = feature_cells(observing, direction);
-	uint32_t element = (observing->is_all ? FEATURE_REST : FEATURE_OUTSIDE) + direction;
+	uint32_t element = observing->is_all ? FEATURE_KEYED6 : FEATURE_OUTSIDE + direction;
 
 	for (uint32_t range = 0; range < observing->count6; range++) {
 		const struct observed_range6 *of = &observing->inside6[range];
 		const uint32_t cell =
 			cells + of->place + feature_prefix6(observing, own) - feature_prefix6(observing, of->first);
 
-		element = selected(is_outside(own, of->first, of->last) ^ 1,
-				   observing->groups ? FEATURE_REST + direction : cell, element);
+		element = selected(is_outside(own, of->first, of->last) ^ 1, observing->groups ? FEATURE_KEYED6 : cell,
+				   element);
 	}
 	return element;
 }
@@ -205,6 +210,46 @@ WEIR_INLINE struct feature_queue *feature_queue(uint32_t sheet, enum observed_di
 	return &weir_feature_queues[2 * sheet + direction];
 }
 
+/*
+ * Writes the cells of packets whose prefix is among the recent ones, and the groups of other keys. Returns how many
+ * those are.
+ */
+WEIR_INLINE uint32_t observe_recent(struct feature_queue *queue, union feature_element *elements,
+				    enum observed_direction direction)
+{
+	const uint32_t keys = feature_keys(&observing, direction), last = feature_elements(&observing) - 1;
+	const uint64_t *cells = elements[feature_recents(&observing, direction)].recents.cells;
+	const uint64_t seed = weir_feature_head.seed;
+	/* The verifier would follow the rest for each number that it knows. */
+	uint32_t searched = forget(0);
+
+#pragma unroll 4
+	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
+		struct feature_waiting *packet = &queue->packets[i];
+		const uint32_t prefix = (uint32_t)packet->key.low;
+		uint32_t hash;
+
+		if (WEIR_LIKELY(packet->element == FEATURE_KEYED4)) {
+			const uint64_t word = cells[bounded(feature_recent(&observing, prefix), observing.size - 1)];
+			/* An element, if it is the word of this prefix. */
+			const uint64_t element = word ^ feature_recent_word(prefix, 0);
+
+			if (WEIR_LIKELY(element - 1 < last)) {
+				packet->element = (uint32_t)element;
+				continue;
+			}
+			hash = feature_group_hash4(seed, prefix);
+		} else if (packet->element == FEATURE_KEYED6) {
+			hash = feature_group_hash(seed, packet->key);
+		} else {
+			continue;
+		}
+		packet->element = keys + (hash & (observing.groups - 1));
+		searched++;
+	}
+	return searched;
+}
+
 /* Reads a word of each group of a queue, so the processor fetches many of them together. */
 WEIR_INLINE void fetch_groups(struct feature_queue *queue, union feature_element *elements)
 {
@@ -221,16 +266,19 @@ WEIR_INLINE void observe_keys(struct feature_queue *queue, union feature_element
 			      enum observed_direction direction)
 {
 	const uint32_t keys = feature_keys(&observing, direction), cells = feature_cells(&observing, direction);
+	uint64_t *recent = elements[feature_recents(&observing, direction)].recents.cells;
 
-	if (observing.groups > FEATURE_NEAR)
-		fetch_groups(queue, elements);
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		struct feature_waiting *packet = &queue->packets[i];
-		const uint32_t group = packet->element - keys;
+		const uint32_t group = packet->element - keys, prefix = (uint32_t)packet->key.low;
 
-		if (packet->element >= keys)
-			packet->element = observed_cell(element_at(elements, packet->element),
-							cells + group * FEATURE_GROUP, packet->key, direction);
+		if (packet->element < keys)
+			continue;
+		packet->element = forget(observed_cell(element_at(elements, packet->element),
+						       cells + group * FEATURE_GROUP, packet->key, direction));
+		if (is_ipv4_key(packet->key))
+			recent[bounded(feature_recent(&observing, prefix), observing.size - 1)] =
+				feature_recent_word(prefix, packet->element);
 	}
 }
 
@@ -245,8 +293,14 @@ WEIR_INLINE int observe_queue(uint32_t sheet, enum observed_direction direction)
 
 	if (!elements)
 		return 0;
-	if (observing.groups)
-		observe_keys(queue, elements, direction);
+	if (observing.groups) {
+		const uint32_t searched = observe_recent(queue, elements, direction);
+
+		if (observing.groups > FEATURE_NEAR && searched > FEATURE_FEW)
+			fetch_groups(queue, elements);
+		if (searched)
+			observe_keys(queue, elements, direction);
+	}
 #pragma unroll 8
 	for (uint32_t i = 0; i < FEATURE_QUEUE; i++) {
 		const struct feature_waiting *packet = &queue->packets[i];
@@ -297,7 +351,7 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 	struct feature_queue *queue;
 	struct feature_waiting *waiting;
 	struct feature_key key = {0, 0};
-	uint32_t peer = 0, peer_mask = 0, group_hash = 0;
+	uint32_t peer = 0, peer_mask = 0;
 	uint64_t at;
 
 	if (!is_accepted(decided))
@@ -312,7 +366,6 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed4(observing, direction, own);
 		key = feature_key4(observing, own);
-		group_hash = feature_group_hash4(head->seed, own & observing->mask4);
 		peer_mask = 0xffff;
 		peer = feature_peer4(head->seed, direction == OBSERVED_UPSTREAM ? packet->saddr : packet->daddr);
 	} else if (packet->l3 == L3_IPV6) {
@@ -322,7 +375,6 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 
 		element = observed6(observing, direction, own);
 		key = feature_key6(observing, own);
-		group_hash = feature_group_hash(head->seed, key);
 		peer_mask = 0xffff;
 		peer = feature_peer6(head->seed, direction == OBSERVED_UPSTREAM ? saddr : daddr);
 	}
@@ -332,12 +384,8 @@ WEIR_INLINE uint32_t observe(packet_view *packet, const struct observing *observ
 		observe_sample(packet, sheet, queue, direction, (uint8_t)counted_at / (uint32_t)sizeof(uint32_t));
 	at = bounded64(queue->waiting, FEATURE_QUEUE - 1);
 	waiting = &queue->packets[at];
-	if (observing->groups) {
-		group_hash = forget(group_hash);
+	if (observing->groups)
 		waiting->key = key;
-		if (element < FEATURE_WITHOUT_ADDRESS)
-			element = feature_keys(observing, direction) + (group_hash & (observing->groups - 1));
-	}
 	hash = feature_mix(peer);
 	waiting->element = element;
 	/* The packets that a card makes of it. */

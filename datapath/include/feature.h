@@ -2,9 +2,9 @@
 /*
  * Feature extraction: what `observe` counts of the packets that pass, by address or prefix. crates/abi/src/features.rs
  * has the layout. A worker or CPU writes a sheet of its own, so there is no atomic operation. If there are few
- * protected prefixes, a prefix has a cell of its own, and no key is read. Otherwise a search reads one group of four
- * keys. What has no room there is counted in the rest of its direction, so the sums are the packets that passed,
- * whatever arrives.
+ * protected prefixes, a prefix has a cell of its own, and no key is read. Otherwise the cell of an IPv4 prefix is among
+ * the recent ones, or a search reads one group of four keys. What has no room there is counted in the rest of its
+ * direction, so the sums are the packets that passed, whatever arrives.
  */
 #ifndef WEIR_FEATURE_H
 #define WEIR_FEATURE_H
@@ -21,6 +21,7 @@ enum {
 	FEATURE_OUTSIDE = 4,	     /* the same for packets whose address is not protected */
 	FEATURE_SAMPLER = 6,	     /* the same for samplers */
 	FEATURE_GROUP = 4,	     /* keys of an element */
+	FEATURE_RECENTS = 8,	     /* recent prefixes of an element */
 	FEATURE_ONE_IN = 64,	     /* packets of which one is sampled */
 	FEATURE_RECORDS = 1024,	     /* of a direction */
 	FEATURE_LANES = 8,	     /* of a sketch of peers */
@@ -74,6 +75,14 @@ struct feature_group {
 	uint64_t high[FEATURE_GROUP];
 };
 
+/*
+ * The cells of IPv4 prefixes that were counted lately: FeatureRecents in crates/abi/src/features.rs. A word is the
+ * element of the cell, and the prefix << 32. The element is 0 where there is none.
+ */
+struct feature_recents {
+	uint64_t cells[FEATURE_RECENTS];
+};
+
 /* FeatureRecord in crates/abi/src/features.rs */
 struct feature_record {
 	struct feature_key source;
@@ -93,6 +102,7 @@ union feature_element {
 	struct feature_cell cell;
 	struct feature_sampler sampler;
 	struct feature_group group;
+	struct feature_recents recents;
 	struct feature_record record;
 	uint8_t at[64]; /* its bytes */
 };
@@ -132,7 +142,7 @@ enum observed_direction {
 	OBSERVED_DOWNSTREAM = 1, /* by source */
 };
 
-/* The first cell of a direction, and the first element of keys and of records. */
+/* The first cell of a direction, and the first element of keys, of recent prefixes, and of records. */
 WEIR_INLINE uint32_t feature_cells(const struct observing *observing, enum observed_direction direction)
 {
 	return FEATURE_HEADS + direction * observing->size;
@@ -143,9 +153,20 @@ WEIR_INLINE uint32_t feature_keys(const struct observing *observing, enum observ
 	return FEATURE_HEADS + 2 * observing->size + direction * observing->groups;
 }
 
+/* Elements of recent prefixes of a direction: as many prefixes as there are cells, if a hash selects those. */
+WEIR_INLINE uint32_t feature_recents_count(const struct observing *observing)
+{
+	return observing->groups ? observing->size / FEATURE_RECENTS : 0;
+}
+
+WEIR_INLINE uint32_t feature_recents(const struct observing *observing, enum observed_direction direction)
+{
+	return FEATURE_HEADS + 2 * (observing->size + observing->groups) + direction * feature_recents_count(observing);
+}
+
 WEIR_INLINE uint32_t feature_records(const struct observing *observing, enum observed_direction direction)
 {
-	return FEATURE_HEADS + 2 * (observing->size + observing->groups) + direction * FEATURE_RECORDS;
+	return feature_recents(observing, 2) + direction * FEATURE_RECORDS;
 }
 
 WEIR_INLINE uint32_t feature_elements(const struct observing *observing)
@@ -176,11 +197,35 @@ WEIR_INLINE uint32_t feature_group_hash4(uint64_t seed, uint32_t prefix)
 	return feature_mix(prefix ^ (uint32_t)(seed >> 32));
 }
 
+WEIR_INLINE bool is_ipv4_key(struct feature_key key)
+{
+	return !key.high && key.low >> 32 == FEATURE_IPV4 >> 32;
+}
+
 WEIR_INLINE uint32_t feature_group_hash(uint64_t seed, struct feature_key key)
 {
-	if (!key.high && key.low >> 32 == FEATURE_IPV4 >> 32)
+	if (is_ipv4_key(key))
 		return feature_group_hash4(seed, (uint32_t)key.low);
 	return (uint32_t)(feature_hash(seed, key) >> 32);
+}
+
+/*
+ * The place of a recent IPv4 prefix. Neighbours are next to each other, so they share lines of the cache and do not
+ * replace each other.
+ */
+#define FEATURE_RECENT_FACTOR UINT32_C(0x9e3779b1)
+
+WEIR_INLINE uint32_t feature_recent(const struct observing *observing, uint32_t prefix)
+{
+	const uint32_t number = prefix >> (observing->shift4 & 31), above = number >> __builtin_ctz(observing->size);
+
+	return (number + above * FEATURE_RECENT_FACTOR) & (observing->size - 1);
+}
+
+/* The word of a recent prefix. */
+WEIR_INLINE uint64_t feature_recent_word(uint32_t prefix, uint32_t element)
+{
+	return (uint64_t)prefix << 32 | element;
 }
 
 /* The word that stands for a peer of IPv4 or IPv6. Mixed it is peer_hash() in crates/abi/src/features.rs. */

@@ -79,9 +79,33 @@ WEIR_INLINE u32_column observe_groups(const struct weir_burst *burst, u32_column
 	return (hash & (observing->groups - 1)) + feature_keys(observing, direction);
 }
 
+/* The cells of IPv4 addresses whose prefixes are among the recent ones; 0 for all others. feature_recent() in vectors.
+ */
+WEIR_INLINE u32_column observe_recent(const struct weir_burst *burst, u32_column own, const struct observing *observing,
+				      enum observed_direction direction)
+{
+	typedef uint64_t words __attribute__((vector_size(sizeof(uint64_t) * WEIR_BURST_MAX)));
+	const union feature_element *sheet = burst->features.sheet;
+	const uint64_t *cells = sheet[feature_recents(observing, direction)].recents.cells;
+	const u32_column prefixes = own & observing->mask4;
+	const u32_column numbers = prefixes >> (observing->shift4 & 31);
+	const u32_column above = numbers >> __builtin_ctz(observing->size);
+	const u32_column column = (numbers + above * FEATURE_RECENT_FACTOR) & (observing->size - 1);
+	uint32_t places[WEIR_BURST_MAX];
+	uint64_t found[WEIR_BURST_MAX];
+	words recent;
+
+	__builtin_memcpy(places, &column, sizeof(places));
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		found[i] = cells[places[i]];
+	__builtin_memcpy(&recent, found, sizeof(recent));
+	return __builtin_convertvector(recent, u32_column) &
+	       (u32_column)(__builtin_convertvector(recent >> 32, u32_column) == prefixes);
+}
+
 /*
- * Fills the elements of all packets, and fetches them. Groups are searched behind the rules. An element of a
- * packet without an address means nothing: observe_peers() replaces it.
+ * Fills the elements of all packets, and fetches them. Groups are searched behind the rules, in which a prefix gets its
+ * cell. An element of a packet without an address means nothing: observe_peers() replaces it.
  */
 WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
 				  struct observed *seen, const struct observed_columns *columns,
@@ -103,9 +127,17 @@ WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct v
 		elements = u32_select(__builtin_convertvector(inside, column_hits),
 				      observing->groups ? (u32_column){0} + cells : cell, elements);
 	}
-	if (observing->groups)
-		elements = u32_select(__builtin_convertvector(elements >= FEATURE_HEADS, column_hits),
-				      observe_groups(burst, own, observing, direction), elements);
+	if (observing->groups) {
+		const i32_column inside = elements >= FEATURE_HEADS;
+		const u32_column recent = observe_recent(burst, own, observing, direction);
+		const column_hits searched = __builtin_convertvector(inside & (recent == 0), column_hits);
+
+		elements = u32_select(__builtin_convertvector(inside, column_hits), recent, elements);
+		seen->searched = mask_of(&searched);
+		if (seen->searched)
+			elements = u32_select(searched, observe_groups(burst, own, observing, direction), elements);
+		seen->searched |= u8_is(columns->l3, L3_IPV6);
+	}
 	elements *= (uint32_t)sizeof(union feature_element);
 	__builtin_memcpy(seen->offsets, &elements, sizeof(elements));
 	for (uint64_t left = all & u8_is(columns->l3, L3_IPV6); left; left &= left - 1)
@@ -299,8 +331,8 @@ WEIR_INLINE void observe_burst(const struct weir_burst *burst, const struct verd
 				   (uint32_t)REASON_MALFORMED_TRANSPORT << 16);
 	without_address |= passed & ~(u8_is(columns->l3, L3_IPV4) | ipv6);
 	inside = seen->inside & passed & ~without_address;
-	if (observing->groups && inside)
-		observe_cells(sheet, seen, columns, inside, inside & ipv6, observing, direction);
+	if (observing->groups && (inside & seen->searched))
+		observe_cells(burst, seen, columns, inside & seen->searched, ipv6, observing, direction);
 	observe_classes(seen, columns);
 	observe_peers(burst, seen, columns, ipv6, without_address, direction);
 	together = observe_together(seen, passed);

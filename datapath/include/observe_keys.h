@@ -20,8 +20,9 @@ struct observed {
 	uint32_t offsets[WEIR_BURST_MAX] WEIR_COLUMNS;
 	uint32_t places[WEIR_BURST_MAX] WEIR_COLUMNS; /* in the element: the class, lane << 8, the peer's bit << 16 */
 	uint8_t classes[WEIR_BURST_MAX] WEIR_COLUMNS;
-	uint64_t inside; /* packets to protected addresses */
-	uint64_t open;	 /* packets that the rules decide */
+	uint64_t inside;   /* packets to protected addresses */
+	uint64_t searched; /* packets whose keys are searched in groups, if they are inside */
+	uint64_t open;	   /* packets that the rules decide */
 	/* Of IPv6 packets, from the parser. */
 	uint32_t elements6[WEIR_BURST_MAX];
 	uint32_t peers6[WEIR_BURST_MAX];
@@ -128,31 +129,37 @@ static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_ele
 }
 
 /*
- * observe_cell() for packet i, which is IPv4. `low` points to the lower half of its key, so that the comparison takes
- * it from memory. Another key rarely has the same lower half; then the full search decides.
+ * observe_cell() for packet i, which is IPv4. Another key rarely has the same lower half; then the full search decides.
+ * Its cell is a recent one from now on.
  */
-WEIR_INLINE void observe_cell4(union feature_element *sheet, struct observed *seen,
-			       const struct observed_columns *columns, uint32_t i, const uint64_t *low,
+WEIR_INLINE void observe_cell4(const struct weir_burst *burst, struct observed *seen, uint32_t prefix, uint32_t i,
 			       const struct observing *observing, enum observed_direction direction)
 {
+	union feature_element *sheet = burst->features.sheet;
+	uint64_t *recent = sheet[feature_recents(observing, direction)].recents.cells;
 	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
+	const uint32_t rest = observed_offset(FEATURE_REST + direction);
+	const struct feature_key key = feature_whole4(prefix);
 	const struct feature_group *keys = &observed_at(sheet, group)->group;
-	const uint32_t same = observe_same_low(keys, low);
+	const uint32_t same = observe_same_low(keys, &key.low);
 	uint32_t cell;
 
 	if (WEIR_UNLIKELY(!same) || WEIR_UNLIKELY(keys->high[__builtin_ctz(same)]))
-		cell = observe_cell(sheet, group, feature_key4(observing, columns->own[i]), first,
-				    observed_offset(FEATURE_REST + direction));
+		cell = observe_cell(sheet, group, key, first, rest);
 	else
 		cell = first + observed_offset((uint32_t)__builtin_ctz(same));
 	seen->offsets[i] = cell;
 	__builtin_prefetch(observed_at(sheet, cell), 1);
+	if (WEIR_LIKELY(cell != rest))
+		recent[feature_recent(observing, prefix)] =
+			feature_recent_word(prefix, cell / (uint32_t)sizeof(union feature_element));
 }
 
 /* Searches the key of packet i, which is IPv6, and fetches its cell. */
-WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *seen, uint32_t i,
+WEIR_INLINE void observe_cell6(const struct weir_burst *burst, struct observed *seen, uint32_t i,
 			       const struct observing *observing, enum observed_direction direction)
 {
+	union feature_element *sheet = burst->features.sheet;
 	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
 	const uint32_t rest = observed_offset(FEATURE_REST + direction);
 
@@ -160,46 +167,19 @@ WEIR_INLINE void observe_cell6(union feature_element *sheet, struct observed *se
 	__builtin_prefetch(observed_at(sheet, seen->offsets[i]), 1);
 }
 
-/*
- * Searches the keys of packets in their order, and fetches their cells. Most packets of an attack have one key, which
- * is searched once.
+/* Searches the keys of packets in their order, which decides who gets the last place of a group. Fetches their cells.
  */
-WEIR_INLINE void observe_cells(union feature_element *sheet, struct observed *seen,
-			       const struct observed_columns *columns, uint64_t inside, uint64_t ipv6,
+WEIR_INLINE void observe_cells(const struct weir_burst *burst, struct observed *seen,
+			       const struct observed_columns *columns, uint64_t searched, uint64_t ipv6,
 			       const struct observing *observing, enum observed_direction direction)
 {
-	const uint32_t first = first_of(inside), own = columns->own[first] & observing->mask4;
-	const uint64_t alike = inside & ~ipv6 & u32_masked(columns->own, observing->mask4, own, own);
-	uint64_t low[WEIR_BURST_MAX], left = inside;
+	for (uint64_t left = searched; left; left &= left - 1) {
+		const uint32_t i = first_of(left);
 
-	/* Only if it is the first packet's key: otherwise it would get a place before keys of earlier packets. */
-	if (!(ipv6 >> first & 1) && __builtin_popcountll(alike) >= OBSERVED_TOGETHER) {
-		const uint64_t low_of_first = feature_whole4(own).low;
-		uint32_t cell;
-
-		observe_cell4(sheet, seen, columns, first, &low_of_first, observing, direction);
-		cell = seen->offsets[first];
-		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-			seen->offsets[i] = alike >> i & 1 ? cell : seen->offsets[i];
-		left &= ~alike;
-	}
-	if (!left)
-		return;
-	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-		low[i] = feature_key4(observing, columns->own[i]).low;
-	if (left == UINT64_MAX && !ipv6) {
-		/* In a full burst of IPv4, the next packet is known. */
-		for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
-			observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
-	} else {
-		for (; left; left &= left - 1) {
-			const uint32_t i = first_of(left);
-
-			if (WEIR_UNLIKELY(ipv6 >> i & 1))
-				observe_cell6(sheet, seen, i, observing, direction);
-			else
-				observe_cell4(sheet, seen, columns, i, &low[i], observing, direction);
-		}
+		if (WEIR_UNLIKELY(ipv6 >> i & 1))
+			observe_cell6(burst, seen, i, observing, direction);
+		else
+			observe_cell4(burst, seen, columns->own[i] & observing->mask4, i, observing, direction);
 	}
 }
 

@@ -183,6 +183,7 @@ fn feature_constants() -> Vec<(String, u64)> {
         ("FEATURE_GROUP".into(), features::GROUP as u64),
         ("FEATURE_HEADS".into(), features::HEADS as u64),
         ("FEATURE_SAMPLER".into(), features::SAMPLERS[0] as u64),
+        ("FEATURE_RECENTS".into(), features::RECENTS as u64),
         ("FEATURE_ONE_IN".into(), features::ONE_IN),
         ("FEATURE_RECORDS".into(), features::RECORDS as u64),
         ("FEATURE_LANES".into(), features::LANES as u64),
@@ -407,6 +408,8 @@ fn waiting_layouts() -> String {
     layout!(program, "feature_head", features::FeatureHead, selected, seed);
     layout!(program, "feature_waiting", features::WaitingPacket, key, element, bytes, packets, bit, packets_at, bit_at);
     same(&mut program, "FEATURE_QUEUE", features::QUEUE);
+    same(&mut program, "FEATURE_KEYED4", features::KEYED4 as usize);
+    same(&mut program, "FEATURE_KEYED6", features::KEYED6 as usize);
     same(&mut program, "sizeof(struct feature_queue)", features::QUEUE_WORDS * word);
     same(&mut program, "offsetof(struct feature_queue, packets)", features::ELEMENT_BYTES);
     for (at, name) in ["waiting", "seen", "next", "taken"].iter().enumerate() {

@@ -4,7 +4,7 @@
 //! while the other one is read and cleared.
 //!
 //! ```text
-//!   sheet   | sums: 0-5 | samplers: 6, 7 | cells upstream | cells downstream | (keys) | records upstream, downstream |
+//!   sheet   | sums: 0-5 | samplers: 6, 7 | cells upstream, downstream | (keys) | (recent prefixes) | records |
 //!
 //!   cell     0                                   36       40      48                64
 //!           +-----------------------------------+--------+-------+-----------------+
@@ -16,7 +16,8 @@
 //!           | lower halves of 4 keys       | upper halves of the same keys |
 //!           +------------------------------+-------------------------------+
 //! ```
-//! In the second place of a group, 192.0.2.1 is `0xffffc0000201` in word 1 and 0 in word 5.
+//! In the second place of a group, 192.0.2.1 is `0xffffc0000201` in word 1 and 0 in word 5. If its cell is element 9, and
+//! it was counted lately, `0xc0000201_00000009` is the word of its recent prefix ([`RECENTS`]).
 //!
 //! Each packet has exactly one class, so the classes of all cells and sums together are the packets that passed. Example:
 //! a TCP SYN of 60 bytes to 192.0.2.1 adds 60 to `bytes` and 1 to `packets[0]` of the cell of 192.0.2.1.
@@ -40,7 +41,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use class::{PacketClass, SERVICE_PORTS, SYSTEM_PORT_MAX};
 pub use shape::{FeatureRange, FeatureShape};
-pub use waiting::{QUEUE, QUEUE_WORDS, WAITING_WORDS, WaitingPacket, head_words, queue_at};
+pub use waiting::{KEYED4, KEYED6, QUEUE, QUEUE_WORDS, WAITING_WORDS, WaitingPacket, head_words, queue_at};
 
 /// Elements of a sheet in front of its cells: `FEATURE_HEADS`.
 pub const HEADS: usize = 8;
@@ -57,6 +58,10 @@ pub const SAMPLERS: [usize; 2] = [6, 7];
 pub const GROUP: usize = 4;
 /// Packets of which one is sampled as long as records have room: `FEATURE_ONE_IN`.
 pub const ONE_IN: u64 = 64;
+/// Recent prefixes of an element: `FEATURE_RECENTS`. If a hash selects cells, the IPv4 prefixes that were counted lately
+/// are found without a search, at the place of their number. A word has the prefix in the upper half and the element of
+/// its cell in the lower one, which is 0 where there is none. Readers only clear them.
+pub const RECENTS: usize = ELEMENT_WORDS;
 /// The exponential distribution with mean 1, in 1/256: its means in 64 parts that are equally probable (`sample_gaps`).
 pub const SAMPLE_GAPS: [u16; 64] = [
     2, 6, 10, 14, 19, 23, 27, 32, 36, 41, 46, 51, 56, 61, 66, 71, 76, 82, 87, 93, 99, 105, 111, 117, 124, 130, 137,

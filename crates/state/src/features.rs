@@ -162,7 +162,7 @@ impl Features {
                 for (cpu, sheet) in sheets.iter().enumerate() {
                     for direction in 0..2 {
                         let queue = &kernel.head.all()[queue_at(cpu, old, direction)..][..QUEUE_WORDS];
-                        count_waiting(&self.shape, direction, queue, sheet);
+                        count_waiting(&self.shape, self.seed, direction, queue, sheet);
                     }
                 }
                 take(&self.shape, &sheets, snapshot);

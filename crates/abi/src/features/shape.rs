@@ -1,6 +1,6 @@
 //! Which cell of a sheet counts an address, and where the parts of a sheet begin.
 
-use super::{GROUP, HEADS, IPV4_MARK, RECORDS, ZERO_KEY, whole_key};
+use super::{GROUP, HEADS, IPV4_MARK, RECENTS, RECORDS, ZERO_KEY, whole_key};
 
 /// Protected addresses whose prefixes have cells of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +107,20 @@ impl FeatureShape {
         HEADS + 2 * self.size as usize + direction * self.groups()
     }
 
+    /// Number of elements of recent prefixes of a direction, of which there are as many as cells; 0 if prefixes have cells
+    /// of their own.
+    pub fn recents(&self) -> usize {
+        if self.is_direct() { 0 } else { self.size as usize / RECENTS }
+    }
+
+    /// The first element of recent prefixes.
+    pub fn recents_at(&self, direction: usize) -> usize {
+        self.keys_at(2) + direction * self.recents()
+    }
+
     /// The element of the first record.
     pub fn records_at(&self, direction: usize) -> usize {
-        HEADS + 2 * (self.size as usize + self.groups()) + direction * RECORDS
+        self.recents_at(2) + direction * RECORDS
     }
 
     /// Number of elements of a sheet.

@@ -14,8 +14,8 @@
 //!           +-----+---------+-------+---------+-----+------------+--------+---+
 //! ```
 //! Example: a TCP SYN of 60 bytes whose address has element 9, from a peer that sets bit 2 of lane 5, is
-//! `0, 0, 60 << 32 | 9, 58 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is the group of keys, and the key
-//! says which one to look for.
+//! `0, 0, 60 << 32 | 9, 58 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is [`KEYED4`] or
+//! [`KEYED6`], and the cell is that of the key.
 
 use super::ELEMENT_WORDS;
 
@@ -26,13 +26,18 @@ pub const WAITING_WORDS: usize = size_of::<WaitingPacket>() / size_of::<u64>();
 /// Words of a queue.
 pub const QUEUE_WORDS: usize = ELEMENT_WORDS + QUEUE * WAITING_WORDS;
 
+/// The element of a packet whose cell has the key of an IPv4 prefix: `FEATURE_KEYED4`.
+pub const KEYED4: u32 = u32::MAX;
+/// The same for IPv6: `FEATURE_KEYED6`.
+pub const KEYED6: u32 = u32::MAX - 1;
+
 /// A packet that is not counted yet: `struct feature_waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct WaitingPacket {
     /// The key of its address, if a hash selects cells.
     pub key: [u64; 2],
-    /// The element of the sheet that counts it, or the group of its key.
+    /// The element of the sheet that counts it, [`KEYED4`] or [`KEYED6`].
     pub element: u32,
     /// Bytes on the wire.
     pub bytes: u32,

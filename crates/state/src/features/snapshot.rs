@@ -80,7 +80,10 @@ pub(super) fn take(shape: &FeatureShape, sheets: &[&[AtomicU64]], snapshot: &mut
         of.entries.clear();
         match shape.is_direct() {
             true => take_own(shape, direction, sheets, &mut of.entries),
-            false => take_groups(shape, direction, sheets, &mut of.entries),
+            false => {
+                take_groups(shape, direction, sheets, &mut of.entries);
+                clear_recents(shape, direction, sheets);
+            }
         }
         of.samples.clear();
         of.samples.extend(sheets.iter().filter_map(|sheet| take_samples(shape, direction, sheet)));
@@ -129,6 +132,16 @@ fn take_groups(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]], 
                     add(entries, known.map_or(entries.len(), |known| start + known), key, words);
                 }
             }
+        }
+    }
+}
+
+/// Forgets the cells of recent prefixes: the cells have no keys any more.
+fn clear_recents(shape: &FeatureShape, direction: usize, sheets: &[&[AtomicU64]]) {
+    let (start, end) = (shape.recents_at(direction), shape.recents_at(direction + 1));
+    for sheet in sheets {
+        for word in &sheet[start * ELEMENT_WORDS..end * ELEMENT_WORDS] {
+            take_word(word);
         }
     }
 }
