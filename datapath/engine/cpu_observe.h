@@ -152,30 +152,6 @@ WEIR_INLINE uint32_t key_place(const union feature_element *group, struct featur
 	return (uint32_t)place;
 }
 
-/* The upper bit is set if the key at a place has these lower 32 bits. */
-WEIR_INLINE uint64_t same_low(const union feature_element *group, uint32_t place, uint32_t low)
-{
-	uint64_t differs = (uint32_t)group->group.low[place] ^ low;
-
-	__asm__ volatile("" : "+r"(differs));
-	return differs - 1;
-}
-
-/* The place of an IPv4 key in its group, if it is there: three instructions a key. */
-WEIR_INLINE uint32_t likely_place(const union feature_element *group, uint32_t low)
-{
-	const uint64_t last = same_low(group, 3, low);
-	uint64_t odd = same_low(group, 1, low) | last, upper = same_low(group, 2, low) | last;
-
-	__asm__ volatile("" : "+r"(odd), "+r"(upper));
-	return (uint32_t)(odd >> 63 | upper >> 63 << 1);
-}
-
-WEIR_INLINE bool has_key(const union feature_element *group, uint32_t place, struct feature_key key)
-{
-	return group->group.low[place] == key.low && group->group.high[place] == key.high;
-}
-
 /*
  * The cell of a key in its group, whose first cell is given; one without a cell gets a free one. The sum of the rest if
  * there is no room.
@@ -187,11 +163,6 @@ WEIR_INLINE uint32_t observed_cell(union feature_element *group, uint32_t cell, 
 
 	if (!group)
 		return FEATURE_REST + direction;
-	if (WEIR_LIKELY(!key.high)) {
-		place = bounded(likely_place(group, (uint32_t)key.low), FEATURE_GROUP - 1);
-		if (WEIR_LIKELY(has_key(group, place, key)))
-			return cell + place;
-	}
 	place = key_place(group, key);
 	if (WEIR_UNLIKELY(place == FEATURE_GROUP)) {
 		place = key_place(group, (struct feature_key){0, 0});

@@ -76,30 +76,6 @@ WEIR_INLINE uint32_t observe_same(const struct feature_group *group, struct feat
 	return same;
 }
 
-/* The same for the lower halves alone. */
-WEIR_INLINE uint32_t observe_same_low(const struct feature_group *group, const uint64_t *low)
-{
-#ifdef __AVX__
-	typedef uint64_t halves __attribute__((vector_size(sizeof(group->low))));
-	typedef double signs __attribute__((vector_size(sizeof(group->low))));
-	uint32_t same;
-	halves known;
-
-	__builtin_memcpy(&known, group->low, sizeof(known));
-	/* The sign of each word. A vector of four bits would be a byte of which four bits have no value. */
-	same = (uint32_t)__builtin_ia32_movmskpd256((signs)(known == *low));
-	/* Otherwise the compiler counts in bytes, and masks the result again. */
-	__asm__("" : "+r"(same));
-	return same;
-#else
-	uint32_t same = 0;
-
-	for (uint32_t i = 0; i < FEATURE_GROUP; i++)
-		same |= (uint32_t)(group->low[i] == *low) << i;
-	return same;
-#endif
-}
-
 /* The first cell of a group. Both are offsets. */
 WEIR_INLINE uint32_t observe_first_cell(uint32_t group, const struct observing *observing,
 					enum observed_direction direction)
@@ -110,10 +86,10 @@ WEIR_INLINE uint32_t observe_first_cell(uint32_t group, const struct observing *
 
 /*
  * The cell of a key in its group; one without a cell gets a free one. The sum of the rest if there is no room. All are
- * offsets. Not inlined: most packets take observe_cell4().
+ * offsets.
  */
-static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_element *sheet, uint32_t group,
-							       struct feature_key key, uint32_t first, uint32_t rest)
+WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, struct feature_key key,
+				  const struct observing *observing, enum observed_direction direction)
 {
 	struct feature_group *keys = &observed_at(sheet, group)->group;
 	uint32_t same = observe_same(keys, key);
@@ -121,65 +97,35 @@ static uint32_t __attribute__((noinline, unused)) observe_cell(union feature_ele
 	if (!same) {
 		same = observe_same(keys, (struct feature_key){0, 0});
 		if (!same)
-			return rest;
+			return observed_offset(FEATURE_REST + direction);
 		keys->low[__builtin_ctz(same)] = key.low;
 		keys->high[__builtin_ctz(same)] = key.high;
 	}
-	return first + observed_offset((uint32_t)__builtin_ctz(same));
+	return observe_first_cell(group, observing, direction) + observed_offset((uint32_t)__builtin_ctz(same));
 }
 
 /*
- * observe_cell() for packet i, which is IPv4. Another key rarely has the same lower half; then the full search decides.
- * Its cell is a recent one from now on.
- */
-WEIR_INLINE void observe_cell4(const struct weir_burst *burst, struct observed *seen, uint32_t prefix, uint32_t i,
-			       const struct observing *observing, enum observed_direction direction)
-{
-	union feature_element *sheet = burst->features.sheet;
-	uint64_t *recent = sheet[feature_recents(observing, direction)].recents.cells;
-	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
-	const uint32_t rest = observed_offset(FEATURE_REST + direction);
-	const struct feature_key key = feature_whole4(prefix);
-	const struct feature_group *keys = &observed_at(sheet, group)->group;
-	const uint32_t same = observe_same_low(keys, &key.low);
-	uint32_t cell;
-
-	if (WEIR_UNLIKELY(!same) || WEIR_UNLIKELY(keys->high[__builtin_ctz(same)]))
-		cell = observe_cell(sheet, group, key, first, rest);
-	else
-		cell = first + observed_offset((uint32_t)__builtin_ctz(same));
-	seen->offsets[i] = cell;
-	__builtin_prefetch(observed_at(sheet, cell), 1);
-	if (WEIR_LIKELY(cell != rest))
-		recent[feature_recent(observing, prefix)] =
-			feature_recent_word(prefix, cell / (uint32_t)sizeof(union feature_element));
-}
-
-/* Searches the key of packet i, which is IPv6, and fetches its cell. */
-WEIR_INLINE void observe_cell6(const struct weir_burst *burst, struct observed *seen, uint32_t i,
-			       const struct observing *observing, enum observed_direction direction)
-{
-	union feature_element *sheet = burst->features.sheet;
-	const uint32_t group = seen->offsets[i], first = observe_first_cell(group, observing, direction);
-	const uint32_t rest = observed_offset(FEATURE_REST + direction);
-
-	seen->offsets[i] = observe_cell(sheet, group, seen->keys6[i], first, rest);
-	__builtin_prefetch(observed_at(sheet, seen->offsets[i]), 1);
-}
-
-/* Searches the keys of packets in their order, which decides who gets the last place of a group. Fetches their cells.
+ * Searches the keys of packets in their order, which decides who gets the last place of a group, and fetches their
+ * cells. Those of IPv4 prefixes are recent ones from now on.
  */
 WEIR_INLINE void observe_cells(const struct weir_burst *burst, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t searched, uint64_t ipv6,
 			       const struct observing *observing, enum observed_direction direction)
 {
-	for (uint64_t left = searched; left; left &= left - 1) {
-		const uint32_t i = first_of(left);
+	union feature_element *sheet = burst->features.sheet;
+	uint64_t *recent = sheet[feature_recents(observing, direction)].recents.cells;
 
-		if (WEIR_UNLIKELY(ipv6 >> i & 1))
-			observe_cell6(burst, seen, i, observing, direction);
-		else
-			observe_cell4(burst, seen, columns->own[i] & observing->mask4, i, observing, direction);
+	for (uint64_t left = searched; left; left &= left - 1) {
+		const uint32_t i = first_of(left), prefix = columns->own[i] & observing->mask4;
+		const bool is_ipv6 = ipv6 >> i & 1;
+		const struct feature_key key = is_ipv6 ? seen->keys6[i] : feature_whole4(prefix);
+		const uint32_t cell = observe_cell(sheet, seen->offsets[i], key, observing, direction);
+
+		seen->offsets[i] = cell;
+		__builtin_prefetch(observed_at(sheet, cell), 1);
+		if (!is_ipv6 && cell >= observed_offset(FEATURE_HEADS))
+			recent[feature_recent(observing, prefix)] =
+				feature_recent_word(prefix, cell / (uint32_t)sizeof(union feature_element));
 	}
 }
 
