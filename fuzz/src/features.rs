@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weir_abi::FeatureShape;
-use weir_abi::features::{GROUP, HEADS, RECORDS, REPLAY_SEED, group_of};
+use weir_abi::features::{GROUP, HEADS, RECENTS, RECORDS, REPLAY_SEED, group_of};
 
 /// Ranges of protected addresses of an input.
 const RANGES_MAX: u8 = 8;
@@ -19,12 +19,16 @@ pub(crate) fn feature_layout(data: &[u8]) {
 
     assert_eq!((shape.cells_at(0), shape.cells_at(1)), (HEADS, HEADS + shape.size as usize));
     assert_eq!((shape.keys_at(0), shape.keys_at(1)), (shape.cells_at(2), shape.cells_at(2) + shape.groups()));
-    assert_eq!((shape.records_at(0), shape.records_at(1)), (shape.keys_at(2), shape.keys_at(2) + RECORDS));
+    assert_eq!((shape.recents_at(0), shape.recents_at(1)), (shape.keys_at(2), shape.keys_at(2) + shape.recents()));
+    assert_eq!((shape.records_at(0), shape.records_at(1)), (shape.recents_at(2), shape.recents_at(2) + RECORDS));
     assert_eq!(shape.elements(), shape.records_at(2));
     if shape.is_direct() {
         own_cells(&shape, size, &inside);
     } else {
-        assert_eq!((shape.size, shape.groups() * GROUP), (size, size as usize));
+        assert_eq!(
+            (shape.size, shape.groups() * GROUP, shape.recents() * RECENTS),
+            (size, size as usize, size as usize)
+        );
         for (is_ipv6, ranges) in [false, true].into_iter().zip(&inside) {
             for &(first, last) in ranges {
                 let group = |address| group_of(REPLAY_SEED, shape.key(is_ipv6, address), shape.groups());
@@ -37,7 +41,7 @@ pub(crate) fn feature_layout(data: &[u8]) {
 
 /// Cells and prefixes are the same in number, and each cell belongs to one prefix.
 fn own_cells(shape: &FeatureShape, size: u32, inside: &[Vec<(u128, u128)>; 2]) {
-    assert!(shape.size <= size && shape.groups() == 0);
+    assert!(shape.size <= size && shape.groups() == 0 && shape.recents() == 0);
     assert_eq!(shape.ranges.len(), inside[0].len() + inside[1].len());
     let mut prefixes: BTreeMap<usize, [u64; 2]> = BTreeMap::new();
     for range in &shape.ranges {
