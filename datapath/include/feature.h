@@ -76,8 +76,8 @@ struct feature_group {
 };
 
 /*
- * The cells of IPv4 prefixes that were counted lately: FeatureRecents in crates/abi/src/features.rs. A word is the
- * element of the cell, and the prefix << 32. The element is 0 where there is none.
+ * The cells of IPv4 prefixes that were counted lately: RECENTS in crates/abi/src/features.rs. A word is the element of
+ * the cell, and the prefix << 32. The element is 0 where there is none.
  */
 struct feature_recents {
 	uint64_t cells[FEATURE_RECENTS];
@@ -209,12 +209,13 @@ WEIR_INLINE uint32_t feature_group_hash(uint64_t seed, struct feature_key key)
 	return (uint32_t)(feature_hash(seed, key) >> 32);
 }
 
+/* Spreads what is above the places of recent prefixes over all of them (Knuth's multiplicative hash). */
+#define FEATURE_RECENT_FACTOR UINT32_C(0x9e3779b1)
+
 /*
  * The place of a recent IPv4 prefix. Neighbours are next to each other, so they share lines of the cache and do not
  * replace each other.
  */
-#define FEATURE_RECENT_FACTOR UINT32_C(0x9e3779b1)
-
 WEIR_INLINE uint32_t feature_recent(const struct observing *observing, uint32_t prefix)
 {
 	const uint32_t number = prefix >> (observing->shift4 & 31), above = number >> __builtin_ctz(observing->size);

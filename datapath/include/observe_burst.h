@@ -104,8 +104,8 @@ WEIR_INLINE u32_column observe_recent(const struct weir_burst *burst, u32_column
 }
 
 /*
- * Fills the elements of all packets, and fetches them. Groups are searched behind the rules, in which a prefix gets its
- * cell. An element of a packet without an address means nothing: observe_peers() replaces it.
+ * Fills the elements of all packets, and fetches them: cells, or groups, which are searched behind the rules. An
+ * element of a packet without an address means nothing: observe_peers() replaces it.
  */
 WEIR_INLINE void observe_elements(const struct weir_burst *burst, const struct verdicts *verdicts,
 				  struct observed *seen, const struct observed_columns *columns,
