@@ -50,6 +50,7 @@ struct packets {
 	uint32_t count;
 	uint32_t link;
 	bool is_stateful; /* whether rules need the states of its packets */
+	enum from_side from;
 };
 
 static void set_timeouts(uint32_t ticks)
@@ -57,7 +58,7 @@ static void set_timeouts(uint32_t ticks)
 	struct flow_timeouts *timeouts = &tracking.timeouts;
 
 	for (uint32_t class = 0; class < CLASSES; class ++)
-		for (uint32_t state = FLOW_SYN_SENT; state <= FLOW_REPLIED; state++)
+		for (uint32_t state = FLOW_SYN_SENT; state < FLOW_STATES; state++)
 			timeouts->of[class * FLOW_STATES + state] = ticks * (1 + (class + state) % 3);
 	timeouts->of[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED] = ticks * 20;
 	timeouts->unacknowledged = ticks * 5;
@@ -89,6 +90,7 @@ static void read_settings(struct input *input)
 	tracking.one_way = form >> 1 & 1;
 	tracking.invalid = invalids[form >> 2 & 3];
 	tracking.embryonic_max = 1 + share % FLOW_SLOTS;
+	tracking.unproven_max = 1 + (share >> 3) % FLOW_SLOTS;
 	set_timeouts((uint32_t)((uint64_t)timeouts_ms[form >> 4 & 3] * MILLISECOND_NS >> FLOW_TICK_SHIFT));
 	rules.track = form >> 6 & 1;
 	rules.accept_invalid = form >> 7;
@@ -148,6 +150,7 @@ static void read_burst(struct input *input, struct packets *packets, uint64_t *c
 	packets->count = size < 128 ? 1 + size % 4 : 1 + size % WEIR_BURST_MAX;
 	packets->link = form & 3;
 	packets->is_stateful = !(form >> 2 & 1);
+	packets->from = form >> 4 & 1 ? FROM_INSIDE : FROM_OUTSIDE;
 	for (uint32_t i = 0; i < packets->count; i++) {
 		struct draft draft = {.length = 0};
 
@@ -180,9 +183,9 @@ static void decide_packets(struct run *run, const struct packets *packets, uint3
 	};
 
 	if (packets->is_stateful)
-		chain_stateful(&burst);
+		chain_stateful(&burst, packets->from);
 	else
-		chain_accepting(&burst);
+		chain_accepting(&burst, packets->from);
 }
 
 static void decide_one(struct run *run, const struct packets *packets, uint32_t i)

@@ -119,6 +119,11 @@ WEIR_GLOBAL uint32_t weir_flow_free_expired(uint32_t bucket, uint32_t now)
 	return 0;
 }
 
+WEIR_GLOBAL uint32_t weir_flow_use(uint32_t bucket, uint32_t class)
+{
+	return use_in(NULL, bucket, class);
+}
+
 WEIR_GLOBAL uint32_t weir_flow_spare(uint32_t bucket, uint32_t class, uint32_t age_min, uint32_t start, uint32_t now)
 {
 	const struct spare spare = {class, age_min, start, now};
@@ -130,6 +135,12 @@ WEIR_KERNEL_PART void place_free_expired(const struct env *env, uint32_t bucket,
 {
 	(void)env;
 	weir_flow_free_expired(bucket, now);
+}
+
+WEIR_KERNEL_PART uint32_t place_use(const struct env *env, uint32_t bucket, uint32_t class)
+{
+	(void)env;
+	return weir_flow_use(bucket, class);
 }
 
 WEIR_KERNEL_PART uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)

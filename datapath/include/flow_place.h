@@ -16,12 +16,19 @@ static const struct tracking tracking;
 /* A closing connection makes room in a bucket that is rather full from this weighted age on. */
 enum { RECLAIM_TICKS = 953 };
 
-/* What a bucket has room for, for a flow of a class. */
-struct bucket_use {
-	uint32_t free;	/* mask of the free slots */
-	uint32_t used;	/* number of the others */
-	uint32_t busy;	/* number of those whose flows do not close */
-	bool has_share; /* whether the class of the new flow has its share */
+/*
+ * What a bucket has room for, for a flow of a class: one number, because a function of the kernel returns no other.
+ *
+ *	bit 18      whether the class has its share
+ *	bits 12-17  number of slots whose flows do not close
+ *	bits 6-11   number of slots that are used
+ *	bits 0-5    the first free slot, or FLOW_SLOTS
+ */
+enum {
+	USE_USED = 6,
+	USE_BUSY = 12,
+	USE_SHARE = 18,
+	USE_NUMBER = 63, /* of a field */
 };
 
 /* The most flows of a class of new flows in a bucket. */
@@ -30,25 +37,30 @@ WEIR_INLINE uint32_t share_of(uint32_t class)
 	return class == FLOW_EMBRYONIC ? tracking.embryonic_max : tracking.unproven_max;
 }
 
-WEIR_INLINE struct bucket_use bucket_use(const struct flow_bucket *bucket, uint32_t class)
+WEIR_INLINE uint32_t bucket_use(const struct flow_bucket *bucket, uint32_t class)
 {
 	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
 	const uint32_t used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free);
+	const uint32_t busy = used - (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING));
+	const uint32_t has_share = (uint32_t)__builtin_popcount(slots_of(bucket, class)) >= share_of(class);
 
-	return (struct bucket_use){
-		.free = free,
-		.used = used,
-		.busy = used - (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING)),
-		.has_share = (uint32_t)__builtin_popcount(slots_of(bucket, class)) >= share_of(class),
-	};
+	return (free ? first_slot(free) : (uint32_t)FLOW_SLOTS) | used << USE_USED | busy << USE_BUSY |
+	       has_share << USE_SHARE;
+}
+
+WEIR_INLINE uint32_t use_number(uint32_t use, uint32_t field)
+{
+	return use >> field & USE_NUMBER;
 }
 
 /* Whether the second of two buckets is better for a new flow. */
-WEIR_INLINE bool second_is_better(const struct bucket_use *first, const struct bucket_use *second)
+WEIR_INLINE bool second_is_better(uint32_t first, uint32_t second)
 {
-	if (first->has_share != second->has_share)
-		return first->has_share;
-	return first->busy >= FLOW_PREFERRED && second->busy < first->busy;
+	const uint32_t busy = use_number(first, USE_BUSY);
+
+	if ((first ^ second) >> USE_SHARE)
+		return first >> USE_SHARE;
+	return busy >= FLOW_PREFERRED && use_number(second, USE_BUSY) < busy;
 }
 
 /* Which flow is to make room: see spare_slot(). */
@@ -58,6 +70,14 @@ struct spare {
 	uint32_t start;
 	uint32_t now;
 };
+
+/* bucket_use() of a bucket by its number. */
+WEIR_INLINE uint32_t use_in(const struct env *env, uint32_t number, uint32_t class)
+{
+	const struct flow_bucket *bucket = flow_bucket(env, number);
+
+	return bucket ? bucket_use(bucket, class) : 1u << USE_SHARE | FLOW_SLOTS;
+}
 
 /* Frees the slots of a bucket whose flows have expired. */
 WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_t now)
@@ -84,6 +104,11 @@ WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint
 	free_expired_in(env, bucket, now);
 }
 
+WEIR_INLINE uint32_t place_use(const struct env *env, uint32_t bucket, uint32_t class)
+{
+	return use_in(env, bucket, class);
+}
+
 WEIR_INLINE uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)
 {
 	return spare_in(env, bucket, spare);
@@ -92,49 +117,44 @@ WEIR_INLINE uint32_t place_spare(const struct env *env, uint32_t bucket, const s
 #else
 
 WEIR_IN_KERNEL void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now);
+WEIR_IN_KERNEL uint32_t place_use(const struct env *env, uint32_t bucket, uint32_t class);
 WEIR_IN_KERNEL uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare);
 
 #endif
 
-WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number, uint32_t class)
-{
-	const struct flow_bucket *bucket = flow_bucket(env, number);
-
-	return bucket ? bucket_use(bucket, class) : (struct bucket_use){.has_share = true};
-}
-
 /* The better of a flow's buckets, 0 or 1, and its use. */
 struct better_bucket {
 	uint32_t index;
-	struct bucket_use use;
+	uint32_t use;
 };
 
 WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const struct flow_hash *hash, uint32_t class)
 {
-	const struct bucket_use uses[2] = {use_of(env, hash->bucket[0], class), use_of(env, hash->bucket[1], class)};
-	const uint32_t index = second_is_better(&uses[0], &uses[1]);
+	const uint32_t first = place_use(env, hash->bucket[0], class);
+	const uint32_t second = place_use(env, hash->bucket[1], class);
+	const uint32_t index = second_is_better(first, second);
 
-	return (struct better_bucket){index, index ? uses[1] : uses[0]};
+	return (struct better_bucket){index, index ? second : first};
 }
 
 /* Steps 2 to 4: a slot of the better bucket; FLOW_SLOTS if it has neither a free one nor a flow that makes room. */
-WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, const struct bucket_use *use,
-				    struct spare *spare, enum place *place)
+WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, uint32_t use, const struct spare *spare,
+				    enum place *place)
 {
 	uint32_t slot = FLOW_SLOTS;
 
 	*place = PLACE_EVICT;
-	if (use->has_share)
+	if (use >> USE_SHARE)
 		return place_spare(env, bucket, spare);
-	if (use->used >= FLOW_PREFERRED) {
+	if (use_number(use, USE_USED) >= FLOW_PREFERRED) {
 		const struct spare closing = {FLOW_CLOSING, RECLAIM_TICKS, spare->start, spare->now};
 
 		slot = place_spare(env, bucket, &closing);
 	}
-	if (slot != FLOW_SLOTS || !use->free)
+	if (slot != FLOW_SLOTS)
 		return slot;
 	*place = PLACE_FREE;
-	return first_slot(use->free);
+	return use_number(use, 0);
 }
 
 /* Step 6: a flow of a class that makes room, in the better bucket or in the other one. */
@@ -166,17 +186,17 @@ WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash 
 	enum place place;
 	uint32_t slot;
 
-	slot = slot_of_better(env, hash->bucket[better.index], &better.use, &spare, &place);
+	slot = slot_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
 	if (slot == FLOW_SLOTS) {
 		place_free_expired(env, hash->bucket[0], now);
 		place_free_expired(env, hash->bucket[1], now);
 		better = better_bucket(env, hash, class);
-		slot = slot_of_better(env, hash->bucket[better.index], &better.use, &spare, &place);
+		slot = slot_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
 	}
 	*at = (struct flow_at){hash->bucket[better.index], slot & (FLOW_SLOTS - 1)};
 	if (slot != FLOW_SLOTS)
 		return place;
-	if (better.use.has_share)
+	if (better.use >> USE_SHARE)
 		return PLACE_FULL;
 	spare.class = FLOW_CLOSING;
 	if (takes_place_of(env, hash, better.index, &spare, at))

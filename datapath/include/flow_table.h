@@ -146,7 +146,8 @@ WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits,
 		/* The high bit of each tag that is 0. The sum of 15 bits does not carry into the next tag. */
 		const uint64_t zero = (~(((word & low) + low) | word) & high) >> 15;
 
-		mask |= (uint32_t)((zero | zero >> 15 | zero >> 30 | zero >> 45) & 15) << (4 * i);
+		/* One word after the other: all of them at once would take most of the kernel's stack. */
+		mask = opaque(mask | (uint32_t)((zero | zero >> 15 | zero >> 30 | zero >> 45) & 15) << (4 * i));
 	}
 	return mask;
 }

@@ -131,15 +131,15 @@ static void stateful_rules(const struct env *env, const struct weir_burst *burst
 		rule(env, verdicts, verdicts->open, ACTION_DROP, RULE_REST);
 }
 
-static struct env chain_env(const struct weir_burst *burst)
+static struct env chain_env(const struct weir_burst *burst, enum from_side from)
 {
-	return (struct env){.counters = burst->counters, .tables = burst->tables, .flows = burst->flows};
+	return (struct env){.counters = burst->counters, .tables = burst->tables, .flows = burst->flows, .from = from};
 }
 
 /* Tracks before its rules, or most of them. */
-static void chain_stateful(const struct weir_burst *burst)
+static void chain_stateful(const struct weir_burst *burst, enum from_side from)
 {
-	const struct env env = chain_env(burst);
+	const struct env env = chain_env(burst, from);
 	struct stateful_packets packets;
 	struct verdicts verdicts;
 
@@ -153,9 +153,9 @@ static void chain_stateful(const struct weir_burst *burst)
 }
 
 /* Tracks what its rules have accepted. */
-static void chain_accepting(const struct weir_burst *burst)
+static void chain_accepting(const struct weir_burst *burst, enum from_side from)
 {
-	const struct env env = chain_env(burst);
+	const struct env env = chain_env(burst, from);
 	struct stateful_packets packets;
 	struct verdicts verdicts;
 

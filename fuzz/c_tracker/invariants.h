@@ -38,17 +38,12 @@ static struct flow_key key_of(const uint64_t *entry)
 	return key;
 }
 
-/* Side 0 has the smaller address and port, and an IPv4 address is the low half of a word. */
+/* An IPv4 address is the low half of a word. */
 static void check_key(const uint64_t *entry)
 {
 	const struct flow_key key = key_of(entry);
 	const uint64_t *words = key.words;
-	const uint32_t protocol = words[4] >> 24 & 0xff;
-	const bool is_icmp = protocol == PROTO_ICMP || protocol == PROTO_ICMP6;
-	const struct flow_end one = {words[0], words[1], is_icmp ? 0 : words[4] >> 48 & 0xffff};
-	const struct flow_end other = {words[2], words[3], is_icmp ? 0 : words[4] >> 32 & 0xffff};
 
-	check(!end_after(&one, &other), "side 0 of a key is not above side 1");
 	check(key.is_ipv6 || (!words[0] && !words[2] && words[1] <= UINT32_MAX && words[3] <= UINT32_MAX),
 	      "IPv4 addresses have 32 bits");
 }
@@ -58,8 +53,9 @@ static void check_state(const uint64_t *entry)
 	const uint64_t status = entry[FLOW_STATUS];
 	const uint32_t state = status_state(status), protocol = entry[4] >> 24 & 0xff;
 
-	check(state >= FLOW_SYN_SENT && state <= FLOW_REPLIED, "a flow has a state");
-	check((protocol == PROTO_TCP) == (state < FLOW_UNREPLIED), "the state is one of the protocol");
+	check(state >= FLOW_SYN_SENT, "a flow has a state");
+	check((protocol == PROTO_TCP) == (state < FLOW_UNREPLIED || state == FLOW_RESTORED),
+	      "the state is one of the protocol");
 	check(!status_bit(status, STATUS_LOCK), "no flow stays locked");
 	check((state == FLOW_UNREPLIED) != status_bit(status, STATUS_REPLIED) || protocol == PROTO_TCP,
 	      "the state says whether the flow was answered");
@@ -68,9 +64,18 @@ static void check_state(const uint64_t *entry)
 		      "a window has 2^30 bytes");
 }
 
-static uint32_t embryonic_in(const struct flow_bucket *bucket)
+static uint32_t count_of(const struct flow_bucket *bucket, uint32_t class)
 {
-	return (uint32_t)__builtin_popcount(slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC));
+	return (uint32_t)__builtin_popcount(slots_of(bucket, class));
+}
+
+/* Whether a class has no more flows in a bucket than its share, or than before. */
+static bool keeps_share(const struct flow_bucket *before, const struct flow_bucket *after, uint32_t class)
+{
+	const uint32_t share = class == FLOW_EMBRYONIC ? tracking.embryonic_max : tracking.unproven_max;
+	const uint32_t had = count_of(before, class);
+
+	return count_of(after, class) <= (had > share ? had : share);
 }
 
 static void check_slot(const struct flow_head *head, const struct flow_bucket *buckets, uint32_t number, uint32_t slot)
@@ -87,7 +92,7 @@ static void check_slot(const struct flow_head *head, const struct flow_bucket *b
 	key = key_of(entry);
 	hash = flow_hash(head, &key);
 	check((tag & TAG_HASH) == hash.tag, "the tag is that of the key");
-	check(!(tag & TAG_EMBRYONIC) == !status_embryonic(entry[FLOW_STATUS]), "the tag says whether it is embryonic");
+	check(tag >> TAG_CLASS_SHIFT == status_class(entry[FLOW_STATUS]), "the tag says the class");
 	check(number == hash.bucket[0] || number == hash.bucket[1], "a flow is in one of its buckets");
 	check_key(entry);
 	check_state(entry);
@@ -117,16 +122,17 @@ static bool check_change(const struct flow_bucket *before, const struct flow_buc
 {
 	const uint64_t *old = before->entries[slot], *new = after->entries[slot];
 	const bool was_used = before->tags[slot], is_used = after->tags[slot];
-	const bool was_embryonic = before->tags[slot] & TAG_EMBRYONIC;
+	const uint32_t class = after->tags[slot] >> TAG_CLASS_SHIFT;
+	const bool was_proven = was_used && before->tags[slot] >> TAG_CLASS_SHIFT == FLOW_PROVEN;
 	const bool had_expired = was_used && flow_expired(old, &tracking.timeouts, now);
 	const struct flow_key key = key_of(new);
 
 	check(!is_refused || (!is_used && had_expired), "a refused packet changes no flow");
 	if (is_used && was_used && key_equals(old, &key))
 		return false;
-	check(!was_used || was_embryonic || had_expired, "no established flow makes room");
+	check(!was_proven || had_expired || !is_used, "no proven flow makes room");
 	check(!is_used || status_time(new[FLOW_STATUS]) == now, "a new flow has the time of its packet");
-	check(!is_used || (after->tags[slot] & TAG_EMBRYONIC), "a new flow is embryonic");
+	check(!is_used || class == FLOW_EMBRYONIC || class == FLOW_UNPROVEN, "a new flow has proven nothing");
 	return is_used;
 }
 
@@ -139,8 +145,6 @@ static void check_changes(const struct flow_head *head, const struct flow_bucket
 
 	for (uint32_t number = 0; number < head->buckets; number++) {
 		const struct flow_bucket *old = &before[number], *new = &after[number];
-		const uint32_t bound =
-			embryonic_in(old) > tracking.embryonic_max ? embryonic_in(old) : tracking.embryonic_max;
 		uint32_t entered_here = 0;
 
 		if (!memcmp(old, new, sizeof(*old)))
@@ -155,7 +159,8 @@ static void check_changes(const struct flow_head *head, const struct flow_bucket
 			lost += old->tags[slot] && !flow_expired(old->entries[slot], &tracking.timeouts, now) &&
 				memcmp(old->entries[slot], new->entries[slot], 8 * FLOW_KEY_WORDS);
 		}
-		check(!entered_here || embryonic_in(new) <= bound, "embryonic flows take no more than their share");
+		check(!entered_here || (keeps_share(old, new, FLOW_EMBRYONIC) && keeps_share(old, new, FLOW_UNPROVEN)),
+		      "new flows take no more than their share");
 		entered += entered_here;
 	}
 	check(entered <= 1 && lost <= 1, "a packet enters one flow at most, and evicts or ends one");

@@ -67,7 +67,7 @@ static uint32_t cookie_for(const struct flow_head *head, const struct draft *dra
 
 	if (parse_packet(&frame, &packet) != REASON_NONE)
 		return 0;
-	track_read(head, &frame, &packet, &track);
+	track_read(head, &frame, &packet, FROM_OUTSIDE, &track);
 	if (track.subject != SUBJECT_TCP)
 		return 0;
 	request = (struct cookie_request){.key = track.key, .client = track.sender, .isn = CLIENT_ISN};

@@ -9,7 +9,7 @@ use weir_policy::ir::{Program, SlotId, parse};
 /// A program that tracks, with a small table. The placeholders are settings.
 const PROGRAM: &str = "\
 program fuzz
-tracking size 64 embryonic SHARE% pickup PICKUP one-way ONEWAY invalid drop syn-sent 2000ms syn-recv 1000ms \
+tracking size 64 embryonic SHARE% unproven SHARE% pickup PICKUP one-way ONEWAY invalid drop syn-sent 2000ms syn-recv 1000ms \
 established 9000ms fin-wait 2000ms close-wait 1000ms last-ack 1000ms time-wait 2000ms closed 1000ms \
 unacknowledged 3000ms udp 1000ms udp-replied 2000ms icmp 1000ms other 4000ms
 rule 0 fuzz:1 [drop] ct state related ip ttl 7 drop
@@ -22,6 +22,8 @@ chain upstream
         rule 0
   rule 1
 chain downstream
+  track
+  rule 1
 ";
 /// Bytes of the input that describe a packet.
 const STEP_BYTES: usize = 12;
@@ -58,7 +60,9 @@ pub(crate) fn tracker(data: &[u8]) {
         let wire_len = packet.len() as u32;
         let frame = Frame { bytes: &packet, wire_len, link: Link::RawIp, time_ns };
         let before = flows(&evaluator);
-        let verdict = evaluator.decide(0, frame, &mut ());
+        // Mostly from the side of its address.
+        let from = usize::from(step[1] >> 7) ^ usize::from(step[11] == 0xff);
+        let verdict = evaluator.decide(from, frame, &mut ());
         evaluator.verify_flows();
         let refused = (Reason::BAD_FLAGS..=Reason::STATE_FULL).contains(&verdict.reason());
         if refused {
