@@ -29,34 +29,27 @@ use weir_tables::Table;
 /// The reader of samples, if mitigation is on.
 ///
 /// # Errors
-/// Its interface cannot be created.
+/// Its ring cannot be created.
 pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure> {
     if options.mitigation.mitigate.is_none() {
         return Ok(None);
     }
-    if !options.host.is_empty() {
-        return Ok(Some(Arc::new(SampleReader::create_ring()?)));
-    }
-    // DPDK's ports have names of their own.
-    let between: Vec<String> = match options.engine {
-        LiveEngine::Dpdk => Vec::new(),
-        _ => options.lower.iter().chain(&options.upper).cloned().collect(),
+    let reader = match options.engine {
+        LiveEngine::Xdp => SampleReader::create_ring()?,
+        LiveEngine::Afpacket | LiveEngine::Afxdp | LiveEngine::Dpdk => SampleReader::create_queue(),
     };
-    Ok(Some(Arc::new(SampleReader::create(&between)?)))
+    Ok(Some(Arc::new(reader)))
 }
 
 /// Refuses a policy that mitigation cannot measure.
 ///
 /// # Errors
-/// It does not sample, or diverts.
+/// It does not sample, or not where that is needed.
 pub fn check<C>(options: &RunOptions, first: &Generation<C>) -> Result<(), Failure> {
     if options.mitigation.mitigate.is_none() {
         return Ok(());
     }
     let rejected = |problem: String| Failure::Rejected(format!("weir: --mitigate: {problem}"));
-    if let Some(at) = sampled::diverts(first.program()) {
-        return Err(rejected(format!("{at}: `divert` needs the divert interface, which mitigation reads")));
-    }
     let MitigationOptions { mitigate_slot, mitigate_table, .. } = &options.mitigation;
     sampled::one_in(first.program(), None, mitigate_slot, mitigate_table).map_err(rejected)?;
     Ok(())

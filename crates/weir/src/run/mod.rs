@@ -104,18 +104,15 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
     let samples = mitigating::reader(options)?;
-    let interfaces = interfaces(options, samples.as_deref());
+    let interfaces = interfaces(options);
     let held = Held { targets, claims, server, log, interfaces: interfaces.clone(), samples: samples.clone() };
     match options.engine {
         LiveEngine::Xdp => {
             let ports = match options.host.as_slice() {
                 [] => Ports::of(&interfaces)?,
-                host => match samples.as_ref().and_then(|samples| samples.ring()) {
-                    Some(ring) => Ports::of_host(host)?.with_samples(ring),
-                    None => Ports::of_host(host)?,
-                },
+                host => Ports::of_host(host)?,
             };
-            let ports = Arc::new(ports);
+            let ports = Arc::new(ports.with_samples(samples.as_ref().and_then(|samples| samples.ring())));
             let loader =
                 KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybriding::splitter(options)?);
             let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
@@ -182,7 +179,8 @@ fn run_workers(
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
     let loader = NativeLoader::new(trust).behind(hybriding::splitter(options)?);
-    run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
+    let samples = held.samples.as_ref().and_then(|samples| samples.queue());
+    run_on(options, held, signals, loader, |first| Ok(Workers::start_with(open()?, first, samples.as_ref())?))
 }
 
 /// Runs the command with one kind of datapath, which `start` starts.
@@ -278,14 +276,9 @@ fn answer<L: Loader>(
     })
 }
 
-/// The interfaces of the datapath. Samples go to `reader`, if there is one.
-fn interfaces(options: &RunOptions, reader: Option<&SampleReader>) -> Interfaces {
-    let samples = reader.filter(|_| options.host.is_empty()).map(|reader| match options.engine {
-        LiveEngine::Dpdk => dpdk::sample_port(reader.interface()),
-        _ => reader.interface().to_owned(),
-    });
-    let divert = samples.or_else(|| options.divert.clone());
-    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert }
+/// The interfaces of the datapath.
+fn interfaces(options: &RunOptions) -> Interfaces {
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
 }
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
