@@ -17,6 +17,9 @@ pub struct Status {
     pub generation: u64,
     /// Its posture; `None` for the base policy.
     pub posture: Option<String>,
+    /// The posture, if mitigation has activated it in place of the operator's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automatic: Option<AutomaticPosture>,
     /// The state of the link after Weir ends: `forward` or `block`.
     pub on_exit: String,
     /// Interfaces that are down because the opposite interface has no link.
@@ -41,6 +44,15 @@ pub struct Status {
     pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// A posture that mitigation has activated by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutomaticPosture {
+    /// The posture.
+    pub posture: String,
+    /// The operator's posture, which decides again after it; `None` for the base policy.
+    pub in_place_of: Option<String>,
 }
 
 /// State on disk.

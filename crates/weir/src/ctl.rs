@@ -16,8 +16,8 @@ use crate::limit_counts;
 use crate::report;
 use std::fmt::Write;
 use weir_control::{
-    Activating, Active, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus, Stats, Status,
-    TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus,
+    Stats, Status, TxDropped, WorkerStats,
 };
 use weir_policy::diag::printable::printable;
 
@@ -93,6 +93,10 @@ fn status(status: &Status) -> String {
     let _ = writeln!(text, "on exit {}", status.on_exit);
     for interface in &status.taken_down {
         let _ = writeln!(text, "{interface} is down, because the opposite interface has no link");
+    }
+    if let Some(AutomaticPosture { posture, in_place_of }) = &status.automatic {
+        let instead = in_place_of.as_ref().map_or("the base policy".to_owned(), |posture| format!("posture {posture}"));
+        let _ = writeln!(text, "posture {posture} is automatic, in place of {instead}");
     }
     if let Some(Activating { generation, posture, since_s }) = &status.activating {
         let _ = writeln!(text, "activating {} for {since_s:.0} s", active(*generation, posture));

@@ -37,6 +37,7 @@ mod promiscuous;
 mod redirect;
 mod resident;
 mod rss;
+pub mod sample;
 pub mod sample_queue;
 pub mod sample_ring;
 pub mod samples;

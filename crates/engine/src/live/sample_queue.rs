@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_abi::kernel::SAMPLE_BYTES;
 
 use crate::live::lane::Side;
-use crate::live::samples::Sample;
+use crate::live::sample::Sample;
 
 /// Samples that wait to be read: the reader may pause for a quarter of a second at 16,000 packets a second.
 const SLOTS: u64 = 4096;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use weir_abi::{BURST_MAX, Verdict};
 
 use crate::live::lane::{Lane, PortCounters, Role, Side, add};
+pub use crate::live::sample::Sample;
 use crate::live::sample_queue::SampleQueue;
 use crate::live::sample_ring::SampleRing;
 use crate::{EngineError, FrameBurst};
@@ -33,17 +34,6 @@ enum Source {
     Queue(Arc<SampleQueue>),
     /// Programs in the kernel.
     Ring(Arc<SampleRing>),
-}
-
-/// A sample: the beginning of a packet.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample<'a> {
-    /// At most the first [`weir_abi::kernel::SAMPLE_BYTES`] bytes.
-    pub bytes: &'a [u8],
-    /// The length of the packet.
-    pub wire_len: u32,
-    /// The side on which it arrived, so it says which chain has decided it. No packet can say this of itself.
-    pub from: Side,
 }
 
 impl SampleReader {

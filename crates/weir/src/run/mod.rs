@@ -1,12 +1,14 @@
 //! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
 
 mod account;
+mod automatic;
 pub mod card;
 mod carding;
 mod carry;
 pub mod claim;
 pub mod controller;
 pub mod descriptors;
+mod door;
 mod dpdk;
 mod features;
 mod feeds;
@@ -26,6 +28,8 @@ mod requests;
 mod saving;
 mod server;
 mod slots;
+#[cfg(test)]
+mod still;
 pub mod succession;
 mod table_answers;
 mod table_list;
@@ -40,6 +44,7 @@ use card::Card;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use door::Door;
 use features::FeatureTurns;
 use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
@@ -53,8 +58,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use succession::Change;
 use table_ticks::TableTicks;
-use weir_control::{Active, Request, Status};
+use weir_control::{Active, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
@@ -215,22 +221,21 @@ fn run_on<L: Loader>(
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
-        link.map(|link| hybriding::start(options, link, &controller, &loader)).transpose()?;
+        let door = Arc::new(Door::new(controller.clone(), loader.clone(), Arc::default()));
+        link.map(|link| hybriding::start(options, link, &door)).transpose()?;
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
         let saving = state.map(|state| state.start(&controller, &loader)).transpose()?;
-        end_trials(Arc::downgrade(&controller))?;
-        let updates = Arc::new(Updates::default());
-        feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
-        hybriding::follow(options, &controller, &loader, &updates)?;
-        let card = opened.map(|opened| carding::start(options, opened, &controller, &loader)).transpose()?;
-        let mitigation = samples
-            .clone()
-            .map(|samples| mitigating::start(options, samples, &controller, &loader, &updates, card.clone()));
+        end_what_is_due(Arc::downgrade(&door))?;
+        feeds::start(Arc::downgrade(&door))?;
+        hybriding::follow(options, &door)?;
+        let card = opened.map(|opened| carding::start(options, opened, &door)).transpose()?;
+        let mitigation = samples.map(|samples| mitigating::start(options, samples, &door, card.clone()));
         let mitigation = mitigation.transpose()?;
-        answer(&mut server, (&controller, &loader, &updates), mitigation.clone(), card.clone())?;
+        let asked = door.clone();
+        server.serve(move |request| asked.request(request))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces)).transpose()?;
-        watch(&controller, &guard, carried, &loader, signals, &updates);
+        watch(&controller, &guard, carried, &loader, signals, &door.updates);
         drop(server);
         // Actions are undone while workers can still take changes up.
         mitigation.iter().for_each(Mitigation::end);
@@ -252,28 +257,6 @@ fn run_on<L: Loader>(
         stopped
     })();
     ran.and(guard.end())
-}
-
-/// Answers clients from now on.
-fn answer<L: Loader>(
-    server: &mut Server,
-    (controller, loader, updates): (&Arc<Controller<L::Datapath>>, &L, &Arc<Updates>),
-    mitigation: Option<Mitigation>,
-    card: Option<Card>,
-) -> Result<(), Failure> {
-    let (controller, loader, updates) = (controller.clone(), loader.clone(), updates.clone());
-    server.serve(move |request| {
-        let perform = |request| match (&request, &mitigation) {
-            (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
-            _ => hybriding::perform(request, &controller, &loader, |request| {
-                requests::perform(request, &controller, &loader, &updates)
-            }),
-        };
-        match &card {
-            Some(card) => carding::perform(request, card, &controller, &loader, perform),
-            None => perform(request),
-        }
-    })
 }
 
 /// The interfaces of the datapath.
@@ -338,22 +321,30 @@ fn watch<L: Loader>(
     }
 }
 
-/// Starts a thread that ends trials in time, as long as the controller exists.
-fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<(), Failure> {
+/// Starts a thread that ends trials and leases of postures in time, as long as the door exists.
+fn end_what_is_due<L: Loader>(door: Weak<Door<L>>) -> Result<(), Failure> {
     let watch = move || {
-        while let Some(controller) = controller.upgrade() {
-            match Failure::catch(|| controller.tick()) {
-                Ok(true) => {
-                    let Status { generation, posture, .. } = controller.status();
-                    eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    eprintln!("weir: not confirmed in time, but the confirmed policy cannot be activated: {failure}");
-                    thread::sleep(TRIAL_PAUSE);
+        while let Some(door) = door.upgrade() {
+            if let Some(due) = door.controller.due() {
+                let is_trial = due == Change::Timeout;
+                match Failure::catch(|| door.make_due(due)) {
+                    Ok(true) if is_trial => {
+                        let Status { generation, posture, .. } = door.controller.status();
+                        eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
+                    }
+                    // The controller has said that the posture has ended.
+                    Ok(_) => {}
+                    Err(failure) => {
+                        let (what, then) = match is_trial {
+                            true => ("not confirmed in time", "the confirmed policy"),
+                            false => ("the automatic posture was not renewed", "the operator's posture"),
+                        };
+                        eprintln!("weir: {what}, but {then} cannot be activated: {failure}");
+                        thread::sleep(TRIAL_PAUSE);
+                    }
                 }
             }
-            drop(controller);
+            drop(door);
             thread::sleep(TICK);
         }
     };

@@ -219,46 +219,38 @@ impl Watch<'_> {
 mod tests {
     use super::Inner;
     use super::events::Events;
-    use super::hands::{Carried, Hands, Places, Renewal};
+    use super::hands::{Carried, Places};
     use super::state::State;
-    use serde_json::Value;
+    use crate::run::mitigating::Hand;
+    use crate::run::still::Daemon;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
-    use weir_control::Request;
     use weir_mitigate::action::{Action, Measure, Trial};
     use weir_mitigate::mitigator::Settings;
 
-    /// A thread's state with an active posture, and the posture of the rest of the daemon.
-    fn with_posture() -> (Inner, Arc<Mutex<Option<String>>>) {
-        let posture = Arc::<Mutex<Option<String>>>::default();
-        let (asked, active) = (posture.clone(), posture.clone());
-        let ask = move |request| {
-            if let Request::Posture { name } = request {
-                *asked.lock().unwrap() = name;
-            }
-            Ok(Value::Null)
-        };
-        let hands = Hands {
-            ask: Box::new(ask),
-            renew: Box::new(|_: &str, _, _| Renewal::Gone),
-            active: Box::new(move || (1, active.lock().unwrap().clone())),
-        };
-        let mut carried = Carried::new(hands, Places { slot: "attacks".to_owned(), tables: Vec::new() });
+    const POLICY: &str =
+        "upstream { accept } downstream { accept } posture high { upstream { drop } downstream { accept } }";
+
+    /// A thread's state with an active posture, and the rest of the daemon.
+    fn with_posture() -> (Inner, Daemon) {
+        let daemon = Daemon::new(POLICY);
+        let places = Places { slot: "attacks".to_owned(), tables: Vec::new() };
+        let mut carried = Carried::new(Box::new(Hand(Arc::downgrade(&daemon.door))), places);
         let measure = Measure::Posture("high".to_owned());
         carried.apply(&Action { id: 1, attack: 1, measure, trial: Trial::default() }, 0).expect("it is carried out");
+        assert_eq!(daemon.decides().as_deref(), Some("high"));
         let state = State::new(Vec::new(), Settings::default(), carried, Events::default(), 1);
-        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, posture)
+        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, daemon)
     }
 
     #[test]
     fn a_posture_does_not_outlive_the_thread() {
-        let (inner, posture) = with_posture();
-        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
+        let (inner, daemon) = with_posture();
         inner.attend(|| {});
-        assert_eq!(*posture.lock().unwrap(), None);
+        assert_eq!((daemon.decides(), daemon.automatic()), (None, None));
 
         // A bug while the state was locked.
-        let (inner, posture) = with_posture();
+        let (inner, daemon) = with_posture();
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             inner.attend(|| {
                 let _locked = inner.state();
@@ -266,12 +258,12 @@ mod tests {
             });
         }));
         assert!(ended.is_err());
-        assert_eq!(*posture.lock().unwrap(), None);
+        assert_eq!((daemon.decides(), daemon.automatic()), (None, None));
 
         // Whoever stops it undoes them.
-        let (inner, posture) = with_posture();
+        let (inner, daemon) = with_posture();
         inner.stop.store(true, Ordering::Relaxed);
         inner.attend(|| {});
-        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
+        assert_eq!(daemon.decides().as_deref(), Some("high"));
     }
 }

@@ -217,8 +217,8 @@ impl State {
             self.defence.lift(id);
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
-                Lost::Removed => {
-                    eprintln!("weir: action {id} was removed from its slot, and is not taken again in this attack");
+                Lost::Removed(how) => {
+                    eprintln!("weir: action {id} {how}, and is not taken again in this attack");
                     self.defence.mitigator_mut().removed(id);
                     self.tell_ended(id, Ending::Removed);
                 }
