@@ -139,3 +139,42 @@ impl WorkerSamples {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame_set::FrameSet;
+    use crate::live::memory_lane::MemoryLane;
+    use weir_abi::verdict::Sampled;
+    use weir_abi::{Action, Link, Reason};
+
+    #[test]
+    fn a_worker_takes_samples_without_trailers_and_leaves_none_to_the_lane() {
+        let long = [7u8; 1500];
+        let packets: [&[u8]; 3] = [&long[..60], &long, &[9; 70]];
+        let set = Arc::new(FrameSet::new(Link::Ethernet, packets.map(|bytes| (bytes, bytes.len() as u32))));
+        let lane = MemoryLane::new([set.clone(), set.clone()], [3, 3], ());
+        let reader = SampleReader::create_queue();
+        let samples = WorkerSamples::new(reader.queue().expect("it has one"), &lane);
+        let verdict = |action, sampled| Verdict::new(action, Reason::rule(0), sampled);
+        let mut cut = [0; BURST_MAX];
+        cut[2] = 20;
+        let mut frame = [0; 256];
+        for from in Side::BOTH {
+            let mut verdicts = [
+                verdict(Action::Accept, Sampled::No),
+                verdict(Action::Drop, Sampled::Yes),
+                verdict(Action::Divert, Sampled::Yes),
+            ];
+            samples.take(from, &set.burst(0), &mut verdicts, &cut);
+            assert_eq!(verdicts.map(Verdict::action), [Action::Accept, Action::Drop, Action::Divert].map(Some));
+            assert!(verdicts.iter().all(|verdict| !verdict.sampled()), "the divert interface gets no copy");
+            let sample = reader.read(&mut frame).expect("the second");
+            assert_eq!((sample.from, sample.wire_len, sample.bytes), (from, 1500, &long[..256]));
+            let sample = reader.read(&mut frame).expect("the third");
+            assert_eq!((sample.from, sample.wire_len, sample.bytes), (from, 50, &[9; 50][..]));
+            assert!(reader.read(&mut frame).is_none());
+        }
+        assert_eq!(lane.ports().iter().map(|port| port.read().sampled).collect::<Vec<_>>(), [2, 2]);
+    }
+}
