@@ -246,6 +246,11 @@ mod tests {
              mixed: worker 1 decides by generation 1\non trial: rolls back to generation 1, posture high in 30 s unless confirmed\n     \
              1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
         );
+        for (in_place_of, said) in [(json!(null), "the base policy"), (json!("low"), "posture low")] {
+            let automatic = json!({ "posture": "high", "in_place_of": in_place_of });
+            let said = format!("\nposture high is automatic, in place of {said}\n");
+            assert!(text(json!({ "posture": "high", "automatic": automatic })).contains(&said), "{said}");
+        }
     }
 
     #[test]
