@@ -94,12 +94,6 @@ impl<D: Datapath> Controller<D> {
         Controller { datapath, clock, guard, started, changing, state, ledger, saved, card }
     }
 
-    /// Replaces the clock of trials and leases.
-    #[cfg(test)]
-    pub fn with_clock(self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        Controller { clock: Box::new(clock), ..self }
-    }
-
     /// Adds a ready generation. Returns its number.
     pub fn add(&self, mut generation: Generation<D::Code>) -> u64 {
         let mut state = self.state();
@@ -414,4 +408,12 @@ fn ignore_refusal(changed: Result<(), Failure>) -> Result<bool, Failure> {
 
 fn rejected(refusal: Refusal) -> Failure {
     Failure::Rejected(format!("weir: {refusal}"))
+}
+
+#[cfg(test)]
+impl<D: Datapath> Controller<D> {
+    /// Replaces the clock of trials and leases.
+    pub fn with_clock(self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Controller { clock: Box::new(clock), ..self }
+    }
 }

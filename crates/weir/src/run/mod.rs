@@ -28,8 +28,6 @@ mod requests;
 mod saving;
 mod server;
 mod slots;
-#[cfg(test)]
-mod still;
 pub mod succession;
 mod table_answers;
 mod table_list;
@@ -355,3 +353,6 @@ fn end_what_is_due<L: Loader>(door: Weak<Door<L>>) -> Result<(), Failure> {
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {
     lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect()
 }
+
+#[cfg(test)]
+mod still;
