@@ -80,6 +80,8 @@ impl<D: Datapath> Controller<D> {
         let (succession, started) = (Succession::default(), Instant::now());
         first.id = succession.active().generation;
         first.take_effect();
+        // Debts of before the start may be those of lower rates.
+        first.bound_debts();
         let generation = Arc::new(first);
         let state = State {
             succession,
