@@ -2,6 +2,8 @@
 //!
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
+mod trials;
+
 use crate::failure::Failure;
 use crate::run::account::sums;
 use crate::run::generation::Generation;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Reading, Stray};
-use weir_policy::ir::Direction;
+use weir_policy::ir::{Direction, OnExit};
 
 /// How long the end waits for a change that is under way, before it leaves the card as it is.
 const LEAVING: Duration = Duration::from_secs(2);
@@ -35,6 +37,8 @@ pub struct Controller<D: Datapath> {
     saved: OnceLock<ReportState>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
+    /// Held while the guard is told what to do at the end.
+    ensuring: Mutex<()>,
 }
 
 /// Reports how state is saved to disk.
@@ -75,9 +79,22 @@ impl<D: Datapath> Drop for PendingChange<'_, D> {
 }
 
 impl<D: Datapath> Controller<D> {
-    /// Controls a datapath that was started with the base policy of the generation `first`.
-    pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
-        let (succession, started) = (Succession::default(), Instant::now());
+    /// Controls a datapath that was started with the base policy of the generation `first`. With `trial` it is on trial:
+    /// unless it is confirmed in this time, [`Controller::has_given_up`].
+    ///
+    /// # Errors
+    /// The trial is too long.
+    pub fn new(
+        datapath: D,
+        mut first: Generation<D::Code>,
+        guard: Arc<Guard>,
+        trial: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let succession = match trial {
+            Some(time) => Succession::on_trial(time, started).map_err(rejected)?,
+            None => Succession::default(),
+        };
         first.id = succession.active().generation;
         first.take_effect();
         // Debts of before the start may be those of lower rates.
@@ -91,7 +108,8 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        Controller { datapath, guard, started, changing, state, ledger, saved: OnceLock::new(), card: OnceLock::new() }
+        let (saved, card, ensuring) = (OnceLock::new(), OnceLock::new(), Mutex::default());
+        Ok(Controller { datapath, guard, started, changing, state, ledger, saved, card, ensuring })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -160,38 +178,6 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Posture(posture.map(str::to_owned)))
     }
 
-    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one.
-    ///
-    /// # Errors
-    /// There is no rollback target, or a worker failed.
-    pub fn rollback(&self) -> Result<(), Failure> {
-        self.change(Change::Rollback)
-    }
-
-    /// Confirms the policy that is on trial.
-    ///
-    /// # Errors
-    /// There is no trial, or a change is in progress.
-    pub fn confirm(&self) -> Result<(), Failure> {
-        self.state().succession.confirm().map_err(rejected)
-    }
-
-    /// Rolls back to the confirmed policy if the trial has ended. Returns whether it did.
-    ///
-    /// # Errors
-    /// A worker failed.
-    pub fn tick(&self) -> Result<bool, Failure> {
-        if self.state().succession.trial_ends().is_none_or(|ends| Instant::now() < ends) {
-            return Ok(false);
-        }
-        match self.change(Change::Timeout) {
-            Ok(()) => Ok(true),
-            // The trial was confirmed meanwhile.
-            Err(Failure::Rejected(_)) => Ok(false),
-            Err(failure) => Err(failure),
-        }
-    }
-
     fn change(&self, change: Change) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pending = self.begin(change)?;
@@ -208,7 +194,7 @@ impl<D: Datapath> Controller<D> {
         pending.generation.bound_debts();
         pending.generation.take_effect();
         self.state().commit(&pending.generation);
-        self.guard.apply(pending.generation.program().on_exit);
+        self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))
     }
 
@@ -381,7 +367,7 @@ impl<D: Datapath> Controller<D> {
             access: self.datapath.access(),
             generation,
             posture,
-            on_exit: state.active().program().on_exit.name().to_owned(),
+            on_exit: state.on_exit().name().to_owned(),
             taken_down,
             activations: state.activations,
             confirm_left_s: succession.trial_ends().map(left),
@@ -440,6 +426,13 @@ impl<D: Datapath> Controller<D> {
 impl<C> State<C> {
     fn active(&self) -> Shared<C> {
         self.ready(self.succession.active().generation)
+    }
+
+    /// What happens when Weir ends: what the policy says that was confirmed last. Without one everything passes, as
+    /// before Weir.
+    fn on_exit(&self) -> OnExit {
+        let confirmed = self.succession.confirmed();
+        confirmed.map_or(OnExit::Forward, |confirmed| self.ready(confirmed.generation).program().on_exit)
     }
 
     fn ready(&self, id: u64) -> Shared<C> {

@@ -21,6 +21,7 @@ mod limits_log;
 mod log_file;
 mod mitigating;
 mod mitigation;
+mod own_connection;
 mod preparation;
 mod requests;
 mod saving;
@@ -61,6 +62,7 @@ use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
+use weir_policy::ir::OnExit;
 
 /// Interval of setting the words of full buckets to the present. Those of addresses wrap around after nine minutes at
 /// the earliest.
@@ -95,7 +97,12 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is only for the engine xdp; other engines need no reserved room".to_owned(),
         ));
     }
+    options
+        .confirm
+        .map_or(Ok(()), succession::check_length)
+        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
     let trust = options.trust.read()?;
+    own_connection::check(options, &trust)?;
     let signals = Signals::register()?;
     signals::clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
@@ -203,11 +210,18 @@ fn run_on<L: Loader>(
     mitigating::check(options, &first)?;
     carding::check(options, first.program())?;
     let loaded = first.loaded(None)?;
-    let on_exit = first.program().on_exit;
+    // Until the first policy is confirmed, everything passes when Weir ends.
+    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
     let guard = match options.host.as_slice() {
         [] => Guard::of_link(interfaces.clone(), targets.clone(), on_exit)?,
         host => Guard::of_host(host),
     };
+    if options.confirm.is_some()
+        && let Some(problem) = guard.cannot_forward()
+    {
+        let why = "there would be no way back, since nothing can pass here without weir";
+        return Err(Failure::Rejected(format!("weir: --confirm: {why}: {problem}")));
+    }
     let guard = Arc::new(guard);
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
@@ -216,7 +230,7 @@ fn run_on<L: Loader>(
         let datapath = start(&loaded)?;
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
+        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
         link.map(|link| hybriding::start(options, link, &controller, &loader)).transpose()?;
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
@@ -251,7 +265,12 @@ fn run_on<L: Loader>(
         if let Some(saving) = saving {
             saving.end();
         }
-        stopped
+        stopped.and_then(|()| match controller.has_given_up() {
+            true => Err(Failure::Runtime(
+                "the first policy was not confirmed: weir has ended and everything passes".to_owned(),
+            )),
+            false => Ok(()),
+        })
     })();
     ran.and(guard.end())
 }
@@ -297,6 +316,10 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     };
     let (policy, control) = (options.policy.display(), options.control.display());
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
+    if let Some(time) = options.confirm {
+        let time = humantime::format_duration(time);
+        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+    }
 }
 
 /// Refuses repeated interfaces, on which packets would loop for ever.
@@ -320,7 +343,7 @@ fn watch<L: Loader>(
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     let mut feature_turns = FeatureTurns::default();
-    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
+    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() && !controller.has_given_up() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
         }

@@ -10,6 +10,8 @@
 //!  posture,  +--- rollback, timeout: what was confirmed last
 //!  rollback
 //! ```
+//! The first policy may be on trial, too. Nothing was confirmed before it, so rollback and timeout give up: Weir ends.
+//!
 //! A change takes time and may fail. [`Succession::begin`] returns what to activate. [`Succession::commit`] makes it
 //! active, and [`Succession::abandon`] leaves everything as it was.
 
@@ -63,6 +65,8 @@ pub enum Refusal {
     NothingOnTrial,
     /// The trial has not ended.
     NotDue,
+    /// Nothing was ever confirmed, so Weir ends.
+    GivenUp,
     /// The length of a trial is out of bounds.
     TrialLength,
     /// Lists changed in a new generation, but a policy is on trial.
@@ -83,6 +87,7 @@ impl Display for Refusal {
             Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
             Refusal::NothingOnTrial => f.write_str("no policy is on trial"),
             Refusal::NotDue => f.write_str("the trial has not ended"),
+            Refusal::GivenUp => f.write_str("the first policy was not confirmed, so weir ends"),
             Refusal::TrialLength => {
                 write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
             }
@@ -115,31 +120,63 @@ pub struct Succession {
     /// Numbers of the ready generations, the oldest first.
     ready: Vec<u64>,
     next: u64,
-    /// The confirmed policy. It is active unless there is a trial.
-    confirmed: Active,
+    /// The confirmed policy. It is active unless there is a trial. `None` during the trial of the first policy.
+    confirmed: Option<Active>,
     /// The previously confirmed policy, which differs from `confirmed`.
     previous: Option<Active>,
     trial: Option<Trial>,
     pending: Option<Pending>,
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    is_given_up: bool,
 }
 
 impl Default for Succession {
     /// The base policy of generation 1 is active.
     fn default() -> Self {
         let first = Active { generation: 1, posture: None };
-        Succession { ready: vec![1], next: 2, confirmed: first, previous: None, trial: None, pending: None }
+        let (previous, trial, pending) = (None, None, None);
+        Succession { ready: vec![1], next: 2, confirmed: Some(first), previous, trial, pending, is_given_up: false }
     }
 }
 
 impl Succession {
+    /// The base policy of generation 1 is active and on trial. Nothing is confirmed.
+    ///
+    /// # Errors
+    /// The length of the trial is out of bounds.
+    pub fn on_trial(time: Duration, now: Instant) -> Result<Self, Refusal> {
+        check_length(time)?;
+        let confirmed = Succession::default();
+        let trial = Trial { active: confirmed.active().clone(), ends: now + time };
+        Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
+    }
+
     /// The active generation and posture.
     pub fn active(&self) -> &Active {
-        self.trial.as_ref().map_or(&self.confirmed, |trial| &trial.active)
+        let active = self.trial.as_ref().map(|trial| &trial.active).or(self.confirmed.as_ref());
+        active.expect("a policy is confirmed or on trial")
+    }
+
+    /// The policy that was confirmed last. `None` during the trial of the first policy.
+    pub fn confirmed(&self) -> Option<&Active> {
+        self.confirmed.as_ref()
     }
 
     /// The rollback target: during a trial the confirmed policy, otherwise the previously confirmed one.
     pub fn rollback_target(&self) -> Option<&Active> {
-        if self.trial.is_some() { Some(&self.confirmed) } else { self.previous.as_ref() }
+        if self.trial.is_some() { self.confirmed.as_ref() } else { self.previous.as_ref() }
+    }
+
+    /// Ends the trial of the first policy for good, if nothing was ever confirmed. Nothing can be changed or confirmed
+    /// any more. Returns whether it did.
+    pub fn give_up(&mut self) -> bool {
+        self.is_given_up |= self.confirmed.is_none();
+        self.is_given_up
+    }
+
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
     }
 
     /// When the trial ends, if there is one.
@@ -156,7 +193,7 @@ impl Succession {
     pub fn is_in_use(&self, generation: u64) -> bool {
         let trial = self.trial.as_ref().map(|trial| &trial.active);
         let pending = self.pending.as_ref().map(|pending| &pending.to);
-        [Some(&self.confirmed), self.previous.as_ref(), trial, pending]
+        [self.confirmed.as_ref(), self.previous.as_ref(), trial, pending]
             .into_iter()
             .flatten()
             .any(|one| one.generation == generation)
@@ -203,17 +240,13 @@ impl Succession {
     /// # Errors
     /// The change is refused. Nothing has changed.
     pub fn begin(&mut self, change: Change, now: Instant) -> Result<Active, Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+        self.check_free()?;
         let to = match &change {
             Change::Activate { generation, trial } => {
                 if !self.ready.contains(generation) {
                     return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
                 }
-                if trial.is_some_and(|time| time.is_zero() || time > TRIAL_MAX) {
-                    return Err(Refusal::TrialLength);
-                }
+                trial.map_or(Ok(()), check_length)?;
                 Active { generation: *generation, posture: None }
             }
             Change::Succeed { of, generation } => {
@@ -230,7 +263,7 @@ impl Succession {
                 if now < trial.ends {
                     return Err(Refusal::NotDue);
                 }
-                self.confirmed.clone()
+                self.confirmed.clone().ok_or(Refusal::NothingBefore)?
             }
         };
         self.pending = Some(Pending { to: to.clone(), change });
@@ -246,7 +279,7 @@ impl Succession {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
             (Change::Succeed { of, generation }, None) => {
-                self.confirmed = to;
+                self.confirmed = Some(to);
                 // A rollback to another posture of the old generation leads to that posture with the new lists.
                 let previous = self.previous.take();
                 let same = |active: Active| match active.generation == of {
@@ -271,9 +304,7 @@ impl Succession {
     /// # Errors
     /// There is no trial, or a change is in progress.
     pub fn confirm(&mut self) -> Result<(), Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+        self.check_free()?;
         let trial = self.trial.take().ok_or(Refusal::NothingOnTrial)?;
         self.make_confirmed(trial.active);
         Ok(())
@@ -281,10 +312,27 @@ impl Succession {
 
     /// Confirming the same policy again does not change the rollback target.
     fn make_confirmed(&mut self, active: Active) {
-        if active != self.confirmed {
-            self.previous = Some(std::mem::replace(&mut self.confirmed, active));
+        if self.confirmed.as_ref() != Some(&active) {
+            self.previous = self.confirmed.replace(active);
         }
     }
+
+    /// Checks that a change or a confirmation may begin.
+    fn check_free(&self) -> Result<(), Refusal> {
+        match &self.pending {
+            _ if self.is_given_up => Err(Refusal::GivenUp),
+            Some(pending) => Err(Refusal::Busy(pending.to.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks the length of a trial.
+///
+/// # Errors
+/// It is out of bounds.
+pub fn check_length(time: Duration) -> Result<(), Refusal> {
+    if time.is_zero() || time > TRIAL_MAX { Err(Refusal::TrialLength) } else { Ok(()) }
 }
 
 #[cfg(test)]
