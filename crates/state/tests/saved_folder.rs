@@ -8,8 +8,10 @@ mod process;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod support;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::sync::Arc;
@@ -170,6 +172,17 @@ fn a_folder_in_a_folder_that_others_can_write_is_refused() {
 }
 
 #[test]
+fn names_of_others_are_left_alone() {
+    let folder = saved();
+    let name = OsStr::from_bytes(b"\xff.new");
+    fs::write(folder.path().join(name), "").unwrap();
+    fs::create_dir(folder.path().join("tables.new")).unwrap();
+    assert_eq!(found(folder.path()), (vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()], vec![]));
+    assert!(folder.path().join(name).exists());
+    assert!(folder.path().join("tables.new.unread").is_dir(), "a folder in place of a file is kept");
+}
+
+#[test]
 fn folders_are_made_for_their_owner_only() {
     let outer = tempfile::tempdir().unwrap();
     let path = outer.path().join("a/b");
@@ -179,7 +192,7 @@ fn folders_are_made_for_their_owner_only() {
     }
     fs::write(outer.path().join("file"), "").unwrap();
     let why = refusal(&outer.path().join("file"));
-    assert!(why.contains("file is not a directory"), "{why}");
+    assert!(why.contains("Not a directory"), "{why}");
 }
 
 /// Whatever is at the place of a file, it is not read, it is kept, and a message names it and the reason.

@@ -53,7 +53,7 @@ pub enum FolderError {
     /// Another process uses it.
     #[error("another weir uses it")]
     Busy,
-    /// Users other than root and the caller can change the folder or its lock, or it is no folder.
+    /// Users other than root and the caller can change the folder or its lock, or the lock is no file.
     #[error("{0}")]
     Refused(String),
     /// The disk refuses.
@@ -132,9 +132,8 @@ impl Folder {
     /// It cannot be used, must not be used, or another process still uses it.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let held = Held::open(path, Missing::Made, LOCK_WAIT)?;
-        let folder = Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) };
-        folder.remove_incomplete()?;
-        Ok(folder)
+        held.remove_incomplete()?;
+        Ok(Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) })
     }
 
     /// Opens what is at the path now, because it is another folder, or because the lock was lost. Nobody has read the
@@ -145,11 +144,12 @@ impl Folder {
             // Another thread was faster.
             return Ok(());
         }
-        *held = Held::open(&self.path, Missing::Refused, Duration::ZERO)?;
-        drop(held);
+        let other = Held::open(&self.path, Missing::Refused, Duration::ZERO)?;
+        other.remove_incomplete()?;
+        other.set_all_aside()?;
+        *held = other;
         self.reopened.fetch_add(1, Ordering::Relaxed);
-        self.remove_incomplete()?;
-        self.set_all_aside()
+        Ok(())
     }
 
     /// How often another folder was opened under the same name. What was written before is not in it.
@@ -161,16 +161,6 @@ impl Folder {
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what a process that was killed has not completed.
-    fn remove_incomplete(&self) -> io::Result<()> {
-        for name in self.names()?.iter().filter(|name| name.ends_with(NEW)) {
-            if self.remove(name).is_err() {
-                self.set_aside(name)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The path of a file, for messages.
     pub(super) fn shown(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
@@ -178,13 +168,7 @@ impl Folder {
 
     /// The names of all files.
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.held().directory)? {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
-        }
-        names.retain(|name| name != "." && name != "..");
-        names.sort_unstable();
-        Ok(names)
+        self.held().names()
     }
 
     /// The numbers of the files of a kind, sorted.
@@ -218,23 +202,12 @@ impl Folder {
 
     /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
     pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
-        for number in 1u64.. {
-            let number = if number > 1 { format!("-{number}") } else { String::new() };
-            let kept = format!("{name}.{UNREAD}{number}");
-            if !self.has(&kept)? {
-                let directory = &self.held().directory;
-                renameat(directory, name, directory, &kept)?;
-                return Ok(kept);
-            }
-        }
-        unreachable!("a folder has fewer files");
+        self.held().set_aside(name)
     }
 
     /// Sets all files with state aside.
     pub(super) fn set_all_aside(&self) -> io::Result<()> {
-        let is_numbered = |name: &str| Numbered::ALL.iter().any(|kind| kind.number_text(name).is_some());
-        let names = self.names()?.into_iter().filter(|name| name == DEBTS || name == FLOWS || is_numbered(name));
-        names.into_iter().try_for_each(|name| self.set_aside(&name).map(|_| ()))
+        self.held().set_all_aside()
     }
 
     /// The names of the files that were set aside, sorted.
@@ -252,11 +225,12 @@ impl Folder {
         if self.held().check_still_own().is_err() {
             self.reopen()?;
         }
-        if name.ends_with(NEW) && self.has(name)? {
-            self.remove(name)?;
+        let held = self.held();
+        if name.ends_with(NEW) && held.has(name)? {
+            held.remove(name)?;
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&self.held().directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+        Ok(openat(&held.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     /// Gives a complete file its name, for good.
@@ -280,21 +254,12 @@ impl Folder {
 
     /// Removes a file.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.held().directory, name, AtFlags::empty())?)
+        self.held().remove(name)
     }
 
     /// Makes the names of files last.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.held().directory.sync_all()
-    }
-
-    /// Whether there is anything with this name.
-    fn has(&self, name: &str) -> io::Result<bool> {
-        match statat(&self.held().directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 
@@ -306,7 +271,8 @@ impl Held {
             Distrust::System { path: at, source } => {
                 FolderError::Disk(io::Error::new(source.kind(), format!("{}: {source}", at.display())))
             }
-            distrust => FolderError::Refused(distrust.to_string()),
+            Distrust::NoDirectory(_) => FolderError::Disk(Errno::NOTDIR.into()),
+            distrust @ Distrust::Writable(_) => FolderError::Refused(distrust.to_string()),
         })?;
         let lock = open_lock(&directory)?;
         exclusively(&lock, patience)?;
@@ -314,6 +280,61 @@ impl Held {
         // Another process may have replaced it before it was locked.
         held.check_still_own()?;
         Ok(held)
+    }
+
+    /// The names of all files that Weir can have made: its names are text.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Whether there is anything with this name.
+    fn has(&self, name: &str) -> io::Result<bool> {
+        match statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
+    }
+
+    /// Removes what a process that was killed has not completed.
+    fn remove_incomplete(&self) -> io::Result<()> {
+        for name in self.names()?.iter().filter(|name| name.ends_with(NEW)) {
+            if self.remove(name).is_err() {
+                self.set_aside(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
+    fn set_aside(&self, name: &str) -> io::Result<String> {
+        for number in 1u64.. {
+            let number = if number > 1 { format!("-{number}") } else { String::new() };
+            let kept = format!("{name}.{UNREAD}{number}");
+            if !self.has(&kept)? {
+                renameat(&self.directory, name, &self.directory, &kept)?;
+                return Ok(kept);
+            }
+        }
+        unreachable!("a folder has fewer files");
+    }
+
+    /// Sets all files with state aside.
+    fn set_all_aside(&self) -> io::Result<()> {
+        let is_numbered = |name: &str| Numbered::ALL.iter().any(|kind| kind.number_text(name).is_some());
+        let names = self.names()?.into_iter().filter(|name| name == DEBTS || name == FLOWS || is_numbered(name));
+        names.into_iter().try_for_each(|name| self.set_aside(&name).map(|_| ()))
     }
 
     /// Checks that the name still leads to the folder, and the lock's name to the lock. Otherwise another Weir may use

@@ -104,10 +104,10 @@ fn replay_journals(
             folder.remove(&name)?;
             continue;
         }
-        let replayed = match is_broken {
+        let replayed = file.and_then(|file| match is_broken {
             true => Err("changes before it are missing".to_owned()),
-            false => file.and_then(|file| replay(tables, &file, number)),
-        };
+            false => replay(tables, &file, number),
+        });
         match replayed {
             Ok(damage) => notices.extend(damage.map(|damage| format!("{}: {damage}", folder.shown(&name)))),
             Err(problem) => {

@@ -212,17 +212,7 @@ fn run_on<L: Loader>(
     let loaded = first.loaded(None)?;
     // Until the first policy is confirmed, everything passes when Weir ends.
     let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
-    let guard = match options.host.as_slice() {
-        [] => Guard::of_link(interfaces.clone(), targets.clone(), on_exit)?,
-        host => Guard::of_host(host),
-    };
-    if options.confirm.is_some()
-        && let Some(problem) = guard.cannot_forward()
-    {
-        let why = "there would be no way back, since nothing can pass here without weir";
-        return Err(Failure::Rejected(format!("weir: --confirm: {why}: {problem}")));
-    }
-    let guard = Arc::new(guard);
+    let guard = guard(options, &interfaces, &targets, on_exit)?;
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
         let (opened, card_claims) = carding::open(options, &targets)?.unzip();
@@ -265,14 +255,29 @@ fn run_on<L: Loader>(
         if let Some(saving) = saving {
             saving.end();
         }
-        stopped.and_then(|()| match controller.has_given_up() {
-            true => Err(Failure::Runtime(
-                "the first policy was not confirmed: weir has ended and everything passes".to_owned(),
-            )),
-            false => Ok(()),
-        })
+        stopped.and(controller.check_confirmed())
     })();
     ran.and(guard.end())
+}
+
+/// What ensures `on-exit`.
+fn guard(
+    options: &RunOptions,
+    interfaces: &Interfaces,
+    targets: &[ClaimTarget],
+    on_exit: OnExit,
+) -> Result<Arc<Guard>, Failure> {
+    let guard = match options.host.as_slice() {
+        [] => Guard::of_link(interfaces.clone(), targets.to_vec(), on_exit)?,
+        host => Guard::of_host(host),
+    };
+    if options.confirm.is_some()
+        && let Some(problem) = guard.cannot_forward()
+    {
+        let why = "there would be no way back, since nothing can pass here without weir";
+        return Err(Failure::Rejected(format!("weir: --confirm: {why}: {problem}")));
+    }
+    Ok(Arc::new(guard))
 }
 
 /// Answers clients from now on.

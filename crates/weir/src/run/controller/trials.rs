@@ -26,6 +26,15 @@ impl<D: Datapath> Controller<D> {
         self.state().succession.is_given_up()
     }
 
+    /// Fails if the first policy was not confirmed, so that Weir ended.
+    ///
+    /// # Errors
+    /// Says so.
+    pub fn check_confirmed(&self) -> Result<(), Failure> {
+        let text = "the first policy was not confirmed: weir has ended and everything passes";
+        if self.has_given_up() { Err(Failure::Runtime(text.to_owned())) } else { Ok(()) }
+    }
+
     /// Confirms the policy that is on trial.
     ///
     /// # Errors
