@@ -118,8 +118,11 @@ fn status(status: &Status) -> String {
         (Some(left), Some(target)) => {
             _ = writeln!(text, "on trial: rolls back to {target} in {left:.0} s unless confirmed")
         }
-        (_, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
-        (_, None) => {}
+        (Some(left), None) => {
+            _ = writeln!(text, "on trial: weir ends in {left:.0} s and everything passes, unless confirmed")
+        }
+        (None, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
+        (None, None) => {}
     }
     text += &ctl_updates::status(&status.updates);
     for generation in &status.generations {
@@ -244,6 +247,13 @@ mod tests {
             ),
             "generation 2; 2 workers, up 7 s, 3 activations\non exit block\nactivating generation 1 for 12 s\n\
              mixed: worker 1 decides by generation 1\non trial: rolls back to generation 1, posture high in 30 s unless confirmed\n     \
+             1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
+        );
+        // The first policy, with nothing before it.
+        assert_eq!(
+            text(json!({ "rollback_to": null, "rollback_posture": null, "activating": null, "mixed": [] })),
+            "generation 2; 2 workers, up 7 s, 3 activations\non exit block\n\
+             on trial: weir ends in 30 s and everything passes, unless confirmed\n     \
              1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
         );
         for (in_place_of, said) in [(json!(null), "the base policy"), (json!("low"), "posture low")] {

@@ -33,6 +33,7 @@ pub mod link;
 pub mod memory_lane;
 mod netlink;
 mod packet_socket;
+pub mod paths;
 mod promiscuous;
 mod redirect;
 mod resident;

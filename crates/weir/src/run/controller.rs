@@ -3,6 +3,7 @@
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
 mod card;
+mod trials;
 
 use crate::failure::Failure;
 use crate::run::account::sums;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Reading, Stray};
-use weir_policy::ir::Direction;
+use weir_policy::ir::{Direction, OnExit};
 
 /// The datapath, its generations and their counts.
 pub struct Controller<D: Datapath> {
@@ -36,6 +37,8 @@ pub struct Controller<D: Datapath> {
     saved: OnceLock<ReportState>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
+    /// Held while the guard is told what to do at the end.
+    ensuring: Mutex<()>,
 }
 
 /// Reports how state is saved to disk.
@@ -76,11 +79,26 @@ impl<D: Datapath> Drop for PendingChange<'_, D> {
 }
 
 impl<D: Datapath> Controller<D> {
-    /// Controls a datapath that was started with the base policy of the generation `first`.
-    pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
-        let (succession, started) = (Succession::default(), Instant::now());
+    /// Controls a datapath that was started with the base policy of the generation `first`. With `trial` it is on trial:
+    /// unless it is confirmed in this time, [`Controller::has_given_up`].
+    ///
+    /// # Errors
+    /// The trial is too long.
+    pub fn new(
+        datapath: D,
+        mut first: Generation<D::Code>,
+        guard: Arc<Guard>,
+        trial: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let succession = match trial {
+            Some(time) => Succession::on_trial(time, started).map_err(rejected)?,
+            None => Succession::default(),
+        };
         first.id = succession.active().generation;
         first.take_effect();
+        // Debts of before the start may be those of lower rates.
+        first.bound_debts();
         let generation = Arc::new(first);
         let state = State {
             succession,
@@ -91,7 +109,8 @@ impl<D: Datapath> Controller<D> {
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
         let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
-        Controller { datapath, clock, guard, started, changing, state, ledger, saved, card }
+        let ensuring = Mutex::default();
+        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -160,22 +179,6 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Posture(posture.map(str::to_owned)))
     }
 
-    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one.
-    ///
-    /// # Errors
-    /// There is no rollback target, or a worker failed.
-    pub fn rollback(&self) -> Result<(), Failure> {
-        self.change(Change::Rollback)
-    }
-
-    /// Confirms the policy that is on trial.
-    ///
-    /// # Errors
-    /// There is no trial, or a change is in progress.
-    pub fn confirm(&self) -> Result<(), Failure> {
-        self.state().succession.confirm().map_err(rejected)
-    }
-
     /// Activates a posture of the active generation in front of the operator's, until it is released or ends otherwise
     /// (docs/mitigation.md). It must be renewed.
     ///
@@ -201,19 +204,6 @@ impl<D: Datapath> Controller<D> {
         ignore_refusal(self.change(Change::Release(holder))).map(drop)
     }
 
-    /// The change that is due by time: the end of a trial, or of a posture that was not renewed.
-    pub fn due(&self) -> Option<Change> {
-        self.state().succession.due((self.clock)())
-    }
-
-    /// Makes a change that was due. Returns whether it still was.
-    ///
-    /// # Errors
-    /// A worker failed.
-    pub fn make_due(&self, due: Change) -> Result<bool, Failure> {
-        ignore_refusal(self.change(due))
-    }
-
     fn change(&self, change: Change) -> Result<(), Failure> {
         let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pending = self.begin(change)?;
@@ -233,7 +223,7 @@ impl<D: Datapath> Controller<D> {
         if let Some(ended) = ended {
             eprintln!("weir: {ended}; {} decides", self.state().succession.active());
         }
-        self.guard.apply(pending.generation.program().on_exit);
+        self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))
     }
 
@@ -314,7 +304,7 @@ impl<D: Datapath> Controller<D> {
             generation,
             posture,
             automatic,
-            on_exit: state.active().program().on_exit.name().to_owned(),
+            on_exit: state.on_exit().name().to_owned(),
             taken_down,
             activations: state.activations,
             confirm_left_s: succession.trial_ends().map(left),
@@ -373,6 +363,13 @@ impl<D: Datapath> Controller<D> {
 impl<C> State<C> {
     fn active(&self) -> Shared<C> {
         self.ready(self.succession.active().generation)
+    }
+
+    /// What happens when Weir ends: what the policy says that was confirmed last. Without one everything passes, as
+    /// before Weir.
+    fn on_exit(&self) -> OnExit {
+        let confirmed = self.succession.confirmed();
+        confirmed.map_or(OnExit::Forward, |confirmed| self.ready(confirmed.generation).program().on_exit)
     }
 
     fn ready(&self, id: u64) -> Shared<C> {

@@ -23,6 +23,7 @@ mod limits_log;
 mod log_file;
 mod mitigating;
 mod mitigation;
+mod own_connection;
 mod preparation;
 mod requests;
 mod saving;
@@ -65,6 +66,7 @@ use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
+use weir_policy::ir::OnExit;
 
 /// Interval of setting the words of full buckets to the present. Those of addresses wrap around after nine minutes at
 /// the earliest.
@@ -99,7 +101,12 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is only for the engine xdp; other engines need no reserved room".to_owned(),
         ));
     }
+    options
+        .confirm
+        .map_or(Ok(()), succession::check_length)
+        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
     let trust = options.trust.read()?;
+    own_connection::check(options, &trust)?;
     let signals = Signals::register()?;
     signals::clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
@@ -205,12 +212,9 @@ fn run_on<L: Loader>(
     mitigating::check(options, &first)?;
     carding::check(options, first.program())?;
     let loaded = first.loaded(None)?;
-    let on_exit = first.program().on_exit;
-    let guard = match options.host.as_slice() {
-        [] => Guard::of_link(interfaces.clone(), targets.clone(), on_exit)?,
-        host => Guard::of_host(host),
-    };
-    let guard = Arc::new(guard);
+    // Until the first policy is confirmed, everything passes when Weir ends.
+    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
+    let guard = guard(options, &interfaces, &targets, on_exit)?;
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
         let (opened, card_claims) = carding::open(options, &targets)?.unzip();
@@ -218,7 +222,7 @@ fn run_on<L: Loader>(
         let datapath = start(&loaded)?;
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
+        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
         let door = Arc::new(Door::new(controller.clone(), loader.clone(), Arc::default()));
         link.map(|link| hybriding::start(options, link, &door)).transpose()?;
         report_start(options, &controller);
@@ -252,9 +256,29 @@ fn run_on<L: Loader>(
         if let Some(saving) = saving {
             saving.end();
         }
-        stopped
+        stopped.and(controller.check_confirmed())
     })();
     ran.and(guard.end())
+}
+
+/// What ensures `on-exit`.
+fn guard(
+    options: &RunOptions,
+    interfaces: &Interfaces,
+    targets: &[ClaimTarget],
+    on_exit: OnExit,
+) -> Result<Arc<Guard>, Failure> {
+    let guard = match options.host.as_slice() {
+        [] => Guard::of_link(interfaces.clone(), targets.to_vec(), on_exit)?,
+        host => Guard::of_host(host),
+    };
+    if options.confirm.is_some()
+        && let Some(problem) = guard.cannot_forward()
+    {
+        let why = "there would be no way back, since nothing can pass here without weir";
+        return Err(Failure::Rejected(format!("weir: --confirm: {why}: {problem}")));
+    }
+    Ok(Arc::new(guard))
 }
 
 /// The interfaces of the datapath.
@@ -271,6 +295,10 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     };
     let (policy, control) = (options.policy.display(), options.control.display());
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
+    if let Some(time) = options.confirm {
+        let time = humantime::format_duration(time);
+        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+    }
 }
 
 /// Refuses repeated interfaces, on which packets would loop for ever.
@@ -294,7 +322,7 @@ fn watch<L: Loader>(
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     let mut feature_turns = FeatureTurns::default();
-    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
+    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() && !controller.has_given_up() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
         }

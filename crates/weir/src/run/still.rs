@@ -119,7 +119,8 @@ impl Daemon {
         let datapath = Still { active, fails: Arc::default() };
         let now = Arc::new(Mutex::new(Instant::now()));
         let clock = now.clone();
-        let controller = Controller::new(datapath.clone(), first, Arc::new(Guard::of_host(&[])));
+        let controller =
+            Controller::new(datapath.clone(), first, Arc::new(Guard::of_host(&[])), None).expect("no trial");
         let controller = controller.with_clock(move || *clock.lock().expect("no panic"));
         Daemon { door: Arc::new(Door::new(Arc::new(controller), loader, Arc::default())), datapath, now, folder }
     }

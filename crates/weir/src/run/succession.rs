@@ -10,6 +10,8 @@
 //!  posture,  +--- rollback, timeout: what was confirmed last
 //!  rollback
 //! ```
+//! The first policy may be on trial, too. Nothing was confirmed before it, so rollback and timeout give up: Weir ends.
+//!
 //! A change takes time and may fail. [`Succession::begin`] returns what to activate. [`Succession::commit`] makes it
 //! active, and [`Succession::abandon`] leaves everything as it was.
 //!
@@ -79,6 +81,8 @@ pub enum Refusal {
     NothingOnTrial,
     /// The trial, or the lease of the automatic posture, has not ended.
     NotDue,
+    /// Nothing was ever confirmed, so Weir ends.
+    GivenUp,
     /// The length of a trial is out of bounds.
     TrialLength,
     /// Lists changed in a new generation, but a policy is on trial.
@@ -105,6 +109,7 @@ impl Display for Refusal {
             Refusal::NothingAutomatic => f.write_str("no posture is automatic"),
             Refusal::NothingOnTrial => f.write_str("no policy is on trial"),
             Refusal::NotDue => f.write_str("its time has not ended"),
+            Refusal::GivenUp => f.write_str("the first policy was not confirmed, so weir ends"),
             Refusal::TrialLength => {
                 write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
             }
@@ -142,25 +147,39 @@ pub struct Succession {
     /// Numbers of the ready generations, the oldest first.
     ready: Vec<u64>,
     next: u64,
-    /// The confirmed policy. It is active unless there is a trial.
-    confirmed: Active,
+    /// The confirmed policy. It is active unless there is a trial. `None` during the trial of the first policy.
+    confirmed: Option<Active>,
     /// The previously confirmed policy, which differs from `confirmed`.
     previous: Option<Active>,
     trial: Option<Trial>,
     automatic: Automatic,
     pending: Option<Pending>,
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    is_given_up: bool,
 }
 
 impl Default for Succession {
     /// The base policy of generation 1 is active.
     fn default() -> Self {
         let first = Active { generation: 1, posture: None };
+        let (confirmed, previous, trial, pending) = (Some(first), None, None, None);
         let (ready, automatic) = (vec![1], Automatic::default());
-        Succession { ready, next: 2, confirmed: first, previous: None, trial: None, automatic, pending: None }
+        Succession { ready, next: 2, confirmed, previous, trial, automatic, pending, is_given_up: false }
     }
 }
 
 impl Succession {
+    /// The base policy of generation 1 is active and on trial. Nothing is confirmed.
+    ///
+    /// # Errors
+    /// The length of the trial is out of bounds.
+    pub fn on_trial(time: Duration, now: Instant) -> Result<Self, Refusal> {
+        check_length(time)?;
+        let confirmed = Succession::default();
+        let trial = Trial { active: confirmed.decided().clone(), ends: now + time };
+        Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
+    }
+
     /// The generation and posture that decide packets.
     pub fn active(&self) -> Active {
         self.automatic.in_front_of(self.decided())
@@ -168,7 +187,13 @@ impl Succession {
 
     /// The generation and posture that the operator has decided for.
     pub fn decided(&self) -> &Active {
-        self.trial.as_ref().map_or(&self.confirmed, |trial| &trial.active)
+        let decided = self.trial.as_ref().map(|trial| &trial.active).or(self.confirmed.as_ref());
+        decided.expect("a policy is confirmed or on trial")
+    }
+
+    /// The policy that was confirmed last. `None` during the trial of the first policy.
+    pub fn confirmed(&self) -> Option<&Active> {
+        self.confirmed.as_ref()
     }
 
     /// The automatic posture.
@@ -195,7 +220,19 @@ impl Succession {
 
     /// The rollback target: during a trial the confirmed policy, otherwise the previously confirmed one.
     pub fn rollback_target(&self) -> Option<&Active> {
-        if self.trial.is_some() { Some(&self.confirmed) } else { self.previous.as_ref() }
+        if self.trial.is_some() { self.confirmed.as_ref() } else { self.previous.as_ref() }
+    }
+
+    /// Ends the trial of the first policy for good, if nothing was ever confirmed. Nothing can be changed or confirmed
+    /// any more. Returns whether it did.
+    pub fn give_up(&mut self) -> bool {
+        self.is_given_up |= self.confirmed.is_none();
+        self.is_given_up
+    }
+
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
     }
 
     /// When the trial ends, if there is one.
@@ -212,7 +249,7 @@ impl Succession {
     pub fn is_in_use(&self, generation: u64) -> bool {
         let trial = self.trial.as_ref().map(|trial| &trial.active);
         let pending = self.pending.as_ref().map(|pending| &pending.to);
-        [Some(&self.confirmed), self.previous.as_ref(), trial, pending]
+        [self.confirmed.as_ref(), self.previous.as_ref(), trial, pending]
             .into_iter()
             .flatten()
             .any(|one| one.generation == generation)
@@ -264,9 +301,7 @@ impl Succession {
         now: Instant,
         has_posture: impl Fn(u64, &str) -> bool,
     ) -> Result<Active, Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+        self.check_free()?;
         let decided = self.target(&change, now)?;
         let ends = self.automatic.posture().and_then(|posture| match &change {
             Change::Activate { .. } | Change::Succeed { .. } if has_posture(decided.generation, posture) => None,
@@ -294,9 +329,7 @@ impl Succession {
                 if !self.ready.contains(generation) {
                     return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
                 }
-                if trial.is_some_and(|time| time.is_zero() || time > TRIAL_MAX) {
-                    return Err(Refusal::TrialLength);
-                }
+                trial.map_or(Ok(()), check_length)?;
                 Active { generation: *generation, posture: None }
             }
             Change::Succeed { of, generation } => {
@@ -319,7 +352,7 @@ impl Succession {
                 if now < trial.ends {
                     return Err(Refusal::NotDue);
                 }
-                self.confirmed.clone()
+                self.confirmed.clone().ok_or(Refusal::NothingBefore)?
             }
         })
     }
@@ -337,7 +370,7 @@ impl Succession {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
             (Change::Succeed { of, generation }, None) => {
-                self.confirmed = to;
+                self.confirmed = Some(to);
                 // A rollback to another posture of the old generation leads to that posture with the new lists.
                 let previous = self.previous.take();
                 let same = |active: Active| match active.generation == of {
@@ -363,9 +396,7 @@ impl Succession {
     /// # Errors
     /// There is no trial, or a change is in progress.
     pub fn confirm(&mut self) -> Result<(), Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+        self.check_free()?;
         let trial = self.trial.take().ok_or(Refusal::NothingOnTrial)?;
         self.make_confirmed(trial.active);
         Ok(())
@@ -373,10 +404,27 @@ impl Succession {
 
     /// Confirming the same policy again does not change the rollback target.
     fn make_confirmed(&mut self, active: Active) {
-        if active != self.confirmed {
-            self.previous = Some(std::mem::replace(&mut self.confirmed, active));
+        if self.confirmed.as_ref() != Some(&active) {
+            self.previous = self.confirmed.replace(active);
         }
     }
+
+    /// Checks that a change or a confirmation may begin.
+    fn check_free(&self) -> Result<(), Refusal> {
+        match &self.pending {
+            _ if self.is_given_up => Err(Refusal::GivenUp),
+            Some(pending) => Err(Refusal::Busy(pending.to.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks the length of a trial.
+///
+/// # Errors
+/// It is out of bounds.
+pub fn check_length(time: Duration) -> Result<(), Refusal> {
+    if time.is_zero() || time > TRIAL_MAX { Err(Refusal::TrialLength) } else { Ok(()) }
 }
 
 #[cfg(test)]

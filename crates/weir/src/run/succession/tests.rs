@@ -57,18 +57,27 @@ struct Model {
 }
 
 impl Model {
-    fn new() -> Self {
-        let first = Active { generation: 1, posture: None };
-        Model { now: Instant::now(), confirmed: vec![first], trial: None, loaded: 1, automatic: None }
+    /// With `trial` the first generation is on trial.
+    fn new(trial: Option<Duration>) -> (Succession, Self) {
+        let (first, now) = (Active { generation: 1, posture: None }, Instant::now());
+        let model = |confirmed, trial| Model { now, confirmed, trial, loaded: 1, automatic: None };
+        match trial {
+            None => (Succession::default(), model(vec![first], None)),
+            Some(time) => {
+                let succession = Succession::on_trial(time, now).expect("it is short enough");
+                (succession, model(vec![], Some((first, now + time))))
+            }
+        }
     }
 
-    fn last(&self) -> &Active {
-        self.confirmed.last().expect("the first generation is confirmed")
+    fn last(&self) -> Option<&Active> {
+        self.confirmed.last()
     }
 
     /// What the operator has decided for.
     fn decided(&self) -> &Active {
-        self.trial.as_ref().map_or(self.last(), |(active, _)| active)
+        let decided = self.trial.as_ref().map(|(active, _)| active).or(self.last());
+        decided.expect("a policy is confirmed or on trial")
     }
 
     /// What decides packets.
@@ -81,7 +90,7 @@ impl Model {
     }
 
     fn confirm(&mut self, active: Active) {
-        if active != *self.last() {
+        if Some(&active) != self.last() {
             self.confirmed.push(active);
         }
     }
@@ -177,7 +186,7 @@ fn check_refusal(model: &Model, change: &Change, refusal: Refusal) {
         Refusal::IsActive(posture) => assert_eq!(model.active().posture, Some(posture)),
         Refusal::NothingAutomatic => assert!(model.automatic.is_none()),
         Refusal::OnTrial => assert!(model.trial.is_some()),
-        Refusal::TrialLength | Refusal::NotActive(_) | Refusal::Busy(_) => panic!("{refusal}"),
+        Refusal::TrialLength | Refusal::NotActive(_) | Refusal::Busy(_) | Refusal::GivenUp => panic!("{refusal}"),
     }
 }
 
@@ -215,7 +224,7 @@ fn apply(model: &mut Model, change: Change, active: &Active) {
         Change::Succeed { of, generation } => {
             // The policy is the same as before, so nothing is added to the history.
             model.confirmed.iter_mut().filter(|one| one.generation == of).for_each(|one| one.generation = generation);
-            assert_eq!(to, *model.last(), "the posture stays");
+            assert_eq!(Some(&to), model.last(), "the posture stays");
         }
         Change::Activate { trial: Some(time), .. } => model.trial = Some((to, model.now + time)),
         Change::Activate { trial: None, .. } | Change::Posture(_) => match &mut model.trial {
@@ -228,13 +237,15 @@ fn apply(model: &mut Model, change: Change, active: &Active) {
 /// Checks the invariants.
 fn check(succession: &Succession, model: &Model) {
     assert_eq!((succession.active(), succession.decided()), (model.active(), model.decided()));
-    let back = succession.rollback_target().into_iter().chain([&succession.confirmed]);
-    assert!(back.into_iter().all(|one| one.posture.as_deref() != Some(EMERGENCY)), "nobody has decided for it");
+    let mut back = succession.rollback_target().into_iter().chain(succession.confirmed());
+    assert!(back.all(|one| one.posture.as_deref() != Some(EMERGENCY)), "nobody has decided for it");
     assert_eq!(succession.rollback_target(), model.rollback_target().as_ref());
     assert_eq!(succession.trial_ends(), model.trial.as_ref().map(|(_, ends)| *ends));
     assert!(succession.ready.len() <= READY_MAX);
     let back = succession.rollback_target().map(|back| back.generation);
-    for kept in [Some(succession.active().generation), Some(model.last().generation), back].into_iter().flatten() {
+    assert_eq!(succession.confirmed(), model.last());
+    let confirmed = model.last().map(|last| last.generation);
+    for kept in [Some(succession.active().generation), confirmed, back].into_iter().flatten() {
         assert!(succession.ready.contains(&kept), "{kept} is in use and gone: {succession:?}");
     }
     if model.trial.is_none() {
@@ -247,10 +258,18 @@ fn check(succession: &Succession, model: &Model) {
 }
 
 fn run(events: &[(Event, ChangeOutcome)]) {
-    let (mut succession, mut model) = (Succession::default(), Model::new());
-    for (event, outcome) in events {
-        step(&mut succession, &mut model, event, *outcome);
-        check(&succession, &model);
+    for trial in [None, Some(2 * SECOND)] {
+        let (mut succession, mut model) = Model::new(trial);
+        for (event, outcome) in events {
+            step(&mut succession, &mut model, event, *outcome);
+            check(&succession, &model);
+        }
+        // It gives up if and only if nothing was ever confirmed, and then nothing else happens.
+        assert_eq!(succession.give_up(), model.last().is_none());
+        if model.last().is_none() {
+            assert_eq!(succession.confirm(), Err(Refusal::GivenUp));
+            assert_eq!(succession.begin(Change::Rollback, model.now, has_posture), Err(Refusal::GivenUp));
+        }
     }
 }
 
@@ -388,6 +407,7 @@ fn other_lists_keep_the_posture_and_the_rollback_target() {
 fn the_length_of_trials_is_bounded() {
     let (mut succession, now) = (Succession::default(), Instant::now());
     for time in [Duration::ZERO, TRIAL_MAX + Duration::from_nanos(1), Duration::MAX] {
+        assert_eq!(Succession::on_trial(time, now), Err(Refusal::TrialLength));
         let change = Change::Activate { generation: 1, trial: Some(time) };
         assert_eq!(succession.begin(change, now, has_posture), Err(Refusal::TrialLength));
     }
