@@ -4,6 +4,8 @@
 mod engines;
 #[path = "buffers/every_policy.rs"]
 mod every_policy;
+#[path = "buffers/samples.rs"]
+mod samples;
 
 use engines::frame_sets;
 use nix::sched::{CloneFlags, unshare};

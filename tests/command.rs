@@ -26,6 +26,8 @@ mod json;
 mod limits;
 #[path = "command/outputs.rs"]
 mod outputs;
+#[path = "command/own_connection.rs"]
+mod own_connection;
 #[path = "command/peace.rs"]
 mod peace;
 #[path = "command/postures.rs"]

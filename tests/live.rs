@@ -32,6 +32,8 @@ mod failures;
 mod features;
 #[path = "live/feeds.rs"]
 mod feeds;
+#[path = "live/first_trial.rs"]
+mod first_trial;
 #[path = "live/flaps.rs"]
 mod flaps;
 #[path = "live/form.rs"]

@@ -67,7 +67,7 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 }
 
 /* Copies the beginning of a sampled packet to the ring, as it is on the wire. */
-WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+WEIR_INLINE void put_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
 	uint32_t bytes, at = 0;
@@ -101,7 +101,7 @@ discard:
 
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
-	host_sample(ctx, arrival, verdict, frame->len);
+	put_sample(ctx, arrival, verdict, frame->len);
 	return (uint32_t)(host_pass(arrival, verdict, frame->len) ? TCX_NEXT : TCX_DROP);
 }
 

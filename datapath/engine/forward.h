@@ -108,7 +108,7 @@ WEIR_INLINE uint32_t port_act(struct xdp_md *ctx, struct arrival arrival, uint32
 	const struct port *port = &weir_ports.port[arrival.port];
 	const enum action action = (enum action)(verdict & 0xff);
 	const uint32_t divert = weir_ports.divert;
-	const bool copied = (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
+	const bool copied = !weir_mode.samples && (verdict & VERDICT_SAMPLED) && divert < PORTS_MAX;
 	const bool is_one_buffer = frame->len == (uint32_t)(frame->end - frame->data);
 	const bool may_finish =
 		weir_mode.finish && WEIR_UNLIKELY(port->unfinished) && (action != ACTION_DROP || copied);

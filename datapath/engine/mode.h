@@ -21,6 +21,7 @@ struct mode {
 	uint32_t cpu_mask; /* number of CPUs with counters, a power of two, - 1 */
 	uint32_t jumbo;	   /* packets may be longer than their first buffer */
 	uint32_t finish;   /* senders at some port leave checksums to a card that does not exist */
+	uint32_t samples;  /* samples go to a ring (sample_ring.h), else to the divert port */
 };
 
 static const volatile struct mode weir_mode WEIR_SECTION(".rodata.mode");

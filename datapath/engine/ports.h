@@ -29,7 +29,7 @@ struct ports {
 	uint8_t number[PORT_INDICES]; /* port number, by the low bits of the interface's index */
 	uint32_t index[PORTS_MAX];    /* index of the port's interface */
 	struct port port[PORTS_MAX];
-	uint32_t divert;    /* the port for diverted packets and samples; PORTS_MAX if there is none */
+	uint32_t divert;    /* the port for diverted packets, and for samples without a ring; PORTS_MAX for none */
 	uint32_t namespace; /* inode of the ports' network namespace */
 };
 
@@ -48,7 +48,7 @@ struct port_counters {
 	uint64_t tx_link_down;	 /* the interface was down or removed */
 	uint64_t tx_too_long;	 /* the packet was too long for the interface */
 	uint64_t no_divert;	 /* packets to be diverted without a divert port */
-	uint64_t sampled;	 /* packets that were not diverted, but whose copy was */
+	uint64_t sampled;	 /* packets that were sampled, except diverted ones whose copy would be the same */
 	uint64_t tx_unsupported; /* the interface accepts no packets from programs */
 	uint64_t zero[6];
 };

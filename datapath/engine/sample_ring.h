@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Samples on a host that Weir protects: a ring of the beginnings of packets, which the engine reads
- * (crates/engine/src/live/sample_ring.rs). XDP passes packets up to the kernel and cannot copy them to an interface. A
- * full ring loses samples, which is known: the port counts those that were made.
+ * Samples for mitigation: a ring of the beginnings of packets, which the engine reads
+ * (crates/engine/src/live/sample_ring.rs). Nobody but these programs can write to it, while every local user may send
+ * packets out of an interface. A full ring loses samples, which is known: the port counts those that were made.
  */
 #ifndef WEIR_SAMPLE_RING_H
 #define WEIR_SAMPLE_RING_H
 
-#include "host.h"
 #include "kernel.h"
+#include "mode.h"
+#include "ports.h"
+#include "verdict.h"
 
 enum {
 	SAMPLE_BYTES = 256,	  /* all headers, and the beginning of the payload */
@@ -17,8 +19,9 @@ enum {
 
 /* SampleRecord in crates/abi/src/kernel.rs */
 struct sample_record {
-	uint32_t len; /* of the packet */
-	uint32_t cap; /* bytes of it that follow */
+	uint32_t len;  /* of the packet */
+	uint16_t cap;  /* bytes of it that follow */
+	uint16_t side; /* of the port at which it arrived */
 	uint8_t bytes[SAMPLE_BYTES];
 };
 
@@ -34,14 +37,15 @@ WEIR_INLINE struct sample_record *sample_begin(struct arrival arrival, uint32_t 
 {
 	struct sample_record *record;
 
-	if (!(verdict & VERDICT_SAMPLED) || weir_ports.divert >= PORTS_MAX)
+	if (!weir_mode.samples || !(verdict & VERDICT_SAMPLED))
 		return NULL;
 	port_counters(arrival.cpu, arrival.port)->sampled++;
 	record = bpf_ringbuf_reserve(&weir_samples, sizeof(*record), 0);
 	if (!record)
 		return NULL;
 	record->len = len;
-	record->cap = len < SAMPLE_BYTES ? len : SAMPLE_BYTES;
+	record->cap = (uint16_t)(len < SAMPLE_BYTES ? len : SAMPLE_BYTES);
+	record->side = weir_ports.port[arrival.port & (PORTS_MAX - 1)].side;
 	return record;
 }
 

@@ -145,8 +145,8 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	return &weir_packets[arrival->cpu];
 }
 
-/* Copies the beginning of a sampled packet to the ring. */
-WEIR_INLINE void host_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+/* Copies the beginning of a sampled packet to the ring, as it was received. */
+WEIR_INLINE void put_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
 	uint64_t bytes;
@@ -167,9 +167,10 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 	case LIVE_REPLAY:
 		return verdict;
 	case LIVE_HOST:
-		host_sample(ctx, arrival, verdict, frame->len);
+		put_sample(ctx, arrival, verdict, frame->len);
 		return host_pass(arrival, verdict, frame->len) ? XDP_PASS : XDP_DROP;
 	default:
+		put_sample(ctx, arrival, verdict, frame->len);
 		return port_act(ctx, arrival, verdict, frame);
 	}
 }

@@ -7,6 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use std::process::Command;
 use std::sync::Arc;
 use weir_engine::live::Interfaces;
+use weir_engine::live::sample_ring::SampleRing;
 use weir_engine::live::xdp::Ports;
 use weir_loading::{LoadError, Policy};
 use weir_state::{Memory, SharedState};
@@ -56,10 +57,13 @@ fn places() -> Vec<(String, Ports)> {
             assert!(made.success(), "ip {line}");
         }
         let between = Interfaces { lower: vec![lower], upper: vec![upper], divert: None };
-        places.push((format!("between interfaces of MTU {mtu}"), Ports::of(&between).expect("they are there")));
+        let ports = Ports::of(&between).expect("they are there");
+        let sampled = ports.clone().with_samples(Some(ring()));
+        places.push((format!("between interfaces of MTU {mtu}"), ports));
+        places.push((format!("between interfaces of MTU {mtu}, with mitigation"), sampled));
     }
     match Ports::of_host(&[format!("lower{}", MTUS[1])]) {
-        Ok(host) => places.push(("on a host".to_owned(), host)),
+        Ok(host) => places.push(("on a host".to_owned(), host.with_samples(Some(ring())))),
         Err(error) if !has_tcx() => {
             let error = error.to_string();
             assert!(error.contains("--host needs Linux 6.6 or newer"), "{error}");
@@ -67,6 +71,10 @@ fn places() -> Vec<(String, Ports)> {
         Err(error) => panic!("{error}"),
     }
     places
+}
+
+fn ring() -> Arc<SampleRing> {
+    Arc::new(SampleRing::create().expect("root may make maps"))
 }
 
 #[test]
@@ -86,5 +94,5 @@ fn every_policy_loads_wherever_programs_run() {
         }
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
-    assert!(loaded > 50 * MTUS.len(), "only {loaded} were loaded");
+    assert!(loaded > 2 * 50 * MTUS.len(), "only {loaded} were loaded");
 }

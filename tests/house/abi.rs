@@ -437,7 +437,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
     program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
     program += &waiting_layouts();
-    layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish);
+    layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish, samples);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
     layout!(program, "port_counters", PortCounters, rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full);
@@ -456,7 +456,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "words", Words, halves, zero, more);
     program += &of_card();
     layout!(program, "checksum_slot", ChecksumSlot, packet, words);
-    layout!(program, "sample_record", SampleRecord, len, cap, bytes);
+    layout!(program, "sample_record", SampleRecord, len, cap, side, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "stream", Stream, next, count, sources);

@@ -135,6 +135,38 @@ fn the_client_is_separate_from_the_daemon() {
     assert_none(lines.map(str::to_owned).collect(), "`weir ctl` knows only the protocol");
 }
 
+/// What changes what decides packets, and the files behind the door that call it.
+const CHANGES: &[&str] = &[
+    "requests::perform(",
+    "Updater {",
+    "controller.activate(",
+    "controller.succeed(",
+    "controller.posture(",
+    "controller.rollback(",
+    "controller.confirm(",
+    "controller.take(",
+    "controller.release(",
+    "controller.make_due(",
+];
+const BEHIND_THE_DOOR: &[&str] =
+    &["crates/weir/src/run/door.rs", "crates/weir/src/run/requests.rs", "crates/weir/src/run/feeds/updater.rs"];
+
+/// Cards watch over changes at the door, so nobody may go round it.
+#[test]
+fn every_change_comes_through_the_door() {
+    let mut offences = Vec::new();
+    let is_outside =
+        |file: &&File| file.path.starts_with("crates/weir/src/") && !BEHIND_THE_DOOR.contains(&&*file.path);
+    for file in files(&["rs"]).iter().filter(is_outside) {
+        for (at, line) in without_tests(&file.text).lines().enumerate() {
+            if CHANGES.iter().any(|change| line.contains(change)) {
+                offences.push(format!("{}:{}: {}", file.path, at + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(offences, "changes come through crates/weir/src/run/door.rs");
+}
+
 #[test]
 fn the_abi_depends_on_nothing() {
     let packages = metadata();

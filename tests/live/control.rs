@@ -182,9 +182,19 @@ fn thread_of(running: &Running, name: &str) -> Pid {
 }
 
 /// A thread that this one traces. Nobody could wait for its process if it stayed traced after a failure.
-struct Traced(Pid);
+pub struct Traced(Pid);
 
 impl Traced {
+    /// Stops the thread with the given name, until this is dropped.
+    pub fn stop(running: &Running, name: &str) -> Self {
+        let thread = thread_of(running, name);
+        ptrace::seize(thread, ptrace::Options::empty()).expect("it is our child's");
+        let traced = Traced(thread);
+        ptrace::interrupt(thread).expect("it is seized");
+        waitpid(thread, Some(WaitPidFlag::__WALL)).expect("it stops");
+        traced
+    }
+
     /// Whether it has ended. Then nobody has to wait for it any more.
     fn has_ended(&self) -> bool {
         let status = waitpid(self.0, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
@@ -209,11 +219,7 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let folder = folder.path();
     put(folder, "all.weir", ALL);
     let mut running = Running::start(&hosts.weir, folder, "all.weir", "afpacket", 2);
-    let worker = thread_of(&running, "weir-1");
-    ptrace::seize(worker, ptrace::Options::empty()).expect("it is our child's");
-    let traced = Traced(worker);
-    ptrace::interrupt(worker).expect("it is seized");
-    waitpid(worker, Some(WaitPidFlag::__WALL)).expect("it stops");
+    let traced = Traced::stop(&running, "weir-1");
     let control = running.control().to_owned();
     let change = std::thread::spawn(move || weir_control::ask(&control, &shut()));
     // All requests are answered during the activation, and report it.

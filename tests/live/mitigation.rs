@@ -1,5 +1,7 @@
 //! `weir run --mitigate`: a flood beside real connections is found and stopped, and the rule leaves after it.
 
+#[path = "mitigation/intruder.rs"]
+mod intruder;
 #[path = "mitigation/operators.rs"]
 mod operators;
 #[path = "mitigation/samples.rs"]
@@ -396,7 +398,6 @@ fn policies_that_cannot_be_measured_are_refused(engine: &str, hosts: &Hosts, fol
             "a rule with `@blocked` stands before `sample`",
         ),
         ("upstream { sample 1/2 accept } downstream { sample 1/3 accept }", "samples 1/3, and another rule 1/2"),
-        ("upstream { sample 1/1; udp divert; accept } downstream { accept }", "`divert` needs the divert interface"),
     ];
     for (policy, problem) in cases {
         put(folder, "p.weir", policy);

@@ -1,5 +1,6 @@
 //! Dynamic tables that outlive Weir, whatever ends it.
 
+use crate::control::Traced;
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::Hosts;
 use crate::tables::done;
@@ -7,6 +8,7 @@ use crate::traffic::{frames, put_on};
 use crate::{check_account, put};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -248,15 +250,11 @@ fn debts_on_a_slow_disk_delay_no_change() {
     let setup = Setup { more, ..Setup::new("afpacket") };
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
     running.wait_until("debts are written", |_| folder.join("state/debts").exists());
-    // A pipe that nobody reads is the slowest disk. The file may be there for a moment while it is written.
-    let pipe = folder.join("state/debts.new");
-    running.wait_until("the pipe is made", |_| {
-        let made = std::process::Command::new("mkfifo").arg(&pipe).stderr(std::process::Stdio::null()).status();
-        made.expect("it runs").success()
-    });
-    std::thread::sleep(Duration::from_secs(2));
+    // The slowest disk is one for which the thread waits for ever.
+    let stopped = Traced::stop(&running, "weir-debts");
     done(&running, "suspects add 10.1.0.1");
     std::thread::sleep(LOST_MAX);
+    drop(stopped);
     running.kill();
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
     assert_eq!(suspects(&running), BTreeSet::from(["10.1.0.1".to_owned()]), "{}", running.log());
@@ -280,7 +278,7 @@ fn state_that_cannot_be_read_is_told_and_kept() {
         if bytes.is_empty() {
             continue;
         }
-        bytes[8] = 2;
+        bytes[8] = 9;
         fs::write(&path, &bytes).expect("it can be written");
         newer.push((format!("{}.unread", path.display()), bytes));
     }
@@ -292,7 +290,7 @@ fn state_that_cannot_be_read_is_told_and_kept() {
         assert!(unread.iter().any(|name| name.ends_with(".snapshot.unread")), "{unread:?}\n{}", running.log());
         let (_, text, _) = ctl_status(&running);
         assert!(text.contains(&format!("state that was not restored is kept as {}\n", unread[0])), "{text}");
-        let is_told = running.log().contains("another version of Weir wrote it: format 2, not 1; it is kept as ");
+        let is_told = running.log().contains("another version of Weir wrote it: format 9, not 2; it is kept as ");
         assert_eq!(is_told, round == 0, "{}", running.log());
         assert_eq!(running.stop(), 0);
     }
@@ -301,4 +299,24 @@ fn state_that_cannot_be_read_is_told_and_kept() {
         // A journal without changes need not be kept.
         assert!(kept.is_ok_and(|kept| kept == bytes) || bytes.len() <= 28, "{path}");
     }
+}
+
+test_on!([afpacket] what_others_can_write_is_not_used);
+/// A pipe does not stop the start, and a folder that others can write does.
+fn what_others_can_write_is_not_used(engine: &str, hosts: &Hosts, folder: &Path) {
+    let state = folder.join("state");
+    assert_eq!(start(engine, hosts, folder).stop(), 0);
+    let pipe = state.join("flows");
+    let _former = fs::remove_file(&pipe);
+    hosts.weir.call("mkfifo", &format!("-m 600 {}", pipe.display()));
+    let running = start(engine, hosts, folder);
+    let kept = running.status().state.expect("it saves").unread;
+    assert_eq!(kept, ["flows.unread"], "{}", running.log());
+    assert!(running.log().contains("flows: it is a pipe, not a regular file; it is kept as flows.unread"));
+    assert_eq!(running.stop(), 0);
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let more = vec!["--state".to_owned(), state.display().to_string()];
+    let (code, stderr) = Running::refused_as(&hosts.weir, folder, "p.weir", &Setup { more, ..Setup::new(engine) });
+    let words = [state.to_str().expect("it is text"), "can be written by others", "chmod go-w"];
+    assert!(code == 1 && words.iter().all(|word| stderr.contains(word)), "{code}: {stderr}");
 }

@@ -100,13 +100,15 @@ pub struct Mode {
     pub jumbo: u32,
     /// 1 if senders may leave checksums to a card that is not there.
     pub finish: u32,
+    /// 1 if samples go to a ring, 0 if they go to the divert port.
+    pub samples: u32,
 }
 
 impl Mode {
     /// In the order in which they lie in memory.
     pub fn words(self) -> [u32; size_of::<Mode>() / size_of::<u32>()] {
-        let Mode { live, cpu_mask, jumbo, finish } = self;
-        [live, cpu_mask, jumbo, finish]
+        let Mode { live, cpu_mask, jumbo, finish, samples } = self;
+        [live, cpu_mask, jumbo, finish, samples]
     }
 }
 
@@ -283,7 +285,9 @@ pub struct SampleRecord {
     /// Length of the packet.
     pub len: u32,
     /// Bytes of it that follow.
-    pub cap: u32,
+    pub cap: u16,
+    /// The side of the port at which it arrived: 0 lower, 1 upper.
+    pub side: u16,
     /// The bytes.
     pub bytes: [u8; SAMPLE_BYTES],
 }

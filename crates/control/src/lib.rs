@@ -43,13 +43,13 @@ pub use features::{
 };
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
-pub use message::{Answer, Ready, Request};
+pub use message::{Answer, Changes, Ready, Request};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
     TableCount, Tally, TxDropped, WorkerStats,
 };
-pub use status::{Activating, Active, GenerationStatus, StateStatus, Status};
+pub use status::{Activating, Active, AutomaticPosture, GenerationStatus, StateStatus, Status};
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
     TableOperation,

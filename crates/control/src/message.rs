@@ -107,7 +107,47 @@ pub struct Ready {
     pub generation: u64,
 }
 
+/// What a request, or a part of the daemon, changes of what decides packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes<'a> {
+    /// Nothing. Decisions on attacks are such requests: what they cause are changes of their own.
+    Nothing,
+    /// The active generation or its posture, or which of them is confirmed.
+    Policy,
+    /// Tables and limits, from their list files.
+    Lists,
+    /// The entries of a table.
+    Table(&'a str),
+    /// The rules of a slot.
+    Slot(&'a str),
+    /// Tracked flows.
+    Flows,
+}
+
 impl Request {
+    /// What it changes.
+    pub fn changes(&self) -> Changes<'_> {
+        match self {
+            Request::Activate { .. } | Request::Confirm | Request::Rollback | Request::Posture { .. } => {
+                Changes::Policy
+            }
+            Request::Reload { .. } => Changes::Lists,
+            Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => Changes::Nothing,
+            Request::Table { table, .. } => Changes::Table(table),
+            Request::Slot { operation: SlotOperation::List, .. } => Changes::Nothing,
+            Request::Slot { slot, .. } => Changes::Slot(slot),
+            Request::Flows { operation: FlowOperation::List { .. } | FlowOperation::Count } => Changes::Nothing,
+            Request::Flows { .. } => Changes::Flows,
+            Request::Status
+            | Request::Stats
+            | Request::Limits { .. }
+            | Request::Load { .. }
+            | Request::Features { .. }
+            | Request::Card { .. }
+            | Request::Attacks { .. } => Changes::Nothing,
+        }
+    }
+
     /// The request as a line with its line feed.
     ///
     /// # Errors

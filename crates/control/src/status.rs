@@ -17,6 +17,9 @@ pub struct Status {
     pub generation: u64,
     /// Its posture; `None` for the base policy.
     pub posture: Option<String>,
+    /// The posture, if mitigation has activated it in place of the operator's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automatic: Option<AutomaticPosture>,
     /// The state of the link after Weir ends: `forward` or `block`.
     pub on_exit: String,
     /// Interfaces that are down because the opposite interface has no link.
@@ -25,7 +28,8 @@ pub struct Status {
     pub activations: u64,
     /// Seconds left to confirm the active generation, during a trial.
     pub confirm_left_s: Option<f64>,
-    /// The generation that `rollback` or the end of a trial activates.
+    /// The generation that `rollback` or the end of a trial activates. `None` during the trial of the first policy, after
+    /// which Weir ends.
     pub rollback_to: Option<u64>,
     /// Its posture; `None` for the base policy.
     pub rollback_posture: Option<String>,
@@ -41,6 +45,15 @@ pub struct Status {
     pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// A posture that mitigation has activated by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutomaticPosture {
+    /// The posture.
+    pub posture: String,
+    /// The operator's posture, which decides again after it; `None` for the base policy.
+    pub in_place_of: Option<String>,
 }
 
 /// State on disk.

@@ -23,6 +23,7 @@ pub mod features;
 pub mod flows;
 mod kernel_map;
 pub mod limits;
+pub mod owner;
 pub mod saved;
 pub mod shared;
 pub mod slot_store;

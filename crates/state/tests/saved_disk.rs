@@ -132,7 +132,7 @@ fn an_unreadable_snapshot_costs_nothing_and_is_kept() {
     let mut process = Process::start(path);
     assert_eq!(process.entries(), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
     let expected = format!(
-        "{}: Is a directory (os error 21); it is kept as tables-3.snapshot.unread; an earlier snapshot is used",
+        "{}: it is a directory, not a regular file; it is kept as tables-3.snapshot.unread; an earlier snapshot is used",
         path.join("tables-3.snapshot").display()
     );
     assert_eq!((&process.notices, &process.unread), (&vec![expected], &vec!["tables-3.snapshot.unread".to_owned()]));
@@ -187,13 +187,13 @@ fn files_of_another_version_survive_a_downgrade() {
             fs::write(path.join(name), bytes).unwrap();
         }
     };
-    set_version(2);
+    set_version(3);
     let newer = files(path);
     let mut process = Process::start(path);
     assert_eq!(process.entries(), Vec::<String>::new());
     assert_eq!(process.notices.len(), 5, "{:?}", process.notices);
     for name in newer.keys().filter(|&name| !name.ends_with("journal")) {
-        let told = format!("{name}: another version of Weir wrote it: format 2, not 1; it is kept as {name}.unread");
+        let told = format!("{name}: another version of Weir wrote it: format 3, not 2; it is kept as {name}.unread");
         assert!(process.notices.iter().any(|notice| notice.contains(&told)), "{told}: {:?}", process.notices);
     }
     process.add("10.0.0.9");
@@ -210,7 +210,7 @@ fn files_of_another_version_survive_a_downgrade() {
         fs::rename(path.join(format!("{name}.unread")), path.join(name)).unwrap();
     }
     assert_eq!(files(path), newer);
-    set_version(1);
+    set_version(2);
     let process = Process::start(path);
     assert_eq!(process.entries(), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
     assert_eq!((process.notices, process.unread), (vec![], vec![]));

@@ -380,6 +380,13 @@ pub struct RunOptions {
     /// What a card drops.
     #[command(flatten)]
     pub card: CardOptions,
+    /// Try the policy: unless `weir ctl confirm` comes within this time (`60s`, `5m`), Weir ends and everything passes, as
+    /// without Weir. Until then that also happens if Weir is killed, whatever `on-exit` says.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub confirm: Option<Duration>,
+    /// Start although the policy drops packets of the connection over which you are logged in (`SSH_CONNECTION`).
+    #[arg(long)]
+    pub drop_own_connection: bool,
     /// Threads that move packets. Each has a queue of every interface.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = workers)]
     pub workers: usize,

@@ -16,8 +16,8 @@ use crate::limit_counts;
 use crate::report;
 use std::fmt::Write;
 use weir_control::{
-    Activating, Active, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus, Stats, Status,
-    TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus,
+    Stats, Status, TxDropped, WorkerStats,
 };
 use weir_policy::diag::printable::printable;
 
@@ -94,6 +94,10 @@ fn status(status: &Status) -> String {
     for interface in &status.taken_down {
         let _ = writeln!(text, "{interface} is down, because the opposite interface has no link");
     }
+    if let Some(AutomaticPosture { posture, in_place_of }) = &status.automatic {
+        let instead = in_place_of.as_ref().map_or("the base policy".to_owned(), |posture| format!("posture {posture}"));
+        let _ = writeln!(text, "posture {posture} is automatic, in place of {instead}");
+    }
     if let Some(Activating { generation, posture, since_s }) = &status.activating {
         let _ = writeln!(text, "activating {} for {since_s:.0} s", active(*generation, posture));
     }
@@ -114,8 +118,11 @@ fn status(status: &Status) -> String {
         (Some(left), Some(target)) => {
             _ = writeln!(text, "on trial: rolls back to {target} in {left:.0} s unless confirmed")
         }
-        (_, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
-        (_, None) => {}
+        (Some(left), None) => {
+            _ = writeln!(text, "on trial: weir ends in {left:.0} s and everything passes, unless confirmed")
+        }
+        (None, Some(target)) => _ = writeln!(text, "rollback target: {target}"),
+        (None, None) => {}
     }
     text += &ctl_updates::status(&status.updates);
     for generation in &status.generations {
@@ -242,6 +249,18 @@ mod tests {
              mixed: worker 1 decides by generation 1\non trial: rolls back to generation 1, posture high in 30 s unless confirmed\n     \
              1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
         );
+        // The first policy, with nothing before it.
+        assert_eq!(
+            text(json!({ "rollback_to": null, "rollback_posture": null, "activating": null, "mixed": [] })),
+            "generation 2; 2 workers, up 7 s, 3 activations\non exit block\n\
+             on trial: weir ends in 30 s and everything passes, unless confirmed\n     \
+             1  /p1.weir (2 rules)\n     2  /p2.weir (2 rules) on trial\n"
+        );
+        for (in_place_of, said) in [(json!(null), "the base policy"), (json!("low"), "posture low")] {
+            let automatic = json!({ "posture": "high", "in_place_of": in_place_of });
+            let said = format!("\nposture high is automatic, in place of {said}\n");
+            assert!(text(json!({ "posture": "high", "automatic": automatic })).contains(&said), "{said}");
+        }
     }
 
     #[test]

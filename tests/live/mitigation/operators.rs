@@ -95,9 +95,20 @@ fn a_proposal_is_dismissed_and_a_posture_is_the_last_resort(engine: &str, hosts:
     };
     let attack = wait_for_attack(&running, "the posture is the last resort", is_resort);
     assert_eq!(attack.victim, "10.9.0.2", "{attack:#?}");
-    assert_eq!(running.status().posture.as_deref(), Some("high"), "{engine}");
+    let status = running.status();
+    let automatic = status.automatic.expect("mitigation has activated it");
+    assert_eq!((status.posture.as_deref(), automatic.posture.as_str()), (Some("high"), "high"), "{engine}");
+    assert_eq!((automatic.in_place_of, status.rollback_to), (None, None), "the operator has decided nothing");
     drop(flood);
     running.wait_until("the posture is left", |running| running.status().posture.is_none());
+    assert_eq!((running.status().automatic, running.status().rollback_to), (None, None), "{engine}");
+
+    // It ends with the mode.
+    let _flood = send(hosts, everyday_flood());
+    wait_for_attack(&running, "the posture is taken again", is_resort);
+    let (code, said) = ctl(&running, &["mode", "watch"]);
+    assert!(code == 0 && !said.contains("; 0 "), "{said}");
+    assert_eq!((running.status().posture, running.status().automatic), (None, None), "{engine}: {}", running.log());
     assert_eq!(running.stop(), 0);
 }
 

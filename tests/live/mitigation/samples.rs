@@ -1,6 +1,7 @@
-//! What mitigation measures if not every packet is copied, or copies are lost.
+//! What mitigation measures if not every packet is copied, or copies are lost, and beside a divert interface.
 
 use super::*;
+use crate::hosts::Wires;
 
 each_kind_and_host!(one_sample_in_eight_is_an_estimate);
 fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path) {
@@ -85,5 +86,37 @@ fn a_flood_that_is_too_fast_to_read_is_found_and_losses_are_known(engine: &str, 
     drop(client);
     running.wait_until("copies are accounted for", |_| samples().seen + samples().lost == copies());
     assert!(samples().lost > 0 || sent_pps < 100_000.0, "{engine}: {sent_pps}: {:?}", samples());
+    assert_eq!(running.stop(), 0);
+}
+
+/// A datagram in so many is for the analyser.
+const DIVERTED: u64 = 5;
+
+each_engine!(diverted_packets_leave_and_their_samples_do_not, Wires { divert: 1, ..Wires::default() });
+fn diverted_packets_leave_and_their_samples_do_not(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", "upstream { sample 1/1; udp dport 7 divert; accept } downstream { sample 1/1; accept }\n");
+    let more = ["--mitigate", "watch", "--inside", "10.9.0.2/32"].map(str::to_owned).to_vec();
+    let setup = Setup { divert: Some("divert".to_owned()), more, ..Setup::new(engine) };
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
+    let sent = 40 * DIVERTED;
+    hosts.client.run(move || {
+        let frame = |at: u64| {
+            let port = if at.is_multiple_of(DIVERTED) { 7 } else { 8 };
+            format!("eth / ip saddr=10.20.0.1 daddr=10.9.0.2 / udp sport=9 dport={port} / payload 40\n")
+        };
+        let all = frames(&(0..sent).map(frame).collect::<String>());
+        let mut wire = Wire::open("c").expect("the client has the wire");
+        for bytes in &all {
+            let one = FrameSet::new(Link::Ethernet, [(bytes.as_slice(), bytes.len() as u32)]);
+            wire.send(&one.burst(0)).expect("the wire takes frames");
+        }
+    });
+    running.wait_until("all are counted", |running| running.stats().upstream.total.packets >= sent);
+    running.wait_until("all are measured", |running| attacks(running).samples.seen >= sent);
+    let stats = running.settled();
+    let to = |side: &str| stats.interfaces.iter().filter(|one| one.side == side).map(|one| one.tx_packets).sum::<u64>();
+    assert_eq!((to("divert"), to("upper")), (sent / DIVERTED, sent - sent / DIVERTED), "{engine}: {stats:#?}");
+    assert_eq!((stats.upstream.total.sampled, stats.upstream.total.diverted), (sent, sent / DIVERTED), "{engine}");
+    assert_eq!((attacks(&running).samples.seen, attacks(&running).samples.lost), (sent, 0), "{engine}");
     assert_eq!(running.stop(), 0);
 }

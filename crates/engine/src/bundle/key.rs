@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use rustix::fs::OFlags;
+use weir_state::owner;
 
-use super::owner;
 use crate::EngineError;
 
 /// Size of a signature.

@@ -19,7 +19,6 @@
 mod archive;
 mod features;
 pub mod key;
-mod owner;
 pub mod trust;
 
 use std::fs::{self, File};

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::key::TrustedKey;
-use super::owner;
 use crate::EngineError;
+use weir_state::owner;
 
 /// Maximum number of trusted keys.
 const KEYS_MAX: usize = 64;
@@ -68,6 +68,9 @@ impl Trust {
         if self.wants_signatures() {
             return Standing::Trusted;
         }
-        owner::check(path, file).map_or_else(Standing::Distrusted, |()| Standing::Trusted)
+        match owner::check(path, file) {
+            Ok(()) => Standing::Trusted,
+            Err(why) => Standing::Distrusted(why.to_string()),
+        }
     }
 }

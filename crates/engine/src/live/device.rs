@@ -32,9 +32,6 @@ const GET_DRIVER: u32 = 0x3;
 /// wire.
 const EMULATED: [&str; 4] = ["virtio_net", "vif", "vmxnet3", "hv_netvsc"];
 
-/// `SIOCSIFTXQLEN`
-const SET_QUEUE: libc::Ioctl = 0x8943;
-
 /// `ETHTOOL_GLINK`
 const GET_LINK: u32 = 0xa;
 
@@ -196,22 +193,6 @@ impl Device {
         self.ask(libc::SIOCGIFHWADDR as _, &mut request).map_err(|error| self.failed(error))?;
         // SAFETY: SIOCGIFHWADDR fills this field.
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family == libc::ARPHRD_ETHER)
-    }
-
-    /// Sets the maximum number of bytes after the link header.
-    pub fn set_mtu(&self, mtu: u32) -> io::Result<()> {
-        self.set_number(libc::SIOCSIFMTU as _, mtu)
-    }
-
-    /// Sets the number of packets that wait to be sent.
-    pub fn set_queue(&self, packets: u32) -> io::Result<()> {
-        self.set_number(SET_QUEUE, packets)
-    }
-
-    fn set_number(&self, what: libc::Ioctl, number: u32) -> io::Result<()> {
-        let mut request = self.request()?;
-        request.ifr_ifru.ifru_mtu = number as i32;
-        self.ask(what, &mut request)
     }
 
     /// Number of receive queues. Drivers that do not support the request have one.

@@ -31,6 +31,11 @@ impl Side {
             Side::Upper => Side::Lower,
         }
     }
+
+    /// The side of a port by its number in layouts that C shares: 0 lower, anything else upper.
+    pub(crate) const fn of_number(number: u16) -> Side {
+        if number == Side::Lower as u16 { Side::Lower } else { Side::Upper }
+    }
 }
 
 /// The role of an interface.
@@ -266,7 +271,7 @@ port_counters! {
     tx_error,
     /// Diverted packets dropped because there is no divert interface: reason `no-divert`.
     no_divert,
-    /// Packets that were not diverted, but of which a copy went to the divert interface.
+    /// Packets that were sampled, except those that left through the divert interface themselves.
     sampled,
 }
 

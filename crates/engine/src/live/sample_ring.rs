@@ -1,5 +1,6 @@
-//! The ring of samples on a host that Weir protects (datapath/engine/sample_ring.h): the kernel's ring buffer
-//! (Documentation/bpf/ringbuf.rst), read without copies by its one reader.
+//! The ring of samples of programs in the kernel (datapath/engine/sample_ring.h): the kernel's ring buffer
+//! (Documentation/bpf/ringbuf.rst), read without copies by its one reader. Only programs that this process has loaded
+//! write to it.
 //!
 //! ```text
 //! page 0  position of the reader   page 1  position of the writers   pages 2...  records, mapped twice in a row
@@ -17,10 +18,11 @@ use memmap2::{MmapOptions, MmapRaw};
 use weir_abi::kernel::SampleRecord;
 
 use crate::EngineError;
+use crate::live::lane::Side;
 use crate::xdp::failed;
 use crate::xdp::load::SAMPLES;
 
-/// Bytes of records: as many as a tap holds, about 4,000.
+/// Bytes of records: about 4,000, as the queue of workers has.
 const RING_BYTES: usize = 1 << 20;
 /// Flags of a record's length: it is being written, and it was given up.
 const BUSY: u32 = 1 << 31;
@@ -72,8 +74,9 @@ impl SampleRing {
         self.map.as_fd()
     }
 
-    /// Copies the next sample to `frame`. Returns its bytes and the length of the packet; `None` if there is none now.
-    pub fn read(&self, frame: &mut [u8]) -> Option<(usize, u32)> {
+    /// Copies the next sample to `frame`. Returns its bytes, the length of the packet and its side; `None` if there is
+    /// none now.
+    pub fn read(&self, frame: &mut [u8]) -> Option<(usize, u32, Side)> {
         // SAFETY: both positions are aligned words at the beginnings of mappings that live as long as `self`.
         let (reader, writer) =
             unsafe { (&*self.reader.as_ptr().cast::<AtomicU64>(), &*self.writers.as_ptr().cast::<AtomicU64>()) };
@@ -97,7 +100,7 @@ impl SampleRing {
             let sample = record.map(|record| {
                 let captured = (record.cap as usize).min(record.bytes.len()).min(frame.len());
                 frame[..captured].copy_from_slice(&record.bytes[..captured]);
-                (captured, record.len)
+                (captured, record.len, Side::of_number(record.side))
             });
             reader.store(position + (bytes + HEADER_BYTES).next_multiple_of(8) as u64, Ordering::Release);
             if sample.is_some() {

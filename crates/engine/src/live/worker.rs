@@ -9,11 +9,15 @@ use weir_state::now_ns;
 
 use crate::live::cards::{CardAtPort, WorkerCards};
 use crate::live::lane::{Lane, Side};
+use crate::live::samples::WorkerSamples;
 use crate::sealed::Configured;
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
 /// How long a worker without packets sleeps before it checks for a stop or a change.
 const IDLE: Duration = Duration::from_millis(10);
+
+/// The trailers of packets that come from no card.
+const UNCUT: [u8; BURST_MAX] = [0; BURST_MAX];
 
 /// The filters of an activation, one for each direction so that they count separately.
 pub(super) struct Deciders {
@@ -157,6 +161,7 @@ pub(super) fn run(
     lane: &mut dyn Lane,
     handover: &Handover,
     mut cards: WorkerCards,
+    samples: Option<&WorkerSamples>,
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
     let mut verdicts = [Verdict(0); BURST_MAX];
@@ -172,14 +177,19 @@ pub(super) fn run(
             if count == 0 {
                 continue;
             }
-            let rewrites = match cards.before(from, &burst) {
-                None => deciders.decide(from, &burst, &mut verdicts)?,
+            let (rewrites, trailers) = match cards.before(from, &burst) {
+                None => (deciders.decide(from, &burst, &mut verdicts)?, None),
                 Some(card) => {
                     let (rewrites, trailers) = deciders.decide_sealed(from, &burst, card, &mut verdicts)?;
-                    lane.cut(&trailers[..count]);
-                    rewrites
+                    (rewrites, Some(trailers))
                 }
             };
+            if let Some(samples) = samples {
+                samples.take(from, &burst, &mut verdicts[..count], trailers.as_ref().unwrap_or(&UNCUT));
+            }
+            if let Some(trailers) = trailers {
+                lane.cut(&trailers[..count]);
+            }
             lane.dispatch(&verdicts[..count], rewrites)?;
             moved += count;
         }

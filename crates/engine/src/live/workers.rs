@@ -12,6 +12,8 @@ use crate::live::cards::{Cards, WorkerCards};
 use crate::live::datapath::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::device::Presence;
 use crate::live::lane::{Access, Lane, PortCounters, Role};
+use crate::live::sample_queue::SampleQueue;
+use crate::live::samples::WorkerSamples;
 use crate::live::worker::{self, Deciders, Handover};
 use crate::native::Sharing;
 use crate::sealed::CardPort;
@@ -85,6 +87,18 @@ impl Workers {
     /// # Errors
     /// A thread cannot be started, or there are too many open files.
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
+        Self::start_with(lanes, first, None)
+    }
+
+    /// Starts workers whose samples go to a queue, instead of the divert interface.
+    ///
+    /// # Errors
+    /// Those of [`Workers::start`].
+    pub fn start_with(
+        lanes: Vec<Box<dyn Lane>>,
+        first: &Loaded<NativeCode>,
+        samples: Option<&Arc<SampleQueue>>,
+    ) -> Result<Self, EngineError> {
         first.code.check_answered(first.answered)?;
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
         let workers = Workers {
@@ -103,10 +117,11 @@ impl Workers {
         for (number, (mut lane, handover)) in lanes.into_iter().zip(&workers.handovers).enumerate() {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let cards = WorkerCards::new(workers.cards.clone(), &*lane);
+            let samples = samples.map(|queue| WorkerSamples::new(queue.clone(), &*lane));
             let body = move || {
                 // Running unpinned is better than not running: a container may exclude that core.
                 let _not_allowed = cpu::pin_to(number);
-                worker::run(&mut *lane, &own, cards, &stop)
+                worker::run(&mut *lane, &own, cards, samples.as_ref(), &stop)
             };
             let thread = Builder::new().name(format!("weir-{number}")).spawn(body);
             let thread = thread.map_err(|source| EngineError::Worker { number, source })?;

@@ -5,7 +5,7 @@ use crate::EngineError;
 /// Helpers that programs call and older kernels lack: number (`enum bpf_func_id`), first release of
 /// Linux, purpose.
 const HELPERS: [(u32, &str, &str); 6] = [
-    (131, "5.8", "samples of a host"),
+    (131, "5.8", "the ring of samples"),
     (160, "5.11", "times of flows and entries"),
     (181, "5.17", "loops"),
     (188, "5.18", "packets in several buffers"),

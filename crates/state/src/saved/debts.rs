@@ -1,24 +1,25 @@
 //! The file with the debts of limits. It is written anew each time.
 //!
 //! ```text
-//!   frame    name: length u16, bytes    count u32 of debts, each
+//!   frame    name: length u16, bytes    written u64    count u32 of debts, each
 //!     entry    kind u8: 0 the first, 4 or 6 a prefix: address, length u8, 1 a label: length u8, bytes
 //!     limiter u32   until u64: the time of day at which the bucket is full, in nanoseconds since 1970
 //!   last     length 0xffff, count u64 of the frames before it
 //! ```
+//! `written` is the time of day of the frame: a bucket then was in debt for `until - written`, and never gets more. Version
+//! 1 of the format has no `written`; the time at which the file was last changed takes its place.
 
-use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::cursor::Cursor;
 use super::folder::{DEBTS, Folder};
-use super::frame::{Frames, Purpose, append_frame, header, is_of_other_version};
+use super::frame::{FrameReader, Purpose, append_frame, header, is_of_other_version};
 use super::log::Clocks;
 use super::record::append_prefix;
+use super::state_file::StateFile;
 use crate::limits::{EntryName, LimitStore, SavedDebt, SavedDebts};
 
 /// Interval of writing debts, and how much longer it is at least than the writing.
@@ -30,6 +31,8 @@ const PIECE_BYTES: usize = 1 << 20;
 const FRAME_DEBTS_MAX: usize = 1 << 14;
 /// The length of no name.
 const LAST: u16 = u16::MAX;
+/// The file that is written.
+const NEW: &str = "debts.new";
 
 const FIRST: u8 = 0;
 const LABEL: u8 = 1;
@@ -60,11 +63,11 @@ impl DebtSaver {
         let Some(folder) = self.folder.get().filter(|_| self.due.is_none_or(|due| due <= begun)) else {
             return Ok(());
         };
-        let (clocks, new) = (Clocks::now(), folder.file("debts.new"));
-        let written = write(folder, &new, &limits.debts(clocks.now_ns), clocks);
+        let clocks = Clocks::now();
+        let written = write(folder, &limits.debts(clocks.now_ns), clocks);
         if written.is_err() {
             // The disk may be full. What cannot be removed is replaced the next time.
-            let _removed = fs::remove_file(&new);
+            let _removed = folder.remove(NEW);
         }
         self.has_failed = written.is_err();
         self.due = Some(begun + INTERVAL.max(SHARE * begun.elapsed()));
@@ -77,8 +80,8 @@ impl DebtSaver {
     }
 }
 
-fn write(folder: &Folder, new: &Path, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
-    let mut file = folder.create(new)?;
+fn write(folder: &Folder, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
+    let mut file = folder.create(NEW)?;
     let mut bytes = header(Purpose::Debts, 0);
     let mut frames = 0u64;
     for list in debts {
@@ -86,6 +89,7 @@ fn write(folder: &Folder, new: &Path, debts: &[SavedDebts], clocks: Clocks) -> i
             append_frame(&mut bytes, |bytes| {
                 bytes.extend((list.name.len() as u16).to_le_bytes());
                 bytes.extend(list.name.as_bytes());
+                bytes.extend(clocks.day_ns.to_le_bytes());
                 bytes.extend((some.len() as u32).to_le_bytes());
                 some.iter().for_each(|debt| append(bytes, debt, clocks));
             });
@@ -103,7 +107,7 @@ fn write(folder: &Folder, new: &Path, debts: &[SavedDebts], clocks: Clocks) -> i
     });
     file.write_all(&bytes)?;
     file.sync_data()?;
-    folder.publish(new, &folder.file(DEBTS))
+    folder.publish(NEW, DEBTS)
 }
 
 fn append(bytes: &mut Vec<u8>, debt: &SavedDebt, clocks: Clocks) {
@@ -128,29 +132,30 @@ fn append(bytes: &mut Vec<u8>, debt: &SavedDebt, clocks: Clocks) {
 /// # Errors
 /// The file cannot be set aside.
 pub(super) fn read(folder: &Folder, clocks: Clocks, notices: &mut Vec<String>) -> io::Result<Vec<SavedDebts>> {
-    let path = folder.file(DEBTS);
-    let (problem, is_kept) = match fs::read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => (error.to_string(), true),
-        Ok(bytes) => match parse(&bytes, clocks) {
+    let (problem, is_kept) = match folder.read(DEBTS) {
+        Ok(None) => return Ok(Vec::new()),
+        Err(problem) => (problem, true),
+        Ok(Some(file)) => match parse(&file, clocks) {
             Ok(debts) => return Ok(debts),
-            Err(problem) => (problem, is_of_other_version(&bytes, Purpose::Debts)),
+            Err(problem) => (problem, is_of_other_version(&file.head(), Purpose::Debts)),
         },
     };
-    let kept = if is_kept { format!("; it is kept as {}", folder.set_aside(&path)?) } else { String::new() };
-    notices.push(format!("{}: {problem}{kept}; limits begin with full buckets", path.display()));
+    let kept = if is_kept { format!("; it is kept as {}", folder.set_aside(DEBTS)?) } else { String::new() };
+    notices.push(format!("{}: {problem}{kept}; limits begin with full buckets", folder.shown(DEBTS)));
     Ok(Vec::new())
 }
 
-fn parse(bytes: &[u8], clocks: Clocks) -> Result<Vec<SavedDebts>, String> {
-    let mut frames = Frames::open(bytes, Purpose::Debts, 0)?;
+fn parse(file: &StateFile, clocks: Clocks) -> Result<Vec<SavedDebts>, String> {
+    let reader = file.reader().map_err(|error| error.to_string())?;
+    let mut frames = FrameReader::open_numbered(reader, Purpose::Debts, 0)?;
+    let written_ns = (frames.version() < 2).then(|| file.modified_ns());
     let mut all: Vec<SavedDebts> = Vec::new();
     let mut count = 0;
     loop {
         let at = frames.at();
         let payload = frames.next().map_err(|damage| format!("byte {at}: {damage}"))?;
         let payload = payload.ok_or_else(|| format!("byte {at}: the end is missing"))?;
-        match frame(payload, clocks).ok_or_else(|| format!("byte {at}: unknown record"))? {
+        match frame(payload, written_ns, clocks).ok_or_else(|| format!("byte {at}: unknown record"))? {
             Frame::Last(frames) if frames == count => return Ok(all),
             Frame::Last(_) => return Err(format!("byte {at}: frames are missing")),
             Frame::Debts(more) => match all.last_mut().filter(|last| last.name == more.name) {
@@ -167,17 +172,19 @@ enum Frame {
     Last(u64),
 }
 
-fn frame(payload: &[u8], clocks: Clocks) -> Option<Frame> {
+/// Reads a frame. `written_ns` is the time of day at which it was written, if it does not say that itself.
+fn frame(payload: &[u8], written_ns: Option<u64>, clocks: Clocks) -> Option<Frame> {
     let mut cursor = Cursor(payload);
     let length = cursor.u16()?;
     if length == LAST {
         return cursor.u64().map(Frame::Last).filter(|_| cursor.0.is_empty());
     }
     let name = cursor.text(usize::from(length))?.to_owned();
+    let written_ns = written_ns.or_else(|| cursor.u64())?;
     let debts = cursor.list(|cursor| {
         let entry = entry(cursor)?;
         let (limiter, until) = (cursor.u32()?, cursor.u64()?);
-        Some(clocks.at_day_ns(until).map(|until_ns| SavedDebt { entry, limiter, until_ns }))
+        Some(clocks.at_day_ns(until, written_ns).map(|until_ns| SavedDebt { entry, limiter, until_ns }))
     })?;
     let debts = debts.into_iter().flatten().collect();
     cursor.0.is_empty().then_some(Frame::Debts(SavedDebts { name, debts }))

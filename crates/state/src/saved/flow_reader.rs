@@ -1,9 +1,7 @@
 //! Reads the file of flows. It is read twice, a frame at a time: at the start to find damage and the last record of each
 //! slot, and when there is a table that the flows enter. So it may be larger than memory should hold.
 
-use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Seek};
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_abi::flow::{
@@ -15,16 +13,15 @@ use super::flow_record::{FrameTime, Record, read};
 use super::folder::{FLOWS, Folder};
 use super::frame::{FrameReader, Purpose};
 use super::log::Clocks;
+use super::state_file::StateFile;
 use crate::flows::{FlowTable, KnownFlow};
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 1 << 16;
 
 /// Flows that wait for a table.
 pub struct SavedFlows {
-    path: PathBuf,
+    /// Its path, for messages.
+    path: String,
     /// The open file. Its name may belong to another one later.
-    file: Mutex<File>,
+    file: Mutex<StateFile>,
     /// For each slot of the former table the number, from 1, of the frame with its last record.
     last: Vec<u32>,
     /// Number of frames that are whole.
@@ -51,20 +48,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// The file cannot be set aside.
 pub(super) fn find(folder: &Folder, notices: &mut Vec<String>) -> io::Result<Option<SavedFlows>> {
-    let path = folder.file(FLOWS);
-    let problem = match File::open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => error.to_string(),
-        Ok(file) => match SavedFlows::open(&path, file) {
+    let path = folder.shown(FLOWS);
+    let problem = match folder.read(FLOWS) {
+        Ok(None) => return Ok(None),
+        Err(problem) => problem,
+        Ok(Some(file)) => match SavedFlows::open(&path, file) {
             Ok((saved, damage)) => {
-                notices.extend(damage.map(|damage| format!("{}: {damage}", path.display())));
+                notices.extend(damage.map(|damage| format!("{path}: {damage}")));
                 return Ok(Some(saved));
             }
             Err(problem) => problem,
         },
     };
-    let kept = folder.set_aside(&path)?;
-    notices.push(format!("{}: {problem}; it is kept as {kept}; flows begin anew", path.display()));
+    let kept = folder.set_aside(FLOWS)?;
+    notices.push(format!("{path}: {problem}; it is kept as {kept}; flows begin anew"));
     Ok(None)
 }
 
@@ -73,8 +70,9 @@ impl SavedFlows {
     ///
     /// # Errors
     /// It is no such file.
-    fn open(path: &Path, file: File) -> Result<(Self, Option<String>), String> {
-        let (mut frames, slots) = FrameReader::open(BufReader::with_capacity(READ_BYTES, &file), Purpose::Flows)?;
+    fn open(path: &str, file: StateFile) -> Result<(Self, Option<String>), String> {
+        let reader = file.reader().map_err(|error| error.to_string())?;
+        let (mut frames, slots) = FrameReader::open(reader, Purpose::Flows)?;
         if slots > u64::from(SIZE_MAX) + SLOTS as u64 {
             return Err(format!("a table of {slots} flows is too large"));
         }
@@ -114,7 +112,7 @@ impl SavedFlows {
                 format!("{untranslated} of {all} flows are proxied, and are left out: the policy has no `synproxy`")
             }),
         ];
-        let told = told.into_iter().flatten().map(|told| format!("{}: {told}", self.path.display()));
+        let told = told.into_iter().flatten().map(|told| format!("{}: {told}", self.path));
         lock(&self.notices).extend(told);
     }
 
@@ -126,9 +124,9 @@ impl SavedFlows {
         clocks: Clocks,
         restored: &mut Restored,
     ) -> Result<(), String> {
-        let mut file = lock(&self.file);
-        file.rewind().map_err(|error| error.to_string())?;
-        let (mut frames, _) = FrameReader::open(BufReader::with_capacity(READ_BYTES, &*file), Purpose::Flows)?;
+        let file = lock(&self.file);
+        let reader = file.reader().map_err(|error| error.to_string())?;
+        let (mut frames, _) = FrameReader::open(reader, Purpose::Flows)?;
         for number in 1..=self.frames {
             let payload = frames.next()?.ok_or("the end is missing")?;
             let (time, records) = read(payload, self.last.len()).ok_or("unknown record")?;

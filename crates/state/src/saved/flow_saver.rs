@@ -11,10 +11,9 @@
 //!
 //! Packets wait for nothing: slots are read as `weir ctl flows` reads them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ use weir_abi::flow::{Proxied, TICKS, Timeouts, age, ticks, timeout_ticks};
 use super::flow_record::{FRAME_RECORDS_MAX, FrameTime, Record, append, is_kept};
 use super::folder::{FLOWS, Folder};
 use super::frame::{HEADER_BYTES, Purpose, header};
-use super::log::Clocks;
+use super::log::{Clocks, DayWatch};
 use crate::flows::{FlowTable, KnownFlow, Slot};
 
 /// Slots that a step reads, at least four times a second.
@@ -39,6 +38,8 @@ const FILE_BYTES_MIN: u64 = 4 << 20;
 /// The record of a flow in use is written again after an eighth of its timeout, and after this time at the latest.
 const RENEWED_MS: u64 = 60_000;
 const RENEWED_SHARE: u32 = 8;
+/// The file that is written until it is complete.
+const NEW: &str = "flows.new";
 /// Pause after an error of the disk.
 const RETRY: Duration = Duration::from_secs(2);
 
@@ -46,6 +47,10 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct FlowSaver {
     folder: Arc<OnceLock<Folder>>,
     watched: Option<Watched>,
+    /// How often another folder was opened, when it was last looked at.
+    reopened: u64,
+    /// Notices a clock that was set, after which all flows are written again.
+    day: DayWatch,
     due: Option<Instant>,
     has_failed: bool,
 }
@@ -71,7 +76,7 @@ struct Watched {
 impl FlowSaver {
     /// A saver that writes to the folder as soon as it is open.
     pub(super) fn new(folder: Arc<OnceLock<Folder>>) -> Self {
-        FlowSaver { folder, watched: None, due: None, has_failed: false }
+        FlowSaver { folder, watched: None, reopened: 0, day: DayWatch::default(), due: None, has_failed: false }
     }
 
     /// Writes what has changed in some of the slots, at most for a fifth of the time. To be called several times a second.
@@ -107,7 +112,13 @@ impl FlowSaver {
             self.watched = None;
             return Ok(());
         };
-        let begun = Instant::now();
+        let (begun, clocks) = (Instant::now(), Clocks::now());
+        if self.day.has_moved(clocks) || self.reopened != folder.reopened() {
+            // The times in the file are those of the former clock, or the file is in another folder.
+            self.watched = None;
+            self.day.note(clocks);
+            self.reopened = folder.reopened();
+        }
         let is_same = |watched: &Watched| watched.table.as_ptr() == Arc::as_ptr(table);
         let watched = match self.watched.take().filter(is_same) {
             Some(watched) => self.watched.insert(watched),
@@ -121,15 +132,11 @@ impl FlowSaver {
         if self.has_failed {
             // What was written last may be torn. The disk may be full: what cannot be removed is replaced the next time.
             self.watched = None;
-            let _removed = fs::remove_file(new_file(folder));
+            let _removed = folder.remove(NEW);
         }
         self.due = Some(begun + if self.has_failed { RETRY } else { (1 + SHARE) * begun.elapsed() });
         written
     }
-}
-
-fn new_file(folder: &Folder) -> PathBuf {
-    folder.file("flows.new")
 }
 
 impl Watched {
@@ -164,7 +171,7 @@ impl Watched {
         if self.next == self.marks.len() {
             self.next = 0;
             if let Some(new) = self.new.take() {
-                folder.publish(&new_file(folder), &folder.file(FLOWS))?;
+                folder.publish(NEW, FLOWS)?;
                 self.new_bytes = new.bytes;
                 self.log = Some(new);
             }
@@ -240,7 +247,7 @@ struct FlowFile {
 
 impl FlowFile {
     fn create(folder: &Folder, slots: usize) -> io::Result<Self> {
-        let mut file = folder.create(&new_file(folder))?;
+        let mut file = folder.create(NEW)?;
         file.write_all(&header(Purpose::Flows, slots as u64))?;
         Ok(FlowFile { file, bytes: HEADER_BYTES as u64, unsynced: HEADER_BYTES })
     }

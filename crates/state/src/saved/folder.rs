@@ -9,21 +9,63 @@
 //!   *.new                     a file that is not complete
 //!   *.unread                  a file that could not be read or used at a start; it is never removed
 //! ```
+//! Every file is reached through the descriptor of the folder, which was checked when it was opened
+//! ([`crate::owner`]). Files are created new, so nothing is written through a link.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
+
+use super::state_file::{self, StateFile};
+use crate::owner::{self, Distrust, Missing};
 
 /// The folder, locked for this process.
 pub struct Folder {
+    /// As the caller calls it.
     path: PathBuf,
-    _lock: File,
+    held: RwLock<Held>,
+    /// How often it was found to be another folder, which was opened then.
+    reopened: AtomicU64,
+}
+
+/// An open folder with its lock.
+struct Held {
+    /// Where it is, without links.
+    place: PathBuf,
+    directory: File,
+    lock: File,
+}
+
+/// Why a folder is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// Another process uses it.
+    #[error("another weir uses it")]
+    Busy,
+    /// Users other than root and the caller can change the folder or its lock, or the lock is no file.
+    #[error("{0}")]
+    Refused(String),
+    /// The disk refuses.
+    #[error("{0}")]
+    Disk(#[from] io::Error),
+}
+
+/// The kinds of numbered files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Numbered {
+    Snapshot,
+    Journal,
 }
 
 /// How long another holder of the lock is waited for. A child process has its parent's lock between `fork` and `exec`,
@@ -31,138 +73,356 @@ pub struct Folder {
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// The pause between two attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// The file that is locked.
+const LOCK: &str = "lock";
+/// The end of the name of a file that is not complete.
+const NEW: &str = ".new";
 /// The end of the name of a file that was set aside.
 const UNREAD: &str = "unread";
-/// The kinds of numbered files.
-pub(super) const SNAPSHOT: &str = "snapshot";
-pub(super) const JOURNAL: &str = "journal";
+/// The beginning of the names of numbered files.
+const TABLES: &str = "tables-";
 /// The file with the debts of limits.
 pub(super) const DEBTS: &str = "debts";
 /// The file with flows.
 pub(super) const FLOWS: &str = "flows";
+/// The highest number of a file. A Weir that makes a snapshot each second reaches it after millions of years.
+const NUMBER_MAX: u64 = 1 << 48;
+
+impl Numbered {
+    const ALL: [Numbered; 2] = [Numbered::Journal, Numbered::Snapshot];
+
+    fn name(self) -> &'static str {
+        match self {
+            Numbered::Snapshot => "snapshot",
+            Numbered::Journal => "journal",
+        }
+    }
+
+    /// The name of a file.
+    pub fn file(self, number: u64) -> String {
+        format!("{TABLES}{number}.{}", self.name())
+    }
+
+    /// What stands for the number in the name of a file of this kind. `None` if it is another file.
+    fn number_text(self, name: &str) -> Option<&str> {
+        name.strip_prefix(TABLES)?.strip_suffix(self.name())?.strip_suffix('.')
+    }
+
+    /// The number of a file with this name, as [`Numbered::file`] writes it.
+    fn number(self, name: &str) -> Option<u64> {
+        let number = self.number_text(name)?.parse().ok()?;
+        ((1..=NUMBER_MAX).contains(&number) && self.file(number) == name).then_some(number)
+    }
+}
+
+/// A number that is `step` higher.
+///
+/// # Errors
+/// There is no such number.
+pub(super) fn higher(number: u64, step: u64) -> io::Result<u64> {
+    let next = number.checked_add(step).filter(|&next| next <= NUMBER_MAX);
+    next.ok_or_else(|| io::Error::other(format!("the numbers of its files have reached {number}; remove these files")))
+}
 
 impl Folder {
     /// Makes the folder if there is none, and locks it. Files that were not completed are removed. Waits up to
     /// [`LOCK_WAIT`] for a process that uses it.
     ///
     /// # Errors
-    /// It cannot be used; [`io::ErrorKind::ResourceBusy`] if another process still uses it.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let lock = private().create(true).truncate(false).open(path.join("lock"))?;
-        exclusively(&lock)?;
-        for entry in fs::read_dir(path)? {
-            let file = entry?.path();
-            if file.extension().is_some_and(|extension| extension == "new") {
-                fs::remove_file(file)?;
-            }
-        }
-        Ok(Folder { path: path.to_owned(), _lock: lock })
+    /// It cannot be used, must not be used, or another process still uses it.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let held = Held::open(path, Missing::Made, LOCK_WAIT)?;
+        held.remove_incomplete()?;
+        Ok(Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) })
     }
 
-    /// Path of a numbered file.
-    pub(super) fn numbered(&self, number: u64, kind: &str) -> PathBuf {
-        self.path.join(format!("tables-{number}.{kind}"))
+    /// Opens what is at the path now, because it is another folder, or because the lock was lost. Nobody has read the
+    /// files there, so they are set aside.
+    fn reopen(&self) -> io::Result<()> {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        if held.check_still_own().is_ok() {
+            // Another thread was faster.
+            return Ok(());
+        }
+        let other = Held::open(&self.path, Missing::Refused, Duration::ZERO)?;
+        other.remove_incomplete()?;
+        other.set_all_aside()?;
+        *held = other;
+        self.reopened.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How often another folder was opened under the same name. What was written before is not in it.
+    pub(super) fn reopened(&self) -> u64 {
+        self.reopened.load(Ordering::Relaxed)
+    }
+
+    fn held(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of a file, for messages.
+    pub(super) fn shown(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    /// The names of all files.
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.held().names()
     }
 
     /// The numbers of the files of a kind, sorted.
-    pub(super) fn numbers(&self, kind: &str) -> io::Result<Vec<u64>> {
-        let mut numbers = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let number =
-                name.to_str().and_then(|name| name.strip_prefix("tables-")?.strip_suffix(kind)?.strip_suffix('.'));
-            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
-        }
+    pub(super) fn numbers(&self, kind: Numbered) -> io::Result<Vec<u64>> {
+        let mut numbers: Vec<u64> = self.names()?.iter().filter_map(|name| kind.number(name)).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
 
+    /// Names that look like those of numbered files, but have no number of such a file.
+    pub(super) fn misnumbered(&self) -> io::Result<Vec<String>> {
+        let looks = |name: &str, kind: Numbered| kind.number_text(name).is_some() && kind.number(name).is_none();
+        let mut names = self.names()?;
+        names.retain(|name| Numbered::ALL.iter().any(|&kind| looks(name, kind)));
+        Ok(names)
+    }
+
     /// The highest number of any file, or 0.
     pub(super) fn last_number(&self) -> io::Result<u64> {
-        let last = |kind: &str| Ok::<_, io::Error>(self.numbers(kind)?.last().copied().unwrap_or(0));
-        Ok(last(SNAPSHOT)?.max(last(JOURNAL)?))
+        let last = |kind: Numbered| Ok::<_, io::Error>(self.numbers(kind)?.last().copied().unwrap_or(0));
+        Ok(last(Numbered::Snapshot)?.max(last(Numbered::Journal)?))
+    }
+
+    /// Opens a file for reading. `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, is no regular file, is too large, or other users can have written it.
+    pub(super) fn read(&self, name: &str) -> Result<Option<StateFile>, String> {
+        state_file::open(&self.held().directory, name)
     }
 
     /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
-    pub(super) fn set_aside(&self, file: &Path) -> io::Result<String> {
-        let name = file.file_name().and_then(|name| name.to_str()).expect("files of the folder have such names");
+    pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
+        self.held().set_aside(name)
+    }
+
+    /// Sets all files with state aside.
+    pub(super) fn set_all_aside(&self) -> io::Result<()> {
+        self.held().set_all_aside()
+    }
+
+    /// The names of the files that were set aside, sorted.
+    pub(super) fn unread(&self) -> io::Result<Vec<String>> {
+        let mut names = self.names()?;
+        names.retain(|name| name.rsplit_once('.').is_some_and(|(_, end)| end.starts_with(UNREAD)));
+        Ok(names)
+    }
+
+    /// Creates a file, which other users cannot read. A former one with the name of an incomplete file is removed.
+    ///
+    /// # Errors
+    /// The disk refuses, there is such a file, or another process uses the folder.
+    pub(super) fn create(&self, name: &str) -> io::Result<File> {
+        if self.held().check_still_own().is_err() {
+            self.reopen()?;
+        }
+        let held = self.held();
+        if name.ends_with(NEW) && held.has(name)? {
+            held.remove(name)?;
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&held.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Gives a complete file its name, for good.
+    ///
+    /// # Errors
+    /// The disk refuses, or another process may use the folder.
+    pub(super) fn publish(&self, new: &str, name: &str) -> io::Result<()> {
+        self.rename(new, name)?;
+        self.sync()
+    }
+
+    /// Gives a complete file its name, which lasts once the folder is synced.
+    ///
+    /// # Errors
+    /// The same as [`Folder::publish`].
+    pub(super) fn rename(&self, new: &str, name: &str) -> io::Result<()> {
+        let held = self.held();
+        held.check_still_own()?;
+        Ok(renameat(&held.directory, new, &held.directory, name)?)
+    }
+
+    /// Removes a file.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        self.held().remove(name)
+    }
+
+    /// Makes the names of files last.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.held().directory.sync_all()
+    }
+}
+
+impl Held {
+    /// Opens a folder and locks it. Waits up to `patience` for a process that uses it.
+    fn open(path: &Path, missing: Missing, patience: Duration) -> Result<Self, FolderError> {
+        let (place, directory) = owner::open_folder(path, missing).map_err(|distrust| match distrust {
+            Distrust::System { path: at, source } if at == path => FolderError::Disk(source),
+            Distrust::System { path: at, source } => {
+                FolderError::Disk(io::Error::new(source.kind(), format!("{}: {source}", at.display())))
+            }
+            Distrust::NoDirectory(_) => FolderError::Disk(Errno::NOTDIR.into()),
+            distrust @ Distrust::Writable(_) => FolderError::Refused(distrust.to_string()),
+        })?;
+        let lock = open_lock(&directory)?;
+        exclusively(&lock, patience)?;
+        let held = Held { place, directory, lock };
+        // Another process may have replaced it before it was locked.
+        held.check_still_own()?;
+        Ok(held)
+    }
+
+    /// The names of all files that Weir can have made: its names are text.
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.directory)? {
+            names.extend(entry?.file_name().to_str().ok().map(str::to_owned));
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Whether there is anything with this name.
+    fn has(&self, name: &str) -> io::Result<bool> {
+        match statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.directory, name, AtFlags::empty())?)
+    }
+
+    /// Removes what a process that was killed has not completed.
+    fn remove_incomplete(&self) -> io::Result<()> {
+        for name in self.names()?.iter().filter(|name| name.ends_with(NEW)) {
+            if self.remove(name).is_err() {
+                self.set_aside(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
+    fn set_aside(&self, name: &str) -> io::Result<String> {
         for number in 1u64.. {
             let number = if number > 1 { format!("-{number}") } else { String::new() };
             let kept = format!("{name}.{UNREAD}{number}");
-            match fs::symlink_metadata(self.file(&kept)) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    fs::rename(file, self.file(&kept))?;
-                    return Ok(kept);
-                }
-                Err(error) => return Err(error),
+            if !self.has(&kept)? {
+                renameat(&self.directory, name, &self.directory, &kept)?;
+                return Ok(kept);
             }
         }
         unreachable!("a folder has fewer files");
     }
 
     /// Sets all files with state aside.
-    pub(super) fn set_all_aside(&self) -> io::Result<()> {
-        let mut files = vec![self.file(DEBTS), self.file(FLOWS)];
-        for kind in [JOURNAL, SNAPSHOT] {
-            files.extend(self.numbers(kind)?.into_iter().map(|number| self.numbered(number, kind)));
+    fn set_all_aside(&self) -> io::Result<()> {
+        let is_numbered = |name: &str| Numbered::ALL.iter().any(|kind| kind.number_text(name).is_some());
+        let names = self.names()?.into_iter().filter(|name| name == DEBTS || name == FLOWS || is_numbered(name));
+        names.into_iter().try_for_each(|name| self.set_aside(&name).map(|_| ()))
+    }
+
+    /// Checks that the name still leads to the folder, and the lock's name to the lock. Otherwise another Weir may use
+    /// what is there now, or the same folder.
+    fn check_still_own(&self) -> io::Result<()> {
+        let leads_to = |found: rustix::io::Result<Stat>, file: &File| match found {
+            Ok(found) => {
+                let own = file.metadata()?;
+                Ok((found.st_dev, found.st_ino) == (own.dev(), own.ino()))
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(error) => Err(io::Error::from(error)),
+        };
+        if !leads_to(statat(CWD, &self.place, AtFlags::SYMLINK_NOFOLLOW), &self.directory)? {
+            return Err(io::Error::other("it is another folder now"));
         }
-        let there = |file: &Path| fs::symlink_metadata(file).is_ok();
-        files.iter().filter(|file| there(file)).try_for_each(|file| self.set_aside(file).map(|_| ()))
-    }
-
-    /// The names of the files that were set aside, sorted.
-    pub(super) fn unread(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            let is_unread = name.rsplit_once('.').is_some_and(|(_, end)| end.starts_with(UNREAD));
-            names.extend(Some(name).filter(|_| is_unread));
+        if !leads_to(statat(&self.directory, LOCK, AtFlags::SYMLINK_NOFOLLOW), &self.lock)? {
+            return Err(io::Error::other(format!("its file `{LOCK}` was removed or replaced")));
         }
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    /// Creates a file, which other users cannot read.
-    pub(super) fn create(&self, file: &Path) -> io::Result<File> {
-        private().create(true).truncate(true).open(file)
-    }
-
-    /// Gives a complete file its name, for good.
-    pub(super) fn publish(&self, new: &Path, file: &Path) -> io::Result<()> {
-        fs::rename(new, file)?;
-        self.sync()
-    }
-
-    /// Makes the names of files last.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
-    }
-
-    /// Path of another file.
-    pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        Ok(())
     }
 }
 
+impl From<FolderError> for io::Error {
+    fn from(error: FolderError) -> Self {
+        match error {
+            FolderError::Busy => io::Error::new(ErrorKind::ResourceBusy, error.to_string()),
+            FolderError::Refused(why) => io::Error::new(ErrorKind::PermissionDenied, why),
+            FolderError::Disk(error) => error,
+        }
+    }
+}
+
+impl From<Errno> for FolderError {
+    fn from(errno: Errno) -> Self {
+        FolderError::Disk(errno.into())
+    }
+}
+
+/// Opens the file that is locked, and makes it if there is none.
+fn open_lock(directory: &File) -> Result<File, FolderError> {
+    let refused = |why: String| FolderError::Refused(format!("its file `{LOCK}`: {why}"));
+    match statat(directory, LOCK, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => state_file::check(&found).map_err(refused)?,
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let lock = openat(directory, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+    state_file::check(&fstat(&lock)?).map_err(refused)?;
+    Ok(lock.into())
+}
+
 /// Locks a file for this process.
-fn exclusively(file: &File) -> io::Result<()> {
-    let end = Instant::now() + LOCK_WAIT;
+fn exclusively(file: impl AsFd, patience: Duration) -> Result<(), FolderError> {
+    let end = Instant::now() + patience;
     loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) if Instant::now() < end => thread::sleep(LOCK_PAUSE),
-            Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another weir uses it"));
-            }
+            Err(Errno::WOULDBLOCK) => return Err(FolderError::Busy),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    options
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_end_before_they_overflow() {
+        assert_eq!(higher(NUMBER_MAX - 2, 2).expect("there is one"), NUMBER_MAX);
+        assert!(higher(NUMBER_MAX - 1, 2).is_err() && higher(u64::MAX, 1).is_err());
+        let number = |name: &str| Numbered::Journal.number(name);
+        assert_eq!(number("tables-7.journal"), Some(7));
+        assert_eq!(number(&Numbered::Journal.file(NUMBER_MAX)), Some(NUMBER_MAX));
+        for name in [
+            "tables-0.journal",
+            "tables-07.journal",
+            "tables-+7.journal",
+            "tables-7.snapshot",
+            "tables-7.journal.unread",
+            "tables-281474976710657.journal",
+            "tables-18446744073709551616.journal",
+            "tables-.journal",
+        ] {
+            assert_eq!(number(name), None, "{name}");
+        }
+    }
 }

@@ -26,7 +26,8 @@ impl Purpose {
     /// The version of the format.
     fn version(self) -> u32 {
         match self {
-            Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 1,
+            // Version 1 did not say when a deadline was written.
+            Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 2,
             Purpose::Flows => 3,
         }
     }
@@ -59,7 +60,7 @@ pub(super) fn header(purpose: Purpose, number: u64) -> Vec<u8> {
     header_of(purpose.version(), purpose, number)
 }
 
-fn header_of(version: u32, purpose: Purpose, number: u64) -> Vec<u8> {
+pub(super) fn header_of(version: u32, purpose: Purpose, number: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(version.to_le_bytes());
     bytes.extend((purpose as u32).to_le_bytes());
@@ -89,29 +90,39 @@ fn version(header: &[u8]) -> Option<u32> {
     header.get(8..12).map(|version| u32::from_le_bytes(version.try_into().expect("four bytes")))
 }
 
-/// The payloads of a file.
+/// The version of a file with this purpose and number.
+///
+/// # Errors
+/// The file does not begin with such a header.
+fn check_header(bytes: &[u8], purpose: Purpose, number: u64) -> Result<u32, String> {
+    let found = bytes.get(..HEADER_BYTES).ok_or("the header is incomplete")?;
+    let version = version(found).ok_or("the header is incomplete")?;
+    match () {
+        () if found[..8] != *MAGIC => Err("this is not a file of Weir's state".to_owned()),
+        () if !purpose.reads(version) => {
+            let own = purpose.version();
+            Err(format!("another version of Weir wrote it: format {version}, not {own}"))
+        }
+        () if found == header_of(version, purpose, number) => Ok(version),
+        () => Err("the header is damaged".to_owned()),
+    }
+}
+
+/// The payloads of a file that is in memory, as a reference for tests.
+#[cfg(test)]
 pub(super) struct Frames<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
+#[cfg(test)]
 impl<'a> Frames<'a> {
     /// The frames of a file with this purpose and number.
     ///
     /// # Errors
     /// The file does not begin with such a header.
     pub fn open(bytes: &'a [u8], purpose: Purpose, number: u64) -> Result<Self, String> {
-        let found = bytes.get(..HEADER_BYTES).ok_or("the header is incomplete")?;
-        let version = version(found).ok_or("the header is incomplete")?;
-        match () {
-            () if found[..8] != *MAGIC => Err("this is not a file of Weir's state".to_owned()),
-            () if !purpose.reads(version) => {
-                let own = purpose.version();
-                Err(format!("another version of Weir wrote it: format {version}, not {own}"))
-            }
-            () if found == header_of(version, purpose, number) => Ok(Frames { bytes, at: HEADER_BYTES }),
-            () => Err("the header is damaged".to_owned()),
-        }
+        check_header(bytes, purpose, number).map(|_| Frames { bytes, at: HEADER_BYTES })
     }
 
     /// Position of the next frame in the file.
@@ -146,6 +157,7 @@ impl<'a> Frames<'a> {
 /// The payloads of a file that is read piece by piece, because it may be larger than memory should hold.
 pub(super) struct FrameReader<R> {
     from: R,
+    version: u32,
     at: u64,
     payload: Vec<u8>,
 }
@@ -159,8 +171,24 @@ impl<R: Read> FrameReader<R> {
         let mut bytes = Vec::new();
         from.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         let number = bytes.get(16..24).map_or(0, |number| u64::from_le_bytes(number.try_into().expect("eight bytes")));
-        Frames::open(&bytes, purpose, number)?;
-        Ok((FrameReader { from, at: HEADER_BYTES as u64, payload: Vec::new() }, number))
+        let version = check_header(&bytes, purpose, number)?;
+        Ok((FrameReader { from, version, at: HEADER_BYTES as u64, payload: Vec::new() }, number))
+    }
+
+    /// The frames of a file with this purpose and number.
+    ///
+    /// # Errors
+    /// The file cannot be read, or does not begin with such a header.
+    pub fn open_numbered(from: R, purpose: Purpose, number: u64) -> Result<Self, String> {
+        match FrameReader::open(from, purpose)? {
+            (frames, found) if found == number => Ok(frames),
+            _ => Err("the header is damaged".to_owned()),
+        }
+    }
+
+    /// The version of the format.
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// Position of the next frame in the file.

@@ -26,11 +26,12 @@ pub mod log;
 pub mod record;
 pub mod restore;
 pub mod saver;
+mod state_file;
 
 pub use debts::DebtSaver;
 pub use flow_reader::SavedFlows;
 pub use flow_saver::FlowSaver;
-pub use folder::Folder;
+pub use folder::{Folder, FolderError};
 pub use log::{ChangeLog, Clocks};
 pub use restore::{Restored, restore};
 pub use saver::Saver;

@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!   record   kind u8  family u8  labels u8  name: length u16, bytes  then
-//!   put      labels: count u32, each length u8, bytes    entries: count u32, each
+//!   put      written u64    labels: count u32, each length u8, bytes    entries: count u32, each
 //!              address 4 or 16  length u8  until u64     and, in a map, label u32: position from 1 in the record
 //!   remove   entries: count u32, each address, length
 //!   clear    nothing
 //!   end      count u64 of the frames before it; it has no table
 //! ```
-//! `until` is the time of day at which the entry expires, in milliseconds since 1970, or 0. In the kind of a record, the
-//! highest bit says that the next record belongs to the same change.
+//! `until` is the time of day at which the entry expires, in milliseconds since 1970, or 0. `written` is the time of day
+//! of the record itself: the entry then had `until - written` left, and never gets more. Version 1 of the format has no
+//! `written`; the time at which the file was last changed takes its place. In the kind of a record, the highest bit says
+//! that the next record belongs to the same change.
 
 use std::net::IpAddr;
 
@@ -70,11 +72,36 @@ pub struct SavedEntry<'a> {
     pub until_ms: Option<u64>,
 }
 
+/// Entries at the time of day, in milliseconds since 1970, at which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written<T> {
+    /// The time of day.
+    pub at_ms: u64,
+    /// The entries.
+    pub entries: T,
+}
+
+/// Where the time of day of records is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenAt {
+    /// In each record.
+    InRecord,
+    /// Outside of the file, in milliseconds since 1970.
+    At(u64),
+}
+
+impl WrittenAt {
+    /// Of the records in a file of this version, which was last changed at this time.
+    pub fn of(version: u32, modified_ns: u64) -> Self {
+        if version < 2 { WrittenAt::At(modified_ns.div_ceil(1_000_000)) } else { WrittenAt::InRecord }
+    }
+}
+
 /// A record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     /// The table has these entries. An empty list says that there is such a table.
-    Put(TableKey, Vec<SavedEntry<'a>>),
+    Put(TableKey, Written<Vec<SavedEntry<'a>>>),
     /// The table does not have these prefixes.
     Remove(TableKey, Vec<(IpAddr, u8)>),
     /// The table has no entries.
@@ -85,14 +112,15 @@ pub(super) enum Record<'a> {
 
 /// Appends frames that say that a table has these entries, and returns their number. With `more`, the next frame belongs
 /// to the same change.
-pub(crate) fn append_put(bytes: &mut Vec<u8>, key: &TableKey, entries: &[SavedEntry<'_>], more: bool) -> u64 {
+pub(crate) fn append_put(bytes: &mut Vec<u8>, key: &TableKey, all: Written<&[SavedEntry<'_>]>, more: bool) -> u64 {
     let mut frames = 0;
-    let mut chunks = entries.chunks(RECORD_ENTRIES_MAX);
+    let mut chunks = all.entries.chunks(RECORD_ENTRIES_MAX);
     let mut chunk = chunks.next().unwrap_or_default();
     loop {
         let next = chunks.next();
         append_frame(bytes, |bytes| {
             begin(bytes, PUT, key, more || next.is_some());
+            bytes.extend(all.at_ms.to_le_bytes());
             put(bytes, key, chunk);
         });
         frames += 1;
@@ -177,7 +205,7 @@ pub(super) fn append_prefix(bytes: &mut Vec<u8>, (addr, len): (IpAddr, u8)) {
 ///
 /// # Errors
 /// It is no record: another program wrote it, since its check is right.
-pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, bool)> {
+pub(super) fn read(payload: &[u8], written: WrittenAt) -> Option<(Record<'_>, bool)> {
     let mut cursor = Cursor(payload);
     let kind = cursor.u8()?;
     if kind == END {
@@ -189,6 +217,10 @@ pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, bool)> {
     let key = TableKey { name, is_ipv6, has_labels };
     let record = match kind & !MORE {
         PUT => {
+            let at_ms = match written {
+                WrittenAt::InRecord => cursor.u64()?,
+                WrittenAt::At(at_ms) => at_ms,
+            };
             let mut labels = Vec::new();
             for _ in 0..cursor.u32()? {
                 let length = usize::from(cursor.u8()?);
@@ -202,7 +234,7 @@ pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, bool)> {
                 };
                 Some(SavedEntry { addr, len, label, until_ms: Some(until_ms).filter(|&ms| ms > 0) })
             };
-            Record::Put(key, cursor.list(entry)?)
+            Record::Put(key, Written { at_ms, entries: cursor.list(entry)? })
         }
         REMOVE => Record::Remove(key, cursor.list(|cursor| cursor.prefix(is_ipv6))?),
         CLEAR => Record::Clear(key),
@@ -231,26 +263,32 @@ mod tests {
         let many: Vec<SavedEntry<'_>> = (0..RECORD_ENTRIES_MAX as u32 + 1).map(labelled).collect();
         let mut bytes = header(Purpose::Journal, 1);
         append_clear(&mut bytes, &set, true);
-        append_put(&mut bytes, &set, &one, false);
-        append_put(&mut bytes, &map, &many, false);
-        append_put(&mut bytes, &map, &[], false);
+        fn at<'a, 'b>(entries: &'a [SavedEntry<'b>]) -> Written<&'a [SavedEntry<'b>]> {
+            Written { at_ms: 1_700_000_000_000, entries }
+        }
+        append_put(&mut bytes, &set, at(&one), false);
+        append_put(&mut bytes, &map, at(&many), false);
+        append_put(&mut bytes, &map, at(&[]), false);
         append_remove(&mut bytes, &set, &[(addr6, 128)]);
         append_end(&mut bytes, 6);
         let mut frames = Frames::open(&bytes, Purpose::Journal, 1).expect("it has a header");
         let mut found = Vec::new();
         while let Some(payload) = frames.next().expect("it is whole") {
-            found.push(read(payload).expect("a record"));
+            found.push(read(payload, WrittenAt::InRecord).expect("a record"));
             for cut in 0..payload.len().min(200) {
-                assert_eq!(read(&payload[..cut]), None);
+                assert_eq!(read(&payload[..cut], WrittenAt::InRecord), None);
             }
         }
         let (first, rest) = many.split_at(RECORD_ENTRIES_MAX);
+        let put = |key: &TableKey, entries: &[SavedEntry<'static>]| {
+            Record::Put(key.clone(), Written { at_ms: 1_700_000_000_000, entries: entries.to_vec() })
+        };
         let expected = [
             (Record::Clear(set.clone()), true),
-            (Record::Put(set.clone(), one.to_vec()), false),
-            (Record::Put(map.clone(), first.to_vec()), true),
-            (Record::Put(map.clone(), rest.to_vec()), false),
-            (Record::Put(map, vec![]), false),
+            (put(&set, &one), false),
+            (put(&map, first), true),
+            (put(&map, rest), false),
+            (put(&map, &[]), false),
             (Record::Remove(set, vec![(addr6, 128)]), false),
             (Record::End(6), false),
         ];

@@ -1,17 +1,17 @@
 //! Writes changes and snapshots to the folder.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::debts::DebtSaver;
 use super::flow_saver::FlowSaver;
-use super::folder::{Folder, JOURNAL, SNAPSHOT};
+use super::folder::{Folder, Numbered, higher};
 use super::frame::{HEADER_BYTES, Purpose, header};
-use super::log::{ChangeLog, Clocks, Waiting};
-use super::record::{SavedEntry, append_end, append_put};
+use super::log::{ChangeLog, Clocks, DayWatch, Waiting};
+use super::record::{SavedEntry, Written, append_end, append_put};
 use crate::tables::{SavedTable, TableBinding, TableStore};
 
 /// A journal may have this many bytes, and twice those of the snapshot, before another snapshot is made.
@@ -22,6 +22,9 @@ const ENTRIES_AT_ONCE: usize = 1 << 16;
 const RETRY: Duration = Duration::from_secs(2);
 /// Snapshots that are kept, with the journals since then.
 const SNAPSHOTS_KEPT: usize = 2;
+/// The files of a snapshot until they are complete.
+const NEW_SNAPSHOT: &str = "tables.new";
+const NEW_JOURNAL: &str = "journal.new";
 
 /// Writes the dynamic tables of a store to a folder.
 pub struct Saver {
@@ -36,6 +39,10 @@ pub struct Saver {
     /// Bytes of the last snapshot.
     snapshot_bytes: u64,
     is_snapshot_due: bool,
+    /// How often another folder was opened, when it was last looked at.
+    reopened: u64,
+    /// Notices a clock that was set, after which a snapshot says what is left of the timeouts.
+    day: DayWatch,
     failed: Option<Instant>,
     /// Names of the files that are set aside, if the folder could not be read at the start.
     unread: Vec<String>,
@@ -59,6 +66,8 @@ impl Saver {
             number: 0,
             snapshot_bytes: 0,
             is_snapshot_due: false,
+            reopened: 0,
+            day: DayWatch::default(),
             failed: None,
             unread: Vec::new(),
         };
@@ -87,6 +96,16 @@ impl Saver {
     /// The disk refuses. A later call makes a snapshot of everything, but not before [`RETRY`]. Changes are written
     /// meanwhile, if the error was not in writing them.
     pub fn step(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
+        self.step_at(store, active, Clocks::now())
+    }
+
+    /// Like [`Saver::step`], at a time.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn step_at(&mut self, store: &TableStore, active: Option<&TableBinding>, clocks: Clocks) -> io::Result<()> {
+        self.is_snapshot_due |= self.day.has_moved(clocks);
+        self.follow_folder()?;
         let waits = self.failed.is_some_and(|failed| failed.elapsed() < RETRY);
         if waits && self.journal.is_none() {
             return Ok(());
@@ -94,7 +113,7 @@ impl Saver {
         let waiting = self.log.take();
         let mut done = self.write_changes(&waiting);
         if done.is_ok() && self.is_snapshot_due && !waits {
-            done = self.make_snapshot(store, active);
+            done = self.make_snapshot(store, active, clocks);
         }
         if done.is_err() {
             self.failed = Some(Instant::now());
@@ -114,15 +133,26 @@ impl Saver {
         std::mem::take(&mut self.unread)
     }
 
+    /// If another folder was opened, notes that nothing is in it.
+    fn follow_folder(&mut self) -> io::Result<()> {
+        let Some(folder) = self.folder.get() else { return Ok(()) };
+        let reopened = folder.reopened();
+        if reopened != self.reopened {
+            (self.journal, self.unread) = (None, folder.unread()?);
+            (self.reopened, self.is_snapshot_due) = (reopened, true);
+        }
+        Ok(())
+    }
+
     /// Begins a journal that continues those in the folder, or the last snapshot if its journal is missing.
     fn first_journal(&mut self, folder: &Folder) -> io::Result<Journal> {
-        let last = |kind: &str| folder.numbers(kind).map(|numbers| numbers.last().copied().unwrap_or(0));
-        self.number = last(SNAPSHOT)?.max(last(JOURNAL)? + 1);
-        let path = folder.numbered(self.number, JOURNAL);
-        let journal = Journal::create(folder, &path, self.number);
+        let last = |kind: Numbered| folder.numbers(kind).map(|numbers| numbers.last().copied().unwrap_or(0));
+        self.number = last(Numbered::Snapshot)?.max(higher(last(Numbered::Journal)?, 1)?);
+        let name = Numbered::Journal.file(self.number);
+        let journal = Journal::create(folder, &name, self.number);
         if journal.is_err() {
             // A journal without a header is as good as none.
-            let _removed = fs::remove_file(path);
+            let _removed = folder.remove(&name);
         }
         journal
     }
@@ -143,7 +173,7 @@ impl Saver {
         written
     }
 
-    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>) -> io::Result<()> {
+    fn make_snapshot(&mut self, store: &TableStore, active: Option<&TableBinding>, clocks: Clocks) -> io::Result<()> {
         let folder = self.folder.clone();
         if folder.get().is_none() {
             let opened = Folder::open(&self.path)?;
@@ -153,11 +183,11 @@ impl Saver {
             let _is_first = folder.set(opened);
         }
         let folder = folder.get().expect("it was opened above");
-        let new = [folder.file("tables.new"), folder.file("journal.new")];
-        let made = self.write_snapshot(folder, &new, store, active);
-        if made.is_err() {
+        let made = self.write_snapshot(folder, store, active, clocks);
+        match made {
+            Ok(()) => self.day.note(clocks),
             // The disk may be full. What cannot be removed is replaced the next time.
-            new.iter().for_each(|file| _ = fs::remove_file(file));
+            Err(_) => [NEW_SNAPSHOT, NEW_JOURNAL].iter().for_each(|name| _ = folder.remove(name)),
         }
         made
     }
@@ -167,11 +197,13 @@ impl Saver {
     fn write_snapshot(
         &mut self,
         folder: &Folder,
-        [new, new_journal]: &[PathBuf; 2],
         store: &TableStore,
         active: Option<&TableBinding>,
+        clocks: Clocks,
     ) -> io::Result<()> {
-        let file = folder.create(new)?;
+        let file = folder.create(NEW_SNAPSHOT)?;
+        // That may have opened another folder.
+        self.follow_folder()?;
         let mut before = Waiting::default();
         // Changes from here on belong to the new journal. It has those that the tables include already before the
         // snapshot has its name.
@@ -179,9 +211,9 @@ impl Saver {
         self.write_changes(&before)?;
         // A number is left out where changes are missing. A reader stops there.
         let continues = self.journal.is_some();
-        let number = self.number.max(folder.last_number()?) + if continues { 1 } else { 2 };
-        let mut journal = Journal::create(folder, new_journal, number)?;
-        let mut snapshot = SnapshotFile::create(file, number)?;
+        let number = higher(self.number.max(folder.last_number()?), if continues { 1 } else { 2 })?;
+        let mut journal = Journal::create(folder, NEW_JOURNAL, number)?;
+        let mut snapshot = SnapshotFile::create(file, number, clocks)?;
         let mut has_lost = false;
         for table in &tables {
             snapshot.write(table, |file| {
@@ -198,14 +230,14 @@ impl Saver {
             })?;
         }
         let snapshot_bytes = snapshot.end()?;
-        let path = folder.numbered(number, JOURNAL);
-        fs::rename(new_journal, &path)?;
+        let name = Numbered::Journal.file(number);
+        folder.rename(NEW_JOURNAL, &name)?;
         // If changes were dropped meanwhile, the next step makes another snapshot.
         (self.journal, self.number) = (Some(journal).filter(|_| !has_lost), number);
-        if let Err(error) = folder.publish(new, &folder.numbered(number, SNAPSHOT)) {
+        if let Err(error) = folder.publish(NEW_SNAPSHOT, &Numbered::Snapshot.file(number)) {
             if !continues {
                 self.journal = None;
-                let _removed = fs::remove_file(path);
+                let _removed = folder.remove(&name);
             }
             return Err(error);
         }
@@ -216,19 +248,19 @@ impl Saver {
 
 /// Removes all but the last snapshots and the journals since then.
 fn remove_old(folder: &Folder) -> io::Result<()> {
-    let snapshots = folder.numbers(SNAPSHOT)?;
+    let snapshots = folder.numbers(Numbered::Snapshot)?;
     let Some(&first) = snapshots.iter().rev().nth(SNAPSHOTS_KEPT - 1) else { return Ok(()) };
-    for (kind, numbers) in [(SNAPSHOT, snapshots), (JOURNAL, folder.numbers(JOURNAL)?)] {
+    for (kind, numbers) in [(Numbered::Snapshot, snapshots), (Numbered::Journal, folder.numbers(Numbered::Journal)?)] {
         for number in numbers.into_iter().filter(|&number| number < first) {
-            fs::remove_file(folder.numbered(number, kind))?;
+            folder.remove(&kind.file(number))?;
         }
     }
     folder.sync()
 }
 
 impl Journal {
-    fn create(folder: &Folder, path: &Path, number: u64) -> io::Result<Self> {
-        let mut file = folder.create(path)?;
+    fn create(folder: &Folder, name: &str, number: u64) -> io::Result<Self> {
+        let mut file = folder.create(name)?;
         file.write_all(&header(Purpose::Journal, number))?;
         file.sync_all()?;
         folder.sync()?;
@@ -255,9 +287,9 @@ struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    fn create(mut file: File, number: u64) -> io::Result<Self> {
+    fn create(mut file: File, number: u64, clocks: Clocks) -> io::Result<Self> {
         file.write_all(&header(Purpose::Snapshot, number))?;
-        Ok(SnapshotFile { file, frames: 0, bytes: HEADER_BYTES as u64, clocks: Clocks::now() })
+        Ok(SnapshotFile { file, frames: 0, bytes: HEADER_BYTES as u64, clocks })
     }
 
     /// Writes a table. `between` runs after each piece of it.
@@ -272,7 +304,8 @@ impl SnapshotFile {
             }
             is_first = false;
             let mut frames = Vec::new();
-            self.frames += append_put(&mut frames, &table.key, &some, false);
+            let written = Written { at_ms: self.clocks.present_ms(), entries: &some[..] };
+            self.frames += append_put(&mut frames, &table.key, written, false);
             self.file.write_all(&frames)?;
             self.bytes += frames.len() as u64;
             between(&self.file)?;

@@ -11,7 +11,7 @@ use super::expiry::{Expiry, deadline, prefixes};
 use super::image::{Continued, Member, TableImage};
 use super::wheel::TICK_NS;
 use crate::saved::log::{ChangeLog, Clocks};
-use crate::saved::record::{SavedEntry, TableKey, append_clear, append_put, append_remove};
+use crate::saved::record::{SavedEntry, TableKey, Written, append_clear, append_put, append_remove};
 
 /// Limit on the tables that wait for a generation. The oldest is forgotten.
 pub const WAITING_TABLES_MAX: usize = 1024;
@@ -105,7 +105,7 @@ pub(super) fn log_change(log: &ChangeLog, key: &TableKey, (image, set): (&TableI
                     if let TableChange::Replace(_) = change {
                         append_clear(bytes, key, true);
                     }
-                    append_put(bytes, key, &now, false);
+                    append_put(bytes, key, Written { at_ms: clocks.present_ms(), entries: &now }, false);
                 });
             });
         }

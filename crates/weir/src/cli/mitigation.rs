@@ -12,7 +12,7 @@ use weir_mitigate::action::Mode;
 pub struct MitigationOptions {
     /// Measure the packets that rules of the policy sample (`sample 1/N`), and find attacks. `watch` reports what it
     /// would do, `propose` waits for `weir ctl attacks accept N`, `act` does it at once.
-    #[arg(long, value_name = "MODE", value_enum, requires = "inside", conflicts_with = "divert")]
+    #[arg(long, value_name = "MODE", value_enum, requires = "inside")]
     pub mitigate: Option<ModeName>,
     /// Protect these prefixes: packets from them are answers.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', requires = "mitigate")]

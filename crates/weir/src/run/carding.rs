@@ -1,4 +1,4 @@
-//! Joins the card to the rest of the daemon: its options, the active policy, and requests that it takes part in.
+//! Joins the card to the rest of the daemon: its options, the active policy, and the changes that it watches over.
 
 use crate::cli::{CardKind, GivenCard, GivenDropping, LiveEngine, RunOptions};
 use crate::failure::Failure;
@@ -6,13 +6,12 @@ use crate::run::card::policy::{Deciding, Policy, offloaded};
 use crate::run::card::sweeper::Sweeper;
 use crate::run::card::{Card, Opened, Properties};
 use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
-use crate::run::controller::Controller;
+use crate::run::door::{Door, Part};
 use crate::run::generation::Loader;
-use crate::run::requests;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_control::{Request, TABLE_ENTRIES_MAX, TableOperation};
+use weir_control::{Changes, Request, Stats, TABLE_ENTRIES_MAX, TableOperation};
 use weir_engine::live::Datapath;
 use weir_engine::live::card::flower::{FlowerCard, FlowerSpec};
 use weir_engine::live::card::{CardSpec, WireCard, within};
@@ -104,17 +103,12 @@ pub fn check(options: &RunOptions, program: &Program) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start<L: Loader>(
-    options: &RunOptions,
-    opened: Opened,
-    controller: &Arc<Controller<L::Datapath>>,
-    loader: &L,
-) -> Result<Card, Failure>
+pub fn start<L: Loader>(options: &RunOptions, opened: Opened, door: &Door<L>) -> Result<Card, Failure>
 where
     <L::Datapath as Datapath>::Code: Send + Sync,
 {
     let given = given(options).expect("a card was opened");
-    let (controller, loader) = (controller.clone(), loader.clone());
+    let (controller, loader) = (door.controller.clone(), door.loader.clone());
     let now = move || {
         let (activation, generation, posture) = controller.deciding();
         let policy: Arc<dyn Policy> = Arc::new(Deciding { loader: loader.clone(), generation, posture });
@@ -129,47 +123,34 @@ where
         period: options.card.card_period,
         software_pps: options.card.card_load.map_or(CPU_PPS * cpus as f64, |pps| pps as f64),
     };
-    Card::start(opened, properties, Box::new(now))
+    let card = Card::start(opened, properties, Box::new(now))?;
+    door.join(Arc::new(card.clone()));
+    Ok(card)
 }
 
-/// Executes a request of a Weir with a card. Answers include what the card has dropped, and come when the card has
-/// followed what they change.
-///
-/// # Errors
-/// Those of `perform`.
-pub fn perform<L: Loader>(
-    request: Request,
-    card: &Card,
-    controller: &Controller<L::Datapath>,
-    loader: &L,
-    perform: impl FnOnce(Request) -> Result<Value, Failure>,
-) -> Result<Value, Failure> {
-    match &request {
-        Request::Stats => return Ok(json!(card.add_to(requests::stats(controller, loader)))),
-        Request::Card { top } => {
-            return Ok(json!(card.status(requests::stats(controller, loader), (*top).min(TABLE_ENTRIES_MAX))));
+/// A card as a part of the daemon: answers come when it has followed what they change.
+impl Part for Card {
+    fn after(&self, changes: Changes<'_>) {
+        match changes {
+            Changes::Table(table) => self.follow_table(table),
+            Changes::Policy | Changes::Lists => self.follow(),
+            Changes::Nothing | Changes::Slot(_) | Changes::Flows => {}
         }
-        Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => card.look(),
-        _ => {}
     }
-    let reads = matches!(
-        request,
-        Request::Status
-            | Request::Limits { .. }
-            | Request::Load { .. }
-            | Request::Flows { .. }
-            | Request::Slot { .. }
-            | Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. }
-    );
-    let changed = match &request {
-        Request::Table { table, .. } => Some(table.clone()),
-        _ => None,
-    };
-    let answer = perform(request);
-    match changed {
-        _ if reads => {}
-        Some(table) => card.follow_table(&table),
-        None => card.follow(),
+
+    fn add_to(&self, stats: Stats) -> Stats {
+        Card::add_to(self, stats)
     }
-    answer
+
+    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+        match request {
+            Request::Card { top } => Some(Ok(json!(self.status(software(), (*top).min(TABLE_ENTRIES_MAX))))),
+            // The answer has the counters of entries, also those of the card.
+            Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => {
+                self.look();
+                None
+            }
+            _ => None,
+        }
+    }
 }

@@ -2,27 +2,29 @@
 //!
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
+mod card;
+mod trials;
+
 use crate::failure::Failure;
 use crate::run::account::sums;
+use crate::run::automatic::{Ended, Holder, Why};
 use crate::run::generation::Generation;
 use crate::run::guard::Guard;
-use crate::run::hybrid::{Found, HybridCard, Next, changed};
+use crate::run::hybrid::HybridCard;
 use crate::run::ledger::Ledger;
 use crate::run::succession::{Change, READY_MAX, Refusal, Succession};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
-use weir_control::{Activating, Active, StateStatus, Stats, Status, UpdatesStatus};
+use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, Reading, Stray};
-use weir_policy::ir::Direction;
-
-/// How long the end waits for a change that is under way, before it leaves the card as it is.
-const LEAVING: Duration = Duration::from_secs(2);
+use weir_policy::ir::{Direction, OnExit};
 
 /// The datapath, its generations and their counts.
 pub struct Controller<D: Datapath> {
     datapath: D,
+    /// The time of trials and leases.
+    clock: Box<dyn Fn() -> Instant + Send + Sync>,
     /// Applies the `on-exit` of the active policy when Weir ends.
     guard: Arc<Guard>,
     started: Instant,
@@ -35,6 +37,8 @@ pub struct Controller<D: Datapath> {
     saved: OnceLock<ReportState>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
+    /// Held while the guard is told what to do at the end.
+    ensuring: Mutex<()>,
 }
 
 /// Reports how state is saved to disk.
@@ -75,11 +79,26 @@ impl<D: Datapath> Drop for PendingChange<'_, D> {
 }
 
 impl<D: Datapath> Controller<D> {
-    /// Controls a datapath that was started with the base policy of the generation `first`.
-    pub fn new(datapath: D, mut first: Generation<D::Code>, guard: Arc<Guard>) -> Self {
-        let (succession, started) = (Succession::default(), Instant::now());
+    /// Controls a datapath that was started with the base policy of the generation `first`. With `trial` it is on trial:
+    /// unless it is confirmed in this time, [`Controller::has_given_up`].
+    ///
+    /// # Errors
+    /// The trial is too long.
+    pub fn new(
+        datapath: D,
+        mut first: Generation<D::Code>,
+        guard: Arc<Guard>,
+        trial: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        let started = Instant::now();
+        let succession = match trial {
+            Some(time) => Succession::on_trial(time, started).map_err(rejected)?,
+            None => Succession::default(),
+        };
         first.id = succession.active().generation;
         first.take_effect();
+        // Debts of before the start may be those of lower rates.
+        first.bound_debts();
         let generation = Arc::new(first);
         let state = State {
             succession,
@@ -89,7 +108,9 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        Controller { datapath, guard, started, changing, state, ledger, saved: OnceLock::new(), card: OnceLock::new() }
+        let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
+        let ensuring = Mutex::default();
+        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -158,36 +179,29 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Posture(posture.map(str::to_owned)))
     }
 
-    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one.
+    /// Activates a posture of the active generation in front of the operator's, until it is released or ends otherwise
+    /// (docs/mitigation.md). It must be renewed.
     ///
     /// # Errors
-    /// There is no rollback target, or a worker failed.
-    pub fn rollback(&self) -> Result<(), Failure> {
-        self.change(Change::Rollback)
+    /// There is no such posture, it is active already, or a worker failed.
+    pub fn take(&self, holder: Holder, posture: &str) -> Result<(), Failure> {
+        self.change(Change::Take { holder, posture: posture.to_owned() })
     }
 
-    /// Confirms the policy that is on trial.
+    /// Extends the lease of an automatic posture. Returns the generation that has it.
     ///
     /// # Errors
-    /// There is no trial, or a change is in progress.
-    pub fn confirm(&self) -> Result<(), Failure> {
-        self.state().succession.confirm().map_err(rejected)
+    /// It has ended: why, if that is known.
+    pub fn renew(&self, holder: Holder) -> Result<u64, Option<Why>> {
+        self.state().succession.renew(holder, (self.clock)())
     }
 
-    /// Rolls back to the confirmed policy if the trial has ended. Returns whether it did.
+    /// Ends an automatic posture. One that has ended already is none any more.
     ///
     /// # Errors
     /// A worker failed.
-    pub fn tick(&self) -> Result<bool, Failure> {
-        if self.state().succession.trial_ends().is_none_or(|ends| Instant::now() < ends) {
-            return Ok(false);
-        }
-        match self.change(Change::Timeout) {
-            Ok(()) => Ok(true),
-            // The trial was confirmed meanwhile.
-            Err(Failure::Rejected(_)) => Ok(false),
-            Err(failure) => Err(failure),
-        }
+    pub fn release(&self, holder: Holder) -> Result<(), Failure> {
+        ignore_refusal(self.change(Change::Release(holder))).map(drop)
     }
 
     fn change(&self, change: Change) -> Result<(), Failure> {
@@ -205,115 +219,21 @@ impl<D: Datapath> Controller<D> {
         // From here on the previous generation charges no bucket.
         pending.generation.bound_debts();
         pending.generation.take_effect();
-        self.state().commit(&pending.generation);
-        self.guard.apply(pending.generation.program().on_exit);
+        let ended = self.state().commit(&pending.generation, (self.clock)());
+        if let Some(ended) = ended {
+            eprintln!("weir: {ended}; {} decides", self.state().succession.active());
+        }
+        self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))
-    }
-
-    /// Uses a card from now on: it gets the active policy, and the datapath reads its answers.
-    ///
-    /// # Errors
-    /// The card or the datapath refuses.
-    pub fn join_card(&self, card: HybridCard) -> Result<(), Failure> {
-        card.announce(&self.datapath)?;
-        assert!(self.card.set(card.clone()).is_ok(), "compiler bug: there is one card");
-        self.activate_again(|generation, posture| card.prepare(&self.datapath, generation, posture).map(Some))?;
-        card.seal(&self.datapath)
-    }
-
-    /// Asks a card that did not answer again. If it has lost its configuration, it is opened and gets that of the active
-    /// policy. Nothing happens during a change.
-    ///
-    /// # Errors
-    /// The card has lost its configuration and cannot be opened, or the datapath refuses.
-    pub fn reopen_card(&self) -> Result<(), Failure> {
-        let Some(card) = self.card.get() else { return Ok(()) };
-        let _one_at_a_time = match self.changing.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(()),
-        };
-        if card.find(&self.datapath)? == Found::Open {
-            self.activate_again_now(|generation, posture| card.prepare(&self.datapath, generation, posture).map(Some))?;
-            card.seal(&self.datapath)?;
-            card.note_reopened();
-        }
-        Ok(())
-    }
-
-    /// Ends the use of the card: it passes everything, and the datapath decides alone.
-    ///
-    /// # Errors
-    /// The card does not answer, or a worker hangs in a change that is under way: the end does not wait for that.
-    pub fn leave_card(&self) -> Result<(), Failure> {
-        let Some(card) = self.card.get() else { return Ok(()) };
-        let deadline = Instant::now() + LEAVING;
-        let _one_at_a_time = loop {
-            match self.changing.try_lock() {
-                Ok(guard) => break guard,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Failure::Runtime(
-                        "weir: a change is still under way, and the card was not told".into(),
-                    ));
-                }
-            }
-        };
-        card.end(&self.datapath)
-    }
-
-    /// The card that answers rules.
-    pub fn card(&self) -> Option<&HybridCard> {
-        self.card.get()
-    }
-
-    /// Stops to use answers about a table of the active generation, because the table changes.
-    ///
-    /// # Errors
-    /// A worker failed.
-    pub fn decide_without(&self, table: &str) -> Result<(), Failure> {
-        let Some(card) = self.card.get() else { return Ok(()) };
-        if !card.has_table(&self.active(), table) {
-            return Ok(());
-        }
-        self.activate_again(|_, _| Ok(None))?;
-        card.note_alone(changed(table));
-        Ok(())
-    }
-
-    /// Activates what is active once more, with other answers of the card. `prepare` says which.
-    fn activate_again(
-        &self,
-        prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
-    ) -> Result<(), Failure> {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.activate_again_now(prepare)
-    }
-
-    /// The same for a caller that keeps other changes out.
-    fn activate_again_now(
-        &self,
-        prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,
-    ) -> Result<(), Failure> {
-        let (_, generation, posture) = self.deciding();
-        let next = prepare(&generation, posture.as_deref())?;
-        let mut policy = generation.loaded(posture.as_deref())?;
-        policy.answered = next.as_ref().and_then(|next| next.answered);
-        self.ledger.open(&generation);
-        let activated = self.datapath.activate(&policy);
-        let ready = self.state().ready.clone();
-        self.ledger.close(&self.datapath, &ready);
-        activated?;
-        match (next, self.card.get()) {
-            (Some(next), Some(card)) => card.commit(next),
-            _ => Ok(()),
-        }
     }
 
     fn begin(&self, change: Change) -> Result<PendingChange<'_, D>, Failure> {
         let mut state = self.state();
-        let to = state.succession.begin(change, Instant::now()).map_err(rejected)?;
+        let State { succession, ready, .. } = &mut *state;
+        let has_posture = |generation: u64, posture: &str| {
+            ready.iter().any(|one| one.id == generation && one.loaded(Some(posture)).is_ok())
+        };
+        let to = succession.begin(change, (self.clock)(), has_posture).map_err(rejected)?;
         let generation = state.ready(to.generation);
         let policy = match generation.loaded(to.posture.as_deref()) {
             Ok(policy) => policy,
@@ -352,7 +272,7 @@ impl<D: Datapath> Controller<D> {
     /// What decides packets: the number of activations so far, the generation and its posture.
     pub fn deciding(&self) -> (u64, Shared<D::Code>, Option<String>) {
         let state = self.state();
-        (state.activations, state.active(), state.succession.active().posture.clone())
+        (state.activations, state.active(), state.succession.active().posture)
     }
 
     /// Sets the report on saved state, which is a part of the status. The first one counts.
@@ -365,21 +285,26 @@ impl<D: Datapath> Controller<D> {
         let taken_down = self.guard.down();
         let state = self.state();
         let succession = &state.succession;
-        let now = Instant::now();
+        let now = (self.clock)();
         let left = |ends: Instant| ends.saturating_duration_since(now).as_secs_f64();
         let activating = |to: &Active| Activating {
             generation: to.generation,
             posture: to.posture.clone(),
-            since_s: now.saturating_duration_since(state.changing_since).as_secs_f64(),
+            since_s: Instant::now().saturating_duration_since(state.changing_since).as_secs_f64(),
         };
-        let Active { generation, posture } = succession.active().clone();
+        let Active { generation, posture } = succession.active();
+        let automatic = succession.automatic().posture().map(|posture| AutomaticPosture {
+            posture: posture.to_owned(),
+            in_place_of: succession.decided().posture.clone(),
+        });
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
             workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation,
             posture,
-            on_exit: state.active().program().on_exit.name().to_owned(),
+            automatic,
+            on_exit: state.on_exit().name().to_owned(),
             taken_down,
             activations: state.activations,
             confirm_left_s: succession.trial_ends().map(left),
@@ -440,14 +365,21 @@ impl<C> State<C> {
         self.ready(self.succession.active().generation)
     }
 
+    /// What happens when Weir ends: what the policy says that was confirmed last. Without one everything passes, as
+    /// before Weir.
+    fn on_exit(&self) -> OnExit {
+        let confirmed = self.succession.confirmed();
+        confirmed.map_or(OnExit::Forward, |confirmed| self.ready(confirmed.generation).program().on_exit)
+    }
+
     fn ready(&self, id: u64) -> Shared<C> {
         self.ready.iter().find(|one| one.id == id).expect("a generation in use is ready").clone()
     }
 
-    /// Makes the generation of the pending change the active one.
-    fn commit(&mut self, generation: &Shared<C>) {
+    /// Makes the generation of the pending change the active one. Returns the automatic posture that has ended by it.
+    fn commit(&mut self, generation: &Shared<C>, now: Instant) -> Option<Ended> {
         let before = self.active();
-        self.succession.commit(Instant::now());
+        let ended = self.succession.commit(now);
         self.activations += 1;
         // A posture of the same generation continues its counts.
         let is_known = |superseded: &[Arc<_>]| superseded.iter().any(|known| Arc::ptr_eq(known, &before));
@@ -458,9 +390,27 @@ impl<C> State<C> {
                 superseded.remove(0);
             }
         }
+        ended
+    }
+}
+
+/// Whether a change was made. One that is refused was not needed any more.
+fn ignore_refusal(changed: Result<(), Failure>) -> Result<bool, Failure> {
+    match changed {
+        Ok(()) => Ok(true),
+        Err(Failure::Rejected(_)) => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 
 fn rejected(refusal: Refusal) -> Failure {
     Failure::Rejected(format!("weir: {refusal}"))
+}
+
+#[cfg(test)]
+impl<D: Datapath> Controller<D> {
+    /// Replaces the clock of trials and leases.
+    pub fn with_clock(self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Controller { clock: Box::new(clock), ..self }
+    }
 }

@@ -70,30 +70,12 @@ fn interfaces_behind(eal: &str) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// The name of the virtual port through which DPDK sends to the interface of samples.
-pub(super) fn sample_port(interface: &str) -> String {
-    format!("net_af_packet_{interface}")
-}
-
-/// The arguments of DPDK's environment. Samples leave through a virtual port of their own.
-#[cfg(feature = "dpdk")]
-fn arguments(options: &RunOptions, interfaces: &Interfaces) -> String {
-    let given = options.eal.as_deref().unwrap_or_default();
-    match &interfaces.divert {
-        Some(port) if options.divert.is_none() => {
-            let interface = port.trim_start_matches("net_af_packet_");
-            format!("{given} --vdev={port},iface={interface},qpairs={}", options.workers)
-        }
-        _ => given.to_owned(),
-    }
-}
-
 /// Starts DPDK, with a lane for each worker.
 #[cfg(feature = "dpdk")]
 pub(super) fn lanes(options: &RunOptions, interfaces: &Interfaces) -> Result<Vec<Box<dyn Lane>>, Failure> {
     use weir_engine::live::dpdk::{DpdkLane, Eal};
 
-    let eal = Eal::start(&arguments(options, interfaces))?;
+    let eal = Eal::start(options.eal.as_deref().unwrap_or_default())?;
     let lanes = DpdkLane::open(&eal, interfaces, options.workers)?;
     Ok(lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect())
 }

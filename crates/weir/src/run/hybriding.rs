@@ -1,22 +1,21 @@
-//! Joins a card that answers rules to the rest of the daemon: its options, the controller, and requests that it takes part
-//! in.
+//! Joins a card that answers rules to the rest of the daemon: its options, the controller, and the changes that it watches
+//! over.
 
 use crate::card::profile;
 use crate::card_plan;
 use crate::cli::{CardRules, GivenCard, GivenHybrid, LiveEngine, RunOptions};
 use crate::failure::Failure;
 use crate::run::controller::Controller;
+use crate::run::door::{Door, Part};
 use crate::run::dpdk;
-use crate::run::feeds::Updates;
 use crate::run::generation::Loader;
 use crate::run::hybrid::HybridCard;
 use crate::run::hybrid::following;
 use crate::run::hybrid::link::CardLink;
 use crate::run::hybrid::splitter::Splitter;
-use crate::run::requests;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weir_control::{CardReport, Request, TableOperation};
+use weir_control::{CardReport, Changes, Request, Stats};
 use weir_engine::live::Datapath;
 
 fn given(options: &RunOptions) -> Option<&GivenHybrid> {
@@ -56,18 +55,13 @@ pub fn check(options: &RunOptions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn follow<L: Loader>(
-    options: &RunOptions,
-    controller: &Arc<Controller<L::Datapath>>,
-    loader: &L,
-    updates: &Arc<Updates>,
-) -> Result<(), Failure> {
-    let (Some(given), Some(card)) = (given(options), controller.card()) else { return Ok(()) };
+pub fn follow<L: Loader>(options: &RunOptions, door: &Arc<Door<L>>) -> Result<(), Failure> {
+    let (Some(given), Some(card)) = (given(options), door.controller.card()) else { return Ok(()) };
     if given.rules != CardRules::Follow {
         return Ok(());
     }
     let link = card_plan::link(given.link_bits as f64);
-    following::start(Arc::downgrade(controller), loader.clone(), updates.clone(), card.clone(), link)
+    following::start(Arc::downgrade(door), card.clone(), link)
 }
 
 /// What splits policies, if there is a card.
@@ -101,18 +95,15 @@ pub fn open(options: &RunOptions, splitter: Option<&Splitter>) -> Result<Option<
 ///
 /// # Errors
 /// The card or the datapath refuses.
-pub fn start<L: Loader>(
-    options: &RunOptions,
-    link: CardLink,
-    controller: &Arc<Controller<L::Datapath>>,
-    loader: &L,
-) -> Result<(), Failure> {
+pub fn start<L: Loader>(options: &RunOptions, link: CardLink, door: &Door<L>) -> Result<(), Failure> {
     let given = given(options).expect("a card was opened");
+    let (controller, loader) = (&door.controller, &door.loader);
     let profile = loader.splitter().expect("a card was opened").profile.clone();
     let own = loader.clone();
     let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
     let card = HybridCard::new(link, profile, port(options, given)?, Box::new(contents));
     controller.join_card(card.clone())?;
+    door.join(Arc::new(HybridPart(controller.clone(), card.clone())));
     let controller = Arc::downgrade(controller);
     card.keep(move || controller.upgrade().map_or(Ok(()), |controller| Failure::catch(|| controller.reopen_card())))
 }
@@ -124,30 +115,27 @@ pub fn end<D: Datapath>(controller: &Controller<D>) {
     }
 }
 
-/// Executes a request. Answers include what the card has dropped. A table that the card has is decided by the software
-/// alone before it changes.
-///
-/// # Errors
-/// Those of `perform`, or a worker failed.
-pub fn perform<L: Loader>(
-    request: Request,
-    controller: &Controller<L::Datapath>,
-    loader: &L,
-    perform: impl FnOnce(Request) -> Result<Value, Failure>,
-) -> Result<Value, Failure> {
-    let Some(card) = controller.card() else { return perform(request) };
-    match &request {
-        Request::Stats => return Ok(json!(card.add_to(requests::stats(controller, loader)))),
-        Request::Card { .. } => {
-            let status = card.status(requests::stats(controller, loader), &controller.active());
-            return Ok(json!(CardReport::Hybrid(status)));
-        }
-        Request::Table { table, operation } if changes(operation) => controller.decide_without(table)?,
-        _ => {}
-    }
-    perform(request)
-}
+/// A card that answers rules, as a part of the daemon. A table that the card has is decided by the software alone before
+/// it changes.
+struct HybridPart<D: Datapath>(Arc<Controller<D>>, HybridCard);
 
-fn changes(operation: &TableOperation) -> bool {
-    !matches!(operation, TableOperation::List(_) | TableOperation::Get { .. })
+impl<D: Datapath> Part for HybridPart<D> {
+    fn before(&self, changes: Changes<'_>) -> Result<(), Failure> {
+        match changes {
+            Changes::Table(table) => self.0.decide_without(table),
+            // A new generation has its own part of the card, also if lists change that the card has.
+            Changes::Nothing | Changes::Policy | Changes::Lists | Changes::Slot(_) | Changes::Flows => Ok(()),
+        }
+    }
+
+    fn add_to(&self, stats: Stats) -> Stats {
+        self.1.add_to(stats)
+    }
+
+    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+        match request {
+            Request::Card { .. } => Some(Ok(json!(CardReport::Hybrid(self.1.status(software(), &self.0.active()))))),
+            _ => None,
+        }
+    }
 }

@@ -3,21 +3,25 @@
 use crate::cli::{LiveEngine, MitigationOptions, RunOptions};
 use crate::export::PolicyParts;
 use crate::failure::Failure;
+use crate::run::automatic::{Holder, Why};
 use crate::run::card::Card;
 use crate::run::controller::Controller;
-use crate::run::feeds::{Contents, Updates};
+use crate::run::door::{Door, Part};
+use crate::run::feeds::Contents;
 use crate::run::generation::{Generation, Loader};
 use crate::run::mitigation::events::Events;
 use crate::run::mitigation::exporting::{ExportSettings, Exports};
-use crate::run::mitigation::hands::{Carried, Hands, Places, Renewal};
+use crate::run::mitigation::hands::{Carried, Hands, Places};
 use crate::run::mitigation::observed::Observer;
 use crate::run::mitigation::sampled;
 use crate::run::mitigation::state::{Copies, State};
 use crate::run::mitigation::{Mitigation, Surroundings};
-use crate::run::requests;
+use crate::run::slots::Renewal;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use weir_control::{Request, Stats};
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Prepared;
 use weir_mitigate::mitigator::Settings;
@@ -29,34 +33,27 @@ use weir_tables::Table;
 /// The reader of samples, if mitigation is on.
 ///
 /// # Errors
-/// Its interface cannot be created.
+/// Its ring cannot be created.
 pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure> {
     if options.mitigation.mitigate.is_none() {
         return Ok(None);
     }
-    if !options.host.is_empty() {
-        return Ok(Some(Arc::new(SampleReader::create_ring()?)));
-    }
-    // DPDK's ports have names of their own.
-    let between: Vec<String> = match options.engine {
-        LiveEngine::Dpdk => Vec::new(),
-        _ => options.lower.iter().chain(&options.upper).cloned().collect(),
+    let reader = match options.engine {
+        LiveEngine::Xdp => SampleReader::create_ring()?,
+        LiveEngine::Afpacket | LiveEngine::Afxdp | LiveEngine::Dpdk => SampleReader::create_queue(),
     };
-    Ok(Some(Arc::new(SampleReader::create(&between)?)))
+    Ok(Some(Arc::new(reader)))
 }
 
 /// Refuses a policy that mitigation cannot measure.
 ///
 /// # Errors
-/// It does not sample, or diverts.
+/// It does not sample, or not where that is needed.
 pub fn check<C>(options: &RunOptions, first: &Generation<C>) -> Result<(), Failure> {
     if options.mitigation.mitigate.is_none() {
         return Ok(());
     }
     let rejected = |problem: String| Failure::Rejected(format!("weir: --mitigate: {problem}"));
-    if let Some(at) = sampled::diverts(first.program()) {
-        return Err(rejected(format!("{at}: `divert` needs the divert interface, which mitigation reads")));
-    }
     let MitigationOptions { mitigate_slot, mitigate_table, .. } = &options.mitigation;
     sampled::one_in(first.program(), None, mitigate_slot, mitigate_table).map_err(rejected)?;
     Ok(())
@@ -69,11 +66,10 @@ pub fn check<C>(options: &RunOptions, first: &Generation<C>) -> Result<(), Failu
 pub fn start<L: Loader>(
     options: &RunOptions,
     reader: Arc<SampleReader>,
-    controller: &Arc<Controller<L::Datapath>>,
-    loader: &L,
-    updates: &Arc<Updates>,
+    door: &Arc<Door<L>>,
     card: Option<Card>,
 ) -> Result<Mitigation, Failure> {
+    let (controller, loader) = (&door.controller, &door.loader);
     let given = &options.mitigation;
     let mode = given.mitigate.expect("the reader exists only with a mode").into();
     let places = Places { slot: given.mitigate_slot.clone(), tables: given.mitigate_table.clone() };
@@ -105,11 +101,55 @@ pub fn start<L: Loader>(
             })
         },
     };
-    let carried = Carried::new(hands(controller, loader, updates), places);
+    let carried = Carried::new(Box::new(Hand(Arc::downgrade(door))), places);
     let mut events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;
     events.exports = exports(given, controller, loader)?;
     let state = State::new(inside, settings, carried, events, seed());
-    Mitigation::start(state, reader, surroundings)
+    let mitigation = Mitigation::start(state, reader, surroundings)?;
+    door.join(Arc::new(mitigation.clone()));
+    Ok(mitigation)
+}
+
+/// Mitigation's way into the daemon: the door that clients use too.
+pub struct Hand<L: Loader>(pub Weak<Door<L>>);
+
+impl<L: Loader> Hand<L> {
+    fn through<T>(&self, pass: impl FnOnce(&Door<L>) -> Result<T, Failure>) -> Result<T, Failure> {
+        let door = self.0.upgrade().ok_or_else(|| Failure::Runtime("weir: it is about to end".to_owned()))?;
+        Failure::catch(|| pass(&door))
+    }
+}
+
+impl<L: Loader> Hands for Hand<L> {
+    fn ask(&self, request: Request) -> Result<Value, Failure> {
+        self.through(|door| door.request(request))
+    }
+
+    fn renew_rule(&self, slot: &str, number: u32, expires_ns: u64) -> Renewal {
+        self.0.upgrade().map_or(Renewal::NoSlot, |door| door.renew_rule(slot, number, expires_ns))
+    }
+
+    fn take_posture(&self, holder: Holder, posture: &str) -> Result<(), Failure> {
+        self.through(|door| door.take_posture(holder, posture))
+    }
+
+    fn renew_posture(&self, holder: Holder) -> Result<u64, Option<Why>> {
+        self.0.upgrade().ok_or(None)?.renew_posture(holder)
+    }
+
+    fn release_posture(&self, holder: Holder) -> Result<(), Failure> {
+        self.through(|door| door.release_posture(holder))
+    }
+}
+
+/// Mitigation as a part of the daemon, which answers requests about attacks.
+impl Part for Mitigation {
+    fn answer(&self, request: &Request, _: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+        match request {
+            Request::Attacks { operation } => Some(self.perform(operation)),
+            _ => None,
+        }
+    }
 }
 
 fn exports<L: Loader>(
@@ -154,36 +194,6 @@ fn policy_parts<C>(active: &Generation<C>, posture: Option<String>, shared: &Sha
 /// A number that attackers do not know.
 fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-fn hands<L: Loader>(controller: &Arc<Controller<L::Datapath>>, loader: &L, updates: &Arc<Updates>) -> Hands {
-    let ask = {
-        let (controller, loader, updates) = (controller.clone(), loader.clone(), updates.clone());
-        move |request| Failure::catch(|| requests::perform(request, &controller, &loader, &updates))
-    };
-    let renew = {
-        let controller = controller.clone();
-        move |slot: &str, number, expires_ns| renew(&controller.active(), slot, number, expires_ns)
-    };
-    let active = {
-        let controller = controller.clone();
-        move || {
-            let status = controller.status();
-            (status.generation, status.posture)
-        }
-    };
-    Hands { ask: Box::new(ask), renew: Box::new(renew), active: Box::new(active) }
-}
-
-fn renew<C>(active: &Generation<C>, slot: &str, number: u32, expires_ns: u64) -> Renewal {
-    let mut named = active.slots().into_iter().flat_map(|slots| slots.named());
-    match named.find(|(name, _)| *name == slot) {
-        None => Renewal::NoSlot,
-        Some((_, bound)) => match bound.slot.renew(number, Some(expires_ns)) {
-            Ok(counts) => Renewal::Stands(counts.dropped),
-            Err(_) => Renewal::Gone,
-        },
-    }
 }
 
 fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, places: &Places) -> Copies {

@@ -1,12 +1,14 @@
 //! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
 
 mod account;
+mod automatic;
 pub mod card;
 mod carding;
 mod carry;
 pub mod claim;
 pub mod controller;
 pub mod descriptors;
+mod door;
 mod dpdk;
 mod features;
 mod feeds;
@@ -21,6 +23,7 @@ mod limits_log;
 mod log_file;
 mod mitigating;
 mod mitigation;
+mod own_connection;
 mod preparation;
 mod requests;
 mod saving;
@@ -40,6 +43,7 @@ use card::Card;
 use carry::CarriedLinks;
 use claim::{ClaimTarget, Claimant, Claims, PortKind};
 use controller::Controller;
+use door::Door;
 use features::FeatureTurns;
 use feeds::Updates;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
@@ -53,14 +57,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use succession::Change;
 use table_ticks::TableTicks;
-use weir_control::{Active, Request, Status};
+use weir_control::{Active, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
+use weir_policy::ir::OnExit;
 
 /// Interval of setting the words of full buckets to the present. Those of addresses wrap around after nine minutes at
 /// the earliest.
@@ -95,7 +101,12 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
             "weir: --limits-room is only for the engine xdp; other engines need no reserved room".to_owned(),
         ));
     }
+    options
+        .confirm
+        .map_or(Ok(()), succession::check_length)
+        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
     let trust = options.trust.read()?;
+    own_connection::check(options, &trust)?;
     let signals = Signals::register()?;
     signals::clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
@@ -104,18 +115,15 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     let log = LimitsLog::open(options)?;
     let server = Server::listen(&options.control)?;
     let samples = mitigating::reader(options)?;
-    let interfaces = interfaces(options, samples.as_deref());
+    let interfaces = interfaces(options);
     let held = Held { targets, claims, server, log, interfaces: interfaces.clone(), samples: samples.clone() };
     match options.engine {
         LiveEngine::Xdp => {
             let ports = match options.host.as_slice() {
                 [] => Ports::of(&interfaces)?,
-                host => match samples.as_ref().and_then(|samples| samples.ring()) {
-                    Some(ring) => Ports::of_host(host)?.with_samples(ring),
-                    None => Ports::of_host(host)?,
-                },
+                host => Ports::of_host(host)?,
             };
-            let ports = Arc::new(ports);
+            let ports = Arc::new(ports.with_samples(samples.as_ref().and_then(|samples| samples.ring())));
             let loader =
                 KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybriding::splitter(options)?);
             let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
@@ -182,7 +190,8 @@ fn run_workers(
     open: impl FnOnce() -> Result<Vec<Box<dyn Lane>>, Failure>,
 ) -> Result<(), Failure> {
     let loader = NativeLoader::new(trust).behind(hybriding::splitter(options)?);
-    run_on(options, held, signals, loader, |first| Ok(Workers::start(open()?, first)?))
+    let samples = held.samples.as_ref().and_then(|samples| samples.queue());
+    run_on(options, held, signals, loader, |first| Ok(Workers::start_with(open()?, first, samples.as_ref())?))
 }
 
 /// Runs the command with one kind of datapath, which `start` starts.
@@ -203,12 +212,9 @@ fn run_on<L: Loader>(
     mitigating::check(options, &first)?;
     carding::check(options, first.program())?;
     let loaded = first.loaded(None)?;
-    let on_exit = first.program().on_exit;
-    let guard = match options.host.as_slice() {
-        [] => Guard::of_link(interfaces.clone(), targets.clone(), on_exit)?,
-        host => Guard::of_host(host),
-    };
-    let guard = Arc::new(guard);
+    // Until the first policy is confirmed, everything passes when Weir ends.
+    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
+    let guard = guard(options, &interfaces, &targets, on_exit)?;
     let ran = (|| {
         // Its interfaces are as they will be without Weir.
         let (opened, card_claims) = carding::open(options, &targets)?.unzip();
@@ -216,23 +222,22 @@ fn run_on<L: Loader>(
         let datapath = start(&loaded)?;
         let opened = opened.map_or_else(|| carding::open_port(options), |opened| Ok(Some(opened)))?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Controller::new(datapath, first, guard.clone()));
-        link.map(|link| hybriding::start(options, link, &controller, &loader)).transpose()?;
+        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        let door = Arc::new(Door::new(controller.clone(), loader.clone(), Arc::default()));
+        link.map(|link| hybriding::start(options, link, &door)).transpose()?;
         report_start(options, &controller);
         let log = log.map(|log| log.start(controller.clone()));
         let saving = state.map(|state| state.start(&controller, &loader)).transpose()?;
-        end_trials(Arc::downgrade(&controller))?;
-        let updates = Arc::new(Updates::default());
-        feeds::start(Arc::downgrade(&controller), loader.clone(), updates.clone())?;
-        hybriding::follow(options, &controller, &loader, &updates)?;
-        let card = opened.map(|opened| carding::start(options, opened, &controller, &loader)).transpose()?;
-        let mitigation = samples
-            .clone()
-            .map(|samples| mitigating::start(options, samples, &controller, &loader, &updates, card.clone()));
+        end_what_is_due(Arc::downgrade(&door))?;
+        feeds::start(Arc::downgrade(&door))?;
+        hybriding::follow(options, &door)?;
+        let card = opened.map(|opened| carding::start(options, opened, &door)).transpose()?;
+        let mitigation = samples.map(|samples| mitigating::start(options, samples, &door, card.clone()));
         let mitigation = mitigation.transpose()?;
-        answer(&mut server, (&controller, &loader, &updates), mitigation.clone(), card.clone())?;
+        let asked = door.clone();
+        server.serve(move |request| asked.request(request))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces)).transpose()?;
-        watch(&controller, &guard, carried, &loader, signals, &updates);
+        watch(&controller, &guard, carried, &loader, signals, &door.updates);
         drop(server);
         // Actions are undone while workers can still take changes up.
         mitigation.iter().for_each(Mitigation::end);
@@ -251,41 +256,34 @@ fn run_on<L: Loader>(
         if let Some(saving) = saving {
             saving.end();
         }
-        stopped
+        stopped.and(controller.check_confirmed())
     })();
     ran.and(guard.end())
 }
 
-/// Answers clients from now on.
-fn answer<L: Loader>(
-    server: &mut Server,
-    (controller, loader, updates): (&Arc<Controller<L::Datapath>>, &L, &Arc<Updates>),
-    mitigation: Option<Mitigation>,
-    card: Option<Card>,
-) -> Result<(), Failure> {
-    let (controller, loader, updates) = (controller.clone(), loader.clone(), updates.clone());
-    server.serve(move |request| {
-        let perform = |request| match (&request, &mitigation) {
-            (Request::Attacks { operation }, Some(mitigation)) => mitigation.perform(operation),
-            _ => hybriding::perform(request, &controller, &loader, |request| {
-                requests::perform(request, &controller, &loader, &updates)
-            }),
-        };
-        match &card {
-            Some(card) => carding::perform(request, card, &controller, &loader, perform),
-            None => perform(request),
-        }
-    })
+/// What ensures `on-exit`.
+fn guard(
+    options: &RunOptions,
+    interfaces: &Interfaces,
+    targets: &[ClaimTarget],
+    on_exit: OnExit,
+) -> Result<Arc<Guard>, Failure> {
+    let guard = match options.host.as_slice() {
+        [] => Guard::of_link(interfaces.clone(), targets.to_vec(), on_exit)?,
+        host => Guard::of_host(host),
+    };
+    if options.confirm.is_some()
+        && let Some(problem) = guard.cannot_forward()
+    {
+        let why = "there would be no way back, since nothing can pass here without weir";
+        return Err(Failure::Rejected(format!("weir: --confirm: {why}: {problem}")));
+    }
+    Ok(Arc::new(guard))
 }
 
-/// The interfaces of the datapath. Samples go to `reader`, if there is one.
-fn interfaces(options: &RunOptions, reader: Option<&SampleReader>) -> Interfaces {
-    let samples = reader.filter(|_| options.host.is_empty()).map(|reader| match options.engine {
-        LiveEngine::Dpdk => dpdk::sample_port(reader.interface()),
-        _ => reader.interface().to_owned(),
-    });
-    let divert = samples.or_else(|| options.divert.clone());
-    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert }
+/// The interfaces of the datapath.
+fn interfaces(options: &RunOptions) -> Interfaces {
+    Interfaces { lower: options.lower.clone(), upper: options.upper.clone(), divert: options.divert.clone() }
 }
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
@@ -297,6 +295,10 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     };
     let (policy, control) = (options.policy.display(), options.control.display());
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
+    if let Some(time) = options.confirm {
+        let time = humantime::format_duration(time);
+        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+    }
 }
 
 /// Refuses repeated interfaces, on which packets would loop for ever.
@@ -320,7 +322,7 @@ fn watch<L: Loader>(
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
     let mut feature_turns = FeatureTurns::default();
-    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() {
+    while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() && !controller.has_given_up() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
         }
@@ -345,22 +347,30 @@ fn watch<L: Loader>(
     }
 }
 
-/// Starts a thread that ends trials in time, as long as the controller exists.
-fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<(), Failure> {
+/// Starts a thread that ends trials and leases of postures in time, as long as the door exists.
+fn end_what_is_due<L: Loader>(door: Weak<Door<L>>) -> Result<(), Failure> {
     let watch = move || {
-        while let Some(controller) = controller.upgrade() {
-            match Failure::catch(|| controller.tick()) {
-                Ok(true) => {
-                    let Status { generation, posture, .. } = controller.status();
-                    eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
-                }
-                Ok(false) => {}
-                Err(failure) => {
-                    eprintln!("weir: not confirmed in time, but the confirmed policy cannot be activated: {failure}");
-                    thread::sleep(TRIAL_PAUSE);
+        while let Some(door) = door.upgrade() {
+            if let Some(due) = door.controller.due() {
+                let is_trial = due == Change::Timeout;
+                match Failure::catch(|| door.make_due(due)) {
+                    Ok(true) if is_trial => {
+                        let Status { generation, posture, .. } = door.controller.status();
+                        eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
+                    }
+                    // The controller has said that the posture has ended.
+                    Ok(_) => {}
+                    Err(failure) => {
+                        let (what, then) = match is_trial {
+                            true => ("not confirmed in time", "the confirmed policy"),
+                            false => ("the automatic posture was not renewed", "the operator's posture"),
+                        };
+                        eprintln!("weir: {what}, but {then} cannot be activated: {failure}");
+                        thread::sleep(TRIAL_PAUSE);
+                    }
                 }
             }
-            drop(controller);
+            drop(door);
             thread::sleep(TICK);
         }
     };
@@ -371,3 +381,6 @@ fn end_trials<D: Datapath + 'static>(controller: Weak<Controller<D>>) -> Result<
 fn boxed<L: Lane + 'static>(lanes: Vec<L>) -> Vec<Box<dyn Lane>> {
     lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect()
 }
+
+#[cfg(test)]
+mod still;

@@ -7,7 +7,6 @@
 use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::generation::Loader;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_control::StateStatus;
 use weir_state::SharedState;
-use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, Restored, Saver, restore};
+use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, FolderError, Restored, Saver, restore};
 
 /// Interval of writing changes. A change is on disk after this time and the time that the disk takes.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -129,14 +128,21 @@ impl StateFolder {
     /// Opens the folder and reads the tables into `shared`. What cannot be read is told.
     ///
     /// # Errors
-    /// Another Weir uses the folder.
+    /// Another Weir uses the folder, or other users can change it.
     pub fn open(path: &Path, shared: &SharedState) -> Result<Self, Failure> {
         let (log, report) = (Arc::new(ChangeLog::default()), SavingReport::default());
-        let opened = Folder::open(path).and_then(|folder| Ok((restore(&folder, Clocks::now())?, folder)));
+        let opened = Folder::open(path).and_then(|folder| {
+            let restored = restore(&folder, Clocks::now())?;
+            Ok((restored, folder))
+        });
         let (restored, folder) = match opened {
             Ok((restored, folder)) => (restored, Some(folder)),
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => return Err(Failure::file(path, error)),
-            Err(problem) => {
+            // Whoever can write there could give Weir any state, also while it runs.
+            Err(FolderError::Refused(why)) => {
+                return Err(Failure::Runtime(format!("--state {}: {why}", path.display())));
+            }
+            Err(FolderError::Busy) => return Err(Failure::file(path, FolderError::Busy.into())),
+            Err(problem @ FolderError::Disk(_)) => {
                 report.note(path, Saved::Tables, Some(problem.to_string()));
                 (Restored::default(), None)
             }

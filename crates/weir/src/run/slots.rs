@@ -57,6 +57,29 @@ pub fn perform(
     Ok(json!(SlotChanged { number, rules: slot.count(), size: room() }))
 }
 
+/// What happened to a rule since it was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// It stands, and has dropped so many packets.
+    Stands(u64),
+    /// It is not in the slot any more.
+    Gone,
+    /// The active policy has no such slot.
+    NoSlot,
+}
+
+/// Makes a rule of a slot expire at a time, ns.
+pub fn renew(bound: Option<&SlotBinding>, name: &str, number: u32, expires_ns: u64) -> Renewal {
+    let mut named = bound.into_iter().flat_map(SlotBinding::named);
+    match named.find(|(known, _)| *known == name) {
+        None => Renewal::NoSlot,
+        Some((_, bound)) => match bound.slot.renew(number, Some(expires_ns)) {
+            Ok(counts) => Renewal::Stands(counts.dropped),
+            Err(_) => Renewal::Gone,
+        },
+    }
+}
+
 fn read(rule: &str) -> Result<SlotRule, Failure> {
     SlotRule::parse(rule).map_err(|refused| Failure::Rejected(refused.to_string()))
 }

@@ -1,5 +1,5 @@
-//! Which generation and posture are active, trials, and rollback. It is a state machine without input or output; its
-//! caller passes the time (docs/decisions/0017-trials.md).
+//! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state machine
+//! without input or output; its caller passes the time (docs/decisions/0017-trials.md).
 //!
 //! ```text
 //!                  activate --confirm
@@ -10,9 +10,16 @@
 //!  posture,  +--- rollback, timeout: what was confirmed last
 //!  rollback
 //! ```
+//! The first policy may be on trial, too. Nothing was confirmed before it, so rollback and timeout give up: Weir ends.
+//!
 //! A change takes time and may fail. [`Succession::begin`] returns what to activate. [`Succession::commit`] makes it
 //! active, and [`Succession::abandon`] leaves everything as it was.
+//!
+//! What the operator decides and what acts by itself are two records (`automatic.rs`). An automatic posture stands in
+//! front of the operator's, on whatever generation the operator decides for. It is never confirmed, never a rollback
+//! target, and ends at every rollback.
 
+use crate::run::automatic::{Automatic, Ended, Holder, Why};
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 use weir_control::Active;
@@ -39,8 +46,19 @@ pub enum Change {
         /// The new generation.
         generation: u64,
     },
-    /// Activates another posture of the active generation.
+    /// Activates another posture of the active generation, by the operator's hand.
     Posture(Option<String>),
+    /// Activates an automatic posture of the active generation, until it is released or its lease ends.
+    Take {
+        /// Who holds it.
+        holder: Holder,
+        /// The posture.
+        posture: String,
+    },
+    /// Ends the automatic posture of a holder, who needs it no more.
+    Release(Holder),
+    /// Ends the automatic posture, because its lease has ended.
+    Lapse,
     /// Activates the rollback target.
     Rollback,
     /// Activates the rollback target, because the trial has ended.
@@ -61,8 +79,10 @@ pub enum Refusal {
     NothingBefore,
     /// There is no trial.
     NothingOnTrial,
-    /// The trial has not ended.
+    /// The trial, or the lease of the automatic posture, has not ended.
     NotDue,
+    /// Nothing was ever confirmed, so Weir ends.
+    GivenUp,
     /// The length of a trial is out of bounds.
     TrialLength,
     /// Lists changed in a new generation, but a policy is on trial.
@@ -71,6 +91,10 @@ pub enum Refusal {
     NotActive(u64),
     /// Another change, to this generation and posture, is in progress.
     Busy(Active),
+    /// The posture is active already.
+    IsActive(String),
+    /// The holder has no automatic posture.
+    NothingAutomatic,
 }
 
 impl Display for Refusal {
@@ -81,8 +105,11 @@ impl Display for Refusal {
                 write!(f, "there is no generation {generation}; ready generations: {}", ready.join(", "))
             }
             Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
+            Refusal::IsActive(posture) => write!(f, "posture {posture} is active already"),
+            Refusal::NothingAutomatic => f.write_str("no posture is automatic"),
             Refusal::NothingOnTrial => f.write_str("no policy is on trial"),
-            Refusal::NotDue => f.write_str("the trial has not ended"),
+            Refusal::NotDue => f.write_str("its time has not ended"),
+            Refusal::GivenUp => f.write_str("the first policy was not confirmed, so weir ends"),
             Refusal::TrialLength => {
                 write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
             }
@@ -105,7 +132,12 @@ struct Trial {
 /// A change that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pending {
+    /// What the operator will have decided.
+    decided: Active,
+    /// What will decide packets.
     to: Active,
+    /// Why the automatic posture will have ended, if there is one and it does.
+    ends: Option<Why>,
     change: Change,
 }
 
@@ -115,31 +147,92 @@ pub struct Succession {
     /// Numbers of the ready generations, the oldest first.
     ready: Vec<u64>,
     next: u64,
-    /// The confirmed policy. It is active unless there is a trial.
-    confirmed: Active,
+    /// The confirmed policy. It is active unless there is a trial. `None` during the trial of the first policy.
+    confirmed: Option<Active>,
     /// The previously confirmed policy, which differs from `confirmed`.
     previous: Option<Active>,
     trial: Option<Trial>,
+    automatic: Automatic,
     pending: Option<Pending>,
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    is_given_up: bool,
 }
 
 impl Default for Succession {
     /// The base policy of generation 1 is active.
     fn default() -> Self {
         let first = Active { generation: 1, posture: None };
-        Succession { ready: vec![1], next: 2, confirmed: first, previous: None, trial: None, pending: None }
+        let (confirmed, previous, trial, pending) = (Some(first), None, None, None);
+        let (ready, automatic) = (vec![1], Automatic::default());
+        Succession { ready, next: 2, confirmed, previous, trial, automatic, pending, is_given_up: false }
     }
 }
 
 impl Succession {
-    /// The active generation and posture.
-    pub fn active(&self) -> &Active {
-        self.trial.as_ref().map_or(&self.confirmed, |trial| &trial.active)
+    /// The base policy of generation 1 is active and on trial. Nothing is confirmed.
+    ///
+    /// # Errors
+    /// The length of the trial is out of bounds.
+    pub fn on_trial(time: Duration, now: Instant) -> Result<Self, Refusal> {
+        check_length(time)?;
+        let confirmed = Succession::default();
+        let trial = Trial { active: confirmed.decided().clone(), ends: now + time };
+        Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
+    }
+
+    /// The generation and posture that decide packets.
+    pub fn active(&self) -> Active {
+        self.automatic.in_front_of(self.decided())
+    }
+
+    /// The generation and posture that the operator has decided for.
+    pub fn decided(&self) -> &Active {
+        let decided = self.trial.as_ref().map(|trial| &trial.active).or(self.confirmed.as_ref());
+        decided.expect("a policy is confirmed or on trial")
+    }
+
+    /// The policy that was confirmed last. `None` during the trial of the first policy.
+    pub fn confirmed(&self) -> Option<&Active> {
+        self.confirmed.as_ref()
+    }
+
+    /// The automatic posture.
+    pub fn automatic(&self) -> &Automatic {
+        &self.automatic
+    }
+
+    /// Extends the lease of an automatic posture. Returns the generation that has it.
+    ///
+    /// # Errors
+    /// It has ended: why, if that is known.
+    pub fn renew(&mut self, holder: Holder, now: Instant) -> Result<u64, Option<Why>> {
+        let generation = self.decided().generation;
+        self.automatic.renew(holder, now).map(|()| generation)
+    }
+
+    /// The change that is due by time.
+    pub fn due(&self, now: Instant) -> Option<Change> {
+        match self.trial_ends() {
+            Some(ends) if now >= ends => Some(Change::Timeout),
+            _ => self.automatic.has_lapsed(now).then_some(Change::Lapse),
+        }
     }
 
     /// The rollback target: during a trial the confirmed policy, otherwise the previously confirmed one.
     pub fn rollback_target(&self) -> Option<&Active> {
-        if self.trial.is_some() { Some(&self.confirmed) } else { self.previous.as_ref() }
+        if self.trial.is_some() { self.confirmed.as_ref() } else { self.previous.as_ref() }
+    }
+
+    /// Ends the trial of the first policy for good, if nothing was ever confirmed. Nothing can be changed or confirmed
+    /// any more. Returns whether it did.
+    pub fn give_up(&mut self) -> bool {
+        self.is_given_up |= self.confirmed.is_none();
+        self.is_given_up
+    }
+
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
     }
 
     /// When the trial ends, if there is one.
@@ -156,7 +249,7 @@ impl Succession {
     pub fn is_in_use(&self, generation: u64) -> bool {
         let trial = self.trial.as_ref().map(|trial| &trial.active);
         let pending = self.pending.as_ref().map(|pending| &pending.to);
-        [Some(&self.confirmed), self.previous.as_ref(), trial, pending]
+        [self.confirmed.as_ref(), self.previous.as_ref(), trial, pending]
             .into_iter()
             .flatten()
             .any(|one| one.generation == generation)
@@ -191,29 +284,52 @@ impl Succession {
     /// # Errors
     /// It is not active, or a policy is on trial.
     pub fn may_succeed(&self, of: u64) -> Result<(), Refusal> {
-        match (&self.trial, self.active().generation == of) {
+        match (&self.trial, self.decided().generation == of) {
             (Some(_), _) => Err(Refusal::OnTrial),
             (None, true) => Ok(()),
             (None, false) => Err(Refusal::NotActive(of)),
         }
     }
 
-    /// Begins a change. Returns what to activate.
+    /// Begins a change. Returns what to activate. `has_posture` says whether a ready generation has a posture.
     ///
     /// # Errors
     /// The change is refused. Nothing has changed.
-    pub fn begin(&mut self, change: Change, now: Instant) -> Result<Active, Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+    pub fn begin(
+        &mut self,
+        change: Change,
+        now: Instant,
+        has_posture: impl Fn(u64, &str) -> bool,
+    ) -> Result<Active, Refusal> {
+        self.check_free()?;
+        let decided = self.target(&change, now)?;
+        let ends = self.automatic.posture().and_then(|posture| match &change {
+            Change::Activate { .. } | Change::Succeed { .. } if has_posture(decided.generation, posture) => None,
+            Change::Activate { .. } | Change::Succeed { .. } => Some(Why::NoPosture(decided.generation)),
+            Change::Posture(_) => Some(Why::ByHand),
+            Change::Rollback => Some(Why::Rollback),
+            Change::Timeout => Some(Why::TrialEnded),
+            Change::Release(_) => Some(Why::Released),
+            Change::Lapse => Some(Why::Lapsed),
+            Change::Take { .. } => None,
+        });
         let to = match &change {
+            Change::Take { posture, .. } => Active { posture: Some(posture.clone()), ..decided.clone() },
+            _ if ends.is_some() => decided.clone(),
+            _ => self.automatic.in_front_of(&decided),
+        };
+        self.pending = Some(Pending { decided, to: to.clone(), ends, change });
+        Ok(to)
+    }
+
+    /// What the operator has decided for when a change is done.
+    fn target(&self, change: &Change, now: Instant) -> Result<Active, Refusal> {
+        Ok(match change {
             Change::Activate { generation, trial } => {
                 if !self.ready.contains(generation) {
                     return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
                 }
-                if trial.is_some_and(|time| time.is_zero() || time > TRIAL_MAX) {
-                    return Err(Refusal::TrialLength);
-                }
+                trial.map_or(Ok(()), check_length)?;
                 Active { generation: *generation, posture: None }
             }
             Change::Succeed { of, generation } => {
@@ -221,32 +337,40 @@ impl Succession {
                 if !self.ready.contains(generation) {
                     return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
                 }
-                Active { generation: *generation, posture: self.active().posture.clone() }
+                Active { generation: *generation, posture: self.decided().posture.clone() }
             }
-            Change::Posture(posture) => Active { generation: self.active().generation, posture: posture.clone() },
+            Change::Posture(posture) => Active { generation: self.decided().generation, posture: posture.clone() },
+            Change::Take { posture, .. } if self.active().posture.as_ref() == Some(posture) => {
+                return Err(Refusal::IsActive(posture.clone()));
+            }
+            Change::Release(holder) if !self.automatic.is_held_by(*holder) => return Err(Refusal::NothingAutomatic),
+            Change::Lapse if !self.automatic.has_lapsed(now) => return Err(Refusal::NotDue),
+            Change::Take { .. } | Change::Release(_) | Change::Lapse => self.decided().clone(),
             Change::Rollback => self.rollback_target().ok_or(Refusal::NothingBefore)?.clone(),
             Change::Timeout => {
                 let trial = self.trial.as_ref().ok_or(Refusal::NothingOnTrial)?;
                 if now < trial.ends {
                     return Err(Refusal::NotDue);
                 }
-                self.confirmed.clone()
+                self.confirmed.clone().ok_or(Refusal::NothingBefore)?
             }
-        };
-        self.pending = Some(Pending { to: to.clone(), change });
-        Ok(to)
+        })
     }
 
-    /// Completes the pending change. The time of a trial starts now.
-    pub fn commit(&mut self, now: Instant) {
-        let Some(Pending { to, change }) = self.pending.take() else { return };
+    /// Completes the pending change. The time of a trial, or of a lease, starts now. Returns the automatic posture that
+    /// has ended by the change.
+    pub fn commit(&mut self, now: Instant) -> Option<Ended> {
+        let Pending { decided: to, change, ends, .. } = self.pending.take()?;
+        let ended = ends.and_then(|why| self.automatic.end(why));
         match (change, &mut self.trial) {
+            (Change::Take { holder, posture }, _) => self.automatic.take(holder, posture, now),
+            (Change::Release(_) | Change::Lapse, _) => {}
             (Change::Rollback | Change::Timeout, Some(_)) => self.trial = None,
             (Change::Activate { trial: Some(time), .. }, _) => {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
             (Change::Succeed { of, generation }, None) => {
-                self.confirmed = to;
+                self.confirmed = Some(to);
                 // A rollback to another posture of the old generation leads to that posture with the new lists.
                 let previous = self.previous.take();
                 let same = |active: Active| match active.generation == of {
@@ -259,6 +383,7 @@ impl Succession {
             (_, Some(trial)) => trial.active = to,
             (_, None) => self.make_confirmed(to),
         }
+        ended
     }
 
     /// Abandons the pending change.
@@ -266,14 +391,12 @@ impl Succession {
         self.pending = None;
     }
 
-    /// Confirms the active policy.
+    /// Confirms what the operator has decided for. An automatic posture stays automatic.
     ///
     /// # Errors
     /// There is no trial, or a change is in progress.
     pub fn confirm(&mut self) -> Result<(), Refusal> {
-        if let Some(pending) = &self.pending {
-            return Err(Refusal::Busy(pending.to.clone()));
-        }
+        self.check_free()?;
         let trial = self.trial.take().ok_or(Refusal::NothingOnTrial)?;
         self.make_confirmed(trial.active);
         Ok(())
@@ -281,10 +404,27 @@ impl Succession {
 
     /// Confirming the same policy again does not change the rollback target.
     fn make_confirmed(&mut self, active: Active) {
-        if active != self.confirmed {
-            self.previous = Some(std::mem::replace(&mut self.confirmed, active));
+        if self.confirmed.as_ref() != Some(&active) {
+            self.previous = self.confirmed.replace(active);
         }
     }
+
+    /// Checks that a change or a confirmation may begin.
+    fn check_free(&self) -> Result<(), Refusal> {
+        match &self.pending {
+            _ if self.is_given_up => Err(Refusal::GivenUp),
+            Some(pending) => Err(Refusal::Busy(pending.to.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks the length of a trial.
+///
+/// # Errors
+/// It is out of bounds.
+pub fn check_length(time: Duration) -> Result<(), Refusal> {
+    if time.is_zero() || time > TRIAL_MAX { Err(Refusal::TrialLength) } else { Ok(()) }
 }
 
 #[cfg(test)]

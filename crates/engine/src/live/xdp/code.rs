@@ -54,7 +54,8 @@ fn cpus() -> Result<usize, EngineError> {
 fn mode(cpus: usize, ports: &Ports) -> Mode {
     let finish = ports.all().iter().any(|port| port.driver.is_virtual());
     let live = if ports.is_host() { LIVE_HOST } else { LIVE_BETWEEN };
-    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into() }
+    let samples = ports.samples().is_some().into();
+    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into(), samples }
 }
 
 /// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
@@ -207,7 +208,7 @@ impl KernelCode {
             sizes: Some(LoadedSizes::of(data)),
             shared: &shared,
             program: &|name| decides(name) && !(ports.is_host() && is_of_downstream(program, name)),
-            map: &|name| name != SAMPLES || ports.is_host(),
+            map: &|name| name != SAMPLES || ports.samples().is_some(),
         };
         let object = load_object(name, file, &plan)?;
         let sent = sent.map(|sent| load_sent(name, sent, program, &object, &plan)).transpose()?;

@@ -43,7 +43,7 @@ pub struct Ports {
     presence: Arc<Presence>,
     jumbo: bool,
     use_of: PortUse,
-    /// Where samples of a host go.
+    /// The ring to which samples go, instead of the divert interface.
     samples: Option<Arc<SampleRing>>,
 }
 
@@ -103,13 +103,13 @@ impl Ports {
         Ok(ports)
     }
 
-    /// The same ports, whose samples go to a ring. Only for a host.
-    pub fn with_samples(self, ring: Arc<SampleRing>) -> Self {
-        assert!(self.is_host(), "between interfaces, samples go to the divert interface");
-        Ports { samples: Some(ring), ..self }
+    /// These ports, with samples that go to a ring.
+    #[must_use]
+    pub fn with_samples(self, samples: Option<Arc<SampleRing>>) -> Self {
+        Ports { samples, ..self }
     }
 
-    /// Where samples of a host go.
+    /// The ring to which samples go, instead of the divert interface.
     pub(super) fn samples(&self) -> Option<&SampleRing> {
         self.samples.as_deref()
     }
@@ -194,9 +194,7 @@ impl Ports {
                 }
             }
         }
-        // On a host this says only that somebody reads samples.
-        let divert = self.divert().or(self.samples.is_some().then_some(0));
-        word(&mut bytes, offset_of!(Ports, divert), divert.unwrap_or(PORTS_MAX) as u32);
+        word(&mut bytes, offset_of!(Ports, divert), self.divert().unwrap_or(PORTS_MAX) as u32);
         word(&mut bytes, offset_of!(Ports, namespace), self.namespace);
         bytes
     }

@@ -18,6 +18,6 @@ mod watcher;
 pub use checks::Force;
 pub use contents::Contents;
 pub use guarded::Guarded;
-pub use updater::Updater;
+pub use updater::{NotUpdated, Updater};
 pub use updates::{Cause, Updates};
 pub use watcher::start;

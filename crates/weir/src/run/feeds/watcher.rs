@@ -5,16 +5,16 @@
 
 use crate::failure::Failure;
 use crate::report;
-use crate::run::controller::Controller;
+use crate::run::door::Door;
 use crate::run::feeds::checks::Force;
 use crate::run::feeds::directories::{Directories, Events};
 use crate::run::feeds::settling::Settling;
-use crate::run::feeds::updater::{Updater, name_of};
+use crate::run::feeds::updater::name_of;
 use crate::run::feeds::updates::{Cause, Updates};
 use crate::run::generation::Loader;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_control::ListName;
@@ -46,9 +46,7 @@ impl Feed {
 }
 
 /// The watched files of the active generation.
-struct Watcher<L: Loader> {
-    loader: L,
-    updates: Arc<Updates>,
+struct Watcher {
     /// The generation whose files these are; 0 before the first.
     generation: u64,
     feeds: Vec<Feed>,
@@ -57,23 +55,19 @@ struct Watcher<L: Loader> {
     looked: Option<Instant>,
 }
 
-/// Starts the thread. It ends when the controller is gone.
+/// Starts the thread. It ends when the door is gone.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start<L: Loader>(
-    controller: Weak<Controller<L::Datapath>>,
-    loader: L,
-    updates: Arc<Updates>,
-) -> Result<(), Failure> {
+pub fn start<L: Loader>(door: Weak<Door<L>>) -> Result<(), Failure> {
     let watch = move || {
         let directories = Directories::new();
-        let mut watcher = Watcher { loader, updates, generation: 0, feeds: Vec::new(), directories, looked: None };
-        while let Some(controller) = controller.upgrade() {
-            if let Err(failure) = Failure::catch(|| watcher.step(&controller, Instant::now())) {
+        let mut watcher = Watcher { generation: 0, feeds: Vec::new(), directories, looked: None };
+        while let Some(door) = door.upgrade() {
+            if let Err(failure) = Failure::catch(|| watcher.step(&door, Instant::now())) {
                 report::say(&format!("weir: list files: {}", failure.message()));
             }
-            drop(controller);
+            drop(door);
             thread::sleep(TICK);
         }
     };
@@ -81,28 +75,28 @@ pub fn start<L: Loader>(
     started.map(drop).map_err(|error| Failure::system("a thread for list files", error))
 }
 
-impl<L: Loader> Watcher<L> {
-    fn step(&mut self, controller: &Controller<L::Datapath>, now: Instant) -> Result<(), Failure> {
-        if self.updates.take_reload_request() {
-            self.reload(controller);
+impl Watcher {
+    fn step<L: Loader>(&mut self, door: &Door<L>, now: Instant) -> Result<(), Failure> {
+        if door.updates.take_reload_request() {
+            reload(door);
         }
-        let active = controller.active();
+        let active = door.controller.active();
         if active.id != self.generation {
             self.generation = active.id;
-            self.feeds = active.text().map(|text| self.feeds_of(text, now)).unwrap_or_default();
+            self.feeds = active.text().map(|text| self.feeds_of(text, &door.updates, now)).unwrap_or_default();
             self.looked = None;
         }
         drop(active);
         if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK) {
-            self.look(now);
+            self.look(&door.updates, now);
         }
         self.note_events(now);
         for at in 0..self.feeds.len() {
             let feed = &self.feeds[at];
-            if feed.is_settled(now) && (feed.watch || self.updates.is_refused(&feed.name)) {
-                self.take(at, controller);
+            if feed.is_settled(now) && (feed.watch || door.updates.is_refused(&feed.name)) {
+                self.take(at, door);
                 // The update may have activated another generation.
-                if controller.active().id != self.generation {
+                if door.controller.active().id != self.generation {
                     break;
                 }
             }
@@ -110,22 +104,12 @@ impl<L: Loader> Watcher<L> {
         Ok(())
     }
 
-    /// Reloads all lists.
-    fn reload(&self, controller: &Controller<L::Datapath>) {
-        let reloaded = self.updater(controller).update(|_| true, Force::No, Cause::Signal);
-        match reloaded {
-            Ok(reloaded) if reloaded.lists.is_empty() => report::say("weir: SIGHUP: no list has changed"),
-            Ok(_) => {}
-            Err(refused) => report::say(&format!("weir: SIGHUP: nothing is changed: {}", refused.failure.message())),
-        }
-    }
-
     /// The lists of a generation that becomes active. Its files may have changed since it was loaded.
-    fn feeds_of(&self, text: &Text, now: Instant) -> Vec<Feed> {
+    fn feeds_of(&self, text: &Text, updates: &Updates, now: Instant) -> Vec<Feed> {
         let feed = |(id, files): (ListId, Vec<PathBuf>)| {
             let name = name_of(text, id);
             let watch = matches!(id, ListId::Table(index) if text.checked.tables[index].updates.watch);
-            let is_refused = self.updates.is_refused(&name);
+            let is_refused = updates.is_refused(&name);
             let file = |path: PathBuf| {
                 let before = self.feeds.iter().flat_map(|feed| &feed.files).find(|(known, _)| *known == path);
                 let mut file = Settling::new(text.stamps.get(&path).copied());
@@ -163,33 +147,32 @@ impl<L: Loader> Watcher<L> {
     }
 
     /// Looks at all files, and watches their directories.
-    fn look(&mut self, now: Instant) {
+    fn look(&mut self, updates: &Updates, now: Instant) {
         self.looked = Some(now);
         let watched = self.feeds.iter().filter(|feed| feed.watch).flat_map(|feed| &feed.files);
         let watched: Vec<PathBuf> = watched.map(|(path, _)| path.clone()).collect();
         self.directories.watch(&watched);
         for feed in &mut self.feeds {
-            if feed.watch || self.updates.is_refused(&feed.name) {
+            if feed.watch || updates.is_refused(&feed.name) {
                 feed.files.iter_mut().for_each(|(path, file)| file.look(stamp(path), now));
             }
         }
     }
 
     /// Updates a table from its files, or compares a list with its files.
-    fn take(&mut self, at: usize, controller: &Controller<L::Datapath>) {
+    fn take<L: Loader>(&mut self, at: usize, door: &Door<L>) {
         let feed = &self.feeds[at];
         let name = feed.name.clone();
         // Stamps are older than what is read then: a later change has another stamp.
         let stamps: Stamps = feed.files.iter().filter_map(|(path, _)| Some((path.clone(), stamp(path)?))).collect();
-        let updater = self.updater(controller);
         let retry = match feed.watch {
             true => {
-                let updated = updater.update(|list| *list == name, Force::No, Cause::Watch);
+                let updated = door.update(|list| *list == name, Force::No, Cause::Watch);
                 updated.is_err_and(|refused| refused.may_succeed_later)
             }
-            false => match updater.is_as_in_files(&name) {
+            false => match door.is_as_in_files(&name) {
                 Ok(true) => {
-                    self.updates.resolve(&name);
+                    door.updates.resolve(&name);
                     false
                 }
                 Ok(false) => false,
@@ -200,9 +183,14 @@ impl<L: Loader> Watcher<L> {
         feed.retry = retry.then(|| Instant::now() + RETRY);
         feed.files.iter_mut().for_each(|(path, file)| file.take(stamps.get(path).copied()));
     }
+}
 
-    fn updater<'a>(&'a self, controller: &'a Controller<L::Datapath>) -> Updater<'a, L> {
-        Updater { controller, loader: &self.loader, updates: &self.updates }
+/// Reloads all lists.
+fn reload<L: Loader>(door: &Door<L>) {
+    match door.update(|_| true, Force::No, Cause::Signal) {
+        Ok(reloaded) if reloaded.lists.is_empty() => report::say("weir: SIGHUP: no list has changed"),
+        Ok(_) => {}
+        Err(refused) => report::say(&format!("weir: SIGHUP: nothing is changed: {}", refused.failure.message())),
     }
 }
 

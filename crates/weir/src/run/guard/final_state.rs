@@ -73,6 +73,11 @@ impl FinalState {
         self.down.iter().cloned().collect()
     }
 
+    /// Why a bypass is impossible, if it is.
+    pub fn no_bypass(&self) -> Option<&str> {
+        self.no_bypass.as_deref()
+    }
+
     /// Why the link cannot forward, if it should.
     pub fn cannot_forward(&self) -> Option<&str> {
         self.no_bypass.as_deref().filter(|_| self.on_exit == Some(OnExit::Forward))

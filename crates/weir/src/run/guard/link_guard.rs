@@ -67,6 +67,11 @@ impl LinkGuard {
         self.process().final_state.lift_bypass()
     }
 
+    /// Why a bypass is impossible, if it is.
+    pub fn no_bypass(&self) -> Option<String> {
+        self.process().final_state.no_bypass().map(str::to_owned)
+    }
+
     /// Applies the `on-exit` of a newly active policy.
     pub fn apply(&self, on_exit: OnExit) {
         if self.process().tell(&on_exit.into())

@@ -36,6 +36,14 @@ impl Guard {
         Guard::Host(HostGuard::new(interfaces))
     }
 
+    /// Why not everything can pass without Weir, if that is so.
+    pub fn cannot_forward(&self) -> Option<String> {
+        match self {
+            Guard::Link(guard) => guard.no_bypass(),
+            Guard::Host(_) => None,
+        }
+    }
+
     /// Undoes what a previous Weir has left, because the policy decides from now on.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::card_plan::{Distributed, bill};
 use crate::failure::Failure;
 use crate::report::say;
 use crate::run::controller::Controller;
-use crate::run::feeds::{Updater, Updates};
+use crate::run::door::Door;
 use crate::run::generation::{Generation, Loader};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -43,8 +43,6 @@ type Code<L> = <<L as Loader>::Datapath as Datapath>::Code;
 /// What the thread has.
 struct Following<L: Loader> {
     card: HybridCard,
-    loader: L,
-    updates: Arc<Updates>,
     link: Link,
     follower: Follower,
     began: Instant,
@@ -79,22 +77,14 @@ struct Sizes {
     changed: BTreeSet<String>,
 }
 
-/// Starts the thread. It ends when the controller is gone, or Weir leaves the card.
+/// Starts the thread. It ends when the door is gone, or Weir leaves the card.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn start<L: Loader>(
-    controller: Weak<Controller<L::Datapath>>,
-    loader: L,
-    updates: Arc<Updates>,
-    card: HybridCard,
-    link: Link,
-) -> Result<(), Failure> {
+pub fn start<L: Loader>(door: Weak<Door<L>>, card: HybridCard, link: Link) -> Result<(), Failure> {
     let follower = Follower::new(card.profile(), Patience::default());
-    let mut following = Following {
+    let mut following = Following::<L> {
         card,
-        loader,
-        updates,
         link,
         follower,
         began: Instant::now(),
@@ -109,15 +99,15 @@ pub fn start<L: Loader>(
     following.card.note_following(following.status.clone(), None);
     let follow = move || {
         let mut window_began = Instant::now();
-        while let Some(controller) = controller.upgrade().filter(|_| !following.card.has_ended()) {
+        while let Some(door) = door.upgrade().filter(|_| !following.card.has_ended()) {
             if window_began.elapsed() >= WINDOW.max(following.judging * WINDOW_TO_JUDGING) {
                 window_began = Instant::now();
-                if let Err(failure) = Failure::catch(|| following.end_window(&controller)) {
+                if let Err(failure) = Failure::catch(|| following.end_window(&door)) {
                     following.skip(failure.message().to_owned());
                 }
                 following.card.note_following(following.status.clone(), following.changed);
             }
-            drop(controller);
+            drop(door);
             thread::sleep(TICK);
         }
     };
@@ -127,7 +117,8 @@ pub fn start<L: Loader>(
 
 impl<L: Loader> Following<L> {
     /// A window has ended.
-    fn end_window(&mut self, controller: &Controller<L::Datapath>) -> Result<(), Failure> {
+    fn end_window(&mut self, door: &Door<L>) -> Result<(), Failure> {
+        let controller = &door.controller;
         let now = match self.read(controller) {
             Ok(now) => now,
             Err(why) => {
@@ -163,7 +154,7 @@ impl<L: Loader> Following<L> {
             self.pause(refused.message().to_owned());
             return Ok(());
         }
-        self.judge(controller, (&generation, chain), &window, seconds);
+        self.judge(door, (&generation, chain), &window, seconds);
         Ok(())
     }
 
@@ -183,7 +174,7 @@ impl<L: Loader> Following<L> {
     /// Judges a window, and changes the choice if the follower says so.
     fn judge(
         &mut self,
-        controller: &Controller<L::Datapath>,
+        door: &Door<L>,
         (generation, chain): (&Arc<Generation<Code<L>>>, usize),
         window: &Window,
         seconds: f64,
@@ -214,7 +205,7 @@ impl<L: Loader> Following<L> {
         match step {
             Step::Keep { why } => why.clone_into(&mut self.status.thinks),
             Step::Change { why } => {
-                self.change(controller, generation, &advised.choice.rules, (why, now, advised.choice.bill))
+                self.change(door, generation, &advised.choice.rules, (why, now, advised.choice.bill))
             }
         }
     }
@@ -222,7 +213,7 @@ impl<L: Loader> Following<L> {
     /// Makes a choice the one in force.
     fn change(
         &mut self,
-        controller: &Controller<L::Datapath>,
+        door: &Door<L>,
         generation: &Arc<Generation<Code<L>>>,
         choice: &BTreeSet<RuleId>,
         (why, before, after): (&str, Bill, Bill),
@@ -238,8 +229,7 @@ impl<L: Loader> Following<L> {
             return;
         }
         let begun = Instant::now();
-        let updater = Updater { controller, loader: &self.loader, updates: &self.updates };
-        let made = updater.choose(generation, choice);
+        let made = door.choose(generation, choice);
         let took = begun.elapsed();
         self.follower.took(took.as_millis() as u64, self.began.elapsed().as_millis() as u64);
         let rules = cited(generation, choice);
@@ -249,7 +239,7 @@ impl<L: Loader> Following<L> {
         };
         // What the operator has loaded stays ready.
         if let Some(own) = self.made.replace(made).filter(|own| *own == generation.id) {
-            controller.remove(own);
+            door.controller.remove(own);
         }
         self.reported = None;
         self.status.changes += 1;

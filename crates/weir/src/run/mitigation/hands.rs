@@ -3,6 +3,8 @@
 //! Whatever is put in place has a timeout, so nothing stays if this process or its thread ends.
 
 use crate::failure::Failure;
+use crate::run::automatic::{Holder, Why};
+use crate::run::slots::Renewal;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,28 +15,34 @@ use weir_mitigate::prefix::Prefix;
 /// A rule that is not renewed for this long is removed.
 pub const RULE_TIME: Duration = Duration::from_secs(60);
 
-/// What happened to a rule since it was put in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Renewal {
-    /// It stands, and has dropped so many packets.
-    Stands(u64),
-    /// It is not in the slot any more.
-    Gone,
-    /// The active policy has no such slot.
-    NoSlot,
-}
-
-/// Makes the rule of a number in a slot expire at a time, ns.
-pub type Renew = dyn Fn(&str, u32, u64) -> Renewal + Send;
-
-/// What the rest of the daemon does for mitigation.
-pub struct Hands {
+/// What the rest of the daemon does for mitigation. Everything passes the door that clients use too.
+pub trait Hands: Send {
     /// Executes a request as for a client.
-    pub ask: Box<dyn Fn(Request) -> Result<Value, Failure> + Send>,
-    /// Makes a rule of a slot expire at a time.
-    pub renew: Box<Renew>,
-    /// The active generation and its posture.
-    pub active: Box<dyn Fn() -> (u64, Option<String>) + Send>,
+    ///
+    /// # Errors
+    /// It is refused, or has failed.
+    fn ask(&self, request: Request) -> Result<Value, Failure>;
+
+    /// Makes the rule of a number in a slot expire at a time, ns.
+    fn renew_rule(&self, slot: &str, number: u32, expires_ns: u64) -> Renewal;
+
+    /// Activates a posture in front of the operator's.
+    ///
+    /// # Errors
+    /// There is no such posture, it is active already, or it cannot be activated.
+    fn take_posture(&self, holder: Holder, posture: &str) -> Result<(), Failure>;
+
+    /// Makes an automatic posture last. Returns the generation that has it.
+    ///
+    /// # Errors
+    /// It has ended: why, if that is known.
+    fn renew_posture(&self, holder: Holder) -> Result<u64, Option<Why>>;
+
+    /// Ends an automatic posture, if it has not ended already.
+    ///
+    /// # Errors
+    /// The operator's posture cannot be activated.
+    fn release_posture(&self, holder: Holder) -> Result<(), Failure>;
 }
 
 /// Where actions are carried out.
@@ -53,13 +61,13 @@ enum Placed {
     Rule { number: u32, expires_ns: u64, dropped: u64 },
     /// By an entry of a table. An entry that was there before is not removed.
     Entry { table: String, entry: String, is_own: bool },
-    /// By a posture of a generation, in place of another one.
-    Posture { generation: u64, name: String, before: Option<String> },
+    /// By an automatic posture, which this generation has.
+    Posture { generation: u64 },
 }
 
 /// The actions that are carried out.
 pub struct Carried {
-    hands: Hands,
+    hands: Box<dyn Hands>,
     places: Places,
     placed: HashMap<ActionId, Placed>,
 }
@@ -67,15 +75,15 @@ pub struct Carried {
 /// What an action has become without our doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Somebody has removed its rule.
-    Removed,
+    /// The operator has ended it: how.
+    Removed(String),
     /// It cannot be carried out any more.
     Failed(String),
 }
 
 impl Carried {
     /// Nothing is carried out.
-    pub fn new(hands: Hands, places: Places) -> Self {
+    pub fn new(hands: Box<dyn Hands>, places: Places) -> Self {
         Carried { hands, places, placed: HashMap::new() }
     }
 
@@ -90,7 +98,7 @@ impl Carried {
                 let source = Prefix::of(*is_ipv6, *address, u8::MAX);
                 self.put_entry(&source, timeout_ns / 1_000_000)
             }
-            Measure::Posture(name) => self.set_posture(name),
+            Measure::Posture(name) => self.take_posture(action.id, name),
             Measure::SynProxy(..) => Err("only a recording has a simulated SYN proxy".to_owned()),
         };
         self.placed.insert(action.id, placed?);
@@ -98,8 +106,7 @@ impl Carried {
     }
 
     fn ask(&self, request: Request) -> Result<Value, String> {
-        let said = |failure: Failure| failure.to_string().trim_start_matches("weir: ").to_owned();
-        (self.hands.ask)(request).map_err(said)
+        self.hands.ask(request).map_err(said)
     }
 
     fn put_rule(&self, measure: &Measure, now_ns: u64) -> Result<Placed, String> {
@@ -128,13 +135,10 @@ impl Carried {
         Err(problem)
     }
 
-    fn set_posture(&self, name: &str) -> Result<Placed, String> {
-        let (generation, before) = (self.hands.active)();
-        if before.as_deref() == Some(name) {
-            return Err(format!("posture {name} is active already"));
-        }
-        self.ask(Request::Posture { name: Some(name.to_owned()) })?;
-        Ok(Placed::Posture { generation, name: name.to_owned(), before })
+    fn take_posture(&self, id: ActionId, name: &str) -> Result<Placed, String> {
+        self.hands.take_posture(id, name).map_err(said)?;
+        // It may have ended since, which the next window notices.
+        Ok(Placed::Posture { generation: self.hands.renew_posture(id).unwrap_or_default() })
     }
 
     /// Undoes an action. What somebody else has undone, or changed since, stays as it is.
@@ -146,7 +150,7 @@ impl Carried {
         match placed {
             Placed::Rule { number, .. } => {
                 let until_ns = now_ns + RULE_TIME.as_nanos() as u64;
-                if (self.hands.renew)(&self.places.slot, number, until_ns) != Renewal::Gone {
+                if self.hands.renew_rule(&self.places.slot, number, until_ns) != Renewal::Gone {
                     let (slot, operation) = (self.places.slot.clone(), SlotOperation::Del { number });
                     self.ask(Request::Slot { slot, operation })?;
                 }
@@ -156,11 +160,7 @@ impl Carried {
                 let operation = TableOperation::Del(GivenEntries::of(&[&entry]));
                 self.ask(Request::Table { table, operation })?;
             }
-            Placed::Posture { generation, name, before } => {
-                if (self.hands.active)() == (generation, Some(name)) {
-                    self.ask(Request::Posture { name: before })?;
-                }
-            }
+            Placed::Posture { .. } => self.hands.release_posture(id).map_err(said)?,
         }
         Ok(())
     }
@@ -170,13 +170,23 @@ impl Carried {
         let mut lost = Vec::new();
         let slot = &self.places.slot;
         for (id, placed) in &mut self.placed {
-            let Placed::Rule { number, expires_ns, dropped } = placed else { continue };
+            let (number, expires_ns, dropped) = match placed {
+                Placed::Rule { number, expires_ns, dropped } => (number, expires_ns, dropped),
+                Placed::Posture { generation } => {
+                    match self.hands.renew_posture(*id) {
+                        Ok(now) => *generation = now,
+                        Err(why) => lost.push((*id, ended(why))),
+                    }
+                    continue;
+                }
+                Placed::Entry { .. } => continue,
+            };
             let was_late = now_ns >= *expires_ns;
             let until_ns = now_ns + RULE_TIME.as_nanos() as u64;
-            match (self.hands.renew)(slot, *number, until_ns) {
+            match self.hands.renew_rule(slot, *number, until_ns) {
                 Renewal::Stands(count) => (*dropped, *expires_ns) = (count, until_ns),
                 Renewal::Gone if was_late => lost.push((*id, Lost::Failed("its rule has expired".to_owned()))),
-                Renewal::Gone => lost.push((*id, Lost::Removed)),
+                Renewal::Gone => lost.push((*id, Lost::Removed("was removed from its slot".to_owned()))),
                 Renewal::NoSlot => {
                     lost.push((*id, Lost::Failed(format!("the active policy has no slot `{slot}` any more"))));
                 }
@@ -201,6 +211,20 @@ impl Carried {
             Some(Placed::Entry { table, .. }) => (Some(format!("table {table}")), None),
             Some(Placed::Posture { generation, .. }) => (Some(format!("generation {generation}")), None),
         }
+    }
+}
+
+/// What a failure says, for a list of problems.
+fn said(failure: Failure) -> String {
+    failure.to_string().trim_start_matches("weir: ").to_owned()
+}
+
+/// What becomes of an action whose posture has ended.
+fn ended(why: Option<Why>) -> Lost {
+    match why {
+        Some(why) if why.is_operators() => Lost::Removed(format!("has lost its posture: {why}")),
+        Some(why) => Lost::Failed(format!("its posture has ended: {why}")),
+        None => Lost::Failed("its posture has ended".to_owned()),
     }
 }
 

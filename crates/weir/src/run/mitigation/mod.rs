@@ -1,6 +1,6 @@
 //! `weir run --mitigate`: measures what passes, finds attacks, and acts on them (docs/mitigation.md).
 //!
-//! A thread reads the samples that rules send to the divert interface, and decides once a window. It takes no part in
+//! A thread reads the samples that rules make, and decides once a window. It takes no part in
 //! moving packets: if it is slow, samples are lost, which is counted and taken into account. If it ends, what it has put
 //! in place ends by its timeouts.
 
@@ -17,12 +17,14 @@ mod telling;
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use state::{Copies, State};
+use std::io;
 use std::net::IpAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use weir_abi::kernel::SAMPLE_BYTES;
 use weir_control::{AttackOperation, AttacksMode};
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Mode;
@@ -34,8 +36,6 @@ use weir_mitigate::prefix::Prefix;
 const COPIES_MAX: usize = 16_384;
 /// Copies that are read while the state is locked.
 const BATCH: usize = 64;
-/// The longest packet that is read.
-const FRAME_BYTES: usize = 1 << 16;
 /// Longest sleep, after which the thread looks whether it is to end.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Windows between two looks at the protected tables.
@@ -73,7 +73,7 @@ impl Mitigation {
         let mitigation = Mitigation(Arc::new(inner));
         let own = mitigation.clone();
         let body = move || {
-            own.0.attend(|| Watch { of: &own.0, reader, surroundings, frame: vec![0; FRAME_BYTES], windows: 0 }.run());
+            own.0.attend(|| Watch { of: &own.0, reader, surroundings, frame: [0; SAMPLE_BYTES], windows: 0 }.run());
         };
         let thread = thread::Builder::new().name("weir-mitigate".to_owned()).spawn(body);
         let thread = thread.map_err(|error| Failure::system("a thread for mitigation", error))?;
@@ -152,10 +152,9 @@ impl Inner {
 /// The thread.
 struct Watch<'a> {
     of: &'a Inner,
-    /// It exists as long as the datapath, because engines end if an interface of theirs disappears.
     reader: Arc<SampleReader>,
     surroundings: Surroundings,
-    frame: Vec<u8>,
+    frame: [u8; SAMPLE_BYTES],
     windows: u64,
 }
 
@@ -179,8 +178,8 @@ impl Watch<'_> {
             }
             match self.read(left) {
                 Ok(copies) => read += copies,
-                Err(failure) => {
-                    eprintln!("weir: mitigation: {failure}");
+                Err(error) => {
+                    eprintln!("weir: mitigation: samples cannot be read: {error}");
                     return;
                 }
             }
@@ -188,14 +187,13 @@ impl Watch<'_> {
     }
 
     /// Reads copies that have arrived, or arrive within a time. Returns their number.
-    fn read(&mut self, timeout: Duration) -> Result<usize, Failure> {
-        let failed = |error| Failure::system(self.reader.interface(), error);
-        if !self.reader.wait(timeout).map_err(failed)? {
+    fn read(&mut self, timeout: Duration) -> io::Result<usize> {
+        if !self.reader.wait(timeout)? {
             return Ok(0);
         }
         let (now_ns, mut state) = (weir_state::now_ns(), self.of.state());
         for copies in 0..BATCH {
-            match self.reader.read(&mut self.frame)? {
+            match self.reader.read(&mut self.frame) {
                 Some(sample) => state.see(sample, now_ns),
                 None => return Ok(copies),
             }
@@ -221,46 +219,38 @@ impl Watch<'_> {
 mod tests {
     use super::Inner;
     use super::events::Events;
-    use super::hands::{Carried, Hands, Places, Renewal};
+    use super::hands::{Carried, Places};
     use super::state::State;
-    use serde_json::Value;
+    use crate::run::mitigating::Hand;
+    use crate::run::still::Daemon;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
-    use weir_control::Request;
     use weir_mitigate::action::{Action, Measure, Trial};
     use weir_mitigate::mitigator::Settings;
 
-    /// A thread's state with an active posture, and the posture of the rest of the daemon.
-    fn with_posture() -> (Inner, Arc<Mutex<Option<String>>>) {
-        let posture = Arc::<Mutex<Option<String>>>::default();
-        let (asked, active) = (posture.clone(), posture.clone());
-        let ask = move |request| {
-            if let Request::Posture { name } = request {
-                *asked.lock().unwrap() = name;
-            }
-            Ok(Value::Null)
-        };
-        let hands = Hands {
-            ask: Box::new(ask),
-            renew: Box::new(|_: &str, _, _| Renewal::Gone),
-            active: Box::new(move || (1, active.lock().unwrap().clone())),
-        };
-        let mut carried = Carried::new(hands, Places { slot: "attacks".to_owned(), tables: Vec::new() });
+    const POLICY: &str =
+        "upstream { accept } downstream { accept } posture high { upstream { drop } downstream { accept } }";
+
+    /// A thread's state with an active posture, and the rest of the daemon.
+    fn with_posture() -> (Inner, Daemon) {
+        let daemon = Daemon::new(POLICY);
+        let places = Places { slot: "attacks".to_owned(), tables: Vec::new() };
+        let mut carried = Carried::new(Box::new(Hand(Arc::downgrade(&daemon.door))), places);
         let measure = Measure::Posture("high".to_owned());
         carried.apply(&Action { id: 1, attack: 1, measure, trial: Trial::default() }, 0).expect("it is carried out");
+        assert_eq!(daemon.decides().as_deref(), Some("high"));
         let state = State::new(Vec::new(), Settings::default(), carried, Events::default(), 1);
-        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, posture)
+        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, daemon)
     }
 
     #[test]
     fn a_posture_does_not_outlive_the_thread() {
-        let (inner, posture) = with_posture();
-        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
+        let (inner, daemon) = with_posture();
         inner.attend(|| {});
-        assert_eq!(*posture.lock().unwrap(), None);
+        assert_eq!((daemon.decides(), daemon.automatic()), (None, None));
 
         // A bug while the state was locked.
-        let (inner, posture) = with_posture();
+        let (inner, daemon) = with_posture();
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             inner.attend(|| {
                 let _locked = inner.state();
@@ -268,12 +258,12 @@ mod tests {
             });
         }));
         assert!(ended.is_err());
-        assert_eq!(*posture.lock().unwrap(), None);
+        assert_eq!((daemon.decides(), daemon.automatic()), (None, None));
 
         // Whoever stops it undoes them.
-        let (inner, posture) = with_posture();
+        let (inner, daemon) = with_posture();
         inner.stop.store(true, Ordering::Relaxed);
         inner.attend(|| {});
-        assert_eq!(posture.lock().unwrap().as_deref(), Some("high"));
+        assert_eq!(daemon.decides().as_deref(), Some("high"));
     }
 }

@@ -72,9 +72,3 @@ fn blocks<'a>(program: &Program, chain: &Chain, one: &Condition<'_>, tables: &'a
         tables.iter().find(|table| held == Some(*table)).map(String::as_str)
     })
 }
-
-/// Whether a rule of a program diverts packets. Mitigation reads the divert interface.
-pub fn diverts(program: &Program) -> Option<&str> {
-    let diverts = |effect: &Effect| matches!(effect, Effect::Verdict(weir_abi::Action::Divert));
-    program.rules.iter().find(|rule| rule.effects.iter().any(diverts)).map(|rule| rule.at.as_str())
-}

@@ -67,8 +67,8 @@ impl State {
         }
     }
 
-    /// Takes a copy of a packet.
-    pub fn see(&mut self, Sample { bytes, wire_len }: Sample<'_>, now_ns: u64) {
+    /// Takes a copy of a packet. `_from` is the side on which the packet arrived.
+    pub fn see(&mut self, Sample { bytes, wire_len, from: _from }: Sample<'_>, now_ns: u64) {
         self.seen += 1;
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of_sample(frame) {
@@ -217,8 +217,8 @@ impl State {
             self.defence.lift(id);
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
-                Lost::Removed => {
-                    eprintln!("weir: action {id} was removed from its slot, and is not taken again in this attack");
+                Lost::Removed(how) => {
+                    eprintln!("weir: action {id} {how}, and is not taken again in this attack");
                     self.defence.mitigator_mut().removed(id);
                     self.tell_ended(id, Ending::Removed);
                 }

@@ -1,4 +1,4 @@
-use super::{Carried, Hands, Lost, Places, RULE_TIME, Renewal};
+use super::{Carried, Hands, Holder, Lost, Places, RULE_TIME, Renewal, Why};
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -15,23 +15,42 @@ struct Daemon {
     refuses: Option<&'static str>,
     renewal: Option<Renewal>,
     posture: Option<String>,
+    ended: Option<Why>,
+}
+
+/// The hands of such a daemon.
+struct OfDaemon(Arc<Mutex<Daemon>>);
+
+impl Hands for OfDaemon {
+    fn ask(&self, request: Request) -> Result<Value, Failure> {
+        let mut daemon = self.0.lock().unwrap();
+        daemon.asked.push(request.line().unwrap().trim().to_owned());
+        daemon.refuses.map_or_else(|| Ok(daemon.answer.clone()), |text| Err(Failure::Rejected(format!("weir: {text}"))))
+    }
+
+    fn renew_rule(&self, _: &str, _: u32, _: u64) -> Renewal {
+        self.0.lock().unwrap().renewal.unwrap_or(Renewal::Stands(7))
+    }
+
+    fn take_posture(&self, _: Holder, posture: &str) -> Result<(), Failure> {
+        self.0.lock().unwrap().posture = Some(posture.to_owned());
+        Ok(())
+    }
+
+    fn renew_posture(&self, _: Holder) -> Result<u64, Option<Why>> {
+        let daemon = self.0.lock().unwrap();
+        daemon.posture.as_ref().map(|_| 1).ok_or_else(|| daemon.ended.clone())
+    }
+
+    fn release_posture(&self, _: Holder) -> Result<(), Failure> {
+        self.0.lock().unwrap().posture = None;
+        Ok(())
+    }
 }
 
 fn carried(daemon: &Arc<Mutex<Daemon>>) -> Carried {
-    let lock = |daemon: &Arc<Mutex<Daemon>>| daemon.clone();
-    let (asked, renewed, active) = (lock(daemon), lock(daemon), lock(daemon));
-    let ask = move |request: Request| {
-        let mut daemon = asked.lock().unwrap();
-        daemon.asked.push(request.line().unwrap().trim().to_owned());
-        if let Request::Posture { name } = request {
-            daemon.posture = name;
-        }
-        daemon.refuses.map_or_else(|| Ok(daemon.answer.clone()), |text| Err(Failure::Rejected(format!("weir: {text}"))))
-    };
-    let renew = move |_: &str, _, _| renewed.lock().unwrap().renewal.unwrap_or(Renewal::Stands(7));
-    let active = move || (1, active.lock().unwrap().posture.clone());
-    let hands = Hands { ask: Box::new(ask), renew: Box::new(renew), active: Box::new(active) };
-    Carried::new(hands, Places { slot: "attacks".to_owned(), tables: vec!["six".to_owned(), "four".to_owned()] })
+    let places = Places { slot: "attacks".to_owned(), tables: vec!["six".to_owned(), "four".to_owned()] };
+    Carried::new(Box::new(OfDaemon(daemon.clone())), places)
 }
 
 fn action(id: u32, measure: Measure) -> Action {
@@ -66,7 +85,7 @@ fn what_others_remove_is_lost_and_not_removed_again() {
     let mut carried = carried(&daemon);
     let late_ns = RULE_TIME.as_nanos() as u64;
     for (renewal, now_ns, expected) in [
-        (Renewal::Gone, 1, Lost::Removed),
+        (Renewal::Gone, 1, Lost::Removed("was removed from its slot".to_owned())),
         (Renewal::Gone, late_ns, Lost::Failed("its rule has expired".to_owned())),
         (Renewal::NoSlot, 1, Lost::Failed("the active policy has no slot `attacks` any more".to_owned())),
     ] {
@@ -98,18 +117,25 @@ fn a_source_that_was_in_the_table_before_stays_there() {
 }
 
 #[test]
-fn a_posture_is_left_only_if_it_is_still_active() {
+fn a_posture_that_ends_is_removed_by_operators_and_fails_otherwise() {
     let posture = action(1, Measure::Posture("high".to_owned()));
-    for (then, left) in [("high", None), ("other", Some("other"))] {
+    let failed = |text: &str| Lost::Failed(text.to_owned());
+    for (ended, expected) in [
+        (Some(Why::ByHand), Lost::Removed("has lost its posture: the operator has chosen a posture".to_owned())),
+        (Some(Why::Rollback), Lost::Removed("has lost its posture: the operator has rolled back".to_owned())),
+        (Some(Why::TrialEnded), failed("its posture has ended: the trial was not confirmed")),
+        (Some(Why::NoPosture(2)), failed("its posture has ended: generation 2 has no such posture")),
+        (None, failed("its posture has ended")),
+    ] {
         let daemon = daemon(Value::Null);
         let mut carried = carried(&daemon);
         assert_eq!(carried.apply(&posture, 0), Ok(()));
-        let active = daemon.lock().unwrap().posture.replace(then.to_owned());
-        assert_eq!(active.as_deref(), Some("high"));
-        assert_eq!(carried.undo(1, 0), Ok(()));
-        assert_eq!(daemon.lock().unwrap().posture.as_deref(), left);
+        assert_eq!((carried.renew(1), carried.describe(1).0.as_deref()), (vec![], Some("generation 1")));
+        {
+            let mut daemon = daemon.lock().unwrap();
+            (daemon.posture, daemon.ended) = (None, ended);
+        }
+        assert_eq!(carried.renew(2), [(1, expected)]);
+        assert_eq!((carried.renew(3), carried.ids().len()), (vec![], 0));
     }
-    let daemon = daemon(Value::Null);
-    daemon.lock().unwrap().posture = Some("high".to_owned());
-    assert_eq!(carried(&daemon).apply(&posture, 0), Err("posture high is active already".to_owned()));
 }

@@ -1,0 +1,189 @@
+//! The one entrance of the daemon: whoever changes something, a client, mitigation, a list file, a timer or a card that
+//! follows traffic, comes through here, and the same parts watch over the change.
+//!
+//! ```text
+//!   clients (server.rs) ------ request --------------+
+//!   mitigation (hands.rs) ---- request, take, ... ---+--> Door::guarded: before of each part --> the change
+//!   list files (feeds) ------- update ---------------+                   after of each part <--'
+//!   timers (run/mod.rs) ------ end_due --------------+
+//!   rules=follow (hybrid) ---- choose ---------------+
+//! ```
+//! A part is a card or mitigation. It may refuse a change before it is made, and follows it after it was made, so a card
+//! never drops by what has changed. What changes nothing is not guarded.
+//!
+//! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and rules
+//! add entries (`table_ticks.rs`).
+
+use crate::failure::Failure;
+use crate::run::automatic::{Holder, Why};
+use crate::run::controller::Controller;
+use crate::run::feeds::{Cause, Force, NotUpdated, Updater, Updates};
+use crate::run::generation::{Generation, Loader};
+use crate::run::requests;
+use crate::run::slots;
+use crate::run::slots::Renewal;
+use crate::run::succession::Change;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+use weir_control::{Changes, ListName, Reloaded, Request, Stats};
+use weir_engine::live::Datapath;
+use weir_policy::ir::RuleId;
+
+/// A part of the daemon that watches over changes, whoever makes them, and answers requests of its own.
+pub trait Part: Send + Sync {
+    /// Prepares for a change.
+    ///
+    /// # Errors
+    /// The change is refused.
+    fn before(&self, _changes: Changes<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Follows a change that was made, or has failed.
+    fn after(&self, _changes: Changes<'_>) {}
+
+    /// Adds what it counts to the counters of the software.
+    fn add_to(&self, stats: Stats) -> Stats {
+        stats
+    }
+
+    /// Answers a request of its own; `None` if it is not its own. `software` are the counters of the software.
+    fn answer(&self, _request: &Request, _software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+        None
+    }
+}
+
+/// The code of a loader's datapath.
+type Code<L> = <<L as Loader>::Datapath as Datapath>::Code;
+
+/// The entrance.
+pub struct Door<L: Loader> {
+    /// The generations.
+    pub controller: Arc<Controller<L::Datapath>>,
+    /// Loads policies, and has the state that they share.
+    pub loader: L,
+    /// Updates of lists.
+    pub updates: Arc<Updates>,
+    parts: RwLock<Vec<Arc<dyn Part>>>,
+}
+
+impl<L: Loader> Door<L> {
+    /// An entrance that no part watches yet.
+    pub fn new(controller: Arc<Controller<L::Datapath>>, loader: L, updates: Arc<Updates>) -> Self {
+        Door { controller, loader, updates, parts: RwLock::default() }
+    }
+
+    /// Lets a part take part from now on.
+    pub fn join(&self, part: Arc<dyn Part>) {
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).push(part);
+    }
+
+    fn parts(&self) -> Vec<Arc<dyn Part>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a change that all parts watch over.
+    fn guarded<T, E: From<Failure>>(&self, changes: Changes<'_>, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        if changes == Changes::Nothing {
+            return make();
+        }
+        let parts = self.parts();
+        parts.iter().try_for_each(|part| part.before(changes))?;
+        let made = make();
+        parts.iter().for_each(|part| part.after(changes));
+        made
+    }
+
+    /// Executes a request. Its answer comes when all parts have followed.
+    ///
+    /// # Errors
+    /// The request is refused and nothing has changed, or it has failed.
+    pub fn request(&self, request: Request) -> Result<Value, Failure> {
+        let software = || requests::stats(&self.controller, &self.loader);
+        let parts = self.parts();
+        if let Some(answer) = parts.iter().find_map(|part| part.answer(&request, &software)) {
+            return answer;
+        }
+        if request == Request::Stats {
+            return Ok(json!(parts.iter().fold(software(), |stats, part| part.add_to(stats))));
+        }
+        self.guarded(request.clone().changes(), || {
+            requests::perform(request, &self.controller, &self.loader, &self.updates)
+        })
+    }
+
+    /// Activates a posture in front of the operator's. Its holder must renew it.
+    ///
+    /// # Errors
+    /// There is no such posture, it is active already, or a worker failed.
+    pub fn take_posture(&self, holder: Holder, posture: &str) -> Result<(), Failure> {
+        self.guarded(Changes::Policy, || self.controller.take(holder, posture))
+    }
+
+    /// Extends the lease of an automatic posture, which decides nothing anew. Returns the generation that has it.
+    ///
+    /// # Errors
+    /// It has ended: why, if that is known.
+    pub fn renew_posture(&self, holder: Holder) -> Result<u64, Option<Why>> {
+        self.controller.renew(holder)
+    }
+
+    /// Ends an automatic posture.
+    ///
+    /// # Errors
+    /// A worker failed.
+    pub fn release_posture(&self, holder: Holder) -> Result<(), Failure> {
+        self.guarded(Changes::Policy, || self.controller.release(holder))
+    }
+
+    /// Makes a rule of a slot expire later, which decides nothing anew.
+    pub fn renew_rule(&self, slot: &str, number: u32, expires_ns: u64) -> Renewal {
+        slots::renew(self.controller.active().slots(), slot, number, expires_ns)
+    }
+
+    /// Reads the files of the wanted lists again, and applies what has changed.
+    ///
+    /// # Errors
+    /// Those of [`Updater::update`].
+    pub fn update(
+        &self,
+        wanted: impl Fn(&ListName) -> bool,
+        force: Force,
+        cause: Cause,
+    ) -> Result<Reloaded, NotUpdated> {
+        self.guarded(Changes::Lists, || self.updater().update(wanted, force, cause))
+    }
+
+    /// Whether a list has the contents of its files.
+    ///
+    /// # Errors
+    /// Those of [`Updater::is_as_in_files`].
+    pub fn is_as_in_files(&self, list: &ListName) -> Result<bool, Failure> {
+        self.updater().is_as_in_files(list)
+    }
+
+    /// Activates a generation with another choice of rules that a card has. Returns its number.
+    ///
+    /// # Errors
+    /// Those of [`Updater::choose`].
+    pub fn choose(&self, active: &Arc<Generation<Code<L>>>, choice: &BTreeSet<RuleId>) -> Result<u64, Failure> {
+        self.guarded(Changes::Policy, || self.updater().choose(active, choice))
+    }
+
+    /// Makes a change that was due by time. Returns whether it still was.
+    ///
+    /// # Errors
+    /// A worker failed.
+    pub fn make_due(&self, due: Change) -> Result<bool, Failure> {
+        self.guarded(Changes::Policy, || self.controller.make_due(due))
+    }
+
+    fn updater(&self) -> Updater<'_, L> {
+        Updater { controller: &self.controller, loader: &self.loader, updates: &self.updates }
+    }
+}
+
+#[cfg(test)]
+#[path = "door/tests.rs"]
+mod tests;
