@@ -74,11 +74,25 @@ fn connections_that_stand_and_new_ones_are_tried() {
     );
 }
 
+/// A connection that passes ends all the same if neighbours cannot be found.
+#[test]
+fn what_finds_neighbours_must_pass_too() {
+    let arp = |default: &str| {
+        format!("defaults {{ arp {default} }}\nupstream {{ tcp dport 22 accept; drop }}\ndownstream {{ accept }}\n")
+    };
+    is_refused(&arp("accept"), IPV4, &[]);
+    is_refused(&arp("drop"), IPV4, &["ARP, without which your connection ends, is dropped: arp"]);
+    let icmp = |rule: &str| format!("upstream {{\n  tcp dport 22 accept\n  {rule}\n}}\ndownstream {{ accept }}\n");
+    let only_discovery = "ip6 hoplimit 255 icmpv6 type { 135, 136 } accept; drop";
+    is_refused(&icmp(only_discovery), IPV6, &[]);
+    is_refused(&icmp("drop"), IPV6, &["p.weir:3 drops neighbour discovery (ICMPv6)", "`drop`"]);
+}
+
 #[test]
 fn other_policies_and_other_connections_start() {
     let open = "upstream { tcp dport 22 accept; drop }\ndownstream { accept }\n";
     is_refused(open, IPV4, &[]);
-    is_refused(open, IPV6, &[]);
+    is_refused(&open.replace("upstream {", "upstream { icmpv6 accept;"), IPV6, &[]);
     let shut = "upstream { drop }\ndownstream { drop }\n";
     for elsewhere in [
         // No address of this machine, as in a container.

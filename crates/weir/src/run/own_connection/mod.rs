@@ -1,9 +1,10 @@
 //! Whether a policy would end the connection over which the operator is logged in. Asked before anything is changed.
 //!
 //! The connection is the one of `SSH_CONNECTION`, if its address here is one of this machine and its packets may pass the
-//! interfaces of Weir. The interpreter decides packets of it, and of a new one between the same hosts, by the policy as it
-//! is written: without what `--state` restores, and without VLAN tags.
+//! interfaces of Weir. The interpreter decides packets of it, of a new one between the same hosts, and of those by which
+//! neighbours are found, by the policy as it is written: without what `--state` restores, and without VLAN tags.
 
+mod neighbours;
 mod packets;
 mod session;
 
@@ -75,7 +76,8 @@ fn may_pass(session: Session, options: &RunOptions) -> bool {
 fn lost(policy: &Policy, Session { client, here }: Session) -> Result<Option<Lost>, Failure> {
     // The next connection has another port.
     let next = SocketAddr::new(client.ip(), client.port() ^ 1);
-    for talk in [packets::standing(client, here), packets::opened(next, here)] {
+    let neighbours = neighbours::found(client.ip(), here.ip());
+    for talk in [packets::standing(client, here), packets::opened(next, here), neighbours] {
         let mut evaluator = Evaluator::new(&policy.program, policy.answers());
         for (number, Passing { direction, what, frame }) in (1..).zip(&talk) {
             let chain = policy.chain(None, *direction)?;

@@ -15,8 +15,8 @@ pub struct Passing {
 const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
-/// Locally administered addresses.
-const MAC: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+/// Addresses of Ethernet: locally administered ones.
+pub const ETHERNET: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 /// A keystroke of ssh and its echo.
 const DATA_BYTES: usize = 36;
 /// The first numbers of both sides.
@@ -79,7 +79,7 @@ impl Ends {
 /// An Ethernet frame with a TCP segment. Its checksums are right.
 fn frame(from: IpAddr, to: IpAddr, tcp: &[u8]) -> Vec<u8> {
     const TCP: u8 = 6;
-    let mut frame: Vec<u8> = MAC.concat();
+    let mut frame: Vec<u8> = ETHERNET.concat();
     let addresses = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => [from.octets(), to.octets()].concat(),
         (from, to) => [from, to].map(sixteen).concat(),
@@ -106,7 +106,8 @@ fn frame(from: IpAddr, to: IpAddr, tcp: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn sixteen(addr: IpAddr) -> [u8; 16] {
+/// The bytes of an IPv6 address.
+pub fn sixteen(addr: IpAddr) -> [u8; 16] {
     match addr {
         IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
         IpAddr::V6(addr) => addr.octets(),
@@ -114,7 +115,7 @@ fn sixteen(addr: IpAddr) -> [u8; 16] {
 }
 
 /// The Internet checksum (RFC 1071).
-fn checksum(bytes: &[u8]) -> u16 {
+pub fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
