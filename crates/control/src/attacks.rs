@@ -56,6 +56,9 @@ pub struct SamplesStatus {
     pub seen: u64,
     /// Copies that were lost on their way.
     pub lost: u64,
+    /// Copies of packets with a source inside that came from outside: forgeries.
+    #[serde(default)]
+    pub forged: u64,
     /// Windows that were measured.
     pub windows: u64,
     /// Windows of which too few copies arrived to conclude anything.

@@ -85,6 +85,8 @@ pub struct Usual {
     streamed_since_ns: Option<u64>,
     /// Highest usual rate of each class.
     packets_pps: [f64; PacketClass::COUNT],
+    /// Highest usual rate of packets that answers vouch for.
+    vouched_pps: f64,
     /// Highest usual rate of packets of proven sources.
     proven_pps: f64,
     /// Packets of proven sources of each class, in peace and in attacks.
@@ -112,6 +114,11 @@ impl Usual {
     /// The same of all classes.
     pub fn streamed_total_pps(&self) -> f64 {
         self.streamed_pps.iter().sum()
+    }
+
+    /// The highest usual rate of packets that answers vouch for.
+    pub fn vouched_pps(&self) -> f64 {
+        self.vouched_pps
     }
 
     /// The highest usual rate of packets of all classes.
@@ -151,7 +158,7 @@ impl Usual {
     fn learn(&mut self, counts: &Counts, seconds: f64, free_pps: f64, (pace, growth): (Pace, f64)) {
         let is_crowd = growth >= CROWD;
         let rise = (seconds / if is_crowd { CROWD_DOUBLING_S } else { DOUBLING_S }).exp2();
-        let proven_pps = counts.proven_total() as f64 / seconds;
+        let proven_pps = counts.certain_total() as f64 / seconds;
         let fast = (self.proven_pps * (seconds / CROWD_DOUBLING_S).exp2()).max(free_pps);
         self.proven_pps = match pace {
             Pace::Follow => self.proven_pps.max(proven_pps),
@@ -168,6 +175,7 @@ impl Usual {
                 rate.min((*level * rise).max(free_pps))
             };
         };
+        follow(&mut self.vouched_pps, counts.vouched_total());
         for class in PacketClass::ALL.map(|class| class as usize) {
             follow(&mut self.unproven_pps[class], counts.unproven[class]);
             follow(&mut self.streamed_pps[class], counts.streamed[class]);
@@ -219,10 +227,10 @@ impl Baselines {
     /// The growth of the prefixes of a window.
     pub fn growth(&self, all: &[Counts], seconds: f64) -> Growth {
         let mut growth = HashMap::new();
-        for counts in all.iter().filter(|counts| counts.proven_total() >= GROWTH_PACKETS) {
+        for counts in all.iter().filter(|counts| counts.certain_total() >= GROWTH_PACKETS) {
             let Some(usual) = self.usual.get(&counts.prefix).filter(|usual| usual.proven_pps > 0.0) else { continue };
             let times =
-                counts.proven_total() as f64 / seconds / usual.proven_pps.max(floor_pps(&counts.prefix) / FACTOR);
+                counts.certain_total() as f64 / seconds / usual.proven_pps.max(floor_pps(&counts.prefix) / FACTOR);
             if times > 1.0 {
                 growth.insert(counts.prefix, times.min(GROWTH_MAX));
             }

@@ -135,7 +135,8 @@ impl Mitigator {
 
     /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
-        let window = &*streams::judge(window, &self.peace.baselines);
+        let growth = self.peace.baselines.growth(&window.counts, window.seconds());
+        let window = &*streams::judge(window, &self.peace.baselines, &growth);
         if window.sampling.is_blind() {
             self.hold(window.to_ns);
             self.retreat(window.to_ns);
@@ -147,7 +148,6 @@ impl Mitigator {
         if window.is_two_way && window.sampling.scale() == 1.0 {
             self.peace.baselines.count_proven(&window.counts);
         }
-        let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
         let pinged: Vec<Suspect> = suspects.extract_if(.., |suspect| self.is_pinged(suspect, window)).collect();
         pinged.iter().for_each(|suspect| self.victims.forget(&suspect.prefix));

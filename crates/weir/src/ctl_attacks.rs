@@ -53,13 +53,16 @@ fn not_carried_out(AttacksChanged { problems, .. }: &AttacksChanged) -> Option<F
 }
 
 fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &AttacksListed) -> String {
-    let SamplesStatus { one_in, seen, lost, windows, blind_windows, problem } = samples;
+    let SamplesStatus { one_in, seen, lost, forged, windows, blind_windows, problem } = samples;
     let mut text =
         format!("mode {mode}; samples 1/{one_in}: {} read, {} lost, {windows} windows", grouped(*seen), grouped(*lost));
     if *blind_windows > 0 {
         let _ = write!(text, ", {blind_windows} of them without enough samples");
     }
     text.push('\n');
+    if *forged > 0 {
+        let _ = writeln!(text, "forged: {} samples with a source inside came from outside", grouped(*forged));
+    }
     if let Some(problem) = problem {
         let _ = writeln!(text, "nothing is measured: {problem}");
     }

@@ -8,6 +8,10 @@ use crate::header::Header;
 pub enum Trust {
     /// Anybody.
     None,
+    /// Somebody to whom the protected host has sent few answers. He may have forged the questions.
+    Vouched,
+    /// The same, again and again.
+    Settled,
     /// Probably real.
     Plausible,
     /// Certainly real.
@@ -80,6 +84,8 @@ const HEADERS: usize = 1024;
 /// Headers of real, and of plausible sources.
 const REAL_HEADERS: usize = 512;
 const PLAUSIBLE_HEADERS: usize = 512;
+/// Headers that answers vouch for.
+const VOUCHED_HEADERS: usize = 512;
 
 /// The samples of a window.
 #[derive(Clone, Debug)]
@@ -87,6 +93,8 @@ pub struct Samples {
     unproven: Reservoir<Header>,
     strata: Vec<Reservoir<Header>>,
     plausible: Reservoir<Header>,
+    vouched: Reservoir<Header>,
+    settled: Reservoir<Header>,
     real: Reservoir<Header>,
 }
 
@@ -98,6 +106,8 @@ impl Samples {
             unproven: reservoir(HEADERS, 1),
             strata: (0..STRATA).map(|stratum| reservoir(STRATUM_HEADERS, 3 + stratum as u64)).collect(),
             plausible: reservoir(PLAUSIBLE_HEADERS, 0),
+            vouched: reservoir(VOUCHED_HEADERS, 3 + STRATA as u64),
+            settled: reservoir(VOUCHED_HEADERS, 4 + STRATA as u64),
             real: reservoir(REAL_HEADERS, 2),
         }
     }
@@ -107,6 +117,8 @@ impl Samples {
         match trust {
             Trust::Real => self.real.offer(*header),
             Trust::Plausible => self.plausible.offer(*header),
+            Trust::Vouched => self.vouched.offer(*header),
+            Trust::Settled => self.settled.offer(*header),
             Trust::None => {
                 self.unproven.offer(*header);
                 self.strata[(host_hash >> 32) as usize % STRATA].offer(*header);
@@ -129,6 +141,16 @@ impl Samples {
         self.plausible.kept()
     }
 
+    /// The sample of packets that few answers vouch for.
+    pub fn vouched(&self) -> &[Header] {
+        self.vouched.kept()
+    }
+
+    /// The sample of packets that answers vouch for again and again.
+    pub fn settled(&self) -> &[Header] {
+        self.settled.kept()
+    }
+
     /// The sample of packets of real sources.
     pub fn real(&self) -> &[Header] {
         self.real.kept()
@@ -139,6 +161,8 @@ impl Samples {
         self.unproven.clear();
         self.strata.iter_mut().for_each(Reservoir::clear);
         self.plausible.clear();
+        self.vouched.clear();
+        self.settled.clear();
         self.real.clear();
     }
 }

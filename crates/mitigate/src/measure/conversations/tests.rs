@@ -1,7 +1,7 @@
 //! Tests of proofs and streams.
 
-use super::{Conversations, Proof};
-use crate::header::{Header, protocol, tcp};
+use super::{Conversations, Proof, Voucher};
+use crate::header::{Header, Side, protocol, tcp};
 use weir_abi::packet::Fragment;
 
 const CLIENT: u32 = 0xc633_6407;
@@ -42,11 +42,12 @@ fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
     let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
     let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
     let mut all = Conversations::new(1);
-    assert_ne!(all.see(&later, 1).proof, Proof::Real);
+    assert_eq!(all.see(&later, 1).proof, Proof::None);
     all.see(&question, 2);
-    assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
-    assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
-    assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
+    let vouched = Proof::Vouched(Voucher::Few);
+    assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [vouched; 3]);
+    assert_eq!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::None);
+    assert_eq!(all.see(&later, 20_000_000_000).proof, Proof::None);
 }
 
 #[test]
@@ -70,15 +71,19 @@ fn one_direction_alone_is_judged_by_its_own_numbers() {
 }
 
 #[test]
-fn an_answer_to_a_question_is_proven_and_an_answer_without_one_is_not() {
+fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     let datagram = |from: u32, to: u32, sport, dport| {
         let header = Header::between(from, to);
         Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
     };
     let mut all = Conversations::new(1);
-    assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
-    assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
-    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::None);
+    assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::Few));
+    // If it is known that the question came from inside, who answers it has guessed it or was asked.
+    let question = Header { side: Some(Side::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
+    all.see(&question, 4);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4002), 5).proof, Proof::Vouched(Voucher::Asked));
 }
 
 #[test]
@@ -90,15 +95,15 @@ fn a_dropped_packet_can_be_the_proof() {
     let mut all = Conversations::new(1);
     all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
     let answer = datagram(CLIENT, SERVER, 53, 4001);
-    assert_eq!(all.see_dropped(&answer, 2), Proof::Real);
-    assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), Proof::None);
+    assert_eq!(all.see_dropped(&answer, 2), (Proof::Vouched(Voucher::Few), true));
+    assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), (Proof::None, false));
     // Whoever answers one question again and again is an attacker.
-    let proven = (0..1000).filter(|_| all.see_dropped(&answer, 3) == Proof::Real).count();
-    assert!(proven < 20, "{proven}");
+    let vouched = (0..1000).filter(|_| all.see_dropped(&answer, 3).0 != Proof::None).count();
+    assert!(vouched < 20, "{vouched}");
     // The server itself asks, and the dropped SYN-ACK answers it.
     all.see(&segment(true, tcp::SYN, 100, 0, 0), 4);
-    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), Proof::Real);
-    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), (Proof::Real, true));
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), (Proof::None, false));
     assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
 }
 
