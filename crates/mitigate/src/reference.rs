@@ -19,6 +19,9 @@ const OTHERS: usize = 2048;
 const FIRST: usize = 1024;
 /// Headers of one window that are offered, of each kind.
 const OFFERED: usize = 64;
+/// After so many offers, half of the headers are renewed in an hour of as many offers as there can be, and in a longer time
+/// of fewer: 64 in each of 14,400 windows, divided by ln 2.
+const FADING: u64 = 1_330_000;
 /// Headers of one source in a window that are offered: an eighth.
 const OFFERED_OF_SOURCE: usize = OFFERED / 8;
 /// The time that others wait, and the time that those that answers vouch for wait in the beginning: longer than detection
@@ -62,12 +65,12 @@ impl Reference {
     /// Nothing is known yet.
     pub fn new(seed: u64) -> Self {
         Reference {
-            real: Reservoir::new(REAL, seed),
-            plausible: Reservoir::new(OTHERS, seed ^ 1),
-            vouched: Reservoir::new(OTHERS, seed ^ 5),
-            unproven: Reservoir::new(OTHERS, seed ^ 2),
-            opening: Reservoir::new(FIRST, seed ^ 3),
-            answered: Reservoir::new(FIRST, seed ^ 4),
+            real: Reservoir::fading(REAL, seed, FADING),
+            plausible: Reservoir::fading(OTHERS, seed ^ 1, FADING),
+            vouched: Reservoir::fading(OTHERS, seed ^ 5, FADING),
+            unproven: Reservoir::fading(OTHERS, seed ^ 2, FADING),
+            opening: Reservoir::fading(FIRST, seed ^ 3, FADING),
+            answered: Reservoir::fading(FIRST, seed ^ 4, FADING),
             waiting: VecDeque::new(),
             waiting_shortly: VecDeque::new(),
             since_ns: None,

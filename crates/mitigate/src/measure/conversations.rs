@@ -120,6 +120,17 @@ impl Conversation {
 }
 
 impl Conversation {
+    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it has
+    /// sent does not prove the source.
+    fn numbers(&self, side: usize) -> Proof {
+        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
+        match (own.is_real, own.plausible_ns) {
+            (true, _) => Proof::Real,
+            (false, Some(since_ns)) if other.packets == 0 => Proof::Plausible(since_ns),
+            (false, _) => Proof::None,
+        }
+    }
+
     /// What vouches for a side.
     fn voucher(&self, side: usize, now_ns: u64) -> Voucher {
         match self.asker != side && self.is_asker_known {
@@ -134,14 +145,6 @@ impl Party {
     /// Whether it has sent so many packets, received or not, that it is a stream.
     fn is_stream(&self) -> bool {
         self.packets.saturating_add(self.dropped) >= STREAM_MIN
-    }
-
-    fn proof(&self) -> Proof {
-        match (self.is_real, self.plausible_ns) {
-            (true, _) => Proof::Real,
-            (false, Some(since_ns)) => Proof::Plausible(since_ns),
-            (false, None) => Proof::None,
-        }
     }
 
     /// Whether anything shows that it has received something.
@@ -226,7 +229,7 @@ impl Conversations {
         let own = &entry.sides[side];
         // If an answer pays for only a part of what a side sent in this window, nobody knows which part.
         let is_paid = own.turns.is_vouched() && (entry.window != self.window || own.pending == 0);
-        if !own.is_real && is_paid { Proof::Vouched(entry.voucher(side, self.last_ns)) } else { own.proof() }
+        if !own.is_real && is_paid { Proof::Vouched(entry.voucher(side, self.last_ns)) } else { entry.numbers(side) }
     }
 
     /// What is known of the sender of a packet that an action drops, and whether the packet is the first behind an answer.
@@ -248,13 +251,13 @@ impl Conversations {
         let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return (Proof::None, false) };
         let is_real = proves(header, entry, side);
         let is_paid = is_entitled(header, entry, side) && entry.sides[side].turns.spend(now_ns);
-        let voucher = entry.voucher(side, now_ns);
+        let (voucher, numbers) = (entry.voucher(side, now_ns), entry.numbers(side));
         let own = &mut entry.sides[side];
         own.dropped = own.dropped.saturating_add(1);
         let (proof, is_fresh) = match (is_real, is_paid) {
             (true, _) => (Proof::Real, true),
             (false, true) => (Proof::Vouched(voucher), own.turns.take_fresh()),
-            (false, false) => (own.proof(), false),
+            (false, false) => (numbers, false),
         };
         if header.fragment == Fragment::First {
             self.vouch(header, now_ns, proof);
@@ -360,7 +363,7 @@ impl Conversations {
         if header.protocol != protocol::TCP {
             return see_datagram(header, entry, side, now_ns);
         }
-        let before = entry.sides[side].proof();
+        let before = entry.numbers(side);
         let is_real = proves(header, entry, side);
         let own = &mut entry.sides[side];
         own.is_real |= is_real;
@@ -368,7 +371,8 @@ impl Conversations {
         if own.steps >= STEPS {
             own.plausible_ns.get_or_insert(now_ns);
         }
-        let proof = own.proof();
+        let proof = entry.numbers(side);
+        let own = &mut entry.sides[side];
         let is_news = proof != before;
         // Clients repeat their SYN a few times. More were not theirs, or are an attack.
         let redeemed = if is_news { std::mem::take(&mut own.pending).min(WAITING_MAX) } else { 0 };
@@ -379,7 +383,7 @@ impl Conversations {
 
 /// As [`Conversations::see`], for a packet of a protocol without numbers.
 fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, now_ns: u64) -> Standing {
-    let before = entry.sides[side].proof();
+    let before = entry.numbers(side);
     let was_vouched = entry.sides[side].turns.is_vouched();
     let is_paid = is_entitled(header, entry, side) && entry.sides[side].turns.spend(now_ns);
     let voucher = entry.voucher(side, now_ns);
@@ -395,7 +399,8 @@ fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, now_ns: 
     if own.steps >= STEPS {
         own.plausible_ns.get_or_insert(now_ns);
     }
-    let proof = if is_paid { Proof::Vouched(voucher) } else { own.proof() };
+    let proof = if is_paid { Proof::Vouched(voucher) } else { entry.numbers(side) };
+    let own = &mut entry.sides[side];
     let is_news = if is_paid { !was_vouched } else { proof != before };
     let redeemed = match proof {
         Proof::Vouched(_) => own.turns.redeem(own.pending),

@@ -44,8 +44,9 @@ const SOURCES: usize = 1024;
 pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;
-/// Sources that are known to be real.
+/// Sources that are known to be real, and for how long after their last proof.
 const KNOWN: usize = 1 << 16;
+const KNOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// A prefix under attack, where plausible sources are not trusted.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +144,8 @@ impl Extractor {
     /// Whether a source has proven that it is real, in any conversation so far.
     pub fn is_known(&self, source: Source) -> bool {
         let hash = address_hash(self.seed, source.0, source.1);
-        self.known.get(hash, |known| known.source == source).is_some()
+        let known = self.known.get(hash, |known| known.source == source);
+        known.is_some_and(|known| self.last_ns.saturating_sub(known.last_ns) <= KNOWN_NS)
     }
 
     fn is_inside(&self, is_ipv6: bool, address: u128) -> bool {
@@ -392,7 +394,7 @@ impl Extractor {
         self.dropped_proven.clear();
         self.samples.clear();
         self.packets = 0;
-        self.from_ns = now_ns;
+        (self.from_ns, self.last_ns) = (now_ns, now_ns);
         window
     }
 }

@@ -18,19 +18,26 @@ pub enum Trust {
     Real,
 }
 
-/// A uniform sample of a stream (reservoir sampling, algorithm R).
+/// A uniform sample of a stream (reservoir sampling, algorithm R), or one in which the past fades.
 #[derive(Clone, Debug)]
 pub struct Reservoir<T> {
     kept: Vec<T>,
     capacity: usize,
     seen: u64,
+    seen_max: u64,
     random: u64,
 }
 
 impl<T> Reservoir<T> {
     /// A sample of at most `capacity` items.
     pub fn new(capacity: usize, seed: u64) -> Self {
-        Reservoir { kept: Vec::with_capacity(capacity), capacity, seen: 0, random: seed }
+        Self::fading(capacity, seed, u64::MAX)
+    }
+
+    /// A sample in which each item is replaced with a chance of one in `seen_max` for each one that is offered, as soon as
+    /// so many were offered.
+    pub fn fading(capacity: usize, seed: u64, seen_max: u64) -> Self {
+        Reservoir { kept: Vec::with_capacity(capacity), capacity, seen: 0, seen_max, random: seed }
     }
 
     /// Offers an item.
@@ -40,7 +47,7 @@ impl<T> Reservoir<T> {
 
     /// Offers an item, which is made only if it is taken.
     pub fn offer_with(&mut self, make: impl FnOnce() -> T) {
-        self.seen += 1;
+        self.seen = (self.seen + 1).min(self.seen_max);
         if self.kept.len() < self.capacity {
             self.kept.push(make());
             return;
