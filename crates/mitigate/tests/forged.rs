@@ -1,110 +1,14 @@
 //! What an attacker achieves who forges proof: addresses, ports and answered questions are his to write.
 
+#[path = "forged/judging.rs"]
+mod judging;
 #[path = "adversary/traffic.rs"]
 #[allow(dead_code)]
 mod traffic;
 
-use traffic::{Packet, Random, SERVER, Traffic, customer, datagram};
-use weir_mitigate::action::{Measure, Mode};
-use weir_mitigate::header::{Header, Side};
-use weir_mitigate::mitigator::Settings;
-use weir_mitigate::prefix::Prefix;
-use weir_mitigate::recording::Recording;
-
-/// A server of names that nobody else uses.
-const NAMES: u32 = SERVER + 9;
-/// When attacks begin and recordings end, seconds.
-const BEGIN_S: f64 = 20.0;
-const END_S: f64 = 40.0;
-/// The time that detection has.
-const DETECTION_S: f64 = 2.0;
-/// Between a question and its answer.
-const ANSWER_S: f64 = 0.001;
-
-/// What happened.
-#[derive(Debug)]
-struct Outcome {
-    /// When the first attack was detected, seconds from its beginning.
-    detected_s: Option<f64>,
-    /// The share of attack packets that were dropped after the time for detection.
-    attack_share: f64,
-    /// The share of legitimate packets that were dropped.
-    legitimate_share: f64,
-    /// Sources that were blocked.
-    blocked: Vec<u128>,
-}
-
-impl Outcome {
-    #[track_caller]
-    fn is_detected(&self) {
-        assert!(self.detected_s.is_some_and(|at_s| (0.0..=DETECTION_S).contains(&at_s)), "{self:?}");
-        assert!(self.blocked.is_empty(), "{self:?}");
-        assert!(self.legitimate_share <= 0.001, "{self:?}");
-    }
-
-    #[track_caller]
-    fn holds(&self) {
-        self.is_detected();
-        assert!(self.attack_share >= 0.95, "{self:?}");
-    }
-}
-
-fn run(traffic: Traffic) -> Outcome {
-    let settings = Settings { mode: Mode::Act, ..Settings::default() };
-    let mut recording = Recording::new(vec![Prefix::of(false, SERVER.into(), 16)], settings);
-    let (mut attack, mut legitimate) = ([0u32; 2], [0u32; 2]);
-    for Packet { time_s, header, is_attack } in traffic.sorted() {
-        let is_dropped = recording.take(&header, (time_s * 1e9) as u64);
-        let counts = match is_attack {
-            true if time_s < BEGIN_S + DETECTION_S || header.daddr >> 16 != u128::from(SERVER >> 16) => continue,
-            true => &mut attack,
-            false => &mut legitimate,
-        };
-        counts[0] += 1;
-        counts[1] += u32::from(is_dropped);
-    }
-    let attacks = || recording.mitigator().attacks();
-    let blocked = attacks().flat_map(|attack| &attack.records).filter_map(|record| match record.action.measure {
-        Measure::Block((_, address), _) => Some(address),
-        _ => None,
-    });
-    let share = |[all, dropped]: [u32; 2]| f64::from(dropped) / f64::from(all.max(1));
-    if std::env::var_os("SHOW").is_some() {
-        for attack in attacks() {
-            println!("{} {} {:.2} {:?}", attack.victim, attack.kind(), attack.from_ns as f64 / 1e9, attack.evidence);
-            for record in &attack.records {
-                let at_s = record.since_ns as f64 / 1e9;
-                println!(
-                    "  {at_s:.2} {} {:?} {} {}",
-                    record.action.measure, record.state, record.packets, record.proven
-                );
-            }
-        }
-    }
-    Outcome {
-        detected_s: attacks().map(|attack| attack.from_ns as f64 / 1e9 - BEGIN_S).next(),
-        attack_share: share(attack),
-        legitimate_share: share(legitimate),
-        blocked: blocked.collect(),
-    }
-}
-
-/// A question that the attacker sends with somebody's address, and the answer of the server.
-fn ask(traffic: &mut Traffic, time_s: f64, (saddr, sport): (u32, u16)) {
-    let question = datagram(saddr, NAMES, sport, 53, 60);
-    let answer = datagram(NAMES, saddr, 53, sport, 120);
-    let packets = [(time_s, question, true), (time_s + ANSWER_S, answer, false)];
-    traffic.add(packets.into_iter().map(|(time_s, header, is_attack)| Packet { time_s, header, is_attack }));
-}
-
-/// A made-up source that is used again and again.
-fn made_up(number: u32) -> (u32, u16) {
-    (0x2d00_0000 + number * 7919, 10_000 + number as u16)
-}
-
-fn garbage(random: &mut Random, (saddr, sport): (u32, u16)) -> Header {
-    datagram(saddr, NAMES, sport, 53, 28 + 900 + random.below(200))
-}
+use judging::{BEGIN_S, END_S, NAMES, ask, garbage, made_up, run};
+use traffic::{Packet, SERVER, Traffic, customer, datagram, segment};
+use weir_mitigate::header::{Header, protocol, tcp};
 
 #[test]
 fn two_forged_questions_do_not_get_a_customer_blocked() {
@@ -159,26 +63,124 @@ fn sources_that_were_answered_do_not_undo_a_rule() {
     run(with_vouchers(2.0)).holds();
 }
 
-/// One forged question of the server in front of every fifteen packets, beside the questions that it does ask.
-fn with_forged_questions(side: Option<Side>) -> Traffic {
-    let mut traffic = Traffic::of_customers(50, END_S);
-    let mut sent = 0;
-    traffic.attack(BEGIN_S, END_S, 5000.0, |random, _| {
-        let (number, turn) = (sent / 16, sent % 16);
-        sent += 1;
-        let (saddr, sport) = (0x3a00_0000 + number * 7919, 1024 + (number % 60_000) as u16);
-        match turn {
-            0 => Header { side, ..datagram(SERVER, saddr, 9999, sport, 60) },
-            _ => Header { side, ..datagram(saddr, SERVER, sport, 9999, 28 + 900 + random.below(200)) },
-        }
-    });
-    traffic
+/// Packets of no attack.
+fn peaceful(packets: impl IntoIterator<Item = (f64, Header)>) -> impl Iterator<Item = Packet> {
+    packets.into_iter().map(|(time_s, header)| Packet { time_s, header, is_attack: false })
 }
 
+/// A made-up client of QUIC sends the first packet of a handshake, which the server answers with three.
 #[test]
-fn forged_questions_of_the_server_do_not_hide_a_flood() {
-    // Where nobody knows from which side packets come, few answers vouch for few packets.
-    for side in [None, Some(Side::Outside)] {
-        run(with_forged_questions(side)).holds();
+fn handshakes_of_quic_that_nobody_continues_do_not_hide_a_flood() {
+    let mut traffic = Traffic::of_customers(50, END_S);
+    let (server, port) = (SERVER + 1, 443);
+    for number in 0..400 {
+        let (saddr, sport) = made_up(number);
+        let time_s = BEGIN_S - 2.0 + f64::from(number) * 0.004;
+        let first = datagram(saddr, server, sport, port, 1228);
+        let answers = (1..4).map(|at| (time_s + 0.001 * f64::from(at), datagram(server, saddr, port, sport, 1228)));
+        traffic.add(peaceful([(time_s, first)].into_iter().chain(answers)));
     }
+    traffic.attack(BEGIN_S, END_S, 12_000.0, |random, _| {
+        let (saddr, sport) = made_up(random.below(400));
+        datagram(saddr, server, sport, port, 28 + 600 + random.below(200))
+    });
+    run(traffic).holds();
+}
+
+/// The server pings a monitor once a second. Replies with its address are anybody's.
+#[test]
+fn replies_to_few_pings_do_not_hide_a_flood() {
+    let mut traffic = Traffic::of_customers(50, END_S);
+    let monitor = 0x0808_0808;
+    let echo = |saddr, daddr, icmp_type, length| Header {
+        protocol: protocol::ICMP,
+        icmp_type,
+        length,
+        ..Header::between(saddr, daddr)
+    };
+    for second in 0..END_S as u32 {
+        let time_s = f64::from(second);
+        traffic.add(peaceful([
+            (time_s, echo(SERVER, monitor, 8, 84)),
+            (time_s + 0.01, echo(monitor, SERVER, 0, 84)),
+        ]));
+    }
+    traffic.attack(BEGIN_S, END_S, 3000.0, |random, _| echo(monitor, SERVER, 0, 600 + random.below(400)));
+    run(traffic).holds();
+}
+
+/// Questions of made-up sources, each with its answer, are no crowd that explains other packets.
+#[test]
+fn answered_questions_do_not_raise_thresholds() {
+    let mut traffic = Traffic::of_customers(50, END_S);
+    // A little is usual without proof.
+    traffic.attack(0.0, END_S, 60.0, |random, _| {
+        datagram(random.address(), NAMES, random.port(), 53, 60 + random.below(20))
+    });
+    let usual = 0..10;
+    let asked = |traffic: &mut Traffic, numbers: std::ops::Range<u32>, from_s: f64| {
+        for number in numbers {
+            let mut time_s = from_s + f64::from(number) * 0.0007;
+            while time_s < END_S {
+                ask(traffic, time_s, made_up(number));
+                time_s += 0.1;
+            }
+        }
+    };
+    asked(&mut traffic, usual, 0.0);
+    asked(&mut traffic, 10..160, BEGIN_S - 5.0);
+    traffic.attack(BEGIN_S, END_S, 1500.0, |random, _| {
+        let source = (random.address(), random.port());
+        garbage(random, source)
+    });
+    let outcome = run(traffic);
+    assert!(outcome.detected_s.is_some_and(|at_s| (0.0..=2.0).contains(&at_s)), "{outcome:?}");
+}
+
+/// Made-up handshakes that continue blindly, for minutes, do not look as if answers took another route.
+#[test]
+fn blind_handshakes_do_not_teach_that_answers_are_not_seen() {
+    let end_s = 200.0;
+    let mut traffic = Traffic::of_customers(6, end_s);
+    let blind = |traffic: &mut Traffic, from_s: f64, until_s: f64, pps: f64| {
+        let mut answers = Vec::new();
+        let mut syns = Vec::new();
+        traffic.attack(from_s, until_s, pps / 4.0, |random, time_s| {
+            let (saddr, sport, seq) = (random.address(), random.port(), random.below(1 << 30));
+            answers.push((time_s + 0.001, segment(SERVER, saddr, 80, sport, tcp::SYN | tcp::ACK, 77, seq + 1, 0)));
+            syns.push((time_s, saddr, sport, seq));
+            segment(saddr, SERVER, sport, 80, tcp::SYN, seq, 0, 0)
+        });
+        traffic.add(peaceful(answers));
+        let later = syns.into_iter().flat_map(|(time_s, saddr, sport, seq)| {
+            (0..3).map(move |number| {
+                let flags = if number == 0 { tcp::ACK } else { tcp::ACK | tcp::PSH };
+                let (seq, bytes) = (seq + 1 + 50 * u32::max(number, 1) - 50, if number == 0 { 0 } else { 50 });
+                let header = segment(saddr, SERVER, sport, 80, flags, seq, 999_999, bytes);
+                Packet { time_s: time_s + 0.002 + 0.001 * f64::from(number), header, is_attack: true }
+            })
+        });
+        traffic.add(later.collect::<Vec<_>>().into_iter());
+    };
+    blind(&mut traffic, 10.0, 180.0, 90.0);
+    blind(&mut traffic, 180.0, end_s, 4000.0);
+    let outcome = run(traffic);
+    assert!(outcome.detected_s.is_some_and(|at_s| at_s <= 182.0 - BEGIN_S), "{outcome:?}");
+}
+
+/// Whoever was answered once has no right to be spared by name.
+#[test]
+fn few_sources_that_were_answered_are_stopped() {
+    let mut traffic = Traffic::of_customers(50, END_S);
+    for number in 0..6 {
+        ask(&mut traffic, BEGIN_S - 3.0 + f64::from(number) * 0.01, made_up(number));
+        ask(&mut traffic, BEGIN_S - 2.0 + f64::from(number) * 0.01, made_up(number));
+    }
+    traffic.attack(BEGIN_S, END_S, 6000.0, |random, _| {
+        let (saddr, _) = made_up(random.below(6));
+        datagram(saddr, NAMES, random.port(), 53, 56 + random.below(40))
+    });
+    let outcome = run(traffic);
+    outcome.is_detected();
+    assert!(outcome.attack_share >= 0.8, "{outcome:?}");
 }

@@ -139,6 +139,49 @@ fn made_up_clients_that_are_answered_displace_no_real_ones() {
 }
 
 #[test]
+fn made_up_datagrams_that_are_answered_displace_no_connections() {
+    let mut all = Conversations::new(1);
+    let early = 1_000_000;
+    assert!(handshake(&mut all, early, 1));
+    // 20 s of 20,000 conversations a second, each with two questions and their answers.
+    for made_up in 0..400_000 {
+        let now_ns = u64::from(made_up) * 50_000;
+        let datagram = |from_client: bool| {
+            let header = segment_of(made_up, from_client, 0, 0, 0);
+            Header { protocol: protocol::UDP, ..header }
+        };
+        for (number, from_client) in (0..).zip([true, false, true, false]) {
+            all.see(&datagram(from_client), now_ns + number);
+        }
+        if made_up % 100 == 0 {
+            assert!(handshake(&mut all, early + 1 + made_up, now_ns + 4), "at {now_ns} ns");
+        }
+    }
+    assert_eq!(all.proof(&segment_of(early, true, tcp::ACK, 101, 501)), Proof::Real);
+}
+
+#[test]
+fn an_answer_pays_for_some_packets_of_some_seconds() {
+    let mut all = Conversations::new(1);
+    let datagram = |from_client: bool| Header { protocol: protocol::UDP, ..segment(from_client, 0, 0, 0, 0) };
+    let second = 1_000_000_000;
+    let mut vouched = |now_ns: u64, packets: u32| {
+        let is_vouched = |_: &u32| matches!(all.see(&datagram(true), now_ns).proof, Proof::Vouched(_));
+        let count = (0..packets).filter(is_vouched).count();
+        all.see(&datagram(false), now_ns + 1);
+        count
+    };
+    // A question, which is redeemed behind its answer, and then ever more, of which few are paid for.
+    assert_eq!([vouched(0, 1), vouched(second, 1000)], [0, 15]);
+    // An answer pays for what came before it too. Nothing is paid for after a pause.
+    assert_eq!([vouched(2 * second, 1000), vouched(30 * second, 1000)], [1, 0]);
+    // Who takes turns is paid for more.
+    let turns: Vec<usize> = (31..51).map(|at| vouched(at * second, 1)).collect();
+    assert_eq!(turns[2..], [1; 18], "{turns:?}");
+    assert_eq!(vouched(51 * second, 100_000), 255);
+}
+
+#[test]
 fn a_busy_server_has_room_for_new_clients() {
     let mut all = Conversations::new(1);
     // A minute of 5,000 clients a second, half of whom leave their connections open. A few find their set full.
