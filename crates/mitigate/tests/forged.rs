@@ -112,7 +112,7 @@ fn replies_to_few_pings_do_not_hide_a_flood() {
 /// Questions of made-up sources, each with its answer, are no crowd that explains other packets.
 #[test]
 fn answered_questions_do_not_raise_thresholds() {
-    let mut traffic = Traffic::of_customers(50, END_S);
+    let mut traffic = Traffic::of_customers(5, END_S);
     // A little is usual without proof.
     traffic.attack(0.0, END_S, 60.0, |random, _| {
         datagram(random.address(), NAMES, random.port(), 53, 60 + random.below(20))
@@ -129,7 +129,7 @@ fn answered_questions_do_not_raise_thresholds() {
     };
     asked(&mut traffic, usual, 0.0);
     asked(&mut traffic, 10..160, BEGIN_S - 5.0);
-    traffic.attack(BEGIN_S, END_S, 1500.0, |random, _| {
+    traffic.attack(BEGIN_S, END_S, 1200.0, |random, _| {
         let source = (random.address(), random.port());
         garbage(random, source)
     });
@@ -141,7 +141,7 @@ fn answered_questions_do_not_raise_thresholds() {
 #[test]
 fn blind_handshakes_do_not_teach_that_answers_are_not_seen() {
     let end_s = 200.0;
-    let mut traffic = Traffic::of_customers(6, end_s);
+    let mut traffic = Traffic::of_customers(2, end_s);
     let blind = |traffic: &mut Traffic, from_s: f64, until_s: f64, pps: f64| {
         let mut answers = Vec::new();
         let mut syns = Vec::new();
