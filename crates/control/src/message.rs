@@ -205,6 +205,20 @@ mod tests {
                 r#"{"attacks":{"operation":{"accept":{"attack":3}}}}"#,
             ),
             (
+                Request::Attacks { operation: AttackOperation::Baseline { top: 3 } },
+                r#"{"attacks":{"operation":{"baseline":{"top":3}}}}"#,
+            ),
+            (
+                Request::Attacks {
+                    operation: AttackOperation::SetBaseline { of: "source".into(), rate: None, pps: 500 },
+                },
+                r#"{"attacks":{"operation":{"set-baseline":{"of":"source","rate":null,"pps":500}}}}"#,
+            ),
+            (
+                Request::Attacks { operation: AttackOperation::ResetBaseline { of: "192.0.2.0/24".into() } },
+                r#"{"attacks":{"operation":{"reset-baseline":{"of":"192.0.2.0/24"}}}}"#,
+            ),
+            (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },
                 r#"{"table":{"table":"bad","operation":"flush"}}"#,
             ),

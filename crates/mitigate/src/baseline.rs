@@ -9,6 +9,7 @@ use crate::measure::WINDOW_NS;
 use crate::measure::counts::Counts;
 use crate::prefix::{Level, Prefix};
 use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
 use weir_abi::PacketClass;
 
 /// Windows of a beginning, 2 s. In it, baselines follow each maximum.
@@ -127,6 +128,24 @@ impl Rate {
         let of_classes = |rate: fn(PacketClass) -> Rate| PacketClass::ALL.into_iter().map(rate);
         let all = of_classes(Rate::Unproven).chain(of_classes(Rate::Streamed)).chain(of_classes(Rate::Packets));
         all.chain([Rate::Vouched, Rate::Proven])
+    }
+
+    /// The rate with a name.
+    pub fn named(name: &str) -> Option<Rate> {
+        Self::all().find(|rate| rate.to_string() == name)
+    }
+}
+
+impl Display for Rate {
+    /// The word in requests and lists, such as `unproven.udp`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Unproven(of) => write!(f, "unproven.{}", of.name()),
+            Rate::Streamed(of) => write!(f, "streamed.{}", of.name()),
+            Rate::Packets(of) => write!(f, "packets.{}", of.name()),
+            Rate::Vouched => f.write_str("vouched"),
+            Rate::Proven => f.write_str("proven"),
+        }
     }
 }
 

@@ -93,6 +93,16 @@ impl Defence {
         &mut self.mitigator
     }
 
+    /// What measures.
+    pub fn extractor(&self) -> &Extractor {
+        &self.extractor
+    }
+
+    /// Forgets the sources that are known to be real. Returns how many there were.
+    pub fn forget_sources(&mut self) -> usize {
+        self.extractor.forget_sources()
+    }
+
     /// Sets the time of the first packet, or of the first after a gap.
     pub fn begin(&mut self, now_ns: u64) {
         self.extractor.begin(now_ns);

@@ -6,8 +6,9 @@
 
 /// A rate doubles in not less than this time: it quadruples in an hour.
 pub const DOUBLING_S: f64 = 1800.0;
-/// It rises faster in a crowd, but to not more than this many times what it would be otherwise.
+/// In a crowd it doubles in this time.
 pub const FAST_DOUBLING_S: f64 = 60.0;
+/// In a crowd it rises to at most this many times what it would be otherwise.
 pub const FAST_MAX: f64 = 20.0;
 /// A rate that is not met halves in this time.
 pub const HALVING_S: f64 = 3600.0;

@@ -5,6 +5,7 @@
 //! followed. An action that hits packets of proven sources is undone.
 
 mod hits;
+mod knowledge;
 mod learning;
 mod operator;
 mod resort;
@@ -26,6 +27,7 @@ use crate::signature::learn::{COLLATERAL_MAX, Learned};
 use crate::streams;
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
+pub use knowledge::{Attacked, Part};
 use std::collections::HashSet;
 use weir_abi::PacketClass;
 

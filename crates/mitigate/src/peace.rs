@@ -53,6 +53,18 @@ impl Peace {
         self.source.pps()
     }
 
+    /// Sets the highest usual rate of a proven source.
+    pub fn set_source_pps(&mut self, pps: f64) {
+        self.source.set(pps);
+    }
+
+    /// Forgets everything, and begins anew. Returns how many prefixes and headers that were.
+    pub fn reset(&mut self) -> usize {
+        self.source.set(0.0);
+        self.windows = 0;
+        self.baselines.reset(None) + self.reference.reset()
+    }
+
     /// How long packets were seen, ns.
     pub fn seen_ns(&self) -> u64 {
         u64::from(self.windows) * WINDOW_NS

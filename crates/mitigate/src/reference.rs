@@ -46,6 +46,23 @@ struct Waiting {
     header: Header,
 }
 
+/// How many headers of each kind are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of real sources.
+    pub real: usize,
+    /// Of plausible sources.
+    pub plausible: usize,
+    /// Those that answers vouched for.
+    pub vouched: usize,
+    /// Without proof.
+    pub unproven: usize,
+    /// First packets of conversations.
+    pub opening: usize,
+    /// Datagrams that were answered.
+    pub answered: usize,
+}
+
 /// Samples of the peace so far.
 #[derive(Clone, Debug)]
 pub struct Reference {
@@ -75,6 +92,38 @@ impl Reference {
             waiting_shortly: VecDeque::new(),
             since_ns: None,
         }
+    }
+
+    /// How many headers are kept.
+    pub fn sizes(&self) -> Sizes {
+        let size = |of: &Reservoir<Header>| of.kept().len();
+        Sizes {
+            real: size(&self.real),
+            plausible: size(&self.plausible),
+            vouched: size(&self.vouched),
+            unproven: size(&self.unproven),
+            opening: size(&self.opening),
+            answered: size(&self.answered),
+        }
+    }
+
+    /// Forgets everything, and begins anew. Returns how many headers were kept.
+    pub fn reset(&mut self) -> usize {
+        let Sizes { real, plausible, vouched, unproven, opening, answered } = self.sizes();
+        for of in [
+            &mut self.real,
+            &mut self.plausible,
+            &mut self.vouched,
+            &mut self.unproven,
+            &mut self.opening,
+            &mut self.answered,
+        ] {
+            of.clear();
+        }
+        self.waiting.clear();
+        self.waiting_shortly.clear();
+        self.since_ns = None;
+        real + plausible + vouched + unproven + opening + answered
     }
 
     /// Learns from a window. Packets to destinations that are not peaceful are left out.

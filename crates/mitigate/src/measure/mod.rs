@@ -141,7 +141,25 @@ impl Extractor {
         }
     }
 
-    /// Whether a source has proven that it is real, in any conversation so far.
+    /// How many sources are known to be real.
+    pub fn known_sources(&self) -> usize {
+        let is_known = |known: &&Known| self.last_ns.saturating_sub(known.last_ns) <= KNOWN_NS;
+        self.known.iter().filter(is_known).count()
+    }
+
+    /// Forgets the sources that are known to be real. Returns how many there were.
+    pub fn forget_sources(&mut self) -> usize {
+        let count = self.known_sources();
+        self.known.clear();
+        count
+    }
+
+    /// Whether both directions of traffic are seen.
+    pub fn is_two_way(&self) -> bool {
+        self.visibility.is_two_way()
+    }
+
+    /// Whether a source has proven that it is real, in a conversation of the last day.
     pub fn is_known(&self, source: Source) -> bool {
         let hash = address_hash(self.seed, source.0, source.1);
         let known = self.known.get(hash, |known| known.source == source);

@@ -255,9 +255,12 @@ impl State {
         let (attack, accepts) = match *operation {
             AttackOperation::Accept { attack } => (attack, true),
             AttackOperation::Dismiss { attack } => (attack, false),
-            AttackOperation::List | AttackOperation::Show { .. } | AttackOperation::Mode { .. } => {
-                unreachable!("they decide nothing about an attack")
-            }
+            AttackOperation::List
+            | AttackOperation::Show { .. }
+            | AttackOperation::Mode { .. }
+            | AttackOperation::Baseline { .. }
+            | AttackOperation::SetBaseline { .. }
+            | AttackOperation::ResetBaseline { .. } => unreachable!("they decide nothing about an attack"),
         };
         let waiting = self.waiting(attack)?;
         let mut changed = AttacksChanged { attack, ..AttacksChanged::default() };
