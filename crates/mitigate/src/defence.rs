@@ -181,6 +181,9 @@ impl Defence {
     /// force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
+        if !sampling.is_blind() {
+            self.extractor.scale(sampling.scale());
+        }
         window.complete(sampling, self.observed.as_ref());
         self.filter.hit_by_card(std::mem::take(&mut self.by_card));
         let hits = self.filter.take_hits();

@@ -73,7 +73,7 @@ pub fn fall(seconds: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{FAST_MAX, UsualRate, Pace};
+    use super::{FAST_MAX, Pace, UsualRate};
     use proptest::prelude::*;
 
     const WINDOW_S: f64 = 0.25;

@@ -40,7 +40,12 @@ pub struct Peace {
 impl Peace {
     /// Nothing is known. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Peace { baselines: Baselines::default(), reference: Reference::new(seed), source: UsualRate::default(), windows: 0 }
+        Peace {
+            baselines: Baselines::default(),
+            reference: Reference::new(seed),
+            source: UsualRate::default(),
+            windows: 0,
+        }
     }
 
     /// Whether too little was seen to know what is usual.

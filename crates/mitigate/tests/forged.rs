@@ -100,10 +100,7 @@ fn replies_to_few_pings_do_not_hide_a_flood() {
     };
     for second in 0..END_S as u32 {
         let time_s = f64::from(second);
-        traffic.add(peaceful([
-            (time_s, echo(SERVER, monitor, 8, 84)),
-            (time_s + 0.01, echo(monitor, SERVER, 0, 84)),
-        ]));
+        traffic.add(peaceful([(time_s, echo(SERVER, monitor, 8, 84)), (time_s + 0.01, echo(monitor, SERVER, 0, 84))]));
     }
     traffic.attack(BEGIN_S, END_S, 3000.0, |random, _| echo(monitor, SERVER, 0, 600 + random.below(400)));
     run(traffic).holds();

@@ -44,8 +44,11 @@ pub fn listed(listed: &BaselineListed) -> String {
          {crowd_factor} times more in a crowd, and halve in {halving_s} s\n",
         listed.seen_s,
     );
-    let headers: Vec<String> =
-        listed.reference.iter().map(|(kind, count)| format!("{} {}", printable(kind), grouped(*count as u64))).collect();
+    let headers: Vec<String> = listed
+        .reference
+        .iter()
+        .map(|(kind, count)| format!("{} {}", printable(kind), grouped(*count as u64)))
+        .collect();
     let _ = writeln!(text, "source: {} packets/s", listed.source_pps);
     let _ = writeln!(text, "known: {} sources", grouped(listed.known_sources as u64));
     let _ = writeln!(text, "reference: {} headers", headers.join(", "));

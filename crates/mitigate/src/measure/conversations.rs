@@ -13,12 +13,14 @@
 //! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
 //! is for the caller to say.
 
+mod fragments;
 mod standing;
 mod turns;
 
 use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
+use fragments::Fragments;
 pub use standing::{Proof, Standing, Stream, Voucher};
 use turns::{Pay, Turns};
 use weir_abi::PacketClass;
@@ -26,9 +28,6 @@ use weir_abi::packet::Fragment;
 
 /// Conversations that are remembered.
 const CAPACITY: usize = 1 << 17;
-/// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
-const FRAGMENTS: usize = 1 << 14;
-const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
 /// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 /// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity
@@ -153,33 +152,33 @@ impl Party {
     }
 }
 
-/// The first fragment of a datagram, which vouches for the others.
-#[derive(Clone, Debug)]
-struct FirstFragment {
-    key: u64,
-    time_ns: u64,
-    proof: Proof,
-}
-
 /// The conversations of a recording or a link.
 #[derive(Clone, Debug)]
 pub struct Conversations {
     slots: Slots<Conversation>,
-    fragments: Slots<FirstFragment>,
+    fragments: Fragments,
     seed: u64,
     window: u64,
     last_ns: u64,
+    /// For how long an answer pays.
+    paid_ns: u64,
 }
 
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 1, last_ns: 0 }
+        let (slots, fragments) = (Slots::new(CAPACITY), Fragments::new(seed));
+        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS }
     }
 
     /// Begins a window.
     pub fn begin_window(&mut self) {
         self.window += 1;
+    }
+
+    /// Sets how many packets each one stands for that is seen. The fewer are seen, the longer an answer pays.
+    pub fn scale(&mut self, packets: f64) {
+        self.paid_ns = (turns::PAID_NS as f64 * packets).clamp(turns::PAID_NS as f64, IDLE_NS as f64) as u64;
     }
 
     /// The key of the packet's conversation, and the side that sent it: 0 for the lower endpoint.
@@ -191,35 +190,10 @@ impl Conversations {
         (hash(self.seed, &[first, second, header.protocol.into()]), side)
     }
 
-    /// The key of a datagram in fragments.
-    fn datagram(&self, header: &Header) -> u64 {
-        let source = address_hash(self.seed, header.is_ipv6, header.saddr);
-        hash(address_hash(source, header.is_ipv6, header.daddr), &[header.ip_id.into(), header.protocol.into()])
-    }
-
-    /// What the first fragment of a datagram says of a later one.
-    fn vouched(&self, header: &Header, now_ns: u64) -> Proof {
-        let key = self.datagram(header);
-        let first = self.fragments.get(key, |first| first.key == key);
-        let first = first.filter(|first| now_ns.saturating_sub(first.time_ns) < REASSEMBLY_NS);
-        first.map_or(Proof::None, |first| first.proof)
-    }
-
-    fn vouch(&mut self, header: &Header, now_ns: u64, proof: Proof) {
-        let key = self.datagram(header);
-        let first = FirstFragment { key, time_ns: now_ns, proof };
-        match self.fragments.find(key, |first| first.key == key) {
-            Some(known) => *known = first,
-            None => {
-                self.fragments.add(key, first, u64::MAX, |first| first.time_ns);
-            }
-        }
-    }
-
     /// What is known of the sender of a packet, without counting the packet again.
     pub fn proof(&self, header: &Header) -> Proof {
         if header.fragment == Fragment::Later {
-            return self.vouched(header, self.last_ns);
+            return self.fragments.proof(header, self.last_ns);
         }
         if !can_prove(header) {
             return Proof::None;
@@ -238,7 +212,7 @@ impl Conversations {
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> (Proof, bool) {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
-            return (self.vouched(header, now_ns), false);
+            return (self.fragments.take(header, now_ns), false);
         }
         if !can_prove(header) {
             return (Proof::None, false);
@@ -260,7 +234,7 @@ impl Conversations {
             (false, false) => (numbers, false),
         };
         if header.fragment == Fragment::First {
-            self.vouch(header, now_ns, proof);
+            self.fragments.vouch(header, now_ns, proof);
         }
         (proof, is_fresh)
     }
@@ -295,11 +269,11 @@ impl Conversations {
     pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
-            return Standing { proof: self.vouched(header, now_ns), ..Standing::UNKNOWN };
+            return Standing { proof: self.fragments.take(header, now_ns), ..Standing::UNKNOWN };
         }
         let standing = self.see_whole(header, now_ns);
         if header.fragment == Fragment::First {
-            self.vouch(header, now_ns, standing.proof);
+            self.fragments.vouch(header, now_ns, standing.proof);
         }
         standing
     }
@@ -361,7 +335,7 @@ impl Conversations {
             (entry.asker, entry.is_asker_known) = (side, header.side.is_some());
         }
         if header.protocol != protocol::TCP {
-            return see_datagram(header, entry, side, now_ns);
+            return see_datagram(header, entry, side, (now_ns, self.paid_ns));
         }
         let before = entry.numbers(side);
         let is_real = proves(header, entry, side);
@@ -382,13 +356,14 @@ impl Conversations {
 }
 
 /// As [`Conversations::see`], for a packet of a protocol without numbers.
-fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, now_ns: u64) -> Standing {
+fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, (now_ns, paid_ns): (u64, u64)) -> Standing {
     let before = entry.numbers(side);
     let was_vouched = entry.sides[side].turns.is_vouched();
     let is_paid = is_entitled(header, entry, side) && entry.sides[side].turns.spend(now_ns);
+    let _was_first = entry.sides[side].turns.take_fresh();
     let voucher = entry.voucher(side, now_ns);
     if let Some(pay) = pay(header) {
-        entry.sides[1 - side].turns.earn(pay, now_ns);
+        entry.sides[1 - side].turns.earn(pay, now_ns, paid_ns);
     }
     let window = entry.window;
     let own = &mut entry.sides[side];

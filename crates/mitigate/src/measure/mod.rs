@@ -170,6 +170,11 @@ impl Extractor {
         self.inside.is_empty() || self.inside.iter().any(|prefix| prefix.contains(is_ipv6, address))
     }
 
+    /// Sets how many packets each one stands for that is seen.
+    pub fn scale(&mut self, packets: f64) {
+        self.conversations.scale(packets);
+    }
+
     /// Sets the time of the first packet, or of the first after a gap.
     pub fn begin(&mut self, now_ns: u64) {
         self.from_ns = now_ns;

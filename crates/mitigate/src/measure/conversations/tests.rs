@@ -48,6 +48,11 @@ fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
     assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [vouched; 3]);
     assert_eq!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::None);
     assert_eq!(all.see(&later, 20_000_000_000).proof, Proof::None);
+    // A datagram has few fragments, whatever is sent in its name.
+    all.see(&question, 30_000_000_000);
+    all.see(&answer, 30_000_000_001);
+    let all_vouched = (0..1000).filter(|_| all.see(&later, 30_000_000_002).proof == vouched).count();
+    assert_eq!((all_vouched, all.proof(&later)), (56, Proof::None));
 }
 
 #[test]

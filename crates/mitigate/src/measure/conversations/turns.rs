@@ -5,8 +5,9 @@
 //! seconds. This bounds what a forged conversation is worth by what the protected host itself sends.
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// An answer pays for packets of this time. Clients of a service that is in use are answered more often.
-const PAID_NS: u64 = 10 * SECOND_NS;
+/// An answer pays for packets of this time, if every packet is seen. Clients of a service that is in use are answered more
+/// often.
+pub const PAID_NS: u64 = 10 * SECOND_NS;
 /// Packets that are paid for at once, at most.
 const CREDIT_MAX: u32 = 256;
 /// A conversation is settled after this many answers to something new.
@@ -41,9 +42,9 @@ impl Pay {
 /// What one side of a conversation has been paid for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
-    /// Its packets that are paid for, and when the last answer came.
+    /// Its packets that are paid for, and until when.
     credit: u32,
-    answered_ns: u64,
+    until_ns: u64,
     /// Whether it has sent something since then, and since when nothing of it was the first behind an answer.
     has_spoken: bool,
     is_fresh: bool,
@@ -54,15 +55,15 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// The other side sends a packet.
-    pub fn earn(&mut self, pay: Pay, now_ns: u64) {
+    /// The other side sends a packet, which pays for packets of some time.
+    pub fn earn(&mut self, pay: Pay, now_ns: u64, paid_ns: u64) {
         // Who has not been answered for some time begins anew.
         if self.is_stale(now_ns) {
             (self.credit, self.turns) = (0, 0);
         }
         self.turns = self.turns.saturating_add(u32::from(std::mem::take(&mut self.has_spoken)));
         self.credit = (self.credit + pay.packets(self.is_settled(now_ns))).min(pay.most());
-        (self.answered_ns, self.is_fresh) = (now_ns, true);
+        (self.until_ns, self.is_fresh) = (now_ns.saturating_add(paid_ns), true);
     }
 
     /// It sends a packet. Returns whether an answer pays for it.
@@ -105,6 +106,6 @@ impl Turns {
     }
 
     fn is_stale(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.answered_ns) > PAID_NS
+        now_ns > self.until_ns
     }
 }
