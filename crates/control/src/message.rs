@@ -205,20 +205,6 @@ mod tests {
                 r#"{"attacks":{"operation":{"accept":{"attack":3}}}}"#,
             ),
             (
-                Request::Attacks { operation: AttackOperation::Baseline { top: 3 } },
-                r#"{"attacks":{"operation":{"baseline":{"top":3}}}}"#,
-            ),
-            (
-                Request::Attacks {
-                    operation: AttackOperation::SetBaseline { of: "source".into(), rate: None, pps: 500 },
-                },
-                r#"{"attacks":{"operation":{"set-baseline":{"of":"source","rate":null,"pps":500}}}}"#,
-            ),
-            (
-                Request::Attacks { operation: AttackOperation::ResetBaseline { of: "192.0.2.0/24".into() } },
-                r#"{"attacks":{"operation":{"reset-baseline":{"of":"192.0.2.0/24"}}}}"#,
-            ),
-            (
                 Request::Table { table: "bad".into(), operation: TableOperation::Flush },
                 r#"{"table":{"table":"bad","operation":"flush"}}"#,
             ),
@@ -229,6 +215,26 @@ mod tests {
         }
         let short = Request::parse(br#"{"activate":{"generation":2}}"#).expect("a trial is optional");
         assert_eq!(short, Request::Activate { generation: 2, confirm_s: None });
+    }
+
+    #[test]
+    fn requests_about_baselines_are_lines() {
+        let requests = [
+            (AttackOperation::Baseline { top: 3 }, r#"{"baseline":{"top":3}}"#),
+            (
+                AttackOperation::SetBaseline { of: "source".into(), rate: None, pps: 500 },
+                r#"{"set-baseline":{"of":"source","rate":null,"pps":500}}"#,
+            ),
+            (
+                AttackOperation::ResetBaseline { of: "192.0.2.0/24".into() },
+                r#"{"reset-baseline":{"of":"192.0.2.0/24"}}"#,
+            ),
+        ];
+        for (operation, line) in requests {
+            let request = Request::Attacks { operation };
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{{\"attacks\":{{\"operation\":{line}}}}}\n"));
+            assert_eq!(Request::parse(request.line().expect("it is UTF-8").as_bytes()).expect("a request"), request);
+        }
     }
 
     #[test]
