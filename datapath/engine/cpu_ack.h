@@ -6,28 +6,25 @@
 #ifndef WEIR_CPU_ACK_H
 #define WEIR_CPU_ACK_H
 
-/* The key of an acknowledgement, as far as it is not the same for all, and the side that sent it. */
+/* The key of an acknowledgement, as far as it is not the same for all. */
 struct ack_key {
-	uint64_t first, second; /* addresses */
+	uint64_t first, second; /* addresses, the outer one first */
 	uint64_t ends;		/* the last word */
-	uint32_t sender;
 };
 
-WEIR_INLINE struct ack_key ack_key(const uint8_t *at)
+WEIR_INLINE struct ack_key ack_key(const uint8_t *at, uint32_t from)
 {
 	const uint64_t ports = be32(at + ACK_TCP);
 	const uint64_t source = (uint64_t)be32(at + ACK_SOURCE) << 16 | ports >> 16;
 	const uint64_t destination = (uint64_t)be32(at + ACK_DESTINATION) << 16 | (ports & 0xffff);
-	/* By the borrow: BPF has no comparison without a branch, and nothing could predict this one. */
-	const uint64_t swap = opaque((uint32_t)((destination - source) >> 63));
-	const uint64_t change = (source ^ destination) & (0 - swap);
+	/* Not a branch, which the verifier would follow twice. */
+	const uint64_t change = (source ^ destination) & (0 - (uint64_t)opaque(from));
 	const uint64_t first = source ^ change, second = destination ^ change;
 
 	return (struct ack_key){
 		.first = first >> 16,
 		.second = second >> 16,
 		.ends = first << 48 | (second & 0xffff) << 32 | (uint64_t)PROTO_TCP << 24,
-		.sender = (uint32_t)swap,
 	};
 }
 
@@ -59,7 +56,7 @@ WEIR_INLINE uint64_t slots_near(const struct flow_bucket *bucket, uint32_t tag)
 
 /*
  * Finds the entry whose tag is that of the key. It is nearly always that of the flow, and nearly always in the first
- * bucket. An established flow is not embryonic, so the whole tag is compared.
+ * bucket. FLOW_PROVEN is 0, so the whole tag is compared.
  */
 WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)
 {
@@ -78,10 +75,10 @@ WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)
 }
 
 /* Tracks an acknowledgement in the common case. Returns false, and changes nothing, if it is not. */
-WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t now)
+WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t from, uint32_t now)
 {
 	const uint64_t mask = FAST_MASK | UINT64_C(1) << STATUS_IPV6;
-	const struct ack_key key = ack_key(at);
+	const struct ack_key key = ack_key(at, from);
 	const struct flow_hash hash = ack_hash(&weir_flow_head, &key);
 	const struct fast_ack ack = read_ack_frame(at, (be32(at + ACK_IP_LENGTH) >> 16) - ack_headers(at));
 	uint64_t *entry = ack_guess(&hash), old;
@@ -95,7 +92,7 @@ WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t now)
 		return false;
 	if (__sync_val_compare_and_swap(status, old, old | FLOW_LOCK) != old)
 		return false;
-	if (ack_entry_is(entry, key.first, key.second, key.ends) && track_fast(entry, mask, &ack, key.sender, now))
+	if (ack_entry_is(entry, key.first, key.second, key.ends) && track_fast(entry, mask, &ack, from, now))
 		return true;
 	*status = old;
 	return false;

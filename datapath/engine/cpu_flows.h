@@ -119,9 +119,11 @@ WEIR_GLOBAL uint32_t weir_flow_free_expired(uint32_t bucket, uint32_t now)
 	return 0;
 }
 
-WEIR_GLOBAL uint32_t weir_flow_oldest(uint32_t bucket, uint32_t start, uint32_t now)
+WEIR_GLOBAL uint32_t weir_flow_spare(uint32_t bucket, uint32_t class, uint32_t age_min, uint32_t start, uint32_t now)
 {
-	return oldest_in(NULL, bucket, start, now);
+	const struct spare spare = {class, age_min, start, now};
+
+	return spare_in(NULL, bucket, &spare);
 }
 
 WEIR_KERNEL_PART void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
@@ -130,10 +132,10 @@ WEIR_KERNEL_PART void place_free_expired(const struct env *env, uint32_t bucket,
 	weir_flow_free_expired(bucket, now);
 }
 
-WEIR_KERNEL_PART uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+WEIR_KERNEL_PART uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)
 {
 	(void)env;
-	return weir_flow_oldest(bucket, start, now);
+	return weir_flow_spare(bucket, spare->class, spare->age_min, spare->start, spare->now);
 }
 
 WEIR_GLOBAL uint32_t weir_track_place(uint32_t now)
@@ -196,7 +198,7 @@ WEIR_KERNEL_PART void track_judge(const struct env *env, struct track *track, ui
  * Reads the well-formed packet in the CPU's slot. The verifier would follow the reads of a frame in the program again
  * for each of its paths, so the frame is found anew here.
  */
-WEIR_GLOBAL uint32_t weir_track_read(hook_context *ctx)
+WEIR_GLOBAL uint32_t weir_track_read(hook_context *ctx, uint32_t from)
 {
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct track_slot *slot = own_slot();
@@ -210,7 +212,7 @@ WEIR_GLOBAL uint32_t weir_track_read(hook_context *ctx)
 	slot->is_tracked = true;
 	slot->is_asked = false;
 	track_keep(&slot->track);
-	track_read(&weir_flow_head, &frame, packet, &slot->track);
+	track_read(&weir_flow_head, &frame, packet, (enum from_side)(from & 1), &slot->track);
 	if (slot->track.subject == SUBJECT_TCP)
 		read_segment(&frame, packet, &slot->track.segment);
 	return 0;
@@ -259,7 +261,7 @@ WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 }
 
 /* The common case of almost all packets, in one step; returns whether it was. */
-WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx)
+WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx, uint32_t from)
 {
 	struct track_slot *slot = own_slot();
 	struct env env = {.now_ns = 0};
@@ -269,7 +271,7 @@ WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx)
 	if (!hook_frame(ctx, &env, &frame))
 		return false;
 	at = ack_frame(&frame);
-	if (!at || !track_ack(at, track_time(&weir_flow_head, env_coarse_now(&env))))
+	if (!at || !track_ack(at, from & 1, track_time(&weir_flow_head, env_coarse_now(&env))))
 		return false;
 	slot->is_tracked = true;
 	slot->track.opens = PLACE_FULL;
@@ -278,12 +280,12 @@ WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx)
 	return true;
 }
 
-/* Tracks a well-formed packet. */
-WEIR_INLINE void track(const struct frame *frame)
+/* Tracks a well-formed packet that arrived from a side. */
+WEIR_INLINE void track(const struct frame *frame, enum from_side from)
 {
-	if (WEIR_LIKELY(weir_track_ack(frame->ctx)))
+	if (WEIR_LIKELY(weir_track_ack(frame->ctx, from)))
 		return;
-	weir_track_read(frame->ctx);
+	weir_track_read(frame->ctx, from);
 	weir_track(own_slot()->now);
 }
 
@@ -294,13 +296,13 @@ WEIR_INLINE void track_forget(void)
 }
 
 /* After a packet: tracks it if it is accepted and was not tracked before, and enters the flow that it opens. */
-WEIR_INLINE uint32_t track_verdict(const struct frame *frame, uint32_t verdict)
+WEIR_INLINE uint32_t track_verdict(const struct frame *frame, enum from_side from, uint32_t verdict)
 {
 	struct track_slot *slot = own_slot();
 
 	if (is_tracked_late(verdict)) {
 		if (!slot->is_tracked)
-			track(frame);
+			track(frame, from);
 		if (slot->track.opens != PLACE_FULL)
 			weir_track_open(slot->now);
 	} else if ((verdict & 0xff) != ACTION_REPLY) {

@@ -100,6 +100,12 @@ struct burst_entries {
 	const struct entry_slot *slots;
 };
 
+/* The side from which a packet arrived, which has this number in flows: Arrival in crates/abi/src/flow/key.rs. */
+enum from_side {
+	FROM_OUTSIDE = 0, /* it goes upstream */
+	FROM_INSIDE = 1,  /* it goes downstream */
+};
+
 /* The table of flows (flow_table.h); NULL if the policy does not track. */
 struct burst_flows {
 	struct flow_head *head;

@@ -16,6 +16,7 @@ struct env {
 	struct burst_tables tables;
 	struct burst_limits limits;
 	struct burst_flows flows;
+	enum from_side from; /* of the packets, if the chain tracks them */
 };
 
 WEIR_INLINE struct table env_limits(const struct env *env)

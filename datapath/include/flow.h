@@ -34,7 +34,17 @@ enum flow_state {
 	FLOW_CLOSED = 11,
 	FLOW_UNREPLIED = 12,
 	FLOW_REPLIED = 13,
-	FLOW_STATES = 16, /* more than there are */
+	FLOW_RESTORED = 14,
+	FLOW_ASSURED = 15,
+	FLOW_STATES = 16,
+};
+
+/* What a flow has proven, in the upper bits of its tag: FlowClass in crates/abi/src/flow/class.rs. */
+enum flow_class {
+	FLOW_PROVEN = 0,    /* never evicted */
+	FLOW_EMBRYONIC = 1, /* a connection that is not open yet */
+	FLOW_UNPROVEN = 2,  /* its sender cannot prove its address */
+	FLOW_CLOSING = 3,
 };
 
 /* The fields of the status word, the last one of an entry. */
@@ -125,13 +135,44 @@ WEIR_INLINE bool status_bit(uint64_t status, uint32_t bit)
 	return status >> bit & 1;
 }
 
-/* Whether the flow may be evicted: Flow::is_embryonic(). */
-WEIR_INLINE bool status_embryonic(uint64_t status)
-{
-	const uint32_t embryonic = 1u << FLOW_SYN_SENT | 1u << FLOW_SYN_SENT2 | 1u << FLOW_SYN_RECEIVED |
-				   1u << FLOW_SYN_RECEIVED2 | 1u << FLOW_CLOSED;
+/* A value of two or four bits for each state. */
+#define OF_STATE2(state, value) ((uint32_t)(value) << 2 * (state))
+#define OF_STATE4(state, value) ((uint64_t)(value) << 4 * (state))
 
-	return !status_bit(status, STATUS_REPLIED) || embryonic >> status_state(status) & 1;
+/* What an open connection has proven: nothing before it is answered, nor while one of its sides is unseen. */
+WEIR_INLINE uint32_t open_class(uint64_t status)
+{
+	const uint32_t windows = (uint32_t)(status >> STATUS_WINDOW);
+
+	if (!status_bit(status, STATUS_REPLIED))
+		return FLOW_EMBRYONIC;
+	return (windows & 0xff) && (windows >> 8 & 0xff) ? FLOW_PROVEN : FLOW_UNPROVEN;
+}
+
+/* What a flow has proven: Flow::class(). */
+WEIR_INLINE uint32_t status_class(uint64_t status)
+{
+	const uint32_t classes = OF_STATE2(FLOW_SYN_SENT, FLOW_EMBRYONIC) | OF_STATE2(FLOW_SYN_SENT2, FLOW_EMBRYONIC) |
+				 OF_STATE2(FLOW_SYN_RECEIVED, FLOW_EMBRYONIC) |
+				 OF_STATE2(FLOW_SYN_RECEIVED2, FLOW_EMBRYONIC) |
+				 OF_STATE2(FLOW_FIN_WAIT, FLOW_CLOSING) | OF_STATE2(FLOW_CLOSE_WAIT, FLOW_CLOSING) |
+				 OF_STATE2(FLOW_LAST_ACK, FLOW_CLOSING) | OF_STATE2(FLOW_TIME_WAIT, FLOW_CLOSING) |
+				 OF_STATE2(FLOW_CLOSED, FLOW_CLOSING) | OF_STATE2(FLOW_UNREPLIED, FLOW_UNPROVEN) |
+				 OF_STATE2(FLOW_REPLIED, FLOW_UNPROVEN) | OF_STATE2(FLOW_ASSURED, FLOW_UNPROVEN);
+	const uint32_t state = status_state(status);
+
+	if (state == FLOW_ESTABLISHED || state == FLOW_RESETTING)
+		return open_class(status);
+	return classes >> 2 * state & 3;
+}
+
+/* How old a flow counts as when one of its class has to go: Flow::weighted_age(). */
+WEIR_INLINE uint32_t status_weighted_age(uint64_t status, uint32_t now)
+{
+	const uint64_t haste = OF_STATE4(FLOW_TIME_WAIT, 4) | OF_STATE4(FLOW_CLOSED, 4) | OF_STATE4(FLOW_UNREPLIED, 4) |
+			       OF_STATE4(FLOW_LAST_ACK, 2) | OF_STATE4(FLOW_REPLIED, 2);
+
+	return flow_age(now, status_time(status)) << (haste >> 4 * status_state(status) & 15);
 }
 
 /* The half of a word that belongs to a side. Side 0 has the upper one. */

@@ -2,7 +2,7 @@
 /*
  * The memory of a table of flows, and its locks.
  *
- *	bucket	tags[32], one cache line	bit 15 embryonic, bits 0 to 14 of the hash; 0: free
+ *	bucket	tags[32], one cache line	bits 14 and 15 enum flow_class, bits 0 to 13 of the hash; 0: free
  *		entries[32], a cache line each	key, state words
  */
 #ifndef WEIR_FLOW_BUCKET_H
@@ -13,8 +13,9 @@
 enum {
 	FLOW_ENTRY_WORDS = FLOW_KEY_WORDS + FLOW_STATE_WORDS,
 	FLOW_STATUS = FLOW_ENTRY_WORDS - 1,
-	TAG_EMBRYONIC = 1 << 15,
-	TAG_HASH = TAG_EMBRYONIC - 1,
+	TAG_CLASS_SHIFT = 14,
+	TAG_HASH = (1 << TAG_CLASS_SHIFT) - 1, /* never all 0 in a tag, so a class is that of a used slot */
+	TAG_CLASS = UINT16_MAX - TAG_HASH,
 	OPENING_LOCKS = 256,
 };
 

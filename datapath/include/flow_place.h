@@ -13,32 +13,51 @@
 static const struct tracking tracking;
 #endif
 
-/* What a bucket has room for. */
+/* A closing connection makes room in a bucket that is rather full from this weighted age on. */
+enum { RECLAIM_TICKS = 953 };
+
+/* What a bucket has room for, for a flow of a class. */
 struct bucket_use {
-	uint32_t free;	  /* mask of the free slots */
-	uint32_t used;	  /* number of the others */
-	bool is_at_bound; /* whether the embryonic flows take their share */
+	uint32_t free;	/* mask of the free slots */
+	uint32_t used;	/* number of the others */
+	uint32_t busy;	/* number of those whose flows do not close */
+	bool has_share; /* whether the class of the new flow has its share */
 };
 
-WEIR_INLINE struct bucket_use bucket_use(const struct flow_bucket *bucket, uint32_t embryonic_max)
+/* The most flows of a class of new flows in a bucket. */
+WEIR_INLINE uint32_t share_of(uint32_t class)
+{
+	return class == FLOW_EMBRYONIC ? tracking.embryonic_max : tracking.unproven_max;
+}
+
+WEIR_INLINE struct bucket_use bucket_use(const struct flow_bucket *bucket, uint32_t class)
 {
 	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
-	const uint32_t embryonic = slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC);
+	const uint32_t used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free);
 
 	return (struct bucket_use){
 		.free = free,
-		.used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free),
-		.is_at_bound = (uint32_t)__builtin_popcount(embryonic) >= embryonic_max,
+		.used = used,
+		.busy = used - (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING)),
+		.has_share = (uint32_t)__builtin_popcount(slots_of(bucket, class)) >= share_of(class),
 	};
 }
 
 /* Whether the second of two buckets is better for a new flow. */
 WEIR_INLINE bool second_is_better(const struct bucket_use *first, const struct bucket_use *second)
 {
-	if (first->is_at_bound != second->is_at_bound)
-		return first->is_at_bound;
-	return first->used >= FLOW_PREFERRED && second->used < first->used;
+	if (first->has_share != second->has_share)
+		return first->has_share;
+	return first->busy >= FLOW_PREFERRED && second->busy < first->busy;
 }
+
+/* Which flow is to make room: see spare_slot(). */
+struct spare {
+	uint32_t class;
+	uint32_t age_min;
+	uint32_t start;
+	uint32_t now;
+};
 
 /* Frees the slots of a bucket whose flows have expired. */
 WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_t now)
@@ -49,12 +68,12 @@ WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_
 		free_expired(env, bucket, &tracking.timeouts, now);
 }
 
-/* The embryonic flow of a bucket whose time is longest ago; FLOW_SLOTS if there is none. */
-WEIR_INLINE uint32_t oldest_in(const struct env *env, uint32_t number, uint32_t start, uint32_t now)
+/* spare_slot() of a bucket by its number. */
+WEIR_INLINE uint32_t spare_in(const struct env *env, uint32_t number, const struct spare *spare)
 {
 	const struct flow_bucket *bucket = flow_bucket(env, number);
 
-	return bucket ? oldest_embryonic(bucket, start, now) : FLOW_SLOTS;
+	return bucket ? spare_slot(bucket, spare->class, spare->age_min, spare->start, spare->now) : FLOW_SLOTS;
 }
 
 /* These steps again, as functions that the verifier follows once. */
@@ -65,23 +84,23 @@ WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint
 	free_expired_in(env, bucket, now);
 }
 
-WEIR_INLINE uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now)
+WEIR_INLINE uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)
 {
-	return oldest_in(env, bucket, start, now);
+	return spare_in(env, bucket, spare);
 }
 
 #else
 
 WEIR_IN_KERNEL void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now);
-WEIR_IN_KERNEL uint32_t place_oldest(const struct env *env, uint32_t bucket, uint32_t start, uint32_t now);
+WEIR_IN_KERNEL uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare);
 
 #endif
 
-WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number)
+WEIR_INLINE struct bucket_use use_of(const struct env *env, uint32_t number, uint32_t class)
 {
 	const struct flow_bucket *bucket = flow_bucket(env, number);
 
-	return bucket ? bucket_use(bucket, tracking.embryonic_max) : (struct bucket_use){.is_at_bound = true};
+	return bucket ? bucket_use(bucket, class) : (struct bucket_use){.has_share = true};
 }
 
 /* The better of a flow's buckets, 0 or 1, and its use. */
@@ -90,41 +109,84 @@ struct better_bucket {
 	struct bucket_use use;
 };
 
-WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const struct flow_hash *hash)
+WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const struct flow_hash *hash, uint32_t class)
 {
-	const struct bucket_use uses[2] = {use_of(env, hash->bucket[0]), use_of(env, hash->bucket[1])};
+	const struct bucket_use uses[2] = {use_of(env, hash->bucket[0], class), use_of(env, hash->bucket[1], class)};
 	const uint32_t index = second_is_better(&uses[0], &uses[1]);
 
 	return (struct better_bucket){index, index ? uses[1] : uses[0]};
 }
 
-/*
- * Finds a slot for the flow that the packet opens. Locks are taken only to free expired flows, so another CPU may take
- * the slot first. It looks twice, but not in a loop: clang arranges that in a way that Linux 6.1 refuses
- * (docs/decisions/0053-older-verifiers.md).
- */
-WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash *hash, uint32_t now, struct flow_at *at)
+/* Steps 2 to 4: a slot of the better bucket; FLOW_SLOTS if it has neither a free one nor a flow that makes room. */
+WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, const struct bucket_use *use,
+				    struct spare *spare, enum place *place)
 {
-	struct better_bucket better = better_bucket(env, hash);
+	uint32_t slot = FLOW_SLOTS;
+
+	*place = PLACE_EVICT;
+	if (use->has_share)
+		return place_spare(env, bucket, spare);
+	if (use->used >= FLOW_PREFERRED) {
+		const struct spare closing = {FLOW_CLOSING, RECLAIM_TICKS, spare->start, spare->now};
+
+		slot = place_spare(env, bucket, &closing);
+	}
+	if (slot != FLOW_SLOTS || !use->free)
+		return slot;
+	*place = PLACE_FREE;
+	return first_slot(use->free);
+}
+
+/* Step 6: a flow of a class that makes room, in the better bucket or in the other one. */
+WEIR_INLINE bool takes_place_of(const struct env *env, const struct flow_hash *hash, uint32_t better,
+				const struct spare *spare, struct flow_at *at)
+{
 	uint32_t slot;
 
-	if (!better.use.is_at_bound && !better.use.free) {
-		place_free_expired(env, hash->bucket[0], now);
-		place_free_expired(env, hash->bucket[1], now);
-		better = better_bucket(env, hash);
-	}
-	at->bucket = hash->bucket[better.index];
-	if (!better.use.is_at_bound && better.use.free) {
-		at->slot = first_slot(better.use.free);
-		return PLACE_FREE;
-	}
-	slot = place_oldest(env, at->bucket, hash->tag, now);
-	if (slot == FLOW_SLOTS && !better.use.is_at_bound) {
-		at->bucket = hash->bucket[1 - better.index];
-		slot = place_oldest(env, at->bucket, hash->tag, now);
+	at->bucket = hash->bucket[better];
+	slot = place_spare(env, at->bucket, spare);
+	if (slot == FLOW_SLOTS) {
+		at->bucket = hash->bucket[1 - better];
+		slot = place_spare(env, at->bucket, spare);
 	}
 	at->slot = slot & (FLOW_SLOTS - 1);
-	return slot == FLOW_SLOTS ? PLACE_FULL : PLACE_EVICT;
+	return slot != FLOW_SLOTS;
+}
+
+/*
+ * Finds a slot for a new flow of a class. Locks are taken only to free expired flows, so another CPU may take the slot
+ * first. It looks twice, but not in a loop: clang arranges that in a way that Linux 6.1 refuses
+ * (docs/decisions/0053-older-verifiers.md).
+ */
+WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash *hash, uint32_t class, uint32_t now,
+				  struct flow_at *at)
+{
+	struct better_bucket better = better_bucket(env, hash, class);
+	struct spare spare = {class, 0, hash->tag, now};
+	enum place place;
+	uint32_t slot;
+
+	slot = slot_of_better(env, hash->bucket[better.index], &better.use, &spare, &place);
+	if (slot == FLOW_SLOTS) {
+		place_free_expired(env, hash->bucket[0], now);
+		place_free_expired(env, hash->bucket[1], now);
+		better = better_bucket(env, hash, class);
+		slot = slot_of_better(env, hash->bucket[better.index], &better.use, &spare, &place);
+	}
+	*at = (struct flow_at){hash->bucket[better.index], slot & (FLOW_SLOTS - 1)};
+	if (slot != FLOW_SLOTS)
+		return place;
+	if (better.use.has_share)
+		return PLACE_FULL;
+	spare.class = FLOW_CLOSING;
+	if (takes_place_of(env, hash, better.index, &spare, at))
+		return PLACE_EVICT;
+	spare.class = FLOW_UNPROVEN;
+	if (takes_place_of(env, hash, better.index, &spare, at))
+		return PLACE_EVICT;
+	spare.class = FLOW_EMBRYONIC;
+	return class == FLOW_EMBRYONIC && takes_place_of(env, hash, better.index, &spare, at) ? PLACE_EVICT
+											      : PLACE_FULL;
 }
 
 #endif

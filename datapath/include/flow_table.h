@@ -35,7 +35,7 @@ struct flow_at {
 enum place {
 	PLACE_FULL,
 	PLACE_FREE,  /* a free slot */
-	PLACE_EVICT, /* the slot of an embryonic flow */
+	PLACE_EVICT, /* the slot of a flow that makes room */
 	PLACE_KNOWN, /* the slot of the same key: the connection begins anew */
 };
 
@@ -57,7 +57,7 @@ WEIR_INLINE struct flow_hash flow_hash_mixed(uint64_t sum, uint64_t mix, uint64_
 	hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
 	hash ^= hash >> 31;
-	tag = ((uint32_t)hash & 0xff) | ((uint32_t)(hash >> 24) & 0x7f00);
+	tag = ((uint32_t)hash & 0xff) | ((uint32_t)(hash >> 24) & 0x3f00);
 	return (struct flow_hash){
 		.bucket = {(uint32_t)((hash & UINT32_MAX) * buckets >> 32), (uint32_t)((hash >> 32) * buckets >> 32)},
 		.tag = tag ? tag : 1,
@@ -169,7 +169,7 @@ WEIR_INLINE void flow_write(struct flow_bucket *bucket, uint32_t slot, const uin
 	volatile uint64_t *entry = bucket->entries[slot];
 	volatile uint16_t *tag = &bucket->tags[slot];
 	const uint32_t old = *tag;
-	const uint32_t new = (old & TAG_HASH) | (status_embryonic(words[2]) ? TAG_EMBRYONIC : 0);
+	const uint32_t new = (old & TAG_HASH) | status_class(words[2]) << TAG_CLASS_SHIFT;
 
 	if (new != old)
 		*tag = (uint16_t)new;
@@ -245,17 +245,30 @@ WEIR_INLINE uint32_t flow_find_in(const struct env *env, struct flow_bucket *buc
 	return FLOW_SLOTS;
 }
 
-/* The embryonic flow of a bucket whose time is longest ago, from slot `start` on; FLOW_SLOTS if there is none. */
-WEIR_INLINE uint32_t oldest_embryonic(const struct flow_bucket *bucket, uint32_t start, uint32_t now)
+/*
+ * The slots of a class in a bucket, as a mask. No free slot has a class but FLOW_PROVEN, which is not asked for: tags
+ * of other classes are not 0.
+ */
+WEIR_INLINE uint32_t slots_of(const struct flow_bucket *bucket, uint32_t class)
 {
-	const uint32_t slots = slots_with(bucket, TAG_EMBRYONIC, TAG_EMBRYONIC);
+	return slots_with(bucket, TAG_CLASS, class << TAG_CLASS_SHIFT);
+}
+
+/*
+ * The flow of a class in a bucket that makes room first, from slot `start` on; FLOW_SLOTS if there is none whose
+ * weighted age is at least `age_min`.
+ */
+WEIR_INLINE uint32_t spare_slot(const struct flow_bucket *bucket, uint32_t class, uint32_t age_min, uint32_t start,
+				uint32_t now)
+{
+	const uint32_t slots = slots_of(bucket, class);
 	uint32_t oldest = FLOW_SLOTS, oldest_age = 0;
 
 	for (uint32_t i = 0; i < FLOW_SLOTS; i++) {
 		const uint32_t slot = (start + i) & (FLOW_SLOTS - 1);
-		const uint32_t age = flow_age(now, status_time(bucket->entries[slot][FLOW_STATUS]));
+		const uint32_t age = status_weighted_age(bucket->entries[slot][FLOW_STATUS], now);
 
-		if ((slots >> slot & 1) && (oldest == FLOW_SLOTS || age > oldest_age)) {
+		if ((slots >> slot & 1) && age >= age_min && (oldest == FLOW_SLOTS || age > oldest_age)) {
 			oldest = slot;
 			oldest_age = age;
 		}
@@ -298,7 +311,7 @@ WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, u
 	if (!flow_lock(env, status))
 		return false;
 	/* The flow may have ended or expired meanwhile. */
-	if (!*tag || *tag & TAG_EMBRYONIC)
+	if (!*tag || *tag & TAG_CLASS)
 		return true;
 	flow_unlock(env, status);
 	return false;

@@ -8,6 +8,7 @@
 
 #include "flow_table.h"
 #include "syn_switch.h"
+#include "tcp_restored.h"
 #include "tcp_window.h"
 
 /* What the servers behind the SYN proxy offer, and when it answers: Synproxy in crates/policy/src/ir/tracking.rs. */
@@ -22,7 +23,8 @@ struct synproxy {
 /* The settings of `tracking { ... }`. Generated code has one constant, so compilers fold it. */
 struct tracking {
 	struct flow_timeouts timeouts;
-	uint32_t embryonic_max;
+	uint32_t embryonic_max; /* flows of this class in a bucket */
+	uint32_t unproven_max;
 	uint32_t invalid; /* the verdict on invalid packets, or VERDICT_NONE if rules decide them */
 	bool pickup;
 	bool one_way;
@@ -51,6 +53,7 @@ enum step {
 #define STATES_OPENING STATES2(FLOW_SYN_SENT, FLOW_SYN_SENT2)
 #define STATES_ANSWERED STATES2(FLOW_SYN_RECEIVED, FLOW_SYN_RECEIVED2)
 #define STATES_ESTABLISHED STATES2(FLOW_ESTABLISHED, FLOW_RESETTING)
+#define STATES_OPEN (STATES_ESTABLISHED | 1u << FLOW_RESTORED)
 #define STATES_HALF_CLOSED STATES2(FLOW_FIN_WAIT, FLOW_CLOSE_WAIT)
 
 WEIR_INLINE bool state_in(const struct flow *flow, uint32_t states)
@@ -81,7 +84,7 @@ WEIR_INLINE uint32_t step_fin(const struct flow *flow, const struct segment *seg
 {
 	if (state_in(flow, STATES_OPENING))
 		return STEP_INVALID;
-	if (state_in(flow, STATES_ANSWERED | STATES_ESTABLISHED))
+	if (state_in(flow, STATES_ANSWERED | STATES_OPEN))
 		return flow->liberal || seq_after(segment->end, flow->mine.una) ? FLOW_FIN_WAIT : flow->state;
 	if (state_in(flow, STATES_HALF_CLOSED))
 		return flow->liberal || seq_after(segment->end, flow->mine.next) ? FLOW_LAST_ACK : flow->state;
@@ -99,6 +102,7 @@ WEIR_INLINE uint32_t step_ack(const struct flow *flow, bool one_way)
 	}
 	if (state_in(flow, STATES_ANSWERED))
 		return flow->state == FLOW_SYN_RECEIVED && !flow->from_opener ? FLOW_SYN_RECEIVED : FLOW_ESTABLISHED;
+	/* Also `restored`, which tcp_judge() knows more of. */
 	return state_in(flow, STATES_HALF_CLOSED) ? FLOW_CLOSE_WAIT : flow->state;
 }
 
@@ -178,7 +182,7 @@ WEIR_INLINE enum outcome tcp_reset(struct flow *flow, const struct segment *segm
 {
 	const struct flow_side *side = &flow->mine, *other = &flow->theirs;
 	const uint32_t seq = segment->seq, window = window_bytes(other->window);
-	const bool is_beyond = seq_after(seq, side->una + window) && !flow->liberal;
+	const bool is_beyond = seq_after(seq, side->una + window);
 	const bool is_old = seq_after(side->una, seq);
 	const bool is_established = state_in(flow, STATES_ESTABLISHED);
 
@@ -189,12 +193,13 @@ WEIR_INLINE enum outcome tcp_reset(struct flow *flow, const struct segment *segm
 		*refused = REASON_BAD_ACK;
 		return OUTCOME_REFUSE;
 	}
-	if (seq == side->una || (seq == side->next && !is_old))
+	/* Before a restored connection goes on, the other side has confirmed `una` only. */
+	if (seq == side->una || (seq == side->next && !is_old && flow->state != FLOW_RESTORED))
 		return tcp_close(flow);
 	if (is_established || state_in(flow, STATES_ANSWERED | 1u << FLOW_SYN_SENT2)) {
-		if (is_beyond || is_old)
+		if (is_old || (is_beyond && !flow->liberal))
 			return OUTCOME_REFUSE;
-		if (!is_established)
+		if (!is_established || flow->liberal)
 			return OUTCOME_KEEP;
 		if (!flow->replied)
 			return tcp_close(flow);
@@ -202,15 +207,23 @@ WEIR_INLINE enum outcome tcp_reset(struct flow *flow, const struct segment *segm
 		flow->state = FLOW_RESETTING;
 		return OUTCOME_UPDATE;
 	}
+	/* Nobody knows what its numbers should be. The receiver does, and ignores or challenges a wrong reset. */
+	if (flow->liberal)
+		return OUTCOME_KEEP;
 	/* A closed socket answers late segments by resets with the acknowledgement of these. */
-	if (!flow->liberal && (is_beyond || seq_after(side->una - window, seq)))
+	if (is_beyond || seq_after(side->una - window, seq))
 		return OUTCOME_REFUSE;
 	return tcp_close(flow);
 }
 
-/* Why a segment other than a reset is refused, or REASON_NO_MATCH. Updates both sides. */
+/*
+ * Why a segment other than a reset is refused, or REASON_NO_MATCH. Updates both sides. Segments of a liberal flow fit,
+ * unless they are FINs.
+ */
 WEIR_INLINE enum reason tcp_pass(struct flow *flow, const struct segment *segment, bool opening)
 {
+	enum reason unfit;
+
 	if (segment->kind == SEGMENT_SYN) {
 		record_syn(flow, segment);
 		return REASON_NO_MATCH;
@@ -220,7 +233,8 @@ WEIR_INLINE enum reason tcp_pass(struct flow *flow, const struct segment *segmen
 	/* One-way: the first ACK must continue the SYN. */
 	if (segment->kind == SEGMENT_ACK && opening && segment->seq != flow->mine.next)
 		return REASON_OUT_OF_WINDOW;
-	return window_pass(flow, segment);
+	unfit = flow->state == FLOW_RESTORED ? restored_pass(flow, segment) : window_pass(flow, segment);
+	return flow->liberal && segment->kind != SEGMENT_FIN ? REASON_NO_MATCH : unfit;
 }
 
 /* Judges a segment of a known flow, and changes the flow. After a refusal the flow must be dropped. */
@@ -241,13 +255,21 @@ WEIR_INLINE enum outcome tcp_judge(struct flow *flow, const struct segment *segm
 		return OUTCOME_REOPEN;
 	if (step == STEP_INVALID)
 		return OUTCOME_REFUSE;
-	*refused = tcp_pass(flow, segment, opening);
-	if (*refused != REASON_NO_MATCH)
+	if (segment->kind != SEGMENT_SYN && segment->kind != SEGMENT_SYN_ACK && !acknowledges_opening(flow, segment)) {
+		*refused = REASON_BAD_ACK;
 		return OUTCOME_REFUSE;
-	flow->state = step;
+	}
+	*refused = tcp_pass(flow, segment, opening);
+	if (*refused != REASON_NO_MATCH && (!was_liberal || segment->kind != SEGMENT_FIN))
+		return OUTCOME_REFUSE;
+	if (step == FLOW_RESTORED)
+		flow->state = flow->liberal ? FLOW_RESTORED : FLOW_ESTABLISHED;
+	/* Whoever forges a FIN does not know the numbers, so the connection goes on. */
+	else if (*refused == REASON_NO_MATCH)
+		flow->state = step;
 	flow->syn = false;
 	flow->replied |= opening && segment->kind == SEGMENT_ACK;
-	if (step == FLOW_LAST_ACK && segment->kind == SEGMENT_ACK &&
+	if (flow->state == FLOW_LAST_ACK && segment->kind == SEGMENT_ACK &&
 	    (was_liberal || (flow->mine.una == flow->mine.next && flow->theirs.una == flow->theirs.next)))
 		flow->state = FLOW_TIME_WAIT;
 	/* A SYN that is sent again must not keep a flow that nobody answers. */

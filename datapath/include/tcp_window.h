@@ -173,8 +173,24 @@ WEIR_INLINE void window_update(struct flow *flow, const struct segment *segment,
 }
 
 /*
+ * Whether a segment of a side in `syn-recv` or `syn-recv2` acknowledges what the other side has opened with: only its
+ * receiver knows that number.
+ */
+WEIR_INLINE bool acknowledges_opening(const struct flow *flow, const struct segment *segment)
+{
+	const struct flow_side *other = &flow->theirs;
+	const bool is_sent = !seq_after(segment->ack, other->next);
+
+	if (!segment->has_ack)
+		return true;
+	if (flow->state == FLOW_SYN_RECEIVED && flow->from_opener)
+		return is_sent && seq_after(segment->ack, other->una);
+	return flow->state != FLOW_SYN_RECEIVED2 || (is_sent && !seq_after(other->una, segment->ack));
+}
+
+/*
  * Checks a segment that is not a reset, and updates both sides. A liberal flow is only updated by segments that fit.
- * Returns why it is refused, or REASON_NO_MATCH.
+ * Returns why it does not fit, or REASON_NO_MATCH.
  */
 WEIR_INLINE enum reason window_pass(struct flow *flow, const struct segment *segment)
 {
@@ -188,7 +204,7 @@ WEIR_INLINE enum reason window_pass(struct flow *flow, const struct segment *seg
 	refused = window_check(flow, segment, highest);
 	if (refused == REASON_NO_MATCH)
 		window_update(flow, segment, highest);
-	return flow->liberal ? REASON_NO_MATCH : refused;
+	return refused;
 }
 
 /*

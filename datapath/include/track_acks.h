@@ -6,14 +6,14 @@
  * the same result where both apply.
  *
  *	acks_read()	which packets are such, and the ends of their keys
- *	acks_hash()	sorts the ends, hashes the keys
+ *	acks_hash()	puts the outer end first, hashes the keys
  *	acks_find()	both, and fetches the tags of the first bucket
  *	ack_guess()	finds the entry whose tag is that of the key
  *	ack_fetch()	fetches it
  *	ack_track()	tracks it, if the guess was right
  *
  * A core waits for two dozen lines at most. So each step fetches while another one computes: tags while later packets
- *are read, and entries while earlier packets are tracked.
+ * are read, and entries while earlier packets are tracked.
  */
 #ifndef WEIR_TRACK_ACKS_H
 #define WEIR_TRACK_ACKS_H
@@ -37,11 +37,10 @@ enum flow_users {
 
 /* The keys of a burst. */
 struct ack_columns {
-	uint32_t first[WEIR_BURST_MAX];	  /* address of the source as in the frame; once hashed, of side 0 */
-	uint32_t second[WEIR_BURST_MAX];  /* of the destination; of side 1 */
-	uint32_t ports[WEIR_BURST_MAX];	  /* of both, the first one in the upper half */
-	uint32_t bytes[WEIR_BURST_MAX];	  /* of the payload */
-	uint32_t senders[WEIR_BURST_MAX]; /* sides */
+	uint32_t first[WEIR_BURST_MAX];	 /* address of the source as in the frame; once hashed, of side 0 */
+	uint32_t second[WEIR_BURST_MAX]; /* of the destination; of side 1 */
+	uint32_t ports[WEIR_BURST_MAX];	 /* of both, the first one in the upper half */
+	uint32_t bytes[WEIR_BURST_MAX];	 /* of the payload */
 	uint32_t tags[WEIR_BURST_MAX];
 	struct flow_bucket *buckets[WEIR_BURST_MAX]; /* the first of each key */
 	uint32_t seconds[WEIR_BURST_MAX];	     /* numbers of the second ones */
@@ -87,23 +86,22 @@ WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint
 	const uint64_t secrets[] = {head->hash_words[1], head->hash_words[3], head->hash_words[4]};
 	const uint32_t protocol = (uint32_t)PROTO_TCP << 24;
 	struct flow_bucket *const buckets = env->flows.buckets;
+	const bool swap = env->from;
 
 	for (uint32_t n = 0; n < ACK_LANES; n++, i++) {
 		const uint32_t source = __builtin_bswap32(acks->first[i]);
 		const uint32_t destination = __builtin_bswap32(acks->second[i]);
 		const uint32_t ports = __builtin_bswap32(acks->ports[i]);
-		const bool swap = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
 		const uint32_t first = swap ? destination : source, second = swap ? source : destination;
-		const uint32_t sorted = swap ? ports << 16 | ports >> 16 : ports;
+		const uint32_t ends = swap ? ports << 16 | ports >> 16 : ports;
 		const struct flow_hash hash =
 			flow_hash_mixed(start + hash_word(first, secrets[0]) + hash_word(second, secrets[1]) +
-						hash_word((uint64_t)sorted << 32 | protocol, secrets[2]),
+						hash_word((uint64_t)ends << 32 | protocol, secrets[2]),
 					mix, count);
 
 		acks->first[i] = first;
 		acks->second[i] = second;
-		acks->ports[i] = sorted;
-		acks->senders[i] = swap;
+		acks->ports[i] = ends;
 		acks->tags[i] = hash.tag;
 		acks->buckets[i] = buckets + hash.bucket[0];
 		acks->seconds[i] = hash.bucket[1];
@@ -136,8 +134,8 @@ WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *b
 }
 
 /*
- * Guesses the entry of a packet by the tags of one of its buckets. Returns whether there is one. An established flow is
- * not embryonic, so the whole tag is compared.
+ * Guesses the entry of a packet by the tags of one of its buckets. Returns whether there is one. FLOW_PROVEN is 0, so
+ * the whole tag is compared.
  */
 WEIR_INLINE bool ack_guess(struct ack_columns *acks, uint32_t i, struct flow_bucket *bucket)
 {
@@ -193,7 +191,7 @@ WEIR_INLINE bool ack_is_of(const struct ack_columns *acks, uint32_t i, const uin
  * the key of the flow is in use. If others use the table, the slot is locked; the status word releases it. Returns
  * false, and changes nothing, in all other cases.
  */
-WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, uint32_t i, uint32_t now,
+WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, uint32_t i, uint32_t sender, uint32_t now,
 			   enum flow_users users)
 {
 	const uint64_t mask = FAST_MASK | UINT64_C(1) << STATUS_IPV6;
@@ -203,7 +201,7 @@ WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, ui
 	if (users == USERS_SEVERAL && !lock_once(&entry[FLOW_STATUS]))
 		return false;
 	if (ack_is_of(acks, i, entry) && !is_old(entry[FLOW_STATUS], &tracking.timeouts, now) &&
-	    track_fast(entry, mask, &ack, acks->senders[i], now))
+	    track_fast(entry, mask, &ack, sender, now))
 		return true;
 	if (users == USERS_SEVERAL)
 		*(volatile uint64_t *)&entry[FLOW_STATUS] &= ~FLOW_LOCK;
@@ -216,6 +214,7 @@ WEIR_INLINE uint64_t acks_left(const struct env *env, const struct weir_burst *b
 {
 	const struct weir_frame *frames = burst->frames;
 	const uint64_t *times_ns = burst->times.each_ns;
+	const uint32_t sender = env->from;
 	uint64_t left = packets, unfetched = acks->unfetched;
 
 	for (; left; left &= left - 1) {
@@ -224,7 +223,7 @@ WEIR_INLINE uint64_t acks_left(const struct env *env, const struct weir_burst *b
 		unfetched = ack_fetch(acks, unfetched);
 		if (WEIR_UNLIKELY(times_ns))
 			now = track_time(env->flows.head, times_ns[i]);
-		if (WEIR_UNLIKELY(!ack_track(acks, frames[i].data, i, now, users)))
+		if (WEIR_UNLIKELY(!ack_track(acks, frames[i].data, i, sender, now, users)))
 			break;
 	}
 	acks->unfetched = unfetched;

@@ -54,7 +54,7 @@ static void __attribute__((noinline, unused)) track_read_whole(const struct env 
 	const struct frame frame = burst_frame(burst, i);
 
 	parse_packet(&frame, &tracked->packets[i]);
-	track_read(env->flows.head, &frame, &tracked->packets[i], &tracked->tracks[i]);
+	track_read(env->flows.head, &frame, &tracked->packets[i], env->from, &tracked->tracks[i]);
 }
 
 /* Finds the acknowledgements of the common case among packets. */

@@ -92,17 +92,58 @@ WEIR_IN_KERNEL void track_judge_tcp(struct track *track, uint32_t now);
 
 #endif
 
+/* The exchanges of a flow that is no connection: Exchanges in crates/abi/src/flow/exchanges.rs. */
+enum {
+	EXCHANGES_ANSWERED_LAST = 63,
+	EXCHANGES_SINCE = 32,
+	EXCHANGES_ASSURED = 3,
+	EXCHANGES_ASSURED_TICKS = 119,
+};
+
+/* The exchanges after an answer. */
+WEIR_INLINE uint64_t exchanges_answered(uint64_t exchanges, uint32_t state, uint32_t now)
+{
+	if (state == FLOW_UNREPLIED)
+		exchanges = (exchanges & UINT32_MAX) | (uint64_t)now << EXCHANGES_SINCE;
+	return exchanges | UINT64_C(1) << EXCHANGES_ANSWERED_LAST;
+}
+
+/* The exchanges after a packet of the opener. */
+WEIR_INLINE uint64_t exchanges_asked(uint64_t exchanges)
+{
+	const uint64_t count = (exchanges & UINT32_MAX) + (exchanges >> EXCHANGES_ANSWERED_LAST);
+	const uint64_t since = exchanges & ~(UINT64_C(1) << EXCHANGES_ANSWERED_LAST) & ~(uint64_t)UINT32_MAX;
+
+	return since | (count > EXCHANGES_ASSURED ? (uint64_t)EXCHANGES_ASSURED : count);
+}
+
+WEIR_INLINE bool is_assured(uint64_t exchanges, uint32_t now)
+{
+	const uint32_t since = (uint32_t)(exchanges >> EXCHANGES_SINCE) & (FLOW_TICKS - 1);
+
+	return (exchanges & UINT32_MAX) >= EXCHANGES_ASSURED && flow_age(now, since) >= EXCHANGES_ASSURED_TICKS;
+}
+
 /* Judges a packet of a known flow of another protocol. */
 WEIR_INLINE void judge_other(struct track *track, uint32_t now)
 {
-	struct flow flow = flow_load(track->words, track->sender);
+	uint64_t status = track->words[FLOW_STATE_WORDS - 1], exchanges = track->words[0];
+	uint32_t state = status_state(status);
 
-	flow.replied |= !flow.from_opener;
-	flow.state = flow.replied ? FLOW_REPLIED : FLOW_UNREPLIED;
-	flow.time = now;
-	flow_store(track->words, &flow, track->sender, track->key.is_ipv6);
+	if (status_bit(status, STATUS_OPENER) != track->sender) {
+		exchanges = exchanges_answered(exchanges, state, now);
+		state = state == FLOW_UNREPLIED ? FLOW_REPLIED : state;
+	} else {
+		exchanges = exchanges_asked(exchanges);
+		state = state == FLOW_REPLIED && is_assured(exchanges, now) ? FLOW_ASSURED : state;
+	}
+	track->words[0] = exchanges;
+	/* Without the lock: written back, the words release it. */
+	status &= ~(FLOW_LOCK | (uint64_t)(FLOW_STATES - 1) << STATUS_STATE | (uint64_t)(FLOW_TICKS - 1));
+	track->words[FLOW_STATE_WORDS - 1] =
+		status | now | (uint64_t)state << STATUS_STATE | (uint64_t)(state != FLOW_UNREPLIED) << STATUS_REPLIED;
 	track->outcome = OUTCOME_UPDATE;
-	track->state = flow.replied ? STATE_ESTABLISHED : STATE_NEW;
+	track->state = state != FLOW_UNREPLIED ? STATE_ESTABLISHED : STATE_NEW;
 	track->refused = REASON_NO_MATCH;
 }
 

@@ -29,7 +29,7 @@ struct track {
 	uint64_t words[FLOW_STATE_WORDS];
 	struct flow_at at;
 	uint8_t subject;
-	uint8_t sender;	  /* side */
+	uint8_t sender;	  /* enum from_side: the side from which it, or a packet that it quotes, arrived */
 	uint8_t state;	  /* enum packet_state, once it is tracked */
 	uint8_t refused;  /* enum reason; REASON_NO_MATCH if it is not refused */
 	uint8_t opens;	  /* enum place: where the flow goes that it opens, if it is accepted; PLACE_FULL for none */
@@ -73,16 +73,6 @@ struct flow_end {
 	uint32_t port;
 };
 
-/* Whether end `a` comes after end `b`, by address and then by port. */
-WEIR_INLINE bool end_after(const struct flow_end *a, const struct flow_end *b)
-{
-	if (a->hi != b->hi)
-		return a->hi > b->hi;
-	if (a->lo != b->lo)
-		return a->lo > b->lo;
-	return a->port > b->port;
-}
-
 WEIR_INLINE uint64_t key_word(uint32_t port0, uint32_t port1, uint32_t protocol, uint32_t vlan, uint32_t inner)
 {
 	return (uint64_t)port0 << 48 | (uint64_t)port1 << 32 | (uint64_t)protocol << 24 |
@@ -105,32 +95,15 @@ WEIR_INLINE void set_addresses(struct track *track, const struct flow_end *sourc
 	track->key.words[3] = second->lo;
 }
 
-/* FlowKey::of() */
+/* FlowKey::of(). The sender is known. */
 WEIR_INLINE void set_key(struct track *track, const struct flow_end *source, const struct flow_end *destination,
 			 uint32_t protocol, struct vlans vlans)
 {
-	const bool swap = end_after(source, destination);
+	const bool swap = track->sender;
 
-	track->sender = swap;
 	set_addresses(track, source, destination);
 	track->key.words[4] = key_word(swap ? destination->port : source->port, swap ? source->port : destination->port,
 				       protocol, vlans.outer, vlans.inner);
-}
-
-/* The same for an IPv4 packet with ports or without, as both ends are one number each. */
-WEIR_INLINE void set_ipv4_key(struct track *track, packet_view *packet, struct vlans vlans)
-{
-	const uint64_t source = (uint64_t)packet->saddr << 16 | packet->sport;
-	const uint64_t destination = (uint64_t)packet->daddr << 16 | packet->dport;
-	const bool swap = source > destination;
-	const uint64_t first = swap ? destination : source, second = swap ? source : destination;
-
-	track->sender = swap;
-	track->key.words[0] = 0;
-	track->key.words[1] = first >> 16;
-	track->key.words[2] = 0;
-	track->key.words[3] = second >> 16;
-	track->key.words[4] = key_word(first & 0xffff, second & 0xffff, packet->proto, vlans.outer, vlans.inner);
 }
 
 /* What an ICMP message is to the tracker. */
@@ -143,12 +116,8 @@ struct icmp_message {
 WEIR_INLINE void set_icmp_key(struct track *track, const struct flow_end *source, const struct flow_end *destination,
 			      uint32_t identifier, struct icmp_message message, uint32_t protocol, struct vlans vlans)
 {
-	const bool are_equal = source->hi == destination->hi && source->lo == destination->lo;
-	/* Between equal addresses there is only one side. */
-	uint32_t asks;
+	const uint32_t asks = track->sender ^ message.is_reply;
 
-	track->sender = end_after(source, destination);
-	asks = are_equal ? 0 : track->sender ^ message.is_reply;
 	set_addresses(track, source, destination);
 	track->key.words[4] = key_word(identifier, message.request | asks << 8, protocol, vlans.outer, vlans.inner);
 }
@@ -300,8 +269,8 @@ WEIR_INLINE void read_quoted_ipv6(const struct frame *frame, uint32_t offset, st
 
 /*
  * Reads the packet that an ICMP error quotes (RFC 792; RFC 4443, section 2.4): an IP header without IPv6 extension
- * headers, and eight bytes behind it. `destination` is that of the error. Returns false if it quotes no packet of a
- * flow, or goes back to somebody else.
+ * headers, and eight bytes behind it. `destination` is that of the error. The quoted packet had come from the other
+ * side. Returns false if it quotes no packet of a flow, or goes back to somebody else.
  */
 WEIR_INLINE bool read_quote(const struct frame *frame, packet_view *packet, const struct flow_end *destination,
 			    struct vlans vlans, struct track *track)
@@ -311,6 +280,7 @@ WEIR_INLINE bool read_quote(const struct frame *frame, packet_view *packet, cons
 	struct icmp_message message;
 	const uint8_t *at;
 
+	track->sender ^= 1;
 	if (track->key.is_ipv6)
 		read_quoted_ipv6(frame, start, &quoted);
 	else
@@ -413,33 +383,31 @@ WEIR_INLINE void track_refuse(struct track *track, enum reason reason)
 }
 
 /*
- * Reads the key of a well-formed packet, and the kind of its segment, but not the segment. Sets the reason if it is
- * refused.
+ * Reads the key of a well-formed packet that arrived from a side, and the kind of its segment, but not the segment.
+ * Sets the reason if it is refused.
  */
-WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *packet, struct track *track)
+WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *packet, enum from_side from,
+				      struct track *track)
 {
 	const bool is_ipv6 = packet->l3 == L3_IPV6;
 	const struct vlans vlans = {packet->vlan_id, packet->inner_vlan_id};
 	struct flow_end source = {0, packet->saddr, 0}, destination = {0, packet->daddr, 0};
 
+	track->sender = (uint8_t)from;
 	if ((!is_ipv6 && packet->l3 != L3_IPV4) || packet->fragment == FRAGMENT_LATER)
 		return SUBJECT_NONE;
 	track->key.is_ipv6 = is_ipv6;
-	if (WEIR_LIKELY(!is_ipv6 && packet->l4 != L4_ICMP)) {
-		set_ipv4_key(track, packet, vlans);
-	} else {
-		if (is_ipv6) {
-			source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
-			destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
-		}
-		if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6) {
-			track_refuse(track, REASON_NO_STATE);
-			return read_icmp(frame, packet, &source, &destination, vlans, track);
-		}
-		source.port = packet->sport;
-		destination.port = packet->dport;
-		set_key(track, &source, &destination, packet->proto, vlans);
+	if (is_ipv6) {
+		source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
+		destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
 	}
+	if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6) {
+		track_refuse(track, REASON_NO_STATE);
+		return read_icmp(frame, packet, &source, &destination, vlans, track);
+	}
+	source.port = packet->sport;
+	destination.port = packet->dport;
+	set_key(track, &source, &destination, packet->proto, vlans);
 	if (packet->l4 != L4_TCP)
 		return SUBJECT_REQUEST;
 	track->segment.kind = segment_kind(packet->tcp_flags);

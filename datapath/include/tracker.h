@@ -42,7 +42,9 @@ WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t 
 /* Finds room for the flow that the packet opens. */
 WEIR_INLINE void place_flow(const struct env *env, struct track *track, uint32_t now)
 {
-	track->opens = (uint8_t)find_place(env, &track->hash, now, &track->at);
+	const uint32_t class = track->subject == SUBJECT_TCP ? FLOW_EMBRYONIC : FLOW_UNPROVEN;
+
+	track->opens = (uint8_t)find_place(env, &track->hash, class, now, &track->at);
 }
 
 /* Writes the flow of the packet back, or ends it, and releases it. */
@@ -117,12 +119,12 @@ WEIR_INLINE bool opens_unknown(const struct track *track)
 	return !track->is_known && track->state == STATE_NEW;
 }
 
-/* Reads the key of a well-formed packet, and finds the buckets of its flow. */
+/* Reads the key of a well-formed packet that arrived from a side, and finds the buckets of its flow. */
 WEIR_INLINE void track_read(const struct flow_head *head, const struct frame *frame, packet_view *packet,
-			    struct track *track)
+			    enum from_side from, struct track *track)
 {
 	track->opens = PLACE_FULL;
-	track->subject = (uint8_t)read_subject(frame, packet, track);
+	track->subject = (uint8_t)read_subject(frame, packet, from, track);
 	if (track->subject == SUBJECT_NONE) {
 		track->state = STATE_UNTRACKED;
 		track->refused = REASON_NO_MATCH;

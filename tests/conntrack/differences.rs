@@ -146,6 +146,18 @@ impl Difference<'_> {
         })
     }
 
+    /// Whether a reset or a FIN came whose numbers a liberal flow does not know, which changes nothing in Weir.
+    fn had_unknown_end(&self) -> bool {
+        let flows = self.earlier.iter().map(|(_, flow)| *flow).skip(1).chain([self.flow]);
+        let mut changes = self.earlier.iter().zip(flows);
+        changes.any(|((packet, before), next)| {
+            let stays = before
+                .filter(|flow| flow.liberal)
+                .is_some_and(|before| next.is_some_and(|next| before.state == next.state));
+            packet.tcp_flags & (RST | FIN) != 0 && stays
+        })
+    }
+
     /// Whether an old FIN came, which closes nothing in Weir.
     fn had_old_fin(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).skip(1).chain([self.flow]);
@@ -208,6 +220,7 @@ impl Difference<'_> {
             (Some(TimeWait), "new", "established" | "invalid") if is_syn && had(LastAck, SYN) => Some("challenge-ack"),
             (Some(Closed), ..) => Some("after-reset"),
             (Some(_), "established", "invalid") if self.had_other_ack() => Some("reset-of-pickup"),
+            (Some(_), ..) if self.had_unknown_end() => Some("unknown-end"),
             (Some(_), ..) if self.had_refused_answer() => Some("refused-answer"),
             (Some(_), ..) if self.had_overshoot() => Some("overshoot"),
             (Some(_), "established", "invalid") if self.begun_anew() => Some("begun-anew"),

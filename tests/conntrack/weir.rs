@@ -1,6 +1,6 @@
 //! The interpreter with a policy that shows the state of each packet.
 
-use crate::engines::load;
+use crate::engines::{arrival, load};
 use weir_abi::flow::Flow;
 use weir_abi::{Link, Reason};
 use weir_loading::Policy;
@@ -16,7 +16,8 @@ const SMALL: u32 = 64;
 pub fn policy(size: u32) -> Policy {
     let states = ["established", "related", "new", "untracked"].map(|state| format!("  ct state {state} accept\n"));
     let text = format!(
-        "tracking {{ size {size}; embryonic 100%; invalid drop }}\nupstream {{\n{}  drop\n}}\n",
+        "tracking {{ size {size}; embryonic 100%; unproven 100%; invalid drop }}\n\
+         upstream {{\n{0}  drop\n}}\ndownstream {{\n{0}  drop\n}}\n",
         states.concat()
     );
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -81,9 +82,8 @@ impl<'a> Weir<'a> {
     /// Judges an IP packet, a microsecond after the one before.
     pub fn judge(&mut self, packet: &[u8]) -> Judged {
         self.time_ns += 1000;
-        let verdict = self.evaluator.decide(0, frame(packet, self.time_ns), &mut ());
-        let parsed = parsed(packet);
-        let sender = usize::from((parsed.saddr, parsed.sport) > (parsed.daddr, parsed.dport));
+        let sender = arrival(packet).side();
+        let verdict = self.evaluator.decide(sender, frame(packet, self.time_ns), &mut ());
         match verdict.reason().rule_index() {
             Some(rule) => {
                 let text = &self.policy.program.rules[usize::from(rule)].text;

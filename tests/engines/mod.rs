@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_abi::entry::{age, hit_time};
-use weir_abi::flow::{self, Flow, FlowKey, TICK_SHIFT};
+use weir_abi::flow::{self, Arrival, Flow, FlowKey, TICK_SHIFT};
+use weir_abi::packet::L4;
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
@@ -15,6 +16,7 @@ use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
+use weir_policy::ir::eval::packet::{Frame, parse};
 use weir_policy::pass::choose_layouts::CostModel;
 use weir_state::features::DirectionSnapshot;
 use weir_state::flows::FlowTable;
@@ -46,6 +48,45 @@ pub fn load(path: &Path) -> Result<Policy, String> {
     };
     let messages = render(&rejected.diagnostics, &rejected.sources, Style::Plain);
     Err(format!("{messages}\n{}", rejected.lists.join("\n")))
+}
+
+/// The side from which tests let an IP packet arrive: of two ends, the one with the smaller address and port is outside, so
+/// answers come from the other side than their questions. An ICMP error goes back to the sender of the packet that it
+/// quotes.
+pub fn arrival(ip: &[u8]) -> Arrival {
+    let frame = Frame { bytes: ip, wire_len: ip.len() as u32, link: Link::RawIp, time_ns: 0 };
+    let (packet, _) = parse(frame);
+    let quoted = match (packet.l4, packet.icmp_type) {
+        (L4::Icmp, 3 | 4 | 5 | 11 | 12) | (L4::Icmp6, 0..128) => ip.get(packet.l4_offset + 8..).and_then(ends),
+        _ => None,
+    };
+    match (quoted, ends(ip)) {
+        (Some([source, destination]), _) => {
+            if source > destination {
+                Arrival::Outside
+            } else {
+                Arrival::Inside
+            }
+        }
+        (None, Some([source, destination])) if source > destination => Arrival::Inside,
+        (None, _) => Arrival::Outside,
+    }
+}
+
+/// Source and destination of an IP packet, also of one that was cut.
+fn ends(ip: &[u8]) -> Option<[(u128, u16); 2]> {
+    let (length, first, protocol, header) = match ip.first()? >> 4 {
+        6 => (16, 8, *ip.get(6)?, 40),
+        _ => (4, 12, *ip.get(9)?, usize::from(ip[0] & 15) * 4),
+    };
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |number: u128, &byte| number << 8 | u128::from(byte));
+    let has_ports = matches!(protocol, 6 | 17 | 33 | 132 | 136);
+    let end = |nth: usize| {
+        let address = number(ip.get(first + nth * length..)?.get(..length)?);
+        let port = ip.get(header + 2 * nth..).and_then(|bytes| bytes.get(..2)).filter(|_| has_ports);
+        Some((address, port.map_or(0, |port| number(port) as u16)))
+    };
+    Some([end(0)?, end(1)?])
 }
 
 /// The packets in the form for engines, in order: one set for each sequence of packets with the same link layer.

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use weir_abi::flow::FlowKey;
+use weir_abi::flow::{Arrival, FlowKey};
 use weir_test_support::strategy::Pool;
 use weir_test_support::{Link, Packet};
 
@@ -29,13 +29,13 @@ enum Ends {
 }
 
 impl Ends {
-    /// The key of a TCP connection between them, and the side of the first.
-    fn key(self, ports: [u16; 2], vlan: u16) -> (FlowKey, usize) {
+    /// The key of a TCP connection that the first opens from outside.
+    fn key(self, ports: [u16; 2], vlan: u16) -> FlowKey {
         let (addresses, is_ipv6) = match self {
             Ends::Ipv4(ends) => (ends.map(|end| u32::from(end).into()), false),
             Ends::Ipv6(ends) => (ends.map(u128::from), true),
         };
-        FlowKey::of((addresses[0], ports[0]), (addresses[1], ports[1]), 6, [vlan, 0], is_ipv6)
+        FlowKey::of(Arrival::Outside, (addresses[0], ports[0]), (addresses[1], ports[1]), 6, [vlan, 0], is_ipv6)
     }
 }
 
@@ -84,8 +84,8 @@ impl<'p> Flows<'p> {
             0 => datagrams(dice, number as u16),
             1 => echoes(dice, number as u16, is_ipv6),
             2 | 3 => {
-                let (key, client) = ends.key([1024 + 2 * number as u16, 80], vlan.unwrap_or(0));
-                connection(dice, &key, client, time_ns).iter().map(tcp).collect()
+                let key = ends.key([1024 + 2 * number as u16, 80], vlan.unwrap_or(0));
+                connection(dice, &key, Arrival::Outside.side(), time_ns).iter().map(tcp).collect()
             }
             _ => flow(dice).iter().map(tcp).collect(),
         };

@@ -4,7 +4,7 @@ use crate::conntrack_flows::{Dice, SYN, Segment, flow};
 use crate::engines::{self, load};
 use crate::proxied_flows::connection;
 use std::collections::BTreeMap;
-use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::flow::{Arrival, Flow, FlowKey};
 use weir_abi::packet::L3;
 use weir_abi::{Action, Verdict};
 use weir_engine::Filter;
@@ -35,12 +35,14 @@ const POLICIES: [(&str, &str); 9] = [
 
 fn policy(settings: &str, before: &str) -> Policy {
     // What opens a flow is not always accepted, and a limit decides packets in their order.
-    let (port, rate) = if settings.contains("synproxy") { ("sport < 1040", 5000) } else { ("dport 0-3000", 500) };
+    let (port, rate) = if settings.contains("synproxy") { ("sport < 1040", 5000) } else { ("sport 0-1150", 500) };
     let rules = format!(
         "ct state established accept\n  ct state related accept\n  ct state new tcp {port} drop\n  \
          ct state new limit rate {rate}pps accept\n  ct state invalid counter\n  tcp track\n  drop"
     );
-    written(&format!("tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{ accept }}\n"))
+    written(&format!(
+        "tracking {{ {settings} }}\nupstream {{\n  {before}\n  {rules}\n}}\ndownstream {{\n  {rules}\n}}\n"
+    ))
 }
 
 fn written(text: &str) -> Policy {
@@ -51,11 +53,11 @@ fn written(text: &str) -> Policy {
 }
 
 /// Makes the segments of a connection with a number that begins at a time, ns.
-type Begin<'a> = &'a dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>;
+pub type Begin<'a> = &'a dyn Fn(&mut Dice, u32, u64) -> Vec<Vec<u8>>;
 
 /// Packets of many flows, in turn. Now and then nothing passes for a while. `begin` makes the packets of a flow with a
 /// number that begins at a time.
-fn packets(dice: &mut Dice, begin: Begin<'_>) -> Vec<Packet> {
+pub fn packets(dice: &mut Dice, begin: Begin<'_>) -> Vec<Packet> {
     let mut waiting: Vec<Vec<Vec<u8>>> = Vec::new();
     let (mut packets, mut begun, mut time_ns) = (Vec::new(), 0, 1_000_000_000);
     while begun < FLOWS || !waiting.is_empty() {
@@ -86,7 +88,26 @@ fn packets(dice: &mut Dice, begin: Begin<'_>) -> Vec<Packet> {
             time_ns += dice.below(300) * 1_000_000_000;
         }
     }
+    in_turns(&mut packets);
     packets
+}
+
+/// Packets that pass one after another from one side, where they would change in turn.
+const TURN: usize = 64;
+
+/// Lets packets of the same link from one side follow one another, so that bursts have several.
+fn in_turns(packets: &mut [Packet]) {
+    for turn in packets.chunks_mut(TURN) {
+        let times: Vec<u64> = turn.iter().map(|packet| packet.time_ns).collect();
+        turn.sort_by_key(|packet| (packet.link == Link::Ethernet, chain(packet)));
+        turn.iter_mut().zip(times).for_each(|(packet, time_ns)| packet.time_ns = time_ns);
+    }
+}
+
+/// The chain that decides a packet: upstream comes first.
+fn chain(packet: &Packet) -> usize {
+    let ip = if packet.link == Link::Ethernet { &packet.bytes[14..] } else { &packet.bytes };
+    engines::arrival(ip).side()
 }
 
 /// An IP packet with an Ethernet header.
@@ -96,7 +117,7 @@ fn framed(packet: &[u8]) -> Vec<u8> {
 }
 
 /// A generated connection of any kind.
-fn any(dice: &mut Dice, number: u32, _: u64) -> Vec<Vec<u8>> {
+pub fn any(dice: &mut Dice, number: u32, _: u64) -> Vec<Vec<u8>> {
     flow(dice).iter().map(|segment| segment.packet(number)).collect()
 }
 
@@ -110,24 +131,24 @@ fn proxied(dice: &mut Dice, number: u32, time_ns: u64) -> Vec<Vec<u8>> {
     let (packet, _) =
         parse(Frame { bytes: &bytes, wire_len: bytes.len() as u32, link: weir_abi::Link::RawIp, time_ns });
     let ends = [(packet.saddr, packet.sport), (packet.daddr, packet.dport)];
-    let (key, client) = FlowKey::of(ends[0], ends[1], packet.proto, [0; 2], packet.l3 == L3::Ipv6);
-    connection(dice, &key, client, time_ns).iter().map(|segment| segment.packet(number)).collect()
+    let key = FlowKey::of(Arrival::Outside, ends[0], ends[1], packet.proto, [0; 2], packet.l3 == L3::Ipv6);
+    connection(dice, &key, Arrival::Outside.side(), time_ns).iter().map(|segment| segment.packet(number)).collect()
 }
 
 /// What engines say of packets.
-struct Outcome {
-    verdicts: Vec<Verdict>,
+pub struct Outcome {
+    pub verdicts: Vec<Verdict>,
     /// What leaves in place of packets, by index: bytes, and length on the wire.
     leaves: BTreeMap<usize, (Vec<u8>, u32)>,
     counters: Vec<weir_abi::Counter>,
-    flows: Vec<(FlowKey, Flow)>,
+    pub flows: Vec<(FlowKey, Flow)>,
 }
 
-/// Decides all packets by the first chain, the last tenth by the other one.
-fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
+/// Decides all packets, each by the chain of the side from which it comes.
+pub fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
     let (mut decided, mut leaves) = (Vec::new(), BTreeMap::new());
-    let (most, rest) = packets.split_at(packets.len() / 10 * 9);
-    for (chain, packets) in [most, rest].into_iter().enumerate() {
+    for packets in packets.chunk_by(|one, next| chain(one) == chain(next)) {
+        let chain = chain(&packets[0]);
         for set in &mut engines::frame_sets(packets) {
             for burst in set.bursts() {
                 let mut verdicts = [Verdict(u32::MAX); weir_abi::BURST_MAX];
@@ -145,7 +166,7 @@ fn run(filter: &mut dyn Filter, packets: &[Packet]) -> Outcome {
     Outcome { verdicts: decided, leaves, counters: filter.counters(), flows }
 }
 
-fn compare(policy: &Policy, packets: &[Packet], name: &str, eval: &Outcome, other: &Outcome) {
+pub fn compare(policy: &Policy, packets: &[Packet], name: &str, eval: &Outcome, other: &Outcome) {
     let differs = eval.verdicts.iter().zip(&other.verdicts).position(|(one, other)| one != other);
     if let Some(at) = differs {
         let shown = |verdict: Verdict| engines::verdict(&policy.program, verdict);

@@ -63,8 +63,8 @@ downstream {
 /// Two packets that meet.
 struct Meeting {
     name: &'static str,
-    /// What happens before, each packet with the number of its chain.
-    before: Vec<(usize, Packet)>,
+    /// What happens before.
+    before: Vec<Packet>,
     /// The packet of each CPU.
     meet: [Packet; 2],
     /// A packet of each side afterwards, which shows what lies beside the flow.
@@ -170,7 +170,7 @@ fn meeting(kind: usize, flow: u32, dice: &mut Dice) -> Meeting {
         22 => ("datagrams of both sides", vec![], [e.datagram(0), e.datagram(1)]),
         _ => ("a datagram and its answer", vec![e.datagram(0)], [e.datagram(0), e.datagram(1)]),
     };
-    Meeting { name, before: before.into_iter().map(|packet| (0, packet)).collect(), meet, after: None }
+    Meeting { name, before, meet, after: None }
 }
 
 /// A verdict, and what leaves in place of the packet.
@@ -184,9 +184,13 @@ struct Outcome {
     flow: Option<Flow>,
 }
 
-fn decide(filter: &mut dyn Filter, chain: usize, sets: &mut [FrameSet]) -> Vec<Decided> {
+/// Packets that a CPU gets at once: sets of one direction, with the number of its chain.
+type Batch = Vec<(usize, FrameSet)>;
+
+fn decide(filter: &mut dyn Filter, batches: &mut [Batch]) -> Vec<Decided> {
     let mut decided = Vec::new();
-    for burst in sets.iter().flat_map(FrameSet::bursts) {
+    let sets = batches.iter().flatten().flat_map(|(chain, set)| set.bursts().map(|burst| (*chain, burst)));
+    for (chain, burst) in sets {
         let mut words = [Verdict(u32::MAX); weir_abi::BURST_MAX];
         let words = &mut words[..burst.len()];
         filter.decide(chain, &burst, words).expect("the engine decides");
@@ -199,10 +203,7 @@ fn decide(filter: &mut dyn Filter, chain: usize, sets: &mut [FrameSet]) -> Vec<D
 
 /// Decides what happens before meetings. Packets of one flow stay in order.
 fn prepare(filter: &mut dyn Filter, meetings: &[Meeting]) {
-    let packets: Vec<&(usize, Packet)> = meetings.iter().flat_map(|meeting| &meeting.before).collect();
-    for run in packets.chunk_by(|one, next| one.0 == next.0) {
-        decide(filter, run[0].0, &mut sets(run.iter().map(|(_, packet)| packet.clone()), FLOWS));
-    }
+    decide(filter, &mut batches(meetings.iter().flat_map(|meeting| &meeting.before).cloned(), FLOWS));
 }
 
 fn flows(filter: &dyn Filter) -> HashMap<FlowKey, Flow> {
@@ -211,8 +212,8 @@ fn flows(filter: &dyn Filter) -> HashMap<FlowKey, Flow> {
     flows
 }
 
-/// The key of a packet's flow, and the side of its sender.
-fn key(bytes: &[u8]) -> (FlowKey, usize) {
+/// The key of a packet's flow.
+fn key(bytes: &[u8]) -> FlowKey {
     let is_ipv6 = bytes[0] >> 4 == 6;
     let (length, addresses, protocol) = if is_ipv6 { (16, 8, bytes[6]) } else { (4, 12, bytes[9]) };
     let end = |nth: usize| {
@@ -220,13 +221,18 @@ fn key(bytes: &[u8]) -> (FlowKey, usize) {
         let address = bytes[address..address + length].iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
         (address, u16::from_be_bytes([bytes[port], bytes[port + 1]]))
     };
-    FlowKey::of(end(0), end(1), protocol, [0; 2], is_ipv6)
+    FlowKey::of(engines::arrival(bytes), end(0), end(1), protocol, [0; 2], is_ipv6)
 }
 
-/// The sets of frames of a CPU, with `size` packets each.
-fn sets(packets: impl Iterator<Item = Packet>, size: usize) -> Vec<FrameSet> {
+/// The packets of a CPU, `size` in each batch.
+fn batches(packets: impl Iterator<Item = Packet>, size: usize) -> Vec<Batch> {
     let packets: Vec<Packet> = packets.collect();
-    packets.chunks(size).flat_map(engines::frame_sets).collect()
+    let chain = |packet: &Packet| engines::arrival(&packet.bytes).side();
+    let batch = |packets: &[Packet]| {
+        let runs = packets.chunk_by(|one, next| chain(one) == chain(next));
+        runs.flat_map(|run| engines::frame_sets(run).into_iter().map(|set| (chain(&run[0]), set))).collect()
+    };
+    packets.chunks(size).map(batch).collect()
 }
 
 /// Decides what comes after meetings, and describes each of them.
@@ -235,10 +241,10 @@ fn outcomes(meetings: &[Meeting], met: [Vec<Decided>; 2], filter: &mut dyn Filte
     let [one, other] = met;
     let outcome = |(meeting, met): (&Meeting, (Decided, Decided))| {
         let mut after = vec![];
-        for (chain, packet) in meeting.after.iter().flatten().enumerate() {
-            after.extend(decide(filter, chain, &mut sets(std::iter::once(packet.clone()), 1)));
+        for packet in meeting.after.iter().flatten() {
+            after.extend(decide(filter, &mut batches(std::iter::once(packet.clone()), 1)));
         }
-        Outcome { met: met.into(), after, flow: flows.get(&key(&meeting.meet[0].bytes).0).copied() }
+        Outcome { met: met.into(), after, flow: flows.get(&key(&meeting.meet[0].bytes)).copied() }
     };
     meetings.iter().zip(one.into_iter().zip(other)).map(outcome).collect()
 }
@@ -250,7 +256,7 @@ fn serial(policy: &Policy, meetings: &[Meeting], first: usize) -> Vec<Outcome> {
     let mut met = [vec![], vec![]];
     for cpu in [first, 1 - first] {
         let packets = meetings.iter().map(|meeting| meeting.meet[cpu].clone());
-        met[cpu] = decide(&mut filter, cpu, &mut sets(packets, FLOWS));
+        met[cpu] = decide(&mut filter, &mut batches(packets, FLOWS));
     }
     outcomes(meetings, met, &mut filter)
 }
@@ -301,13 +307,13 @@ impl Start {
 }
 
 /// Runs the packets of one CPU.
-fn run(filter: &mut dyn Filter, cpu: usize, sets: &mut [FrameSet], starts: &[Start], begin: Instant) -> Ran {
+fn run(filter: &mut dyn Filter, cpu: usize, batches: &mut [Batch], starts: &[Start], begin: Instant) -> Ran {
     pin_to(cpu).expect("there are two CPUs");
     let (mut verdicts, mut times) = (Vec::with_capacity(FLOWS), Vec::with_capacity(FLOWS));
-    for (set, start) in sets.iter_mut().zip(starts) {
+    for (batch, start) in batches.iter_mut().zip(starts) {
         start.wait(cpu);
         let since = begin.elapsed();
-        verdicts.extend(decide(filter, cpu, std::slice::from_mut(set)));
+        verdicts.extend(decide(filter, std::slice::from_mut(batch)));
         times.push((since, begin.elapsed()));
     }
     (verdicts, times)
@@ -340,7 +346,7 @@ fn round(
     let meeting = |nth| (scene.meeting)(dice.below(scene.kinds as u64) as usize, nth as u32, &mut *dice);
     let meetings: Vec<Meeting> = (0..FLOWS).map(meeting).collect();
     prepare(&mut *filters[0], &meetings);
-    let packets = |cpu: usize| sets(meetings.iter().map(|meeting| meeting.meet[cpu].clone()), size);
+    let packets = |cpu: usize| batches(meetings.iter().map(|meeting| meeting.meet[cpu].clone()), size);
     let (mut frames, begin) = ([packets(0), packets(1)], Instant::now());
     let starts: Vec<Start> = frames[0].iter().map(|_| Start::random(dice)).collect();
     let ([one, other], [frames_one, frames_other], starts) = (&mut *filters, &mut frames, &starts);
@@ -422,18 +428,18 @@ fn stay_established(
     let open = [ends.syn(0, 1), ends.syn_ack(1), ends.ack(0, 0, 0)];
     for nth in 0..ROUNDS_OF_TIMES {
         table.clear();
-        decide(&mut *filters[0], 0, &mut sets(open.iter().cloned(), FLOWS));
+        decide(&mut *filters[0], &mut batches(open.iter().cloned(), FLOWS));
         let packets = |cpu: usize| {
             let at = |number: usize| TIME_NS + (((2 * number + cpu) as u64) << TICK_SHIFT);
             let packets = (0..PACKETS_OF_TIMES).map(|number| Packet { time_ns: at(number), ..ends.ack(cpu, 0, 0) });
-            sets(packets, sizes[nth % sizes.len()])
+            batches(packets, sizes[nth % sizes.len()])
         };
         let (mut frames, ready) = ([packets(0), packets(1)], Barrier::new(2));
         let ([one, other], [frames_one, frames_other], ready) = (&mut filters, &mut frames, &ready);
-        let run = |filter: &mut dyn Filter, cpu: usize, sets: &mut [FrameSet]| {
+        let run = |filter: &mut dyn Filter, cpu: usize, batches: &mut [Batch]| {
             pin_to(cpu).expect("there are two CPUs");
             ready.wait();
-            decide(filter, cpu, sets)
+            decide(filter, batches)
         };
         let verdicts = std::thread::scope(|scope| {
             let first = scope.spawn(|| run(&mut **one, 0, frames_one));

@@ -3,7 +3,7 @@
 use super::{Decided, Meeting, Scene, TIME_NS, agree, in_kernel, key, policy, raw, serial, with_workers};
 use crate::conntrack_flows::{ACK, Dice, FIN, RST, SYN, Segment};
 use weir_abi::cookie::{self, REPLAY_SECRET, Request, StampedOptions, epoch, mss_index};
-use weir_abi::flow::FlowKey;
+use weir_abi::flow::Arrival;
 use weir_test_support::Packet;
 
 const PROXIED: Scene = Scene { policy: POLICY, kinds: KINDS, meeting };
@@ -61,8 +61,7 @@ impl Ends {
 
     fn cookie(&self, isn: u32) -> u32 {
         let syn = self.syn(isn);
-        let (key, client): (FlowKey, usize) = key(&syn.bytes);
-        let request = Request { key, client, isn };
+        let request = Request { key: key(&syn.bytes), client: Arrival::Outside.side(), isn };
         cookie::make(REPLAY_SECRET, &request, epoch(TIME_NS), mss_index(MSS))
     }
 
@@ -108,18 +107,18 @@ fn meeting(kind: usize, flow: u32, dice: &mut Dice) -> Meeting {
     let scale = (!dice.one_in(3)).then(|| dice.below(15) as u8);
     let ends = Ends { flow, client, server, scale };
     let e = &ends;
-    let syn = || vec![(0, e.syn(client))];
-    let waits = || [syn(), vec![(0, e.returned(client, 1))]].concat();
-    let answered = || [waits(), vec![(1, e.syn_ack(server))]].concat();
+    let syn = || vec![e.syn(client)];
+    let waits = || [syn(), vec![e.returned(client, 1)]].concat();
+    let answered = || [waits(), vec![e.syn_ack(server)]].concat();
     let ack = || e.of(0, ACK, (0, 0), 0);
-    let with = |more: Vec<(usize, Packet)>| [answered(), vec![(0, ack())], more].concat();
+    let with = |more: Vec<Packet>| [answered(), vec![ack()], more].concat();
     let open = || with(vec![]);
     // The client's next connection.
     let next = client.wrapping_add(70_000);
-    let ended = |end: Vec<(usize, Packet)>| with([end, vec![(0, e.syn(next))]].concat());
+    let ended = |end: Vec<Packet>| with([end, vec![e.syn(next)]].concat());
     let fins = || {
         let (first, second) = (e.of(0, FIN | ACK, (0, 0), 0), e.of(1, FIN | ACK, (0, 1), 0));
-        ended(vec![(0, first), (1, second), (0, e.of(0, ACK, (1, 1), 0))])
+        ended(vec![first, second, e.of(0, ACK, (1, 1), 0)])
     };
     let (name, before, meet) = match kind {
         0 => ("the cookie twice", syn(), [e.returned(client, 1), e.returned(client, 1)]),
@@ -137,7 +136,7 @@ fn meeting(kind: usize, flow: u32, dice: &mut Dice) -> Meeting {
         12 => ("data of both sides", open(), [e.of(0, ACK, (0, 0), 100), e.of(1, ACK, (0, 0), 300)]),
         13 => (
             "data and its acknowledgement",
-            with(vec![(0, e.of(0, ACK, (0, 0), 500))]),
+            with(vec![e.of(0, ACK, (0, 0), 500)]),
             [e.of(0, ACK, (500, 0), 500), e.of(1, ACK, (0, 500), 0)],
         ),
         14 => ("FINs of both sides", open(), [e.of(0, FIN | ACK, (0, 0), 0), e.of(1, FIN | ACK, (0, 0), 0)]),
@@ -147,7 +146,7 @@ fn meeting(kind: usize, flow: u32, dice: &mut Dice) -> Meeting {
         18 => ("the next cookie and an old ACK", fins(), [e.returned(next, 1), e.of(1, ACK, (1, 1), 0)]),
         19 => (
             "the next cookie and data behind a reset",
-            ended(vec![(0, e.of(0, RST, (0, 0), 0))]),
+            ended(vec![e.of(0, RST, (0, 0), 0)]),
             [e.returned(next, 1), e.of(1, ACK, (0, 0), 40)],
         ),
         20 => ("the cookie and an early SYN-ACK", syn(), [e.returned(client, 1), e.syn_ack(server)]),

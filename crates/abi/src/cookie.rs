@@ -110,10 +110,11 @@ impl StampedOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::Arrival;
 
     fn request(isn: u32) -> Request {
-        let (key, client) = FlowKey::of((0xc000_0201, 40_000), (0xc633_6401, 80), 6, [0; 2], false);
-        Request { key, client, isn }
+        let key = FlowKey::of(Arrival::Outside, (0xc000_0201, 40_000), (0xc633_6401, 80), 6, [0; 2], false);
+        Request { key, client: Arrival::Outside.side(), isn }
     }
 
     #[test]

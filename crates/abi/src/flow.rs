@@ -16,10 +16,14 @@
 //!  |lck|syn|sack1 0|replied|liberal|family|orig| state |scale 1|scale 0|window 1 |window 0 |pxy|   time    |
 //!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+---+-----------+
 //! ```
-//! The first field of each word is in its most significant bits. Side 0 is the endpoint with the smaller address and
-//! port. Words 0 to 4 and the family are the key. `lck` is free for engines. `pxy` says that a SYN proxy opened the flow:
-//! what it needs to translate packets lies beside the table ([`Proxied`]).
+//! The first field of each word is in its most significant bits. Side 0 is outside, side 1 is inside ([`Arrival`]). Words
+//! 0 to 4 and the family are the key. `lck` is free for engines. `pxy` says that a SYN proxy opened the flow: what it
+//! needs to translate packets lies beside the table ([`Proxied`]).
+//!
+//! Flows of other protocols than TCP have no numbers. Their word 5 counts exchanges ([`Exchanges`]), word 6 is 0.
 
+mod class;
+mod exchanges;
 mod hash;
 mod head;
 mod key;
@@ -28,9 +32,11 @@ mod proxied;
 mod timeout;
 mod window;
 
+pub use class::{FlowClass, RECLAIM_TICKS, TAG_CLASS_SHIFT, TAG_HASH};
+pub use exchanges::{ASSURED_EXCHANGES, ASSURED_TICKS, Exchanges};
 pub use hash::{HashKeys, Hashed};
 pub use head::{FlowHead, FlowSecrets, OPENING_LOCKS, SynSwitch};
-pub use key::FlowKey;
+pub use key::{Arrival, FlowKey, Prompt};
 pub use needs::FlowNeeds;
 pub use proxied::{Agreed, Proxied};
 pub use timeout::{Timeout, Timeouts};
@@ -43,10 +49,6 @@ pub const SLOTS: usize = 32;
 pub const PREFERRED: usize = 24;
 /// Number of words of an entry.
 pub const ENTRY_WORDS: usize = 8;
-/// The bit of a tag that says that the flow may be evicted.
-pub const TAG_EMBRYONIC: u16 = 1 << 15;
-/// The bits of a tag that come from the hash. They are never all 0, so the tag 0 is a free slot.
-pub const TAG_HASH: u16 = TAG_EMBRYONIC - 1;
 
 /// log2 of the number of nanoseconds of a tick, 16.8 ms.
 pub const TICK_SHIFT: u32 = 24;
@@ -69,8 +71,8 @@ pub const REPLAY_SEED: u64 = 0;
 
 /// Bytes of a bucket: its tags, then its entries.
 pub const BUCKET_BYTES: usize = SLOTS * (size_of::<u16>() + ENTRY_WORDS * size_of::<u64>());
-/// Most embryonic flows of a bucket, at least one, for a share in percent.
-pub const fn embryonic_max(percent: u8) -> usize {
+/// Most flows of a class in a bucket, at least one, for a share in percent.
+pub const fn share_of_bucket(percent: u8) -> usize {
     let share = SLOTS * percent as usize / 100;
     if share == 0 { 1 } else { share }
 }
@@ -125,11 +127,15 @@ pub enum FlowState {
     Unreplied = 12,
     /// Other protocols: both sides have sent packets.
     Replied = 13,
+    /// TCP: established when it was saved, and restored from disk. Its numbers are those of that time.
+    Restored = 14,
+    /// Other protocols: both sides have answered each other for a while ([`Exchanges`]).
+    Assured = 15,
 }
 
 impl FlowState {
     /// Every state with its name.
-    pub const ALL: [(FlowState, &str); 13] = [
+    pub const ALL: [(FlowState, &str); 15] = [
         (FlowState::SynSent, "syn-sent"),
         (FlowState::SynSent2, "syn-sent2"),
         (FlowState::SynReceived, "syn-recv"),
@@ -143,11 +149,18 @@ impl FlowState {
         (FlowState::Closed, "closed"),
         (FlowState::Unreplied, "unreplied"),
         (FlowState::Replied, "replied"),
+        (FlowState::Restored, "restored"),
+        (FlowState::Assured, "assured"),
     ];
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|&&(state, _)| state == self).map_or("", |&(_, name)| name)
+    }
+
+    /// Whether flows of TCP have the state, and no others.
+    pub const fn is_of_tcp(self) -> bool {
+        !matches!(self, FlowState::Unreplied | FlowState::Replied | FlowState::Assured)
     }
 
     /// The state with a number of four bits; `None` for the others.
@@ -242,12 +255,6 @@ impl Flow {
             sides: [side(0), side(1)],
         };
         Some((flow, bit(57)))
-    }
-
-    /// Whether the flow may be evicted: its handshake is not complete, nobody has answered, or it was reset.
-    pub fn is_embryonic(&self) -> bool {
-        use FlowState::{Closed, SynReceived, SynReceived2, SynSent, SynSent2};
-        !self.replied || matches!(self.state, SynSent | SynSent2 | SynReceived | SynReceived2 | Closed)
     }
 }
 

@@ -78,8 +78,14 @@ pub struct FlowsCounted {
     pub size: u32,
     /// Number of flows.
     pub flows: u64,
-    /// Number of those that may be evicted.
+    /// Number of connections that are not open yet.
     pub embryonic: u64,
+    /// Number of flows whose sender cannot prove its address.
+    #[serde(default)]
+    pub unproven: u64,
+    /// Number of connections that close or were reset.
+    #[serde(default)]
+    pub closing: u64,
     /// Number of flows in each state that occurs.
     pub states: BTreeMap<String, u64>,
 }

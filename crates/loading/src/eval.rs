@@ -72,6 +72,11 @@ impl<'a> EvalFilter<'a> {
         EvalFilter { program, evaluator: Evaluator::new(program, tables), rewritten: vec![] }
     }
 
+    /// Enters a flow at a time, ns, as a restart does. Returns whether it had room.
+    pub fn enter_flow(&mut self, key: &FlowKey, flow: &Flow, time_ns: u64) -> bool {
+        self.evaluator.enter_flow(key, flow, time_ns)
+    }
+
     /// The same with rules in its slots.
     pub fn with_slots(mut self, rules: &[Vec<SlotRule>]) -> Self {
         for (slot, rules) in (0..).map(RuleSlotId).zip(rules) {

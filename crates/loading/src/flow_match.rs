@@ -157,7 +157,7 @@ impl FlowMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_abi::flow::{FlowState, Side};
+    use weir_abi::flow::{Arrival, FlowState, Side};
 
     fn flow(opener: usize) -> Flow {
         let sides = [Side::default(); 2];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn opening(opener: usize, protocol: u8, vlan: [u16; 2]) -> Opening {
-        let (key, _) = FlowKey::of((0xc000_0201, 40000), (0xc633_6401, 443), protocol, vlan, false);
+        let key = FlowKey::of(Arrival::Outside, (0xc000_0201, 40000), (0xc633_6401, 443), protocol, vlan, false);
         Opening::of(&key, &flow(opener))
     }
 

@@ -9,10 +9,10 @@ mod traffic;
 
 use judging::{BEGIN_S, END_S, run};
 use traffic::{Packet, SERVER, Traffic, datagram, segment};
-use weir_mitigate::header::{Header, Side, tcp};
+use weir_mitigate::header::{Arrival, Header, tcp};
 
 /// One forged question of the server in front of every fifteen packets, beside the questions that it does ask.
-fn with_forged_questions(side: Option<Side>) -> Traffic {
+fn with_forged_questions(arrival: Option<Arrival>) -> Traffic {
     let mut traffic = Traffic::of_customers(50, END_S);
     let mut sent = 0;
     traffic.attack(BEGIN_S, END_S, 5000.0, |random, _| {
@@ -20,8 +20,8 @@ fn with_forged_questions(side: Option<Side>) -> Traffic {
         sent += 1;
         let (saddr, sport) = (0x3a00_0000 + number * 7919, 1024 + (number % 60_000) as u16);
         match turn {
-            0 => Header { side, ..datagram(SERVER, saddr, 9999, sport, 60) },
-            _ => Header { side, ..datagram(saddr, SERVER, sport, 9999, 28 + 900 + random.below(200)) },
+            0 => Header { arrival, ..datagram(SERVER, saddr, 9999, sport, 60) },
+            _ => Header { arrival, ..datagram(saddr, SERVER, sport, 9999, 28 + 900 + random.below(200)) },
         }
     });
     traffic
@@ -30,8 +30,8 @@ fn with_forged_questions(side: Option<Side>) -> Traffic {
 #[test]
 fn forged_questions_of_the_server_do_not_hide_a_flood() {
     // Where nobody knows from which side packets come, few answers vouch for few packets.
-    for side in [None, Some(Side::Outside)] {
-        run(with_forged_questions(side)).holds();
+    for arrival in [None, Some(Arrival::Outside)] {
+        run(with_forged_questions(arrival)).holds();
     }
 }
 
@@ -40,8 +40,8 @@ fn with_sides(traffic: Traffic) -> Traffic {
     let mut with_sides = Traffic::of_customers(0, 0.0);
     let packets = traffic.sorted().into_iter().map(|packet| {
         let is_from_inside = packet.header.saddr >> 16 == u128::from(SERVER >> 16) && !packet.is_attack;
-        let side = Some(if is_from_inside { Side::Inside } else { Side::Outside });
-        Packet { header: Header { side, ..packet.header }, ..packet }
+        let arrival = Some(if is_from_inside { Arrival::Inside } else { Arrival::Outside });
+        Packet { header: Header { arrival, ..packet.header }, ..packet }
     });
     with_sides.add(packets);
     with_sides

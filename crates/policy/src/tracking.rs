@@ -11,6 +11,8 @@ pub struct Tracking {
     pub size: u32,
     /// Share of the table in percent, 1 to 100, that flows may take whose opening was not answered yet.
     pub embryonic_percent: u8,
+    /// Share of the table in percent, 1 to 100, that new flows may take whose sender cannot prove its address.
+    pub unproven_percent: u8,
     /// Whether a TCP connection may be picked up in its midst.
     pub pickup: bool,
     /// Whether only one direction of a connection may pass here.
@@ -28,6 +30,7 @@ impl Default for Tracking {
         Tracking {
             size: SIZE_DEFAULT,
             embryonic_percent: 25,
+            unproven_percent: 50,
             pickup: true,
             one_way: false,
             invalid: Invalid::Rules,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use weir_abi::flow::{
-    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowHead, FlowKey, FlowSecrets, HashKeys, Hashed, Proxied, SLOTS, TAG_EMBRYONIC,
+    BUCKET_BYTES, ENTRY_WORDS, Flow, FlowClass, FlowHead, FlowKey, FlowSecrets, HashKeys, Hashed, Proxied, SLOTS,
     TAG_HASH, TICKS, age, buckets, ticks,
 };
 
@@ -211,7 +211,7 @@ impl FlowTable {
         if let Some((words, proxied)) = self.proxied_words(bucket, slot).zip(proxied) {
             words.iter().zip(proxied.pack()).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         }
-        let tag = tag | if flow.is_embryonic() { TAG_EMBRYONIC } else { 0 };
+        let tag = flow.class().tag(tag);
         let shift = 16 * (slot % TAGS_IN_WORD);
         let word = &self.buckets.all()[bucket * BUCKET_WORDS + slot / TAGS_IN_WORD];
         let others = word.load(Ordering::Relaxed) & !(0xffff << shift);
@@ -293,7 +293,7 @@ impl FlowTable {
             let Hashed { buckets, tag: hashed } = self.keys.hash(&key, self.count);
             let problem = match () {
                 () if tag & TAG_HASH != hashed => "has the tag of another key",
-                () if (tag & TAG_EMBRYONIC != 0) != flow.is_embryonic() => "has a tag with another state",
+                () if FlowClass::of_tag(tag) != flow.class() => "has a tag with another class",
                 () if !buckets.contains(&(bucket as u32)) => "is in no bucket of its key",
                 () if !keys.insert(key) => "has a key that another slot has",
                 () => continue,
@@ -356,7 +356,7 @@ fn mask(tags: &[u16; SLOTS], has: impl Fn(u16) -> bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_abi::flow::{Agreed, FlowState, Side};
+    use weir_abi::flow::{Agreed, Arrival, FlowState, Side, Window};
 
     const SECRETS: FlowSecrets = FlowSecrets { seed: 1, cookies: [2, 3] };
 
@@ -373,8 +373,9 @@ mod tests {
     }
 
     fn established(nth: u32, una: u32) -> KnownFlow {
-        let (key, opener) = FlowKey::of((nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
-        let sides = [Side { una, next: una, ..Side::default() }; 2];
+        let key = FlowKey::of(Arrival::Outside, (nth.into(), 1024), (1 << 30, 80), 6, [0; 2], false);
+        let opener = Arrival::Outside.side();
+        let sides = [Side { una, next: una, window: Window::of(1000), ..Side::default() }; 2];
         let state = FlowState::Established;
         let flow = Flow { time: 1, state, opener, liberal: true, replied: true, syn: false, proxied: false, sides };
         KnownFlow { key, flow, proxied: None }

@@ -58,10 +58,14 @@ fn shown(flow: &FlowEntry) -> String {
     text
 }
 
-fn counted(FlowsCounted { size, flows, embryonic, states }: &FlowsCounted) -> String {
+fn counted(counted: &FlowsCounted) -> String {
+    let FlowsCounted { size, flows, embryonic, unproven, closing, states } = counted;
     let grouped = figures::grouped;
-    let mut text =
-        format!("{} of {} flows, {} embryonic\n", grouped(*flows), grouped((*size).into()), grouped(*embryonic));
+    let mut text = format!("{} of {} flows", grouped(*flows), grouped((*size).into()));
+    for (count, class) in [(embryonic, "embryonic"), (unproven, "unproven"), (closing, "closing")] {
+        let _ = write!(text, ", {} {class}", grouped(*count));
+    }
+    text.push('\n');
     for (state, count) in states {
         let _ = writeln!(text, "{:>12}  {}", grouped(*count), printable(state));
     }

@@ -1,5 +1,44 @@
 //! The keys of flows.
 
+/// The side from which a packet arrived. Packets that go upstream arrive from outside, others from inside.
+///
+/// A sender can write any address into a packet, but not the side of arrival. So it belongs to the key of a flow: an
+/// answer comes from the other side, and a forged one from the same side belongs to no flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Arrival {
+    /// From outside: the packet goes upstream, or is received by a host that Weir protects.
+    Outside = 0,
+    /// From inside: the packet goes downstream, or is sent by that host.
+    Inside = 1,
+}
+
+impl Arrival {
+    /// The number of the side.
+    pub const fn side(self) -> usize {
+        self as usize
+    }
+
+    /// The side on which a packet leaves that arrived here, and on which its answers arrive.
+    pub const fn other(self) -> Self {
+        match self {
+            Arrival::Outside => Arrival::Inside,
+            Arrival::Inside => Arrival::Outside,
+        }
+    }
+}
+
+/// An ICMP message that asks, or that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The identifier.
+    pub identifier: u16,
+    /// The type of the request.
+    pub request: u8,
+    /// Whether the message is the reply.
+    pub is_reply: bool,
+}
+
 /// The key of a flow. Packets of both directions have the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
@@ -9,58 +48,46 @@ pub struct FlowKey {
     pub is_ipv6: bool,
 }
 
-/// One end of a packet's way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct End {
-    address: u128,
-    port: u16,
-}
-
 impl FlowKey {
-    /// The key of a packet with ports, or with none (0), and the side that sent it. `vlan` is the outer id and the
-    /// inner one, 0 without a tag.
+    /// The key of a packet with ports, or with none (0). `vlan` is the outer id and the inner one, 0 without a tag.
     pub fn of(
+        arrival: Arrival,
         source: (u128, u16),
         destination: (u128, u16),
         protocol: u8,
         vlan: [u16; 2],
         is_ipv6: bool,
-    ) -> (Self, usize) {
-        let end = |(address, port)| End { address, port };
-        let (source, destination) = (end(source), end(destination));
-        let sender = usize::from(source > destination);
-        let ends = if sender == 0 { [source, destination] } else { [destination, source] };
-        (Self::ordered(ends.map(|end| end.address), ends.map(|end| end.port), protocol, vlan, is_ipv6), sender)
+    ) -> Self {
+        let [outside, inside] = from_outside(arrival, source, destination);
+        Self::between([outside.0, inside.0], [outside.1, inside.1], protocol, vlan, is_ipv6)
     }
 
-    /// The key of an ICMP request or of its reply, and the side that sent it. The ports are the identifier and the type
-    /// of the request, in whose bit 8 is the side that asks.
+    /// The key of an ICMP request or of its reply. The ports are the identifier and the type of the request, in whose
+    /// bit 8 is the side that asks.
     pub fn of_icmp(
+        arrival: Arrival,
         addresses: [u128; 2],
-        identifier: u16,
-        request: u8,
-        is_reply: bool,
+        prompt: Prompt,
         protocol: u8,
         vlan: [u16; 2],
         is_ipv6: bool,
-    ) -> (Self, usize) {
+    ) -> Self {
         let [source, destination] = addresses;
-        let sender = usize::from(source > destination);
-        // Between equal addresses there is only one side.
-        let asks = if source == destination { 0 } else { sender ^ usize::from(is_reply) };
-        let ends = if sender == 0 { [source, destination] } else { [destination, source] };
+        let Prompt { identifier, request, is_reply } = prompt;
+        let asks = if is_reply { arrival.other() } else { arrival };
         let ports = [identifier, u16::from(request) | (asks as u16) << 8];
-        (Self::ordered(ends, ports, protocol, vlan, is_ipv6), sender)
+        Self::between(from_outside(arrival, source, destination), ports, protocol, vlan, is_ipv6)
     }
 
-    fn ordered(addresses: [u128; 2], ports: [u16; 2], protocol: u8, vlan: [u16; 2], is_ipv6: bool) -> Self {
-        let [one, other] = addresses;
+    fn between(addresses: [u128; 2], ports: [u16; 2], protocol: u8, vlan: [u16; 2], is_ipv6: bool) -> Self {
+        let [outside, inside] = addresses;
         let last = u64::from(ports[0]) << 48
             | u64::from(ports[1]) << 32
             | u64::from(protocol) << 24
             | u64::from(vlan[0] & 0xfff) << 12
             | u64::from(vlan[1] & 0xfff);
-        FlowKey { words: [(one >> 64) as u64, one as u64, (other >> 64) as u64, other as u64, last], is_ipv6 }
+        let words = [(outside >> 64) as u64, outside as u64, (inside >> 64) as u64, inside as u64, last];
+        FlowKey { words, is_ipv6 }
     }
 
     /// The IP protocol.
@@ -69,35 +96,47 @@ impl FlowKey {
     }
 }
 
+/// The ends of a packet's way, the outer one first.
+fn from_outside<T>(arrival: Arrival, source: T, destination: T) -> [T; 2] {
+    match arrival {
+        Arrival::Outside => [source, destination],
+        Arrival::Inside => [destination, source],
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::FlowKey;
+    use super::{Arrival, FlowKey, Prompt};
 
     #[test]
-    fn both_directions_have_one_key() {
-        let (near, far) = ((0x0a00_0001, 40000), (0x0a00_0002, 80));
-        let (key, sender) = FlowKey::of(near, far, 6, [100, 7], false);
-        assert_eq!(
-            (key, sender),
-            (FlowKey { words: [0, 0x0a00_0001, 0, 0x0a00_0002, 0x9c40_0050_0606_4007], is_ipv6: false }, 0)
-        );
-        assert_eq!(FlowKey::of(far, near, 6, [100, 7], false), (key, 1));
-        assert_ne!(FlowKey::of(far, near, 6, [100, 8], false).0, key);
-        assert_ne!(FlowKey::of(far, near, 6, [100, 7], true).0, key);
-        assert_ne!(
-            FlowKey::of((near.0, far.1), (far.0, near.1), 6, [100, 7], false).0,
-            key,
-            "ports belong to addresses"
-        );
+    fn an_answer_from_the_other_side_has_the_same_key() {
+        let (outer, inner) = ((0x0a00_0002, 40000), (0x0a00_0001, 80));
+        let key = FlowKey::of(Arrival::Outside, outer, inner, 6, [100, 7], false);
+        let words = [0, 0x0a00_0002, 0, 0x0a00_0001, 0x9c40_0050_0606_4007];
+        assert_eq!(key, FlowKey { words, is_ipv6: false });
+        assert_eq!(FlowKey::of(Arrival::Inside, inner, outer, 6, [100, 7], false), key);
+        assert_ne!(FlowKey::of(Arrival::Inside, inner, outer, 6, [100, 8], false), key);
+        assert_ne!(FlowKey::of(Arrival::Inside, inner, outer, 6, [100, 7], true), key);
+        let swapped = ((outer.0, inner.1), (inner.0, outer.1));
+        assert_ne!(FlowKey::of(Arrival::Outside, swapped.0, swapped.1, 6, [100, 7], false), key);
+    }
+
+    #[test]
+    fn an_answer_from_the_same_side_is_another_flow() {
+        let (outer, inner) = ((0x0a00_0002, 40000), (0x0a00_0001, 80));
+        let key = FlowKey::of(Arrival::Outside, outer, inner, 6, [0; 2], false);
+        assert_ne!(FlowKey::of(Arrival::Outside, inner, outer, 6, [0; 2], false), key);
     }
 
     #[test]
     fn an_icmp_request_and_its_reply_have_one_key() {
-        let key =
-            |source, destination, is_reply| FlowKey::of_icmp([source, destination], 9, 8, is_reply, 1, [0; 2], false);
-        let (asked, side) = key(1, 2, false);
-        assert_eq!(key(2, 1, true), (asked, 1 - side));
-        assert_ne!(key(2, 1, false).0, asked, "the other host asks with the same identifier");
-        assert_eq!(key(1, 2, true).0, key(2, 1, false).0);
+        let key = |arrival, source, destination, is_reply| {
+            let prompt = Prompt { identifier: 9, request: 8, is_reply };
+            FlowKey::of_icmp(arrival, [source, destination], prompt, 1, [0; 2], false)
+        };
+        let asked = key(Arrival::Outside, 1, 2, false);
+        assert_eq!(key(Arrival::Inside, 2, 1, true), asked);
+        assert_ne!(key(Arrival::Inside, 2, 1, false), asked, "the other host asks with the same identifier");
+        assert_ne!(key(Arrival::Outside, 2, 1, true), asked, "a reply from the side of the request");
     }
 }

@@ -31,13 +31,13 @@ impl Timeout {
         match state {
             FlowState::SynSent | FlowState::SynSent2 => Timeout::SynSent,
             FlowState::SynReceived | FlowState::SynReceived2 => Timeout::SynReceived,
-            FlowState::Established => Timeout::Established,
+            FlowState::Established | FlowState::Restored => Timeout::Established,
             FlowState::FinWait => Timeout::FinWait,
             FlowState::CloseWait => Timeout::CloseWait,
             FlowState::LastAck => Timeout::LastAck,
             FlowState::TimeWait => Timeout::TimeWait,
             FlowState::Closed | FlowState::Resetting => Timeout::Closed,
-            FlowState::Unreplied | FlowState::Replied => match (protocol, state) {
+            FlowState::Unreplied | FlowState::Replied | FlowState::Assured => match (protocol, state) {
                 (17 | 136, FlowState::Unreplied) => Timeout::Udp,
                 (17 | 136, _) => Timeout::UdpReplied,
                 (1 | 58, _) => Timeout::Icmp,

@@ -332,7 +332,7 @@ impl Conversations {
             entry.sides.iter_mut().for_each(|side| side.has_ended = true);
         }
         if entry.sides.iter().all(|side| side.packets == 0) {
-            (entry.asker, entry.is_asker_known) = (side, header.side.is_some());
+            (entry.asker, entry.is_asker_known) = (side, header.arrival.is_some());
         }
         if header.protocol != protocol::TCP {
             return see_datagram(header, entry, side, (now_ns, self.paid_ns));

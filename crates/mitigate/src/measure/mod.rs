@@ -16,7 +16,7 @@ mod visibility;
 mod window;
 
 use crate::class;
-use crate::header::{Header, Side, protocol};
+use crate::header::{Arrival, Header, protocol};
 use crate::prefix::{Level, Prefix};
 use conversations::{Conversations, Proof, Standing, Stream, Voucher, is_ping};
 use counts::Counts;
@@ -186,11 +186,11 @@ impl Extractor {
         if self.inside.is_empty() {
             return Way::Both;
         }
-        match (header.side, is_inside(header.saddr), is_inside(header.daddr)) {
-            (Some(Side::Outside), true, _) => Way::Forged,
-            (Some(Side::Inside) | None, true, _) => Way::Out,
-            (Some(Side::Outside) | None, false, true) => Way::In,
-            (Some(Side::Inside), false, _) | (_, false, false) => Way::Elsewhere,
+        match (header.arrival, is_inside(header.saddr), is_inside(header.daddr)) {
+            (Some(Arrival::Outside), true, _) => Way::Forged,
+            (Some(Arrival::Inside) | None, true, _) => Way::Out,
+            (Some(Arrival::Outside) | None, false, true) => Way::In,
+            (Some(Arrival::Inside), false, _) | (_, false, false) => Way::Elsewhere,
         }
     }
 

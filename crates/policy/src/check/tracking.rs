@@ -45,13 +45,8 @@ impl Checker<'_> {
                     self.report(Diagnostic::error("E0325", size.span, message).help(help));
                 }
             },
-            TrackingSetting::Embryonic(share) => match number(share, 1, 100) {
-                Some(percent) => tracking.embryonic_percent = percent as u8,
-                None => {
-                    let message = format!("`{share}%` is not a share of the table");
-                    self.report(Diagnostic::error("E0325", share.span, message).help("write 1% to 100%"));
-                }
-            },
+            TrackingSetting::Embryonic(share) => self.share(share, &mut tracking.embryonic_percent),
+            TrackingSetting::Unproven(share) => self.share(share, &mut tracking.unproven_percent),
             TrackingSetting::Timeout(of, timeout) => self.tracking_timeout(tracking, of, timeout),
             TrackingSetting::Pickup(word) => match word.text.as_str() {
                 "on" => tracking.pickup = true,
@@ -73,6 +68,17 @@ impl Checker<'_> {
                     self.report(Diagnostic::error("E0325", word.span, message).help(help));
                 }
             },
+        }
+    }
+
+    /// Reads a share of the table.
+    fn share(&mut self, share: &Atom, percent: &mut u8) {
+        match number(share, 1, 100) {
+            Some(number) => *percent = number as u8,
+            None => {
+                let message = format!("`{share}%` is not a share of the table");
+                self.report(Diagnostic::error("E0325", share.span, message).help("write 1% to 100%"));
+            }
         }
     }
 

@@ -108,17 +108,32 @@ fn defaults(text: &str) -> Option<Defaults> {
     Some(defaults)
 }
 
-/// `size 262144 embryonic 25% pickup on one-way off invalid rules syn-sent 120000ms ...`
+/// `size 262144 embryonic 25% unproven 50% pickup on one-way off invalid rules syn-sent 120000ms ...`
 fn tracking(text: &str) -> Option<Tracking> {
     let words: Vec<&str> = text.split(' ').collect();
-    let (settings, timeouts) = words.split_at_checked(10)?;
-    let ["size", size, "embryonic", share, "pickup", pickup, "one-way", one_way, "invalid", invalid] = settings else {
+    let (settings, timeouts) = words.split_at_checked(12)?;
+    let [
+        "size",
+        size,
+        "embryonic",
+        embryonic,
+        "unproven",
+        unproven,
+        "pickup",
+        pickup,
+        "one-way",
+        one_way,
+        "invalid",
+        invalid,
+    ] = settings
+    else {
         return None;
     };
     let is_on = |word: &str| ["off", "on"].iter().position(|&known| known == word).map(|index| index == 1);
     let mut tracking = Tracking {
         size: size.parse().ok()?,
-        embryonic_percent: share.strip_suffix('%')?.parse().ok()?,
+        embryonic_percent: embryonic.strip_suffix('%')?.parse().ok()?,
+        unproven_percent: unproven.strip_suffix('%')?.parse().ok()?,
         pickup: is_on(pickup)?,
         one_way: is_on(one_way)?,
         invalid: Invalid::from_name(invalid)?,

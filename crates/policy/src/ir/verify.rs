@@ -339,9 +339,11 @@ fn is_sound_observe(Observe { size, lengths: [ipv4, ipv6], inside }: &Observe) -
 }
 
 /// Whether the settings of the tracker are valid.
-fn is_sound_tracking(Tracking { size, embryonic_percent, timeouts_ms, one_way, synproxy, .. }: &Tracking) -> bool {
+fn is_sound_tracking(
+    Tracking { size, embryonic_percent, unproven_percent, timeouts_ms, one_way, synproxy, .. }: &Tracking,
+) -> bool {
     (flow::SIZE_MIN..=flow::SIZE_MAX).contains(size)
-        && (1..=100).contains(embryonic_percent)
+        && [embryonic_percent, unproven_percent].iter().all(|share| (1..=100).contains(*share))
         && timeouts_ms.iter().all(|timeout| (1..=flow::TIMEOUT_MAX_MS).contains(timeout))
         && synproxy.as_ref().is_none_or(|synproxy| !one_way && is_sound_synproxy(synproxy))
 }

@@ -119,6 +119,7 @@ impl Display for TrackingSetting {
         match self {
             TrackingSetting::Size(size) => write!(f, "size {size}"),
             TrackingSetting::Embryonic(percent) => write!(f, "embryonic {percent}%"),
+            TrackingSetting::Unproven(percent) => write!(f, "unproven {percent}%"),
             TrackingSetting::Timeout(of, timeout) => write!(f, "timeout {} {timeout}", of.text),
             TrackingSetting::Pickup(word) => write!(f, "pickup {}", word.text),
             TrackingSetting::OneWay(_) => write!(f, "one-way"),

@@ -8,7 +8,7 @@ use crate::diag::{Diagnostic, nearest};
 use crate::source::Span;
 
 /// The settings.
-const WORDS: [&str; 7] = ["size", "embryonic", "timeout", "pickup", "one-way", "invalid", "synproxy"];
+const WORDS: [&str; 8] = ["size", "embryonic", "unproven", "timeout", "pickup", "one-way", "invalid", "synproxy"];
 
 /// Parses `tracking { ... }`.
 pub(super) fn tracking(cursor: &mut Cursor) -> Parse<Tracking> {
@@ -26,11 +26,8 @@ fn setting(cursor: &mut Cursor) -> Parse<TrackingSetting> {
     let keyword = cursor.bump();
     Ok(match word {
         "size" => TrackingSetting::Size(value::number(cursor, "a number of flows after `size`")?),
-        "embryonic" => {
-            let number = value::number(cursor, "a share such as `25%` after `embryonic`")?;
-            let percent = cursor.expect(TokenKind::Percent, "`%` after the number")?;
-            TrackingSetting::Embryonic(Atom { span: number.span.to(percent), ..number })
-        }
+        "embryonic" => TrackingSetting::Embryonic(share(cursor, "a share such as `25%` after `embryonic`")?),
+        "unproven" => TrackingSetting::Unproven(share(cursor, "a share such as `50%` after `unproven`")?),
         "timeout" => {
             let of = cursor.name("the name of a timeout such as `established`")?;
             let expected = format!("a time such as `10m` after `timeout {}`", of.text);
@@ -42,6 +39,13 @@ fn setting(cursor: &mut Cursor) -> Parse<TrackingSetting> {
         "synproxy" => offer(cursor, keyword)?,
         _ => TrackingSetting::OneWay(keyword),
     })
+}
+
+/// `25%`
+fn share(cursor: &mut Cursor, expected: &str) -> Parse<Atom> {
+    let number = value::number(cursor, expected)?;
+    let percent = cursor.expect(TokenKind::Percent, "`%` after the number")?;
+    Ok(Atom { span: number.span.to(percent), ..number })
 }
 
 /// `mss 1460 wscale 7 sack-perm timestamp`, the last three in any order.

@@ -6,7 +6,9 @@ use std::io::{self, BufReader, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weir_abi::flow::{Flow, FlowNeeds, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS};
+use weir_abi::flow::{
+    Exchanges, Flow, FlowNeeds, FlowState, SIZE_MAX, SLOTS, TICK_SHIFT, TICKS, TIMEOUT_MAX_MS, Window,
+};
 use weir_abi::flow::{age, ticks, timeout_ticks};
 
 use super::flow_record::{FrameTime, Record, read};
@@ -154,8 +156,9 @@ impl SavedFlows {
 }
 
 /// A flow as it continues: its time in the present clock, and a connection without checks of windows, because more may
-/// have passed than was saved. A server that has not answered the proxy's SYN must still acknowledge it. `None` if the
-/// last packet is so long ago that no timeout lasts.
+/// have passed than was saved. One that is open and whose numbers were known is `restored` until both sides have shown
+/// where they are. A server that has not answered the proxy's SYN must still acknowledge it. `None` if the last packet is
+/// so long ago that no timeout lasts.
 fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
     let since = clocks.day_ns.saturating_sub(time.day_ns) >> TICK_SHIFT;
     let age = since + u64::from(age(time.now, flow.time));
@@ -163,11 +166,25 @@ fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
         return None;
     }
     let time = ticks(clocks.now_ns).wrapping_sub(age as u32) & (TICKS - 1);
-    let mut flow = Flow { time, syn: false, liberal: flow.state != FlowState::Replied, ..flow };
-    if flow.state == FlowState::SynSent {
-        let client = &mut flow.sides[flow.opener];
-        client.next = client.una.wrapping_add(1);
-        flow.liberal = false;
+    let (was_liberal, liberal) = (flow.liberal, flow.state.is_of_tcp());
+    let mut flow = Flow { time, syn: false, liberal, ..flow };
+    match flow.state {
+        // What was sent is a SYN, or a SYN-ACK.
+        FlowState::SynSent => {
+            let client = &mut flow.sides[flow.opener];
+            client.next = client.una.wrapping_add(1);
+            flow.liberal = false;
+        }
+        FlowState::SynReceived => {
+            let server = &mut flow.sides[1 - flow.opener];
+            server.next = server.una.wrapping_add(1);
+        }
+        FlowState::Established | FlowState::Resetting if !was_liberal => {
+            flow.state = FlowState::Restored;
+            flow.sides.iter_mut().for_each(|side| side.window = Window::NONE);
+        }
+        FlowState::Replied => Exchanges { since: time, ..Exchanges::of(&flow) }.store(&mut flow),
+        _ => {}
     }
     Some(flow)
 }

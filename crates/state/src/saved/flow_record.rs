@@ -10,7 +10,7 @@
 //! A flow of IPv4 takes 36 bytes, one of IPv6 60, and 16 more if it is proxied. What a side has sent without an
 //! acknowledgement is left out: more may pass before the flow is restored.
 
-use weir_abi::flow::{Flow, FlowKey, FlowState, Proxied, SIZE_MAX, SLOTS, TICKS, Window};
+use weir_abi::flow::{Flow, FlowClass, FlowKey, FlowState, Proxied, SIZE_MAX, SLOTS, TICKS, Window};
 
 use super::cursor::Cursor;
 use super::frame::append_frame;
@@ -19,6 +19,7 @@ use crate::flows::KnownFlow;
 /// Records of a frame. A frame has a megabyte at most.
 pub(super) const FRAME_RECORDS_MAX: usize = 1 << 14;
 
+const TCP: u8 = 6;
 const IPV4: u32 = 1;
 const IPV6: u32 = 2;
 /// Position of the contents in the first word of a record.
@@ -94,7 +95,9 @@ fn read_record(cursor: &mut Cursor<'_>) -> Option<Record> {
     let (one, other) = (address()?, address()?);
     let key = FlowKey { words: [one.0, one.1, other.0, other.1, cursor.u64()?], is_ipv6 };
     let (una, status) = (cursor.u64()?, cursor.u64()?);
-    let (flow, _) = Flow::read([una, una, status]).filter(|&(_, of)| of == is_ipv6)?;
+    // Only connections have numbers.
+    let next = if (key.words[4] >> 24) as u8 == TCP { una } else { 0 };
+    let (flow, _) = Flow::read([una, next, status]).filter(|&(_, of)| of == is_ipv6)?;
     let proxied = match flow.proxied {
         true => Some(Proxied::unpack([cursor.u64()?, cursor.u64()?])),
         false => None,
@@ -106,7 +109,7 @@ fn read_record(cursor: &mut Cursor<'_>) -> Option<Record> {
 /// Whether a tracker can have made the flow. Code relies on states that belong to the protocol.
 fn is_sound(known: &KnownFlow) -> bool {
     let KnownFlow { key, flow, proxied } = known;
-    let is_tcp = !matches!(flow.state, FlowState::Unreplied | FlowState::Replied);
+    let is_tcp = flow.state.is_of_tcp();
     let largest = Window::of(u32::MAX);
     is_tcp == (key.protocol() == 6)
         && is_kept(known)
@@ -119,7 +122,8 @@ fn is_sound(known: &KnownFlow) -> bool {
 pub(super) fn is_kept(known: &KnownFlow) -> bool {
     let KnownFlow { flow, proxied, .. } = known;
     let opens = matches!(flow.state, FlowState::SynSent | FlowState::SynReceived);
-    let is_open = !flow.is_embryonic() && flow.state != FlowState::TimeWait;
+    let is_over = matches!(flow.state, FlowState::TimeWait | FlowState::Closed);
+    let is_open = flow.replied && flow.class() != FlowClass::Embryonic && !is_over;
     flow.proxied == proxied.is_some() && (is_open || flow.proxied && opens)
 }
 
@@ -127,7 +131,7 @@ pub(super) fn is_kept(known: &KnownFlow) -> bool {
 mod tests {
     use super::super::frame::{Frames, Purpose, header};
     use super::*;
-    use weir_abi::flow::{Agreed, Side};
+    use weir_abi::flow::{Agreed, Arrival, Side};
 
     fn flow(state: FlowState) -> Flow {
         let side = |una: u32| Side { una, next: una, window: Window::of(65535), scale: 7, sack: true };
@@ -136,8 +140,8 @@ mod tests {
     }
 
     fn records() -> Vec<Record> {
-        let near = FlowKey::of((0x0a00_0001, 1), (0x0a00_0002, 2), 6, [100, 7], false).0;
-        let far = FlowKey::of((0x2001_0db8 << 96, 1), (0xfe80 << 112 | 9, 2), 17, [0; 2], true).0;
+        let near = FlowKey::of(Arrival::Outside, (0x0a00_0001, 1), (0x0a00_0002, 2), 6, [100, 7], false);
+        let far = FlowKey::of(Arrival::Outside, (0x2001_0db8 << 96, 1), (0xfe80 << 112 | 9, 2), 17, [0; 2], true);
         let udp = Flow { sides: [Side::default(); 2], ..flow(FlowState::Replied) };
         vec![
             record(0, near, flow(FlowState::Established), None),
@@ -152,8 +156,8 @@ mod tests {
 
     /// Records of proxied flows whose server has not answered, whose client has not, and that are open.
     fn proxied_records() -> Vec<Record> {
-        let near = |nth: u16| FlowKey::of((0x0a00_0001, nth), (0x0a00_0002, 2), 6, [100, 7], false).0;
-        let far = FlowKey::of((0x2001_0db8 << 96, 1), (0xfe80 << 112 | 9, 2), 6, [0; 2], true).0;
+        let near = |nth: u16| FlowKey::of(Arrival::Outside, (0x0a00_0001, nth), (0x0a00_0002, 2), 6, [100, 7], false);
+        let far = FlowKey::of(Arrival::Outside, (0x2001_0db8 << 96, 1), (0xfe80 << 112 | 9, 2), 6, [0; 2], true);
         let agreed = Agreed { client_scale: 7, told_scale: 9, timestamps: true, sack: true };
         let asked = Proxied::new(0x8000_0001, u32::MAX, 1460, agreed);
         let answered = asked.answered(5, None);

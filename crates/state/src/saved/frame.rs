@@ -27,20 +27,26 @@ impl Purpose {
     fn version(self) -> u32 {
         match self {
             Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 1,
-            // Version 1 had no proxied flows. Whatever it has means the same in version 2.
-            Purpose::Flows => 2,
+            Purpose::Flows => 3,
+        }
+    }
+
+    /// The oldest version that can be read.
+    fn oldest(self) -> u32 {
+        match self {
+            Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 1,
+            // Before, sides of flows were not those from which their packets had arrived.
+            Purpose::Flows => 3,
         }
     }
 
     /// Whether files of a version can be read.
     fn reads(self, version: u32) -> bool {
-        (OLDEST..=self.version()).contains(&version)
+        (self.oldest()..=self.version()).contains(&version)
     }
 }
 
 const MAGIC: &[u8; 8] = b"weirkeep";
-/// The oldest version of a format that can be read.
-const OLDEST: u32 = 1;
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 28;
 /// Bytes in front of a payload.

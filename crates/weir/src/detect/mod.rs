@@ -166,7 +166,7 @@ impl Detection<'_> {
             Ok(_) if is_rejected => Fate::Drops,
             Ok(header) => {
                 let ends = (self.is_inside(&header, header.saddr), self.is_inside(&header, header.daddr));
-                let header = Header { side: self.sides.of(&frame, interface, ends), ..header };
+                let header = Header { arrival: self.sides.of(&frame, interface, ends), ..header };
                 self.figures.count_seen(self.recording.way(&header));
                 let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
                 self.recording.take_frame(&header, Some(excerpt), frame.time_ns)

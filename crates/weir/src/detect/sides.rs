@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use weir_abi::Link;
-use weir_mitigate::header::Side;
+use weir_mitigate::header::Arrival;
 use weir_policy::ir::eval::packet::Frame;
 
 /// Packets without which nothing is concluded from a line.
@@ -49,7 +49,7 @@ impl Sides {
     /// The side from which a packet came, if its line says so. `interface` is that of the capture. `is_inside` says whether
     /// its source and its destination are inside. Packets between two hosts inside may be routed from one to the other, so
     /// their line says nothing.
-    pub fn of(&mut self, frame: &Frame<'_>, interface: u32, is_inside: (bool, bool)) -> Option<Side> {
+    pub fn of(&mut self, frame: &Frame<'_>, interface: u32, is_inside: (bool, bool)) -> Option<Arrival> {
         let line = Line::of(frame, interface);
         match is_inside {
             (false, true) => {
@@ -79,13 +79,13 @@ impl Sides {
     }
 
     /// The side of a line that carries sources inside.
-    fn side(&self, line: Line) -> Option<Side> {
+    fn side(&self, line: Line) -> Option<Arrival> {
         if self.is_from_inside(line) {
-            return Some(Side::Inside);
+            return Some(Arrival::Inside);
         }
         let is_from_outside = self.lines.get(&line).is_some_and(|carried| carried.inwards >= PACKETS_MIN);
         let mut inside = self.lines.keys().filter(|other| line.may_be_opposite(other));
-        (is_from_outside && inside.any(|&other| self.is_from_inside(other))).then_some(Side::Outside)
+        (is_from_outside && inside.any(|&other| self.is_from_inside(other))).then_some(Arrival::Outside)
     }
 
     fn is_from_inside(&self, line: Line) -> bool {
@@ -127,7 +127,7 @@ impl Line {
 mod tests {
     use super::{PACKETS_MIN, Sides};
     use weir_abi::Link;
-    use weir_mitigate::header::Side;
+    use weir_mitigate::header::Arrival;
     use weir_policy::ir::eval::packet::Frame;
 
     const INWARDS: (bool, bool) = (false, true);
@@ -135,7 +135,7 @@ mod tests {
     const OUTSIDE: u8 = 1;
     const INSIDE: u8 = 2;
 
-    fn see(sides: &mut Sides, (from, to): (u8, u8), is_inside: (bool, bool), packets: u64) -> Option<Side> {
+    fn see(sides: &mut Sides, (from, to): (u8, u8), is_inside: (bool, bool), packets: u64) -> Option<Arrival> {
         let bytes = [[0, 0, 0, 0, 0, to], [0, 0, 0, 0, 0, from]].concat();
         let frame = Frame { bytes: &bytes, wire_len: 60, link: Link::Ethernet, time_ns: 0 };
         (0..packets).map(|_| sides.of(&frame, 0, is_inside)).last().flatten()
@@ -146,11 +146,11 @@ mod tests {
         let mut sides = Sides::default();
         see(&mut sides, (OUTSIDE, INSIDE), INWARDS, 100);
         assert_eq!(see(&mut sides, (INSIDE, OUTSIDE), OUTWARDS, PACKETS_MIN - 1), None);
-        assert_eq!(see(&mut sides, (INSIDE, OUTSIDE), OUTWARDS, 1), Some(Side::Inside));
-        assert_eq!(see(&mut sides, (OUTSIDE, INSIDE), OUTWARDS, 1), Some(Side::Outside));
+        assert_eq!(see(&mut sides, (INSIDE, OUTSIDE), OUTWARDS, 1), Some(Arrival::Inside));
+        assert_eq!(see(&mut sides, (OUTSIDE, INSIDE), OUTWARDS, 1), Some(Arrival::Outside));
         // However many there are.
-        assert_eq!(see(&mut sides, (OUTSIDE, INSIDE), OUTWARDS, 10_000), Some(Side::Outside));
-        assert_eq!(see(&mut sides, (INSIDE, OUTSIDE), OUTWARDS, 1), Some(Side::Inside));
+        assert_eq!(see(&mut sides, (OUTSIDE, INSIDE), OUTWARDS, 10_000), Some(Arrival::Outside));
+        assert_eq!(see(&mut sides, (INSIDE, OUTSIDE), OUTWARDS, 1), Some(Arrival::Inside));
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         // His attack tells.
         see(&mut sides, (other, INSIDE), INWARDS, 100);
         see(&mut sides, (INSIDE, other), OUTWARDS, 100);
-        assert_eq!(see(&mut sides, (other, INSIDE), OUTWARDS, 1), Some(Side::Outside));
+        assert_eq!(see(&mut sides, (other, INSIDE), OUTWARDS, 1), Some(Arrival::Outside));
     }
 
     #[test]
@@ -192,6 +192,6 @@ mod tests {
         let frame = Frame { bytes: &[0x45; 20], wire_len: 20, link: Link::RawIp, time_ns: 0 };
         (0..100).for_each(|_| _ = sides.of(&frame, 0, INWARDS));
         let last = (0..100).map(|_| sides.of(&frame, 1, OUTWARDS)).last().flatten();
-        assert_eq!((last, sides.of(&frame, 0, OUTWARDS)), (Some(Side::Inside), Some(Side::Outside)));
+        assert_eq!((last, sides.of(&frame, 0, OUTWARDS)), (Some(Arrival::Inside), Some(Arrival::Outside)));
     }
 }

@@ -125,12 +125,13 @@ impl Flows<'_> {
     }
 
     fn count(&self, tracking: &Tracking) -> FlowsCounted {
-        let (mut flows, mut embryonic, mut states) = (0, 0, BTreeMap::new());
+        let (mut flows, mut classes, mut states) = (0, [0; 4], BTreeMap::new());
         self.each(&mut |_, flow| {
             flows += 1;
-            embryonic += u64::from(flow.is_embryonic());
+            classes[flow.class() as usize] += 1;
             *states.entry(flow.state.name().to_owned()).or_insert(0) += 1;
         });
-        FlowsCounted { size: tracking.size, flows, embryonic, states }
+        let [_, embryonic, unproven, closing] = classes;
+        FlowsCounted { size: tracking.size, flows, embryonic, unproven, closing, states }
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of proofs and streams.
 
 use super::{Conversations, Proof, Voucher};
-use crate::header::{Header, Side, protocol, tcp};
+use crate::header::{Arrival, Header, protocol, tcp};
 use weir_abi::packet::Fragment;
 
 const CLIENT: u32 = 0xc633_6407;
@@ -86,7 +86,7 @@ fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::Few));
     // If it is known that the question came from inside, who answers it has guessed it or was asked.
-    let question = Header { side: Some(Side::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
+    let question = Header { arrival: Some(Arrival::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
     all.see(&question, 4);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4002), 5).proof, Proof::Vouched(Voucher::Asked));
 }

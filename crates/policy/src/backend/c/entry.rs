@@ -9,6 +9,7 @@ use super::dialect::Dialect;
 use super::functions;
 use super::observe;
 use super::raw::fill_raw;
+use super::tracking;
 use super::writer::Writer;
 use crate::ir::FindId;
 use weir_abi::Family;
@@ -43,7 +44,10 @@ impl ChainEmitter<'_> {
         out.line(&format!("void weir_{name}(const struct weir_burst *burst)"));
         out.open("");
         let limits = if self.program.limiters.is_empty() { "" } else { ", .limits = burst->limits" };
-        let flows = if self.tracks() { ", .flows = burst->flows" } else { "" };
+        let flows = match self.tracks() {
+            true => format!(", .flows = burst->flows, .from = {}", tracking::arrival(self.chain.direction)),
+            false => String::new(),
+        };
         let members = format!(".counters = burst->counters, .tables = burst->tables{limits}{flows}");
         out.line(&format!("const struct env env = {{{members}}};"));
         if self.keeps_packets() {
@@ -327,7 +331,10 @@ impl ChainEmitter<'_> {
     /// BPF: writes the body of a function that returns the verdict of `decide`, after the packet was tracked and observed.
     /// `first` comes before.
     pub(super) fn ended(&self, first: &str, decide: &str, out: &mut Writer) {
-        let decided = if self.tracks() { format!("track_verdict(frame, {decide})") } else { decide.to_owned() };
+        let decided = match self.tracks() {
+            true => format!("track_verdict(frame, {}, {decide})", tracking::arrival(self.chain.direction)),
+            false => decide.to_owned(),
+        };
         if !self.observes() {
             if !first.is_empty() {
                 out.line(first);

@@ -4,6 +4,7 @@ use super::chain::ChainEmitter;
 use super::column::Column;
 use super::dialect::action;
 use super::rules::ends;
+use super::tracking;
 use super::walk::{Addition, Bucket, Charge, Exceeding, Sink, TestPath, walk};
 use super::writer::Writer;
 use crate::ir::{FindId, Invalid, Node, RuleId, RuleSlotId, SlotContents, eval};
@@ -250,7 +251,8 @@ impl Sink for PacketSink<'_, '_> {
     }
 
     fn track(&mut self) {
-        self.out.line("track(frame);");
+        let arrival = tracking::arrival(self.chain.chain.direction);
+        self.out.line(&format!("track(frame, {arrival});"));
         if let Some(Invalid::Decide(action)) = self.chain.program.tracking.map(|tracking| tracking.invalid) {
             self.refuse("is_refused(packet)", action);
         }

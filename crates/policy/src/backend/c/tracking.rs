@@ -2,24 +2,21 @@
 
 use super::dialect::{Dialect, action};
 use super::writer::Writer;
-use crate::ir::{Invalid, Synproxy, Timeout, Tracking};
+use crate::ir::{Direction, Invalid, Synproxy, Timeout, Tracking};
 use weir_abi::FlowState;
-use weir_abi::flow::{Side, embryonic_max, timeout_ticks};
+use weir_abi::flow::{Side, share_of_bucket, timeout_ticks};
 
-/// The classes of protocols in C, each with one of its protocols, and the states of their flows.
-const CLASSES: [(&str, u8, std::ops::RangeInclusive<FlowState>); 4] = [
-    ("CLASS_OTHER", 255, FlowState::Unreplied..=FlowState::Replied),
-    ("CLASS_TCP", 6, FlowState::SynSent..=FlowState::Closed),
-    ("CLASS_UDP", 17, FlowState::Unreplied..=FlowState::Replied),
-    ("CLASS_ICMP", 1, FlowState::Unreplied..=FlowState::Replied),
-];
+/// The classes of protocols in C, each with one of its protocols.
+const CLASSES: [(&str, u8); 4] = [("CLASS_OTHER", 255), ("CLASS_TCP", TCP), ("CLASS_UDP", 17), ("CLASS_ICMP", 1)];
+const TCP: u8 = 6;
 
 /// Writes the timeouts in ticks, by protocol and state.
 fn timeouts(tracking: &Tracking, out: &mut Writer) {
     let milliseconds = |timeout: Timeout| tracking.timeouts_ms[timeout as usize];
     out.open(".timeouts =");
-    for (class, protocol, states) in CLASSES {
-        for (state, name) in FlowState::ALL.into_iter().filter(|(state, _)| states.contains(state)) {
+    for (class, protocol) in CLASSES {
+        let states = FlowState::ALL.into_iter().filter(|(state, _)| state.is_of_tcp() == (protocol == TCP));
+        for (state, name) in states {
             let timeout = milliseconds(Timeout::of(state, protocol));
             let (of, ticks) = (format!(".of[{class} * FLOW_STATES + {}]", state as u8), timeout_ticks(timeout));
             out.line(&format!("{of} = {ticks}, /* {name} {timeout}ms */"));
@@ -44,6 +41,14 @@ fn synproxy(proxy: &Synproxy, out: &mut Writer) {
     out.close_with(",");
 }
 
+/// The side in C from which packets arrive that go in a direction.
+pub(super) fn arrival(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Upstream => "FROM_OUTSIDE",
+        Direction::Downstream => "FROM_INSIDE",
+    }
+}
+
 /// Writes the settings, and includes the tracker that reads them.
 pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.blank();
@@ -51,8 +56,9 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.blank();
     out.open("static const struct tracking tracking =");
     timeouts(tracking, out);
-    let percent = tracking.embryonic_percent;
-    out.line(&format!(".embryonic_max = {}, /* {percent}% of a bucket */", embryonic_max(percent)));
+    for (name, percent) in [("embryonic", tracking.embryonic_percent), ("unproven", tracking.unproven_percent)] {
+        out.line(&format!(".{name}_max = {}, /* {percent}% of a bucket */", share_of_bucket(percent)));
+    }
     let invalid = match tracking.invalid {
         Invalid::Rules => "VERDICT_NONE",
         Invalid::Decide(verdict) => action(verdict),

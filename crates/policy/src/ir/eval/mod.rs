@@ -18,8 +18,8 @@ mod tcp_options;
 mod tracking;
 
 use super::{
-    AdderId, Chain, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId, RuleSlotId,
-    SlotId, Test,
+    AdderId, Chain, Direction, Effect, Fallback, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId,
+    RuleSlotId, SlotId, Test,
 };
 use crate::field::{Answer, Field, Subject};
 use crate::slot_rule::SlotRule;
@@ -35,7 +35,7 @@ use rewrite::Leaving;
 use slots::Slots;
 pub use tables::{Protected, Tables};
 use tracking::{Tracked, Tracker};
-use weir_abi::flow::{Flow, FlowKey};
+use weir_abi::flow::{Arrival, Flow, FlowKey};
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_abi::slot::{SlotCounter, VERDICT};
 use weir_abi::verdict::Sampled;
@@ -111,6 +111,11 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.tracker.iter().for_each(|tracker| tracker.flows(visit));
     }
 
+    /// Enters a flow at a time, ns, as a restart does. Returns whether it had room.
+    pub fn enter_flow(&mut self, key: &FlowKey, flow: &Flow, time_ns: u64) -> bool {
+        self.tracker.as_mut().is_some_and(|tracker| tracker.enter(key, flow, time_ns))
+    }
+
     /// What was observed of the packets that passed since the last call, upstream and downstream. `None` if nothing is.
     pub fn take_features(&mut self) -> Option<[DirectionFeatures; 2]> {
         self.features.as_mut().map(Features::take)
@@ -164,7 +169,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         }
         if let Some((action, reason)) = before_rules(self.program, &packet) {
             self.count(usize::from(reason.0), frame.wire_len);
-            self.finish(action, None, &packet, frame);
+            self.finish(action, None, chain, &packet, frame);
             self.observe(action, chain, Some(&packet), frame);
             return self.verdict(action, reason, Sampled::No);
         }
@@ -173,7 +178,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
             self.count(usize::from(Reason::NO_MATCH.0), frame.wire_len);
             (self.program.defaults.no_match, Reason::NO_MATCH)
         });
-        self.finish(action, tracked, &packet, frame);
+        self.finish(action, tracked, chain, &packet, frame);
         self.observe(action, chain, Some(&packet), frame);
         self.verdict(action, reason, sampled)
     }
@@ -212,9 +217,10 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     }
 
     /// Tracks an accepted packet, if that has not happened yet, and enters the flow that it opens.
-    fn finish(&mut self, action: Action, tracked: Option<Tracked>, packet: &Packet, frame: Frame<'_>) {
+    fn finish(&mut self, action: Action, tracked: Option<Tracked>, chain: usize, packet: &Packet, frame: Frame<'_>) {
         if let (Some(tracker), Action::Accept) = (&mut self.tracker, action) {
-            let tracked = tracked.unwrap_or_else(|| tracker.track(packet, frame));
+            let arrival = arrival(self.program.chains[chain].direction);
+            let tracked = tracked.unwrap_or_else(|| tracker.track(packet, frame, arrival));
             tracker.open(&tracked);
             self.leaving = tracked.leaving;
         }
@@ -224,6 +230,14 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         let counter = &mut self.counters[index];
         counter.packets += 1;
         counter.bytes += u64::from(bytes);
+    }
+}
+
+/// The side from which packets arrive that go in a direction.
+fn arrival(direction: Direction) -> Arrival {
+    match direction {
+        Direction::Upstream => Arrival::Outside,
+        Direction::Downstream => Arrival::Inside,
     }
 }
 
@@ -288,7 +302,7 @@ impl<T: Tables> Run<'_, '_, T> {
     /// Tracks the packet. Decides it if it is invalid and the policy says what happens then.
     fn track(&mut self) -> Option<(Action, Reason)> {
         let tracker = self.eval.tracker.as_mut().expect("`verify` requires the settings");
-        let tracked = tracker.track(self.packet, self.frame);
+        let tracked = tracker.track(self.packet, self.frame, arrival(self.chain.direction));
         let refused = tracked.refused;
         self.tracked = Some(tracked);
         match self.eval.program.tracking.map(|tracking| tracking.invalid) {

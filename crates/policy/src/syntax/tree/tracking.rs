@@ -19,6 +19,8 @@ pub enum TrackingSetting {
     Size(Atom),
     /// `embryonic 25%`; the span includes the `%`.
     Embryonic(Atom),
+    /// `unproven 50%`; the span includes the `%`.
+    Unproven(Atom),
     /// `timeout established 5d`
     Timeout(Name, Atom),
     /// `pickup off`
@@ -65,7 +67,9 @@ impl TrackingSetting {
     /// Where it is written; the value, if it has one.
     pub fn span(&self) -> Span {
         match self {
-            TrackingSetting::Size(atom) | TrackingSetting::Embryonic(atom) => atom.span,
+            TrackingSetting::Size(atom) | TrackingSetting::Embryonic(atom) | TrackingSetting::Unproven(atom) => {
+                atom.span
+            }
             TrackingSetting::Timeout(of, _) => of.span,
             TrackingSetting::Pickup(word) | TrackingSetting::Invalid(word) => word.span,
             TrackingSetting::OneWay(span) => *span,
@@ -79,6 +83,7 @@ impl TrackingSetting {
         match self {
             TrackingSetting::Size(_) => "size".to_owned(),
             TrackingSetting::Embryonic(_) => "embryonic".to_owned(),
+            TrackingSetting::Unproven(_) => "unproven".to_owned(),
             TrackingSetting::Timeout(of, _) => format!("timeout {}", of.text),
             TrackingSetting::Pickup(_) => "pickup".to_owned(),
             TrackingSetting::OneWay(_) => "one-way".to_owned(),

@@ -11,7 +11,7 @@ use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
-use weir_mitigate::header::{Header, Side};
+use weir_mitigate::header::{Arrival, Header};
 use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::measure::sampling::{Losses, Sampling};
@@ -25,7 +25,7 @@ const OTHER_REASONS: &str = "other reasons";
 
 /// The side from which the packet of a sample came. The one place that says so: samples do not tell yet, so the source
 /// address decides, which can be forged.
-fn side_of_sample() -> Option<Side> {
+fn arrival_of_sample() -> Option<Arrival> {
     None
 }
 
@@ -80,7 +80,7 @@ impl State {
         self.seen += 1;
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of_sample(frame) {
-            let header = Header { side: side_of_sample(), ..header };
+            let header = Header { arrival: arrival_of_sample(), ..header };
             self.samples.forged += u64::from(self.defence.way(&header) == Way::Forged);
             let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
             self.defence.see(&header, Some(excerpt), now_ns);

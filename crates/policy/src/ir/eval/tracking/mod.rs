@@ -4,6 +4,7 @@
 
 mod proxied;
 mod quote;
+mod restored;
 mod segment;
 mod switch;
 mod synproxy;
@@ -26,7 +27,7 @@ use tcp::Outcome;
 use tracked::Opening;
 pub(super) use tracked::Tracked;
 use weir_abi::Reason;
-use weir_abi::flow::{Flow, FlowKey, FlowState, Side, TICKS, ticks};
+use weir_abi::flow::{Arrival, Exchanges, Flow, FlowKey, FlowState, Prompt, Side, TICKS, ticks};
 use weir_abi::packet::{Fragment, L3, L4};
 
 /// The flows of a program, and their clock.
@@ -84,9 +85,9 @@ impl Tracker {
         ticks(self.clock_ns.expect("the clock is set before a packet is tracked"))
     }
 
-    /// Tracks a well-formed packet: updates the flow that it belongs to. A packet that may open a flow changes nothing
-    /// until it is accepted ([`Tracker::open`]).
-    pub(super) fn track(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+    /// Tracks a well-formed packet that arrived from a side: updates the flow that it belongs to. A packet that may open
+    /// a flow changes nothing until it is accepted ([`Tracker::open`]).
+    pub(super) fn track(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         self.tick(frame.time_ns);
         let is_ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);
         if !is_ip || packet.fragment == Fragment::Later {
@@ -95,13 +96,9 @@ impl Tracker {
         match packet.l4 {
             // The end of the segment is not known.
             L4::Tcp if packet.fragment == Fragment::First => Tracked::refused(Reason::OUT_OF_WINDOW),
-            L4::Tcp => self.tcp(packet, frame),
-            L4::Icmp | L4::Icmp6 => self.icmp(packet, frame),
-            L4::Udp | L4::Ports | L4::Other | L4::None => {
-                let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
-                let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
-                self.request_or_reply(key, sender)
-            }
+            L4::Tcp => self.tcp(packet, frame, arrival),
+            L4::Icmp | L4::Icmp6 => self.icmp(packet, frame, arrival),
+            L4::Udp | L4::Ports | L4::Other | L4::None => self.request_or_reply(key(packet, arrival), arrival.side()),
         }
     }
 
@@ -120,6 +117,12 @@ impl Tracker {
         }
     }
 
+    /// Enters a flow at a time, ns. Returns whether it had room.
+    pub(super) fn enter(&mut self, key: &FlowKey, flow: &Flow, time_ns: u64) -> bool {
+        self.tick(time_ns);
+        self.table.insert(key, flow, self.now()).is_some()
+    }
+
     /// Calls `visit` with the key and state of each flow, also of expired ones.
     pub(super) fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
         self.table.each(visit);
@@ -130,11 +133,10 @@ impl Tracker {
         self.table.verify();
     }
 
-    fn tcp(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+    fn tcp(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         let Some(segment) = Segment::read(packet, frame) else { return Tracked::refused(Reason::BAD_FLAGS) };
         let now = self.now();
-        let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
-        let (key, sender) = FlowKey::of(source, destination, packet.proto, vlan(packet), is_ipv6(packet));
+        let (key, sender) = (key(packet, arrival), arrival.side());
         let known = self.table.find(&key, now);
         let is_syn = segment.kind == Kind::Syn;
         if is_syn && self.synproxy.is_some() && proxied::is_stray(packet, frame) {
@@ -196,23 +198,24 @@ impl Tracker {
         Tracked::of(state)
     }
 
-    fn icmp(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
+    fn icmp(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         let (request, is_reply) = match IcmpKind::of(packet) {
             IcmpKind::Request(request) => (request, false),
             IcmpKind::Reply(request) => (request, true),
-            IcmpKind::Error => return self.error(packet, frame),
+            IcmpKind::Error => return self.error(packet, frame, arrival),
             IcmpKind::Neighbour => return Tracked::UNTRACKED,
             IcmpKind::Other => return Tracked::refused(Reason::NO_STATE),
         };
         let identifier = be16(&frame.bytes[packet.l4_offset + 4..]);
         let ends = [packet.saddr, packet.daddr];
         let vlan = vlan(packet);
-        let (key, sender) = FlowKey::of_icmp(ends, identifier, request, is_reply, packet.proto, vlan, is_ipv6(packet));
+        let prompt = Prompt { identifier, request, is_reply };
+        let key = FlowKey::of_icmp(arrival, ends, prompt, packet.proto, vlan, is_ipv6(packet));
         let now = self.now();
         if is_reply && self.table.find(&key, now).is_none() {
             return Tracked::refused(Reason::NO_STATE);
         }
-        self.request_or_reply(key, sender)
+        self.request_or_reply(key, arrival.side())
     }
 
     /// Tracks a packet of a protocol without connections.
@@ -232,26 +235,31 @@ impl Tracker {
             };
             return self.if_there_is_room(Tracked::opens(key, flow, None));
         };
-        let replied = flow.replied || sender != flow.opener;
-        let state = if replied { FlowState::Replied } else { FlowState::Unreplied };
-        self.table.set(slot, &Flow { time: now, replied, state, ..flow });
+        let mut exchanges = Exchanges::of(&flow);
+        let state = exchanges.see(flow.state, sender != flow.opener, now);
+        let replied = state != FlowState::Unreplied;
+        let mut next = Flow { time: now, replied, state, ..flow };
+        exchanges.store(&mut next);
+        self.table.set(slot, &next);
         Tracked::of(if replied { PacketState::Established } else { PacketState::New })
     }
 
     /// Tracks an ICMP error. It belongs to the flow of the packet that it quotes, and goes back to the sender of that
-    /// packet.
-    fn error(&mut self, packet: &Packet, frame: Frame<'_>) -> Tracked {
-        let now = self.now();
-        let Some(quoted) = quote::read(packet, vlan(packet), frame) else { return Tracked::refused(Reason::NO_STATE) };
+    /// packet, so the packet had come from the other side.
+    fn error(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
+        let (now, of_quoted) = (self.now(), arrival.other());
+        let Some(quoted) = quote::read(packet, vlan(packet), frame, of_quoted) else {
+            return Tracked::refused(Reason::NO_STATE);
+        };
         if quoted.source != packet.daddr {
             return Tracked::refused(Reason::NO_STATE);
         }
         let Some((slot, flow)) = self.table.find(&quoted.key, now) else { return Tracked::refused(Reason::NO_STATE) };
         let Some(seq) = quoted.seq else { return Tracked::of(PacketState::Related) };
         // What the server has sent was translated.
-        let proxied = (flow.proxied && quoted.sender != flow.opener).then(|| self.table.proxied(slot));
+        let proxied = (flow.proxied && of_quoted.side() != flow.opener).then(|| self.table.proxied(slot));
         let seq = seq.wrapping_sub(proxied.map_or(0, |proxied| proxied.delta));
-        if !window::has_sent(&flow, quoted.sender, seq) {
+        if !window::has_sent(&flow, of_quoted.side(), seq) {
             return Tracked::refused(Reason::OUT_OF_WINDOW);
         }
         let related = Tracked::of(PacketState::Related);
@@ -271,6 +279,12 @@ impl Tracker {
             _ => tracked,
         }
     }
+}
+
+/// The key of a packet with ports, or with none.
+fn key(packet: &Packet, arrival: Arrival) -> FlowKey {
+    let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
+    FlowKey::of(arrival, source, destination, packet.proto, vlan(packet), is_ipv6(packet))
 }
 
 fn is_ipv6(packet: &Packet) -> bool {

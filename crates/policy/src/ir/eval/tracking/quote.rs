@@ -2,15 +2,13 @@
 
 use crate::ir::eval::packet::{Frame, Packet, be16, be32};
 use weir_abi::WINDOW_BYTES;
-use weir_abi::flow::FlowKey;
+use weir_abi::flow::{Arrival, FlowKey, Prompt};
 use weir_abi::packet::L3;
 
 /// A quoted packet.
 pub(super) struct Quoted {
     /// The key of its flow.
     pub(super) key: FlowKey,
-    /// The side that sent it.
-    pub(super) sender: usize,
     /// Its source address.
     pub(super) source: u128,
     /// Its sequence number, if it is TCP.
@@ -24,29 +22,31 @@ const ICMP_HEADER: usize = 8;
 /// Bytes of the transport header that every error quotes.
 const TRANSPORT_MIN: usize = 8;
 
-/// Reads the quoted packet of an error in a VLAN: an IP header without IPv6 extension headers, and eight bytes behind it. Its checksums and
-/// lengths are not checked, because routers cut it. `None` if it is no such packet, or a later fragment.
-pub(super) fn read(packet: &Packet, vlan: [u16; 2], frame: Frame<'_>) -> Option<Quoted> {
+/// Reads the quoted packet of an error in a VLAN, which had come from a side: an IP header without IPv6 extension headers,
+/// and eight bytes behind it. Its checksums and lengths are not checked, because routers cut it. `None` if it is no such
+/// packet, or a later fragment.
+pub(super) fn read(packet: &Packet, vlan: [u16; 2], frame: Frame<'_>, arrival: Arrival) -> Option<Quoted> {
     let end = (packet.l4_offset + usize::from(packet.l4_length)).min(frame.bytes.len()).min(WINDOW_BYTES);
     let bytes = frame.bytes.get(packet.l4_offset + ICMP_HEADER..end)?;
     let is_ipv6 = packet.l3 == L3::Ipv6;
     let (protocol, addresses, header) = if is_ipv6 { ipv6(bytes)? } else { ipv4(bytes)? };
     let transport = bytes.get(header..header + TRANSPORT_MIN)?;
     let [source, destination] = addresses;
-    let (key, sender) = match (protocol, is_ipv6) {
+    let key = match (protocol, is_ipv6) {
         (1, false) | (58, true) => {
             let (request, is_reply) = icmp(transport[0])?;
-            FlowKey::of_icmp(addresses, be16(&transport[4..]), request, is_reply, protocol, vlan, is_ipv6)
+            let prompt = Prompt { identifier: be16(&transport[4..]), request, is_reply };
+            FlowKey::of_icmp(arrival, addresses, prompt, protocol, vlan, is_ipv6)
         }
         _ => {
             let has_ports = matches!(protocol, 6 | 17 | 33 | 132 | 136);
             let ports = if has_ports { [be16(transport), be16(&transport[2..])] } else { [0; 2] };
-            FlowKey::of((source, ports[0]), (destination, ports[1]), protocol, vlan, is_ipv6)
+            FlowKey::of(arrival, (source, ports[0]), (destination, ports[1]), protocol, vlan, is_ipv6)
         }
     };
     let seq = (protocol == 6).then(|| be32(&transport[4..]));
     let seq_at = packet.l4_offset + ICMP_HEADER + header + 4;
-    Some(Quoted { key, sender, source, seq, seq_at })
+    Some(Quoted { key, source, seq, seq_at })
 }
 
 /// The protocol, source and destination, and the length of the header.

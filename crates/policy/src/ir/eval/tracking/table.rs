@@ -5,9 +5,11 @@
 
 use crate::ir::Tracking;
 use weir_abi::flow::{
-    ENTRY_WORDS, Flow, FlowKey, HashKeys, Hashed, PREFERRED, Proxied, REPLAY_SEED, SLOTS, TAG_EMBRYONIC, TAG_HASH,
-    Timeouts, age, buckets, embryonic_max,
+    ENTRY_WORDS, Flow, FlowClass, FlowKey, HashKeys, Hashed, PREFERRED, Proxied, RECLAIM_TICKS, REPLAY_SEED, SLOTS,
+    TAG_HASH, Timeouts, buckets, share_of_bucket,
 };
+
+const TCP: u8 = 6;
 
 /// The flows.
 pub(super) struct FlowTable {
@@ -16,6 +18,8 @@ pub(super) struct FlowTable {
     keys: HashKeys,
     /// Most embryonic flows of a bucket.
     embryonic_max: usize,
+    /// Most unproven flows of a bucket, until connections become unproven.
+    unproven_max: usize,
     timeouts: Timeouts,
     /// What proxied flows need; empty if the policy answers no SYNs.
     proxied: Vec<[Proxied; SLOTS]>,
@@ -42,7 +46,8 @@ impl FlowTable {
             tags: vec![[0; SLOTS]; count],
             entries: vec![[[0; ENTRY_WORDS]; SLOTS]; count],
             keys: HashKeys::of(REPLAY_SEED),
-            embryonic_max: embryonic_max(settings.embryonic_percent),
+            embryonic_max: share_of_bucket(settings.embryonic_percent),
+            unproven_max: share_of_bucket(settings.unproven_percent),
             timeouts: settings.timeouts(),
             proxied: vec![[Proxied::default(); SLOTS]; if settings.synproxy.is_some() { count } else { 0 }],
         }
@@ -81,7 +86,7 @@ impl FlowTable {
         let (_, is_ipv6) = unpack(entry);
         entry[5..].copy_from_slice(&flow.pack(is_ipv6));
         let tag = &mut self.tags[at.bucket][at.slot];
-        *tag = *tag & TAG_HASH | if flow.is_embryonic() { TAG_EMBRYONIC } else { 0 };
+        *tag = flow.class().tag(*tag & TAG_HASH);
     }
 
     /// The flow of a slot; `None` if the slot is free.
@@ -127,55 +132,88 @@ impl FlowTable {
 
     /// Finds a slot for a new flow:
     ///
-    /// 1. The better of its two buckets is the one whose embryonic flows are not at their bound. If that is no
-    ///    difference, the first, if fewer than [`PREFERRED`] of its slots are used; else the one with more free slots;
+    /// 1. The better of its two buckets is the one in which its class has not its share. If that is no difference, the
+    ///    first, if fewer than [`PREFERRED`] of its slots have flows that do not close; else the one with fewer of them;
     ///    else the first.
-    /// 2. If the embryonic flows of that bucket are at their bound, the oldest of them is evicted.
-    /// 3. Else the first free slot is taken.
-    /// 4. If there is none, both buckets are freed of expired flows, and steps 1 to 3 are repeated.
-    /// 5. If there is still none, the oldest embryonic flow of that bucket is evicted, or of the other bucket.
+    /// 2. If its class has its share of that bucket, one of the class makes room.
+    /// 3. Else, if [`PREFERRED`] slots of that bucket are used, a closing flow makes room whose weighted age is at least
+    ///    [`RECLAIM_TICKS`].
+    /// 4. Else the first free slot is taken.
+    /// 5. If there is none, both buckets are freed of expired flows, and steps 1 to 4 are repeated.
+    /// 6. If there is still none, a closing flow makes room, or an unproven one, or for a connection an embryonic one: in
+    ///    that bucket, or in the other one.
+    ///
+    /// Of a class, the flow with the highest weighted age makes room.
     fn place(&mut self, key: &FlowKey, now: u32) -> Place {
         let hashed = self.hash(key);
         let (candidates, start) = (hashed.buckets.map(|bucket| bucket as usize), usize::from(hashed.tag));
+        let class = new_class(key);
         for _ in 0..2 {
-            let better = self.better(candidates);
-            if self.embryonic(better) >= self.embryonic_max {
-                return self.oldest_embryonic(better, start, now).map_or(Place::Full, Place::Evict);
+            let better = self.better(candidates, class);
+            if self.has_share(better, class) {
+                return self.spare(better, class, start, now).map_or(Place::Full, |(at, _)| Place::Evict(at));
+            }
+            if self.used(better) >= PREFERRED
+                && let Some((at, _)) =
+                    self.spare(better, FlowClass::Closing, start, now).filter(|&(_, age)| age >= RECLAIM_TICKS)
+            {
+                return Place::Evict(at);
             }
             if let Some(slot) = self.tags[better].iter().position(|&tag| tag == 0) {
                 return Place::Free(Slot { bucket: better, slot });
             }
             candidates.iter().for_each(|&bucket| self.free_expired(bucket, now));
         }
-        let better = self.better(candidates);
+        let better = self.better(candidates, class);
         let other = if better == candidates[0] { candidates[1] } else { candidates[0] };
-        let evicted = self.oldest_embryonic(better, start, now);
-        let evicted = evicted.or_else(|| self.oldest_embryonic(other, start, now));
-        evicted.map_or(Place::Full, Place::Evict)
+        let yields = [FlowClass::Closing, FlowClass::Unproven, FlowClass::Embryonic];
+        let yields = if class == FlowClass::Embryonic { &yields[..] } else { &yields[..2] };
+        let spare = |&class: &FlowClass| {
+            let of_better = self.spare(better, class, start, now);
+            of_better.or_else(|| self.spare(other, class, start, now))
+        };
+        yields.iter().find_map(spare).map_or(Place::Full, |(at, _)| Place::Evict(at))
     }
 
-    fn better(&self, [first, second]: [usize; 2]) -> usize {
+    fn better(&self, [first, second]: [usize; 2], class: FlowClass) -> usize {
         let rank = |bucket: usize| {
-            let used = self.tags[bucket].iter().filter(|&&tag| tag != 0).count();
-            (self.embryonic(bucket) >= self.embryonic_max, used)
+            let busy = self.used(bucket) - self.count(bucket, FlowClass::Closing);
+            (self.has_share(bucket, class), busy)
         };
-        let (is_at_bound, used) = rank(first);
-        let of_first = (is_at_bound, if used < PREFERRED { 0 } else { used });
+        let (has_share, busy) = rank(first);
+        let of_first = (has_share, if busy < PREFERRED { 0 } else { busy });
         if rank(second) < of_first { second } else { first }
     }
 
-    fn embryonic(&self, bucket: usize) -> usize {
-        self.tags[bucket].iter().filter(|&&tag| tag & TAG_EMBRYONIC != 0).count()
+    /// Used slots of a bucket.
+    fn used(&self, bucket: usize) -> usize {
+        self.tags[bucket].iter().filter(|&&tag| tag != 0).count()
     }
 
-    /// The embryonic flow of a bucket whose time is longest ago. Of several with the same time, as in a flood, the first
-    /// from slot `start` on, so that each of them may be chosen.
-    fn oldest_embryonic(&self, bucket: usize, start: usize, now: u32) -> Option<Slot> {
+    /// Flows of a class in a bucket.
+    fn count(&self, bucket: usize, class: FlowClass) -> usize {
+        self.tags[bucket].iter().filter(|&&tag| tag != 0 && FlowClass::of_tag(tag) == class).count()
+    }
+
+    /// Whether a class of new flows has its share of a bucket.
+    fn has_share(&self, bucket: usize, class: FlowClass) -> bool {
+        let share = if class == FlowClass::Embryonic { self.embryonic_max } else { self.unproven_max };
+        self.count(bucket, class) >= share
+    }
+
+    /// The flow of a class that makes room first, and its weighted age. Of several with the same age, as in a flood, the
+    /// first from slot `start` on, so that each of them may be chosen.
+    fn spare(&self, bucket: usize, class: FlowClass, start: usize, now: u32) -> Option<(Slot, u32)> {
         let slots = (start..start + SLOTS).map(|slot| slot % SLOTS);
-        let embryonic = slots.filter(|&slot| self.tags[bucket][slot] & TAG_EMBRYONIC != 0);
-        let age_of = |slot: usize| age(now, unpack(&self.entries[bucket][slot]).0.time);
-        let oldest = embryonic.reduce(|oldest, slot| if age_of(slot) > age_of(oldest) { slot } else { oldest });
-        oldest.map(|slot| Slot { bucket, slot })
+        let is_of_class = |&slot: &usize| {
+            let tag = self.tags[bucket][slot];
+            tag != 0 && FlowClass::of_tag(tag) == class
+        };
+        let aged = slots.filter(is_of_class).map(|slot| {
+            let (flow, _) = unpack(&self.entries[bucket][slot]);
+            (Slot { bucket, slot }, flow.weighted_age(now))
+        });
+        aged.reduce(|oldest, next| if next.1 > oldest.1 { next } else { oldest })
     }
 
     fn free_expired(&mut self, bucket: usize, now: u32) {
@@ -218,13 +256,18 @@ impl FlowTable {
                 let key = FlowKey { words: entry[..5].try_into().expect("five words"), is_ipv6 };
                 let hashed = self.hash(&key);
                 assert_eq!(tag & TAG_HASH, hashed.tag);
-                assert_eq!(tag & TAG_EMBRYONIC != 0, flow.is_embryonic());
+                assert_eq!(FlowClass::of_tag(tag), flow.class());
                 assert!(hashed.buckets.contains(&(bucket as u32)), "a flow is in one of its buckets");
                 assert!(!flow.proxied || !self.proxied.is_empty(), "only a policy with a proxy has proxied flows");
                 assert!(keys.insert(key), "a key is in the table once");
             }
         }
     }
+}
+
+/// The class of a flow that begins.
+fn new_class(key: &FlowKey) -> FlowClass {
+    if key.protocol() == TCP { FlowClass::Embryonic } else { FlowClass::Unproven }
 }
 
 fn unpack(entry: &[u64; ENTRY_WORDS]) -> (Flow, bool) {
@@ -234,10 +277,10 @@ fn unpack(entry: &[u64; ENTRY_WORDS]) -> (Flow, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_abi::flow::{FlowState, Side, timeout_ticks};
+    use weir_abi::flow::{Arrival, FlowState, Side, Window, timeout_ticks};
 
     fn key(nth: u32) -> FlowKey {
-        FlowKey::of((u128::from(nth), 1), (1 << 40, 80), 6, [0; 2], true).0
+        FlowKey::of(Arrival::Outside, (u128::from(nth), 1), (1 << 40, 80), 6, [0; 2], true)
     }
 
     fn flow(state: FlowState, time: u32) -> Flow {
@@ -250,7 +293,7 @@ mod tests {
             replied,
             syn: false,
             proxied: false,
-            sides: [Side::default(); 2],
+            sides: [Side { window: Window::of(65535), ..Side::default() }; 2],
         }
     }
 
@@ -299,13 +342,85 @@ mod tests {
     #[test]
     fn expired_flows_make_room() {
         let mut table = table(64, 25);
-        let closing = flow(FlowState::TimeWait, 0);
-        (0..200).for_each(|nth| _ = table.insert(&key(nth), &closing, 0));
-        let after = timeout_ticks(120_000) + 1;
+        let established = flow(FlowState::Established, 0);
+        (0..200).for_each(|nth| _ = table.insert(&key(nth), &established, 0));
+        let after = timeout_ticks(5 * 24 * 3_600_000) + 1;
         assert!(!table.has_room(&key(500), after - 1));
         assert!(table.has_room(&key(500), after));
         assert!(table.find(&key(0), after).is_none());
         table.verify();
+    }
+
+    #[test]
+    fn closing_flows_make_room_and_those_that_are_over_go_first() {
+        let mut table = table(32, 25);
+        let half_closed = flow(FlowState::CloseWait, 0);
+        (0..20).for_each(|nth| _ = table.insert(&key(nth), &half_closed, 0).expect("there is room"));
+        let over = flow(FlowState::TimeWait, 10);
+        (100..112).for_each(|nth| _ = table.insert(&key(nth), &over, 10).expect("there is room"));
+        let established = flow(FlowState::Established, 11);
+        (200..212).for_each(|nth| _ = table.insert(&key(nth), &established, 11).expect("closing flows make room"));
+        assert!((0..20).all(|nth| table.find(&key(nth), 11).is_some()), "half closed connections go last");
+        assert!((100..112).all(|nth| table.find(&key(nth), 11).is_none()));
+        (300..320).for_each(|nth| _ = table.insert(&key(nth), &established, 11).expect("closing flows make room"));
+        assert!(!table.has_room(&key(500), 11), "established flows do not");
+        table.verify();
+    }
+
+    #[test]
+    fn closing_flows_leave_early_while_room_is_short() {
+        let mut table = table(32, 25);
+        let over = flow(FlowState::TimeWait, 0);
+        (0..32).for_each(|nth| _ = table.insert(&key(nth), &over, 0).expect("nothing is old enough to go"));
+        let second = timeout_ticks(1000) + 1;
+        let open = flow(FlowState::SynSent, second);
+        (100..108).for_each(|nth| _ = table.insert(&key(nth), &open, second).expect("a second is enough"));
+        assert_eq!((0..32).filter(|&nth| table.find(&key(nth), second).is_some()).count(), 24);
+        table.verify();
+    }
+
+    fn datagram(nth: u32) -> FlowKey {
+        FlowKey::of(Arrival::Outside, (u128::from(nth), 1), (1 << 40, 53), 17, [0; 2], true)
+    }
+
+    #[test]
+    fn unproven_flows_take_their_share_and_no_room_of_connections() {
+        let mut table = table(64, 25);
+        let connections: Vec<u32> = (0..16).collect();
+        let established = flow(FlowState::Established, 0);
+        connections.iter().for_each(|&nth| _ = table.insert(&key(nth), &established, 0).expect("there is room"));
+        for nth in 0..1000 {
+            assert!(table.insert(&datagram(nth), &flow(FlowState::Replied, nth), nth).is_some());
+        }
+        table.verify();
+        assert!(connections.iter().all(|&nth| table.find(&key(nth), 1000).is_some()));
+        let mut unproven = 0;
+        table.each(&mut |key, _| unproven += usize::from(key.protocol() == 17));
+        assert_eq!(unproven, 32, "half of 64");
+        (100..116).for_each(|nth| _ = table.insert(&key(nth), &established, 1000).expect("connections have room"));
+        (200..210).for_each(|nth| _ = table.insert(&key(nth), &established, 1000).expect("and take that of others"));
+        assert!((0..16).chain(100..116).chain(200..210).all(|nth| table.find(&key(nth), 1000).is_some()));
+        table.verify();
+    }
+
+    #[test]
+    fn unanswered_flows_go_before_answered_ones_and_these_before_assured_ones() {
+        let mut table = table(32, 25);
+        let enter = |table: &mut FlowTable, nth: u32, state: FlowState, time: u32| {
+            table.insert(&datagram(nth), &flow(state, time), time).expect("there is room");
+        };
+        (0..5).for_each(|nth| enter(&mut table, nth, FlowState::Assured, 0));
+        (5..10).for_each(|nth| enter(&mut table, nth, FlowState::Replied, 0));
+        (10..16).for_each(|nth| enter(&mut table, nth, FlowState::Unreplied, 0));
+        let alive = |table: &mut FlowTable, range: std::ops::Range<u32>| {
+            range.filter(|&nth| table.find(&datagram(nth), 100).is_some()).count()
+        };
+        (100..106).for_each(|nth| enter(&mut table, nth, FlowState::Assured, 100));
+        assert_eq!([alive(&mut table, 0..5), alive(&mut table, 5..10), alive(&mut table, 10..16)], [5, 5, 0]);
+        (106..111).for_each(|nth| enter(&mut table, nth, FlowState::Assured, 100));
+        assert_eq!([alive(&mut table, 0..5), alive(&mut table, 5..10)], [5, 0]);
+        (111..116).for_each(|nth| enter(&mut table, nth, FlowState::Assured, 100));
+        assert_eq!(alive(&mut table, 0..5), 0);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The state machine of TCP connections. RFC 9293, section 3.3.2, seen from the middle; what the kernel's conntrack
 //! passes is the base. `docs/tracking.md` has the table.
 
+use super::restored;
 use super::segment::{Kind, Segment, after};
-use super::window;
+use super::window::{self, Fit};
 use crate::ir::Tracking;
 use weir_abi::Reason;
 use weir_abi::flow::{Flow, FlowState, Side, Window};
@@ -45,23 +46,34 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
     };
     next.state = state;
     let opening = matches!(flow.state, FlowState::SynSent | FlowState::SynSent2);
+    let acknowledges_opening = match segment.kind {
+        Kind::Ack | Kind::Fin => window::acknowledges_opening(flow, sender, segment),
+        Kind::Syn | Kind::SynAck | Kind::Reset => true,
+    };
+    if !acknowledges_opening {
+        return Outcome::Refuse(Reason::BAD_ACK);
+    }
     let passed = match segment.kind {
         Kind::Syn => {
             window::record_syn(&mut next, sender, segment);
-            Ok(())
+            Ok(Fit::Inside)
         }
-        Kind::SynAck if opening => window::pass_syn_ack(&mut next, sender, segment),
+        Kind::SynAck if opening => window::pass_syn_ack(&mut next, sender, segment).map(|()| Fit::Inside),
         // One-way: the first ACK must continue the SYN.
         Kind::Ack if opening && segment.seq != flow.sides[sender].next => Err(Reason::OUT_OF_WINDOW),
+        _ if flow.state == FlowState::Restored => Ok(restored::pass(&mut next, sender, segment)),
         Kind::SynAck | Kind::Fin | Kind::Ack | Kind::Reset => window::pass(&mut next, sender, segment),
     };
-    if let Err(reason) = passed {
-        return Outcome::Refuse(reason);
+    match passed {
+        Err(reason) => return Outcome::Refuse(reason),
+        // Whoever forges a FIN does not know the numbers, so the connection goes on.
+        Ok(Fit::Outside) if segment.kind == Kind::Fin => next.state = flow.state,
+        Ok(Fit::Inside | Fit::Outside) => {}
     }
     next.syn = false;
     next.replied |= opening && segment.kind == Kind::Ack;
     let is_acknowledged = flow.liberal || next.sides.iter().all(|side| side.una == side.next);
-    if state == FlowState::LastAck && segment.kind == Kind::Ack && is_acknowledged {
+    if next.state == FlowState::LastAck && segment.kind == Kind::Ack && is_acknowledged {
         next.state = FlowState::TimeWait;
     }
     // A SYN that is sent again must not keep a flow that nobody answers.
@@ -74,15 +86,17 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
 
 fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) -> Step {
     use FlowState::{
-        CloseWait, Closed, Established, FinWait, LastAck, Replied, Resetting, SynReceived, SynReceived2, SynSent,
-        SynSent2, TimeWait, Unreplied,
+        Assured, CloseWait, Closed, Established, FinWait, LastAck, Replied, Resetting, Restored, SynReceived,
+        SynReceived2, SynSent, SynSent2, TimeWait, Unreplied,
     };
     let from_opener = sender == flow.opener;
     // A FIN that is sent again has no new end. One whose end was acknowledged is old, because nothing follows a FIN.
     let is_new = after(segment.end, flow.sides[sender].next) || flow.liberal;
     let is_open = after(segment.end, flow.sides[sender].una) || flow.liberal;
     match (segment.kind, flow.state) {
-        (Kind::Reset, _) | (_, Unreplied | Replied) => unreachable!("compiler bug: not a state of this segment"),
+        (Kind::Reset, _) | (_, Unreplied | Replied | Assured) => {
+            unreachable!("compiler bug: not a state of this segment")
+        }
 
         (Kind::Syn, SynSent | SynSent2) if from_opener => Step::To(flow.state),
         (Kind::Syn, Closed) if from_opener => Step::Reopen,
@@ -99,8 +113,8 @@ fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) 
         (Kind::SynAck, _) => Step::Ignore,
 
         (Kind::Fin, SynSent | SynSent2) => Step::Invalid,
-        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting) if is_open => Step::To(FinWait),
-        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting) => Step::To(flow.state),
+        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting | Restored) if is_open => Step::To(FinWait),
+        (Kind::Fin, SynReceived | SynReceived2 | Established | Resetting | Restored) => Step::To(flow.state),
         (Kind::Fin, FinWait | CloseWait) if is_new => Step::To(LastAck),
         (Kind::Fin, FinWait | CloseWait | LastAck | TimeWait | Closed) => Step::To(flow.state),
 
@@ -109,6 +123,7 @@ fn step(flow: &Flow, sender: usize, segment: &Segment<'_>, settings: &Tracking) 
         (Kind::Ack, SynSent | SynSent2) => Step::Ignore,
         (Kind::Ack, SynReceived) if !from_opener => Step::To(SynReceived),
         (Kind::Ack, SynReceived | SynReceived2 | Established | Resetting) => Step::To(Established),
+        (Kind::Ack, Restored) => Step::To(Restored),
         (Kind::Ack, FinWait | CloseWait) => Step::To(CloseWait),
         (Kind::Ack, LastAck | TimeWait | Closed) => Step::To(flow.state),
     }
@@ -149,7 +164,7 @@ fn begun_anew(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Flow {
 
 /// A reset (RFC 9293, section 3.10.7, and RFC 5961, section 3).
 fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
-    use FlowState::{Established, Resetting, SynReceived, SynReceived2, SynSent, SynSent2};
+    use FlowState::{Established, Resetting, Restored, SynReceived, SynReceived2, SynSent, SynSent2};
     let (side, other) = (&flow.sides[sender], &flow.sides[1 - sender]);
     let seq = segment.seq;
     if flow.state == SynSent {
@@ -166,22 +181,23 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
         return Outcome::Refuse(Reason::BAD_ACK);
     }
     let window = other.window.bytes();
-    let is_beyond = after(seq, side.una.wrapping_add(window)) && !flow.liberal;
+    let is_beyond = after(seq, side.una.wrapping_add(window));
     let is_old = after(side.una, seq);
-    let is_exact = seq == side.una || seq == side.next && !is_old;
+    // Before a restored connection goes on, the other side has confirmed `una` only.
+    let is_exact = seq == side.una || seq == side.next && !is_old && flow.state != Restored;
     match flow.state {
         _ if is_exact => closed(flow),
-        SynSent2 | SynReceived | SynReceived2 | Established | Resetting if is_beyond || is_old => {
+        SynSent2 | SynReceived | SynReceived2 | Established | Resetting if is_old || is_beyond && !flow.liberal => {
             Outcome::Refuse(Reason::RST_OUT_OF_WINDOW)
         }
+        // Nobody knows what its numbers should be. The receiver does, and ignores or challenges a wrong reset.
+        _ if flow.liberal => Outcome::Keep(*flow),
         // The receiver answers by a challenge ACK, so the connection may go on.
         Established | Resetting if flow.replied => Outcome::Update(Flow { state: Resetting, ..*flow }),
         Established | Resetting => closed(flow),
         SynSent2 | SynReceived | SynReceived2 => Outcome::Keep(*flow),
         // A closed socket answers late segments by resets with the acknowledgement of these.
-        _ if !flow.liberal && (is_beyond || after(side.una.wrapping_sub(window), seq)) => {
-            Outcome::Refuse(Reason::RST_OUT_OF_WINDOW)
-        }
+        _ if is_beyond || after(side.una.wrapping_sub(window), seq) => Outcome::Refuse(Reason::RST_OUT_OF_WINDOW),
         _ => closed(flow),
     }
 }

@@ -4,7 +4,7 @@ use super::Tracker;
 use crate::ir::eval::packet::tcp_flag::{ACK, FIN, RST, SYN};
 use crate::ir::eval::packet::{Frame, parse};
 use crate::ir::{PacketState, Tracking};
-use weir_abi::flow::FlowState;
+use weir_abi::flow::{Arrival, FlowState};
 use weir_abi::{Link, Reason};
 
 const SERVER: u32 = 0xc633_6401;
@@ -51,7 +51,8 @@ impl Wire {
         let frame = Frame { bytes: &bytes, wire_len: 40, link: Link::RawIp, time_ns: self.time_ns };
         let (packet, malformed) = parse(frame);
         assert_eq!(malformed, None);
-        let tracked = self.tracker.track(&packet, frame);
+        let arrival = if from_server { Arrival::Inside } else { Arrival::Outside };
+        let tracked = self.tracker.track(&packet, frame, arrival);
         if tracked.refused.is_none() {
             self.tracker.open(&tracked);
         }

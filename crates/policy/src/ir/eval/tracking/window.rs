@@ -9,15 +9,36 @@
 
 use super::segment::{Segment, after};
 use weir_abi::Reason;
-use weir_abi::flow::{Flow, Side, Window};
+use weir_abi::flow::{Flow, FlowState, Side, Window};
 
 /// An acknowledgement may be this much older than the newest data, even if the window is smaller.
 const ACK_WINDOW_MIN: u32 = 66_000;
 /// No window is larger (RFC 7323, section 2.3).
 const WINDOW_MAX: u32 = 1 << 30;
 
+/// Whether a segment that passes fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is inside all bounds.
+    Inside,
+    /// It is outside of those of a liberal flow.
+    Outside,
+}
+
+/// Whether a segment of a side in `syn-recv` or `syn-recv2` acknowledges what the other side has opened with: only its
+/// receiver knows that number. In other states, and for the side that has opened with it, there is nothing to show.
+pub(super) fn acknowledges_opening(flow: &Flow, sender: usize, segment: &Segment<'_>) -> bool {
+    let Some(ack) = segment.ack else { return true };
+    let other = &flow.sides[1 - sender];
+    match flow.state {
+        FlowState::SynReceived if sender == flow.opener => after(ack, other.una) && !after(ack, other.next),
+        FlowState::SynReceived2 => !after(other.una, ack) && !after(ack, other.next),
+        _ => true,
+    }
+}
+
 /// Checks a segment that is not a reset, and updates both sides. A liberal flow is only updated by segments that fit.
-pub(super) fn pass(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Result<(), Reason> {
+pub(super) fn pass(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Result<Fit, Reason> {
     let receiver = 1 - sender;
     let highest = segment.ack.map(|ack| match flow.sides[receiver].sack {
         true => segment.highest_ack(ack),
@@ -30,10 +51,10 @@ pub(super) fn pass(flow: &mut Flow, sender: usize, segment: &Segment<'_>) -> Res
         stretch(flow, sender, segment, highest);
     }
     if let Err(reason) = check(&flow.sides[sender], &flow.sides[receiver], segment, highest) {
-        return if flow.liberal { Ok(()) } else { Err(reason) };
+        return if flow.liberal { Ok(Fit::Outside) } else { Err(reason) };
     }
     update(flow, sender, segment, highest);
-    Ok(())
+    Ok(Fit::Inside)
 }
 
 /// The first segment of a side. A SYN was recorded before.
