@@ -181,3 +181,24 @@ fn few_sources_that_were_answered_are_stopped() {
     outcome.is_detected();
     assert!(outcome.attack_share >= 0.8, "{outcome:?}");
 }
+
+/// A new service without connections: many clients at once, each with a short exchange in turn.
+#[test]
+fn a_crowd_of_new_clients_that_take_turns_loses_nothing() {
+    let mut traffic = Traffic::of_customers(50, END_S);
+    let mut random = traffic::Random::new(9);
+    let (server, mut packets) = (SERVER + 1, Vec::new());
+    for number in 0..(400.0 * (END_S - BEGIN_S)) as u32 {
+        let (client, port) = (random.address(), random.port());
+        let begin_s = BEGIN_S + f64::from(number) / 400.0;
+        for turn in 0..6 {
+            let time_s = begin_s + f64::from(turn) * 0.02;
+            let length = if turn == 0 { 1228 + random.below(40) } else { 52 + random.below(90) };
+            packets.push((time_s, datagram(client, server, port, 443, length)));
+            packets.push((time_s + 0.01, datagram(server, client, 443, port, 1200 + random.below(50))));
+        }
+    }
+    traffic.add(peaceful(packets));
+    let outcome = run(traffic);
+    assert!(outcome.legitimate_share == 0.0, "{outcome:?}");
+}

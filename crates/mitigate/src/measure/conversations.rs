@@ -14,6 +14,7 @@
 //! is for the caller to say.
 
 mod fragments;
+mod protocols;
 mod standing;
 mod turns;
 
@@ -21,8 +22,10 @@ use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
 use fragments::Fragments;
+pub use protocols::is_ping;
+use protocols::{can_prove, may_be_stream, pay};
 pub use standing::{Proof, Standing, Stream, Voucher};
-use turns::{Pay, Turns};
+use turns::Turns;
 use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
 
@@ -39,6 +42,8 @@ const EMBRYO_NS: u64 = 5 * SECOND_NS;
 const ACKED_MAX: u32 = 1 << 18;
 /// Echo requests for each reply of a host that answers: it limits its replies, and some are on their way.
 const ECHOES_PER_ANSWER: u32 = 4;
+/// Packets for each answer of clients and servers that take turns.
+const PACKETS_IN_TURN: u32 = 2;
 /// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
 const STEPS: u8 = 3;
 /// Datagrams from one port to one port, and the time between the first and the last, after which their source counts as
@@ -130,11 +135,18 @@ impl Conversation {
         }
     }
 
+    /// Whether a side is answered nearly as often as it sends.
+    fn is_in_turn(&self, side: usize) -> bool {
+        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
+        own.packets.saturating_add(own.dropped) < other.packets.saturating_mul(PACKETS_IN_TURN)
+    }
+
     /// What vouches for a side.
     fn voucher(&self, side: usize, now_ns: u64) -> Voucher {
         match self.asker != side && self.is_asker_known {
             true => Voucher::Asked,
             false if self.sides[side].turns.is_settled(now_ns) => Voucher::Settled,
+            false if self.is_in_turn(side) => Voucher::InTurn,
             false => Voucher::Few,
         }
     }
@@ -402,10 +414,6 @@ fn stream(header: &Header, own: &mut Party, window: u64) -> Stream {
     Stream::First(own.pending)
 }
 
-fn may_be_stream(header: &Header) -> bool {
-    !matches!(header.protocol, protocol::TCP | protocol::ICMP | protocol::ICMP6)
-}
-
 /// Remembers a datagram of a client. Made-up sources do not send many over some seconds.
 fn note_datagram(own: &mut Party, now_ns: u64) {
     let now_ms = (now_ns / 1_000_000) as u32;
@@ -415,21 +423,6 @@ fn note_datagram(own: &mut Party, now_ns: u64) {
     if own.packets >= DATAGRAMS_MIN && now_ms.wrapping_sub(own.first) >= DATAGRAMS_MS {
         own.steps = STEPS;
     }
-}
-
-/// Whether a packet can belong to a conversation by itself.
-fn can_prove(header: &Header) -> bool {
-    match header.protocol {
-        protocol::TCP | protocol::UDP => header.has_ports && header.fragment != Fragment::Later,
-        protocol::ICMP => header.icmp_type == 0 || header.icmp_type == 8,
-        protocol::ICMP6 => header.icmp_type == 128 || header.icmp_type == 129,
-        _ => true,
-    }
-}
-
-/// Whether a packet is an echo request.
-pub fn is_ping(header: &Header) -> bool {
-    matches!((header.protocol, header.icmp_type), (protocol::ICMP, 8) | (protocol::ICMP6, 128))
 }
 
 /// Whether a packet shows that its sender has received what the other side sent: it acknowledges its numbers.
@@ -448,14 +441,6 @@ fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
         protocol::TCP => false,
         protocol::ICMP | protocol::ICMP6 => was_asked && matches!(header.icmp_type, 0 | 129),
         _ => was_asked || other.packets > 0 && own.packets > 0,
-    }
-}
-
-/// What a packet pays for, if it can be answered.
-fn pay(header: &Header) -> Option<Pay> {
-    match header.protocol {
-        protocol::ICMP | protocol::ICMP6 => is_ping(header).then_some(Pay::Echo),
-        _ => Some(Pay::Datagrams),
     }
 }
 

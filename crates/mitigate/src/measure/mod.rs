@@ -304,7 +304,7 @@ impl Extractor {
             Proof::None => return Trust::None,
             Proof::Real | Proof::Vouched(Voucher::Asked) => return Trust::Real,
             Proof::Vouched(Voucher::Few) => return Trust::Vouched,
-            Proof::Vouched(Voucher::Settled) => return Trust::Settled,
+            Proof::Vouched(Voucher::InTurn | Voucher::Settled) => return Trust::Settled,
             Proof::Plausible(since_ns) => since_ns,
         };
         let is_doubtful = |attacked: &Distrusted| {
@@ -328,6 +328,7 @@ impl Extractor {
         match self.trust(header, proof) {
             Trust::None | Trust::Vouched => {}
             Trust::Real if matches!(proof, Proof::Vouched(_)) && !is_fresh => return Belongs::Vouched,
+            Trust::Settled if proof == Proof::Vouched(Voucher::InTurn) => {}
             Trust::Settled => return Belongs::Vouched,
             Trust::Real | Trust::Plausible => {
                 self.dropped_proven.offer(*header);

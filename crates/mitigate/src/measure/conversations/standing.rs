@@ -18,6 +18,8 @@ pub enum Proof {
 pub enum Voucher {
     /// A few answers.
     Few,
+    /// Few answers, but nearly as many as its packets.
+    InTurn,
     /// Answers again and again.
     Settled,
     /// A question of the other side, which certainly came from there. Who forges an answer has guessed what was asked.

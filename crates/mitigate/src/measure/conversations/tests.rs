@@ -44,7 +44,7 @@ fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
     let mut all = Conversations::new(1);
     assert_eq!(all.see(&later, 1).proof, Proof::None);
     all.see(&question, 2);
-    let vouched = Proof::Vouched(Voucher::Few);
+    let vouched = Proof::Vouched(Voucher::InTurn);
     assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [vouched; 3]);
     assert_eq!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::None);
     assert_eq!(all.see(&later, 20_000_000_000).proof, Proof::None);
@@ -84,7 +84,7 @@ fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     let mut all = Conversations::new(1);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::None);
     assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
-    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::Few));
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::InTurn));
     // If it is known that the question came from inside, who answers it has guessed it or was asked.
     let question = Header { arrival: Some(Arrival::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
     all.see(&question, 4);
@@ -100,7 +100,7 @@ fn a_dropped_packet_can_be_the_proof() {
     let mut all = Conversations::new(1);
     all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
     let answer = datagram(CLIENT, SERVER, 53, 4001);
-    assert_eq!(all.see_dropped(&answer, 2), (Proof::Vouched(Voucher::Few), true));
+    assert_eq!(all.see_dropped(&answer, 2), (Proof::Vouched(Voucher::InTurn), true));
     assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), (Proof::None, false));
     // Whoever answers one question again and again is an attacker.
     let vouched = (0..1000).filter(|_| all.see_dropped(&answer, 3).0 != Proof::None).count();
