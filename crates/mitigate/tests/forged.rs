@@ -202,3 +202,40 @@ fn a_crowd_of_new_clients_that_take_turns_loses_nothing() {
     let outcome = run(traffic);
     assert!(outcome.legitimate_share == 0.0, "{outcome:?}");
 }
+
+/// One conversation until the end: packets of a client at a rate, and an answer to one in some of them.
+fn conversation(client: (u32, u16), server: (u32, u16), (begin_s, pps, one_in): (f64, f64, u32)) -> Vec<(f64, Header)> {
+    let packets = ((END_S - begin_s) * pps) as u32;
+    let both = (0..packets).flat_map(|number| {
+        let time_s = begin_s + f64::from(number) / pps;
+        let there = (time_s, datagram(client.0, server.0, client.1, server.1, 28 + 60 + client.0 % 1300));
+        let back = (time_s + 0.01, datagram(server.0, client.0, server.1, client.1, 128));
+        [Some(there), number.is_multiple_of(one_in).then_some(back)]
+    });
+    both.flatten().collect()
+}
+
+/// Uploads over VPN and QUIC, whose receiver acknowledges each second packet or merges 64 KB; calls that begin within six
+/// seconds; players that join at once.
+#[test]
+fn services_of_datagrams_that_begin_are_no_attack() {
+    let host = (SERVER + 5, 4500);
+    type Case = (&'static str, u32, f64, f64, u32);
+    let cases: [Case; 5] = [
+        ("vpn", 1, 0.0, 8500.0, 2),
+        ("vpn of a card that merges", 1, 0.0, 8500.0, 40),
+        ("calls", 60, 0.1, 50.0, 1),
+        ("silent calls", 60, 0.1, 50.0, 8),
+        ("players", 300, 0.001, 20.0, 1),
+    ];
+    for (name, clients, apart_s, pps, one_in) in cases {
+        let mut traffic = Traffic::of_customers(50, END_S);
+        for number in 0..clients {
+            let client = (customer(9000 + number), 20_000 + (number * 37) as u16);
+            let begin_s = BEGIN_S + f64::from(number) * apart_s;
+            traffic.add(peaceful(conversation(client, host, (begin_s, pps, one_in))));
+        }
+        let outcome = run(traffic);
+        assert!(outcome.detected_s.is_none() && outcome.legitimate_share == 0.0, "{name}: {outcome:?}");
+    }
+}
