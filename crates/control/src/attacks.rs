@@ -29,6 +29,26 @@ pub enum AttackOperation {
         /// `watch`, `propose` or `act`.
         mode: String,
     },
+    /// Lists what was learned. The answer is [`BaselineListed`](crate::BaselineListed).
+    Baseline {
+        /// Maximum number of prefixes, those with the most packets first.
+        top: usize,
+    },
+    /// Sets a learned rate. The answer is [`BaselineChanged`](crate::BaselineChanged).
+    SetBaseline {
+        /// `source`, or a prefix.
+        of: String,
+        /// Which rate of the prefix, such as `unproven.udp`; none for `source`.
+        #[serde(default)]
+        rate: Option<String>,
+        /// Packets a second.
+        pps: u64,
+    },
+    /// Forgets what was learned. The answer is [`BaselineChanged`](crate::BaselineChanged).
+    ResetBaseline {
+        /// `all`, `source`, `known`, `reference`, `signatures`, or a prefix.
+        of: String,
+    },
 }
 
 /// The answer to [`AttackOperation::List`].
@@ -56,6 +76,9 @@ pub struct SamplesStatus {
     pub seen: u64,
     /// Copies that were lost on their way.
     pub lost: u64,
+    /// Copies of packets with a source inside that came from outside: forgeries.
+    #[serde(default)]
+    pub forged: u64,
     /// Windows that were measured.
     pub windows: u64,
     /// Windows of which too few copies arrived to conclude anything.

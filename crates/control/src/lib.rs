@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod attacks;
+mod baseline;
 mod card;
 mod client;
 mod features;
@@ -33,6 +34,7 @@ pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, SamplesStatus,
 };
+pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
 pub use card::{
     CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
     FollowWindow, FramesShare, HybridRule, HybridStatus,

@@ -258,6 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn requests_about_baselines_are_lines() {
+        let requests = [
+            (AttackOperation::Baseline { top: 3 }, r#"{"baseline":{"top":3}}"#),
+            (
+                AttackOperation::SetBaseline { of: "source".into(), rate: None, pps: 500 },
+                r#"{"set-baseline":{"of":"source","rate":null,"pps":500}}"#,
+            ),
+            (
+                AttackOperation::ResetBaseline { of: "192.0.2.0/24".into() },
+                r#"{"reset-baseline":{"of":"192.0.2.0/24"}}"#,
+            ),
+        ];
+        for (operation, line) in requests {
+            let request = Request::Attacks { operation };
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{{\"attacks\":{{\"operation\":{line}}}}}\n"));
+            assert_eq!(Request::parse(request.line().expect("it is UTF-8").as_bytes()).expect("a request"), request);
+        }
+    }
+
+    #[test]
     fn other_lines_are_no_requests() {
         let lines: [&[u8]; 6] =
             [b"", b"status", b"\"reload\"", br#"{"load":{}}"#, br#"{"limits":{"top":1,"last":2}}"#, b"\"\xff\""];

@@ -201,6 +201,8 @@ pub struct Hit {
     pub by_card: u64,
     /// Those of `packets` that belong to conversations of proven sources.
     pub proven: u64,
+    /// Those of `packets` that answers vouch for.
+    pub vouched: u64,
     /// Those of `packets` that belong to streams without proof.
     pub streamed: u64,
     /// Connections that have completed their handshake with a SYN proxy.
@@ -212,6 +214,6 @@ pub struct Hit {
 impl Hit {
     /// The action has hit nothing.
     pub fn none(action: ActionId) -> Self {
-        Hit { action, packets: 0, by_card: 0, proven: 0, streamed: 0, completed: 0, released: 0 }
+        Hit { action, packets: 0, by_card: 0, proven: 0, vouched: 0, streamed: 0, completed: 0, released: 0 }
     }
 }

@@ -53,6 +53,10 @@ pub struct Record {
     pub proven: u64,
     /// Those of proven sources that were seen.
     pub proven_seen: u64,
+    /// Packets that answers vouch for.
+    pub vouched: u64,
+    /// Those of them that were seen.
+    pub vouched_seen: u64,
     /// Packets of proven sources that have reached the victim since.
     pub proven_passed: u64,
     /// Connections that it has let pass, if it is a SYN proxy.
@@ -77,6 +81,8 @@ impl Record {
             packets: 0,
             proven: 0,
             proven_seen: 0,
+            vouched: 0,
+            vouched_seen: 0,
             proven_passed: 0,
             completed: 0,
             rate_pps: 0.0,

@@ -9,7 +9,7 @@ use crate::filter::Filter;
 use crate::header::Header;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Window};
+use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Way, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -39,7 +39,6 @@ pub struct Defence {
     extractor: Extractor,
     mitigator: Mitigator,
     filter: Filter,
-    inside: Vec<Prefix>,
     /// Packets of sources that a card has dropped in this window.
     by_card: Vec<(Source, u64)>,
     /// What was counted of all packets, if anything counts them.
@@ -53,10 +52,9 @@ impl Defence {
     /// Nothing was seen. Without prefixes inside, every destination is protected. The seed is a secret.
     pub fn new(inside: Vec<Prefix>, settings: Settings, seed: u64) -> Self {
         Defence {
-            extractor: Extractor::new(inside.clone(), seed, 0),
+            extractor: Extractor::new(inside, seed, 0),
             mitigator: Mitigator::new(settings, seed),
             filter: Filter::default(),
-            inside,
             by_card: Vec::new(),
             observed: None,
             changed_ns: 0,
@@ -95,18 +93,35 @@ impl Defence {
         &mut self.mitigator
     }
 
+    /// What measures.
+    pub fn extractor(&self) -> &Extractor {
+        &self.extractor
+    }
+
+    /// Forgets the sources that are known to be real. Returns how many there were.
+    pub fn forget_sources(&mut self) -> usize {
+        self.extractor.forget_sources()
+    }
+
     /// Sets the time of the first packet, or of the first after a gap.
     pub fn begin(&mut self, now_ns: u64) {
         self.extractor.begin(now_ns);
     }
 
+    /// The way of a packet between the protected prefixes and the rest.
+    pub fn way(&self, header: &Header) -> Way {
+        self.extractor.way(header)
+    }
+
     /// Takes a packet, with the packet itself for excerpts, and says what actions in force do with it. Times do not go
     /// back.
     pub fn see(&mut self, header: &Header, frame: Option<Frame<'_>>, now_ns: u64) -> Fate {
-        let is_inside = |address: u128| self.inside.iter().any(|prefix| prefix.contains(header.is_ipv6, address));
-        let is_outgoing = is_inside(header.saddr);
-        let (fate, is_proven) =
-            if is_outgoing { (Fate::Passes, self.extractor.see(header, now_ns)) } else { self.judge(header, now_ns) };
+        let way = self.extractor.way(header);
+        let is_outgoing = way == Way::Out;
+        let (fate, is_proven) = match way {
+            Way::Out => (Fate::Passes, self.extractor.see(header, now_ns)),
+            Way::In | Way::Both | Way::Forged | Way::Elsewhere => self.judge(header, now_ns),
+        };
         if let (Some(excerpts), Some(frame)) = (&mut self.excerpts, frame) {
             excerpts.see(header, frame, now_ns, is_outgoing, is_proven);
         }
@@ -166,6 +181,9 @@ impl Defence {
     /// force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
+        if !sampling.is_blind() {
+            self.extractor.scale(sampling.scale());
+        }
         window.complete(sampling, self.observed.as_ref());
         self.filter.hit_by_card(std::mem::take(&mut self.by_card));
         let hits = self.filter.take_hits();

@@ -48,6 +48,7 @@ impl Filter {
         active.hit.packets += 1;
         match belongs() {
             Belongs::Nowhere => {}
+            Belongs::Vouched => active.hit.vouched += 1,
             Belongs::Stream => active.hit.streamed += 1,
             Belongs::Conversation => active.hit.proven += 1,
         }

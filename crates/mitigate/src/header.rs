@@ -1,5 +1,6 @@
 //! What detection knows of a packet: its headers and the first bytes of its payload.
 
+pub use weir_abi::flow::Arrival;
 use weir_abi::packet::Fragment;
 
 /// Bytes of the payload that a header keeps.
@@ -34,6 +35,8 @@ pub mod tcp {
 /// The headers of an IP packet. Numbers are in host byte order. Fields that the packet does not have are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// The side from which it came, if that is known. If not, its source says so, which can be forged.
+    pub arrival: Option<Arrival>,
     /// Whether the addresses are IPv6 addresses.
     pub is_ipv6: bool,
     /// Source address. An IPv4 address is a number below 2^32.
@@ -80,6 +83,7 @@ impl Header {
     /// A header of IPv4 between two addresses without any other field, for tests and simulations.
     pub fn between(saddr: u32, daddr: u32) -> Self {
         Header {
+            arrival: None,
             is_ipv6: false,
             saddr: saddr.into(),
             daddr: daddr.into(),

@@ -20,6 +20,7 @@ pub mod excerpt;
 pub mod filter;
 pub mod header;
 mod last_resort;
+pub mod learned;
 pub mod measure;
 pub mod mitigator;
 pub mod offload;

@@ -5,6 +5,7 @@
 //! followed. An action that hits packets of proven sources is undone.
 
 mod hits;
+mod knowledge;
 mod learning;
 mod operator;
 mod resort;
@@ -26,6 +27,7 @@ use crate::signature::learn::{COLLATERAL_MAX, Learned};
 use crate::streams;
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
+pub use knowledge::{Attacked, Part};
 use std::collections::HashSet;
 use weir_abi::PacketClass;
 
@@ -135,9 +137,12 @@ impl Mitigator {
 
     /// Decides after a window. `hits` is what the actions hit in it, `is_known` whether a source is a known real one.
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
-        let window = &*streams::judge(window, &self.peace.baselines);
+        self.peace.baselines.begin(window.to_ns);
+        let growth = self.peace.baselines.growth(&window.counts, window.seconds());
+        let window = &*streams::judge(window, &self.peace.baselines, &growth);
         if window.sampling.is_blind() {
             self.hold(window.to_ns);
+            self.peace.baselines.freeze(|_| true, window.to_ns);
             self.retreat(window.to_ns);
             return std::mem::take(&mut self.decisions);
         }
@@ -145,9 +150,8 @@ impl Mitigator {
         self.count_hits(window, hits);
         self.undo_mistakes();
         if window.is_two_way && window.sampling.scale() == 1.0 {
-            self.peace.baselines.count_proven(&window.counts);
+            self.peace.baselines.count_proven(&window.counts, window.seconds());
         }
-        let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let mut suspects = self.victims.assess(window, &self.peace.baselines, &growth);
         let pinged: Vec<Suspect> = suspects.extract_if(.., |suspect| self.is_pinged(suspect, window)).collect();
         pinged.iter().for_each(|suspect| self.victims.forget(&suspect.prefix));
@@ -162,6 +166,8 @@ impl Mitigator {
         self.retreat(window.to_ns);
         if !window.sampling.is_lossy() {
             self.peace.learn(window, &growth, &self.victims, &self.attacks);
+        } else {
+            self.peace.baselines.freeze(|_| true, window.to_ns);
         }
         std::mem::take(&mut self.decisions)
     }
@@ -423,7 +429,7 @@ impl Mitigator {
         if self.peace.is_beginning() {
             return;
         }
-        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps) {
+        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps()) {
             let blocked = self.attacks.iter().flat_map(Attack::blocked);
             if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.protected.contains(heavy.source)
             {
@@ -439,7 +445,7 @@ impl Mitigator {
 
     /// Ends actions that are quiet or whose time is over, and attacks without actions.
     fn retreat(&mut self, now_ns: u64) {
-        let slow = retreat::slow_sources(&self.attacks, self.peace.source_pps);
+        let slow = retreat::slow_sources(&self.attacks, self.peace.source_pps());
         let has_room = self.attacks.len() <= AWAITED_MAX;
         for attack in &mut self.attacks {
             let last_hit_ns = attack.standing().map(|record| record.last_hit_ns).max().unwrap_or(0);

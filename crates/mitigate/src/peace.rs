@@ -3,11 +3,13 @@
 use crate::attack::Attack;
 use crate::baseline::{Baselines, Growth, LEARNING_WINDOWS, Pace};
 use crate::header::Header;
+use crate::learned::UsualRate;
 use crate::measure::counts::Counts;
 use crate::measure::entropy;
 use crate::measure::{WINDOW_NS, Window};
 use crate::prefix::Prefix;
 use crate::reference::Reference;
+use crate::unanswered;
 use crate::victim::{Evidence, Suspect, Victims};
 use weir_abi::PacketClass;
 
@@ -18,6 +20,8 @@ const STRANGE_NEW: f64 = 0.5;
 const STRANGE_ANSWERS: f64 = 25.0;
 /// SYNs of a window that are strange if nearly none of them leads to a connection: 500 a second.
 const STRANGE_SYNS: f64 = 125.0;
+/// The rate of a source that is usual everywhere, packets a second: a third of the floor of a host.
+const SOURCE_PPS: f64 = 33.0;
 /// Sources that such answers have at least: a tunnel or a stream has one or two.
 pub const ANSWERERS_MIN: usize = 8;
 
@@ -28,20 +32,42 @@ pub struct Peace {
     pub baselines: Baselines,
     /// Headers of peaceful traffic.
     pub reference: Reference,
-    /// The highest rate of a proven source, packets a second.
-    pub source_pps: f64,
+    /// The highest usual rate of a proven source.
+    source: UsualRate,
     windows: u32,
 }
 
 impl Peace {
     /// Nothing is known. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Peace { baselines: Baselines::default(), reference: Reference::new(seed), source_pps: 0.0, windows: 0 }
+        Peace {
+            baselines: Baselines::default(),
+            reference: Reference::new(seed),
+            source: UsualRate::default(),
+            windows: 0,
+        }
     }
 
     /// Whether too little was seen to know what is usual.
     pub fn is_beginning(&self) -> bool {
         self.windows < LEARNING_WINDOWS
+    }
+
+    /// The highest usual rate of a proven source, packets a second.
+    pub fn source_pps(&self) -> f64 {
+        self.source.pps()
+    }
+
+    /// Sets the highest usual rate of a proven source.
+    pub fn set_source_pps(&mut self, pps: f64) {
+        self.source.set(pps);
+    }
+
+    /// Forgets everything, and begins anew. Returns how many prefixes and headers that were.
+    pub fn reset(&mut self) -> usize {
+        self.source.set(0.0);
+        self.windows = 0;
+        self.baselines.reset(None) + self.reference.reset()
     }
 
     /// How long packets were seen, ns.
@@ -57,6 +83,7 @@ impl Peace {
     /// Learns from the prefixes that are in peace. In the beginning, what is there counts as peaceful.
     pub fn learn(&mut self, window: &Window, growth: &Growth, victims: &Victims, attacks: &[Attack]) {
         let is_beginning = self.is_beginning();
+        let pace = if is_beginning { Pace::Follow } else { Pace::Slow };
         self.windows = self.windows.saturating_add(1);
         let is_attacked = |prefix: &Prefix| {
             let certain = attacks.iter().filter(|attack| attack.id.is_some());
@@ -65,15 +92,19 @@ impl Peace {
         let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
         for counts in &window.counts {
             if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts, window) {
-                let pace = if is_beginning { Pace::Follow } else { Pace::Slow };
                 let pace = (pace, growth.of(&counts.prefix));
                 self.baselines.learn(counts, window.seconds(), window.to_ns, pace);
             }
         }
+        if !attacks.is_empty() {
+            self.baselines.freeze(|prefix| !is_peaceful(prefix), window.to_ns);
+        }
         self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));
         if attacks.is_empty() {
-            let fastest = window.heavy.iter().map(|heavy| heavy.packets).max().unwrap_or(0);
-            self.source_pps = self.source_pps.max(fastest as f64 / window.seconds());
+            // Who is not answered is no example.
+            let peaceful = window.heavy.iter().filter(|heavy| !unanswered::is_unanswered(heavy));
+            let fastest = peaceful.map(|heavy| heavy.packets).max().unwrap_or(0);
+            self.source.learn(fastest as f64 / window.seconds(), window.seconds(), pace, SOURCE_PPS);
         }
     }
 

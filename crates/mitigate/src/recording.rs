@@ -4,8 +4,8 @@ use crate::action::Decision;
 use crate::defence::{Defence, Fate};
 use crate::excerpt::{Excerpt, Frame};
 use crate::header::Header;
-use crate::measure::WINDOW_NS;
 use crate::measure::sampling::Sampling;
+use crate::measure::{WINDOW_NS, Way};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 
@@ -53,6 +53,11 @@ impl Recording {
     /// Attacks that have no excerpt, because there were too many at once.
     pub fn excerpts_left_out(&self) -> u64 {
         self.defence.excerpts_left_out()
+    }
+
+    /// The way of a packet between the protected prefixes and the rest.
+    pub fn way(&self, header: &Header) -> Way {
+        self.defence.way(header)
     }
 
     /// Takes a packet. Returns whether it is dropped, or waits at a SYN proxy. Times do not go back.

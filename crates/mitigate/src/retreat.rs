@@ -17,6 +17,9 @@ const RATE_NS: u64 = SECOND_NS;
 /// An attacker meets a sequence number by chance in 1 of 2^14 packets.
 const MISTAKES_MIN: u64 = 8;
 const MISTAKES_SHARE: f64 = 0.01;
+/// The same share of packets that answers vouch for. Anybody can forge these, so a rule is a mistake only if it hits so
+/// many that the forger would have to send a quarter of his flood in turn with answers.
+const VOUCHED_SHARE: f64 = 0.25;
 /// Or their share of all packets of proven sources to the victim since the action began.
 const HARM_SHARE: f64 = 0.005;
 /// Windows in a row, a second, after which a rule that hits only streams of harmless rates is released.
@@ -29,7 +32,9 @@ pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
         let proven = record.proven as f64;
         let is_blunt = proven >= record.packets as f64 * MISTAKES_SHARE;
         let is_harmful = proven >= (record.proven_passed + record.proven) as f64 * HARM_SHARE;
-        !is_block && record.proven_seen >= MISTAKES_MIN && (is_blunt || is_harmful)
+        let is_vouched = record.vouched_seen >= MISTAKES_MIN
+            && (record.vouched + record.proven) as f64 >= record.packets as f64 * VOUCHED_SHARE;
+        !is_block && (record.proven_seen >= MISTAKES_MIN && (is_blunt || is_harmful) || is_vouched)
     };
     let mistakes = attack.standing_mut().filter(|record| is_mistake(record));
     let undone: Vec<Action> = mistakes

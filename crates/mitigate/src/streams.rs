@@ -3,8 +3,10 @@
 //! A stream is one sender: packets from one port of one source to one port, again and again. Made-up sources do not make
 //! streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets without
 //! proof as long as all of them together are below what harms nobody. Above, each counts.
+//!
+//! The same holds for datagrams that few answers vouch for. Anybody can forge their conversations.
 
-use crate::baseline::{Baselines, FACTOR, floor_pps};
+use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
@@ -18,22 +20,47 @@ const EXCESS: f64 = 10.0;
 /// Or up to this share of all packets that the network around usually receives: it carries a tenth more.
 const NETWORK_SHARE: f64 = 0.1;
 
-/// The window, in which the streams that are not spared count as packets without proof.
-pub fn judge<'a>(window: &'a Window, baselines: &Baselines) -> Cow<'a, Window> {
-    let is_guilty = |counts: &Counts| counts.streamed_total() > 0 && !is_spared(counts, window.seconds(), baselines);
-    let guilty: Vec<Prefix> = window.counts.iter().filter(|one| is_guilty(one)).map(|one| one.prefix).collect();
-    if guilty.is_empty() {
+/// The window, in which the streams and datagrams that are not spared count as packets without proof.
+pub fn judge<'a>(window: &'a Window, baselines: &Baselines, growth: &Growth) -> Cow<'a, Window> {
+    let seconds = window.seconds();
+    let guilty = |is_guilty: &dyn Fn(&Counts) -> bool| -> Vec<Prefix> {
+        window.counts.iter().filter(|one| is_guilty(one)).map(|one| one.prefix).collect()
+    };
+    let streamed = guilty(&|one| one.streamed_total() > 0 && !is_spared(one, seconds, baselines));
+    let vouched = guilty(&|one| !is_usually_vouched(one, seconds, baselines, growth));
+    if streamed.is_empty() && vouched.is_empty() {
         return Cow::Borrowed(window);
     }
     let mut judged = window.clone();
-    for counts in judged.counts.iter_mut().filter(|counts| guilty.contains(&counts.prefix)) {
-        let streamed = std::mem::take(&mut counts.streamed);
-        counts.unproven.iter_mut().zip(streamed).for_each(|(unproven, streamed)| *unproven += streamed);
+    for counts in &mut judged.counts {
+        if streamed.contains(&counts.prefix) {
+            let streamed = std::mem::take(&mut counts.streamed);
+            counts.unproven.iter_mut().zip(streamed).for_each(|(unproven, streamed)| *unproven += streamed);
+        }
+        if vouched.contains(&counts.prefix) {
+            for (class, briefly) in std::mem::take(&mut counts.briefly_vouched).into_iter().enumerate() {
+                counts.vouched[class] -= briefly;
+                counts.unproven[class] += briefly;
+            }
+        }
     }
-    let is_counted = |header: &mut Header| guilty.iter().any(|prefix| prefix.contains(header.is_ipv6, header.daddr));
-    judged.unproven.extend(judged.streamed.extract_if(.., is_counted));
-    judged.strata.extend(judged.streamed_strata.extract_if(.., is_counted));
+    let is_of =
+        |guilty: &[Prefix], header: &Header| guilty.iter().any(|prefix| prefix.contains(header.is_ipv6, header.daddr));
+    judged.unproven.extend(judged.streamed.extract_if(.., |header| is_of(&streamed, header)));
+    judged.strata.extend(judged.streamed_strata.extract_if(.., |header| is_of(&streamed, header)));
+    judged.unproven.extend(judged.vouched.extract_if(.., |header| is_of(&vouched, header)));
     Cow::Owned(judged)
+}
+
+/// Whether datagrams to a prefix that few answers vouch for are few for any host, little of what the network around
+/// receives, or usual.
+fn is_usually_vouched(counts: &Counts, seconds: f64, baselines: &Baselines, growth: &Growth) -> bool {
+    let prefix = &counts.prefix;
+    let pps = counts.briefly_vouched.iter().sum::<u64>() as f64 / seconds;
+    let wide = Prefix::at(Level::Wide, prefix.is_ipv6(), prefix.address());
+    pps <= floor_pps(prefix) * EXCESS
+        || pps <= baselines.of(&wide).total_pps() * NETWORK_SHARE
+        || pps <= baselines.of(prefix).vouched_pps() * FACTOR * growth.of(prefix)
 }
 
 fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {

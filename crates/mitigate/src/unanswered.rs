@@ -18,8 +18,13 @@ pub fn sources(window: &Window, normal_pps: f64) -> Vec<(HeavySource, Suspect)> 
     if !window.is_two_way {
         return Vec::new();
     }
-    let found = window.heavy.iter().filter(|heavy| heavy.packets >= heavy.answers.max(1) * PACKETS_PER_ANSWER);
+    let found = window.heavy.iter().filter(|heavy| is_unanswered(heavy));
     found.filter_map(|heavy| Some((*heavy, suspect(heavy, window, normal_pps)?))).collect()
+}
+
+/// Whether a source gets an answer to hardly any of its packets.
+pub fn is_unanswered(heavy: &HeavySource) -> bool {
+    heavy.packets >= heavy.answers.max(1) * PACKETS_PER_ANSWER
 }
 
 fn suspect(heavy: &HeavySource, window: &Window, normal_pps: f64) -> Option<Suspect> {

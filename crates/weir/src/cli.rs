@@ -15,7 +15,8 @@ pub use card::{CardKind, CardOptions, CardRules, GivenCard, GivenDropping, Given
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
-    AttacksAction, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order, SlotAction, TableAction,
+    AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
+    SlotAction, TableAction,
 };
 pub use detect::DetectOptions;
 pub use mitigation::{MitigationOptions, ModeName};

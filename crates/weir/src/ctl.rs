@@ -33,7 +33,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         return ctl_slot::run(options, name, action);
     }
     if let CtlCommand::Attacks { action } = &options.command {
-        return ctl_attacks::run(options, *action);
+        return ctl_attacks::run(options, action.as_ref());
     }
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);

@@ -1,6 +1,7 @@
 //! `weir ctl attacks`: lists and explains attacks, and decides on proposed actions.
 
 use crate::cli::{AttacksAction, CtlOptions};
+use crate::ctl_baseline;
 use crate::failure::Failure;
 use crate::figures::grouped;
 use crate::report;
@@ -16,13 +17,14 @@ use weir_policy::diag::printable::printable;
 ///
 /// # Errors
 /// No Weir listens on the socket, or it refuses the request.
-pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Failure> {
+pub fn run(options: &CtlOptions, action: Option<&AttacksAction>) -> Result<(), Failure> {
     let operation = match action {
         None => AttackOperation::List,
-        Some(AttacksAction::Show { attack }) => AttackOperation::Show { attack },
-        Some(AttacksAction::Accept { attack }) => AttackOperation::Accept { attack },
-        Some(AttacksAction::Dismiss { attack }) => AttackOperation::Dismiss { attack },
-        Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(mode).name().to_owned() },
+        Some(AttacksAction::Show { attack }) => AttackOperation::Show { attack: *attack },
+        Some(AttacksAction::Accept { attack }) => AttackOperation::Accept { attack: *attack },
+        Some(AttacksAction::Dismiss { attack }) => AttackOperation::Dismiss { attack: *attack },
+        Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(*mode).name().to_owned() },
+        Some(AttacksAction::Baseline(options)) => ctl_baseline::operation(options)?,
     };
     let value = weir_control::ask(&options.control, &Request::Attacks { operation })?;
     let failure = match action {
@@ -42,6 +44,10 @@ pub fn run(options: &CtlOptions, action: Option<AttacksAction>) -> Result<(), Fa
             let AttacksMode { mode, undone } = weir_control::read(value)?;
             format!("mode {mode}; {undone} actions undone\n")
         }
+        Some(AttacksAction::Baseline(options)) => match options.action {
+            None => ctl_baseline::listed(&weir_control::read(value)?),
+            Some(_) => ctl_baseline::changed(options, &weir_control::read(value)?),
+        },
     })?;
     failure.map_or(Ok(()), Err)
 }
@@ -53,13 +59,16 @@ fn not_carried_out(AttacksChanged { problems, .. }: &AttacksChanged) -> Option<F
 }
 
 fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &AttacksListed) -> String {
-    let SamplesStatus { one_in, seen, lost, windows, blind_windows, problem } = samples;
+    let SamplesStatus { one_in, seen, lost, forged, windows, blind_windows, problem } = samples;
     let mut text =
         format!("mode {mode}; samples 1/{one_in}: {} read, {} lost, {windows} windows", grouped(*seen), grouped(*lost));
     if *blind_windows > 0 {
         let _ = write!(text, ", {blind_windows} of them without enough samples");
     }
     text.push('\n');
+    if *forged > 0 {
+        let _ = writeln!(text, "forged: {} samples with a source inside came from outside", grouped(*forged));
+    }
     if let Some(problem) = problem {
         let _ = writeln!(text, "nothing is measured: {problem}");
     }

@@ -1,6 +1,7 @@
 //! What operators set up and decide: dismissed proposals, postures, IPv6, bundles, and `--state` beside mitigation.
 
 use super::*;
+use weir_control::BaselineListed;
 
 /// A posture that is the last resort: without datagrams.
 const POSTURES: &str = "
@@ -150,4 +151,35 @@ fn a_bundle_is_mitigated_and_nothing_of_it_is_saved(engine: &str, hosts: &Hosts,
     let running = Running::start_as(&hosts.weir, folder, "p.weirb", &setup);
     assert_eq!((slot_rules(&running), attacks(&running).attacks.len()), (0, 0), "{engine}: {}", running.log());
     assert_eq!(running.stop(), 0);
+}
+
+each_engine!(what_was_learned_is_listed_set_and_reset);
+fn what_was_learned_is_listed_set_and_reset(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POLICY);
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
+    let _client = in_peace(hosts, &running);
+    let baseline = |arguments: &[&str]| ctl(&running, &[&["baseline"], arguments].concat());
+    let (code, text) = baseline(&[]);
+    assert!(code == 0 && text.contains("source: ") && text.contains("  10.9.0.2: "), "{text}");
+    for arguments in [&["set", "10.9.0.77", "unproven.udp", "5000"][..], &["set", "source", "9000"]] {
+        let (code, text) = baseline(arguments);
+        assert!(code == 0 && text.contains("1 set"), "{text}");
+    }
+    let listed = running.ask(&Request::Attacks { operation: AttackOperation::Baseline { top: 100 } });
+    let listed: BaselineListed = serde_json::from_value(listed.expect("it is learned")).expect("a baseline");
+    let set = listed.prefixes.iter().find(|prefix| prefix.prefix == "10.9.0.77").expect("it was set");
+    // It falls from then on, by half in an hour.
+    assert!((4000.0..=5000.0).contains(&set.rates_pps["unproven.udp"]), "{set:?}");
+    let (code, text) = baseline(&["reset", "10.9.0.77"]);
+    assert!(code == 0 && text.contains("10.9.0.77: 1 forgotten"), "{text}");
+    for (arguments, problem) in [
+        (&["set", "source", "fast"][..], "`fast` is not a number of packets/s"),
+        (&["set", "10.9.0.2", "udp", "1"], "`udp` is not a rate"),
+        (&["set", "10.9.0.2", "1"], "which rate of the prefix?"),
+        (&["reset", "10.9.0.2/24"], "bits behind the length"),
+    ] {
+        let (code, text) = baseline(arguments);
+        assert!(code == 2 && text.contains(problem), "{text}");
+    }
+    assert_eq!(baseline(&["reset", "all"]).0, 0);
 }

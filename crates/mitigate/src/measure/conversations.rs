@@ -1,25 +1,36 @@
 //! Which packets belong to a conversation whose other side has proven that it is real.
 //!
 //! A source is real if it knows what only a receiver of the protected host's answers can know: the sequence numbers of
-//! TCP, or a question that the host itself has asked. Made-up sources and reflected answers never prove that. So the
-//! rate of packets *without* proof shows an attack that hides in much legitimate traffic, and a crowd of real clients
-//! does not show in it.
+//! TCP. Made-up sources and reflected answers never prove that. So the rate of packets *without* proof shows an attack
+//! that hides in much legitimate traffic, and a crowd of real clients does not show in it.
+//!
+//! Other protocols have nothing that only a receiver knows. There answers vouch for a bounded number of packets
+//! ([`turns`]), and what that permits is bounded too (the table in docs/mitigation.md).
+//!
+//! Packets with a source inside that arrive from outside are forged, and must not come here.
 //!
 //! Where only one direction is seen, the other side's numbers are unknown. There a source counts as plausible when its
 //! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
 //! is for the caller to say.
 
+mod fragments;
+mod protocols;
+mod standing;
+mod turns;
+
 use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
+use fragments::Fragments;
+pub use protocols::is_ping;
+use protocols::{can_prove, may_be_stream, pay};
+pub use standing::{Proof, Standing, Stream, Voucher};
+use turns::Turns;
 use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
 
 /// Conversations that are remembered.
 const CAPACITY: usize = 1 << 17;
-/// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
-const FRAGMENTS: usize = 1 << 14;
-const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
 /// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
 const IDLE_NS: u64 = 120 * SECOND_NS;
 /// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity
@@ -29,8 +40,10 @@ const HELD_NS: u64 = 10 * SECOND_NS;
 const EMBRYO_NS: u64 = 5 * SECOND_NS;
 /// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
 const ACKED_MAX: u32 = 1 << 18;
-/// A source may send this many datagrams for each answer and still take part in a conversation.
-const DATAGRAMS_PER_ANSWER: u32 = 16;
+/// Echo requests for each reply of a host that answers: it limits its replies, and some are on their way.
+const ECHOES_PER_ANSWER: u32 = 4;
+/// Packets for each answer of clients and servers that take turns.
+const PACKETS_IN_TURN: u32 = 2;
 /// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
 const STEPS: u8 = 3;
 /// Datagrams from one port to one port, and the time between the first and the last, after which their source counts as
@@ -45,7 +58,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
 #[derive(Clone, Copy, Debug, Default)]
-struct Side {
+struct Party {
     packets: u32,
     /// Its packets that actions dropped. They were not received, so they change nothing else.
     dropped: u32,
@@ -66,6 +79,8 @@ struct Side {
     stream_window: u64,
     /// SYNs that a SYN proxy has answered, until a proof.
     waiting: u32,
+    /// What answers pay for, without numbers.
+    turns: Turns,
 }
 
 #[derive(Clone, Debug)]
@@ -74,116 +89,108 @@ struct Conversation {
     last_ns: u64,
     /// The window in which `pending` was counted.
     window: u64,
-    sides: [Side; 2],
-    /// The side that sent what was received first.
+    sides: [Party; 2],
+    /// The side that sent what was received first, and whether it is known from where that came.
     asker: usize,
+    is_asker_known: bool,
 }
 
 impl Conversation {
     fn new(key: u64, window: u64, asker: usize, now_ns: u64) -> Self {
-        Conversation { key, last_ns: now_ns, window, sides: [Side::default(); 2], asker }
+        let sides = [Party::default(); 2];
+        Conversation { key, last_ns: now_ns, window, sides, asker, is_asker_known: false }
     }
 
     /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if the
-    /// asker is real. A host answers made-up askers too, so answers alone must not fill the table.
+    /// asker is real. A host answers made-up askers too, so answers alone must not fill the table, nor must what answers
+    /// vouch for.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
-        let is_stream = self.sides.iter().any(Side::is_stream);
-        let is_answered = self.sides[1 - self.asker].is_real;
+        let is_stream = self.sides.iter().any(Party::is_stream);
+        let is_answered = self.sides[1 - self.asker].has_proof();
+        let is_settled = self.sides.iter().any(|side| side.turns.is_settled(now_ns));
         let has_ended = self.sides.iter().all(|side| side.has_ended);
+        let at = |eighths: u64| u64::MAX / 8 * eighths + self.last_ns / 8;
         match self.sides[self.asker].is_real && !has_ended {
             true if idle_ns <= HELD_NS => u64::MAX,
-            true if idle_ns <= IDLE_NS => u64::MAX / 4 * 3 + self.last_ns / 4,
-            false if is_answered && !has_ended && idle_ns <= IDLE_NS => u64::MAX / 8 * 5 + self.last_ns / 8,
-            false if is_stream && !has_ended && idle_ns <= EMBRYO_NS => u64::MAX / 2 + self.last_ns / 8,
+            true if idle_ns <= IDLE_NS => at(7),
+            false if is_settled && idle_ns <= IDLE_NS => at(6),
+            false if is_answered && !has_ended && idle_ns <= IDLE_NS => at(5),
+            false if is_stream && !has_ended && idle_ns <= EMBRYO_NS => at(4),
             false if idle_ns <= EMBRYO_NS => self.last_ns / 4,
             _ => 0,
         }
     }
 }
 
-/// What is known of the sender of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// Nothing.
-    None,
-    /// Its own numbers continue since this time, ns.
-    Plausible(u64),
-    /// It has received answers.
-    Real,
+impl Conversation {
+    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it has
+    /// sent does not prove the source.
+    fn numbers(&self, side: usize) -> Proof {
+        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
+        match (own.is_real, own.plausible_ns) {
+            (true, _) => Proof::Real,
+            (false, Some(since_ns)) if other.packets == 0 => Proof::Plausible(since_ns),
+            (false, _) => Proof::None,
+        }
+    }
+
+    /// Whether a side is answered nearly as often as it sends.
+    fn is_in_turn(&self, side: usize) -> bool {
+        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
+        own.packets.saturating_add(own.dropped) < other.packets.saturating_mul(PACKETS_IN_TURN)
+    }
+
+    /// What vouches for a side.
+    fn voucher(&self, side: usize, now_ns: u64) -> Voucher {
+        match self.asker != side && self.is_asker_known {
+            true => Voucher::Asked,
+            false if self.sides[side].turns.is_settled(now_ns) => Voucher::Settled,
+            false if self.is_in_turn(side) => Voucher::InTurn,
+            false => Voucher::Few,
+        }
+    }
 }
 
-/// What a packet shows about its conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// What is known of the sender.
-    pub proof: Proof,
-    /// Whether this packet changed that.
-    pub is_news: bool,
-    /// Earlier packets of the sender in this window of which less was known then.
-    pub redeemed: u32,
-    /// What the packet is of a stream.
-    pub stream: Stream,
-}
-
-/// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender does
-/// what a stream does, however many packets it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// It is of none.
-    None,
-    /// The first of a stream in this window. This many earlier packets of the window belong to it.
-    First(u32),
-    /// A further one.
-    Further,
-}
-
-impl Standing {
-    const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0, stream: Stream::None };
-}
-
-impl Side {
+impl Party {
     /// Whether it has sent so many packets, received or not, that it is a stream.
     fn is_stream(&self) -> bool {
         self.packets.saturating_add(self.dropped) >= STREAM_MIN
     }
 
-    fn proof(&self) -> Proof {
-        match (self.is_real, self.plausible_ns) {
-            (true, _) => Proof::Real,
-            (false, Some(since_ns)) => Proof::Plausible(since_ns),
-            (false, None) => Proof::None,
-        }
+    /// Whether anything shows that it has received something.
+    fn has_proof(&self) -> bool {
+        self.is_real || self.turns.is_vouched()
     }
-}
-
-/// The first fragment of a datagram, which vouches for the others.
-#[derive(Clone, Debug)]
-struct FirstFragment {
-    key: u64,
-    time_ns: u64,
-    proof: Proof,
 }
 
 /// The conversations of a recording or a link.
 #[derive(Clone, Debug)]
 pub struct Conversations {
     slots: Slots<Conversation>,
-    fragments: Slots<FirstFragment>,
+    fragments: Fragments,
     seed: u64,
     window: u64,
     last_ns: u64,
+    /// For how long an answer pays.
+    paid_ns: u64,
 }
 
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
-        Conversations { slots: Slots::new(CAPACITY), fragments: Slots::new(FRAGMENTS), seed, window: 1, last_ns: 0 }
+        let (slots, fragments) = (Slots::new(CAPACITY), Fragments::new(seed));
+        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS }
     }
 
     /// Begins a window.
     pub fn begin_window(&mut self) {
         self.window += 1;
+    }
+
+    /// Sets how many packets each one stands for that is seen. The fewer are seen, the longer an answer pays.
+    pub fn scale(&mut self, packets: f64) {
+        self.paid_ns = (turns::PAID_NS as f64 * packets).clamp(turns::PAID_NS as f64, IDLE_NS as f64) as u64;
     }
 
     /// The key of the packet's conversation, and the side that sent it: 0 for the lower endpoint.
@@ -195,67 +202,53 @@ impl Conversations {
         (hash(self.seed, &[first, second, header.protocol.into()]), side)
     }
 
-    /// The key of a datagram in fragments.
-    fn datagram(&self, header: &Header) -> u64 {
-        let source = address_hash(self.seed, header.is_ipv6, header.saddr);
-        hash(address_hash(source, header.is_ipv6, header.daddr), &[header.ip_id.into(), header.protocol.into()])
-    }
-
-    /// What the first fragment of a datagram says of a later one.
-    fn vouched(&self, header: &Header, now_ns: u64) -> Proof {
-        let key = self.datagram(header);
-        let first = self.fragments.get(key, |first| first.key == key);
-        let first = first.filter(|first| now_ns.saturating_sub(first.time_ns) < REASSEMBLY_NS);
-        first.map_or(Proof::None, |first| first.proof)
-    }
-
-    fn vouch(&mut self, header: &Header, now_ns: u64, proof: Proof) {
-        let key = self.datagram(header);
-        let first = FirstFragment { key, time_ns: now_ns, proof };
-        match self.fragments.find(key, |first| first.key == key) {
-            Some(known) => *known = first,
-            None => {
-                self.fragments.add(key, first, u64::MAX, |first| first.time_ns);
-            }
-        }
-    }
-
     /// What is known of the sender of a packet, without counting the packet again.
     pub fn proof(&self, header: &Header) -> Proof {
         if header.fragment == Fragment::Later {
-            return self.vouched(header, self.last_ns);
+            return self.fragments.proof(header, self.last_ns);
         }
         if !can_prove(header) {
             return Proof::None;
         }
         let (key, side) = self.key(header);
-        self.slots.get(key, |entry| entry.key == key).map_or(Proof::None, |entry| entry.sides[side].proof())
+        let Some(entry) = self.slots.get(key, |entry| entry.key == key) else { return Proof::None };
+        let own = &entry.sides[side];
+        // If an answer pays for only a part of what a side sent in this window, nobody knows which part.
+        let is_paid = own.turns.is_vouched() && (entry.window != self.window || own.pending == 0);
+        if !own.is_real && is_paid { Proof::Vouched(entry.voucher(side, self.last_ns)) } else { entry.numbers(side) }
     }
 
-    /// What is known of the sender of a packet that an action drops. The packet can be the proof itself: the only answer to
-    /// a question, or the SYN-ACK to a client. Nobody receives it, so it begins and continues nothing but a stream.
-    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Proof {
+    /// What is known of the sender of a packet that an action drops, and whether the packet is the first behind an answer.
+    /// The packet can be the proof itself: the only answer to a question, or the SYN-ACK to a client. Nobody receives it,
+    /// so it begins and continues nothing but a stream.
+    pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> (Proof, bool) {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
-            return self.vouched(header, now_ns);
+            return (self.fragments.take(header, now_ns), false);
         }
         if !can_prove(header) {
-            return Proof::None;
+            return (Proof::None, false);
         }
         let (key, side) = self.key(header);
         if may_be_stream(header) && self.slots.get(key, |entry| entry.key == key).is_none() {
             // It displaces nothing that is alive.
             self.slots.add(key, Conversation::new(key, self.window, side, now_ns), 0, |entry| entry.value(now_ns));
         }
-        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return Proof::None };
+        let Some(entry) = self.slots.find(key, |entry| entry.key == key) else { return (Proof::None, false) };
         let is_real = proves(header, entry, side);
+        let is_paid = is_entitled(header, entry, side) && entry.sides[side].turns.spend(now_ns);
+        let (voucher, numbers) = (entry.voucher(side, now_ns), entry.numbers(side));
         let own = &mut entry.sides[side];
         own.dropped = own.dropped.saturating_add(1);
-        let proof = if is_real { Proof::Real } else { own.proof() };
+        let (proof, is_fresh) = match (is_real, is_paid) {
+            (true, _) => (Proof::Real, true),
+            (false, true) => (Proof::Vouched(voucher), own.turns.take_fresh()),
+            (false, false) => (numbers, false),
+        };
         if header.fragment == Fragment::First {
-            self.vouch(header, now_ns, proof);
+            self.fragments.vouch(header, now_ns, proof);
         }
-        proof
+        (proof, is_fresh)
     }
 
     /// Whether a packet belongs to a stream.
@@ -267,25 +260,32 @@ impl Conversations {
         self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[side].is_stream())
     }
 
-    /// Whether the other side has answered the sender of a datagram or of an echo request.
+    /// Whether the other side has answered the sender of a datagram or of an echo request, as often as it asks.
     pub fn is_answered(&self, header: &Header) -> bool {
         if !(header.protocol == protocol::UDP && can_prove(header) || is_ping(header)) {
             return false;
         }
         let (key, side) = self.key(header);
-        let is_answered = |entry: &Conversation| entry.asker == side && entry.sides[1 - side].packets > 0;
-        self.slots.get(key, |entry| entry.key == key).is_some_and(is_answered)
+        let is_answered = |entry: &Conversation| {
+            let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
+            match header.protocol {
+                protocol::UDP => own.turns.has_credit(self.last_ns),
+                _ => other.packets.saturating_mul(ECHOES_PER_ANSWER) >= own.packets && other.packets > 0,
+            }
+        };
+        let entry = self.slots.get(key, |entry| entry.key == key);
+        entry.is_some_and(|entry| entry.asker == side && is_answered(entry))
     }
 
     /// Counts a packet and says what it shows.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> Standing {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
-            return Standing { proof: self.vouched(header, now_ns), ..Standing::UNKNOWN };
+            return Standing { proof: self.fragments.take(header, now_ns), ..Standing::UNKNOWN };
         }
         let standing = self.see_whole(header, now_ns);
         if header.fragment == Fragment::First {
-            self.vouch(header, now_ns, standing.proof);
+            self.fragments.vouch(header, now_ns, standing.proof);
         }
         standing
     }
@@ -298,7 +298,7 @@ impl Conversations {
             self.slots.get(key, |entry| entry.key == key).is_some_and(|entry| entry.sides[1 - side].has_begun)
         };
         match proof {
-            Proof::None => false,
+            Proof::None | Proof::Vouched(_) => false,
             Proof::Plausible(_) => !is_other_seen(),
             Proof::Real => true,
         }
@@ -344,32 +344,66 @@ impl Conversations {
             entry.sides.iter_mut().for_each(|side| side.has_ended = true);
         }
         if entry.sides.iter().all(|side| side.packets == 0) {
-            entry.asker = side;
+            (entry.asker, entry.is_asker_known) = (side, header.arrival.is_some());
         }
-        let before = entry.sides[side].proof();
+        if header.protocol != protocol::TCP {
+            return see_datagram(header, entry, side, (now_ns, self.paid_ns));
+        }
+        let before = entry.numbers(side);
         let is_real = proves(header, entry, side);
         let own = &mut entry.sides[side];
-        own.is_real = is_real || own.is_real && !is_portless(header);
+        own.is_real |= is_real;
         note(header, own);
-        if class::of(header) == PacketClass::Udp {
-            note_datagram(own, now_ns);
-        }
         if own.steps >= STEPS {
             own.plausible_ns.get_or_insert(now_ns);
         }
-        let proof = own.proof();
+        let proof = entry.numbers(side);
+        let own = &mut entry.sides[side];
         let is_news = proof != before;
-        let redeemed = if is_news { std::mem::take(&mut own.pending) } else { 0 };
-        let stream = stream(header, own, window);
-        if proof == Proof::None {
-            own.pending = own.pending.saturating_add(1);
-        }
-        Standing { proof, is_news, redeemed, stream }
+        // Clients repeat their SYN a few times. More were not theirs, or are an attack.
+        let redeemed = if is_news { std::mem::take(&mut own.pending).min(WAITING_MAX) } else { 0 };
+        own.pending = own.pending.saturating_add(u32::from(proof == Proof::None));
+        Standing { proof, is_news, redeemed, stream: Stream::None }
     }
 }
 
+/// As [`Conversations::see`], for a packet of a protocol without numbers.
+fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, (now_ns, paid_ns): (u64, u64)) -> Standing {
+    let before = entry.numbers(side);
+    let was_vouched = entry.sides[side].turns.is_vouched();
+    let is_paid = is_entitled(header, entry, side) && entry.sides[side].turns.spend(now_ns);
+    let _was_first = entry.sides[side].turns.take_fresh();
+    let voucher = entry.voucher(side, now_ns);
+    if let Some(pay) = pay(header) {
+        entry.sides[1 - side].turns.earn(pay, now_ns, paid_ns);
+    }
+    let window = entry.window;
+    let own = &mut entry.sides[side];
+    note(header, own);
+    if class::of(header) == PacketClass::Udp {
+        note_datagram(own, now_ns);
+    }
+    if own.steps >= STEPS {
+        own.plausible_ns.get_or_insert(now_ns);
+    }
+    let proof = if is_paid { Proof::Vouched(voucher) } else { entry.numbers(side) };
+    let own = &mut entry.sides[side];
+    let is_news = if is_paid { !was_vouched } else { proof != before };
+    let redeemed = match proof {
+        Proof::Vouched(_) => own.turns.redeem(own.pending),
+        _ if is_news => own.pending,
+        _ => 0,
+    };
+    own.pending -= redeemed;
+    let stream = if is_paid { Stream::None } else { stream(header, own, window) };
+    if proof == Proof::None {
+        own.pending = own.pending.saturating_add(1);
+    }
+    Standing { proof, is_news, redeemed, stream }
+}
+
 /// Notes a packet of a stream. TCP and ICMP have none: whoever uses them in good faith has answers, and with them proof.
-fn stream(header: &Header, own: &mut Side, window: u64) -> Stream {
+fn stream(header: &Header, own: &mut Party, window: u64) -> Stream {
     if !may_be_stream(header) || !own.is_stream() {
         return Stream::None;
     }
@@ -380,12 +414,8 @@ fn stream(header: &Header, own: &mut Side, window: u64) -> Stream {
     Stream::First(own.pending)
 }
 
-fn may_be_stream(header: &Header) -> bool {
-    !matches!(header.protocol, protocol::TCP | protocol::ICMP | protocol::ICMP6)
-}
-
 /// Remembers a datagram of a client. Made-up sources do not send many over some seconds.
-fn note_datagram(own: &mut Side, now_ns: u64) {
+fn note_datagram(own: &mut Party, now_ns: u64) {
     let now_ms = (now_ns / 1_000_000) as u32;
     if own.packets == 1 {
         own.first = now_ms;
@@ -395,57 +425,33 @@ fn note_datagram(own: &mut Side, now_ns: u64) {
     }
 }
 
-/// Whether a packet can belong to a conversation by itself.
-fn can_prove(header: &Header) -> bool {
-    match header.protocol {
-        protocol::TCP | protocol::UDP => header.has_ports && header.fragment != Fragment::Later,
-        protocol::ICMP => header.icmp_type == 0 || header.icmp_type == 8,
-        protocol::ICMP6 => header.icmp_type == 128 || header.icmp_type == 129,
-        _ => true,
-    }
-}
-
-/// Whether a packet is an echo request.
-pub fn is_ping(header: &Header) -> bool {
-    matches!((header.protocol, header.icmp_type), (protocol::ICMP, 8) | (protocol::ICMP6, 128))
-}
-
-/// Whether packets of a protocol have nothing but their addresses to tell conversations apart, as those of tunnels. Who
-/// knows two addresses can send such a packet, so a proof holds only as long as the other side goes on to answer.
-fn is_portless(header: &Header) -> bool {
-    !matches!(header.protocol, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMP6)
-}
-
-/// Whether a packet shows that its sender has received what the other side sent.
+/// Whether a packet shows that its sender has received what the other side sent: it acknowledges its numbers.
 fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
+    let other = &entry.sides[1 - side];
+    let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
+    let is_ack = header.protocol == protocol::TCP && header.flags & tcp::ACK != 0 && other.has_begun;
+    is_ack && other.next.wrapping_sub(header.ack) <= sent
+}
+
+/// Whether answers may vouch for a packet: it answers, or is not the first question.
+fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
     let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
+    let was_asked = other.packets > 0 && entry.asker != side;
     match header.protocol {
-        protocol::TCP => {
-            let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
-            let is_ack = header.flags & tcp::ACK != 0 && other.has_begun;
-            is_ack && other.next.wrapping_sub(header.ack) <= sent
-        }
-        protocol::ICMP | protocol::ICMP6 => {
-            other.packets > 0 && entry.asker != side && matches!(header.icmp_type, 0 | 129)
-        }
-        _ => {
-            let was_asked = other.packets > 0 && entry.asker != side;
-            let was_answered = other.packets > 0 && own.packets > 0;
-            let sent = own.packets.saturating_add(own.dropped);
-            let in_turn = sent <= other.packets.saturating_mul(DATAGRAMS_PER_ANSWER);
-            (was_asked || was_answered) && in_turn
-        }
+        protocol::TCP => false,
+        protocol::ICMP | protocol::ICMP6 => was_asked && matches!(header.icmp_type, 0 | 129),
+        _ => was_asked || other.packets > 0 && own.packets > 0,
     }
 }
 
 /// Whether the numbers of a segment continue those of its sender, and new ones follow. A repeated segment does not.
-fn continues(header: &Header, own: &Side) -> bool {
+fn continues(header: &Header, own: &Party) -> bool {
     let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
     is_next && (header.payload_length > 0 || header.ack != own.acked)
 }
 
 /// Remembers a packet of a side.
-fn note(header: &Header, own: &mut Side) {
+fn note(header: &Header, own: &mut Party) {
     own.packets = own.packets.saturating_add(1);
     if header.protocol != protocol::TCP {
         return;

@@ -18,6 +18,10 @@ pub struct Counts {
     pub streamed: [u64; PacketClass::COUNT],
     /// Streams that they belong to.
     pub streams: u64,
+    /// Packets to it of conversations that answers vouch for, by class. Their sources may be made up.
+    pub vouched: [u64; PacketClass::COUNT],
+    /// Those of them that few answers vouch for.
+    pub briefly_vouched: [u64; PacketClass::COUNT],
     /// Packets to it whose source was never seen before.
     pub new_sources: u64,
     /// Packets from it.
@@ -40,6 +44,8 @@ impl Counts {
             unproven: none,
             streamed: none,
             streams: 0,
+            vouched: none,
+            briefly_vouched: none,
             new_sources: 0,
             answers: 0,
             syn_acks: 0,
@@ -62,7 +68,17 @@ impl Counts {
         self.is_exact.iter().zip(self.packets).all(|(&is_exact, packets)| is_exact || packets == 0)
     }
 
-    /// Packets to it of proven sources.
+    /// All packets to it that answers vouch for.
+    pub fn vouched_total(&self) -> u64 {
+        self.vouched.iter().sum()
+    }
+
+    /// Packets to it of sources that nobody can have made up.
+    pub fn certain_total(&self) -> u64 {
+        self.proven_total().saturating_sub(self.vouched_total())
+    }
+
+    /// Packets to it of proven sources, and those that answers vouch for.
     pub fn proven_total(&self) -> u64 {
         self.total().saturating_sub(self.unproven_total() + self.streamed_total())
     }
@@ -72,7 +88,7 @@ impl Counts {
         self.streamed.iter().sum()
     }
 
-    /// Packets of a class of proven sources.
+    /// Packets of a class of proven sources, and those that answers vouch for.
     pub fn proven(&self, class: PacketClass) -> u64 {
         let class = class as usize;
         self.packets[class].saturating_sub(self.unproven[class] + self.streamed[class])

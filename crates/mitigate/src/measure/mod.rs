@@ -16,9 +16,9 @@ mod visibility;
 mod window;
 
 use crate::class;
-use crate::header::{Header, protocol};
+use crate::header::{Arrival, Header, protocol};
 use crate::prefix::{Level, Prefix};
-use conversations::{Conversations, Proof, Standing, Stream, is_ping};
+use conversations::{Conversations, Proof, Standing, Stream, Voucher, is_ping};
 use counts::Counts;
 use heavy::SpaceSaving;
 pub use proxied::{Handshake, Pickup, Proxied};
@@ -44,8 +44,9 @@ const SOURCES: usize = 1024;
 pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;
-/// Sources that are known to be real.
+/// Sources that are known to be real, and for how long after their last proof.
 const KNOWN: usize = 1 << 16;
+const KNOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// A prefix under attack, where plausible sources are not trusted.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,21 @@ pub struct Distrusted {
     pub is_unused: bool,
 }
 
+/// The way of a packet between the protected prefixes and the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To a protected host.
+    In,
+    /// From one.
+    Out,
+    /// Both, if every destination is protected.
+    Both,
+    /// Its source is inside, and it came from outside. It answers nobody and proves nothing.
+    Forged,
+    /// Neither.
+    Elsewhere,
+}
+
 /// What a dropped packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belongs {
@@ -66,6 +82,8 @@ pub enum Belongs {
     Nowhere,
     /// A stream without proof, not from a port of a service.
     Stream,
+    /// A conversation that answers vouch for. Its source may be made up.
+    Vouched,
     /// A conversation of a proven source.
     Conversation,
 }
@@ -94,7 +112,10 @@ pub struct Extractor {
     /// Prefixes under attack.
     distrusted: Vec<Distrusted>,
     packets: u64,
+    /// Packets with a source inside that came from outside.
+    forged: u64,
     from_ns: u64,
+    last_ns: u64,
 }
 
 impl Extractor {
@@ -114,18 +135,44 @@ impl Extractor {
             visibility: Visibility::default(),
             distrusted: Vec::new(),
             packets: 0,
+            forged: 0,
             from_ns,
+            last_ns: from_ns,
         }
     }
 
-    /// Whether a source has proven that it is real, in any conversation so far.
+    /// How many sources are known to be real.
+    pub fn known_sources(&self) -> usize {
+        let is_known = |known: &&Known| self.last_ns.saturating_sub(known.last_ns) <= KNOWN_NS;
+        self.known.iter().filter(is_known).count()
+    }
+
+    /// Forgets the sources that are known to be real. Returns how many there were.
+    pub fn forget_sources(&mut self) -> usize {
+        let count = self.known_sources();
+        self.known.clear();
+        count
+    }
+
+    /// Whether both directions of traffic are seen.
+    pub fn is_two_way(&self) -> bool {
+        self.visibility.is_two_way()
+    }
+
+    /// Whether a source has proven that it is real, in a conversation of the last day.
     pub fn is_known(&self, source: Source) -> bool {
         let hash = address_hash(self.seed, source.0, source.1);
-        self.known.get(hash, |known| known.source == source).is_some()
+        let known = self.known.get(hash, |known| known.source == source);
+        known.is_some_and(|known| self.last_ns.saturating_sub(known.last_ns) <= KNOWN_NS)
     }
 
     fn is_inside(&self, is_ipv6: bool, address: u128) -> bool {
         self.inside.is_empty() || self.inside.iter().any(|prefix| prefix.contains(is_ipv6, address))
+    }
+
+    /// Sets how many packets each one stands for that is seen.
+    pub fn scale(&mut self, packets: f64) {
+        self.conversations.scale(packets);
     }
 
     /// Sets the time of the first packet, or of the first after a gap.
@@ -133,15 +180,38 @@ impl Extractor {
         self.from_ns = now_ns;
     }
 
+    /// The way of a packet. From where it came decides, if that is known, and its addresses otherwise.
+    pub fn way(&self, header: &Header) -> Way {
+        let is_inside = |address| self.is_inside(header.is_ipv6, address);
+        if self.inside.is_empty() {
+            return Way::Both;
+        }
+        match (header.arrival, is_inside(header.saddr), is_inside(header.daddr)) {
+            (Some(Arrival::Outside), true, _) => Way::Forged,
+            (Some(Arrival::Inside) | None, true, _) => Way::Out,
+            (Some(Arrival::Outside) | None, false, true) => Way::In,
+            (Some(Arrival::Inside), false, _) | (_, false, false) => Way::Elsewhere,
+        }
+    }
+
     /// Counts a packet. Returns whether it belongs to a conversation of a proven source.
     pub fn see(&mut self, header: &Header, now_ns: u64) -> bool {
-        let standing = self.conversations.see(header, now_ns);
-        self.count(header, &standing, now_ns)
+        self.last_ns = now_ns;
+        let way = self.way(header);
+        let standing = match way {
+            Way::Forged | Way::Elsewhere => Standing::UNKNOWN,
+            Way::In | Way::Out | Way::Both => self.conversations.see(header, now_ns),
+        };
+        self.count(header, way, &standing, now_ns)
     }
 
     /// Looks at a packet of TCP that comes to a SYN proxy, and counts it if it passes. A recording has the handshake of
     /// the client with the host itself, which shows what one with the proxy would have shown.
     pub fn see_proxied(&mut self, header: &Header, now_ns: u64, pickup: Pickup) -> Proxied {
+        if self.way(header) == Way::Forged {
+            self.forged += 1;
+            return Proxied::Refused;
+        }
         let standing = self.conversations.see(header, now_ns);
         let proof = standing.proof;
         let has_shown = self.conversations.has_shown(header, proof);
@@ -150,7 +220,7 @@ impl Extractor {
             let key = self.conversations.stop(header, proof);
             return key.map_or(Proxied::Refused, |key| Proxied::Waits(Handshake::of_key(key)));
         }
-        let is_proven = self.count(header, &standing, now_ns);
+        let is_proven = self.count(header, self.way(header), &standing, now_ns);
         if !has_shown {
             return Proxied::Passes { is_proven };
         }
@@ -160,12 +230,12 @@ impl Extractor {
         }
     }
 
-    fn count(&mut self, header: &Header, standing: &Standing, now_ns: u64) -> bool {
-        let comes_from_inside = self.is_inside(header.is_ipv6, header.saddr);
-        if comes_from_inside {
+    fn count(&mut self, header: &Header, way: Way, standing: &Standing, now_ns: u64) -> bool {
+        if matches!(way, Way::Out | Way::Both) {
             self.count_answer(header);
         }
-        if comes_from_inside && !self.inside.is_empty() || !self.is_inside(header.is_ipv6, header.daddr) {
+        self.forged += u64::from(way == Way::Forged);
+        if matches!(way, Way::Out | Way::Elsewhere) || !self.is_inside(header.is_ipv6, header.daddr) {
             return standing.proof != Proof::None;
         }
         self.packets += 1;
@@ -173,7 +243,8 @@ impl Extractor {
         let source_hash = address_hash(self.seed, header.is_ipv6, header.saddr);
         let trust = self.trust(header, standing.proof);
         self.visibility.count(header, standing.proof);
-        if standing.is_news && trust != Trust::None {
+        // Answers vouch for packets, and not for their source.
+        if standing.is_news && matches!(standing.proof, Proof::Real | Proof::Plausible(_)) && trust != Trust::None {
             self.remember(source, source_hash, now_ns);
         }
         let redeemed = if trust == Trust::None { 0 } else { standing.redeemed };
@@ -187,9 +258,14 @@ impl Extractor {
             if trust == Trust::None {
                 count_unproven(counts, class, standing);
             }
-            redeem(counts, class, redeemed.into());
+            let redeemed = redeem(counts, class, redeemed.into());
+            if let Proof::Vouched(voucher) = standing.proof {
+                counts.vouched[class as usize] += redeemed + 1;
+                counts.briefly_vouched[class as usize] += if voucher == Voucher::Few { redeemed + 1 } else { 0 };
+            }
         }
-        if trust == Trust::Real {
+        // Only numbers show whose packets these are. Anybody can get answers for somebody else.
+        if standing.proof == Proof::Real {
             self.heavy.add(source, 1);
         }
         let host_hash = address_hash(self.seed, header.is_ipv6, header.daddr);
@@ -226,7 +302,9 @@ impl Extractor {
     fn trust(&self, header: &Header, proof: Proof) -> Trust {
         let since_ns = match proof {
             Proof::None => return Trust::None,
-            Proof::Real => return Trust::Real,
+            Proof::Real | Proof::Vouched(Voucher::Asked) => return Trust::Real,
+            Proof::Vouched(Voucher::Few) => return Trust::Vouched,
+            Proof::Vouched(Voucher::InTurn | Voucher::Settled) => return Trust::Settled,
             Proof::Plausible(since_ns) => since_ns,
         };
         let is_doubtful = |attacked: &Distrusted| {
@@ -241,10 +319,21 @@ impl Extractor {
     /// Looks at a packet that an action drops, and returns what it belongs to. It is not counted, because measurements
     /// see what passes.
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> Belongs {
-        let proof = self.conversations.see_dropped(header, now_ns);
-        if self.trust(header, proof) != Trust::None {
-            self.dropped_proven.offer(*header);
-            return Belongs::Conversation;
+        self.last_ns = now_ns;
+        if self.way(header) == Way::Forged {
+            self.forged += 1;
+            return Belongs::Nowhere;
+        }
+        let (proof, is_fresh) = self.conversations.see_dropped(header, now_ns);
+        match self.trust(header, proof) {
+            Trust::None | Trust::Vouched => {}
+            Trust::Real if matches!(proof, Proof::Vouched(_)) && !is_fresh => return Belongs::Vouched,
+            Trust::Settled if proof == Proof::Vouched(Voucher::InTurn) => {}
+            Trust::Settled => return Belongs::Vouched,
+            Trust::Real | Trust::Plausible => {
+                self.dropped_proven.offer(*header);
+                return Belongs::Conversation;
+            }
         }
         let is_answer = class::of(header) == PacketClass::UdpService;
         let is_stream = !is_answer && self.conversations.is_stream(header);
@@ -295,12 +384,15 @@ impl Extractor {
         let answered = unproven.iter().filter(|header| self.conversations.is_answered(header)).copied();
         let (answered_pings, answered) = answered.partition(is_ping);
         let opening: Vec<Header> = with(Trust::Real).collect();
+        let vouched = self.samples.vouched().iter().copied().chain(with(Trust::Vouched)).collect();
+        let settled = self.samples.settled().iter().copied().chain(with(Trust::Settled)).collect();
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
         let real = self.samples.real().iter().chain(&opening).copied().collect();
         let window = Window {
             from_ns: self.from_ns,
             to_ns: now_ns,
             packets: self.packets,
+            forged: std::mem::take(&mut self.forged),
             counts: self.levels.iter().flat_map(Slots::iter).copied().collect(),
             heavy: self.heavy_sources(),
             dropped_proven: self.dropped_proven.kept().to_vec(),
@@ -309,6 +401,8 @@ impl Extractor {
             streamed,
             streamed_strata,
             plausible,
+            vouched,
+            settled,
             real,
             opening,
             answered,
@@ -324,13 +418,15 @@ impl Extractor {
         self.dropped_proven.clear();
         self.samples.clear();
         self.packets = 0;
-        self.from_ns = now_ns;
+        (self.from_ns, self.last_ns) = (now_ns, now_ns);
         window
     }
 }
 
 /// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
-fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) {
+/// Returns how many there were.
+fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) -> u64 {
+    let all = packets;
     let mut take = |from: &mut u64| {
         let taken = packets.min(*from);
         *from -= taken;
@@ -341,6 +437,7 @@ fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) {
     }
     take(&mut counts.streamed[class as usize]);
     take(&mut counts.unproven[class as usize]);
+    all - packets
 }
 
 /// Counts a packet without proof. What turns out to be a stream is no longer unproven, and its first packets neither.

@@ -135,9 +135,9 @@ impl Shares {
             / (samples.packets[class] as f64 + SHARED_SAMPLES)
     }
 
-    /// The share of streams without proof among these samples.
-    fn of_streams(samples: &Counts, class: usize) -> f64 {
-        samples.streamed[class] as f64 / (samples.packets[class] as f64 + SHARED_SAMPLES)
+    /// The share of a part of these samples.
+    fn of_part(part: u64, samples: &Counts, class: usize) -> f64 {
+        part as f64 / (samples.packets[class] as f64 + SHARED_SAMPLES)
     }
 }
 
@@ -176,9 +176,12 @@ fn correct(counts: &mut Counts, exact: &Exact, times: f64, samples: &Counts, sha
         if class == PacketClass::Tcp as usize {
             unproven = unproven.min(packets.saturating_sub(of_window(exact.answers * SEGMENTS_PER_ANSWER)));
         }
+        let of_all = |part: u64| (packets as f64 * Shares::of_part(part, samples, class)).round() as u64;
         counts.packets[class] = packets;
         counts.unproven[class] = unproven;
-        counts.streamed[class] = (packets as f64 * Shares::of_streams(samples, class)).round() as u64;
+        counts.streamed[class] = of_all(samples.streamed[class]);
+        counts.vouched[class] = of_all(samples.vouched[class]);
+        counts.briefly_vouched[class] = of_all(samples.briefly_vouched[class]);
         counts.is_exact[class] = true;
     }
     counts.bytes = counts.bytes.max(of_window(exact.counts.bytes));

@@ -8,25 +8,36 @@ use crate::header::Header;
 pub enum Trust {
     /// Anybody.
     None,
+    /// Somebody to whom the protected host has sent few answers. He may have forged the questions.
+    Vouched,
+    /// The same, again and again.
+    Settled,
     /// Probably real.
     Plausible,
     /// Certainly real.
     Real,
 }
 
-/// A uniform sample of a stream (reservoir sampling, algorithm R).
+/// A uniform sample of a stream (reservoir sampling, algorithm R), or one in which the past fades.
 #[derive(Clone, Debug)]
 pub struct Reservoir<T> {
     kept: Vec<T>,
     capacity: usize,
     seen: u64,
+    seen_max: u64,
     random: u64,
 }
 
 impl<T> Reservoir<T> {
     /// A sample of at most `capacity` items.
     pub fn new(capacity: usize, seed: u64) -> Self {
-        Reservoir { kept: Vec::with_capacity(capacity), capacity, seen: 0, random: seed }
+        Self::fading(capacity, seed, u64::MAX)
+    }
+
+    /// A sample in which each item is replaced with a chance of one in `seen_max` for each one that is offered, as soon as
+    /// so many were offered.
+    pub fn fading(capacity: usize, seed: u64, seen_max: u64) -> Self {
+        Reservoir { kept: Vec::with_capacity(capacity), capacity, seen: 0, seen_max, random: seed }
     }
 
     /// Offers an item.
@@ -36,7 +47,7 @@ impl<T> Reservoir<T> {
 
     /// Offers an item, which is made only if it is taken.
     pub fn offer_with(&mut self, make: impl FnOnce() -> T) {
-        self.seen += 1;
+        self.seen = (self.seen + 1).min(self.seen_max);
         if self.kept.len() < self.capacity {
             self.kept.push(make());
             return;
@@ -80,6 +91,8 @@ const HEADERS: usize = 1024;
 /// Headers of real, and of plausible sources.
 const REAL_HEADERS: usize = 512;
 const PLAUSIBLE_HEADERS: usize = 512;
+/// Headers that answers vouch for.
+const VOUCHED_HEADERS: usize = 512;
 
 /// The samples of a window.
 #[derive(Clone, Debug)]
@@ -87,6 +100,8 @@ pub struct Samples {
     unproven: Reservoir<Header>,
     strata: Vec<Reservoir<Header>>,
     plausible: Reservoir<Header>,
+    vouched: Reservoir<Header>,
+    settled: Reservoir<Header>,
     real: Reservoir<Header>,
 }
 
@@ -98,6 +113,8 @@ impl Samples {
             unproven: reservoir(HEADERS, 1),
             strata: (0..STRATA).map(|stratum| reservoir(STRATUM_HEADERS, 3 + stratum as u64)).collect(),
             plausible: reservoir(PLAUSIBLE_HEADERS, 0),
+            vouched: reservoir(VOUCHED_HEADERS, 3 + STRATA as u64),
+            settled: reservoir(VOUCHED_HEADERS, 4 + STRATA as u64),
             real: reservoir(REAL_HEADERS, 2),
         }
     }
@@ -107,6 +124,8 @@ impl Samples {
         match trust {
             Trust::Real => self.real.offer(*header),
             Trust::Plausible => self.plausible.offer(*header),
+            Trust::Vouched => self.vouched.offer(*header),
+            Trust::Settled => self.settled.offer(*header),
             Trust::None => {
                 self.unproven.offer(*header);
                 self.strata[(host_hash >> 32) as usize % STRATA].offer(*header);
@@ -129,6 +148,16 @@ impl Samples {
         self.plausible.kept()
     }
 
+    /// The sample of packets that few answers vouch for.
+    pub fn vouched(&self) -> &[Header] {
+        self.vouched.kept()
+    }
+
+    /// The sample of packets that answers vouch for again and again.
+    pub fn settled(&self) -> &[Header] {
+        self.settled.kept()
+    }
+
     /// The sample of packets of real sources.
     pub fn real(&self) -> &[Header] {
         self.real.kept()
@@ -139,6 +168,8 @@ impl Samples {
         self.unproven.clear();
         self.strata.iter_mut().for_each(Reservoir::clear);
         self.plausible.clear();
+        self.vouched.clear();
+        self.settled.clear();
         self.real.clear();
     }
 }

@@ -29,7 +29,7 @@ impl Visibility {
         match proof {
             Proof::Real if header.protocol == protocol::TCP => self.window[0] += 1,
             Proof::Plausible(_) => self.window[1] += 1,
-            Proof::Real | Proof::None => {}
+            Proof::Real | Proof::Vouched(_) | Proof::None => {}
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Window {
     pub to_ns: u64,
     /// Packets to protected hosts.
     pub packets: u64,
+    /// Packets with a source inside that came from outside: forgeries.
+    pub forged: u64,
     /// The counts of prefixes, in the order of levels.
     pub counts: Vec<Counts>,
     /// The proven sources that send most, the heaviest first.
@@ -37,6 +39,10 @@ pub struct Window {
     pub streamed_strata: Vec<Header>,
     /// Headers of packets of plausible sources.
     pub plausible: Vec<Header>,
+    /// Headers of packets that few answers vouch for.
+    pub vouched: Vec<Header>,
+    /// Headers of packets that answers vouch for again and again.
+    pub settled: Vec<Header>,
     /// Headers of packets of real sources.
     pub real: Vec<Header>,
     /// Those of them that came before the proof: the first packets of conversations.
@@ -53,7 +59,7 @@ pub struct Window {
     pub sampling: Sampling,
 }
 
-/// A source that sends much in conversations that prove it real. A made-up source is never among them, so an attacker
+/// A source that sends much in conversations of TCP that prove it real. A made-up source is never among them, so an attacker
 /// cannot choose who is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeavySource {
@@ -88,7 +94,7 @@ impl Window {
         estimate(&mut self.packets);
         for counts in &mut self.counts {
             let of_class = counts.packets.iter_mut().chain(&mut counts.unproven).chain(&mut counts.streamed);
-            of_class.for_each(estimate);
+            of_class.chain(&mut counts.vouched).chain(&mut counts.briefly_vouched).for_each(estimate);
             let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
             [bytes, new_sources, answers, syn_acks].into_iter().for_each(estimate);
         }

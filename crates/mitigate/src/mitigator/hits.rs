@@ -32,6 +32,8 @@ impl Mitigator {
                 record.packets += estimate(hit.packets) + hit.by_card;
                 record.proven += estimate(hit.proven);
                 record.proven_seen += hit.proven;
+                record.vouched += estimate(hit.vouched);
+                record.vouched_seen += hit.vouched;
                 record.completed += hit.completed;
                 let stopped = hit.packets.saturating_sub(hit.released);
                 record.rate_pps = (stopped as f64 * scale + hit.by_card as f64) / window.seconds();

@@ -106,7 +106,7 @@ pub enum CtlCommand {
 }
 
 /// `weir ctl attacks` with a verb.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum AttacksAction {
     /// Explain an attack: what was measured, what was decided, and what that has hit.
     Show {
@@ -127,6 +127,39 @@ pub enum AttacksAction {
     Mode {
         /// The mode.
         mode: ModeName,
+    },
+    /// Show what was learned in peace, and change it.
+    Baseline(BaselineOptions),
+}
+
+/// `weir ctl attacks baseline`
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct BaselineOptions {
+    /// Show at most this many prefixes, those with the most packets first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// What else to do with what was learned.
+    #[command(subcommand)]
+    pub action: Option<BaselineAction>,
+}
+
+/// `weir ctl attacks baseline` with a verb.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BaselineAction {
+    /// Set a learned rate. It is learned on from there.
+    Set {
+        /// `source`, or a prefix.
+        of: String,
+        /// A rate of the prefix, such as `unproven.udp`, `vouched` or `proven`, and packets a second. Only the latter for
+        /// `source`.
+        #[arg(required = true, num_args = 1..=2, value_names = ["RATE", "PPS"])]
+        values: Vec<String>,
+    },
+    /// Forget what was learned.
+    Reset {
+        /// `all`, `source`, `known`, `reference`, `signatures`, or a prefix with all that is in it.
+        of: String,
     },
 }
 

@@ -75,6 +75,7 @@ fn header(frame: Frame<'_>, packet: &Packet) -> Header {
     let payload = frame.bytes.get(payload_at..payload_at + PAYLOAD_BYTES);
     let payload = payload.filter(|_| usize::from(payload_length) >= PAYLOAD_BYTES && packet.l4 == L4::Udp);
     Header {
+        arrival: None,
         is_ipv6: packet.l3 == L3::Ipv6,
         saddr: packet.saddr,
         daddr: packet.daddr,

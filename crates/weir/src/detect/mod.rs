@@ -5,6 +5,7 @@ mod exporting;
 pub mod headers;
 mod labels;
 mod report;
+mod sides;
 #[cfg(test)]
 mod signatures;
 
@@ -19,6 +20,7 @@ use clock::Clock;
 use exporting::Exporter;
 use labels::Labels;
 use report::{Figures, Report};
+use sides::Sides;
 use std::path::Path;
 use weir_abi::Action;
 use weir_engine::EngineError;
@@ -53,7 +55,8 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
     let figures = Figures::new(labels.is_some());
     let (inside, clock) = (options.inside.as_slice(), Clock::default());
-    let mut detection = Detection { exporter, recording, figures, labels, rules, inside, clock };
+    let sides = Sides::default();
+    let mut detection = Detection { exporter, recording, figures, labels, rules, inside, clock, sides };
     let failed = options.captures.iter().try_for_each(|capture| detection.read(capture)).err();
     let damage = failed.as_ref().and_then(Unread::damage);
     let failure = match failed {
@@ -63,7 +66,8 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     };
     detection.recording.finish();
     detection.export()?;
-    detection.figures.finish(&detection.clock, detection.labels.as_ref());
+    let sides = (!inside.is_empty()).then_some(&detection.sides);
+    detection.figures.finish(&detection.clock, detection.labels.as_ref(), sides);
     let Detection { recording, figures, exporter, .. } = detection;
     let exports = exporter.map(|exporter| exporter.finish(recording.excerpts_left_out()));
     let report = Report::new(&figures, recording.mitigator(), (damage, failure.as_ref()), exports);
@@ -128,6 +132,7 @@ struct Detection<'a> {
     rules: Option<Rules<'a>>,
     inside: &'a [Inside],
     clock: Clock,
+    sides: Sides,
 }
 
 impl Detection<'_> {
@@ -144,13 +149,13 @@ impl Detection<'_> {
             };
             for index in 0..burst.frames().len() {
                 let time_ns = self.clock.follow(burst.stamp_ns(index));
-                self.take(Frame { time_ns, ..eval::frame(burst.frames(), index) });
+                self.take(Frame { time_ns, ..eval::frame(burst.frames(), index) }, burst.interface_id(index));
             }
             self.export()?;
         }
     }
 
-    fn take(&mut self, frame: Frame<'_>) {
+    fn take(&mut self, frame: Frame<'_>, interface: u32) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
         let is_rejected = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
         let fate = match headers::of(frame) {
@@ -160,7 +165,9 @@ impl Detection<'_> {
             }
             Ok(_) if is_rejected => Fate::Drops,
             Ok(header) => {
-                self.figures.count_seen(self.is_judged(&header));
+                let ends = (self.is_inside(&header, header.saddr), self.is_inside(&header, header.daddr));
+                let header = Header { arrival: self.sides.of(&frame, interface, ends), ..header };
+                self.figures.count_seen(self.recording.way(&header));
                 let excerpt = excerpt::Frame { bytes: frame.bytes, wire_len: frame.wire_len, link: frame.link };
                 self.recording.take_frame(&header, Some(excerpt), frame.time_ns)
             }
@@ -168,10 +175,8 @@ impl Detection<'_> {
         self.figures.count(frame.time_ns, frame.wire_len, fate, is_attack);
     }
 
-    /// Whether a packet goes to the protected network from elsewhere.
-    fn is_judged(&self, header: &Header) -> bool {
-        let is_inside = |address| self.inside.iter().any(|inside| inside.contains(header.is_ipv6, address));
-        self.inside.is_empty() || !is_inside(header.saddr) && is_inside(header.daddr)
+    fn is_inside(&self, header: &Header, address: u128) -> bool {
+        self.inside.iter().any(|inside| inside.contains(header.is_ipv6, address))
     }
 
     /// Exports the attacks whose excerpts are complete.

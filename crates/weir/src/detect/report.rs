@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::exporting::Exports;
 use super::headers::Unseen;
 use super::labels::{Beyond, Labels};
+use super::sides::Sides;
 use crate::captures::Damage;
 use crate::failure::{self, Failure};
 use crate::figures::{bytes, grouped, share};
@@ -12,7 +13,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use weir_mitigate::action::Measure;
 use weir_mitigate::defence::Fate;
-use weir_mitigate::measure::Handshake;
+use weir_mitigate::measure::{Handshake, Way};
 use weir_mitigate::mitigator::Mitigator;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::waiting::{Syns, Waiting};
@@ -36,6 +37,11 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Readings {
     judged: u64,
+    /// With `--inside`: what says from which side packets came, `link` or `address`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sides_by: Option<&'static str>,
+    /// Packets with a source inside that came from outside.
+    forged: u64,
     /// Packets from `--inside`, or to other destinations.
     outside: u64,
     /// Packets without an IP header that can be read.
@@ -77,13 +83,16 @@ impl Figures {
     }
 
     /// Counts a packet that detection sees.
-    pub fn count_seen(&mut self, is_judged: bool) {
+    pub fn count_seen(&mut self, way: Way) {
+        let is_judged = matches!(way, Way::In | Way::Both);
         self.readings.judged += u64::from(is_judged);
-        self.readings.outside += u64::from(!is_judged);
+        self.readings.forged += u64::from(way == Way::Forged);
+        self.readings.outside += u64::from(!is_judged && way != Way::Forged);
     }
 
     /// The recording has ended.
-    pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>) {
+    pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>, sides: Option<&Sides>) {
+        self.readings.sides_by = sides.map(|sides| if sides.are_known() { "link" } else { "address" });
         self.readings.times_corrected = clock.corrected();
         self.readings.without_time = self.packets > 1 && self.times_ns.is_some_and(|(first, last)| first == last);
         self.beyond = labels.and_then(|labels| labels.beyond(self.packets));
@@ -280,9 +289,11 @@ impl Report {
 
 impl Readings {
     fn describe(&self, text: &mut String) {
-        let Readings { judged, outside, without_header, cut_short, times_corrected, without_time } = *self;
+        let Readings { judged, outside, without_header, cut_short, times_corrected, without_time, sides_by, forged } =
+            *self;
         for (packets, why) in [
             (outside, "from --inside, or to other destinations"),
+            (forged, "from --inside that came from outside: forged"),
             (without_header, "without an IP header that can be read"),
             (cut_short, "with a header that the capture cuts short (snaplen)"),
         ] {
@@ -292,6 +303,11 @@ impl Readings {
         }
         if outside > 0 {
             let _ = writeln!(text, "  judged: {} packets", grouped(judged));
+        }
+        match sides_by {
+            Some("link") => *text += "  sides: by the link layer\n",
+            Some(_) => *text += "  sides: by addresses, which can be forged\n",
+            None => {}
         }
         if times_corrected > 0 {
             let packets = grouped(times_corrected);

@@ -1,7 +1,7 @@
 //! Tests of proofs and streams.
 
-use super::{Conversations, Proof};
-use crate::header::{Header, protocol, tcp};
+use super::{Conversations, Proof, Voucher};
+use crate::header::{Arrival, Header, protocol, tcp};
 use weir_abi::packet::Fragment;
 
 const CLIENT: u32 = 0xc633_6407;
@@ -42,11 +42,17 @@ fn a_first_fragment_vouches_for_the_others_of_its_datagram() {
     let answer = Header { protocol: protocol::UDP, has_ports: true, ..answer };
     let later = Header { has_ports: false, fragment: Fragment::Later, ..answer };
     let mut all = Conversations::new(1);
-    assert_ne!(all.see(&later, 1).proof, Proof::Real);
+    assert_eq!(all.see(&later, 1).proof, Proof::None);
     all.see(&question, 2);
-    assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [Proof::Real; 3]);
-    assert_ne!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::Real);
-    assert_ne!(all.see(&later, 20_000_000_000).proof, Proof::Real);
+    let vouched = Proof::Vouched(Voucher::InTurn);
+    assert_eq!([all.see(&answer, 3).proof, all.see(&later, 4).proof, all.proof(&later)], [vouched; 3]);
+    assert_eq!(all.see(&Header { ip_id: 8, ..later }, 5).proof, Proof::None);
+    assert_eq!(all.see(&later, 20_000_000_000).proof, Proof::None);
+    // A datagram has few fragments, whatever is sent in its name.
+    all.see(&question, 30_000_000_000);
+    all.see(&answer, 30_000_000_001);
+    let all_vouched = (0..1000).filter(|_| all.see(&later, 30_000_000_002).proof == vouched).count();
+    assert_eq!((all_vouched, all.proof(&later)), (56, Proof::None));
 }
 
 #[test]
@@ -70,15 +76,19 @@ fn one_direction_alone_is_judged_by_its_own_numbers() {
 }
 
 #[test]
-fn an_answer_to_a_question_is_proven_and_an_answer_without_one_is_not() {
+fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     let datagram = |from: u32, to: u32, sport, dport| {
         let header = Header::between(from, to);
         Header { protocol: protocol::UDP, has_ports: true, sport, dport, ..header }
     };
     let mut all = Conversations::new(1);
-    assert_ne!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::Real);
-    assert_ne!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::Real);
-    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Real);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::None);
+    assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::InTurn));
+    // If it is known that the question came from inside, who answers it has guessed it or was asked.
+    let question = Header { arrival: Some(Arrival::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
+    all.see(&question, 4);
+    assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4002), 5).proof, Proof::Vouched(Voucher::Asked));
 }
 
 #[test]
@@ -90,15 +100,15 @@ fn a_dropped_packet_can_be_the_proof() {
     let mut all = Conversations::new(1);
     all.see(&datagram(SERVER, CLIENT, 4001, 53), 1);
     let answer = datagram(CLIENT, SERVER, 53, 4001);
-    assert_eq!(all.see_dropped(&answer, 2), Proof::Real);
-    assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), Proof::None);
+    assert_eq!(all.see_dropped(&answer, 2), (Proof::Vouched(Voucher::InTurn), true));
+    assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), (Proof::None, false));
     // Whoever answers one question again and again is an attacker.
-    let proven = (0..1000).filter(|_| all.see_dropped(&answer, 3) == Proof::Real).count();
-    assert!(proven < 20, "{proven}");
+    let vouched = (0..1000).filter(|_| all.see_dropped(&answer, 3).0 != Proof::None).count();
+    assert!(vouched < 20, "{vouched}");
     // The server itself asks, and the dropped SYN-ACK answers it.
     all.see(&segment(true, tcp::SYN, 100, 0, 0), 4);
-    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), Proof::Real);
-    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), Proof::None);
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 101, 0), 5), (Proof::Real, true));
+    assert_eq!(all.see_dropped(&segment(false, tcp::SYN | tcp::ACK, 500, 99, 0), 5), (Proof::None, false));
     assert_eq!(all.proof(&segment(false, tcp::ACK, 501, 101, 0)), Proof::None);
 }
 
@@ -131,6 +141,49 @@ fn made_up_clients_that_are_answered_displace_no_real_ones() {
         }
     }
     assert_eq!(all.proof(&segment_of(early, true, tcp::ACK, 101, 501)), Proof::Real);
+}
+
+#[test]
+fn made_up_datagrams_that_are_answered_displace_no_connections() {
+    let mut all = Conversations::new(1);
+    let early = 1_000_000;
+    assert!(handshake(&mut all, early, 1));
+    // 20 s of 20,000 conversations a second, each with two questions and their answers.
+    for made_up in 0..400_000 {
+        let now_ns = u64::from(made_up) * 50_000;
+        let datagram = |from_client: bool| {
+            let header = segment_of(made_up, from_client, 0, 0, 0);
+            Header { protocol: protocol::UDP, ..header }
+        };
+        for (number, from_client) in (0..).zip([true, false, true, false]) {
+            all.see(&datagram(from_client), now_ns + number);
+        }
+        if made_up % 100 == 0 {
+            assert!(handshake(&mut all, early + 1 + made_up, now_ns + 4), "at {now_ns} ns");
+        }
+    }
+    assert_eq!(all.proof(&segment_of(early, true, tcp::ACK, 101, 501)), Proof::Real);
+}
+
+#[test]
+fn an_answer_pays_for_some_packets_of_some_seconds() {
+    let mut all = Conversations::new(1);
+    let datagram = |from_client: bool| Header { protocol: protocol::UDP, ..segment(from_client, 0, 0, 0, 0) };
+    let second = 1_000_000_000;
+    let mut vouched = |now_ns: u64, packets: u32| {
+        all.begin_window();
+        let is_vouched = |_: &u32| matches!(all.see(&datagram(true), now_ns).proof, Proof::Vouched(_));
+        let count = (0..packets).filter(is_vouched).count();
+        all.see(&datagram(false), now_ns + 1);
+        count
+    };
+    // A question, and then ever more, of which few are paid for. Nothing is paid for after a pause.
+    assert_eq!([vouched(0, 1), vouched(second, 1000), vouched(2 * second, 1000)], [0, 16, 16]);
+    assert_eq!(vouched(30 * second, 1000), 0);
+    // Who takes turns is paid for more.
+    let turns: Vec<usize> = (31..51).map(|at| vouched(at * second, 1)).collect();
+    assert_eq!(turns[2..], [1; 18], "{turns:?}");
+    assert_eq!(vouched(51 * second, 100_000), 256);
 }
 
 #[test]

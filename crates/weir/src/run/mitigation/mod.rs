@@ -5,6 +5,7 @@
 //! in place ends by its timeouts.
 
 pub mod answers;
+mod baseline;
 pub mod events;
 pub mod exporting;
 pub mod hands;
@@ -111,6 +112,18 @@ impl Mitigation {
             }
             AttackOperation::Accept { .. } | AttackOperation::Dismiss { .. } => {
                 Ok(json!(state.decide(operation, now_ns).map_err(rejected)?))
+            }
+            AttackOperation::Baseline { top } => Ok(json!(baseline::list(&state, *top))),
+            AttackOperation::SetBaseline { of, rate, pps } => {
+                let changed = baseline::set(&mut state, of, rate.as_deref(), *pps).map_err(rejected)?;
+                let rate = rate.as_ref().map(|rate| format!(" {}", rate.escape_debug())).unwrap_or_default();
+                eprintln!("weir: mitigation: baseline of {}{rate} set to {pps} packets/s", of.escape_debug());
+                Ok(json!(changed))
+            }
+            AttackOperation::ResetBaseline { of } => {
+                let changed = baseline::reset(&mut state, of).map_err(rejected)?;
+                eprintln!("weir: mitigation: baseline of {} reset", of.escape_debug());
+                Ok(json!(changed))
             }
         }
     }

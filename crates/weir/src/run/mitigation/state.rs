@@ -11,6 +11,8 @@ use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
+use weir_mitigate::header::{Arrival, Header};
+use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::measure::sampling::{Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
@@ -20,6 +22,12 @@ use weir_policy::ir::eval::packet::Frame;
 /// Reasons for which actions were not carried out that are counted by themselves. Others are counted as one.
 const REASONS_MAX: usize = 32;
 const OTHER_REASONS: &str = "other reasons";
+
+/// The side from which the packet of a sample came. The one place that says so: samples do not tell yet, so the source
+/// address decides, which can be forged.
+fn arrival_of_sample() -> Option<Arrival> {
+    None
+}
 
 /// What the datapath says about samples at the end of a window.
 pub struct Copies {
@@ -72,6 +80,8 @@ impl State {
         self.seen += 1;
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of_sample(frame) {
+            let header = Header { arrival: arrival_of_sample(), ..header };
+            self.samples.forged += u64::from(self.defence.way(&header) == Way::Forged);
             let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
             self.defence.see(&header, Some(excerpt), now_ns);
         }
@@ -245,9 +255,12 @@ impl State {
         let (attack, accepts) = match *operation {
             AttackOperation::Accept { attack } => (attack, true),
             AttackOperation::Dismiss { attack } => (attack, false),
-            AttackOperation::List | AttackOperation::Show { .. } | AttackOperation::Mode { .. } => {
-                unreachable!("they decide nothing about an attack")
-            }
+            AttackOperation::List
+            | AttackOperation::Show { .. }
+            | AttackOperation::Mode { .. }
+            | AttackOperation::Baseline { .. }
+            | AttackOperation::SetBaseline { .. }
+            | AttackOperation::ResetBaseline { .. } => unreachable!("they decide nothing about an attack"),
         };
         let waiting = self.waiting(attack)?;
         let mut changed = AttacksChanged { attack, ..AttacksChanged::default() };
