@@ -115,19 +115,43 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{list, reset, set};
+    use crate::failure::Failure;
+    use crate::run::automatic::{Holder, Why};
     use crate::run::mitigation::events::Events;
-    use crate::run::mitigation::hands::{Carried, Hands, Places, Renewal};
+    use crate::run::mitigation::hands::{Carried, Hands, Places};
     use crate::run::mitigation::state::State;
+    use crate::run::slots::Renewal;
     use serde_json::Value;
+    use weir_control::Request;
     use weir_mitigate::mitigator::Settings;
 
+    /// Hands that have nothing to do.
+    struct Idle;
+
+    impl Hands for Idle {
+        fn ask(&self, _: Request) -> Result<Value, Failure> {
+            Ok(Value::Null)
+        }
+
+        fn renew_rule(&self, _: &str, _: u32, _: u64) -> Renewal {
+            Renewal::Gone
+        }
+
+        fn take_posture(&self, _: Holder, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn renew_posture(&self, _: Holder) -> Result<u64, Option<Why>> {
+            Err(None)
+        }
+
+        fn release_posture(&self, _: Holder) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+
     fn state() -> State {
-        let hands = Hands {
-            ask: Box::new(|_| Ok(Value::Null)),
-            renew: Box::new(|_: &str, _, _| Renewal::Gone),
-            active: Box::new(|| (1, None)),
-        };
-        let carried = Carried::new(hands, Places { slot: "attacks".to_owned(), tables: Vec::new() });
+        let carried = Carried::new(Box::new(Idle), Places { slot: "attacks".to_owned(), tables: Vec::new() });
         State::new(Vec::new(), Settings::default(), carried, Events::default(), 1)
     }
 

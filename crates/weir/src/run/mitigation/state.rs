@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use weir_abi::Link;
 use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
+use weir_engine::live::Side;
 use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
@@ -23,10 +24,12 @@ use weir_policy::ir::eval::packet::Frame;
 const REASONS_MAX: usize = 32;
 const OTHER_REASONS: &str = "other reasons";
 
-/// The side from which the packet of a sample came. The one place that says so: samples do not tell yet, so the source
-/// address decides, which can be forged.
-fn arrival_of_sample() -> Option<Arrival> {
-    None
+/// The side from which the packet of a sample came.
+fn arrival(from: Side) -> Arrival {
+    match from {
+        Side::Lower => Arrival::Outside,
+        Side::Upper => Arrival::Inside,
+    }
 }
 
 /// What the datapath says about samples at the end of a window.
@@ -75,12 +78,12 @@ impl State {
         }
     }
 
-    /// Takes a copy of a packet. `_from` is the side on which the packet arrived.
-    pub fn see(&mut self, Sample { bytes, wire_len, from: _from }: Sample<'_>, now_ns: u64) {
+    /// Takes a copy of a packet.
+    pub fn see(&mut self, Sample { bytes, wire_len, from }: Sample<'_>, now_ns: u64) {
         self.seen += 1;
         let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
         if let Some(header) = headers::of_sample(frame) {
-            let header = Header { arrival: arrival_of_sample(), ..header };
+            let header = Header { arrival: Some(arrival(from)), ..header };
             self.samples.forged += u64::from(self.defence.way(&header) == Way::Forged);
             let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
             self.defence.see(&header, Some(excerpt), now_ns);
