@@ -40,6 +40,9 @@ pub struct Status {
     /// How state is saved to disk, with `--state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStatus>,
+    /// The room in the table of flows, if the active policy tracks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsStatus>,
     /// Updates of tables and limits from list files.
     #[serde(default)]
     pub updates: UpdatesStatus,
@@ -54,6 +57,21 @@ pub struct AutomaticPosture {
     pub posture: String,
     /// The operator's posture, which decides again after it; `None` for the base policy.
     pub in_place_of: Option<String>,
+}
+
+/// The room in the table of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowsStatus {
+    /// Number of flows that the table holds.
+    pub size: u64,
+    /// Number of flows that do not close.
+    pub used: u64,
+    /// Number of connections that close, which make room for others.
+    pub closing: u64,
+    /// Whether less than a fifth of the table is left.
+    pub is_short: bool,
+    /// Packets since the start that found no room (`state-full`).
+    pub refused: u64,
 }
 
 /// State on disk.

@@ -159,6 +159,17 @@ impl FlowTable {
         }
     }
 
+    /// Number of flows of each [`FlowClass`], also of expired ones. Reads the tags only.
+    pub fn classes(&self) -> [u64; 4] {
+        let mut classes = [0; 4];
+        for bucket in 0..self.count as usize {
+            for tag in self.tags(bucket).into_iter().filter(|&tag| tag != 0) {
+                classes[FlowClass::of_tag(tag) as usize] += 1;
+            }
+        }
+        classes
+    }
+
     /// Number of slots.
     pub fn slot_count(&self) -> usize {
         self.count as usize * SLOTS

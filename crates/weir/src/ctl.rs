@@ -16,8 +16,8 @@ use crate::limit_counts;
 use crate::report;
 use std::fmt::Write;
 use weir_control::{
-    Activating, Active, AutomaticPosture, DirectionStats, InterfaceStats, LimitsStatus, Ready, Request, StateStatus,
-    Stats, Status, TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, LimitsStatus, Ready, Request,
+    StateStatus, Stats, Status, TxDropped, WorkerStats,
 };
 use weir_policy::diag::printable::printable;
 
@@ -112,6 +112,13 @@ fn status(status: &Status) -> String {
         for name in unread {
             let _ = writeln!(text, "state that was not restored is kept as {}", printable(name));
         }
+    }
+    if let Some(FlowsStatus { size, used, closing, is_short, refused }) = status.flows {
+        let short = if is_short { ": room is short" } else { "" };
+        let refused =
+            if refused > 0 { format!("; {} packets refused", figures::grouped(refused)) } else { String::new() };
+        let [used, size, closing] = [used, size, closing].map(figures::grouped);
+        let _ = writeln!(text, "{used} of {size} flows, and {closing} closing{short}{refused}");
     }
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {

@@ -313,6 +313,7 @@ impl<D: Datapath> Controller<D> {
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
             state: self.saved.get().map(|report| report()),
+            flows: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }

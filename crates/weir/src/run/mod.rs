@@ -12,6 +12,7 @@ mod door;
 mod dpdk;
 mod features;
 mod feeds;
+mod flow_room;
 mod flows;
 pub mod generation;
 pub mod guard;
@@ -46,6 +47,7 @@ use controller::Controller;
 use door::Door;
 use features::FeatureTurns;
 use feeds::Updates;
+use flow_room::RoomWatch;
 use generation::{Generation, KernelLoader, Loader, NativeLoader};
 use guard::Guard;
 use limits_log::LimitsLog;
@@ -321,7 +323,7 @@ fn watch<L: Loader>(
     updates: &Updates,
 ) {
     let (mut refreshed, mut table_ticks) = (Instant::now(), TableTicks::default());
-    let mut feature_turns = FeatureTurns::default();
+    let (mut feature_turns, mut room) = (FeatureTurns::default(), RoomWatch::default());
     while !signals.stop.load(Ordering::Relaxed) && !controller.has_failed() && !controller.has_given_up() {
         if signals.hang_up.swap(false, Ordering::Relaxed) {
             updates.request_reload();
@@ -329,6 +331,11 @@ fn watch<L: Loader>(
         if refreshed.elapsed() > REFRESH {
             loader.shared().refresh(weir_state::now_ns());
             refreshed = Instant::now();
+        }
+        if room.is_due(Instant::now())
+            && let Some(flows) = requests::flow_room(controller, loader.shared())
+        {
+            room.see(&flows).iter().for_each(|said| eprintln!("weir: {said}"));
         }
         thread::sleep(TICK);
         guard.renew();

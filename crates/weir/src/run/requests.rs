@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::run::controller::Controller;
 use crate::run::features;
 use crate::run::feeds::{Cause, Force, Updater, Updates};
+use crate::run::flow_room;
 use crate::run::flows;
 use crate::run::generation::{Generation, Loader};
 use crate::run::preparation;
@@ -13,7 +14,8 @@ use crate::run::succession::Refusal;
 use crate::run::tables;
 use serde_json::{Value, json};
 use std::time::Duration;
-use weir_control::{AdditionStats, ListName, Ready, Request, Stats, Status, TOP_MAX};
+use weir_abi::Reason;
+use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Request, Stats, Status, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 use weir_state::SharedState;
@@ -73,7 +75,7 @@ pub fn perform<L: Loader>(
             return Ok(json!(reloaded.map_err(|refused| refused.failure)?));
         }
     }
-    Ok(json!(status(controller, updates)))
+    Ok(json!(status(controller, loader, updates)))
 }
 
 /// All counters of the software.
@@ -82,7 +84,7 @@ pub fn stats<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Sta
 }
 
 /// The status with what became of updates.
-fn status<D: Datapath>(controller: &Controller<D>, updates: &Updates) -> Status {
+fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: &Updates) -> Status {
     let active = controller.active();
     let text = active.text();
     let tables = active.declared();
@@ -91,7 +93,17 @@ fn status<D: Datapath>(controller: &Controller<D>, updates: &Updates) -> Status 
         ListName::Table(name) => tables.named(name).is_some(),
         ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
     };
-    Status { updates: updates.status(watched, has_list), ..controller.status() }
+    let flows = flow_room(controller, loader.shared());
+    Status { updates: updates.status(watched, has_list), flows, ..controller.status() }
+}
+
+/// The room in the table of flows, if the active policy tracks.
+pub fn flow_room<D: Datapath>(controller: &Controller<D>, shared: &SharedState) -> Option<FlowsStatus> {
+    let Stats { upstream, downstream, .. } = controller.stats();
+    let reason = Reason::STATE_FULL.builtin_name().unwrap_or_default();
+    let refused =
+        [upstream, downstream].iter().map(|stats| stats.total.reasons.get(reason).copied().unwrap_or(0)).sum();
+    flow_room::room(controller.active().program(), shared, refused)
 }
 
 /// What rules have added to tables.
