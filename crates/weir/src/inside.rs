@@ -71,7 +71,7 @@ fn of_range(is_ipv6: bool, mut first: u128, last: u128) -> Vec<Inside> {
     let mut prefixes = Vec::new();
     loop {
         let is_within = |host_bits: &u32| match 1u128.checked_shl(*host_bits) {
-            Some(size) => first % size == 0 && size - 1 <= last - first,
+            Some(size) => first.is_multiple_of(size) && size - 1 <= last - first,
             None => first == 0 && last == u128::MAX,
         };
         let host_bits = (0..=bits).rev().find(is_within).unwrap_or(0);

@@ -123,7 +123,11 @@ impl Checker<'_> {
                 Values::List(_) | Values::Masked { .. } => &[],
             };
             if !elements.is_empty() {
-                return elements.iter().fold(Ok(()), |result, element| result.and(self.inside_value(element, ranges)));
+                let mut result = Ok(());
+                for element in elements {
+                    result = result.and(self.inside_value(element, ranges));
+                }
+                return result;
             }
         }
         let is_ipv6 = |atom: &Atom| atom.kind == AtomKind::Ipv6;
