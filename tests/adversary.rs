@@ -14,6 +14,7 @@ mod judging;
 
 use deciding::Engines;
 use engines::{load, root};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_loading::Policy;
@@ -39,13 +40,25 @@ fn attacks(word: &str) -> Vec<Named> {
     let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "attack")).collect();
     paths.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(word)));
     paths.sort();
-    let read = |path: PathBuf| {
+    in_parallel(&paths, |path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).expect("an attack can be read");
+        let text = std::fs::read_to_string(path).expect("an attack can be read");
         let attack = attack::attack(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         Named { name, attack }
+    })
+}
+
+/// Does the same with each of several things, as many at once as there are processors. The results have any order.
+fn in_parallel<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, workers) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(2, usize::from));
+    let work = || {
+        let mine = std::iter::from_fn(|| things.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.map(&work).collect::<Vec<R>>()
     };
-    paths.into_iter().map(read).collect()
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 /// The text of the policy of an attack.
@@ -111,7 +124,7 @@ fn run(engines: Option<&mut Engines<'_>>, attack: &Attack) -> Result<Vec<String>
         judging::packets(attack, decided, &mut wrong)?;
     }
     if attack.is_for_detection() {
-        let detected = detecting::detect(attack, decided.as_ref().map(|decided| decided.packets.as_slice()));
+        let detected = detecting::detect(attack, decided.as_ref());
         judging::detection(attack, &detected, &mut wrong)?;
     }
     Ok(wrong)
@@ -120,20 +133,11 @@ fn run(engines: Option<&mut Engines<'_>>, attack: &Attack) -> Result<Vec<String>
 #[test]
 fn no_attack_succeeds() {
     let only = std::env::var("ADVERSARY").unwrap_or_default();
-    let attacks: Vec<Named> = attacks(&only);
-    let (groups, next) = (groups(&attacks), AtomicUsize::new(0));
-    let work = || {
-        let mut wrong = Vec::new();
-        while let Some(group) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-            wrong.extend(run_group(group).unwrap_or_else(|error| vec![format!("{}: {error}", group[0].name)]));
-        }
-        wrong
-    };
-    let workers = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut wrong: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().expect("attacks run")).collect()
-    });
+    let attacks = attacks(&only);
+    let mut wrong: Vec<String> = in_parallel(&groups(&attacks), |group| {
+        run_group(group).unwrap_or_else(|error| vec![format!("{}: {error}", group[0].name)])
+    })
+    .concat();
     wrong.sort();
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
     assert!(!only.is_empty() || attacks.len() >= ATTACKS_MIN, "only {} attacks", attacks.len());

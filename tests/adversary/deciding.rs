@@ -1,6 +1,7 @@
 //! The packets of an attack on every engine. Engines must agree on each verdict and reason, and on the flows.
 
 use crate::engines::{self, frame_sets};
+use std::collections::HashMap;
 use weir_abi::flow::ticks;
 use weir_abi::{Action, BURST_MAX, Verdict};
 use weir_engine::{Filter, NativeFilter, XdpFilter};
@@ -15,6 +16,8 @@ use weir_test_support::attack::{Attack, Step};
 pub struct Decided {
     /// What happened to each packet.
     pub packets: Vec<Seen>,
+    /// What each verdict means.
+    words: HashMap<Verdict, Words>,
     /// The states of the flows at the end; `None` if the policy does not track.
     pub flows: Option<Vec<String>>,
 }
@@ -22,16 +25,30 @@ pub struct Decided {
 /// What happened to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The verdict.
+    /// The verdict with its reason.
+    pub verdict: Verdict,
+    /// The states of all flows after it, if they are expected.
+    pub flows: Option<Vec<String>>,
+}
+
+/// What a verdict means.
+#[derive(Clone, Debug)]
+pub struct Words {
+    /// The verdict itself.
     pub action: Action,
     /// The built-in reason.
     pub reason: Option<&'static str>,
     /// The state in the rule that decided: `ct state STATE accept`.
     pub state: Option<String>,
-    /// The word with its reason, for messages.
+    /// The verdict with its reason, for messages.
     pub shown: String,
-    /// The states of all flows after it, if they are expected.
-    pub flows: Option<Vec<String>>,
+}
+
+impl Decided {
+    /// What happened to a packet, in words.
+    pub fn words(&self, seen: &Seen) -> &Words {
+        &self.words[&seen.verdict]
+    }
 }
 
 /// A policy on all engines.
@@ -104,7 +121,7 @@ impl Run<'_> {
         let other = self.through(filter)?;
         let both = self.steps.iter().zip(expected.packets.iter().zip(&other.packets));
         if let Some((at, (step, (one, other)))) = both.enumerate().find(|(_, (_, (one, other)))| one != other) {
-            let (line, one, other) = (step.line, &one.shown, &other.shown);
+            let (line, one, other) = (step.line, &expected.words(one).shown, &words(self.policy, other.verdict).shown);
             wrong.push(format!("line {line}: packet {at}: {one} by the interpreter, {other} by {name}"));
         } else if expected.flows != other.flows {
             let (one, other) = (expected.flows.as_ref().map(Vec::len), other.flows.as_ref().map(Vec::len));
@@ -134,7 +151,11 @@ impl Run<'_> {
             }
         }
         let end_ns = self.sent.iter().map(|packet| packet.time_ns).max().unwrap_or(0);
-        Ok(Decided { packets, flows: self.flows(filter, end_ns) })
+        let mut known = HashMap::new();
+        for Seen { verdict, .. } in &packets {
+            known.entry(*verdict).or_insert_with(|| words(self.policy, *verdict));
+        }
+        Ok(Decided { packets, words: known, flows: self.flows(filter, end_ns) })
     }
 
     fn decide(
@@ -150,7 +171,7 @@ impl Run<'_> {
                 let mut verdicts = [Verdict(u32::MAX); BURST_MAX];
                 filter.decide(chain, &burst, &mut verdicts).map_err(|error| format!("{}: {error}", filter.name()))?;
                 let verdicts = &verdicts[..burst.len()];
-                packets.extend(verdicts.iter().map(|&verdict| seen(self.policy, verdict)));
+                packets.extend(verdicts.iter().map(|&verdict| Seen { verdict, flows: None }));
                 filter.rewritten(&burst, verdicts, &mut |index, bytes, _| {
                     if verdicts[index].action() == Some(Action::Reply) {
                         let frame = Frame { bytes, wire_len: bytes.len() as u32, link: burst.link(), time_ns: 0 };
@@ -176,15 +197,14 @@ impl Run<'_> {
     }
 }
 
-fn seen(policy: &Policy, verdict: Verdict) -> Seen {
+fn words(policy: &Policy, verdict: Verdict) -> Words {
     let program = &policy.program;
     let rule = verdict.reason().rule_index().map(|index| program.rules[usize::from(index)].text.as_str());
     let state = rule.and_then(|text| text.strip_suffix(" accept")?.rsplit_once("ct state ")).map(|(_, state)| state);
-    Seen {
+    Words {
         action: verdict.action().expect("engines write verdicts"),
         reason: verdict.reason().builtin_name(),
         state: state.map(str::to_owned),
         shown: engines::verdict(program, verdict),
-        flows: None,
     }
 }

@@ -1,6 +1,6 @@
 //! The packets of an attack through detection, as `weir detect --policy --inside` runs it.
 
-use crate::deciding::Seen;
+use crate::deciding::Decided;
 use weir::detect::headers;
 use weir::inside::Inside;
 use weir_abi::Action;
@@ -37,7 +37,7 @@ impl Detected {
 }
 
 /// Runs the packets that the policy passes.
-pub fn detect(attack: &Attack, decided: Option<&[Seen]>) -> Detected {
+pub fn detect(attack: &Attack, decided: Option<&Decided>) -> Detected {
     let prefix = |text: &String| text.parse::<Inside>().unwrap_or_else(|error| panic!("{text}: {error}")).prefix();
     let inside = attack.inside.iter().map(prefix).collect();
     let settings = Settings { mode: Mode::Act, prepared: Prepared::SynProxy, ..Settings::default() };
@@ -46,7 +46,7 @@ pub fn detect(attack: &Attack, decided: Option<&[Seen]>) -> Detected {
     for (at, step) in attack.steps.iter().enumerate() {
         // Times of recordings do not go back.
         now_ns = now_ns.max(step.packet.time_ns);
-        if decided.is_some_and(|decided| decided[at].action == Action::Drop) {
+        if decided.is_some_and(|decided| decided.packets[at].verdict.action() == Some(Action::Drop)) {
             drops.push(None);
             continue;
         }

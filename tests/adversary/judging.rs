@@ -1,6 +1,6 @@
 //! Compares what happened with what must happen.
 
-use crate::deciding::{Decided, Seen};
+use crate::deciding::{Decided, Words};
 use crate::detecting::Detected;
 use std::collections::HashSet;
 use weir::inside::Inside;
@@ -20,7 +20,7 @@ const VERDICTS: [(Action, &str, &str); 4] = [
 const STATES: [&str; 4] = ["new", "established", "related", "untracked"];
 
 /// Whether a packet has a fate.
-fn has(seen: &Seen, fate: &str) -> Result<bool, String> {
+fn has(seen: &Words, fate: &str) -> Result<bool, String> {
     if let Some((action, ..)) = VERDICTS.iter().find(|(_, one, all)| fate == *one || fate == *all) {
         return Ok(seen.action == *action);
     }
@@ -44,9 +44,10 @@ pub fn packets(attack: &Attack, decided: &Decided, wrong: &mut Vec<String>) -> R
     for (step, seen) in attack.steps.iter().zip(&decided.packets) {
         let line = step.line;
         if let Some(expected) = &step.expected
-            && !has(seen, expected).map_err(|error| format!("line {line}: {error}"))?
+            && !has(decided.words(seen), expected).map_err(|error| format!("line {line}: {error}"))?
             && lines.insert(line)
         {
+            let seen = decided.words(seen);
             let state = seen.state.as_deref().unwrap_or("no state");
             let at_s = step.time_ns as f64 / 1e9;
             wrong.push(format!("line {line}: at {at_s} s: {expected} is expected, it is {} ({state})", seen.shown));
@@ -66,7 +67,7 @@ pub fn packets(attack: &Attack, decided: &Decided, wrong: &mut Vec<String>) -> R
                 let (mut part, mut all) = (0, 0);
                 for (_, seen) in attack.steps.iter().zip(&decided.packets).filter(|(step, _)| is_of(step, whose)) {
                     all += 1;
-                    part += u64::from(has(seen, fate).map_err(|error| format!("line {line}: {error}"))?);
+                    part += u64::from(has(decided.words(seen), fate).map_err(|error| format!("line {line}: {error}"))?);
                 }
                 judge(line, (part, all), *amount, fate, &whose.sender, wrong);
             }
