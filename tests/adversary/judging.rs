@@ -19,8 +19,14 @@ const VERDICTS: [(Action, &str, &str); 4] = [
 /// The states that a rule can show.
 const STATES: [&str; 4] = ["new", "established", "related", "untracked"];
 
+/// The fate of a packet that may have any.
+const ANY: &str = "any";
+
 /// Whether a packet has a fate.
 fn has(seen: &Words, fate: &str) -> Result<bool, String> {
+    if fate == ANY {
+        return Ok(true);
+    }
     if let Some((action, ..)) = VERDICTS.iter().find(|(_, one, all)| fate == *one || fate == *all) {
         return Ok(seen.action == *action);
     }
@@ -63,6 +69,9 @@ pub fn packets(attack: &Attack, decided: &Decided, wrong: &mut Vec<String>) -> R
     for expectation in &attack.expectations {
         let line = expectation.line;
         match &expectation.claim {
+            Claim::Packets { fate, .. } if fate == ANY => {
+                return Err(format!("line {line}: `{ANY}` is no fate to count"));
+            }
             Claim::Packets { whose, fate, amount } => {
                 let (mut part, mut all) = (0, 0);
                 for (_, seen) in attack.steps.iter().zip(&decided.packets).filter(|(step, _)| is_of(step, whose)) {

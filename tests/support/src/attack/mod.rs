@@ -26,8 +26,8 @@
 //! time at which it comes.
 //!
 //! Behind ` : ` stands what must happen to the packet: a verdict (`accept`, `drop`, `divert`, `reply`), a reason
-//! (`bad-ack`), or a state, if the policy has a rule `ct state STATE accept`. `in STATES` lists the states of all flows
-//! after the packet, sorted, or `none`.
+//! (`bad-ack`), a state, if the policy has a rule `ct state STATE accept`, or `any`. `in STATES` lists the states of all
+//! flows after the packet, sorted, or `none`.
 //!
 //! `$` is the number of the innermost loop, `$NAME` that of `each NAME = A-B`. `[...]` is an expression ([`expression`]):
 //! `[10.0.0.0 + $ * 256]`, `[mix($) % 65536]`. `C` as a value is the number of the last SYN-ACK that the SYN proxy has
@@ -200,7 +200,7 @@ fn step(line: &Line) -> Result<Step, String> {
         Some((expected, "")) => (Some(expected.trim().to_owned()), None),
         Some((expected, states)) => (Some(expected.trim().to_owned()), Some(names(states))),
     };
-    if expected.as_ref().is_some_and(String::is_empty) {
+    if expected.as_ref().is_some_and(|word| word.is_empty() || word == "any" && flows.is_none()) {
         return Err("nothing is expected behind ` : `".into());
     }
     Ok(Step {

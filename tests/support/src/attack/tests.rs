@@ -66,6 +66,7 @@ fn mistakes_name_the_line() {
         ("each 1-2\nx > ip : accept\n", "line 7: `each` has no `end`"),
         ("each 2-1\nx > ip : accept\nend\n", "line 7: `2-1` is no range"),
         ("each 1-2\nat 1s\nend\nx > ip : accept\n", "line 7: the loop has no packets"),
+        ("x > ip : any\n", "line 7: nothing is expected behind ` : `"),
         ("end\n", "line 7: `end` without `each`"),
         ("each 1-999999\nx > ip : accept\nend\n", "line 8: more than 200000 packets"),
         ("at noon\n", "line 7: `noon` is no time such as 20ms or 1.5s"),
