@@ -21,7 +21,7 @@ use weir_loading::Policy;
 use weir_test_support::attack::{self, Attack, PolicySource};
 
 /// Fewest attacks.
-const ATTACKS_MIN: usize = 25;
+const ATTACKS_MIN: usize = 40;
 
 /// An attack with the name of its file.
 struct Named {
