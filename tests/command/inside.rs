@@ -88,3 +88,44 @@ fn what_is_refused() {
     sandbox.run(&line("--inside eth0")).fails(2, &["a prefix such as 192.0.2.0/24 or 2001:db8::/32 is expected"]);
     sandbox.run(&line("--inside 192.0.2.0/24 --direction upstream")).fails(2, &["--inside", "cannot be used with"]);
 }
+
+/// `inside` of the policy in place of the option.
+fn with_statement() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.put("p.weir", format!("inside {{ 192.0.2.0/24 }}\n{POLICY}")).put_capture("t.pcap", TRAFFIC);
+    sandbox
+}
+
+#[test]
+fn the_policy_says_what_is_inside() {
+    let (by_option, by_policy) = (sandbox(), with_statement());
+    let expected = by_option.run("replay p.weir --in t.pcap --inside 192.0.2.0/24 --json --verdicts").json();
+    let report = by_policy.run("replay p.weir --in t.pcap --json --verdicts").json();
+    assert_eq!((&report["direction"], &report["verdicts"]), (&json!("both"), &expected["verdicts"]));
+    let why = by_policy.run("why p.weir --in t.pcap --packet 2 --json").json();
+    assert_eq!(why["verdict"], json!("accept"), "{why}");
+    // The option decides if it is given.
+    let other = by_policy.run("replay p.weir --in t.pcap --inside 203.0.113.0/24 --json --verdicts").json();
+    assert_ne!(other["verdicts"], expected["verdicts"]);
+}
+
+#[test]
+fn packets_from_outside_do_not_come_from_inside() {
+    let sandbox = with_statement();
+    for engine in ["eval", "native", "xdp"] {
+        let line = format!("replay p.weir --in t.pcap --direction upstream --json --engine {engine}");
+        let report = sandbox.run(&line).json();
+        assert_eq!((&report["direction"], &report["reasons"]["p.weir:1"]), (&json!("upstream"), &json!(4)), "{report}");
+    }
+    let why = sandbox.run("why p.weir --in t.pcap --direction upstream --packet 2");
+    assert!(why.out.contains("p.weir:1") && why.out.contains("inside { 192.0.2.0/24 }"), "{why:?}");
+}
+
+#[test]
+fn detection_takes_what_the_policy_says_is_inside() {
+    let (by_option, by_policy) = (sandbox(), with_statement());
+    let expected = by_option.run("detect t.pcap --policy p.weir --inside 192.0.2.0/24 --json").json();
+    let report = by_policy.run("detect t.pcap --policy p.weir --json").json();
+    assert_eq!(report, expected);
+    assert!(report["outside"].as_u64() > Some(0), "{report}");
+}

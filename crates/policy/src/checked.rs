@@ -29,7 +29,9 @@ pub struct Checked {
     pub tracking: Option<(Tracking, Span)>,
     /// What is observed, and where the policy says so; `None` if nothing is.
     pub observe: Option<(Observe, Span)>,
-    /// The base policy first, then the named postures.
+    /// Which sources are inside; `None` if the policy does not say so.
+    pub inside: Option<Inside>,
+    /// The base policy first, then the named postures. The rules of `inside` come first in each upstream direction.
     pub postures: Vec<Posture>,
     /// Mistakes that do not stop the compiler.
     pub warnings: Vec<Diagnostic>,
@@ -206,6 +208,19 @@ impl OnExit {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|on_exit| on_exit.name() == name)
     }
+}
+
+/// The addresses that are protected: packets from outside do not come from them.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    /// The first statement.
+    pub span: Span,
+    /// The addresses that are written, of IPv4 and of IPv6.
+    pub sets: [ValueSet; 2],
+    /// Whether addresses of tables are inside too. Only the rules know them.
+    pub has_tables: bool,
+    /// The rules that decide packets from outside with such a source.
+    pub rules: Vec<Rule>,
 }
 
 /// A complete variant of the policy.

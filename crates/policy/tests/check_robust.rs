@@ -6,6 +6,7 @@ use check_support::{Directory, front, root};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use weir_abi::Reason;
 use weir_policy::diag::render::{Style, render};
 use weir_policy::syntax::NoIncludes;
 
@@ -195,4 +196,23 @@ fn large_inputs_stay_quick() {
             eprintln!("{:>8.3}s {:>8} bytes  {begin:?}", start.elapsed().as_secs_f64(), text.len());
         }
     }
+}
+
+/// Rules have numbers of 16 bits, those of all postures together.
+#[test]
+fn rules_of_all_postures_are_bounded() {
+    let checked = |rules: usize, first: &str| {
+        let rules = "tcp dport 9 counter\n".repeat(rules);
+        let posture = |name: &str| format!("posture {name} {{ upstream {{\n{rules}}} }}\n");
+        let base = "upstream { accept }\ndownstream { accept }\n";
+        let text = [first, base, &posture("a"), &posture("b")].concat();
+        let (_, _, checked) = front("p.weir", &text, &NoIncludes);
+        checked.map(drop).map_err(|errors| errors[0].code)
+    };
+    let most = (Reason::RULES_MAX - 2) / 2;
+    assert_eq!(checked(most, ""), Ok(()));
+    assert_eq!(checked(most + 1, ""), Err("E0314"));
+    // The statement has two rules in each of three directions.
+    let inside = "inside { 192.0.2.0/24, 2001:db8::/32 }\n";
+    assert_eq!((checked(most, inside), checked(most - 3, inside)), (Err("E0314"), Ok(())));
 }

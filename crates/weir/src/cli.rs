@@ -221,9 +221,10 @@ impl From<DirectionName> for ir::Direction {
 /// The chain of a policy that decides.
 #[derive(Clone, Debug, Args)]
 pub struct ChainOptions {
-    /// The direction of the packets.
-    #[arg(long, value_enum, default_value_t = DirectionName::Upstream)]
-    pub direction: DirectionName,
+    /// The direction of all packets. Without it, `inside` of the policy determines each packet's direction, and all go
+    /// upstream if the policy does not say what is inside.
+    #[arg(long, value_enum)]
+    pub direction: Option<DirectionName>,
     /// Determine each packet's direction by its source: downstream if it is in one of these prefixes, else upstream.
     #[arg(long, value_name = "PREFIX", value_delimiter = ',', conflicts_with = "direction")]
     pub inside: Vec<Inside>,
@@ -238,9 +239,17 @@ impl ChainOptions {
         self.posture.as_deref()
     }
 
-    /// The direction of the packets.
+    /// The direction of packets that no source determines.
     pub fn direction(&self) -> ir::Direction {
-        self.direction.into()
+        self.direction.unwrap_or(DirectionName::Upstream).into()
+    }
+
+    /// Which sources are inside, by these options or by the policy. Empty if all packets have one direction.
+    pub fn inside(&self, program: &ir::Program) -> Vec<Inside> {
+        match self.direction {
+            None if self.inside.is_empty() => Inside::of_sets(&program.inside),
+            _ => self.inside.clone(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The direction of each packet of a capture: the same for all, or by its source address (`--inside`).
+//! The direction of each packet of a capture: the same for all, or by its source address
+//! (`--inside`, or `inside` of the policy).
 
 use crate::cli::ChainOptions;
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ impl Directions {
         if !policy.is_bundle() {
             policy.keep_chains(&directions.chains);
             // The chains of a posture are adjacent, upstream first.
-            directions.chains = if options.inside.is_empty() { [0, 0] } else { [0, 1] };
+            directions.chains = if directions.inside.is_empty() { [0, 0] } else { [0, 1] };
         }
         Ok(directions)
     }
@@ -38,14 +39,15 @@ impl Directions {
     /// # Errors
     /// There is no such posture.
     pub fn among_all(policy: &Policy, options: &ChainOptions) -> Result<Self, Failure> {
-        let (of_each, name) = match options.inside.is_empty() {
+        let inside = options.inside(&policy.program);
+        let (of_each, name) = match inside.is_empty() {
             true => ([options.direction(); 2], options.direction().name()),
             false => (Direction::BOTH, "both"),
         };
         let [upstream, downstream] = of_each;
         let posture = options.posture();
         let chains = [policy.chain(posture, upstream)?, policy.chain(posture, downstream)?];
-        Ok(Directions { chains, inside: options.inside.clone(), name })
+        Ok(Directions { chains, inside, name })
     }
 
     /// `upstream`, `downstream` or `both`.

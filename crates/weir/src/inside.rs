@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::str::FromStr;
 use weir_mitigate::prefix::Prefix;
+use weir_policy::ir::ValueSet;
 
 /// A prefix of the protected network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,15 @@ impl Display for Inside {
 }
 
 impl Inside {
+    /// The prefixes that cover sets of IPv4 and IPv6 addresses, and nothing else.
+    pub fn of_sets([ipv4, ipv6]: &[ValueSet; 2]) -> Vec<Self> {
+        let of = |is_ipv6: bool, set: &ValueSet| {
+            let ranges = set.ranges().iter();
+            ranges.flat_map(|&(first, last)| of_range(is_ipv6, first, last)).collect::<Vec<_>>()
+        };
+        [of(false, ipv4), of(true, ipv6)].concat()
+    }
+
     /// The prefix for detection.
     pub fn prefix(&self) -> Prefix {
         let bits: u32 = if self.is_ipv6 { 128 } else { 32 };
@@ -55,9 +65,42 @@ impl Inside {
     }
 }
 
+/// The prefixes that cover a range: each is the largest that begins where the one before it ends.
+fn of_range(is_ipv6: bool, mut first: u128, last: u128) -> Vec<Inside> {
+    let bits: u32 = if is_ipv6 { 128 } else { 32 };
+    let mut prefixes = Vec::new();
+    loop {
+        let is_within = |host_bits: &u32| match 1u128.checked_shl(*host_bits) {
+            Some(size) => first.is_multiple_of(size) && size - 1 <= last - first,
+            None => first == 0 && last == u128::MAX,
+        };
+        let host_bits = (0..=bits).rev().find(is_within).unwrap_or(0);
+        let hosts = 1u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1);
+        prefixes.push(Inside { is_ipv6, address: first, mask: (u128::MAX >> (128 - bits)) & !hosts });
+        match (first + hosts).checked_add(1).filter(|next| *next <= last) {
+            Some(next) => first = next,
+            None => return prefixes,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Inside;
+    use weir_policy::ir::ValueSet;
+
+    #[test]
+    fn sets_are_covered_exactly() {
+        let of = |ipv4: &[(u128, u128)], ipv6: &[(u128, u128)]| {
+            let sets = [ipv4, ipv6].map(|ranges| ValueSet::new(ranges.iter().copied()));
+            Inside::of_sets(&sets).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(0xc000_0200, 0xc000_02ff)], &[]), ["192.0.2.0/24"]);
+        assert_eq!(of(&[(0xc000_0201, 0xc000_0204)], &[]), ["192.0.2.1", "192.0.2.2/31", "192.0.2.4"]);
+        assert_eq!(of(&[(0, 0xffff_ffff)], &[(0, u128::MAX)]), ["0.0.0.0/0", "::/0"]);
+        assert_eq!(of(&[], &[(0x2001_0db8 << 96, (0x2001_0db9 << 96) - 1)]), ["2001:db8::/32"]);
+        assert_eq!(of(&[(0xffff_ffff, 0xffff_ffff)], &[(u128::MAX, u128::MAX)]).len(), 2);
+    }
 
     #[test]
     fn prefixes() {

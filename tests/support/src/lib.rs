@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod attack;
 mod checksum;
 mod layer;
 mod link;

@@ -59,6 +59,16 @@ const OBSERVED: [&str; 8] = [
     "size 128; inside { 10.0.0.0/9, 192.0.2.0-192.0.2.9, 2001:db8::/33, 2001:db8:ffff::1 }; each ip6/127",
 ];
 
+/// Share of the policies that say what is inside, and how.
+const INSIDE_SHARE: f64 = 0.3;
+const INSIDE: [&str; 5] = [
+    "inside { 10.0.0.0/30 }",
+    "inside { 10.0.0.0/8, 192.0.2.0-192.0.2.9, 2001:db8::/33 }",
+    "inside { @nets, @hosts6, 2001:db8:ffff::1 }; defaults { spoofed divert }",
+    "inside { @sites, 10.0.0.1 }; inside { @sites6, fe80::/9 }; defaults { spoofed accept }",
+    "inside { @hosts-b }; defaults { spoofed rules }",
+];
+
 /// A policy. `Debug` prints its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -71,6 +81,8 @@ pub struct Policy {
     tracking: Option<Vec<String>>,
     /// What is observed, if anything is.
     observe: Option<&'static str>,
+    /// What is inside, if the policy says so.
+    inside: Option<&'static str>,
     /// Upstream and downstream of the base policy, then of each posture. A posture may lack one.
     directions: Vec<Option<Vec<String>>>,
 }
@@ -82,6 +94,7 @@ impl Display for Policy {
         slots::NAMES.iter().try_for_each(|name| writeln!(f, "slot {name} {{ size {} }}", slots::SIZE))?;
         self.tracking.iter().try_for_each(|settings| writeln!(f, "tracking {{ {} }}", settings.join("; ")))?;
         self.observe.iter().try_for_each(|settings| writeln!(f, "observe {{ {settings} }}"))?;
+        self.inside.iter().try_for_each(|inside| writeln!(f, "{inside}"))?;
         for (at, pair) in self.directions.chunks(2).enumerate() {
             if at > 0 {
                 writeln!(f, "posture p-{at} {{")?;
@@ -122,13 +135,14 @@ pub fn policies(pool: &Pool, size: Size) -> BoxedStrategy<Policy> {
     let postures = vec([option::weighted(0.8, rules(pool, size)).boxed(), some(rules(pool, size))], 0..=size.postures);
     let tracking = option::weighted(TRACKING_SHARE, tracking::settings());
     let observe = option::weighted(OBSERVE_SHARE, select(OBSERVED.to_vec()));
-    (tables, limits::lists(pool), defaults(), slots::rules(pool), tracking, observe, base, postures)
-        .prop_map(|(tables, limits, defaults, slots, tracking, observe, base, postures)| {
+    let inside = option::weighted(INSIDE_SHARE, select(INSIDE.to_vec()));
+    (tables, limits::lists(pool), defaults(), slots::rules(pool), tracking, (observe, inside), base, postures)
+        .prop_map(|(tables, limits, defaults, slots, tracking, (observe, inside), base, postures)| {
             let directions = base.into_iter().chain(postures.into_iter().flatten());
             let written =
                 |rules: Vec<Rule>| rules.into_iter().filter_map(|rule| rule.text(tracking.as_deref())).collect();
             let directions = directions.map(|rules| rules.map(written).map(slots::once)).collect();
-            Policy { tables, limits, defaults, slots, tracking, observe, directions }
+            Policy { tables, limits, defaults, slots, tracking, observe, inside, directions }
         })
         .boxed()
 }

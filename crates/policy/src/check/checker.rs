@@ -3,7 +3,7 @@
 
 use super::bounds::{ELEMENTS_MAX, REPORTED_MAX};
 use super::definition::Definition;
-use crate::checked::{LabelId, Limits, LimitsId, RuleSlotId, Table, TableId};
+use crate::checked::{Fallback, LabelId, Limits, LimitsId, RuleSlotId, Table, TableId};
 use crate::diag::{Diagnostic, nearest};
 use crate::source::Span;
 use crate::syntax::Parsed;
@@ -47,6 +47,8 @@ pub(super) struct Checker<'a> {
     pub elements_left: usize,
     /// Whether the policy sets `no-match`.
     pub declared_no_match: bool,
+    /// The default of packets from outside with an inside source, if the policy writes it, and where.
+    pub spoofed: Option<(Fallback, Span)>,
 }
 
 impl<'a> Checker<'a> {
@@ -65,6 +67,7 @@ impl<'a> Checker<'a> {
             defines: HashMap::new(),
             elements_left: ELEMENTS_MAX,
             declared_no_match: false,
+            spoofed: None,
         }
     }
 

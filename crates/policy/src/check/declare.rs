@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use weir_abi::{Action, Reason};
 
 /// The keys of `defaults`.
-const DEFAULT_KINDS: [&str; 6] = ["malformed", "arp", "not-ip", "fragment", "ip-options", "no-match"];
+const DEFAULT_KINDS: [&str; 7] = ["malformed", "arp", "not-ip", "fragment", "ip-options", "spoofed", "no-match"];
 
 impl<'a> Checker<'a> {
     /// Collects the names of tables, limits and definitions.
@@ -91,6 +91,7 @@ impl<'a> Checker<'a> {
             "not-ip" => fallback.map(|fallback| defaults.not_ip = fallback),
             "fragment" => fallback.map(|fallback| defaults.fragment = fallback),
             "ip-options" => fallback.map(|fallback| defaults.ip_options = fallback),
+            "spoofed" => fallback.map(|fallback| self.spoofed = Some((fallback, kind.span.to(what.span)))),
             "no-match" => action.map(|action| defaults.no_match = action),
             "on-exit" => {
                 let diagnostic = Diagnostic::error("E0113", kind.span, "`on-exit` is not part of `defaults`");

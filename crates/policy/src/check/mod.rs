@@ -11,6 +11,7 @@ mod counters;
 mod declare;
 mod define;
 mod definition;
+mod inside;
 mod limits;
 mod observe;
 mod overlap;
@@ -55,9 +56,10 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
     let rule_slots = checker.rule_slots();
     let defaults = checker.defaults();
     let on_exit = checker.on_exit();
-    let postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
+    let mut postures = checker.postures(sources, Scope { tables: &tables, limits: &limits });
     let tracking = checker.tracking(&postures);
     let observe = checker.observe();
+    let inside = checker.inside(&tables);
     checker.refuse_empty(&postures);
     checker.bound_limiters(&postures);
     checker.bound_additions(&postures);
@@ -71,7 +73,10 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
             _ => None,
         });
         checker.warn_of_missing(&postures, keyword);
+        checker.warn_of_missing_inside(tracking.as_ref(), &postures);
     }
+    inside::put_in_front(inside.as_ref(), &mut postures);
+    checker.bound_rules(inside.as_ref(), &postures);
     let mut diagnostics = parsed.diagnostics.clone();
     diagnostics.append(&mut checker.errors);
     diagnostics.append(&mut checker.warnings);
@@ -88,6 +93,7 @@ pub fn check(parsed: &Parsed, sources: &SourceMap, catalog: &dyn Catalog) -> Res
         on_exit,
         tracking,
         observe,
+        inside,
         postures,
         warnings: diagnostics,
     })

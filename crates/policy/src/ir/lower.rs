@@ -38,6 +38,11 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
         on_exit: policy.on_exit,
         tracking: policy.tracking.map(|(tracking, _)| tracking),
         observe: policy.observe.as_ref().map(|(observe, _)| observe.clone()),
+        inside: policy
+            .inside
+            .as_ref()
+            .filter(|inside| !inside.has_tables)
+            .map_or_else(Default::default, |inside| inside.sets.clone()),
         slots: plan.images.iter().map(|planned| slot(policy, planned)).collect(),
         limiters: Vec::new(),
         adders: Vec::new(),

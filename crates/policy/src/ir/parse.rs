@@ -26,6 +26,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
         on_exit: OnExit::default(),
         tracking: None,
         observe: None,
+        inside: Default::default(),
         slots: vec![],
         limiters: vec![],
         adders: vec![],
@@ -58,6 +59,7 @@ pub fn parse(text: &str) -> Result<Program, String> {
             "on-exit" => OnExit::from_name(words).map(|on_exit| program.on_exit = on_exit),
             "tracking" => tracking(words).map(|tracking| program.tracking = Some(tracking)),
             "synproxy" => synproxy(words).zip(program.tracking.as_mut()).map(|(read, of)| of.synproxy = Some(read)),
+            "inside" => ranges(words).map(|inside| program.inside = inside),
             "observe" => observe(words).map(|observe| program.observe = Some(observe)),
             "slot" => slot(words).map(|slot| program.slots.push(slot)),
             "limiter" => limiter(words).map(|limiter| program.limiters.push(limiter)),
@@ -154,8 +156,13 @@ fn observe(text: &str) -> Option<Observe> {
     let (settings, inside) = text.split_once(" inside ").unwrap_or((text, ""));
     let ["size", size, ipv4, ipv6] = settings.split(' ').collect::<Vec<_>>()[..] else { return None };
     let lengths = [ipv4.strip_prefix("ip/")?.parse().ok()?, ipv6.strip_prefix("ip6/")?.parse().ok()?];
+    Some(Observe { size: size.parse().ok()?, lengths, inside: ranges(inside)? })
+}
+
+/// `192.0.2.0-192.0.2.255 2001:db8::-2001:db8::ff`
+fn ranges(text: &str) -> Option<[ValueSet; 2]> {
     let mut ranges = [vec![], vec![]];
-    for range in inside.split(' ').filter(|range| !range.is_empty()) {
+    for range in text.split(' ').filter(|range| !range.is_empty()) {
         let (first, last) = range.split_once('-')?;
         let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
         let [first_bits, last_bits] = [first, last].map(|address| match address {
@@ -164,7 +171,7 @@ fn observe(text: &str) -> Option<Observe> {
         });
         ranges[usize::from(first.is_ipv6())].push((first_bits, last_bits));
     }
-    Some(Observe { size: size.parse().ok()?, lengths, inside: ranges.map(ValueSet::new) })
+    Some(ranges.map(ValueSet::new))
 }
 
 /// `mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s`

@@ -7,6 +7,7 @@
 //! tracking size 262144 embryonic 25% unproven 50% pickup on one-way off invalid rules syn-sent 120000ms ... other 600000ms
 //! synproxy mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s
 //! observe size 65536 ip/32 ip6/128 inside 192.0.2.0-192.0.2.255
+//! inside 192.0.2.0-192.0.2.255
 //! slot 0 admin ip4 exact-set
 //! slot 1 allowed+bad ip4 exact-sets
 //! slot 2 limits customers ip4 rank-leaf
@@ -30,7 +31,7 @@
 
 use super::{
     Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Observe, Program, SlotContents, Synproxy,
-    TIMEOUTS, TableKind, Test, Threshold, Tracking, Wanted,
+    TIMEOUTS, TableKind, Test, Threshold, Tracking, ValueSet, Wanted,
 };
 use crate::answers::Answering;
 use crate::field::{Answer, Field, Notation, Raw, RawBase, Subject};
@@ -55,6 +56,10 @@ impl Display for Program {
         writeln!(f, "on-exit {}", self.on_exit.name())?;
         self.tracking.iter().try_for_each(|tracking| print_tracking(f, tracking))?;
         self.observe.iter().try_for_each(|observe| print_observe(f, observe))?;
+        if has_ranges(&self.inside) {
+            write!(f, "inside")?;
+            print_ranges(f, &self.inside)?;
+        }
         for (index, slot) in self.slots.iter().enumerate() {
             let limits = if matches!(slot.contents, SlotContents::Limits(_)) { "limits " } else { "" };
             let dynamic =
@@ -117,10 +122,18 @@ fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
 fn print_observe(f: &mut Formatter<'_>, Observe { size, lengths, inside }: &Observe) -> fmt::Result {
     let [ipv4, ipv6] = lengths;
     write!(f, "observe size {size} ip/{ipv4} ip6/{ipv6}")?;
-    if inside.iter().any(|set| !set.ranges().is_empty()) {
+    if has_ranges(inside) {
         write!(f, " inside")?;
     }
-    let [ipv4, ipv6] = inside;
+    print_ranges(f, inside)
+}
+
+fn has_ranges(sets: &[ValueSet; 2]) -> bool {
+    sets.iter().any(|set| !set.ranges().is_empty())
+}
+
+/// Prints the ranges of IPv4 and IPv6, and ends the line.
+fn print_ranges(f: &mut Formatter<'_>, [ipv4, ipv6]: &[ValueSet; 2]) -> fmt::Result {
     let ipv4 = ipv4.ranges().iter().map(|&(first, last)| [first, last].map(|of| Ipv4Addr::from_bits(of as u32).into()));
     let ipv6 = ipv6.ranges().iter().map(|&(first, last)| [first, last].map(|of| Ipv6Addr::from_bits(of).into()));
     ipv4.chain(ipv6).try_for_each(|[first, last]: [IpAddr; 2]| write!(f, " {first}-{last}"))?;

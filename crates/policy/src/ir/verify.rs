@@ -83,6 +83,9 @@ fn verify_declarations(program: &Program) -> Result<(), String> {
     if let Some(card) = &program.card {
         verify_card(program, card)?;
     }
+    if program.inside[0].ranges().iter().any(|&(_, last)| last > u32::MAX.into()) {
+        return Err("inside: an IPv4 address is out of bounds".to_owned());
+    }
     if program.observe.as_ref().is_some_and(|observe| !is_sound_observe(observe)) {
         return Err("observe: a size, length or set that is out of bounds".to_owned());
     }

@@ -15,7 +15,7 @@ pub(super) struct Reported;
 pub(super) type Parse<T> = Result<T, Reported>;
 
 /// Keywords that begin an item or a direction, and no other line.
-pub(super) const ITEM_WORDS: [&str; 12] = [
+pub(super) const ITEM_WORDS: [&str; 13] = [
     "table",
     "limits",
     "define",
@@ -24,6 +24,7 @@ pub(super) const ITEM_WORDS: [&str; 12] = [
     "tracking",
     "slot",
     "observe",
+    "inside",
     "on-exit",
     "upstream",
     "downstream",
@@ -140,7 +141,7 @@ impl<'a> Cursor<'a> {
         match self.slice() {
             "define" => self.kind_ahead(1) == TokenKind::Word && self.kind_ahead(2) == TokenKind::Assign,
             "include" => self.kind_ahead(1) == TokenKind::String,
-            "upstream" | "downstream" | "defaults" | "tracking" | "observe" => {
+            "upstream" | "downstream" | "defaults" | "tracking" | "observe" | "inside" => {
                 self.kind_ahead(1) == TokenKind::OpenBrace
             }
             "on-exit" => self.kind_ahead(1) == TokenKind::Word,
@@ -277,10 +278,16 @@ impl<'a> Cursor<'a> {
         self.expect(TokenKind::OpenBrace, &format!("`{{` after {of}"))
     }
 
-    /// Reads the settings of a block up to its `}`. An invalid setting is skipped.
-    pub(super) fn settings<S>(&mut self, open: Span, setting: impl Fn(&mut Self) -> Parse<S>) -> Vec<S> {
+    /// Reads the settings of a block up to its `}`. An invalid setting is skipped. `nested` are settings that are called
+    /// like items.
+    pub(super) fn settings<S>(
+        &mut self,
+        open: Span,
+        nested: &[&str],
+        setting: impl Fn(&mut Self) -> Parse<S>,
+    ) -> Vec<S> {
         let mut settings = Vec::new();
-        while self.block_goes_on(open, &[]) {
+        while self.block_goes_on(open, nested) {
             match setting(self) {
                 Ok(setting) => {
                     settings.push(setting);

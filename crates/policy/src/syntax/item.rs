@@ -4,7 +4,7 @@ use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
 use super::token::TokenKind;
 use super::tree::{Defaults, Define, DirectionBlock, Include, Item, Name, OnExit, Posture};
 use super::words::STATEMENT_WORDS;
-use super::{foreign, limits, observe, rule, slot, table, tracking, value};
+use super::{foreign, inside, limits, observe, rule, slot, table, tracking, value};
 use crate::diag::{Diagnostic, nearest};
 use crate::direction::Direction;
 
@@ -46,6 +46,7 @@ fn item(cursor: &mut Cursor) -> Parse<Item> {
         Some("slot") => slot::slot(cursor).map(Item::Slot),
         Some("tracking") => tracking::tracking(cursor).map(Item::Tracking),
         Some("observe") => observe::observe(cursor).map(Item::Observe),
+        Some("inside") => inside::inside(cursor).map(Item::Inside),
         Some("on-exit") => on_exit(cursor).map(Item::OnExit),
         Some("upstream" | "downstream") => direction(cursor).map(Item::Direction),
         Some("posture") => posture(cursor).map(Item::Posture),

@@ -16,7 +16,7 @@ pub(super) fn limits(cursor: &mut Cursor) -> Parse<Limits> {
     let name = cursor.name("a name after `limits`")?;
     let open = cursor.open_block("the name of the limits")?;
     // `table NAME` without a block is a setting. With a block it is an item, so the list was not closed.
-    let settings = cursor.settings(open, setting);
+    let settings = cursor.settings(open, &[], setting);
     Ok(Limits { span: keyword.to(cursor.last_span()), name, settings })
 }
 

@@ -7,6 +7,7 @@
 mod addition;
 mod cursor;
 mod foreign;
+mod inside;
 mod item;
 mod limit;
 mod limits;

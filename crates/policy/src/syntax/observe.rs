@@ -13,7 +13,7 @@ const WORDS: [&str; 3] = ["size", "each", "inside"];
 pub(super) fn observe(cursor: &mut Cursor) -> Parse<Observe> {
     let keyword = cursor.bump();
     let open = cursor.open_block("`observe`")?;
-    let settings = cursor.settings(open, setting);
+    let settings = cursor.settings(open, &["inside"], setting);
     Ok(Observe { span: keyword.to(cursor.last_span()), settings })
 }
 

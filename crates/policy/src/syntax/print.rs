@@ -1,9 +1,9 @@
 //! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
-    Add, Atom, AtomKind, DirectionBlock, File, Item, Limit, LimitEach, LimitsSetting, ListFile, Match, ObserveSetting,
-    OnExceed, Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer, SynproxyThreshold, TableSetting,
-    TrackingSetting, Value, Values,
+    Add, Atom, AtomKind, DirectionBlock, File, InsideMember, Item, Limit, LimitEach, LimitsSetting, ListFile, Match,
+    ObserveSetting, OnExceed, Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer,
+    SynproxyThreshold, TableSetting, TrackingSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
 
@@ -52,6 +52,10 @@ impl Display for Item {
                 writeln!(f, "observe {{")?;
                 observe.settings.iter().try_for_each(|setting| writeln!(f, "  {setting}"))?;
                 write!(f, "}}")
+            }
+            Item::Inside(inside) => {
+                let members: Vec<String> = inside.members.iter().map(ToString::to_string).collect();
+                write!(f, "inside {{ {} }}", members.join(", "))
             }
             Item::OnExit(on_exit) => write!(f, "on-exit {}", on_exit.value.text),
             Item::Direction(block) => print_direction(f, block, ""),
@@ -110,6 +114,15 @@ impl Display for ObserveSetting {
                 let values: Vec<String> = values.iter().map(ToString::to_string).collect();
                 write!(f, "inside {{ {} }}", values.join(", "))
             }
+        }
+    }
+}
+
+impl Display for InsideMember {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        match self {
+            InsideMember::Addresses(value) => write!(f, "{value}"),
+            InsideMember::Table(table) => write!(f, "@{}", table.text),
         }
     }
 }

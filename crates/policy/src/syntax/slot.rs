@@ -10,7 +10,7 @@ pub(super) fn slot(cursor: &mut Cursor) -> Parse<Slot> {
     let keyword = cursor.bump();
     let name = cursor.name("a name after `slot`")?;
     let open = cursor.open_block("the slot's name")?;
-    let settings = cursor.settings(open, setting);
+    let settings = cursor.settings(open, &[], setting);
     Ok(Slot { span: keyword.to(cursor.last_span()), name, settings })
 }
 

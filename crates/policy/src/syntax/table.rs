@@ -19,7 +19,7 @@ pub(super) fn table(cursor: &mut Cursor) -> Parse<Table> {
     }
     let name = cursor.name("a name after `table`")?;
     let open = cursor.open_block("the table's name")?;
-    let settings = cursor.settings(open, table_setting);
+    let settings = cursor.settings(open, &[], table_setting);
     Ok(Table { span: keyword.to(cursor.last_span()), name, settings })
 }
 

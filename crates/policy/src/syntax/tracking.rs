@@ -14,7 +14,7 @@ const WORDS: [&str; 8] = ["size", "embryonic", "unproven", "timeout", "pickup", 
 pub(super) fn tracking(cursor: &mut Cursor) -> Parse<Tracking> {
     let keyword = cursor.bump();
     let open = cursor.open_block("`tracking`")?;
-    let settings = cursor.settings(open, setting);
+    let settings = cursor.settings(open, &[], setting);
     Ok(Tracking { span: keyword.to(cursor.last_span()), settings })
 }
 

@@ -1,8 +1,9 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/additions.rs`, `tree/limits.rs`, `tree/observe.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/inside.rs`, `tree/limits.rs`, `tree/observe.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod additions;
+mod inside;
 mod limits;
 mod observe;
 mod slot;
@@ -10,6 +11,7 @@ mod tracking;
 mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
+pub use inside::{Inside, InsideMember};
 pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
 pub use observe::{Observe, ObserveSetting};
 pub use slot::{Slot, SlotSetting};
@@ -85,6 +87,8 @@ pub enum Item {
     Slot(Slot),
     /// `observe { ... }`
     Observe(Observe),
+    /// `inside { 192.0.2.0/24 }`
+    Inside(Inside),
     /// `on-exit forward`
     OnExit(OnExit),
     /// `upstream { ... }`

@@ -36,8 +36,8 @@ pub struct Exports {
 
 impl Exporter {
     /// Nothing was exported yet.
-    pub fn new(folder: &Path, options: &DetectOptions) -> Self {
-        let (inside, bundle) = (options.inside.clone(), options.policy.clone());
+    pub fn new(folder: &Path, options: &DetectOptions, inside: Vec<Inside>) -> Self {
+        let bundle = options.policy.clone();
         Exporter { folder: folder.to_owned(), inside, bundle, written: Vec::new(), left_out: 0 }
     }
 

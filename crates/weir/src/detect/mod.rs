@@ -43,18 +43,21 @@ use weir_policy::ir::eval::packet::Frame;
 /// A capture or the labels cannot be read, or a capture is damaged. The packets before the damage are reported.
 pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     let labels = options.labels.as_deref().map(Labels::read).transpose()?;
-    let inside = options.inside.iter().map(|inside| inside.prefix()).collect();
+    let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
+    let inside = match &policy {
+        Some(policy) if options.inside.is_empty() => Inside::of_sets(&policy.program.inside),
+        _ => options.inside.clone(),
+    };
     let prepared = if options.no_synproxy { Prepared::Nothing } else { Prepared::SynProxy };
     let settings = Settings { mode: Mode::Act, prepared, ..Settings::default() };
-    let mut recording = Recording::new(inside, settings);
-    let exporter = options.export.as_deref().map(|folder| Exporter::new(folder, options));
+    let mut recording = Recording::new(inside.iter().map(Inside::prefix).collect(), settings);
+    let exporter = options.export.as_deref().map(|folder| Exporter::new(folder, options, inside.clone()));
     if exporter.is_some() {
         recording.keep_excerpts();
     }
-    let policy = options.policy.as_deref().map(|path| PolicyFile::open(path)?.read(&Trust::default())).transpose()?;
-    let rules = policy.as_ref().map(|policy| Rules::new(policy, options)).transpose()?;
+    let rules = policy.as_ref().map(|policy| Rules::new(policy, inside.clone())).transpose()?;
     let figures = Figures::new(labels.is_some());
-    let (inside, clock) = (options.inside.as_slice(), Clock::default());
+    let (inside, clock) = (inside.as_slice(), Clock::default());
     let sides = Sides::default();
     let mut detection = Detection { exporter, recording, figures, labels, rules, inside, clock, sides };
     let failed = options.captures.iter().try_for_each(|capture| detection.read(capture)).err();
@@ -110,10 +113,10 @@ struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    fn new(policy: &'a Policy, options: &DetectOptions) -> Result<Self, Failure> {
+    fn new(policy: &'a Policy, inside: Vec<Inside>) -> Result<Self, Failure> {
         output::say_warnings(policy);
         policy.refuse_unsupported(&[Engine::Eval])?;
-        let (direction, inside) = (DirectionName::Upstream, options.inside.clone());
+        let direction = inside.is_empty().then_some(DirectionName::Upstream);
         let chain = ChainOptions { direction, inside, posture: None };
         let directions = Directions::among_all(policy, &chain)?;
         Ok(Rules { policy, evaluator: Evaluator::new(&policy.program, policy.answers()), directions })

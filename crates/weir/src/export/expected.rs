@@ -183,7 +183,7 @@ impl Expected {
             text.parse::<Inside>().map_err(|problem| Failure::Rejected(format!("weir: inside: {text}: {problem}")))
         };
         let inside = self.inside.iter().map(read).collect::<Result<_, _>>()?;
-        Ok(ChainOptions { direction: DirectionName::Upstream, inside, posture: self.posture.clone() })
+        Ok(ChainOptions { direction: Some(DirectionName::Upstream), inside, posture: self.posture.clone() })
     }
 
     /// What a replay counted otherwise.

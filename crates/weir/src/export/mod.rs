@@ -109,7 +109,7 @@ fn replayed(
     policy: &PolicyParts,
 ) -> Result<(Counts, Vec<RuleExpected>), Failure> {
     let chain = ChainOptions {
-        direction: DirectionName::Upstream,
+        direction: Some(DirectionName::Upstream),
         inside: export.inside.clone(),
         posture: policy.posture.clone(),
     };

@@ -97,7 +97,12 @@ impl Printer<'_> {
                 }
                 // The rules of slots stand in their places.
                 Item::Slot(_) | Item::Include(_) => {}
-                Item::Define(_) | Item::Defaults(_) | Item::Tracking(_) | Item::Observe(_) | Item::OnExit(_) => {
+                Item::Define(_)
+                | Item::Defaults(_)
+                | Item::Tracking(_)
+                | Item::Observe(_)
+                | Item::Inside(_)
+                | Item::OnExit(_) => {
                     self.line(item);
                 }
             }

@@ -72,6 +72,7 @@ fn policy(mut tables: Vec<Table>, lookups: &[(u16, Field)]) -> Checked {
     Checked {
         tracking: None,
         observe: None,
+        inside: None,
         name: "test".to_owned(),
         tables,
         rule_slots: vec![],
