@@ -135,10 +135,17 @@ fn printed_policies_and_programs_read_as_themselves() {
     });
 }
 
-/// Reasons that do not depend on a packet's bytes, or that need a full table. tests/buffers.rs, tests/tracking.rs and
-/// tests/card.rs cover them.
-const NOT_OF_BYTES: [Reason; 4] =
-    [Reason::UNKNOWN_INTERFACE, Reason::STATE_FULL, Reason::UNSEALED, Reason::CARD_CONTROL];
+/// Reasons that do not depend on a packet's bytes, or that need a full table or an answer from the other side: each chain
+/// sees all packets, and none sees answers. tests/buffers.rs, tests/tracking.rs and tests/card.rs cover them.
+const NOT_OF_BYTES: [Reason; 7] = [
+    Reason::UNKNOWN_INTERFACE,
+    Reason::OUT_OF_WINDOW,
+    Reason::BAD_ACK,
+    Reason::RST_OUT_OF_WINDOW,
+    Reason::STATE_FULL,
+    Reason::UNSEALED,
+    Reason::CARD_CONTROL,
+];
 
 /// Every other built-in reason has a packet in one of the folders.
 #[test]

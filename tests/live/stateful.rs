@@ -309,20 +309,20 @@ fn restart(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Setup, 
     transfers.wait(u64::from(connections) * 2);
     let late = hosts.client.run(move || connect(CLIENT_PORT + connections as u16));
     let matches = format!("tcp sport {}", late.local_addr().expect("it is connected").port());
-    let list = |running: &Running| -> FlowsListed {
-        let (state, matches) = (Some("established".to_owned()), Some(matches.clone()));
+    let list = |running: &Running, state: &str| -> FlowsListed {
+        let (state, matches) = (Some(state.to_owned()), Some(matches.clone()));
         let listed = running.ask(&Request::Flows { operation: FlowOperation::List { top: 1, state, matches } });
         weir_control::read(listed.expect("flows can be listed")).expect("flows")
     };
     // A proxy's client is connected before the server is.
-    crate::wait_until("the server has answered", || list(&running).total == 1);
+    crate::wait_until("the server has answered", || list(&running, "established").total == 1);
     assert_eq!(refused(&running), 0, "{engine}: {:#?}\n{}", running.stats(), running.log());
     assert_eq!(running.stop(), 0);
 
     let other_size = format!("size {}", connections.max(500) * 2);
     put(folder, "edge.weir", &policy.replace(&format!("size {SIZE}"), &other_size));
     let running = start();
-    let listed = list(&running);
+    let listed = list(&running, "restored");
     assert!(listed.flows.len() == 1 && listed.flows[0].liberal, "{engine}: {listed:?}\n{}", running.log());
     transfers.wait(u64::from(connections) * 2);
     let listener = transfers.stop();

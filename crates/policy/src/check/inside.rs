@@ -4,15 +4,14 @@
 //! becomes ordinary rules in front of the upstream rules of every posture, so every engine, bundle and card has it. They
 //! have the statement's place and text.
 
-use super::table::domain_of;
-use super::value::Domain;
+use super::observe::Ranges;
 use super::{Check, Checker, SET_RANGES_MAX, WIDE_SET_RANGES_MAX};
 use crate::catalog::Family;
 use crate::checked::{Effect, Fallback, Inside, Match, Posture, Rule, Table, ValueSet};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
 use crate::source::Span;
-use crate::syntax::tree::{Atom, AtomKind, InsideMember, Item, Name, Operand, Value, Values};
+use crate::syntax::tree::{InsideMember, Item, Name};
 use crate::tracking::Tracking;
 use weir_abi::{Action, Reason};
 
@@ -25,16 +24,13 @@ const NEVER_IPV6: [(u128, u128); 3] = [(0, 0), (0xfe80 << 112, (0xfec0 << 112) -
 /// The sources of a family.
 #[derive(Clone, Copy)]
 struct Source {
-    family: Family,
     key: Field,
     /// Those that are never inside.
     never: &'static [(u128, u128)],
 }
 
-const FAMILIES: [Source; 2] = [
-    Source { family: Family::Ipv4, key: Field::IpSaddr, never: &NEVER_IPV4 },
-    Source { family: Family::Ipv6, key: Field::Ip6Saddr, never: &NEVER_IPV6 },
-];
+const FAMILIES: [Source; 2] =
+    [Source { key: Field::IpSaddr, never: &NEVER_IPV4 }, Source { key: Field::Ip6Saddr, never: &NEVER_IPV6 }];
 
 /// Whether a match holds outside its set.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,15 +57,15 @@ impl Checker<'_> {
                 has_tables: false,
                 rules: vec![],
             });
-            let (mut ranges, mut of_tables) = ([vec![], vec![]], Vec::new());
+            let (mut ranges, mut of_tables) = (Ranges::default(), Vec::new());
             for member in &statement.members {
                 // What is wrong has been reported.
                 match member {
-                    InsideMember::Addresses(value) => _ = self.inside_value(value, &mut ranges),
+                    InsideMember::Addresses(value) => _ = self.inside_ranges(value, &mut ranges),
                     InsideMember::Table(name) => of_tables.extend(self.inside_table(name, tables)),
                 }
             }
-            let sets = ranges.map(ValueSet::new);
+            let sets = ranges.map(|ranges| ValueSet::new(ranges.iter().map(|range| (range.first, range.last))));
             self.bound_inside(&sets, span);
             let sources = sets.iter().zip(FAMILIES);
             let sets = sources.map(|(set, source)| without_never(set, source)).collect::<Vec<_>>();
@@ -112,35 +108,6 @@ impl Checker<'_> {
         let Source { key, never, .. } = FAMILIES[usize::from(tables[usize::from(table.0)].family == Family::Ipv6)];
         let never = ValueSet::new(never.iter().copied());
         Ok(vec![is_in(key, never, Negated::Yes), Match::Table { key, table, labels: None, negated: false }])
-    }
-
-    /// Adds the ranges of a value to those of its family. The depth of definitions is bounded.
-    fn inside_value(&mut self, value: &Value, ranges: &mut [Vec<(u128, u128)>; 2]) -> Check<()> {
-        if let Value::Single(Operand::Variable(name)) = value {
-            let elements = match self.variable(name)? {
-                Values::One(value) => std::slice::from_ref(value),
-                Values::Set { elements, .. } => elements,
-                Values::List(_) | Values::Masked { .. } => &[],
-            };
-            if !elements.is_empty() {
-                let mut result = Ok(());
-                for element in elements {
-                    result = result.and(self.inside_value(element, ranges));
-                }
-                return result;
-            }
-        }
-        let is_ipv6 = |atom: &Atom| atom.kind == AtomKind::Ipv6;
-        let family = match value {
-            Value::Single(Operand::Atom(atom)) | Value::Range { start: Operand::Atom(atom), .. } if is_ipv6(atom) => 1,
-            Value::Prefix { address, .. } if is_ipv6(address) => 1,
-            _ => 0,
-        };
-        let domain = Domain { name: "inside", ..domain_of(FAMILIES[family].family) };
-        let mut found = Vec::new();
-        self.ranges(value, domain, &mut found)?;
-        ranges[family].extend(found.iter().map(|range| (range.first, range.last)));
-        Ok(())
     }
 
     fn bound_inside(&mut self, sets: &[ValueSet; 2], span: Span) {

@@ -12,7 +12,7 @@ use crate::syntax::tree::{Atom, AtomKind, Item, Name, ObserveSetting, Operand, V
 use weir_abi::features::{RANGES_MAX, SIZE_MAX, SIZE_MIN};
 
 /// The ranges of protected addresses, of IPv4 and of IPv6.
-type Ranges = [Vec<Range>; 2];
+pub(super) type Ranges = [Vec<Range>; 2];
 
 impl Checker<'_> {
     /// Reads `observe`, which may have several blocks, and the place of the first one.
@@ -92,7 +92,7 @@ impl Checker<'_> {
     }
 
     /// The ranges of a value, by its family. The depth of definitions is bounded.
-    fn inside_ranges(&mut self, value: &Value, ranges: &mut Ranges) -> Check<()> {
+    pub(super) fn inside_ranges(&mut self, value: &Value, ranges: &mut Ranges) -> Check<()> {
         if let Value::Single(Operand::Variable(name)) = value {
             let elements = match self.variable(name)? {
                 Values::One(value) => std::slice::from_ref(value),

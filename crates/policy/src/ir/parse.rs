@@ -114,23 +114,13 @@ fn defaults(text: &str) -> Option<Defaults> {
 fn tracking(text: &str) -> Option<Tracking> {
     let words: Vec<&str> = text.split(' ').collect();
     let (settings, timeouts) = words.split_at_checked(12)?;
-    let [
-        "size",
-        size,
-        "embryonic",
-        embryonic,
-        "unproven",
-        unproven,
-        "pickup",
-        pickup,
-        "one-way",
-        one_way,
-        "invalid",
-        invalid,
-    ] = settings
-    else {
+    let settings = settings.chunks_exact(2);
+    let names = ["size", "embryonic", "unproven", "pickup", "one-way", "invalid"];
+    if !settings.clone().map(|setting| setting[0]).eq(names) {
         return None;
-    };
+    }
+    let values: Vec<&str> = settings.map(|setting| setting[1]).collect();
+    let [size, embryonic, unproven, pickup, one_way, invalid] = values.try_into().ok()?;
     let is_on = |word: &str| ["off", "on"].iter().position(|&known| known == word).map(|index| index == 1);
     let mut tracking = Tracking {
         size: size.parse().ok()?,
