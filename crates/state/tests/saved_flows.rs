@@ -219,7 +219,7 @@ fn only_what_has_changed_is_written() {
     assert_eq!(found.len(), 50_000);
     let state = |nth| found.iter().find(|(known, _)| *known == key(nth, TCP)).map(|(_, flow)| flow.state);
     assert_eq!(state(6), Some(FlowState::FinWait));
-    assert_eq!((state(60_000), state(8)), (Some(FlowState::Established), None));
+    assert_eq!((state(60_000), state(8)), (Some(FlowState::Restored), None));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn files_of_others_are_kept() {
     later[8] = 9;
     let cases: [(&[u8], &str); 3] = [
         (b"192.0.2.1 is not what the file should have", "this is not a file of Weir's state"),
-        (&later, "another version of Weir wrote it: format 9, not 2"),
+        (&later, "another version of Weir wrote it: format 9, not 3"),
         (&fs::read(folder.path().join("lock")).unwrap(), "the header is incomplete"),
     ];
     for (number, (bytes, problem)) in cases.into_iter().enumerate() {
