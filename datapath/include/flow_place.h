@@ -131,9 +131,13 @@ struct better_bucket {
 WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const struct flow_hash *hash, uint32_t class)
 {
 	const uint32_t first = place_use(env, hash->bucket[0], class);
-	const uint32_t second = place_use(env, hash->bucket[1], class);
-	const uint32_t index = second_is_better(first, second);
+	uint32_t second, index;
 
+	/* No bucket is better than this, so the tags of the second one are not fetched. */
+	if (WEIR_LIKELY(!(first >> USE_SHARE) && use_number(first, USE_BUSY) < FLOW_PREFERRED))
+		return (struct better_bucket){0, first};
+	second = place_use(env, hash->bucket[1], class);
+	index = second_is_better(first, second);
 	return (struct better_bucket){index, index ? second : first};
 }
 
