@@ -18,7 +18,7 @@ pub enum FlowClass {
     Proven = 0,
     /// A TCP connection that is not open yet, or that nobody has answered.
     Embryonic = 1,
-    /// A flow of a protocol whose sender cannot prove its address, or a TCP connection of which one side is unseen.
+    /// A flow of another protocol than TCP, whose sender cannot prove its address, or a connection with an unseen side.
     Unproven = 2,
     /// A TCP connection that closes or was reset.
     Closing = 3,
@@ -34,7 +34,7 @@ pub const TAG_HASH: u16 = (1 << TAG_CLASS_SHIFT) - 1;
 pub const RECLAIM_TICKS: u32 = 953;
 
 impl FlowClass {
-    /// The class of a tag; that of the tag 0 means nothing.
+    /// The class in the tag of a used slot. The tag 0 is a free slot and has no class.
     pub const fn of_tag(tag: u16) -> Self {
         match tag >> TAG_CLASS_SHIFT {
             0 => FlowClass::Proven,

@@ -10,7 +10,7 @@ pub enum Trust {
     None,
     /// Somebody to whom the protected host has sent few answers. He may have forged the questions.
     Vouched,
-    /// The same, again and again.
+    /// Somebody whom the protected host has answered in many turns. He may still have forged the questions.
     Settled,
     /// Probably real.
     Plausible,

@@ -33,7 +33,7 @@ pub struct Standing {
     pub proof: Proof,
     /// Whether this packet changed that.
     pub is_news: bool,
-    /// Earlier packets of the sender in this window of which less was known then.
+    /// Earlier packets of the sender in this window that had less proof when they came.
     pub redeemed: u32,
     /// What the packet is of a stream.
     pub stream: Stream,

@@ -177,7 +177,7 @@ fn an_answer_pays_for_some_packets_of_some_seconds() {
         all.see(&datagram(false), now_ns + 1);
         count
     };
-    // A question, and then ever more, of which few are paid for. Nothing is paid for after a pause.
+    // The answer pays for a few of ever more questions, and for none after a pause.
     assert_eq!([vouched(0, 1), vouched(second, 1000), vouched(2 * second, 1000)], [0, 16, 16]);
     assert_eq!(vouched(30 * second, 1000), 0);
     // Who takes turns is paid for more.
