@@ -20,7 +20,7 @@ enum { RECLAIM_TICKS = 953 };
  * What a bucket has room for, for a flow of a class: one number, because a function of the kernel returns no other.
  *
  *	bit 18      whether the class has its share
- *	bits 12-17  number of slots whose flows do not close
+ *	bits 12-17  number of slots whose flows do not close; if less than FLOW_PREFERRED slots are used, of all of them
  *	bits 6-11   number of slots that are used
  *	bits 0-5    the first free slot, or FLOW_SLOTS
  */
@@ -41,10 +41,12 @@ WEIR_INLINE uint32_t bucket_use(const struct flow_bucket *bucket, uint32_t class
 {
 	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
 	const uint32_t used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free);
-	const uint32_t busy = used - (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING));
+	/* Closing flows are counted only where second_is_better() asks for them. */
+	const uint32_t closing =
+		used < FLOW_PREFERRED ? 0 : (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING));
 	const uint32_t has_share = (uint32_t)__builtin_popcount(slots_of(bucket, class)) >= share_of(class);
 
-	return (free ? first_slot(free) : (uint32_t)FLOW_SLOTS) | used << USE_USED | busy << USE_BUSY |
+	return (free ? first_slot(free) : (uint32_t)FLOW_SLOTS) | used << USE_USED | (used - closing) << USE_BUSY |
 	       has_share << USE_SHARE;
 }
 
@@ -150,7 +152,7 @@ WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, uint
 	*place = PLACE_EVICT;
 	if (use >> USE_SHARE)
 		return place_spare(env, bucket, spare);
-	if (use_number(use, USE_USED) >= FLOW_PREFERRED) {
+	if (use_number(use, USE_USED) >= FLOW_PREFERRED && use_number(use, USE_BUSY) < use_number(use, USE_USED)) {
 		const struct spare closing = {FLOW_CLOSING, RECLAIM_TICKS, spare->start, spare->now};
 
 		slot = place_spare(env, bucket, &closing);

@@ -106,6 +106,19 @@ WEIR_INLINE void set_key(struct track *track, const struct flow_end *source, con
 				       protocol, vlans.outer, vlans.inner);
 }
 
+/* set_key() of an IPv4 packet with ports or without: selects between registers, where set_key() selects an address. */
+WEIR_INLINE void set_ipv4_key(struct track *track, packet_view *packet, struct vlans vlans)
+{
+	const bool swap = track->sender;
+	const uint32_t port0 = swap ? packet->dport : packet->sport, port1 = swap ? packet->sport : packet->dport;
+
+	track->key.words[0] = 0;
+	track->key.words[1] = swap ? packet->daddr : packet->saddr;
+	track->key.words[2] = 0;
+	track->key.words[3] = swap ? packet->saddr : packet->daddr;
+	track->key.words[4] = key_word(port0, port1, packet->proto, vlans.outer, vlans.inner);
+}
+
 /* What an ICMP message is to the tracker. */
 struct icmp_message {
 	uint32_t request; /* the type of the request; 0 if it is none, nor a reply */
@@ -397,17 +410,21 @@ WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *pa
 	if ((!is_ipv6 && packet->l3 != L3_IPV4) || packet->fragment == FRAGMENT_LATER)
 		return SUBJECT_NONE;
 	track->key.is_ipv6 = is_ipv6;
-	if (is_ipv6) {
-		source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
-		destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
+	if (WEIR_LIKELY(!is_ipv6 && packet->l4 != L4_ICMP)) {
+		set_ipv4_key(track, packet, vlans);
+	} else {
+		if (is_ipv6) {
+			source = (struct flow_end){packet->saddr6.hi, packet->saddr6.lo, 0};
+			destination = (struct flow_end){packet->daddr6.hi, packet->daddr6.lo, 0};
+		}
+		if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6) {
+			track_refuse(track, REASON_NO_STATE);
+			return read_icmp(frame, packet, &source, &destination, vlans, track);
+		}
+		source.port = packet->sport;
+		destination.port = packet->dport;
+		set_key(track, &source, &destination, packet->proto, vlans);
 	}
-	if (packet->l4 == L4_ICMP || packet->l4 == L4_ICMP6) {
-		track_refuse(track, REASON_NO_STATE);
-		return read_icmp(frame, packet, &source, &destination, vlans, track);
-	}
-	source.port = packet->sport;
-	destination.port = packet->dport;
-	set_key(track, &source, &destination, packet->proto, vlans);
 	if (packet->l4 != L4_TCP)
 		return SUBJECT_REQUEST;
 	track->segment.kind = segment_kind(packet->tcp_flags);
