@@ -66,7 +66,8 @@ fn clang_format() -> Command {
 /// tests in documents, because cargo locks the folder that both build in.
 fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>) -> Result<Tally, String> {
     let cores = shell::cores();
-    let path = compile_once::install(&target_dir().join("compile-once"), None)?;
+    let cache = target_dir().join("compile-once");
+    let path = compile_once::install(&cache, None)?;
     let test = |what| {
         let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast", what]);
         command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
@@ -88,6 +89,7 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     if let Some(live) = live {
         repeat_alone(live, &mut sum);
     }
+    println!("ci: {}", compile_once::Calls::of(&cache));
     // A test runner without tests succeeds, which would hide an error here.
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
 }

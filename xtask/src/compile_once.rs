@@ -4,19 +4,25 @@
 //! Under that name, the program returns the cached object for the same arguments and texts, if there is one. The folder
 //! is emptied when CI starts, so every run compiles everything that it tests.
 //!
+//! The same policy under another name, or with its rules on other lines, is the same code: the name of the source and
+//! comments are not part of the input. An object may therefore have the debug information of another policy's file.
+//!
 //! An entry consists of two files: the input, which is compared byte for byte, and the object. In place of the object a
 //! failure has what the compiler said: a chain may be too long for one program, and is then compiled in parts.
-//! Compilations with warnings are not cached. What the compiler says about its version is cached too.
+//! Compilations with warnings are not cached. What the compiler says about its version is cached too. A lock for each
+//! entry keeps two processes from compiling the same input at once. [`Calls`] sums up what the cache did.
 
 use crate::precompiled;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsString;
-use std::fs;
+use std::fmt;
+use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Output};
+use std::time::{Duration, Instant};
 
 /// The compiler that the tests use.
 pub const COMPILER: &str = "clang-19";
@@ -24,6 +30,12 @@ pub const COMPILER: &str = "clang-19";
 pub const REAL: &str = "real-compiler";
 /// The file with what the compiler prints for [`ASK_VERSION`].
 const VERSION: &str = "version";
+/// Extensions of an entry's files.
+const INPUT: &str = "input";
+const OBJECT: &str = "object";
+const FAILURE: &str = "failure";
+/// The file with a line for each call: see [`Calls`].
+const CALLS: &str = "calls";
 /// The only argument of a program that looks for a compiler.
 const ASK_VERSION: &str = "--version";
 /// The file that contains the processor to compile for instead of this one.
@@ -91,15 +103,11 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     command.args(&real_args);
     let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
     let entry = cache.join(format!("{:016x}", job.hash()));
-    let [input, object, failure] = ["input", "object", "failure"].map(|extension| entry.with_extension(extension));
-    if fs::read(&input).is_ok_and(|known| known == job.input) {
-        if fs::copy(&object, &job.output).is_ok() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        if let Ok(said) = fs::read(&failure) {
-            io::stderr().write_all(&said)?;
-            return Ok(ExitCode::FAILURE);
-        }
+    let start = Instant::now();
+    let _locked = lock(&entry);
+    if let Some(code) = known(&entry, &job)? {
+        note(cache, Call::Found, start);
+        return Ok(code);
     }
     command.args(precompiled::options(real, cache, &real_args, &job.input)?);
     // Who starts a compiler may be killed, and this program with it. Guests have no `setpriv`, nor a compiler.
@@ -109,8 +117,36 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let output = command.output()?;
     io::stdout().write_all(&output.stdout)?;
     io::stderr().write_all(&output.stderr)?;
-    // The input is written last, so that an entry with an input is complete. A user without write permission compiles
-    // without a cache.
+    keep_outcome(&entry, &job, &output);
+    note(cache, Call::Compiled, start);
+    // A compiler that a signal terminated has no exit code.
+    Ok(ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Waits until no other process compiles the entry. A user without write permission compiles without a lock.
+fn lock(entry: &Path) -> Option<File> {
+    let file = File::create(entry.with_extension("lock")).ok()?;
+    file.lock().ok()?;
+    Some(file)
+}
+
+/// Copies the object of an entry, or repeats what the compiler said. None if there is no such entry.
+fn known(entry: &Path, job: &Job) -> io::Result<Option<ExitCode>> {
+    if !fs::read(entry.with_extension(INPUT)).is_ok_and(|known| known == job.input) {
+        return Ok(None);
+    }
+    if fs::copy(entry.with_extension(OBJECT), &job.output).is_ok() {
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    let Ok(said) = fs::read(entry.with_extension(FAILURE)) else { return Ok(None) };
+    io::stderr().write_all(&said)?;
+    Ok(Some(ExitCode::FAILURE))
+}
+
+/// Makes an entry. The input is written last, so that an entry with an input is complete. A user without write
+/// permission compiles without a cache.
+fn keep_outcome(entry: &Path, job: &Job, output: &Output) {
+    let [input, object, failure] = [INPUT, OBJECT, FAILURE].map(|extension| entry.with_extension(extension));
     let _unkept = match output.status.code() {
         Some(0) if output.stderr.is_empty() => {
             fs::read(&job.output).and_then(|bytes| keep(&bytes, &object)).and_then(|()| keep(&job.input, &input))
@@ -118,8 +154,6 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
         Some(1) => keep(&output.stderr, &failure).and_then(|()| keep(&job.input, &input)),
         _ => Ok(()),
     };
-    // A compiler that a signal terminated has no exit code.
-    Ok(ExitCode::from(output.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
 /// Writes a file atomically, because other processes read it.
@@ -148,17 +182,18 @@ impl Job {
             return Ok(None);
         };
         let mut input = Vec::new();
-        for arg in args {
+        for arg in args.iter().skip(1) {
             let arg = arg.to_string_lossy().replace(name, ".");
             input.extend_from_slice(arg.as_bytes());
             input.push(0);
         }
-        let mut files = crate::shell::files(&folder, &["h"]);
-        files.push(source);
-        for file in files {
-            let text = fs::read(&file)?;
-            let name = file.strip_prefix(&folder).unwrap_or(&file).as_os_str().as_encoded_bytes();
-            input.extend_from_slice(name);
+        let mut texts = vec![("source".into(), source_text(&source)?)];
+        for header in crate::shell::files(&folder, &["h"]) {
+            let text = fs::read(&header)?;
+            texts.push((header.strip_prefix(&folder).unwrap_or(&header).to_path_buf(), text));
+        }
+        for (name, text) in texts {
+            input.extend_from_slice(name.as_os_str().as_encoded_bytes());
             input.extend_from_slice(&(text.len() as u64).to_le_bytes());
             input.extend_from_slice(&text);
         }
@@ -172,9 +207,79 @@ impl Job {
     }
 }
 
+/// The part of a source on which the outcome depends: C without comments, or the whole object to be linked.
+fn source_text(path: &Path) -> io::Result<Vec<u8>> {
+    if path.extension().is_some_and(|extension| extension == "c") {
+        return Ok(without_comments(&fs::read_to_string(path)?).into_bytes());
+    }
+    fs::read(path)
+}
+
+/// Generated C without its comments and without empty lines. It has no comment inside a string, and none that begins in
+/// a line of the preprocessor.
+fn without_comments(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, comment)) = rest.split_once("/*") {
+        code.push_str(before);
+        rest = comment.split_once("*/").map_or("", |(_, after)| after);
+    }
+    code.push_str(rest);
+    let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// What became of a call.
+#[derive(Clone, Copy)]
+enum Call {
+    Found,
+    Compiled,
+}
+
+/// Adds a line to [`CALLS`]: what became of a call, and how many milliseconds it took. One write appends it, so lines of
+/// several processes do not mix.
+fn note(cache: &Path, call: Call, start: Instant) {
+    let word = match call {
+        Call::Found => "found",
+        Call::Compiled => "compiled",
+    };
+    let line = format!("{word} {}\n", start.elapsed().as_millis());
+    let file = File::options().append(true).create(true).open(cache.join(CALLS));
+    let _unwritten = file.and_then(|mut file| file.write_all(line.as_bytes()));
+}
+
+/// How often the compiler was called, and how long calls took together.
+#[derive(Default)]
+pub struct Calls {
+    found: (u32, Duration),
+    compiled: (u32, Duration),
+}
+
+impl Calls {
+    /// The calls of all programs that used the cache in a folder.
+    pub fn of(folder: &Path) -> Self {
+        let mut calls = Calls::default();
+        for line in fs::read_to_string(folder.join(CALLS)).unwrap_or_default().lines() {
+            let Some((word, millis)) = line.split_once(' ') else { continue };
+            let (count, took) = if word == "found" { &mut calls.found } else { &mut calls.compiled };
+            *count += 1;
+            *took += Duration::from_millis(millis.parse().unwrap_or(0));
+        }
+        calls
+    }
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ((found, waited), (compiled, took)) = (self.found, self.compiled);
+        let [waited, took] = [waited, took].map(|time| time.as_secs());
+        write!(f, "{compiled} compilations in {took} s; {found} found compiled, or waited for: {waited} s")
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Job;
+    use super::{Job, without_comments};
     use std::ffi::OsString;
     use std::path::Path;
 
@@ -192,10 +297,17 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-compile-once-{}", std::process::id()));
         let [one, two] = ["one", "two"].map(|name| job(&folder.join(name), "int a;", "int h;"));
         assert!(one.input == two.input && one.output != two.output);
+        assert!(job(&folder.join("one"), "\n/* edge.weir:3:\n * accept */ \nint a;", "int h;").input == two.input);
         assert!(job(&folder.join("one"), "int b;", "int h;").input != two.input);
         assert!(job(&folder.join("one"), "int a;", "int i;").input != two.input);
         let version = ["--version"].map(OsString::from);
         assert!(Job::of(&version).expect("nothing is read").is_none());
         std::fs::remove_dir_all(folder).expect("it was made above");
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_left_out() {
+        let text = "/* a\n * b */\n#define A 1\n\nint a; /* c */\n\t/* d */ int b;\n";
+        assert_eq!(without_comments(text), "#define A 1\nint a;\n\t int b;\n");
     }
 }
