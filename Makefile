@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help:
 	@echo 'make demo          replay a real attack through the shipped policy'
 	@echo 'make test          all checks of CI'
-	@echo 'make install-deps  install Debian packages (both targets above run it; needs root; DPDK only for tests)'
+	@echo 'make install-deps  install Debian packages (both targets above run it; needs root; tests need more)'
 
 install-deps:
 	@scripts/install-deps.sh
@@ -20,5 +20,6 @@ test: install-test-deps
 	@cargo xtask ci
 
 demo: install-deps
-	@cargo build --release --quiet
+	@echo 'demo: building Weir; the first time takes one to two minutes'
+	@cargo build --profile demo --package weir
 	@scripts/demo.sh

@@ -3,9 +3,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-weir=$(pwd)/${CARGO_TARGET_DIR:-target}/release/weir
+weir=$(pwd)/${CARGO_TARGET_DIR:-target}/demo/weir
 case ${CARGO_TARGET_DIR:-} in
-/*) weir=$CARGO_TARGET_DIR/release/weir ;;
+/*) weir=$CARGO_TARGET_DIR/demo/weir ;;
 esac
 
 cd examples/edge

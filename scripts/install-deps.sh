@@ -1,21 +1,22 @@
 #!/bin/sh
-# Installs the Debian packages and rustup components that Weir needs. With --tests, also installs the packages for its
-# tests and for its feature dpdk. If nothing is missing, it prints nothing and needs no privileges.
+# Installs the Debian packages that Weir needs to be built and to run. With --tests, also installs the packages and rustup
+# components for its tests and for its feature dpdk. If nothing is missing, it prints nothing and needs no privileges.
 set -eu
 
 # clang-19         compiles policies, for this machine and for BPF
-# libclang-rt-19   libFuzzer and the sanitizers
-# clang-format-19  the C style check
 # libelf, zlib     libbpf
 # pkg-config       finds the libraries
+PACKAGES="clang-19 libelf-dev zlib1g-dev pkg-config"
+# libclang-rt-19   libFuzzer and the sanitizers
+# clang-format-19  the C style check
 # nftables, ip     comparison in tests, and their network namespaces
 # ethtool          completes checksums on the hosts of tests, like network cards
-PACKAGES="clang-19 libclang-rt-19-dev clang-format-19 libelf-dev zlib1g-dev pkg-config nftables iproute2 ethtool"
 # libdpdk-dev      headers, libraries and drivers of DPDK
 # python3          runs the example of a detector
 # verilator, g++, make   simulate the card
-TEST_PACKAGES="libdpdk-dev python3 verilator g++ make"
-COMPONENTS="rustfmt clippy"
+TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 verilator g++ make"
+TEST_COMPONENTS="rustfmt clippy"
+COMPONENTS=
 LOCK_WAIT_SECONDS=600
 
 fail() {
@@ -75,7 +76,10 @@ install_components() {
 }
 
 case ${1:-} in
---tests) PACKAGES="$PACKAGES $TEST_PACKAGES" ;;
+--tests)
+	PACKAGES="$PACKAGES $TEST_PACKAGES"
+	COMPONENTS=$TEST_COMPONENTS
+	;;
 "") ;;
 *) fail "usage: install-deps.sh [--tests]" ;;
 esac
