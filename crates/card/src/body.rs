@@ -3,7 +3,7 @@
 use crate::Lookups;
 use crate::field::{Carried, header_of};
 use weir_abi::card::{LOOKUP_LOW, LOOKUP_VALID};
-pub use weir_policy::answers::BodyLayout;
+pub use weir_policy::ir::answers::BodyLayout;
 use weir_policy::field::{Answer, Field};
 use weir_policy::ir::eval::Answers;
 

@@ -1,7 +1,7 @@
 //! The fields that cards know: those of patterns, and those that a body may carry.
 
 use weir_abi::card::field;
-pub use weir_policy::answers::{Carried, header_of};
+pub use weir_policy::ir::answers::{Carried, header_of};
 use weir_policy::field::Field;
 
 /// A field of up to 32 bits that a pattern may compare. The number is that of `docs/card-layout.md`.

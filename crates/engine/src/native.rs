@@ -1,28 +1,25 @@
-//! Runs a program as native code in this process. Long: it owns each kind of memory that compiled code points into.
+//! Runs a program as native code in this process.
 
-use std::error::Error;
+mod library;
+mod pointers;
+mod sealed;
+
 use std::ffi::c_void;
-use std::fs::File;
-use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use rustix::fs::{MemfdFlags, memfd_create};
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
-use weir_abi::verdict::Sampled;
-use weir_abi::{
-    ABI_VERSION, Action, AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Reason, Rewrite, Verdict, burst,
-};
+use weir_abi::{AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
 use weir_state::features::{FeatureWriter, Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
 use weir_state::slots::RuleSlot;
-use weir_state::tables::{ByRules, Counted as CountedEntries, LiveTables, Published, TableImage};
+use weir_state::tables::{ByRules, LiveTables, Published};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
@@ -31,8 +28,10 @@ use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::image::Image;
 use crate::native_data::{NativeData, SlotPointers};
-use crate::sealed::{Answered, AnsweredFn, Received, SealedBurst, Seals};
+use crate::sealed::{Answered, AnsweredFn};
 use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
+use library::{check_version, front, loader_message, memory_file};
+use pointers::{CountedSlots, ImagePointers};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
@@ -100,58 +99,6 @@ pub struct NativeFilter {
     /// Whether other filters charge the same buckets.
     sharing: Sharing,
 }
-
-/// What one worker counts at entries of tables, by slot.
-struct CountedSlots {
-    /// Empty if no table has counters.
-    slots: Vec<burst::EntrySlot>,
-    /// The memory that `slots` points into.
-    _counters: Vec<Arc<CountedEntries>>,
-    _images: Vec<TableImage>,
-}
-
-// SAFETY: only `NativeFilter::decide` uses the pointers, in code that the worker calls.
-unsafe impl Send for CountedSlots {}
-// SAFETY: as above.
-unsafe impl Sync for CountedSlots {}
-
-impl CountedSlots {
-    fn new(images: &[Option<TableImage>], worker: usize) -> io::Result<Self> {
-        let mut counted = CountedSlots { slots: Vec::new(), _counters: Vec::new(), _images: Vec::new() };
-        if images.iter().all(Option::is_none) {
-            return Ok(counted);
-        }
-        for image in images {
-            let Some(counters) = image.as_ref().and_then(TableImage::counters) else {
-                counted.slots.push(burst::EntrySlot::NONE);
-                continue;
-            };
-            let own = counters.of_worker(worker)?;
-            counted.slots.push(burst::EntrySlot { counters: own.as_ptr(), labels: counters.labels() });
-            counted._counters.push(own);
-            counted._images.extend(image.clone());
-        }
-        Ok(counted)
-    }
-
-    /// As C takes it.
-    fn as_c(&self) -> burst::Entries {
-        match self.slots.is_empty() {
-            true => burst::Entries::NONE,
-            false => burst::Entries { slots: self.slots.as_ptr() },
-        }
-    }
-}
-
-/// Pointers to images, by slot.
-#[derive(Clone)]
-struct ImagePointers(Vec<*const u8>);
-
-// SAFETY: only `NativeFilter::decide` reads them. They point into images that the code of the filter owns, or that its
-// reader protects for the burst.
-unsafe impl Send for ImagePointers {}
-// SAFETY: as above.
-unsafe impl Sync for ImagePointers {}
 
 /// The number of workers that charge a program's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,10 +240,6 @@ pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedF
 }
 
 /// The message of the dynamic loader, which is the source of the error.
-fn loader_message(error: &libloading::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), ToString::to_string)
-}
-
 impl NativeFilter {
     /// Loads code like [`NativeCode::load`], for one filter that alone charges its buckets. They are full at the time
     /// of its first burst.
@@ -317,7 +260,7 @@ impl NativeFilter {
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
         let code = &self.code;
-        code.limits.is_some() || code.flows.is_some() || !code.slots.is_empty() || !self.entries.slots.is_empty()
+        code.limits.is_some() || code.flows.is_some() || !code.slots.is_empty() || !self.entries.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -388,31 +331,6 @@ impl NativeFilter {
     }
 }
 
-fn check_version(name: &str, library: &Library) -> Result<(), EngineError> {
-    // SAFETY: only the address of the symbol is used here.
-    let symbol = unsafe { library.get::<*const c_void>(b"weir_abi_version") };
-    let symbol = symbol.map_err(|_| EngineError::Native {
-        object: name.to_owned(),
-        problem: "has no symbol weir_abi_version".to_owned(),
-    })?;
-    // SAFETY: objects of every ABI version export `const uint32_t weir_abi_version`.
-    let found = unsafe { symbol.into_raw().cast::<u32>().read() };
-    if found != ABI_VERSION {
-        return Err(EngineError::AbiVersion { object: name.to_owned(), found, expected: ABI_VERSION });
-    }
-    Ok(())
-}
-
-/// An executable file in memory. Each call returns another file, so that dlopen cannot confuse it with a previous one.
-fn memory_file(bytes: &[u8]) -> io::Result<OwnedFd> {
-    // Kernels before 6.3 reject the flag. Their files are always executable.
-    let file = memfd_create(c"weir", MemfdFlags::CLOEXEC | MemfdFlags::EXEC)
-        .or_else(|_| memfd_create(c"weir", MemfdFlags::CLOEXEC))?;
-    let mut file = File::from(file);
-    file.write_all(bytes)?;
-    Ok(file.into())
-}
-
 impl Filter for NativeFilter {
     fn name(&self) -> &str {
         "native"
@@ -463,71 +381,7 @@ impl Filter for NativeFilter {
     }
 }
 
-/// The function that compares seals, if the program reads answers.
-fn front(name: &str, library: &Library, program: &ProgramShape) -> Result<Option<AnsweredFn>, EngineError> {
-    if program.answered.is_none() {
-        return Ok(None);
-    }
-    // SAFETY: the ABI version was checked, and in this version `weir_answered` has this type.
-    let function = unsafe { library.get::<AnsweredFn>(b"weir_answered") };
-    let missing =
-        |_| EngineError::Native { object: name.to_owned(), problem: "has no function weir_answered".to_owned() };
-    function.map(|function| Some(*function)).map_err(missing)
-}
-
 impl NativeFilter {
-    /// Reads a burst from a card's port with the seals of this policy.
-    pub fn read_sealed<'a>(&self, seals: &Seals, burst: FrameBurst<'a>) -> SealedBurst<'a> {
-        match self.code.front {
-            // SAFETY: it is the function of the code that this filter runs.
-            Some(front) => unsafe { SealedBurst::read_by(front, seals, burst) },
-            None => SealedBurst::read(seals, burst),
-        }
-    }
-
-    /// Decides a burst from a card's port, which was read with the seals of this policy: packets with answers by the
-    /// chain that reads them, others by the chain `plain`. Frames without a seal are dropped and counted, and so are
-    /// answers to control frames, which are no packets.
-    pub fn decide_sealed(
-        &mut self,
-        plain: usize,
-        burst: &SealedBurst<'_>,
-        verdicts: &mut [Verdict],
-    ) -> Result<(), EngineError> {
-        let mut from = 0;
-        while from < burst.len() {
-            let (received, run) = burst.run(from);
-            let own = &mut verdicts[from..from + run.len()];
-            match received {
-                Received::Answered => {
-                    let (chain, _) = self.code.answered.expect("the policy reads answers");
-                    self.count_all(&run, Reason::COUNTER_ANSWERED);
-                    self.decide_from(chain, &run, from, own)?;
-                }
-                Received::Alone => {
-                    self.count_all(&run, Reason::COUNTER_ALONE);
-                    self.decide_from(plain, &run, from, own)?;
-                }
-                Received::Unsealed => self.drop_all(&run, Reason::UNSEALED, own),
-                Received::Control => self.drop_all(&run, Reason::CARD_CONTROL, own),
-            }
-            from += run.len();
-        }
-        Ok(())
-    }
-
-    /// Drops a burst for a reason.
-    fn drop_all(&mut self, burst: &FrameBurst<'_>, reason: Reason, verdicts: &mut [Verdict]) {
-        self.count_all(burst, reason);
-        verdicts.fill(Verdict::new(Action::Drop, reason, Sampled::No));
-    }
-
-    /// Counts all frames of a burst.
-    fn count_all(&self, burst: &FrameBurst<'_>, counter: Reason) {
-        let bytes = burst.frames().iter().map(|frame| u64::from(frame.len)).sum();
-        self.counters.add(counter.0.into(), burst.len() as u64, bytes);
-    }
-
     /// Decides packets of a burst, from the one with the index `from`. The verdicts are theirs.
     fn decide_from(
         &mut self,

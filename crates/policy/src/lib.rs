@@ -3,7 +3,6 @@
 //! `pipeline` lists all stages. Each stage is a type, so stages cannot run in the wrong order.
 #![forbid(unsafe_code)]
 
-pub mod answers;
 pub mod backend;
 pub mod capability;
 pub mod catalog;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use weir_abi::{Action, Frame, Verdict};
 
 use crate::EngineError;
-use crate::live::afpacket::{Offload, Outbox, Socket};
+use crate::live::afpacket::ring::Offload;
+use crate::live::afpacket::send::Outbox;
+use crate::live::afpacket::socket::Socket;
 use crate::live::lane::{PortCounters, Role, add};
 
 /// A worker's outgoing socket for diverted packets and samples.

@@ -6,6 +6,7 @@
 //! a verdict ends the chain. Tests only read the packet, so passes may merge, move and drop them. `eval` interprets the
 //! tree and is the reference for every backend.
 
+pub mod answers;
 pub mod effect;
 pub mod eval;
 pub mod id;
@@ -16,13 +17,13 @@ pub mod print;
 mod tables_tested;
 pub mod verify;
 
-use crate::answers::Answering;
 pub use crate::checked::{
     AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot, TableKind,
     ValueSet,
 };
 use crate::field::Field;
 pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};
+use answers::Answering;
 pub use effect::{Adder, Effect, Limiter, LimiterKind, Rule};
 pub use id::{AdderId, Direction, FindId, LimiterId, RuleId, RuleSlotId, SlotId};
 pub use match_tree::{MatchTree, Node, Test, Wanted};

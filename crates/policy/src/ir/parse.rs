@@ -9,8 +9,8 @@ use super::{
     Chain, Defaults, Direction, Effect, Fallback, Find, FindId, LabelId, Node, OnExit, Program, Rule, RuleId, RuleSlot,
     RuleSlotId, TableKind,
 };
-use crate::answers::{Answering, BodyLayout, Carried};
 use crate::field::{Answer, Field, Guard, Raw, RawBase, Subject};
+use crate::ir::answers::{Answering, BodyLayout, Carried};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::card::FLAGS_BITS_MAX;
 use weir_abi::{Action, Family, Layout};

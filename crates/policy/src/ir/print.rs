@@ -33,8 +33,8 @@ use super::{
     Adder, Chain, Dynamic, Effect, Fallback, Limiter, LimiterKind, Node, Observe, Program, SlotContents, Synproxy,
     TIMEOUTS, TableKind, Test, Threshold, Tracking, ValueSet, Wanted,
 };
-use crate::answers::Answering;
 use crate::field::{Answer, Field, Notation, Raw, RawBase, Subject};
+use crate::ir::answers::Answering;
 use std::fmt::{self, Display, Formatter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::{Action, Family};

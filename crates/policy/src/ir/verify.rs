@@ -4,8 +4,8 @@ use super::{
     Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Observe, Program, RuleId, RuleSlotId,
     SlotContents, SlotId, Synproxy, Test, Threshold, Tracking, Wanted,
 };
-use crate::answers::Answering;
 use crate::field::{Field, Guard, Notation, Subject};
+use crate::ir::answers::Answering;
 use crate::pass::choose_layouts::FUSED_MAX;
 use weir_abi::{Layout, Reason, each, features, flow, slot};
 

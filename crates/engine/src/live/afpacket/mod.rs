@@ -8,9 +8,9 @@
 
 pub mod bump;
 mod rewritten;
-mod ring;
-mod send;
-mod socket;
+pub(in crate::live) mod ring;
+pub(in crate::live) mod send;
+pub(in crate::live) mod socket;
 pub mod wire;
 
 use std::os::fd::AsFd;

@@ -3,8 +3,8 @@
 use super::column::Width;
 use super::dialect::Dialect;
 use super::scale::{ALL, Scale, in_set};
-use crate::answers::{Answering, Carried, header_of};
 use crate::field::{Answer, Field, Subject};
+use crate::ir::answers::{Answering, Carried, header_of};
 use crate::ir::{Effect, Node, Program, RuleId, Test, ValueSet};
 use std::collections::BTreeSet;
 use weir_abi::Action;

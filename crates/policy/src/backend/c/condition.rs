@@ -6,8 +6,8 @@ use super::dialect::Dialect;
 use super::raw::{raw_bits, raw_columns, raw_name};
 use super::scale::{Scale, number};
 use super::set::{self, Form, LargeSet};
-use crate::answers::Answering;
 use crate::field::{Guard, Raw, Subject};
+use crate::ir::answers::Answering;
 use crate::ir::{Chain, FindId, Node, Program, Test, ValueSet, Wanted, symbol};
 
 /// The expressions of one chain, and the declarations that they need.

@@ -30,8 +30,8 @@ mod writer;
 
 use std::collections::BTreeSet;
 
-use crate::answers::Answering;
 use crate::capability::{self, Engine};
+use crate::ir::answers::Answering;
 use crate::ir::{Direction, LimiterKind, Program, SlotContents, TableKind};
 use crate::pass;
 use chain::ChainEmitter;

@@ -2,7 +2,8 @@
 //! (`docs/card-layout.md`).
 
 use crate::field::{Answer, Field, Guard, Subject};
-use crate::ir::{SlotId, Test};
+use crate::ir::id::SlotId;
+use crate::ir::match_tree::Test;
 use weir_abi::card::{BODY_BYTES_MAX, FIRST_BITS_MAX, FLAGS_BITS_MAX, LOOKUP_BYTES, LOOKUPS_MAX, header, source};
 
 /// The chain of a program that reads a card's answers, and where they are. No policy declares it: the split between card

@@ -1,0 +1,65 @@
+//! What compiled code finds in a burst: pointers into memory that the filter keeps.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_abi::burst;
+use weir_state::tables::{Counted, TableImage};
+
+/// What one worker counts at entries of tables, by slot.
+pub(super) struct CountedSlots {
+    /// Empty if no table has counters.
+    slots: Vec<burst::EntrySlot>,
+    /// The memory that `slots` points into.
+    _counters: Vec<Arc<Counted>>,
+    _images: Vec<TableImage>,
+}
+
+// SAFETY: only `NativeFilter::decide` uses the pointers, in code that the worker calls.
+unsafe impl Send for CountedSlots {}
+// SAFETY: as above.
+unsafe impl Sync for CountedSlots {}
+
+impl CountedSlots {
+    /// The counters of a worker for the images of all slots.
+    pub(super) fn new(images: &[Option<TableImage>], worker: usize) -> io::Result<Self> {
+        let mut counted = CountedSlots { slots: Vec::new(), _counters: Vec::new(), _images: Vec::new() };
+        if images.iter().all(Option::is_none) {
+            return Ok(counted);
+        }
+        for image in images {
+            let Some(counters) = image.as_ref().and_then(TableImage::counters) else {
+                counted.slots.push(burst::EntrySlot::NONE);
+                continue;
+            };
+            let own = counters.of_worker(worker)?;
+            counted.slots.push(burst::EntrySlot { counters: own.as_ptr(), labels: counters.labels() });
+            counted._counters.push(own);
+            counted._images.extend(image.clone());
+        }
+        Ok(counted)
+    }
+
+    /// Whether no table has counters.
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// As C takes it.
+    pub(super) fn as_c(&self) -> burst::Entries {
+        match self.slots.is_empty() {
+            true => burst::Entries::NONE,
+            false => burst::Entries { slots: self.slots.as_ptr() },
+        }
+    }
+}
+
+/// Pointers to images, by slot.
+#[derive(Clone)]
+pub(super) struct ImagePointers(pub(super) Vec<*const u8>);
+
+// SAFETY: only `NativeFilter::decide` reads them. They point into images that the code of the filter owns, or that its
+// reader protects for the burst.
+unsafe impl Send for ImagePointers {}
+// SAFETY: as above.
+unsafe impl Sync for ImagePointers {}
