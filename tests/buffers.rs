@@ -129,7 +129,7 @@ impl Kernel {
             Place::Between => Ports::of(&Interfaces { lower, upper, divert: None }).expect("they are there"),
             Place::Host => Ports::of_host(&lower).expect("it is there"),
         });
-        let data = policy.data(None).expect("there are no tables");
+        let data = policy.bind(None).expect("there are no tables");
         let code = policy.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}"));
         let parts = policy.compile_bpf_in_parts(&data, PART_RULES).expect("it compiles");
         let parts = parts.load(&ports).expect("the verifier takes it");

@@ -172,11 +172,11 @@ fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     std::fs::write(&path, policy).expect("the policy can be written");
     let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
     let compiled = policy.compile_native(Cpu::Native).expect("it compiles");
-    let code = compiled.load(policy.data(None).expect("there is memory")).expect("it loads");
+    let code = compiled.load(policy.bind(None).expect("there is memory")).expect("it loads");
     test("native", &|| Box::new(code.filter(Sharing::Shared, 0)));
 
     let shared = SharedState::with_seed(Memory::Kernel { limits_room: None }, each::REPLAY_SEED);
-    let data = policy.data(Some(&shared)).expect("there are buckets");
+    let data = policy.bind(Some(&shared)).expect("there are buckets");
     let compiled = policy.compile_bpf(&data).expect("it compiles");
     test("kernel", &|| Box::new(compiled.filter().expect("the verifier takes it")));
 }

@@ -69,7 +69,7 @@ fn repeated(times: usize) -> Policy {
 #[test]
 fn forty_rules_twice() {
     let policy = repeated(2);
-    let data = policy.data(None).expect("there is memory");
+    let data = policy.bind(None).expect("there is memory");
     let whole = policy.compile_bpf(&data).expect("it compiles");
     let refused = whole.filter().err().expect("the verifier gives up");
     assert!(matches!(refused, EngineError::TooLarge { .. }), "{refused}");
@@ -83,7 +83,7 @@ fn forty_rules_twice() {
 fn two_thousand_rules_of_any_shape() {
     let mut runner = TestRunner::deterministic();
     let policy = written(&random(2000, &mut runner));
-    let data = policy.kernel_replay_data().expect("there is memory");
+    let data = policy.bind_kernel_replay().expect("there is memory");
     let parts_of_32 = policy.compile_bpf_in_parts(&data, PART_RULES[0]).unwrap_or_else(|error| panic!("{error}"));
     let mut filter = parts_of_32.filter().unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(parts(&filter), [32, 0]);
@@ -98,7 +98,7 @@ fn sets_of_thousands_in_several_rules() {
     let set = |rule: u32| (0..4000).map(|at| address(4 * at + rule).to_string()).collect::<Vec<_>>().join(", ");
     let rules: Vec<String> = (0..4).map(|rule| format!("ip saddr {{ {} }} counter drop\n", set(rule))).collect();
     let policy = written(&format!("upstream {{\n{}accept\n}}\ndownstream {{ accept }}\n", rules.concat()));
-    let data = policy.data(None).expect("there is memory");
+    let data = policy.bind(None).expect("there is memory");
     let refused = policy.compile_bpf(&data).err().expect("one program is too long").to_string();
     assert!(refused.contains("a jump of BPF reaches 32,767 instructions"), "{refused}");
     let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
@@ -140,16 +140,16 @@ upstream {{
 downstream {{ accept }}
 "
     ));
-    let data = policy.data(None).expect("there is memory");
+    let data = policy.bind(None).expect("there is memory");
     let artifact = policy.artifact().unwrap_or_else(|failure| panic!("{failure}"));
-    let mut shape = BpfShape::new(&artifact.shape(), &data.for_kernel());
+    let mut shape = BpfShape::new(&artifact.shape, &data);
     let DataSizes::Known { tables, limits: Some(limits) } = &mut shape.sizes else { panic!("the policy has limits") };
     tables.iter_mut().for_each(|table| table.bytes = BYTES);
     limits.bytes = BYTES;
     let clang = Clang::find().unwrap_or_else(|error| panic!("{error}"));
     let object =
         clang.bpf("large", artifact.source(Target::Bpf), &shape).unwrap_or_else(|error| panic!("{error}")).object;
-    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape(), &data.for_kernel());
+    let filter = XdpFilter::load(&artifact.name, &object, &artifact.shape, &data);
     let mut filter = filter.unwrap_or_else(|error| panic!("{error}"));
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }

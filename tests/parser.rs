@@ -14,7 +14,7 @@ use weir_abi::packet::flag;
 use weir_abi::{BURST_MAX, Counter, PacketView, Reason, Verdict};
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
-use weir_engine::{Filter, NativeData, NativeFilter, ProgramShape};
+use weir_engine::{Bound, Filter, NativeFilter, ProgramShape};
 use weir_policy::ir::eval::packet::{self, Frame, Packet};
 use weir_test_support as support;
 
@@ -51,7 +51,7 @@ fn c_parser() -> NativeFilter {
     let object = Clang::find().expect("clang is there").native("parser", SHIM, Cpu::Native).expect("the shim compiles");
     let rules = BURST_MAX * COUNTERS - usize::from(Reason::RULE_BASE);
     let program = ProgramShape { chains: vec!["parse".to_owned()], rules, ..ProgramShape::default() };
-    NativeFilter::load("parser", &object.object, &program, NativeData::constant(vec![])).expect("the shim loads")
+    NativeFilter::load("parser", &object.object, &program, Bound::default()).expect("the shim loads")
 }
 
 /// Parses packets with both parsers and compares the results.

@@ -79,7 +79,7 @@ fn lists(bytes: &[u8]) -> Option<()> {
     if policy.refuse_unsupported(&[Engine::Eval]).is_err() || policy.limit_needs().buckets > BUCKETS_MAX {
         return None;
     }
-    let _data = policy.data(None).ok()?;
+    let _data = policy.bind(None).ok()?;
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
     for (packet, time_ns) in PACKETS.iter().cycle().zip(0..16) {
         for chain in 0..policy.program.chains.len() {

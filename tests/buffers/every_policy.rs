@@ -84,7 +84,7 @@ fn every_policy_loads_wherever_programs_run() {
     for (name, policy) in policies() {
         for (place, ports) in &places {
             let shared = SharedState::new(Memory::Kernel { limits_room: None });
-            let data = policy.data(Some(&shared)).expect("there is memory");
+            let data = policy.bind(Some(&shared)).expect("there is memory");
             match policy.kernel(&data, &Arc::new(ports.clone())) {
                 Ok(_) => loaded += 1,
                 // What a host cannot do is said by the compiler, not by the kernel.

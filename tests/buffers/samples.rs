@@ -40,7 +40,7 @@ fn load(ports: impl FnOnce() -> Ports) -> (Arc<KernelCode>, SampleReader) {
     let policy = engines::load(&path).unwrap_or_else(|error| panic!("{error}"));
     let reader = SampleReader::create_ring().expect("root may make maps");
     let ports = Arc::new(ports().with_samples(reader.ring()));
-    let data = policy.data(None).expect("there are no tables");
+    let data = policy.bind(None).expect("there are no tables");
     (policy.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}")), reader)
 }
 

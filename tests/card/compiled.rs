@@ -280,7 +280,7 @@ fn compiled_is_interpreted(case: &Case, nth: usize) -> Result<[usize; 3], TestCa
     let fail = |error: LoadError| TestCaseError::fail(error.to_string());
     let native = Sealed::new(split.native().map_err(fail)?, &seals);
     let mut engines: Vec<(&str, Box<dyn Filter>)> = vec![("native", Box::new(native))];
-    let data = split.kernel_replay_data().map_err(fail)?;
+    let data = split.bind_kernel_replay().map_err(fail)?;
     if nth.is_multiple_of(2) {
         engines.push(("xdp", Box::new(Sealed::new(split.xdp().map_err(fail)?, &seals))));
     }

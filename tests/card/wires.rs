@@ -103,7 +103,7 @@ fn workers_behind_a_card_forward_packets_without_trailers() {
     let interfaces = Interfaces { lower: vec!["lower".into()], upper: vec!["upper".into()], divert: None };
     let lanes = AfPacketLane::open(&interfaces, 1).expect("this test needs root");
     let lanes = lanes.into_iter().map(|lane| Box::new(lane) as Box<dyn Lane>).collect();
-    let data = split.data(None).expect("tables can be built");
+    let data = split.bind(None).expect("tables can be built");
     let code = split.compile_native(weir_engine::cpu::Cpu::Native).and_then(|compiled| compiled.load(data));
     let workers = Workers::start(lanes, &loaded(code.expect("it loads"), &hybrid)).expect("it starts");
     let (control, controlled) = sync_channel(8);
@@ -116,7 +116,7 @@ fn workers_behind_a_card_forward_packets_without_trailers() {
 fn kernel(split: &Policy, hybrid: &Hybrid) -> KernelPath {
     let interfaces = Interfaces { lower: vec!["lower".into()], upper: vec!["upper".into()], divert: None };
     let ports = Arc::new(Ports::of(&interfaces).expect("they are there"));
-    let data = split.data(None).expect("tables can be built");
+    let data = split.bind(None).expect("tables can be built");
     let code = split.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}"));
     KernelPath::start(ports, &loaded(code, hybrid), None).expect("nobody else is there")
 }

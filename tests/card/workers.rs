@@ -87,7 +87,7 @@ pub fn hybrid() -> (Hybrid, Policy) {
 }
 
 fn load(split: &Policy) -> Arc<NativeCode> {
-    let data = split.data(None).expect("tables can be built");
+    let data = split.bind(None).expect("tables can be built");
     let code = split.compile_native(weir_engine::cpu::Cpu::Native).and_then(|compiled| compiled.load(data));
     code.expect("it loads")
 }

@@ -288,7 +288,7 @@ impl<'a> Engines<'a> {
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
     pub fn load_with_parts(policy: &'a Policy, rules: usize) -> Result<Self, String> {
-        let data = policy.kernel_replay_data().map_err(|failure| failure.to_string())?;
+        let data = policy.bind_kernel_replay().map_err(|failure| failure.to_string())?;
         let parts = policy.compile_bpf_in_parts(&data, rules).and_then(|compiled| compiled.filter());
         let parts = parts.map_err(|error| format!("xdp in parts: {error}"))?;
         Ok(Engines { parts: Some(parts), ..Engines::load(policy)? })

@@ -232,7 +232,7 @@ fn rules_in_parts_know_the_state() {
     let mut native = policy.native().unwrap_or_else(|error| panic!("native: {error}"));
     let by_native = run(&mut native, &packets);
     compare(&policy, &packets, "native", &eval, &by_native);
-    let data = policy.kernel_replay_data().expect("there is memory");
+    let data = policy.bind_kernel_replay().expect("there is memory");
     let parts = policy.compile_bpf_in_parts(&data, 1).and_then(|compiled| compiled.filter());
     let by_parts = run(&mut parts.unwrap_or_else(|error| panic!("in parts: {error}")), &packets);
     compare(&policy, &packets, "xdp in parts", &eval, &by_parts);

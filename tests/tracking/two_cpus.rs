@@ -457,7 +457,7 @@ type Run = fn((&Scene, &Policy), [Box<dyn Filter + Send>; 2], &[usize], &weir_st
 
 fn in_kernel(scene: &Scene, run: Run) {
     let policy = policy(scene);
-    let data = policy.kernel_replay_data().expect("there is memory");
+    let data = policy.bind_kernel_replay().expect("there is memory");
     let filter = || policy.in_kernel(&data, |compiled| compiled.filter()).expect("the kernel loads it");
     let filters: [Box<dyn Filter + Send>; 2] = [Box::new(filter()), Box::new(filter())];
     run((scene, &policy), filters, &[1], data.flows.as_ref().expect("it tracks"));
@@ -465,7 +465,7 @@ fn in_kernel(scene: &Scene, run: Run) {
 
 fn with_workers(scene: &Scene, run: Run) {
     let policy = policy(scene);
-    let data = policy.data(None).expect("there is memory");
+    let data = policy.bind(None).expect("there is memory");
     let table = data.flows.clone().expect("it tracks");
     let code = policy.compile_native(Cpu::Native).and_then(|compiled| compiled.load(data)).expect("it compiles");
     let filters: [Box<dyn Filter + Send>; 2] =

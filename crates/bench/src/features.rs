@@ -18,7 +18,7 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::{self, SplitMix};
 use weir_engine::xdp::stream::SOURCES_MAX;
-use weir_engine::{NativeData, NativeFilter, ProgramShape, XdpFilter, tsc};
+use weir_engine::{Bound, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
 use weir_state::features::{FeatureMemory, Features, Snapshot};
 
@@ -156,7 +156,7 @@ fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
     let source = BARE.replace("CELLS", &cells.to_string());
     let object = Clang::find()?.native("bare", &source, Cpu::Native)?.object;
     let shape = ProgramShape { chains: vec!["upstream".to_owned(), "downstream".to_owned()], ..observing.shape() };
-    let data = NativeData { features: Some(features), ..NativeData::constant(vec![]) };
+    let data = Bound { features: Some(features), ..Bound::default() };
     Ok(NativeFilter::load("bare", &object, &shape, data)?)
 }
 
@@ -193,16 +193,16 @@ fn kernel(
 }
 
 fn in_kernel(policy: &Policy) -> Result<XdpFilter, Failure> {
-    let (artifact, data) = (policy.artifact()?, policy.kernel_replay_data()?);
-    stream::load_chain("downstream", artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())
+    let (artifact, data) = (policy.artifact()?, policy.bind_kernel_replay()?);
+    stream::load_chain("downstream", artifact.source(Target::Bpf), &artifact.shape, &data)
 }
 
 /// The bare access in the kernel to the cells of a policy, or what remains of it without the access.
 fn bare_in_kernel(observing: &Policy, touches: u32) -> Result<XdpFilter, Failure> {
-    let (artifact, data) = (observing.artifact()?, observing.kernel_replay_data()?);
+    let (artifact, data) = (observing.artifact()?, observing.bind_kernel_replay()?);
     let cells = observing.program.observe.as_ref().expect("the policy observes").shape().size;
     let source = BARE_IN_KERNEL.replace("CELLS", &cells.to_string()).replace("BARE_TOUCHES", &touches.to_string());
-    stream::load_chain("downstream", &source, &artifact.shape(), &data.for_kernel())
+    stream::load_chain("downstream", &source, &artifact.shape, &data)
 }
 
 /// Milliseconds of CPU time of an exchange after all addresses were counted.

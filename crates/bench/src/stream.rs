@@ -5,13 +5,13 @@ use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::quiet::Stretches;
 use weir_engine::traffic;
 use weir_engine::xdp::stream::SOURCES_MAX;
-use weir_engine::{ProgramData, ProgramShape, XdpFilter};
+use weir_engine::{Bound, ProgramShape, XdpFilter};
 
 /// Compiles the C of a policy with the chain `upstream`, and loads it for [`XdpFilter::stream`].
 ///
 /// # Errors
 /// clang or the kernel rejects the program.
-pub fn load(c: &str, program: &ProgramShape, data: &ProgramData<'_>) -> Result<XdpFilter, Failure> {
+pub fn load(c: &str, program: &ProgramShape, data: &Bound) -> Result<XdpFilter, Failure> {
     load_chain("upstream", c, program, data)
 }
 
@@ -19,7 +19,7 @@ pub fn load(c: &str, program: &ProgramShape, data: &ProgramData<'_>) -> Result<X
 ///
 /// # Errors
 /// As for [`load`].
-pub fn load_chain(chain: &str, c: &str, program: &ProgramShape, data: &ProgramData<'_>) -> Result<XdpFilter, Failure> {
+pub fn load_chain(chain: &str, c: &str, program: &ProgramShape, data: &Bound) -> Result<XdpFilter, Failure> {
     let c = format!("{c}\n#include \"stream.h\"\n\nWEIR_XDP_STREAM({chain})\n");
     let object = Clang::find()?.bpf("stream", &c, &BpfShape::new(program, data))?.object;
     Ok(XdpFilter::load("stream", &object, program, data)?)

@@ -3,8 +3,8 @@
 use crate::Lookups;
 use crate::field::{Carried, header_of};
 use weir_abi::card::{LOOKUP_LOW, LOOKUP_VALID};
-pub use weir_policy::ir::answers::BodyLayout;
 use weir_policy::field::{Answer, Field};
+pub use weir_policy::ir::answers::BodyLayout;
 use weir_policy::ir::eval::Answers;
 
 /// The body of one packet, with the tables that finish its lookups.

@@ -1,8 +1,8 @@
 //! The fields that cards know: those of patterns, and those that a body may carry.
 
 use weir_abi::card::field;
-pub use weir_policy::ir::answers::{Carried, header_of};
 use weir_policy::field::Field;
+pub use weir_policy::ir::answers::{Carried, header_of};
 
 /// A field of up to 32 bits that a pattern may compare. The number is that of `docs/card-layout.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

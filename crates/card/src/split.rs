@@ -21,8 +21,8 @@ use crate::profile::Profile;
 use crate::program::{CardProgram, TableKey};
 use crate::room::Room;
 use weir_abi::{Family, Layout};
-use weir_policy::ir::answers::Answering;
 use weir_policy::field::Guard;
+use weir_policy::ir::answers::Answering;
 use weir_policy::ir::match_tree::{Condition, conditions};
 use weir_policy::ir::{
     Chain, Effect, Fallback, FindId, MatchTree, Node, Program, RuleId, Slot, SlotContents, SlotId, Test, verify,

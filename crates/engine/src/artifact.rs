@@ -1,10 +1,10 @@
 //! The output of the policy compiler, which engines load.
 
 use weir_abi::slot::SLOTS_MAX;
-use weir_abi::{ABI_VERSION, FeatureShape, Reason, Target};
+use weir_abi::{ABI_VERSION, Reason, Target};
 
 use crate::EngineError;
-use crate::program_shape::{ProgramShape, RULES_MAX, TableSlot};
+use crate::program_shape::{ProgramShape, RULES_MAX};
 
 /// A compiled policy as source code, before clang.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,29 +13,9 @@ pub struct Artifact {
     pub name: String,
     /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u32,
-    /// Names of the chains, which are suffixes of the compiled functions: `upstream`, `downstream`,
-    /// `high_alert_upstream`, ...
-    pub chains: Vec<String>,
-    /// Number of rules.
-    pub rules: usize,
-    /// The tables, in slot order.
-    pub tables: Vec<TableSlot>,
-    /// Number of limiters.
-    pub limiters: usize,
-    /// Number of adders.
-    pub adders: usize,
-    /// Maximum number of additions that one packet makes.
-    pub additions: usize,
-    /// Number of counters for packets that rules decide because a limit is exceeded.
-    pub limited: usize,
-    /// Number of flows that its table holds; `None` if it does not track.
-    pub flows: Option<u32>,
-    /// Whether chains change packets.
-    pub rewrites: bool,
-    /// Number of slots of rules.
-    pub slots: usize,
-    /// What is counted of the packets that pass; `None` if nothing is.
-    pub features: Option<FeatureShape>,
+    /// The facts about the program that a loader needs. Artifacts are for machines without a card, so no chain reads the
+    /// answers of one.
+    pub shape: ProgramShape,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,
     /// The data that reports need, for instance the citation of each rule. Engines do not interpret it.
@@ -67,41 +47,23 @@ impl Artifact {
         &source.expect("an artifact has a source for each target").text
     }
 
-    /// The facts about the program that a loader needs.
-    pub fn shape(&self) -> ProgramShape {
-        ProgramShape {
-            chains: self.chains.clone(),
-            rules: self.rules,
-            tables: self.tables.clone(),
-            limiters: self.limiters,
-            adders: self.adders,
-            additions: self.additions,
-            limited: self.limited,
-            flows: self.flows,
-            rewrites: self.rewrites,
-            slots: self.slots,
-            features: self.features.clone(),
-            // Bundles are compiled without a card.
-            answered: None,
-        }
-    }
-
     /// Refuses counts and names that no engine can load.
     pub fn check(&self) -> Result<(), String> {
-        if self.rules > RULES_MAX {
-            return Err(format!("{} rules, at most {RULES_MAX} are possible", self.rules));
+        let ProgramShape { chains, rules, tables, limiters, limited, slots, .. } = &self.shape;
+        if *rules > RULES_MAX {
+            return Err(format!("{rules} rules, at most {RULES_MAX} are possible"));
         }
-        if self.tables.len() > TABLES_MAX {
-            return Err(format!("{} tables, at most {TABLES_MAX} are possible", self.tables.len()));
+        if tables.len() > TABLES_MAX {
+            return Err(format!("{} tables, at most {TABLES_MAX} are possible", tables.len()));
         }
         let exceeded_max = Reason::RULES_MAX * 3;
-        if self.limiters > LISTS_MAX || self.limited > exceeded_max {
-            return Err(format!("{} limiters with {} counters are not possible", self.limiters, self.limited));
+        if *limiters > LISTS_MAX || *limited > exceeded_max {
+            return Err(format!("{limiters} limiters with {limited} counters are not possible"));
         }
-        if self.slots > SLOTS_MAX {
-            return Err(format!("{} slots, at most {SLOTS_MAX} are possible", self.slots));
+        if *slots > SLOTS_MAX {
+            return Err(format!("{slots} slots, at most {SLOTS_MAX} are possible"));
         }
-        if let Some(chain) = self.chains.iter().find(|chain| !is_identifier(chain)) {
+        if let Some(chain) = chains.iter().find(|chain| !is_identifier(chain)) {
             return Err(format!("chain `{}` is not a C identifier", chain.escape_debug()));
         }
         Ok(())

@@ -16,7 +16,7 @@ use weir_tables::limit_image::Logged;
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
 use crate::scratch;
-use crate::{EngineError, ProgramData, ProgramShape};
+use crate::{Bound, EngineError, ProgramShape};
 
 mod headers;
 
@@ -162,10 +162,10 @@ pub struct Extras<'a> {
 
 impl TableRoom {
     /// The room for the image of a slot.
-    pub(crate) fn of(data: &ProgramData<'_>, slot: usize, image: &Image) -> Self {
-        match data.map_of(slot) {
+    pub(crate) fn of(bound: &Bound, slot: usize, image: &Image) -> Self {
+        match bound.map_of(slot) {
             Some(map) => {
-                let entries = data.entry_maps_of(slot).map(|maps| (maps.capacity, maps.cpus));
+                let entries = bound.entry_maps_of(slot).map(|maps| (maps.capacity, maps.cpus));
                 TableRoom { bytes: map.bytes() as u32, twice: true, entries }
             }
             None => TableRoom { bytes: capacity_bytes(image), twice: false, entries: None },
@@ -200,16 +200,26 @@ impl LimitsRoom {
 
 impl BpfShape {
     /// The shape for the given program and its data.
-    pub fn new(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
-        let tables = data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image)).collect();
-        let sizes = DataSizes::Known { tables, limits: data.limits.map(LimitsRoom::of) };
-        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data), hook: Hook::Received }
+    pub fn new(program: &ProgramShape, bound: &Bound) -> Self {
+        let tables = bound.images.iter().enumerate().map(|(slot, image)| TableRoom::of(bound, slot, image)).collect();
+        let sizes = DataSizes::Known { tables, limits: bound.limits.as_ref().map(LimitsRoom::of) };
+        BpfShape {
+            sizes,
+            counters: program.counters().next_power_of_two(),
+            logged: logged(bound),
+            hook: Hook::Received,
+        }
     }
 
     /// The shape for a bundle, which is loaded with data of any size.
-    pub fn for_bundle(program: &ProgramShape, data: &ProgramData<'_>) -> Self {
+    pub fn for_bundle(program: &ProgramShape, bound: &Bound) -> Self {
         let sizes = DataSizes::AtLoad { tables: program.tables.len() };
-        BpfShape { sizes, counters: program.counters().next_power_of_two(), logged: logged(data), hook: Hook::Received }
+        BpfShape {
+            sizes,
+            counters: program.counters().next_power_of_two(),
+            logged: logged(bound),
+            hook: Hook::Received,
+        }
     }
 
     /// The flags of the compiler.
@@ -238,8 +248,8 @@ impl BpfShape {
     }
 }
 
-fn logged(data: &ProgramData<'_>) -> Logged {
-    data.limits.and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
+fn logged(bound: &Bound) -> Logged {
+    bound.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
 }
 
 impl Clang {
@@ -396,7 +406,7 @@ mod tests {
     #[test]
     fn counters_are_a_power_of_two_that_holds_all_rules() {
         let program = ProgramShape { chains: vec![], rules: 40, ..ProgramShape::default() };
-        let shape = BpfShape::new(&program, &ProgramData::constant(&[]));
+        let shape = BpfShape::new(&program, &Bound::default());
         assert_eq!(shape.counters, 128);
         assert!(shape.counters >= usize::from(Reason::RULE_BASE) + program.rules);
     }

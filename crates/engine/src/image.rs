@@ -11,7 +11,7 @@ pub const IMAGE_BYTES_MAX: usize = 1 << 29;
 /// Bytes that a BPF program reserves for an image: a power of two.
 pub fn capacity_bytes(image: &Image) -> u32 {
     let bytes = image.as_bytes().len().next_power_of_two();
-    u32::try_from(bytes).expect("ProgramShape::check_images refuses images over IMAGE_BYTES_MAX")
+    u32::try_from(bytes).expect("ProgramShape::check refuses images over IMAGE_BYTES_MAX")
 }
 
 /// Bytes that a BPF program reserves for the image of limits: a power of two.

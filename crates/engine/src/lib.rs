@@ -11,6 +11,7 @@
 
 mod additions;
 pub mod artifact;
+pub mod bound;
 pub mod bundle;
 pub mod capture;
 pub mod clang;
@@ -27,9 +28,7 @@ pub mod live;
 pub mod lookup;
 pub mod measure;
 pub mod native;
-mod native_data;
 pub mod output;
-mod program_data;
 pub mod program_shape;
 pub mod quiet;
 pub mod scratch;
@@ -39,14 +38,13 @@ pub mod tsc;
 pub mod xdp;
 
 pub use artifact::{Artifact, Source};
+pub use bound::Bound;
 pub use bundle::Bundle;
 pub use error::EngineError;
 pub use filter::Filter;
 pub use frames::FrameBurst;
 pub use image::Image;
 pub use native::{NativeCode, NativeFilter};
-pub use native_data::NativeData;
-pub use program_data::ProgramData;
 pub use program_shape::{ProgramShape, TableSlot};
 pub use sealed::{Answered, CardPort, Configured, WithoutSeal};
 pub use xdp::XdpFilter;

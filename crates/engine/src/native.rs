@@ -18,20 +18,17 @@ use weir_state::features::{FeatureWriter, Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::counts::Counts;
 use weir_state::limits::{Counted, LimitCount, Limits};
-use weir_state::slots::RuleSlot;
-use weir_state::tables::{ByRules, LiveTables, Published};
+use weir_state::tables::{ByRules, Published};
 use weir_state::words::Words;
 use weir_tables::live::Reader;
 
 use crate::additions::{self, AdditionBuffer};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
-use crate::image::Image;
-use crate::native_data::{NativeData, SlotPointers};
 use crate::sealed::{Answered, AnsweredFn};
-use crate::{EngineError, Filter, FrameBurst, ProgramShape, filter};
+use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
 use library::{check_version, front, loader_message, memory_file};
-use pointers::{CountedSlots, ImagePointers};
+use pointers::{CountedSlots, ImagePointers, SlotPointers};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
@@ -50,18 +47,8 @@ pub struct NativeCode {
     answered: Option<(usize, usize)>,
     /// What compares the seals of a burst, if the program reads answers.
     front: Option<AnsweredFn>,
-    /// The data of limiters, if the program has any.
-    limits: Option<Limits>,
-    /// The tables that can change, if there are any.
-    live: Option<LiveTables>,
-    /// The flows, if the program tracks.
-    flows: Option<Arc<FlowTable>>,
-    /// The slots of rules, in their order.
-    slots: Vec<Arc<RuleSlot>>,
-    /// What is observed, if the program observes.
-    features: Option<Arc<Features>>,
-    /// The memory that `tables` points into.
-    _images: Vec<Arc<Image>>,
+    /// The state of the program. It has the memory that `tables` points into.
+    bound: Bound,
     /// The code that `chains` point into.
     library: Library,
     /// The file of the library. Its path contains the number of this descriptor, and the loader identifies libraries by
@@ -121,15 +108,9 @@ impl NativeCode {
         name: &str,
         object: &NativeObject,
         program: &ProgramShape,
-        data: NativeData,
+        bound: Bound,
     ) -> Result<Arc<Self>, EngineError> {
-        let NativeData { images, limits, tables: live, flows, slots, features } = data;
-        program.check_flows(flows.as_deref())?;
-        program.check_slots(&slots)?;
-        program.check_features(features.as_deref())?;
-        program.check_images(&images)?;
-        program.check_limits(limits.as_ref())?;
-        program.check_adders(live.as_ref())?;
+        program.check(&bound)?;
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
         let (library, file) = open(name, object)?;
         check_version(name, &library)?;
@@ -140,16 +121,16 @@ impl NativeCode {
             let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
             chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
         }
-        let tables = ImagePointers(images.iter().map(|image| image.as_bytes().as_ptr()).collect());
-        let live = live.filter(|live| live.images.iter().any(Option::is_some));
+        let tables = ImagePointers(bound.images.iter().map(|image| image.as_bytes().as_ptr()).collect());
+        let changing = bound.tables.filter(|tables| tables.images.iter().any(Option::is_some));
+        let bound = Bound { tables: changing, ..bound };
         let (counters, additions_max, rewrites) = (program.counters(), program.additions, program.rewrites);
         let (answered, front) = (program.answered, front(name, &library, program)?);
-        let (_images, _file) = (images, file);
-        if let Some(live) = &live {
-            let reserved = CountedSlots::new(&live.counted, 0);
+        if let Some(tables) = &bound.tables {
+            let reserved = CountedSlots::new(&tables.counted, 0);
             reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
         }
-        if let Some(features) = &features {
+        if let Some(features) = &bound.features {
             let reserved = features.writer(0);
             reserved.map_err(|error| refuse(format!("has no memory for features: {error}")))?;
         }
@@ -161,14 +142,9 @@ impl NativeCode {
             rewrites,
             answered,
             front,
-            limits,
-            live,
-            flows,
-            slots,
-            features,
-            _images,
+            bound,
             library,
-            _file,
+            _file: file,
         }))
     }
 
@@ -190,17 +166,18 @@ impl NativeCode {
     /// # Panics
     /// Panics if the process has no address space left.
     pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
-        let of_slots = self.slots.first().and_then(|slot| slot.readers());
-        let readers = self.live.as_ref().map(|live| &live.readers).or(of_slots);
+        let Bound { tables: changing, slots, features, .. } = &self.bound;
+        let of_slots = slots.slots.first().and_then(|slot| slot.readers());
+        let readers = changing.as_ref().map(|tables| &tables.readers).or(of_slots);
         let reader = readers.map(|readers| readers.register().expect("there are few filters"));
-        let slots = SlotPointers::new(&self.slots, worker);
+        let slots = SlotPointers::new(&slots.slots, worker);
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
-        let by_rules = self.live.as_ref().map_or(&ByRules::Never, |live| &live.by_rules);
+        let by_rules = changing.as_ref().map_or(&ByRules::Never, |tables| &tables.by_rules);
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
-        let counted = self.live.as_ref().map_or(&[][..], |live| &live.counted);
+        let counted = changing.as_ref().map_or(&[][..], |tables| &tables.counted);
         let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
-        let features = self.features.as_ref().map(|features| features.writer(worker));
+        let features = features.as_ref().map(|features| features.writer(worker));
         let features = features.transpose().expect("the first worker found address space");
         let (code, fills_buckets) = (self.clone(), false);
         NativeFilter {
@@ -243,13 +220,8 @@ pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedF
 impl NativeFilter {
     /// Loads code like [`NativeCode::load`], for one filter that alone charges its buckets. They are full at the time
     /// of its first burst.
-    pub fn load(
-        name: &str,
-        object: &NativeObject,
-        program: &ProgramShape,
-        data: NativeData,
-    ) -> Result<Self, EngineError> {
-        Ok(Self::alone(&NativeCode::load(name, object, program, data)?))
+    pub fn load(name: &str, object: &NativeObject, program: &ProgramShape, bound: Bound) -> Result<Self, EngineError> {
+        Ok(Self::alone(&NativeCode::load(name, object, program, bound)?))
     }
 
     /// The only filter of some code, as [`NativeFilter::load`] makes it.
@@ -259,8 +231,8 @@ impl NativeFilter {
 
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
-        let code = &self.code;
-        code.limits.is_some() || code.flows.is_some() || !code.slots.is_empty() || !self.entries.is_empty()
+        let Bound { limits, flows, slots, .. } = &self.code.bound;
+        limits.is_some() || flows.is_some() || !slots.slots.is_empty() || !self.entries.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -279,12 +251,12 @@ impl NativeFilter {
 
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
-        self.code.flows.as_ref()
+        self.code.bound.flows.as_ref()
     }
 
     /// What is observed, if the program observes.
     pub fn features(&self) -> Option<&Arc<Features>> {
-        self.code.features.as_ref()
+        self.code.bound.features.as_ref()
     }
 
     /// Where the next burst is counted, as C takes it.
@@ -310,7 +282,7 @@ impl NativeFilter {
 
     /// The table of flows as C takes it.
     fn flows_as_c(&self) -> burst::Flows {
-        let Some(table) = &self.code.flows else { return burst::Flows::NONE };
+        let Some(table) = &self.code.bound.flows else { return burst::Flows::NONE };
         let (head, buckets) = table.as_ptrs();
         let shared = (self.sharing == Sharing::Shared).into();
         burst::Flows { head, buckets, shared, proxied: table.proxied() }
@@ -318,7 +290,7 @@ impl NativeFilter {
 
     /// The buckets and counts of the program's limiters, as C takes them.
     fn limits(&self) -> burst::Limits {
-        let Some(Limits { image, buckets, counted, .. }) = &self.code.limits else { return burst::Limits::NONE };
+        let Some(Limits { image, buckets, counted, .. }) = &self.code.bound.limits else { return burst::Limits::NONE };
         let counts = counted.as_ref().map(Counted::counts);
         let words = |words: Option<&Words>| words.map_or(ptr::null_mut(), Words::as_ptr);
         burst::Limits {
@@ -357,25 +329,25 @@ impl Filter for NativeFilter {
     }
 
     fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
-        if let Some(Some(image)) = self.code.live.as_ref().and_then(|live| live.counted.get(slot)) {
+        if let Some(Some(image)) = self.code.bound.tables.as_ref().and_then(|live| live.counted.get(slot)) {
             image.hits(0, visit);
         }
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
-        self.code.slots[slot].list().iter().map(|rule| rule.counts).collect()
+        self.code.bound.slots.slots[slot].list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.code.flows.iter().for_each(|table| table.each(visit));
+        self.code.bound.flows.iter().for_each(|table| table.each(visit));
     }
 
     fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
-        filter::taken(self.code.features.as_deref())
+        filter::taken(self.code.bound.features.as_deref())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
-        if let Some(counted) = self.code.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
+        if let Some(counted) = self.code.bound.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
         }
     }
@@ -420,14 +392,14 @@ impl NativeFilter {
         let read = self.code.answered.filter(|(answered, _)| *answered == chain).map_or(0, |(_, body)| body);
         assert!(burst.bytes_behind() >= read, "the chain reads answers behind the packets");
         if std::mem::take(&mut self.fills_buckets) && !burst.is_empty() {
-            if let Some(limits) = &self.code.limits {
+            if let Some(limits) = &self.code.bound.limits {
                 limits.binding.fill(&limits.buckets, burst.time_ns(0));
             }
-            self.code.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+            self.code.bound.slots.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
         let (limits, features) = (self.limits(), self.features_as_c());
         let bursts = self.reader.as_mut().map(Reader::start_burst);
-        if let (Some(burst), Some(live)) = (&bursts, &self.code.live) {
+        if let (Some(burst), Some(live)) = (&bursts, &self.code.bound.tables) {
             for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
                 if let Some(Published::Pointer(image)) = image {
                     *table = image.open(burst).as_ptr();
@@ -461,11 +433,11 @@ impl NativeFilter {
         // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts. `additions` has
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
         // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
-        // program tracks (`ProgramShape::check_flows`); other workers use it only if it is `shared`.
+        // program tracks (`ProgramShape::check`); other workers use it only if it is `shared`.
         // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those of
-        // the program (`ProgramShape::check_slots`), and nobody changes the records that they select before the reader
+        // the program (`ProgramShape::check`), and nobody changes the records that they select before the reader
         // starts another burst or rests.
-        // `features` is a sheet of the program's shape (`ProgramShape::check_features`), which only this worker writes
+        // `features` is a sheet of the program's shape (`ProgramShape::check`), which only this worker writes
         // until `end`.
         unsafe { function(&arguments) };
         self.features.iter().for_each(FeatureWriter::end);

@@ -12,7 +12,7 @@ use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, LiveTables};
 
 use crate::image::{IMAGE_BYTES_MAX, Image};
-use crate::{EngineError, ProgramData};
+use crate::{Bound, EngineError};
 
 /// Maximum number of rules of a program.
 pub const RULES_MAX: usize = Reason::RULES_MAX;
@@ -65,7 +65,7 @@ impl ProgramShape {
     }
 
     /// Refuses the limits of another program.
-    pub(crate) fn check_limits(&self, limits: Option<&Limits>) -> Result<(), EngineError> {
+    fn check_limits(&self, limits: Option<&Limits>) -> Result<(), EngineError> {
         let found = limits.map_or(0, |limits| limits.image.limiters());
         match found == self.limiters {
             true => Ok(()),
@@ -77,7 +77,7 @@ impl ProgramShape {
     }
 
     /// Refuses a table of flows of another size.
-    pub(crate) fn check_flows(&self, table: Option<&FlowTable>) -> Result<(), EngineError> {
+    fn check_flows(&self, table: Option<&FlowTable>) -> Result<(), EngineError> {
         let (found, expected) = (table.map(FlowTable::buckets), self.flows.map(buckets));
         if self.rewrites && table.is_none_or(|table| table.proxied().is_null()) {
             let problem = "has no room for proxied flows".to_owned();
@@ -93,7 +93,7 @@ impl ProgramShape {
     }
 
     /// Refuses the slots of another program.
-    pub(crate) fn check_slots(&self, slots: &[Arc<RuleSlot>]) -> Result<(), EngineError> {
+    fn check_slots(&self, slots: &[Arc<RuleSlot>]) -> Result<(), EngineError> {
         match slots.len() == self.slots {
             true => Ok(()),
             false => Err(EngineError::Image {
@@ -103,18 +103,19 @@ impl ProgramShape {
         }
     }
 
-    /// Refuses data that is not the program's.
-    pub(crate) fn check(&self, data: &ProgramData<'_>) -> Result<(), EngineError> {
-        self.check_images(data.images)?;
-        self.check_limits(data.limits)?;
-        self.check_adders(data.tables)?;
-        self.check_flows(data.flows.map(|flows| &**flows))?;
-        self.check_slots(data.slots)?;
-        self.check_features(data.features.map(|features| &**features))
+    /// Refuses the state of another program.
+    pub(crate) fn check(&self, bound: &Bound) -> Result<(), EngineError> {
+        let Bound { images, limits, tables, flows, slots, features } = bound;
+        self.check_images(images)?;
+        self.check_limits(limits.as_ref())?;
+        self.check_adders(tables.as_ref())?;
+        self.check_flows(flows.as_deref())?;
+        self.check_slots(&slots.slots)?;
+        self.check_features(features.as_deref())
     }
 
     /// Refuses features of another shape.
-    pub(crate) fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
+    fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
         let found = features.map(Features::shape);
         match found == self.features.as_ref() {
             true => Ok(()),
@@ -126,7 +127,7 @@ impl ProgramShape {
     }
 
     /// Refuses tables that the program's rules could not change.
-    pub(crate) fn check_adders(&self, tables: Option<&LiveTables>) -> Result<(), EngineError> {
+    fn check_adders(&self, tables: Option<&LiveTables>) -> Result<(), EngineError> {
         let found = tables.map_or(0, |tables| match &tables.by_rules {
             ByRules::Never => 0,
             ByRules::Queued(_, adders) => adders.adders.len(),
@@ -142,7 +143,7 @@ impl ProgramShape {
     }
 
     /// Refuses images unless there is one for each slot, in the expected layout and within [`IMAGE_BYTES_MAX`].
-    pub(crate) fn check_images(&self, images: &[Arc<Image>]) -> Result<(), EngineError> {
+    fn check_images(&self, images: &[Arc<Image>]) -> Result<(), EngineError> {
         for (index, slot) in self.tables.iter().enumerate() {
             let image = images.get(index).ok_or_else(|| slot.refuse("its image is missing".to_owned()))?;
             slot.check(image)?;

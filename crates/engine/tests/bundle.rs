@@ -16,7 +16,7 @@ use weir_engine::bundle::{HEAD_BYTES, is_bundle};
 use weir_engine::clang::{BpfShape, Clang, Hook};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Bundle, EngineError, Filter, Image, NativeData, NativeFilter, ProgramData, XdpFilter};
+use weir_engine::{Bound, Bundle, EngineError, Filter, Image, NativeFilter, XdpFilter};
 use weir_tables::{Entries, Kind, Table};
 
 mod chain;
@@ -30,7 +30,7 @@ fn compile() -> Bundle {
     let artifact = chain::artifact();
     let clang = Clang::find().unwrap();
     let native = clang.native(&artifact.name, artifact.source(Target::Native), Cpu::X86_64V3).unwrap().object;
-    let shape = BpfShape::for_bundle(&artifact.shape(), &ProgramData::constant(&[]));
+    let shape = BpfShape::for_bundle(&artifact.shape, &Bound::default());
     let bpf = |hook| {
         let shape = BpfShape { hook, ..shape.clone() };
         clang.bpf(&artifact.name, artifact.source(Target::Bpf), &shape).unwrap().object
@@ -98,8 +98,8 @@ fn a_bundle_runs_without_a_compiler() {
     let frames = FrameSet::new(Link::Ethernet, [(&[0xff; 60][..], 60), (&[1; 60][..], 60)]);
     let images = images(&bundle);
     let mut native =
-        NativeFilter::load("edge", bundle.native().unwrap(), &program, NativeData::constant(images.clone())).unwrap();
-    let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), &program, &ProgramData::constant(&images))
+        NativeFilter::load("edge", bundle.native().unwrap(), program, Bound::of_images(images.clone())).unwrap();
+    let mut xdp = XdpFilter::load("edge", bundle.bpf().unwrap(), program, &Bound::of_images(images))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"));
     let burst = frames.bursts().next().unwrap();
     let (mut by_native, mut by_xdp) = ([Verdict(0); 2], [Verdict(0); 2]);
@@ -239,10 +239,10 @@ fn code_for_another_processor_is_refused() {
 #[test]
 fn contents_that_no_engine_could_load() {
     let mut odd = bundle();
-    odd.artifact.chains[0] = "up; stream".to_owned();
+    odd.artifact.shape.chains[0] = "up; stream".to_owned();
     assert_eq!(refusal(&written(&odd).1), "chain `up; stream` is not a C identifier");
     let mut odd = bundle();
-    odd.artifact.rules = 100_000;
+    odd.artifact.shape.rules = 100_000;
     assert_eq!(refusal(&written(&odd).1), "100000 rules, at most 65503 are possible");
     let mut odd = bundle();
     odd.tables = vec![table().to_list().into_bytes().into(); 1025];

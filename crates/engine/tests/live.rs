@@ -11,7 +11,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::memory_lane::{MemoryLane, Witness};
 use weir_engine::live::{Counts, Datapath, Lane, Loaded, PortReading, Side, Workers};
-use weir_engine::{NativeCode, NativeData, ProgramShape};
+use weir_engine::{Bound, NativeCode, ProgramShape};
 
 /// Number of policies. Policy `k` decides every packet by rule `k`, drops if `k` is odd, and waits a little in the
 /// middle of each burst.
@@ -42,7 +42,7 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         rules: POLICIES,
         ..ProgramShape::default()
     };
-    NativeCode::load("hand", &object, &program, NativeData::constant(vec![])).unwrap()
+    NativeCode::load("hand", &object, &program, Bound::default()).unwrap()
 }
 
 fn loaded(code: &Arc<NativeCode>) -> Loaded<NativeCode> {

@@ -9,7 +9,7 @@ use weir_engine::clang::{BpfObject, BpfShape, Clang, Extras, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::measure;
-use weir_engine::{EngineError, Filter, Image, NativeData, NativeFilter, ProgramData, ProgramShape, XdpFilter};
+use weir_engine::{Bound, EngineError, Filter, Image, NativeFilter, ProgramShape, XdpFilter};
 use weir_tables::{Entries, Kind};
 
 mod chain;
@@ -28,18 +28,18 @@ fn native_object() -> NativeObject {
 }
 
 fn bpf_object(program: &ProgramShape) -> BpfObject {
-    let shape = BpfShape::new(program, &ProgramData::constant(&[image()]));
+    let shape = BpfShape::new(program, &Bound::of_images(vec![image()]));
     Clang::find().unwrap().bpf("hand", &chain::bpf_c(), &shape).unwrap().object
 }
 
 fn native() -> NativeFilter {
-    let program = chain::artifact().shape();
-    NativeFilter::load("hand", &native_object(), &program, NativeData::constant(vec![image()])).unwrap()
+    let program = chain::artifact().shape;
+    NativeFilter::load("hand", &native_object(), &program, Bound::of_images(vec![image()])).unwrap()
 }
 
 fn xdp() -> XdpFilter {
-    let program = chain::artifact().shape();
-    XdpFilter::load("hand", &bpf_object(&program), &program, &ProgramData::constant(&[image()]))
+    let program = chain::artifact().shape;
+    XdpFilter::load("hand", &bpf_object(&program), &program, &Bound::of_images(vec![image()]))
         .unwrap_or_else(|error| panic!("this test needs root (BPF_PROG_TEST_RUN): {error}"))
 }
 
@@ -80,9 +80,9 @@ WEIR_CHAIN(odd_upstream)
 
 fn odd_and_even(extra: &str) -> XdpFilter {
     let program = ProgramShape { chains: vec!["odd_upstream".to_owned()], rules: 2, ..ProgramShape::default() };
-    let shape = BpfShape::new(&program, &ProgramData::constant(&[]));
+    let shape = BpfShape::new(&program, &Bound::default());
     let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
-    XdpFilter::load("odd", &object, &program, &ProgramData::constant(&[])).unwrap()
+    XdpFilter::load("odd", &object, &program, &Bound::default()).unwrap()
 }
 
 /// A UDP packet from 0.0.0.0.
@@ -198,13 +198,13 @@ fn the_kernel_measures_cycles() {
 
 #[test]
 fn without_rights_the_error_names_them() {
-    let program = chain::artifact().shape();
+    let program = chain::artifact().shape;
     let object = bpf_object(&program);
     // Capabilities belong to a thread. This one drops its own.
     let load = std::thread::spawn(move || {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
-        XdpFilter::load("hand", &object, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string()
+        XdpFilter::load("hand", &object, &program, &Bound::of_images(vec![image()])).err().unwrap().to_string()
     });
     assert_eq!(
         load.join().unwrap(),
@@ -226,7 +226,7 @@ fn memory_measures_cycles() {
 
 #[test]
 fn compiling_twice_gives_the_same_bytes() {
-    let program = chain::artifact().shape();
+    let program = chain::artifact().shape;
     assert_eq!(native_object(), native_object());
     assert_eq!(bpf_object(&program), bpf_object(&program));
 }
@@ -235,9 +235,8 @@ fn compiling_twice_gives_the_same_bytes() {
 fn code_of_another_abi_version_is_refused() {
     let c = chain::native_c().replace("= WEIR_ABI_VERSION", "= 77");
     let object = Clang::find().unwrap().native("old", &c, Cpu::X86_64V3).unwrap().object;
-    let error = NativeFilter::load("old", &object, &chain::artifact().shape(), NativeData::constant(vec![image()]))
-        .err()
-        .unwrap();
+    let error =
+        NativeFilter::load("old", &object, &chain::artifact().shape, Bound::of_images(vec![image()])).err().unwrap();
     assert_eq!(
         error.to_string(),
         format!("old: compiled for abi version 77, this weir has {ABI_VERSION}; compile the policy again")
@@ -247,10 +246,10 @@ fn code_of_another_abi_version_is_refused() {
 #[test]
 fn code_without_version_or_chain_is_refused() {
     let clang = Clang::find().unwrap();
-    let program = chain::artifact().shape();
+    let program = chain::artifact().shape;
     let load = |c: &str| {
         let object = clang.native("odd", c, Cpu::Native).unwrap().object;
-        NativeFilter::load("odd", &object, &program, NativeData::constant(vec![image()])).err().unwrap().to_string()
+        NativeFilter::load("odd", &object, &program, Bound::of_images(vec![image()])).err().unwrap().to_string()
     };
     assert_eq!(load("int x;\n"), "native code of odd: has no symbol weir_abi_version");
     let c = chain::native_c().replace("weir_downstream", "weir_sideways");
@@ -261,16 +260,16 @@ fn code_without_version_or_chain_is_refused() {
     // Other code, which was linked without this check.
     let extras = Extras { headers: &[], flags: &["-Wl,-z,undefs".to_owned()] };
     let object = clang.native_with("odd", &c, Cpu::Native, extras).unwrap().object;
-    let loaded = NativeFilter::load("odd", &object, &program, NativeData::constant(vec![image()]));
+    let loaded = NativeFilter::load("odd", &object, &program, Bound::of_images(vec![image()]));
     let error = loaded.err().unwrap().to_string();
     assert!(error.contains("undefined symbol: absent"), "{error}");
 }
 
 #[test]
 fn images_must_be_there_and_laid_out_as_expected() {
-    let program = chain::artifact().shape();
+    let program = chain::artifact().shape;
     let load = |images| {
-        NativeFilter::load("hand", &native_object(), &program, NativeData::constant(images)).err().unwrap().to_string()
+        NativeFilter::load("hand", &native_object(), &program, Bound::of_images(images)).err().unwrap().to_string()
     };
     assert_eq!(load(vec![]), "table short: its image is missing");
     let mut entries = Entries::new(weir_abi::Family::Ipv4, Kind::Set);
@@ -292,15 +291,14 @@ fn what_clang_refuses_is_kept() {
 
 #[test]
 fn what_the_verifier_refuses_shows_the_end_of_its_log() {
-    let program = chain::artifact().shape();
+    let program = chain::artifact().shape;
     let c = chain::bpf_c().replace("\treturn judge(env, frame);", "\treturn judge(env, frame) + frame->data[3000];");
     let object = Clang::find()
         .unwrap()
-        .bpf("bad", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))
+        .bpf("bad", &c, &BpfShape::new(&program, &Bound::of_images(vec![image()])))
         .unwrap()
         .object;
-    let error =
-        XdpFilter::load("bad", &object, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string();
+    let error = XdpFilter::load("bad", &object, &program, &Bound::of_images(vec![image()])).err().unwrap().to_string();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let start = format!("compiler bug: the verifier of Linux {} refuses bad:\n", release.trim());
     assert!(error.starts_with(&start), "{error}");
@@ -311,10 +309,10 @@ fn what_the_verifier_refuses_shows_the_end_of_its_log() {
 #[test]
 fn an_object_of_another_shape_is_refused() {
     let artifact = chain::artifact();
-    let program = artifact.shape();
+    let program = artifact.shape;
     let object = bpf_object(&program);
     let load = |program: &ProgramShape| {
-        XdpFilter::load("hand", &object, program, &ProgramData::constant(&[image()])).err().unwrap().to_string()
+        XdpFilter::load("hand", &object, program, &Bound::of_images(vec![image()])).err().unwrap().to_string()
     };
     let more_rules = ProgramShape { rules: 5000, ..program.clone() };
     assert_eq!(load(&more_rules), "xdp: .bss.counters: 1024 bytes set aside, 80512 needed");
@@ -325,10 +323,10 @@ fn an_object_of_another_shape_is_refused() {
     let c = chain::bpf_c().replace("#include \"hook.h\"", &define);
     let old = Clang::find()
         .unwrap()
-        .bpf("old", &c, &BpfShape::new(&program, &ProgramData::constant(&[image()])))
+        .bpf("old", &c, &BpfShape::new(&program, &Bound::of_images(vec![image()])))
         .unwrap()
         .object;
-    let error = XdpFilter::load("old", &old, &program, &ProgramData::constant(&[image()])).err().unwrap().to_string();
+    let error = XdpFilter::load("old", &old, &program, &Bound::of_images(vec![image()])).err().unwrap().to_string();
     assert_eq!(
         error,
         format!("old: compiled for abi version {other}, this weir has {ABI_VERSION}; compile the policy again")

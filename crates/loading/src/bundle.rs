@@ -30,9 +30,9 @@ impl Policy {
     pub fn bundle(&self, cpu: Cpu) -> Result<Bundled, LoadError> {
         let artifact = self.artifact()?;
         // Engines in user space can run policies with tables that the kernel has no memory for.
-        let (data, no_data) = match self.kernel_replay_data() {
+        let (data, no_data) = match self.bind_kernel_replay() {
             Ok(data) => (data, None),
-            Err(error @ LoadError::State(_)) => (self.data(None)?, Some(error)),
+            Err(error @ LoadError::State(_)) => (self.bind(None)?, Some(error)),
             Err(error) => return Err(error),
         };
         let native = self.compile_native(cpu)?;

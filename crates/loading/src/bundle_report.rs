@@ -117,7 +117,7 @@ pub(crate) fn read(path: &Path, bundle: &Bundle) -> Result<Contents, String> {
     let report: BundleReport =
         serde_json::from_value(bundle.artifact.report.clone()).map_err(|error| error.to_string())?;
     let program = ir::parse::parse(&report.ir)?;
-    if shape(&program) != bundle.shape() {
+    if shape(&program) != *bundle.shape() {
         return Err("its IR and its code belong to different policies".to_owned());
     }
     let tables = bundle_tables::read(path, &report.tables, bundle)?;

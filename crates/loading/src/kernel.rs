@@ -1,7 +1,6 @@
 //! Compiles a policy to BPF and loads it into the kernel: one program per chain, or several parts
 //! (docs/decisions/0020-bpf-in-parts.md).
 
-use crate::data::Data;
 use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use weir_abi::Target;
 use weir_engine::bundle::Bundle;
 use weir_engine::clang::{BpfObject, BpfShape, Clang, Hook};
 use weir_engine::live::xdp::{KernelCode, Ports};
-use weir_engine::{EngineError, ProgramData, ProgramShape, XdpFilter};
+use weir_engine::{Bound, EngineError, ProgramShape, XdpFilter};
 use weir_policy::backend::{self, c};
 use weir_policy::capability::Engine;
 
@@ -19,12 +18,12 @@ use weir_policy::capability::Engine;
 pub const PART_RULES: [usize; 2] = [32, 4];
 
 /// The sizes that code is compiled for, from a program and its data.
-type ShapeOf = fn(&ProgramShape, &ProgramData<'_>) -> BpfShape;
+type ShapeOf = fn(&ProgramShape, &Bound) -> BpfShape;
 
 /// BPF code of a policy for its data, before loading.
 pub struct CompiledBpf<'p> {
     policy: &'p Policy,
-    data: &'p Data,
+    data: &'p Bound,
     /// The code.
     pub object: BpfObject,
     /// Run time of clang, or zero for the code of a bundle.
@@ -47,7 +46,7 @@ impl CompiledBpf<'_> {
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
-        XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
+        XdpFilter::load(name, &self.object, &self.policy.shape(), data)
     }
 
     /// Loads the code into the kernel, for interfaces. For those of a host, text is compiled once more for what the host
@@ -58,7 +57,7 @@ impl CompiledBpf<'_> {
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
         let (name, data) = (&self.policy.program.name, self.data);
         let sent = if ports.is_host() { Some(self.sent()?) } else { None };
-        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), &data.for_kernel(), ports)
+        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), data, ports)
     }
 
     /// The code for what a host sends. Only for policies that support hosts.
@@ -85,7 +84,7 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, a rule is not supported, or the code of a bundle is not trusted.
-    pub fn compile_bpf<'p>(&'p self, data: &'p Data) -> Result<CompiledBpf<'p>, LoadError> {
+    pub fn compile_bpf<'p>(&'p self, data: &'p Bound) -> Result<CompiledBpf<'p>, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
             Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle)?),
@@ -99,7 +98,7 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, or the parts are still too large.
-    pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Data, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
+    pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Bound, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
         self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }), BpfShape::new)
     }
 
@@ -111,7 +110,7 @@ impl Policy {
     /// large.
     pub fn in_kernel<T>(
         &self,
-        data: &Data,
+        data: &Bound,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
@@ -128,7 +127,7 @@ impl Policy {
     /// The same as [`Policy::in_kernel`].
     pub fn in_kernel_for_bundle<T>(
         &self,
-        data: &Data,
+        data: &Bound,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
@@ -137,7 +136,7 @@ impl Policy {
 
     fn in_kernel_with<T>(
         &self,
-        data: &Data,
+        data: &Bound,
         shape: ShapeOf,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
@@ -157,7 +156,7 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
-    pub fn kernel(&self, data: &Data, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
+    pub fn kernel(&self, data: &Bound, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
         if ports.is_host() {
             self.refuse_unsupported(&[Engine::Host])?;
         }
@@ -169,16 +168,16 @@ impl Policy {
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
     pub fn xdp(&self) -> Result<XdpFilter, LoadError> {
-        self.in_kernel(&self.kernel_replay_data()?, |compiled| compiled.filter())
+        self.in_kernel(&self.bind_kernel_replay()?, |compiled| compiled.filter())
     }
 
-    fn precompiled<'p>(&'p self, data: &'p Data, bundle: &Bundle) -> Result<CompiledBpf<'p>, EngineError> {
+    fn precompiled<'p>(&'p self, data: &'p Bound, bundle: &Bundle) -> Result<CompiledBpf<'p>, EngineError> {
         let (object, sent) = (bundle.bpf()?.clone(), Sent::Bundled(bundle.sent()?.cloned()));
         Ok(CompiledBpf { policy: self, data, object, took: Duration::ZERO, sent })
     }
 
-    fn compile_bpf_c<'p>(&'p self, data: &'p Data, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
-        let shape = shape(&self.shape(), &data.for_kernel());
+    fn compile_bpf_c<'p>(&'p self, data: &'p Bound, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
+        let shape = shape(&self.shape(), data);
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         let sent = Sent::Uncompiled(c.to_owned(), shape);
         Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took, sent })

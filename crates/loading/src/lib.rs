@@ -30,10 +30,10 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod bound;
 mod bundle;
 mod bundle_report;
 mod bundle_tables;
-pub mod data;
 pub mod error;
 pub mod eval;
 pub mod feeds;
@@ -55,7 +55,6 @@ mod tables;
 pub mod text;
 
 pub use bundle::Bundled;
-pub use data::Data;
 pub use error::{LoadError, Rejected};
 pub use feeds::{ListContents, ListId, ListRead};
 pub use kernel::{CompiledBpf, PART_RULES};

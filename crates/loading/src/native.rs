@@ -1,11 +1,11 @@
 //! Compiles a policy to native code and loads it.
 
-use crate::data::Data;
 use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_abi::Target;
+use weir_engine::Bound;
 use weir_engine::clang::{Clang, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{NativeCode, NativeFilter};
@@ -26,16 +26,16 @@ impl CompiledNative<'_> {
     ///
     /// # Errors
     /// The code is not for this machine.
-    pub fn load(&self, data: Data) -> Result<Arc<NativeCode>, LoadError> {
+    pub fn load(&self, data: Bound) -> Result<Arc<NativeCode>, LoadError> {
         let Policy { program, .. } = self.policy;
-        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data.for_native())?)
+        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data)?)
     }
 
     /// Loads the code, for one filter.
     ///
     /// # Errors
     /// The code is not for this machine.
-    pub fn filter(&self, data: Data) -> Result<NativeFilter, LoadError> {
+    pub fn filter(&self, data: Bound) -> Result<NativeFilter, LoadError> {
         Ok(NativeFilter::alone(&self.load(data)?))
     }
 }
@@ -62,7 +62,7 @@ impl Policy {
     pub fn native(&self) -> Result<NativeFilter, LoadError> {
         let (compiled, data) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| self.compile_native(Cpu::Native));
-            let data = self.data(None);
+            let data = self.bind(None);
             (compiled.join().expect("compiling does not panic"), data)
         });
         let data = data?;

@@ -276,22 +276,11 @@ impl Policy {
         if let Origin::Bundle(bundle) = &self.origin {
             return Ok(bundle.artifact.clone());
         }
-        let shape = self.shape();
         let sources = Target::ALL.map(|target| Source { target, text: backend::emit(&self.program, target) });
         Ok(Artifact {
             name: self.program.name.clone(),
             abi_version: ABI_VERSION,
-            chains: shape.chains,
-            rules: shape.rules,
-            tables: shape.tables,
-            limiters: shape.limiters,
-            adders: shape.adders,
-            additions: shape.additions,
-            limited: shape.limited,
-            flows: shape.flows,
-            rewrites: shape.rewrites,
-            slots: shape.slots,
-            features: shape.features,
+            shape: self.shape(),
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })

@@ -52,7 +52,7 @@ fn failures_at_the_limit_of_descriptors_have_a_type() {
     assert!(failures("reading", || read(folder)) > 0);
 
     let policy = read(folder).unwrap();
-    let data = || policy.data(None);
+    let data = || policy.bind(None);
     let native = policy.compile_native(Cpu::Native).unwrap();
     assert!(failures("loading native code", || native.filter(data()?)) > 1);
     if !geteuid().is_root() {

@@ -14,7 +14,7 @@ fn expected_and_loaded(policy: &str, lists: &[(&str, String)]) -> Vec<(String, u
     let path = directory.path().join("test.weir");
     fs::write(&path, policy).expect("the folder can be written to");
     let policy = load(&path).expect("it is right");
-    let images = policy.data(None).expect("its images can be built").images;
+    let images = policy.bind(None).expect("its images can be built").images;
     let plan = &policy.text().expect("it is text").lowered.plan;
     let expected = plan.images.iter().map(|planned| match &planned.reason {
         Reason::Cheapest(estimates) | Reason::Forced(estimates) => {

@@ -31,6 +31,22 @@ pub struct BoundSlot {
 /// The slots that a generation uses.
 pub type SlotBinding = Binding<RuleSlots>;
 
+/// The slots of a program, in their order. By default it has none.
+#[derive(Clone, Default)]
+pub struct LiveSlots {
+    /// The rules of each slot.
+    pub slots: Vec<Arc<RuleSlot>>,
+    /// Keeps the slots bound, so that later generations find them. `None` if no generation shares them.
+    pub binding: Option<Arc<SlotBinding>>,
+}
+
+impl From<Arc<SlotBinding>> for LiveSlots {
+    fn from(binding: Arc<SlotBinding>) -> Self {
+        let slots = binding.objects().map(|bound| bound.slot.clone()).collect();
+        LiveSlots { slots, binding: Some(binding) }
+    }
+}
+
 /// Slots as a kind of shared state.
 pub struct RuleSlots {
     memory: FlowMemory,

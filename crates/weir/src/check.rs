@@ -276,7 +276,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
     certificate.seconds.emit = start.elapsed().as_secs_f64();
     let compiled = policy.compile_native(Cpu::Native)?;
     let start = Instant::now();
-    let mut filter = compiled.filter(policy.data(None)?)?;
+    let mut filter = compiled.filter(policy.bind(None)?)?;
     let seconds = &mut certificate.seconds;
     seconds.clang_native = compiled.took.as_secs_f64();
     seconds.load_native = start.elapsed().as_secs_f64();
@@ -294,7 +294,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
 }
 
 fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
-    let data = policy.kernel_replay_data()?;
+    let data = policy.bind_kernel_replay()?;
     let (mut filter, clang_took) = policy.in_kernel(&data, |compiled| Ok((compiled.filter()?, compiled.took)))?;
     certificate.seconds.clang_bpf = clang_took.as_secs_f64();
     certificate.seconds.load_bpf = filter.load_took().as_secs_f64();

@@ -66,8 +66,8 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         bytes,
         cpu: cpu.name(),
         signed: signer.is_some(),
-        rules: bundle.artifact.rules,
-        tables: bundle.artifact.tables.len(),
+        rules: bundle.artifact.shape.rules,
+        tables: bundle.artifact.shape.tables.len(),
         seconds: start.elapsed().as_secs_f64(),
         clang_seconds: clang_took.as_secs_f64(),
     };

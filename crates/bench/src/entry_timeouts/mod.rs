@@ -73,7 +73,7 @@ type MakeFilter = fn(&Policy, &[u32]) -> Result<Filter, Failure>;
 
 fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
     let shared = Arc::new(SharedState::new(Memory::Process));
-    let data = policy.data(Some(&shared))?;
+    let data = policy.bind(Some(&shared))?;
     let entries = Steady::new(shared, &data, addresses);
     let mut filter = policy.compile_native(Cpu::Native)?.load(data)?.filter(Sharing::Alone, 0);
     let frames = traffic::packets_from(&addresses[..PACKETS]);
@@ -84,11 +84,11 @@ fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
 
 fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
     let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
-    let data = policy.data(Some(&shared))?;
+    let data = policy.bind(Some(&shared))?;
     let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
     let entries = Steady::new(shared, &data, addresses);
     let artifact = policy.artifact()?;
-    let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())?;
+    let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape, &data)?;
     let frames = traffic::packets_from(&[0]);
     let sources = addresses[..PACKETS].to_vec();
     let decide = move || {

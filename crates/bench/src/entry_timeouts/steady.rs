@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{panic, thread};
 use weir::failure::Failure;
 use weir_abi::Family;
-use weir_loading::Data;
+use weir_engine::Bound;
 use weir_state::SharedState;
 use weir_state::tables::{TICK_NS, TableBinding, TableChange, TableStore};
 use weir_tables::{Entries, Kind, Table};
@@ -37,7 +37,7 @@ pub struct Steady {
 
 impl Steady {
     /// Follows a table of these addresses.
-    pub fn new(shared: Arc<SharedState>, data: &Data, addresses: &[u32]) -> Self {
+    pub fn new(shared: Arc<SharedState>, data: &Bound, addresses: &[u32]) -> Self {
         let binding = data.tables.as_ref().expect("a dynamic table can change").binding.clone();
         let parts = addresses.chunks(addresses.len().div_ceil(PARTS)).map(table).collect();
         Steady { shared, binding, parts, tick: 0, returned: 0 }

@@ -69,7 +69,7 @@ pub fn thread_time() -> Duration {
 /// The policy cannot be compiled, or a worker fails.
 pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
     let policy = &ruleset.policy;
-    let code = policy.compile_native(Cpu::Native)?.load(policy.data(None)?)?;
+    let code = policy.compile_native(Cpu::Native)?.load(policy.bind(None)?)?;
     let loaded = Loaded::plain(code, [0, 1]);
     let frames = |seed| Arc::new(traffic::packets_from(&ruleset.sources(PACKETS, seed)));
     let frames: Vec<Arc<FrameSet>> = (0..WORKERS[1]).map(|worker| frames(11 + worker as u64)).collect();

@@ -45,7 +45,7 @@ pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
     for pattern in [Pattern::Even, Pattern::Bursts] {
         for times in OFFERED {
             for workers in WORKERS {
-                let code = compiled.load(policy.data(None)?)?;
+                let code = compiled.load(policy.bind(None)?)?;
                 let offer = Offer { pattern, pps: times * RATE_PPS as f64, workers, length_ns: TURN_NS };
                 let seen = offer.to(&code)?;
                 let row = Row::default().of("pattern", pattern.name()).of("offered", &format!("{times} x"));

@@ -18,7 +18,7 @@ use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Target, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::Spread;
-use weir_engine::{Filter, Image, ProgramData, ProgramShape, XdpFilter};
+use weir_engine::{Bound, Filter, Image, ProgramShape, XdpFilter};
 use weir_loading::Policy;
 
 /// Number of streams of all packets for each program.
@@ -132,12 +132,12 @@ fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
 }
 
 fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFilter, Failure> {
-    stream::load(c, program, &ProgramData::constant(images))
+    stream::load(c, program, &Bound::of_images(images.to_vec()))
 }
 
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
-    load(artifact.source(Target::Bpf), &artifact.shape(), &policy.images()?)
+    load(artifact.source(Target::Bpf), &artifact.shape, &policy.images()?)
 }
 
 /// Compiles a policy without tables.

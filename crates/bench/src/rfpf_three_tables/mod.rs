@@ -22,7 +22,7 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic::{self, Mix};
-use weir_engine::{Filter, NativeData, NativeFilter};
+use weir_engine::{Bound, Filter, NativeFilter};
 use weir_loading::{Policy, load};
 
 /// Number of packets. Their frames take 64 MB, so that they displace the lines of tables from every cache.
@@ -106,8 +106,7 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let artifact = policy.artifact()?;
     let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
-    let mut clocked =
-        NativeFilter::load(&artifact.name, &object, &artifact.shape(), NativeData::constant(policy.images()?))?;
+    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape, Bound::of_images(policy.images()?))?;
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
     let mut before = clocked.stage_cycles().expect("compiled with the clock");

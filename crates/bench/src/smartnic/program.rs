@@ -12,10 +12,11 @@ use std::fs;
 use std::path::Path;
 use weir::failure::Failure;
 use weir_abi::{Reason, Target};
+use weir_engine::Bound;
 use weir_engine::measure::Spread;
 use weir_engine::traffic;
 use weir_engine::{Filter as _, XdpFilter};
-use weir_loading::{Data, load};
+use weir_loading::load;
 use weir_state::{Memory, SharedState};
 
 /// The hosts whose programs are measured.
@@ -24,7 +25,7 @@ const NAMES: [&str; 4] = ["weir-host", "weir-host-set", ALONE, "weir-host-list"]
 /// The program of a host that blocks some sources. The tables live as long as it does.
 struct Blocking {
     filter: XdpFilter,
-    _tables: (SharedState, Data),
+    _tables: (SharedState, Bound),
 }
 
 /// Measures those of the named hosts that are Weir without a card.
@@ -71,8 +72,8 @@ impl Blocking {
         fs::write(&blocked, list(sources)).map_err(|error| Failure::file(&blocked, error))?;
         let policy = load(&path)?;
         let shared = SharedState::new(Memory::Kernel { limits_room: None });
-        let (artifact, data) = (policy.artifact()?, policy.data(Some(&shared))?);
-        let filter = stream::load(artifact.source(Target::Bpf), &artifact.shape(), &data.for_kernel())?;
+        let (artifact, data) = (policy.artifact()?, policy.bind(Some(&shared))?);
+        let filter = stream::load(artifact.source(Target::Bpf), &artifact.shape, &data)?;
         Ok(Blocking { filter, _tables: (shared, data) })
     }
 

@@ -12,7 +12,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::SplitMix;
-use weir_engine::{Filter, NativeData, NativeFilter, tsc};
+use weir_engine::{Bound, Filter, NativeFilter, tsc};
 use weir_state::flows::FlowTable;
 
 /// The bare access.
@@ -59,12 +59,8 @@ impl Filters {
         let table = tracking.flow_table().expect("the policy tracks").clone();
         let shape = weir_engine::ProgramShape { chains: vec!["upstream".to_owned()], ..tracked.shape() };
         let object = Clang::find()?.native("bare", BARE, Cpu::Native)?.object;
-        let bare = NativeFilter::load(
-            "bare",
-            &object,
-            &shape,
-            NativeData { flows: Some(table.clone()), ..NativeData::constant(vec![]) },
-        )?;
+        let bare =
+            NativeFilter::load("bare", &object, &shape, Bound { flows: Some(table.clone()), ..Bound::default() })?;
         let stateless = policy("upstream { tcp flags ack accept; drop }\ndownstream { accept }\n")?.native()?;
         Ok(Filters { tracking, bare, stateless, table })
     }

@@ -80,7 +80,7 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
 fn load(clients: &[u32]) -> Result<Codes, Failure> {
     let native = |text: &str| -> Result<Arc<NativeCode>, Failure> {
         let policy = policy(text)?;
-        Ok(policy.compile_native(Cpu::Native)?.load(policy.data(None)?)?)
+        Ok(policy.compile_native(Cpu::Native)?.load(policy.bind(None)?)?)
     };
     let codes = Codes { tracking: native(&rules::tracking(CONNECTIONS))?, header: native(rules::STATELESS)? };
     let mut filter = codes.tracking.filter(Sharing::Alone, 0);

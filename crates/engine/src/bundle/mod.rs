@@ -178,8 +178,8 @@ impl Bundle {
     }
 
     /// The shape of the program.
-    pub fn shape(&self) -> ProgramShape {
-        self.artifact.shape()
+    pub fn shape(&self) -> &ProgramShape {
+        &self.artifact.shape
     }
 
     /// The code for user space, if it may be run here.
@@ -227,7 +227,7 @@ impl Bundle {
     }
 
     fn check_native(&self) -> Result<(), EngineError> {
-        let checked = elf::check_native(self.native.bytes(), &self.artifact.chains);
+        let checked = elf::check_native(self.native.bytes(), &self.artifact.shape.chains);
         checked.map_err(|problem| self.refuse(NATIVE_SO, problem))
     }
 
@@ -261,27 +261,27 @@ impl Bundle {
 
     fn write_to(&self, file: &mut File, signer: Option<&Signer>) -> io::Result<()> {
         let members = self.members();
-        let artifact = &self.artifact;
+        let Artifact { name, abi_version, shape, report, .. } = &self.artifact;
         let manifest = Manifest {
             format: FORMAT.to_owned(),
-            abi_version: artifact.abi_version,
-            name: artifact.name.clone(),
-            chains: artifact.chains.clone(),
-            rules: artifact.rules,
-            tables: artifact.tables.clone(),
-            limiters: artifact.limiters,
-            adders: artifact.adders,
-            additions: artifact.additions,
-            limited: artifact.limited,
-            flows: artifact.flows,
-            rewrites: artifact.rewrites,
-            slots: artifact.slots,
-            features: artifact.features.as_ref().map(BundledFeatures::of),
+            abi_version: *abi_version,
+            name: name.clone(),
+            chains: shape.chains.clone(),
+            rules: shape.rules,
+            tables: shape.tables.clone(),
+            limiters: shape.limiters,
+            adders: shape.adders,
+            additions: shape.additions,
+            limited: shape.limited,
+            flows: shape.flows,
+            rewrites: shape.rewrites,
+            slots: shape.slots,
+            features: shape.features.as_ref().map(BundledFeatures::of),
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
             cpu_features: self.cpu_features.clone(),
-            report: artifact.report.clone(),
+            report: report.clone(),
             members: members.iter().map(|(name, content)| Member::of(name, content)).collect(),
         };
         let manifest = serde_json::to_vec_pretty(&manifest)?;
@@ -366,22 +366,26 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     let artifact = Artifact {
         name: manifest.name,
         abi_version: manifest.abi_version,
-        chains: manifest.chains,
-        rules: manifest.rules,
-        tables: manifest.tables,
-        limiters: manifest.limiters,
-        adders: manifest.adders,
-        additions: manifest.additions,
-        limited: manifest.limited,
-        flows: manifest.flows,
-        rewrites: manifest.rewrites,
-        slots: manifest.slots,
-        features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
+        shape: ProgramShape {
+            chains: manifest.chains,
+            rules: manifest.rules,
+            tables: manifest.tables,
+            limiters: manifest.limiters,
+            adders: manifest.adders,
+            additions: manifest.additions,
+            limited: manifest.limited,
+            flows: manifest.flows,
+            rewrites: manifest.rewrites,
+            slots: manifest.slots,
+            features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
+            answered: None,
+        },
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
         report: manifest.report,
     };
     artifact.check().map_err(refuse)?;
-    let shown = artifact.tables.iter().map(|slot| &slot.name).chain(&manifest.cpu_features).chain([&artifact.name]);
+    let shown =
+        artifact.shape.tables.iter().map(|slot| &slot.name).chain(&manifest.cpu_features).chain([&artifact.name]);
     if let Some(name) = shown.into_iter().find(|name| name.chars().any(char::is_control)) {
         return Err(refuse(format!("the name {} is not printable", printable(name))));
     }

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use weir_abi::burst;
+use weir_abi::slot::{STRIPES, SlotImage};
+use weir_state::slots::RuleSlot;
 use weir_state::tables::{Counted, TableImage};
 
 /// What one worker counts at entries of tables, by slot.
@@ -63,3 +65,31 @@ pub(super) struct ImagePointers(pub(super) Vec<*const u8>);
 unsafe impl Send for ImagePointers {}
 // SAFETY: as above.
 unsafe impl Sync for ImagePointers {}
+
+/// Pointers to the slots of rules, and the stripe of their counters that the worker uses.
+pub(super) struct SlotPointers {
+    slots: Vec<*mut SlotImage>,
+    stripe: u64,
+}
+
+// SAFETY: only `NativeFilter::decide` uses the pointers, in code that the worker calls. They point into slots that the
+// code of the filter owns, and compiled code changes them by atomic operations only.
+unsafe impl Send for SlotPointers {}
+// SAFETY: as above.
+unsafe impl Sync for SlotPointers {}
+
+impl SlotPointers {
+    /// Those of a worker.
+    pub(super) fn new(slots: &[Arc<RuleSlot>], worker: usize) -> Self {
+        let slots = slots.iter().map(|slot| slot.as_ptr()).collect();
+        SlotPointers { slots, stripe: (worker % STRIPES) as u64 }
+    }
+
+    /// As C takes them.
+    pub(super) fn as_c(&self) -> burst::Slots {
+        match self.slots.is_empty() {
+            true => burst::Slots::NONE,
+            false => burst::Slots { slots: self.slots.as_ptr(), stripe: self.stripe },
+        }
+    }
+}

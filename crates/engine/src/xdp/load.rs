@@ -16,7 +16,7 @@ use weir_abi::kernel::{self, Mode};
 
 use super::{log, needs};
 use crate::clang::{BpfObject, LimitsRoom, TableRoom};
-use crate::{EngineError, ProgramData, descriptors};
+use crate::{Bound, EngineError, descriptors};
 use weir_state::limits::{Buckets, Counted, Limits};
 use weir_state::tables::{AdditionRings, EntryMaps, SelectedHalves};
 use weir_state::words::Words;
@@ -97,9 +97,9 @@ pub(crate) struct LoadedSizes {
 
 impl LoadedSizes {
     /// The sizes of these data.
-    pub fn of(data: &ProgramData<'_>) -> Self {
-        let tables = data.images.iter().enumerate().map(|(slot, image)| TableRoom::of(data, slot, image));
-        LoadedSizes { tables: tables.collect(), limits: data.limits.map(LimitsRoom::of) }
+    pub fn of(bound: &Bound) -> Self {
+        let tables = bound.images.iter().enumerate().map(|(slot, image)| TableRoom::of(bound, slot, image));
+        LoadedSizes { tables: tables.collect(), limits: bound.limits.as_ref().map(LimitsRoom::of) }
     }
 
     /// The section's content.
@@ -192,15 +192,15 @@ fn table_section(slot: usize) -> String {
 
 /// Copies images into the tables that do not change. No program may run yet. The result is the word that says which
 /// halves of the others are read; programs must not run after it is dropped.
-pub(crate) fn fill_tables(object: &Object, data: &ProgramData<'_>) -> Result<Arc<SelectedHalves>, EngineError> {
-    for (slot, image) in data.images.iter().enumerate() {
-        if data.map_of(slot).is_none() {
+pub(crate) fn fill_tables(object: &Object, bound: &Bound) -> Result<Arc<SelectedHalves>, EngineError> {
+    for (slot, image) in bound.images.iter().enumerate() {
+        if bound.map_of(slot).is_none() {
             fill(object, &table_section(slot), image.as_bytes())?;
         }
     }
-    data.limits.map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
+    bound.limits.as_ref().map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
     let halves = Arc::new(SelectedHalves::of_map(map(object, WORDS, size_of::<kernel::Words>())?));
-    data.maps().for_each(|(slot, map)| map.follow(&halves, slot));
+    bound.maps().for_each(|(slot, map)| map.follow(&halves, slot));
     Ok(halves)
 }
 
@@ -233,20 +233,25 @@ pub(crate) fn addition_rings(object: &Object, cpus: usize) -> Result<AdditionRin
 }
 
 /// The maps that programs of all generations share: tables, and buckets with their counts.
-pub(crate) fn shared_maps<'a>(data: &ProgramData<'a>) -> Vec<(String, BorrowedFd<'a>)> {
-    let tables = data.maps().map(|(slot, map)| (table_section(slot), map.map()));
-    let limits = data.limits.map(maps_of_limits).unwrap_or_default();
-    let entries = (0..data.images.len()).filter_map(|slot| Some((slot, data.entry_maps_of(slot)?)));
+pub(crate) fn shared_maps<'a>(bound: &'a Bound) -> Vec<(String, BorrowedFd<'a>)> {
+    let tables = bound.maps().map(|(slot, map)| (table_section(slot), map.map()));
+    let limits = bound.limits.as_ref().map(maps_of_limits).unwrap_or_default();
+    let entries = (0..bound.images.len()).filter_map(|slot| Some((slot, bound.entry_maps_of(slot)?)));
     let entries = entries.flat_map(|(slot, EntryMaps { counters, labels, .. })| {
         let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
         std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
     });
-    let flows = data.flows.and_then(|table| table.maps()).map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
-    let proxied = data.flows.and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
-    let slots = data.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
+    let flows = bound
+        .flows
+        .as_ref()
+        .and_then(|table| table.maps())
+        .map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
+    let proxied = bound.flows.as_ref().and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
+    let slots =
+        bound.slots.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
     let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
     let tables = tables.chain(slots);
-    let features = data.features.and_then(|features| features.maps());
+    let features = bound.features.as_ref().and_then(|features| features.maps());
     let features = features.map(|(head, elements)| [(FEATURE_HEAD, head), (FEATURES, elements)]);
     let limits = limits.chain(features.into_iter().flatten());
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()

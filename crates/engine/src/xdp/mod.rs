@@ -37,7 +37,7 @@ pub(crate) use load::{failed, find};
 use crate::clang::BpfObject;
 use crate::frame_set::FrameSet;
 use crate::measure::{Cost, Spread};
-use crate::{EngineError, Filter, FrameBurst, ProgramData, ProgramShape, filter, tsc};
+use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter, tsc};
 use cost::cost;
 use load::{
     ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, is_front,
@@ -86,32 +86,27 @@ struct Additions {
 impl XdpFilter {
     /// Loads an object that [`crate::clang`] made for this data. `name` is for messages. Buckets in the kernel
     /// ([`Buckets::in_kernel`]) are shared with other programs.
-    pub fn load(
-        name: &str,
-        object: &BpfObject,
-        program: &ProgramShape,
-        data: &ProgramData<'_>,
-    ) -> Result<Self, EngineError> {
-        let limits = data.limits;
-        program.check(data)?;
+    pub fn load(name: &str, object: &BpfObject, program: &ProgramShape, bound: &Bound) -> Result<Self, EngineError> {
+        let limits = bound.limits.as_ref();
+        program.check(bound)?;
         let start = Instant::now();
-        let shared = shared_maps(data);
+        let shared = shared_maps(bound);
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
-            sizes: Some(LoadedSizes::of(data)),
+            sizes: Some(LoadedSizes::of(bound)),
             shared: &shared,
             program: &|name| !name.starts_with(LOSSES) && !is_front(name),
             map: &|name| name != SAMPLES,
         };
         let object = load_object(name, object, &plan)?;
         join_parts(&object)?;
-        let _halves = fill_tables(&object, data)?;
+        let _halves = fill_tables(&object, bound)?;
         // Buckets that are shared with other programs are full already.
         let own = limits.filter(|limits| maps_of_limits(limits).is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
-        let additions = match data.tables.map(|tables| &tables.by_rules) {
+        let additions = match bound.tables.as_ref().map(|tables| &tables.by_rules) {
             Some(ByRules::Replayed(replayed)) => {
                 let rings = (program.adders > 0).then(|| addition_rings(&object, 1)).transpose()?;
                 Some(Additions { rings, tables: TableReplay::new(replayed.clone()) })
@@ -125,7 +120,7 @@ impl XdpFilter {
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
         let costs = costs.collect::<Result<_, _>>()?;
         let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-        let counted_entries = data.tables.map(|tables| tables.counted.clone()).unwrap_or_default();
+        let counted_entries = bound.tables.as_ref().map(|tables| tables.counted.clone()).unwrap_or_default();
         let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
         Ok(XdpFilter {
             object,
@@ -136,10 +131,10 @@ impl XdpFilter {
             counted,
             counted_entries,
             additions,
-            flows: data.flows.cloned(),
-            slots: data.slots.to_vec(),
+            flows: bound.flows.clone(),
+            slots: bound.slots.slots.clone(),
             fills_slots: true,
-            features: data.features.cloned(),
+            features: bound.features.clone(),
             rewritten,
             answers,
             replay,

@@ -6,7 +6,7 @@
 
 use serde_json::json;
 use weir_abi::{ABI_VERSION, Layout, Target};
-use weir_engine::{Artifact, Source, TableSlot};
+use weir_engine::{Artifact, ProgramShape, Source, TableSlot};
 
 const RULES: &str = "
 WEIR_INLINE uint32_t judge(const struct env *env, const struct frame *frame)
@@ -86,17 +86,12 @@ pub fn artifact() -> Artifact {
     Artifact {
         name: "hand written".to_owned(),
         abi_version: ABI_VERSION,
-        chains: vec!["upstream".to_owned(), "downstream".to_owned()],
-        rules: 2,
-        tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet }],
-        limiters: 0,
-        adders: 0,
-        additions: 0,
-        limited: 0,
-        flows: None,
-        features: None,
-        rewrites: false,
-        slots: 0,
+        shape: ProgramShape {
+            chains: vec!["upstream".to_owned(), "downstream".to_owned()],
+            rules: 2,
+            tables: vec![TableSlot { name: "short".to_owned(), layout: Layout::ExactSet }],
+            ..ProgramShape::default()
+        },
         sources: vec![
             Source { target: Target::Native, text: native_c() },
             Source { target: Target::Bpf, text: bpf_c() },

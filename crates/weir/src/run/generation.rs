@@ -81,8 +81,8 @@ impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
-        let data = policy.data(Some(&self.shared))?;
-        let (limits, tables, slots) = (data.limits.clone(), data.tables.clone(), data.slot_binding.clone());
+        let data = policy.bind(Some(&self.shared))?;
+        let (limits, tables, slots) = (data.limits.clone(), data.tables.clone(), data.slots.binding.clone());
         Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, limits, tables, slots })
     }
 
@@ -127,9 +127,9 @@ impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
-        let data = policy.data(Some(&self.shared))?;
+        let data = policy.bind(Some(&self.shared))?;
         let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, limits: data.limits, tables: data.tables, slots: data.slot_binding })
+        Ok(Prepared { code, limits: data.limits, tables: data.tables, slots: data.slots.binding })
     }
 
     fn trust(&self) -> &Trust {

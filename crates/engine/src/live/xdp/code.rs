@@ -29,7 +29,7 @@ use crate::xdp::load::{
     join_parts, load_object, map, part_of, program_name, shared_maps,
 };
 use crate::xdp::{failed, find};
-use crate::{EngineError, ProgramData, ProgramShape};
+use crate::{Bound, EngineError, ProgramShape};
 
 /// Sections and maps of datapath/engine/ports.h.
 const PORTS: &str = ".bss.ports";
@@ -190,22 +190,22 @@ impl KernelCode {
         file: &BpfObject,
         sent: Option<&BpfObject>,
         program: &ProgramShape,
-        data: &ProgramData<'_>,
+        bound: &Bound,
         ports: &Ports,
     ) -> Result<Arc<Self>, EngineError> {
-        program.check(data)?;
+        program.check(bound)?;
         let cpus = cpus()?;
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
-        let mut shared = shared_maps(data);
+        let mut shared = shared_maps(bound);
         shared.extend(ports.samples().map(|ring| (SAMPLES.to_owned(), ring.map())));
         let mut lengths = slots(program, cpus);
         lengths.extend([(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)]);
         let plan = Plan {
             mode: mode(cpus, ports),
             lengths: &lengths,
-            sizes: Some(LoadedSizes::of(data)),
+            sizes: Some(LoadedSizes::of(bound)),
             shared: &shared,
             program: &|name| decides(name) && !(ports.is_host() && is_of_downstream(program, name)),
             map: &|name| name != SAMPLES || ports.samples().is_some(),
@@ -214,7 +214,7 @@ impl KernelCode {
         let sent = sent.map(|sent| load_sent(name, sent, program, &object, &plan)).transpose()?;
         let _parts =
             [Some(&object), sent.as_ref()].into_iter().flatten().map(join_parts).collect::<Result<Vec<_>, _>>()?;
-        let _halves = fill_tables(&object, data)?;
+        let _halves = fill_tables(&object, bound)?;
         set_ports(&object, ports)?;
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
@@ -225,7 +225,7 @@ impl KernelCode {
             _ => own_program(&object, chain),
         };
         let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
-        let _additions = match data.tables.map(|tables| &tables.by_rules) {
+        let _additions = match bound.tables.as_ref().map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object, cpus)?);
                 additions.register(rings.clone(), adders);
@@ -234,8 +234,8 @@ impl KernelCode {
             _ => None,
         };
         let (counters, file) = (program.counters(), file.clone());
-        let _limits = data.limits.map(|limits| limits.binding.clone());
-        let _tables = data.tables.map(|tables| tables.binding.clone());
+        let _limits = bound.limits.as_ref().map(|limits| limits.binding.clone());
+        let _tables = bound.tables.as_ref().map(|tables| tables.binding.clone());
         Ok(Arc::new(KernelCode {
             file,
             programs,
@@ -248,9 +248,9 @@ impl KernelCode {
             _halves,
             _limits,
             _tables,
-            _flows: data.flows.cloned(),
-            _slots: data.slots.to_vec(),
-            _features: data.features.cloned(),
+            _flows: bound.flows.clone(),
+            _slots: bound.slots.slots.clone(),
+            _features: bound.features.clone(),
             _additions,
         }))
     }

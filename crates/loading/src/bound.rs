@@ -1,4 +1,4 @@
-//! The data with which code is loaded: images of tables, and limits.
+//! Binds a policy to the state with which its code is loaded.
 
 use crate::error::LoadError;
 use crate::limit_lists;
@@ -10,62 +10,21 @@ use weir_abi::each::EXCEEDER_WORDS;
 use weir_abi::features::REPLAY_SEED;
 use weir_abi::flow::FlowSecrets;
 use weir_abi::slot::{RULES_MAX, SlotImage};
-use weir_engine::{NativeData, ProgramData};
+use weir_engine::Bound;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_policy::slot_rule::SlotRule;
 use weir_state::features::{FeatureMemory, Features};
 use weir_state::flows::{FlowMemory, FlowTable};
-use weir_state::limits::{LimitNeeds, Limits};
-use weir_state::slot_store::{SlotBinding, SlotDeclared};
+use weir_state::limits::LimitNeeds;
+use weir_state::slot_store::{LiveSlots, SlotDeclared};
 use weir_state::slots::RuleSlot;
 use weir_state::tables::{LiveTables, TableStore};
 use weir_state::{Memory, SharedState, StateError};
 use weir_tables::Image;
 
-/// Slots in their order, and what keeps them bound.
-type BoundSlots = (Vec<Arc<RuleSlot>>, Option<Arc<SlotBinding>>);
-
-/// The data with which code is loaded.
-pub struct Data {
-    /// Images in slot order.
-    pub images: Vec<Arc<Image>>,
-    /// The limits, if there are any.
-    pub limits: Option<Limits>,
-    /// The tables that can change. `images` has their images at the time of loading.
-    pub tables: Option<LiveTables>,
-    /// The flows, if the policy tracks.
-    pub flows: Option<Arc<FlowTable>>,
-    /// The slots of rules, in their order.
-    pub slots: Vec<Arc<RuleSlot>>,
-    /// Keeps slots bound, so that later generations find them.
-    pub slot_binding: Option<Arc<SlotBinding>>,
-    /// What is observed, if the policy observes.
-    pub features: Option<Arc<Features>>,
-}
-
-impl Data {
-    /// The data for programs in the kernel.
-    pub fn for_kernel(&self) -> ProgramData<'_> {
-        ProgramData {
-            images: &self.images,
-            limits: self.limits.as_ref(),
-            tables: self.tables.as_ref(),
-            flows: self.flows.as_ref(),
-            slots: &self.slots,
-            features: self.features.as_ref(),
-        }
-    }
-
-    /// The data for native code.
-    pub fn for_native(self) -> NativeData {
-        let Data { images, limits, tables, flows, slots, slot_binding: _, features } = self;
-        NativeData { images, limits, tables, flows, slots, features }
-    }
-}
-
 impl Policy {
     /// The images of all slots, to report on them. Each is built once. Images of lists have labels that count up:
-    /// [`Policy::data`] builds those with tickets, which depend on the buckets.
+    /// [`Policy::bind`] builds those with tickets, which depend on the buckets.
     ///
     /// # Errors
     /// A table or list does not fit its layout.
@@ -112,21 +71,21 @@ impl Policy {
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
-    pub fn data(&self, shared: Option<&SharedState>) -> Result<Data, LoadError> {
-        self.data_with(shared, FlowMemory::Process)
+    pub fn bind(&self, shared: Option<&SharedState>) -> Result<Bound, LoadError> {
+        self.bind_with(shared, FlowMemory::Process)
     }
 
-    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::data`] without
+    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::bind`] without
     /// shared state, except that programs in the kernel read the tables.
     ///
     /// # Errors
-    /// As for [`Policy::data`], or the kernel refuses the memory of tables.
-    pub fn kernel_replay_data(&self) -> Result<Data, LoadError> {
-        self.data_with(None, FlowMemory::Kernel)
+    /// As for [`Policy::bind`], or the kernel refuses the memory of tables.
+    pub fn bind_kernel_replay(&self) -> Result<Bound, LoadError> {
+        self.bind_with(None, FlowMemory::Kernel)
     }
 
     /// Tables and flows of a replay are in `replayed` memory.
-    fn data_with(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Data, LoadError> {
+    fn bind_with(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Bound, LoadError> {
         let mut images = self.images_of_tables()?;
         let tables = self.bind_tables(&images, shared, replayed)?;
         let mut limits = None;
@@ -142,9 +101,9 @@ impl Policy {
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
         let flows = self.flows(shared, replayed)?;
         let images = images.collect();
-        let (slots, slot_binding) = self.bind_slots(shared, replayed)?;
+        let slots = self.bind_slots(shared, replayed)?;
         let features = self.features(shared, replayed)?;
-        Ok(Data { images, limits, tables, flows, slots, slot_binding, features })
+        Ok(Bound { images, limits, tables, flows, slots, features })
     }
 
     /// Where features are counted: in `shared` state, or in empty sheets for a replay.
@@ -174,12 +133,11 @@ impl Policy {
     }
 
     /// The slots: those of `shared` state, or for a replay new ones with the rules that were given for it.
-    fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<BoundSlots, LoadError> {
+    fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<LiveSlots, LoadError> {
         let declared = &self.program.rule_slots;
         if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {
             let declared = declared.iter().map(|slot| SlotDeclared { name: slot.name.clone(), size: slot.size.into() });
-            let binding = store.bind(declared.collect())?;
-            return Ok((binding.objects().map(|bound| bound.slot.clone()).collect(), Some(binding)));
+            return Ok(store.bind(declared.collect())?.into());
         }
         let filled = |rules: &Vec<SlotRule>| {
             let slot = RuleSlot::new(replayed, None);
@@ -190,7 +148,7 @@ impl Policy {
             Ok(slot)
         };
         let slots: Result<_, StateError> = self.slot_rules.iter().map(filled).collect();
-        Ok((slots?, None))
+        Ok(LiveSlots { slots: slots?, binding: None })
     }
 
     fn bind_tables(
@@ -242,14 +200,14 @@ mod tests {
             upstream { ip saddr @t drop; ip saddr limit @l; ip6 saddr limit @l; accept }\ndownstream { accept }\n";
         fs::write(&path, policy).expect("a file");
         let policy = crate::load(&path).expect("it is right");
-        let data = policy.data(None).expect("it can be built");
+        let bound = policy.bind(None).expect("it can be built");
         let of_table = |slot: &Slot| matches!(slot.contents, SlotContents::Tables(_));
         assert_eq!(policy.program.slots.iter().map(of_table).collect::<Vec<_>>(), [true, false, false]);
         let built: Vec<bool> = policy.images.iter().map(|image| image.get().is_some()).collect();
         assert_eq!(built, [true, false, false], "an image of a list is built with tickets only");
-        let again = policy.data(None).expect("it can be built");
-        assert!(Arc::ptr_eq(&data.images[0], &again.images[0]), "a table's image is used again");
+        let again = policy.bind(None).expect("it can be built");
+        assert!(Arc::ptr_eq(&bound.images[0], &again.images[0]), "a table's image is used again");
         assert_eq!(policy.images().expect("they can be built").len(), 3);
-        assert!(Arc::ptr_eq(&data.images[0], &policy.images().expect("they are built")[0]));
+        assert!(Arc::ptr_eq(&bound.images[0], &policy.images().expect("they are built")[0]));
     }
 }
