@@ -2,9 +2,9 @@
 //!
 //! Both judge the same packets over IPv4 and IPv6: captures; generated TCP flows that are reordered, sent again,
 //! overlapping, wrapped around and attacked; requests and replies of UDP, ICMP and another protocol; and ICMP errors
-//! about all of them. Each difference must be one that docs/tracking.md explains. `WEIR_CONNTRACK_FLOWS=100000` sets
-//! the number of generated flows, `WEIR_CONNTRACK_SEED` which they are, `WEIR_CONNTRACK_CAPTURES` names a folder with
-//! captures.
+//! about all of them. Each difference must be one that docs/reference/tracking.md explains.
+//! `WEIR_CONNTRACK_FLOWS=100000` sets the number of generated flows, `WEIR_CONNTRACK_SEED` which they are,
+//! `WEIR_CONNTRACK_CAPTURES` names a folder with captures.
 
 #[path = "conntrack/differences.rs"]
 mod differences;
@@ -162,10 +162,10 @@ impl Compared {
         let shown: Vec<&str> = unknown.iter().take(5).map(String::as_str).collect();
         assert!(unknown.is_empty(), "{} unknown differences:\n{}", unknown.len(), shown.join("\n"));
         assert!(skipped * 1000 <= packets * SKIPPED_MAX, "{skipped} of {packets} packets are not compared");
-        let docs =
-            std::fs::read_to_string(engines::root().join("docs/tracking.md")).expect("docs/tracking.md is there");
+        let docs = std::fs::read_to_string(engines::root().join("docs/reference/tracking.md"))
+            .expect("docs/reference/tracking.md is there");
         let missing: Vec<_> = known.keys().filter(|class| !docs.contains(&format!("| `{class}` |"))).collect();
-        assert!(missing.is_empty(), "docs/tracking.md does not explain {missing:?}");
+        assert!(missing.is_empty(), "docs/reference/tracking.md does not explain {missing:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The hook of packets that a host sends (hook.h). The kernel calls the programs where it hands packets to an interface
- * (tcx, egress). The programs of downstream chains are loaded, only for a host that Weir protects (docs/host.md).
+ * (tcx, egress). The programs of downstream chains are loaded, only for a host that Weir protects (docs/guide/host.md).
  *
  * A packet is not yet as on the wire:
  *

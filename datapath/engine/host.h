@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What verdicts do on the host that Weir protects (docs/host.md). Each interface is two ports: the lower one is the
- * wire, the upper one opposite is the host. XDP programs decide what the wire brings, and pass it up to the kernel. The
- * programs of egress.h decide what the host sends.
+ * What verdicts do on the host that Weir protects (docs/guide/host.md). Each interface is two ports: the lower one is
+ * the wire, the upper one opposite is the host. XDP programs decide what the wire brings, and pass it up to the kernel.
+ * The programs of egress.h decide what the host sends.
  */
 #ifndef WEIR_HOST_H
 #define WEIR_HOST_H

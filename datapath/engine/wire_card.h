@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The wire-side card (docs/card.md): a stand-in for a SmartNIC on the far end of the wire, between two interfaces of a
- * network namespace of its own. crates/engine/src/live/card loads it.
+ * The wire-side card (docs/guide/card.md): a stand-in for a SmartNIC on the far end of the wire, between two interfaces
+ * of a network namespace of its own. crates/engine/src/live/card loads it.
  *
  *	wire --- outer: weir_card_outer --> weir_card_drop --> inner --- Weir
  *	wire <-- outer <-------- weir_card_inner -------------- inner --- Weir

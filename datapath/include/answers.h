@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What a card has answered about a packet: the body of its trailer, which the seal was removed from. Generated code
- * knows where each answer is (docs/card-layout.md), and reads bytes of the body with these functions.
+ * knows where each answer is (docs/reference/card-layout.md), and reads bytes of the body with these functions.
  */
 #ifndef WEIR_ANSWERS_H
 #define WEIR_ANSWERS_H

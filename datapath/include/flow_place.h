@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Where a new flow goes: steps 1 to 5 of docs/tracking.md#the-table. The reference is place() in
+ * Where a new flow goes: steps 1 to 5 of docs/reference/tracking.md#the-table. The reference is place() in
  * crates/policy/src/ir/eval/tracking/table.rs. Generated code declares `tracking`, the policy's settings.
  */
 #ifndef WEIR_FLOW_PLACE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The state machine of TCP connections: docs/tracking.md#states. The reference is
+ * The state machine of TCP connections: docs/reference/tracking.md#states. The reference is
  * crates/policy/src/ir/eval/tracking/tcp.rs.
  */
 #ifndef WEIR_TCP_STATES_H

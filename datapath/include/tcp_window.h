@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Whether a segment fits to what both sides have sent and acknowledged: docs/tracking.md#windows. The reference is
- * crates/policy/src/ir/eval/tracking/window.rs.
+ * Whether a segment fits to what both sides have sent and acknowledged: docs/reference/tracking.md#windows. The
+ * reference is crates/policy/src/ir/eval/tracking/window.rs.
  */
 #ifndef WEIR_TCP_WINDOW_H
 #define WEIR_TCP_WINDOW_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the tracker reads of a packet: the key of its flow, the side that sent it, and its segment. docs/tracking.md,
- * crates/abi/src/flow/key.rs, and quote.rs and segment.rs in crates/policy/src/ir/eval/tracking.
+ * What the tracker reads of a packet: the key of its flow, the side that sent it, and its segment.
+ * docs/reference/tracking.md, crates/abi/src/flow/key.rs, and quote.rs and segment.rs in
+ * crates/policy/src/ir/eval/tracking.
  */
 #ifndef WEIR_TRACK_SUBJECT_H
 #define WEIR_TRACK_SUBJECT_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The tracker: which flow a packet belongs to, its state, and why it is refused. docs/tracking.md has the rules; the
- * reference is crates/policy/src/ir/eval/tracking/mod.rs. Generated code declares `tracking`, the policy's settings.
+ * The tracker: which flow a packet belongs to, its state, and why it is refused. docs/reference/tracking.md has the
+ * rules; the reference is crates/policy/src/ir/eval/tracking/mod.rs. Generated code declares `tracking`, the policy's
+ * settings.
  */
 #ifndef WEIR_TRACKER_H
 #define WEIR_TRACKER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What holds of a table of flows after each packet (docs/tracking.md#the-table). The file that includes this one
- * declares `tracking`.
+ * What holds of a table of flows after each packet (docs/reference/tracking.md#the-table). The file that includes this
+ * one declares `tracking`.
  */
 #ifndef C_TRACKER_INVARIANTS_H
 #define C_TRACKER_INVARIANTS_H

@@ -1,6 +1,6 @@
 // The card: frames from the network go through parser, patterns, lookups and rules, and reach the software with a
-// trailer. Control frames from the software write its memories. docs/hw.md has the picture, docs/card-layout.md every
-// bit.
+// trailer. Control frames from the software write its memories. docs/internals/hw.md has the picture,
+// docs/reference/card-layout.md every bit.
 //
 // Both directions are AXI streams of 512 bits. `tkeep` has no gaps, and only the last beat of a frame is not full.
 // After a reset the card has no configuration; its memories keep what they have.

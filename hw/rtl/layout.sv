@@ -1,5 +1,5 @@
-// The numbers of docs/card-layout.md, and the types that modules exchange. crates/abi/src/card.rs has the same numbers
-// under the same names; tests/house/hardware.rs compares both files.
+// The numbers of docs/reference/card-layout.md, and the types that modules exchange. crates/abi/src/card.rs has the
+// same numbers under the same names; tests/house/hardware.rs compares both files.
 package layout;
     // Bytes of the seal.
     localparam [6:0] SEAL_BYTES = 7'd8;

@@ -1,5 +1,6 @@
 // Parses a packet in three stages: VLAN tags, IP header, transport header. It answers which headers and fields the
-// packet has, and whether the card understands it as a whole (docs/card-layout.md, "Which packets get answers").
+// packet has, and whether the card understands it as a whole (docs/reference/card-layout.md, "Which packets get
+// answers").
 //
 // Bytes behind the end of the frame may have any value here: a packet whose lengths reach behind the end is refused.
 module parser #(

@@ -106,7 +106,7 @@ fn the_text_explains_each_decision() {
 fn the_page_shows_what_is_printed() {
     let (sandbox, _) = sandbox();
     let printed = sandbox.run("detect attack.pcap").out;
-    let page = include_str!("../../docs/mitigation.md");
+    let page = include_str!("../../docs/guide/mitigation.md");
     let (_, example) = page.split_once("$ weir detect examples/edge/attack.pcap\n").expect("the page has the example");
     let (example, _) = example.split_once("```").expect("it ends");
     let lines: Vec<&str> = example.lines().map(str::trim).filter(|line| !matches!(*line, "" | "...")).collect();

@@ -1,5 +1,5 @@
-//! The differences between Weir and the kernel's conntrack. Each has a row in docs/tracking.md, with the section of an
-//! RFC, and a condition that holds for no other packet.
+//! The differences between Weir and the kernel's conntrack. Each has a row in docs/reference/tracking.md, with the
+//! section of an RFC, and a condition that holds for no other packet.
 
 use crate::weir::Judged;
 use weir_abi::flow::{Flow, FlowState, Window};
@@ -64,7 +64,7 @@ impl Difference<'_> {
         }
     }
 
-    /// The name of the difference in docs/tracking.md; `None` if it is not known.
+    /// The name of the difference in docs/reference/tracking.md; `None` if it is not known.
     pub fn class(&self) -> Option<(&'static str, Then)> {
         self.own().or_else(|| Some((self.consequence()?, Then::Diverged)))
     }

@@ -1,4 +1,4 @@
-//! The differences at packets of other protocols than TCP. Each has a row in docs/tracking.md.
+//! The differences at packets of other protocols than TCP. Each has a row in docs/reference/tracking.md.
 
 use crate::differences::Then;
 use crate::messages::{OPTIONS, UDP_LITE};

@@ -95,7 +95,7 @@ fn make_targets_in_documents_exist() {
 /// Error codes like `"E0601"` in the sources of the program, without tests.
 #[test]
 fn every_code_is_documented() {
-    let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("there is a manual");
+    let manual = std::fs::read_to_string(root().join("docs/reference/language.md")).expect("there is a manual");
     let mut codes = std::collections::BTreeSet::new();
     for file in files(&["rs"]) {
         if !file.path.starts_with("crates/") || file.path.contains("/tests") {
@@ -106,5 +106,5 @@ fn every_code_is_documented() {
     }
     assert!(codes.len() > 50 && codes.contains("E0601"), "{codes:?}");
     let missing = codes.into_iter().filter(|code| !manual.contains(&format!("| `{code}` |"))).collect();
-    assert_none(missing, "docs/language.md explains every code");
+    assert_none(missing, "docs/reference/language.md explains every code");
 }

@@ -16,8 +16,8 @@ use weir_engine::live::afpacket::wire::Wire;
 
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
 
-/// Maximum time that an interface counts as down after its link is up (docs/interfaces.md). The engines need a fifth of
-/// it; the rest is for busy machines.
+/// Maximum time that an interface counts as down after its link is up (docs/reference/interfaces.md). The engines need
+/// a fifth of it; the rest is for busy machines.
 const BOUND: Duration = Duration::from_millis(100);
 
 fn port<'a>(stats: &'a Stats, side: &str) -> &'a InterfaceStats {

@@ -1,5 +1,6 @@
-//! Synthesizes the card (`hw/rtl`) with yosys, and prints its cells and longest path (`docs/hw.md`). If nextpnr is
-//! installed, it places and routes the card where it knows the part, and prints the clock. Logs are in `target/synth`.
+//! Synthesizes the card (`hw/rtl`) with yosys, and prints its cells and longest path (`docs/internals/hw.md`). If
+//! nextpnr is installed, it places and routes the card where it knows the part, and prints the clock. Logs are in
+//! `target/synth`.
 
 use crate::shell::{files, run, target_dir};
 use std::collections::BTreeMap;

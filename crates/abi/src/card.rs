@@ -1,5 +1,5 @@
-//! What a card leaves behind a packet, and the memories that software fills. `docs/card-layout.md` has the worked
-//! example, the control frames, and what the card does with all this.
+//! What a card leaves behind a packet, and the memories that software fills. `docs/reference/card-layout.md` has the
+//! worked example, the control frames, and what the card does with all this.
 //!
 //! A card appends a *trailer* to every frame that it passes to software: a body of answers, and the seal. Numbers are
 //! little-endian. Which answers the body has depends on the policy; the seal is always the last eight bytes of the

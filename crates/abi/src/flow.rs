@@ -1,5 +1,5 @@
 //! The entries of the table of flows: 64 bytes each, keys included. `docs/decisions/0033-tcp-tracking.md` explains the
-//! layout, `docs/tracking.md` the meaning.
+//! layout, `docs/reference/tracking.md` the meaning.
 //!
 //! A bucket consists of 32 tags, one cache line, and 32 entries of one cache line each. An entry has eight words:
 //!

@@ -1,4 +1,4 @@
-//! The body of a trailer: which bits it has, and how software reads them (`docs/card-layout.md`).
+//! The body of a trailer: which bits it has, and how software reads them (`docs/reference/card-layout.md`).
 
 use crate::Lookups;
 use crate::field::{Carried, header_of};
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The example of `docs/card-layout.md`.
+    /// The example of `docs/reference/card-layout.md`.
     #[test]
     fn the_example_of_the_page() {
         let layout = BodyLayout { ends: 2, counted: 1, patterns: 3, carried: vec![], lookups: 1 };

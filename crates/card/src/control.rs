@@ -1,4 +1,4 @@
-//! Control frames: what software asks of a card, and the card's answers (`docs/card-layout.md`).
+//! Control frames: what software asks of a card, and the card's answers (`docs/reference/card-layout.md`).
 
 use weir_abi::card::control;
 pub use weir_abi::card::control::WORDS_MAX;

@@ -1,7 +1,8 @@
 //! A card in software: memories, control frames and the handling of frames by the words that the memories have.
 //!
 //! It is [`crate::eval`] behind the card's own interface. Nothing reaches it but frames, so a session with it tests the
-//! encoding of a configuration too. Numbers in words that `docs/card-layout.md` does not define match nothing.
+//! encoding of a configuration too. Numbers in words that `docs/reference/card-layout.md` does not define match
+//! nothing.
 
 use crate::control::{Control, WORDS_MAX};
 use crate::eval::{low, outcome, sources, understood};

@@ -1,5 +1,5 @@
-//! The card as an interpreter. It defines what a card does with a frame (`docs/card-layout.md`); RTL must equal it bit for
-//! bit.
+//! The card as an interpreter. It defines what a card does with a frame (`docs/reference/card-layout.md`); RTL must
+//! equal it bit for bit.
 //!
 //! It is written for clarity: it parses with the reference parser, computes all sources that a body may have, and
 //! selects bytes of them.

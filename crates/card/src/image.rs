@@ -1,4 +1,5 @@
-//! A card's program as words for its memories (`docs/card-layout.md`). The words of tables come from their images.
+//! A card's program as words for its memories (`docs/reference/card-layout.md`). The words of tables come from their
+//! images.
 
 use crate::field::header_of;
 use crate::program::{Act, CardPattern, CardProgram, CardRule};

@@ -9,7 +9,7 @@
 //!
 //! The crate has no clock, no input or output and no tables: lookups are those of the caller ([`Lookups`]). The paper is
 //! "Enhancing Mitigation of Volumetric DDoS Attacks: A Hybrid FPGA/Software Filtering Datapath" (Salopek and Mikuc,
-//! 2023); its tables are in `category`. `docs/card-layout.md` has the layouts.
+//! 2023); its tables are in `category`. `docs/reference/card-layout.md` has the layouts.
 #![forbid(unsafe_code)]
 
 pub mod body;

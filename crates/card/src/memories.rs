@@ -1,4 +1,4 @@
-//! The memories of a card, as words (`docs/card-layout.md`).
+//! The memories of a card, as words (`docs/reference/card-layout.md`).
 
 use crate::profile::Profile;
 use weir_abi::card::{memory, register};

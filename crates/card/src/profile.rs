@@ -6,7 +6,7 @@
 //! match        protocol sport dport      # fields that patterns compare
 //! lookups      6
 //! ```
-//! All settings must be there, once each. Errors name the line. `docs/hybrid.md` explains the settings.
+//! All settings must be there, once each. Errors name the line. `docs/guide/hybrid.md` explains the settings.
 
 use crate::field::CardField;
 use std::fmt::{self, Display, Formatter};

@@ -1,4 +1,5 @@
-//! The card as RTL (`hw/`), simulated by Verilator, equals the card as an interpreter bit for bit (`docs/hw.md`).
+//! The card as RTL (`hw/`), simulated by Verilator, equals the card as an interpreter bit for bit
+//! (`docs/internals/hw.md`).
 //!
 //! `WEIR_RTL_PACKETS=1000000` tests with as many random packets.
 

@@ -15,7 +15,7 @@ pub enum FlowOperation {
     List {
         /// Maximum number of flows. The server lists at most [`FLOWS_MAX`].
         top: usize,
-        /// Only flows in this state, as docs/tracking.md names it.
+        /// Only flows in this state, as docs/reference/tracking.md names it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
         /// Only flows whose opening packet has these matches, in the language of policies.

@@ -1,4 +1,4 @@
-//! Frames from a card: which seals are known, and what a frame is (`docs/card-layout.md`).
+//! Frames from a card: which seals are known, and what a frame is (`docs/reference/card-layout.md`).
 //!
 //! A card appends a trailer to each frame: a body of answers, and the seal. The front of a datapath compares the last
 //! eight bytes of each frame with the seals that it knows, removes the trailer, and chooses the chain. Nothing behind it

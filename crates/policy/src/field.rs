@@ -301,8 +301,8 @@ impl Raw {
     pub const OFFSET_BITS_MAX: u16 = 255 * 8;
 }
 
-/// What a card has found out about a packet (`docs/card-layout.md`). No policy names it: the split between card and
-/// software makes such matches.
+/// What a card has found out about a packet (`docs/reference/card-layout.md`). No policy names it: the split between
+/// card and software makes such matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     /// Whether a pattern matches: metadata2.

@@ -1,4 +1,4 @@
-//! Which tables a card may drop packets by (docs/card.md).
+//! Which tables a card may drop packets by (docs/guide/card.md).
 //!
 //! A card drops every packet of a source before the policy sees it. That is what the policy means if `ip saddr @t drop`
 //! is the first rule upstream that does anything else than drop or count with packets of these sources. The check is

@@ -1,4 +1,5 @@
-//! Every example of docs/language.md is a policy without errors or warnings. Its printed form parses to the same tree.
+//! Every example of docs/reference/language.md is a policy without errors or warnings. Its printed form parses to the
+//! same tree.
 
 mod check_support;
 
@@ -8,7 +9,8 @@ use weir_policy::syntax::NoIncludes;
 
 #[test]
 fn examples_of_the_manual_are_right() {
-    let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("docs/language.md exists");
+    let manual =
+        std::fs::read_to_string(root().join("docs/reference/language.md")).expect("docs/reference/language.md exists");
     let mut blocks = 0;
     let mut rest = manual.as_str();
     while let Some((_, after)) = rest.split_once("\n```weir") {

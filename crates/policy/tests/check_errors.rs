@@ -66,9 +66,10 @@ fn every_code_is_tried_and_explained() {
             messages += &fs::read_to_string(path).expect("the messages can be read");
         }
     }
-    let manual = fs::read_to_string(root().join("docs/language.md")).expect("docs/language.md exists");
+    let manual =
+        fs::read_to_string(root().join("docs/reference/language.md")).expect("docs/reference/language.md exists");
     let untried: Vec<_> = codes.iter().filter(|code| !messages.contains(&format!("[{code}]"))).collect();
     let unexplained: Vec<_> = codes.iter().filter(|code| !manual.contains(&format!("`{code}`"))).collect();
     assert!(untried.is_empty(), "no case in tests/errors for {untried:?}");
-    assert!(unexplained.is_empty(), "docs/language.md does not explain {unexplained:?}");
+    assert!(unexplained.is_empty(), "docs/reference/language.md does not explain {unexplained:?}");
 }

@@ -18,7 +18,7 @@ fn corpus() -> &'static [String] {
         let paths = directory.map(|entry| entry.expect("tests/errors can be read").path());
         let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "weir")).collect();
         paths.sort();
-        paths.push(root().join("docs/language.md"));
+        paths.push(root().join("docs/reference/language.md"));
         paths.iter().map(|path| std::fs::read_to_string(path).expect("the case can be read")).collect()
     })
 }

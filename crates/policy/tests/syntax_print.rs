@@ -47,7 +47,8 @@ fn all_cases_print_to_themselves() {
 
 #[test]
 fn the_manual_and_the_examples_print_to_themselves() {
-    let manual = std::fs::read_to_string(root().join("docs/language.md")).expect("docs/language.md exists");
+    let manual =
+        std::fs::read_to_string(root().join("docs/reference/language.md")).expect("docs/reference/language.md exists");
     let mut texts: Vec<String> = manual.split("\n```weir\n").skip(1).map(str::to_owned).collect();
     for text in &mut texts {
         text.truncate(text.find("\n```\n").expect("a block ends") + 1);

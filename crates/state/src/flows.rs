@@ -1,4 +1,4 @@
-//! The flows that policies track (`docs/tracking.md`, [`weir_abi::flow`]).
+//! The flows that policies track (`docs/reference/tracking.md`, [`weir_abi::flow`]).
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -212,7 +212,7 @@ impl FlowTable {
             let slot = (0..SLOTS).find(|&slot| hits >> slot & 1 != 0 && has_key(buckets[side], slot))?;
             Some((buckets[side], slot))
         });
-        // The better bucket is the one with more free slots: step 1 of docs/tracking.md#the-table.
+        // The better bucket is the one with more free slots: step 1 of docs/reference/tracking.md#the-table.
         let free = tags.map(|tags| mask(&tags, |of| of == 0));
         let better = usize::from(free[1].count_ones() > free[0].count_ones());
         let first_free = Some(free[better].trailing_zeros() as usize).filter(|&slot| slot < SLOTS);

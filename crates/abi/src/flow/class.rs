@@ -1,5 +1,5 @@
 //! Which flows make room for others: classes, each with its share of a bucket, and how soon a flow of a class goes.
-//! `docs/tracking.md#the-table` has the steps.
+//! `docs/reference/tracking.md#the-table` has the steps.
 
 use super::{Flow, FlowState, Window, age};
 

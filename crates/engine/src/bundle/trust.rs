@@ -1,4 +1,4 @@
-//! Decides which archives are opened and whose code is run. docs/bundles.md explains the rules.
+//! Decides which archives are opened and whose code is run. docs/guide/bundles.md explains the rules.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

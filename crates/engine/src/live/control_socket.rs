@@ -1,4 +1,4 @@
-//! A packet socket for control frames to and from a card on an interface (`docs/card-layout.md`).
+//! A packet socket for control frames to and from a card on an interface (`docs/reference/card-layout.md`).
 //!
 //! The kernel gives it answers only: frames with the EtherType of control frames and, eight bytes before their end, a
 //! seal with the control bit. Nobody else can send these through a card that appends seals, so a flood does not fill its

@@ -5,7 +5,7 @@
 //! that hides in much legitimate traffic, and a crowd of real clients does not show in it.
 //!
 //! Other protocols have nothing that only a receiver knows. There answers vouch for a bounded number of packets
-//! ([`turns`]), and what that permits is bounded too (the table in docs/mitigation.md).
+//! ([`turns`]), and what that permits is bounded too (the table in docs/guide/mitigation.md).
 //!
 //! Packets with a source inside that arrive from outside are forged, and must not come here.
 //!

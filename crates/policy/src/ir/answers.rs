@@ -1,5 +1,5 @@
 //! What a card appends to packets, as the chain that reads it knows it: the body of a trailer, bit by bit
-//! (`docs/card-layout.md`).
+//! (`docs/reference/card-layout.md`).
 
 use crate::field::{Answer, Field, Guard, Subject};
 use crate::ir::id::SlotId;

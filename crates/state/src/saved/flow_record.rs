@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn records_are_read_as_they_were_written() {
         let bytes = payload(&records());
-        assert_eq!(bytes.len(), 16 + 36 + 4 + 60, "what docs/state.md says");
+        assert_eq!(bytes.len(), 16 + 36 + 4 + 60, "what docs/reference/state.md says");
         assert_eq!(read(&bytes, 10), Some((FrameTime { day_ns: 1 << 60, now: 100 }, records())));
         assert_eq!(read(&bytes, 9), None, "the table has no slot 9");
         assert!((0..bytes.len()).all(|cut| read(&bytes[..cut], 10).is_none()));
@@ -191,7 +191,11 @@ mod tests {
         let records = [records(), proxied_records()].concat();
         let bytes = payload(&records);
         let plain = 16 + 36 + 4 + 60;
-        assert_eq!(bytes.len(), plain + 3 * (36 + 16) + 60 + 16, "what docs/state.md says; others do not grow");
+        assert_eq!(
+            bytes.len(),
+            plain + 3 * (36 + 16) + 60 + 16,
+            "what docs/reference/state.md says; others do not grow"
+        );
         assert_eq!(read(&bytes, 10).map(|(_, read)| read), Some(records));
         assert!((0..bytes.len()).all(|cut| read(&bytes[..cut], 10).is_none()));
     }

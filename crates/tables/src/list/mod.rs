@@ -9,8 +9,8 @@
 //!
 //! The file name and the content determine the format. A bad line is an error with its number, unless reading is
 //! lenient. An intended address that is missing in the table is a hole in the filter, so it is never skipped silently.
-//! The report counts ignored text that could be an entry. `docs/lists.md` has all rules. Text formats are read in
-//! parallel, in chunks that end at line ends; the result does not depend on the chunks. No reader opens a file.
+//! The report counts ignored text that could be an entry. `docs/reference/lists.md` has all rules. Text formats are
+//! read in parallel, in chunks that end at line ends; the result does not depend on the chunks. No reader opens a file.
 
 pub(crate) mod csv;
 mod error;

@@ -283,6 +283,6 @@ fn describe(report: &PlanReport) -> String {
             plan.why
         );
     }
-    let _ = writeln!(text, "\n  Cycles are estimates for native code (docs/hybrid.md).");
+    let _ = writeln!(text, "\n  Cycles are estimates for native code (docs/guide/hybrid.md).");
     text
 }

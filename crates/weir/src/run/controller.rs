@@ -180,7 +180,7 @@ impl<D: Datapath> Controller<D> {
     }
 
     /// Activates a posture of the active generation in front of the operator's, until it is released or ends otherwise
-    /// (docs/mitigation.md). It must be renewed.
+    /// (docs/guide/mitigation.md). It must be renewed.
     ///
     /// # Errors
     /// There is no such posture, it is active already, or a worker failed.

@@ -1,4 +1,4 @@
-//! The flows of a port as the table of a card: rte_flow (docs/card.md, docs/decisions/0052-flow-tables.md).
+//! The flows of a port as the table of a card: rte_flow (docs/guide/card.md, docs/decisions/0052-flow-tables.md).
 //!
 //! A driver forgets flows when its port is closed or the process ends. So no flow outlives Weir.
 

@@ -1,4 +1,4 @@
-//! A test for each row of the table in docs/mitigation.md: what becomes of an automatic posture.
+//! A test for each row of the table in docs/guide/mitigation.md: what becomes of an automatic posture.
 
 use super::{LEASE, Why};
 use crate::run::mitigating::Hand;

@@ -1,4 +1,4 @@
-//! `weir run --card`: lets a card drop the fastest sources of tables (docs/card.md, decision 44).
+//! `weir run --card`: lets a card drop the fastest sources of tables (docs/guide/card.md, decision 44).
 //!
 //! The card is a cache of tables: every entry stays in software too. A thread exchanges entries once a period. It looks
 //! at removed entries and at the active policy every few milliseconds, and requests that change those wait until the

@@ -1,4 +1,4 @@
-//! Feeds: tables and limits follow their list files (docs/feeds.md).
+//! Feeds: tables and limits follow their list files (docs/guide/feeds.md).
 //!
 //! ```text
 //!   ctl reload, SIGHUP ──> all lists ──┐

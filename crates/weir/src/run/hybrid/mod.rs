@@ -1,4 +1,4 @@
-//! `weir run --card hybrid:`: a card that answers rules for every packet (docs/hybrid.md, decision 50).
+//! `weir run --card hybrid:`: a card that answers rules for every packet (docs/guide/hybrid.md, decision 50).
 //!
 //! The card has a configuration for what decides packets: a generation and its posture. A change writes the next one into
 //! the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows the

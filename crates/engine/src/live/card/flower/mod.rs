@@ -1,4 +1,5 @@
-//! A card that the kernel programs: filters of TC flower with `skip_sw` (docs/card.md, docs/decisions/0052-flow-tables.md).
+//! A card that the kernel programs: filters of TC flower with `skip_sw` (docs/guide/card.md,
+//! docs/decisions/0052-flow-tables.md).
 //!
 //! Each source is one filter in the driver's table, of which software has no copy. Weir's filters have preferences of
 //! their own, and a cookie. A preference that has filters of somebody else is refused. What a killed process has left is

@@ -1,6 +1,7 @@
 //! The reference tracker: which flow a packet belongs to, its state, and why it is refused.
 //!
-//! It keeps what the entries of [`weir_abi::flow`] have room for, and nothing more. `docs/tracking.md` has the rules.
+//! It keeps what the entries of [`weir_abi::flow`] have room for, and nothing more. `docs/reference/tracking.md` has
+//! the rules.
 
 mod proxied;
 mod quote;

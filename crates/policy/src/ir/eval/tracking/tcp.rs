@@ -1,5 +1,5 @@
 //! The state machine of TCP connections. RFC 9293, section 3.3.2, seen from the middle; what the kernel's conntrack
-//! passes is the base. `docs/tracking.md` has the table.
+//! passes is the base. `docs/reference/tracking.md` has the table.
 
 use super::restored;
 use super::segment::{Kind, Segment, after};
