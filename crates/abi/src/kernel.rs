@@ -165,7 +165,7 @@ pub struct PortCounters {
     pub tx_too_long: u64,
     /// Packets to be diverted where there is nowhere to divert them to.
     pub no_divert: u64,
-    /// Packets that were not diverted, but of which a copy was.
+    /// Packets that were sampled: a copy was diverted, not the packet.
     pub sampled: u64,
     /// Packets to an interface that takes none from programs.
     pub tx_unsupported: u64,

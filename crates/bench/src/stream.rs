@@ -15,7 +15,7 @@ pub fn load(c: &str, program: &ProgramShape, data: &ProgramData<'_>) -> Result<X
     load_chain("upstream", c, program, data)
 }
 
-/// The same for another chain.
+/// Like [`load`], for another chain.
 ///
 /// # Errors
 /// As for [`load`].

@@ -169,7 +169,7 @@ impl Running {
         };
         let rules: Vec<CardRule> = (0..profile.rules).filter_map(|index| rule(bank, index, profile)).collect();
         let shape = [field(0, 4).min(FIRST_BITS_MAX), field(8, 7), field(24, 7)];
-        // Others are compared for nobody.
+        // No rule uses the result of the patterns behind these.
         let in_rules = rules.iter().flat_map(|rule| &rule.patterns).map(|pattern| pattern + 1).max().unwrap_or(0);
         let patterns = in_rules.max(shape[2]).min(profile.patterns);
         Running {

@@ -161,9 +161,9 @@ pub struct Tally {
 /// Packets from a card's port that a chain has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromCard {
-    /// Those that the card's answers decided.
+    /// Packets that the card's answers decided.
     pub answered: u64,
-    /// Those that the software decided alone.
+    /// Packets that the software decided alone.
     pub alone: u64,
 }
 

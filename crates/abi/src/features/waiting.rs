@@ -28,7 +28,7 @@ pub const QUEUE_WORDS: usize = ELEMENT_WORDS + QUEUE * WAITING_WORDS;
 
 /// The element of a packet whose cell has the key of an IPv4 prefix: `FEATURE_KEYED4`.
 pub const KEYED4: u32 = u32::MAX;
-/// The same for IPv6: `FEATURE_KEYED6`.
+/// The element of a packet whose cell has the key of an IPv6 prefix: `FEATURE_KEYED6`.
 pub const KEYED6: u32 = u32::MAX - 1;
 
 /// A packet that is not counted yet: `struct feature_waiting`.

@@ -6,17 +6,17 @@ use crate::cookie::REPLAY_SECRET;
 /// Number of locks for keys that are entered.
 pub const OPENING_LOCKS: usize = 256;
 
-/// What nobody outside may know of a table.
+/// The secrets of a table: no sender of packets may know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSecrets {
-    /// The seed of the hash. Whoever knows it can fill a bucket.
+    /// The seed of the hash. An attacker who knows it can fill a bucket.
     pub seed: u64,
-    /// The key of cookies. Whoever knows it can open flows.
+    /// The key of cookies. An attacker who knows it can open flows.
     pub cookies: [u64; 2],
 }
 
 impl FlowSecrets {
-    /// Those of replays of captures, which makes them deterministic.
+    /// The secrets of every replay of a capture. They are fixed, so replays are deterministic.
     pub const REPLAY: Self = FlowSecrets { seed: REPLAY_SEED, cookies: REPLAY_SECRET };
 }
 

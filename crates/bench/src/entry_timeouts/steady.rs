@@ -1,4 +1,4 @@
-//! Entries of which a part expires at each tick, and comes back a little later.
+//! A table in which some entries expire at each tick and come back a little later.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

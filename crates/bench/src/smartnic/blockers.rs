@@ -19,7 +19,7 @@ use weir_engine::live::attach::Attached;
 pub const DROP_ALL: &str = "xdp-drop-all";
 /// The host that a card is compared with: the same policy without it.
 pub const ALONE: &str = "weir-host-counters";
-/// The same host again, which receives only what a card leaves over (rows of `load`).
+/// The host [`ALONE`] again, which receives only what a card leaves over (rows of `load`).
 pub const LEFT_OVER: &str = "weir-host-left-over";
 /// The names of all, in the order of their turns.
 pub const BLOCKERS: [&str; 14] = [
@@ -38,7 +38,7 @@ pub const BLOCKERS: [&str; 14] = [
     "iptables",
     "iptables-nft",
 ];
-/// Those that Fig. 4 compares. A host that drops everything serves nobody.
+/// The blockers that Fig. 4 compares. A host that drops everything serves nobody.
 pub const SERVING: [&str; 8] =
     ["weir-host", ALONE, "weir-card-hybrid", "weir-card", "weir-card-cpu", "nft-netdev", "ipset", "iptables"];
 /// Most sources of a linear chain: beyond it a packet takes more than a tenth of a millisecond.

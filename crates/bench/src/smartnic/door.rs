@@ -160,7 +160,7 @@ impl Door {
         Door::up(near, host, None)
     }
 
-    /// The same with a card between them: a namespace with the interfaces `outer` and `inner`, which Weir joins.
+    /// A door with a card between its two ends: a namespace with the interfaces `outer` and `inner`, which Weir joins.
     ///
     /// # Errors
     /// See [`Door::open`].

@@ -72,7 +72,7 @@ impl Stand {
         names.iter().zip(NEAR).map(open).collect()
     }
 
-    /// The same for one host.
+    /// Opens one host.
     ///
     /// # Errors
     /// See [`Stand::open_all`].

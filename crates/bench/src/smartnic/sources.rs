@@ -1,4 +1,4 @@
-//! Who attacks: addresses of a block list in random order, and how many packets each of them sends (Fig. 2a and 2b).
+//! The attackers: addresses of a block list in random order, and how many packets each of them sends (Fig. 2a and 2b).
 
 use crate::data::Dataset;
 use crate::live::shuffled;

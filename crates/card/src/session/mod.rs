@@ -37,9 +37,9 @@ pub use error::SessionError;
 /// Tries of a request without any answer after which a card is silent: they take 2.7 s. Tries count and not time, because
 /// a busy machine may keep the session itself from receiving.
 const TRIES: u32 = 7;
-/// The same for a card that was silent in the task before: 0.7 s.
+/// Tries for a card that was silent in the previous task: 0.7 s.
 const TRIES_AGAIN: u32 = 3;
-/// The same for a card that is opened, whose link may just be coming up: 10.2 s.
+/// Tries for a card that is being opened, because its link may just be coming up: 10.2 s.
 const TRIES_OPENING: u32 = 22;
 /// Time without an answer to a commit after which the session asks whether there was one.
 const COMMIT_WAIT: Duration = Duration::from_millis(200);
@@ -159,7 +159,7 @@ impl Session {
         }
     }
 
-    /// The same with a card that has just answered: it is not waited for as long as for one that is coming up.
+    /// A session with a card that has just answered. It waits less long than for a card that is coming up.
     pub fn again(profile: &Profile, token: u64) -> Self {
         Session { opening: TRIES, ..Self::new(profile, token) }
     }
