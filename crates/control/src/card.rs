@@ -81,7 +81,7 @@ pub struct FollowWindow {
     pub seconds: f64,
     /// Packets that the card has received.
     pub packets: u64,
-    /// The same a second.
+    /// Packets per second that the card has received.
     pub pps: f64,
     /// The share that the card answered or dropped.
     pub answered: f64,

@@ -46,8 +46,8 @@ pub trait Filter {
     /// If the program has no such slot.
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter>;
 
-    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow is
-    /// there as long as nobody needs its slot.
+    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow stays
+    /// until another flow needs its slot.
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow));
 
     /// What was observed of packets that passed since the last call. `None` if the program does not observe.

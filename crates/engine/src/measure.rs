@@ -80,7 +80,7 @@ pub fn measure_ring(
     measure_ring_by(|burst, verdicts| filter.decide(chain, burst, verdicts), ring, packets, write)
 }
 
-/// The same for any way to decide a burst.
+/// Like [`measure_ring`], with any function that decides a burst.
 ///
 /// # Panics
 /// If the ring is empty or `packets` is 0.

@@ -608,11 +608,10 @@ impl NativeFilter {
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
         // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
         // program tracks (`ProgramShape::check_flows`); other workers use it only if it is `shared`.
-        // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those of
-        // the program (`ProgramShape::check_slots`), and nobody changes the records that they select before the reader
-        // starts another burst or rests.
-        // `features` is a sheet of the program's shape (`ProgramShape::check_features`), which only this worker writes
-        // until `end`.
+        // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those
+        // of the program (`ProgramShape::check_slots`), and the records that they select do not change before the
+        // reader starts another burst or rests. `features` is a sheet of the program's shape
+        // (`ProgramShape::check_features`), which only this worker writes until `end`.
         unsafe { function(&arguments) };
         self.features.iter().for_each(FeatureWriter::end);
         if let Some(additions) = &mut self.additions {

@@ -38,8 +38,8 @@ pub enum WithoutSeal {
     Alone,
     /// The card has answered the first commit: the frame is dropped and counted as `unsealed`.
     Drop,
-    /// The same, while the software finds out whether the card has lost its configuration: answers to control frames may
-    /// have the seal of a card without one.
+    /// As `Drop`, while the software finds out whether the card has lost its configuration. Answers to control frames
+    /// may have the seal of a card without one.
     DropOpening,
 }
 
@@ -86,7 +86,7 @@ pub struct Seals {
     without_seal: WithoutSeal,
 }
 
-/// The seal of a card without a configuration. Anybody can send it.
+/// The seal of a card without a configuration. Any sender can use it.
 const UNCONFIGURED: u64 = Seal { token: 0, control: true, answers: false, body: 0, epoch: 0 }.word();
 
 impl Seals {

@@ -79,7 +79,7 @@ impl Policy {
         self.build(|slot| matches!(slot.contents, SlotContents::Tables(_)))
     }
 
-    /// The images of the wanted slots. Those that were not built before are built, one thread for each.
+    /// The images of the wanted slots. Builds the missing ones, each in a thread of its own.
     fn build(&self, wanted: impl Fn(&Slot) -> bool) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
         let slots = || self.program.slots.iter().zip(&self.images).enumerate();
         let missing =

@@ -1,5 +1,5 @@
-//! What blocks sources at an interface of the host: programs of peers.c, and `weir run --host`. Those of the kernel's
-//! netfilter are in netfilter.rs.
+//! What blocks sources at an interface of the host: programs of peers.c, and `weir run --host`. The blockers of the
+//! kernel's netfilter are in netfilter.rs.
 
 use super::blocker::Blocker;
 use super::door::Door;

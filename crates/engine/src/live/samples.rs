@@ -1,4 +1,4 @@
-//! Reads the packets that rules sample. Nobody but the datapath can write what is read here: workers in user space hand
+//! Reads the packets that rules sample. Only the datapath can write what is read here: workers in user space hand
 //! samples over in memory of this process (`sample_queue.rs`), and programs in the kernel in a ring that only they have
 //! (`sample_ring.rs`). An interface would not do, because since Linux 5.7 every user may send packets out of one.
 //!

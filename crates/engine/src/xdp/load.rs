@@ -32,7 +32,7 @@ const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
 /// Prefix of the sections of tables, before the number of the slot.
 const TABLE: &str = ".bss.table";
-/// The same for the counters of entries, and for their labels.
+/// Prefixes of the sections of the counters of entries and of their labels, before the number of the slot.
 const ENTRIES: &str = ".bss.entries";
 const LABELS: &str = ".bss.labels";
 /// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at least.
@@ -272,7 +272,7 @@ const LOG_TRACE: u32 = 1;
 /// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
 pub(crate) fn load_object(name: &str, object: &BpfObject, plan: &Plan<'_>) -> Result<Object, EngineError> {
     match load_logged(name, object, plan, LOG_REFUSAL) {
-        // Our bug: whoever mends it needs the way that led there.
+        // This is a bug of Weir. The trace of the verifier helps to fix it.
         Err(EngineError::Verifier { .. }) => load_logged(name, object, plan, LOG_TRACE),
         loaded => loaded,
     }
@@ -317,7 +317,7 @@ fn load_opened(opened: OpenObject) -> Result<Object, LoadError> {
             false => LoadError::Libbpf(libbpf_rs::Error::from_raw_os_error(-result)),
         });
     }
-    // SAFETY: the object is loaded, and nobody else has the pointer.
+    // SAFETY: the object is loaded, and nothing else has the pointer.
     Ok(unsafe { Object::from_ptr(opened.take_ptr()) })
 }
 

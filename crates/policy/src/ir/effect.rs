@@ -131,7 +131,7 @@ pub enum Effect {
     },
     /// Drops packets of TCP that the tracker refuses. The rule does not count them. The first effect of its rule.
     Track,
-    /// The same, and answers SYNs that would open a connection. The first effect of its rule.
+    /// As `Track`, and answers SYNs that would open a connection. The first effect of its rule.
     Synproxy,
     /// Drops the packet if a rule of a slot does. At most one of a chain for each slot.
     Slot(RuleSlotId),

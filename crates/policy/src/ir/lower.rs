@@ -21,7 +21,7 @@ pub struct Lowered {
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
-    /// Whether each rule has a `counter` statement. All rules count; the statement says that somebody reads it.
+    /// Whether each rule has a `counter` statement. All rules count; the statement says that the counter is read.
     pub counters: Vec<bool>,
     /// Where the policy says that flows are tracked.
     pub tracking: Option<Span>,

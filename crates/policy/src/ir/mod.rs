@@ -55,7 +55,8 @@ pub struct Program {
     pub rule_slots: Vec<RuleSlot>,
     /// The rules of all chains.
     pub rules: Vec<Rule>,
-    /// Two for each posture, upstream first. Those of the base policy come first. The chain for a card's answers is the last.
+    /// Two chains for each posture, upstream first. The chains of the base policy come first, the chain for a card's
+    /// answers comes last.
     pub chains: Vec<Chain>,
     /// The chain that reads a card's answers; `None` if there is no card.
     pub card: Option<Answering>,

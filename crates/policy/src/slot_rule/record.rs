@@ -20,7 +20,7 @@ impl Default for Draft {
     }
 }
 
-/// Pairs of headers of which a packet has at most one.
+/// Pairs of headers. A packet has at most one header of each pair.
 const EXCLUSIVE: [(u32, u32); 4] = [
     (header::IPV4 | header::ICMP, header::IPV6 | header::ICMP6),
     (header::TCP, header::UDP),

@@ -11,7 +11,7 @@ pub struct SlotRule {
     pub tests: Vec<Test>,
     /// What happens to packets that match.
     pub act: Act,
-    /// The same for engines. Its cell and number are 0.
+    /// The rule as engines read it. Its cell and number are 0.
     pub record: Record,
 }
 

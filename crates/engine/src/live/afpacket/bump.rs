@@ -97,7 +97,7 @@ impl Bump {
                 add(&other.counters.tx_too_long, 1);
                 continue;
             }
-            // SAFETY: the ring keeps the frame's block from the kernel until release(), and nobody else refers to it.
+            // SAFETY: the ring keeps the frame's block from the kernel until release(), and nothing else refers to it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.len as usize) };
             match handle(from, bytes) {
                 Passage::Dropped => {}

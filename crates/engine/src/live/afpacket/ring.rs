@@ -31,7 +31,7 @@ const BLOCKS: usize = 128;
 const FRAME_BYTES: usize = 1 << 11;
 /// Maximum age in milliseconds of a packet in a partly filled block, if others wait for the packet.
 pub(super) const SOON_MS: u32 = 1;
-/// The same if packets may wait but none may be missed.
+/// Maximum age in milliseconds of a packet in a partly filled block, if packets may wait but none may be missed.
 pub(super) const LATE_MS: u32 = 8;
 
 const VLAN_BYTES: u32 = 4;
@@ -61,7 +61,7 @@ pub(in crate::live) struct Offload {
 impl VnetHeader {
     const NEEDS_CSUM: u8 = 1;
 
-    /// Whether whoever sends the packet completes its checksum.
+    /// Whether the checksum of the packet is incomplete, so that its next sender must complete it.
     pub fn needs_checksum(&self) -> bool {
         self.flags & Self::NEEDS_CSUM != 0
     }
@@ -202,7 +202,7 @@ impl Ring {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: a block starts with a descriptor, of which this word is shared with the kernel.
+        // SAFETY: a block starts with a descriptor, and this word of it is shared with the kernel.
         unsafe {
             let block = self.block_start().cast::<tpacket_block_desc>();
             AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status)

@@ -295,7 +295,7 @@ impl Port {
         Ok(())
     }
 
-    /// The same as [`Port::look`], after the interface refused a packet.
+    /// Like [`Port::look`], after the interface refused a packet.
     fn look_after_refusal(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;

@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for `entries`, of which each takes `update` until more is known.
+    /// Room for `entries`. A change counts as `update` long until changes are measured.
     pub fn new(entries: usize, update: Duration) -> Self {
         Room { entries, full: None, update }
     }

@@ -79,13 +79,13 @@ pub struct KernelCode {
     _halves: Arc<SelectedHalves>,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
     _limits: Option<Arc<LimitBinding>>,
-    /// The same for tables.
+    /// Keeps the tables that the programs read assigned, and lets later generations find them.
     _tables: Option<Arc<TableBinding>>,
-    /// The same for flows.
+    /// Keeps the flows, and lets later generations find them.
     _flows: Option<Arc<FlowTable>>,
-    /// The same for slots of rules.
+    /// Keeps the slots of rules, and lets later generations find them.
     _slots: Vec<Arc<RuleSlot>>,
-    /// The same for features.
+    /// Keeps the features, and lets later generations find them.
     _features: Option<Arc<Features>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,

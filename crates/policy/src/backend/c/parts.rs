@@ -14,7 +14,7 @@ use crate::pass::{self, Placement};
 use std::iter;
 use weir_abi::Family;
 
-/// Most parts of a chain. The kernel allows 33 tail calls, of which one enters the first part.
+/// Maximum number of parts of a chain. The kernel allows 33 tail calls, and one of them enters the first part.
 const PARTS_MAX: usize = 32;
 
 /// Writes everything after the declarations of tables. `chains` are those of `program`, optimised.

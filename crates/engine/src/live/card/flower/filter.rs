@@ -71,7 +71,7 @@ pub enum Counting {
 pub struct Place {
     /// Index of the interface.
     pub index: u32,
-    /// The preference of IPv4. That of IPv6 is the next one.
+    /// The preference of IPv4 filters. IPv6 filters have the next one.
     pub pref: u16,
     /// A number of the process, which its filters have in their cookies.
     pub owner: u64,
@@ -90,7 +90,7 @@ impl Version {
     /// Both.
     pub const BOTH: [Version; 2] = [Version::Four, Version::Six];
 
-    /// That of an address.
+    /// The version of an address.
     pub fn of(source: IpAddr) -> Self {
         if source.is_ipv4() { Version::Four } else { Version::Six }
     }

@@ -35,8 +35,8 @@ impl Subject<'_> {
     }
 }
 
-/// Whether the sender has opened a connection by no cookie, and has not finished the handshake. It may be anybody: its
-/// SYN is answered as one without flow, and a cookie opens the connection anew.
+/// Whether the sender opened its connection without a cookie, and has not finished the handshake. Its address may be
+/// forged. So its SYN is answered like a SYN without a flow, and a cookie opens the connection anew.
 pub(super) fn is_unproven(flow: &Flow, sender: usize) -> bool {
     use FlowState::{SynReceived, SynReceived2, SynSent, SynSent2};
     let is_handshake = matches!(flow.state, SynSent | SynSent2 | SynReceived | SynReceived2);

@@ -111,7 +111,7 @@ pub(super) fn syn(isn: u32, segment: &Segment<'_>, proxied: &Proxied) -> Option<
         let scale = Some(agreed.client_scale).filter(|&scale| scale != Side::NO_SCALE);
         put_options(&mut options, agreed.sack, [value, 0], scale);
     }
-    // That of a SYN is never shifted (RFC 7323, section 2.2).
+    // The window of a SYN is never shifted (RFC 7323, section 2.2).
     let window = match segment.has_syn() {
         true => segment.window as u16,
         false => proxied.window_for_server(segment.window as u16, 0),
