@@ -66,7 +66,7 @@ WEIR_INLINE bool lock_once(volatile uint64_t *word)
 
 #ifdef WEIR_BURSTS
 
-/* Whether nobody else uses the table, so that nothing has to be locked. */
+/* Whether no other worker uses the table, so that nothing has to be locked. */
 WEIR_INLINE bool flow_alone(const struct env *env)
 {
 	return !env->flows.shared;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The table of flows: buckets of 32 slots, of which each key has two. docs/tracking.md#the-table has the steps, which
+ * The table of flows: buckets of 32 slots. Each key has two buckets. docs/tracking.md#the-table has the steps, which
  * all engines follow; the reference is crates/policy/src/ir/eval/tracking/table.rs.
  *
  * Several CPUs may use a table at once. Whoever changes an entry holds the lock bit of its status word. Keys and tags

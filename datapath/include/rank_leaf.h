@@ -113,7 +113,7 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
 {
-	/* Every lane has four readable bytes. Those of other lanes are masked off. */
+	/* Every lane has four readable bytes. Bytes of other lanes are masked off. */
 	uint32_t word = host32(table_at(table, lanes.values + lane * lanes.value_bytes));
 
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);

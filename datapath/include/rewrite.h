@@ -28,7 +28,7 @@ enum {
 	ETHERNET_ENDS_BYTES = 12,
 };
 
-/* The bytes from `at` on, of which at least REWRITE_BYTES - WEIR_WINDOW_BYTES follow. */
+/* The bytes from `at` on: at least REWRITE_BYTES - WEIR_WINDOW_BYTES. */
 WEIR_INLINE uint8_t *rewrite_at(struct weir_rewrite *rewrite, uint32_t at)
 {
 	return rewrite->bytes + bounded(at, WEIR_WINDOW_BYTES - 1);

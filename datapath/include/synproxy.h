@@ -107,7 +107,7 @@ WEIR_INLINE bool edit_syn(struct track *track, uint32_t isn)
 	track->edit.segment = (struct new_segment){
 		.seq = isn,
 		.stamp = segment->options.stamp,
-		/* That of a SYN is never shifted (RFC 7323, section 2.2). */
+		/* The window of a SYN is never shifted (RFC 7323, section 2.2). */
 		.window = (uint16_t)(has_syn ? segment->window : window_for_server(proxied, segment->window, 0)),
 		.mss = proxied->mss,
 		.scale = (uint8_t)proxied_scale(proxied, PROXIED_CLIENT_SCALE),
@@ -205,7 +205,7 @@ WEIR_INLINE bool open_by_cookie(const struct env *env, struct track *track, uint
 	return true;
 }
 
-/* The same in place of a known flow. */
+/* Opens a connection by a cookie in place of a known flow. */
 WEIR_INLINE bool reopen_by_cookie(const struct env *env, struct track *track, uint32_t now)
 {
 	if (!open_by_cookie(env, track, now))
@@ -304,7 +304,7 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 	const struct flow_proxied *proxied = &track->edit.proxied;
 
 	track->edit.kind = EDIT_FROM_CLIENT;
-	/* A reset of which only the number counts acknowledges 0. */
+	/* A reset whose only meaningful number is `seq` acknowledges 0. */
 	if (segment->has_ack && (segment->kind != SEGMENT_RESET || segment->ack)) {
 		segment->ack -= proxied->delta;
 		segment->options.highest -= proxied->delta;
@@ -357,7 +357,7 @@ WEIR_INLINE void judge_proxied(const struct env *env, struct track *track, uint3
 	}
 }
 
-/* The same of an ICMP error about a segment of the server, whose number was translated. */
+/* Judges an ICMP error about a segment of the server, whose number was translated. */
 WEIR_INLINE void judge_proxied_error(const struct env *env, struct track *track)
 {
 	const struct flow_proxied *kept = proxied_at(env, &track->at);
@@ -383,8 +383,8 @@ WEIR_INLINE bool is_over(const struct track *track)
 }
 
 /*
- * Whether the sender has opened a known connection by no cookie, and has not finished the handshake. It may be anybody:
- * its SYN is answered as one without flow, and a cookie opens the connection anew.
+ * Whether the sender opened a known connection without a cookie, and has not finished the handshake. Its address may be
+ * forged. So its SYN is answered like a SYN without a flow, and a cookie opens the connection anew.
  */
 WEIR_INLINE bool is_unproven(const struct track *track)
 {

@@ -64,7 +64,7 @@ static void __attribute__((noinline, unused)) track_acks(const struct env *env, 
 	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
 }
 
-/* The same before packets are parsed, for a chain that tracks before all rules. */
+/* Finds these acknowledgements before packets are parsed, for a chain that tracks before all rules. */
 WEIR_INLINE void track_ahead(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked)
 {
 	track_acks(env, burst, first_bits(burst->count), tracked);

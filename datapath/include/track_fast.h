@@ -109,7 +109,7 @@ WEIR_INLINE struct fast_ack read_fast_ack(packet_view *packet)
 	};
 }
 
-/* The same of such a frame, with `bytes` of payload. */
+/* Reads these fields of a frame with a plain ACK and `bytes` of payload. */
 WEIR_INLINE struct fast_ack read_ack_frame(const uint8_t *at, uint32_t bytes)
 {
 	return (struct fast_ack){

@@ -154,7 +154,10 @@ WEIR_INLINE void track_established(struct track *track)
 	track->refused = REASON_NO_MATCH;
 }
 
-/* Enters the flow that an accepted packet opens, where track_packet() has found room. Nobody else uses the table. */
+/*
+ * Enters the flow that an accepted packet opens, where track_packet() has found room. No other worker may use the
+ * table.
+ */
 WEIR_INLINE void enter_alone(const struct env *env, struct track *track)
 {
 	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);

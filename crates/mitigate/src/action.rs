@@ -145,7 +145,7 @@ pub enum Ending {
     Collateral,
     /// It could not be carried out.
     Failed,
-    /// Somebody else has removed what carried it out.
+    /// Another program has removed the rule that carried it out.
     Removed,
     /// The operator has dismissed it.
     Dismissed,
@@ -199,11 +199,11 @@ pub struct Hit {
     pub packets: u64,
     /// Packets that a card dropped for it. Cards count every packet, whatever part of them is seen.
     pub by_card: u64,
-    /// Those of `packets` that belong to conversations of proven sources.
+    /// Packets among `packets` that belong to conversations of proven sources.
     pub proven: u64,
-    /// Those of `packets` that answers vouch for.
+    /// Packets among `packets` that answers vouch for.
     pub vouched: u64,
-    /// Those of `packets` that belong to streams without proof.
+    /// Packets among `packets` that belong to streams without proof.
     pub streamed: u64,
     /// Connections that have completed their handshake with a SYN proxy.
     pub completed: u64,

@@ -86,7 +86,7 @@ impl Since {
 pub struct Usual {
     /// Highest usual rate without proof of each class.
     unproven: [UsualRate; PacketClass::COUNT],
-    /// The same of streams, which do not count there.
+    /// Highest usual rate of streams without proof of each class. They do not count in `unproven`.
     streamed: [UsualRate; PacketClass::COUNT],
     /// Streams without proof that were spared.
     streamed_since: Since,
@@ -191,7 +191,7 @@ impl Usual {
         self.streamed[class as usize].pps()
     }
 
-    /// The same of all classes.
+    /// The highest usual rate of packets of streams without proof, of all classes.
     pub fn streamed_total_pps(&self) -> f64 {
         sum(&self.streamed)
     }
@@ -211,9 +211,9 @@ impl Usual {
         self.packets[class as usize].pps()
     }
 
-    /// Whether real sources send this class so rarely, in so many packets, that it is not a part of what the prefix does.
-    /// In attacks too: many packets are those of proven sources, which nobody can make up, and few are also those that
-    /// answers vouch for. `served` packets more belong to what it does.
+    /// Whether this class is too rare among proven sources to be normal for the prefix. This holds in attacks too. The
+    /// many packets are from proven sources, which cannot be forged. The few packets of the class include those that
+    /// answers vouch for. `served` further packets count as normal.
     pub fn is_foreign(&self, class: PacketClass, served: u64) -> bool {
         let all = self.certain_packets + served as f64;
         all >= FOREIGN_MIN && self.proven_packets[class as usize] <= all * FOREIGN

@@ -1,7 +1,7 @@
 //! Measurement, decisions and the actions in force, joined: packets in, decisions out.
 //!
-//! Packets come from in front of the actions. Those that an action in force drops are not measured, so measurements see
-//! what passes, and each action knows which of its packets belong to proven sources.
+//! Packets are read in front of the actions. Packets that an action in force drops are not measured, so measurements
+//! see the rest. Each action counts how many of its packets belong to proven sources.
 
 use crate::action::{Action, ActionId, Decision};
 use crate::excerpt::{Excerpt, Excerpts, Frame};
@@ -165,8 +165,8 @@ impl Defence {
         self.by_card.push((source, packets));
     }
 
-    /// Takes exact counts of all packets, which hold for the next windows. Those of a time before an action began or ended
-    /// are about other traffic.
+    /// Takes exact counts of all packets, which hold for the next windows. Counts of a time before an action began or
+    /// ended are about other traffic, and are ignored.
     pub fn observe(&mut self, observed: Observed) {
         self.observed = Some(observed).filter(|observed| observed.from_ns >= self.changed_ns);
     }
@@ -215,7 +215,8 @@ impl Defence {
         }
     }
 
-    /// After the decisions of a window: whoever became plausible in an attack is not trusted.
+    /// Begins a window after the decisions of the previous one. Sources that became plausible in an attack are not
+    /// trusted.
     pub fn begin_window(&mut self) {
         let current = self.mitigator.attacks().filter(|attack| !attack.is_over);
         self.extractor.distrust(current.map(|attack| Distrusted {

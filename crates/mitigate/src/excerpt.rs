@@ -1,6 +1,6 @@
 //! Packets around an attack, bounded in number and size: what an export of the attack shows.
 //!
-//! Nobody knows beforehand whom an attack will hit. So a sample of all recent packets is kept, with equal room for each
+//! The victim of an attack is unknown beforehand. So a sample of all recent packets is kept, with equal room for each
 //! group of hosts, and the victim's packets are taken from it when an attack is detected. From then on the victim's
 //! packets are sampled for some seconds. Packets of proven sources and answers have samples of their own, so that a
 //! flood does not displace the packets that must not be dropped.

@@ -27,7 +27,7 @@ const PULSE_FACTOR: f64 = 3.0;
 const PULSE_GAP_NS: u64 = 2 * WINDOW_NS;
 /// If at least this many parts of a net had excess for a short time and have none now, its parts do not explain it.
 const VISITED_MIN: usize = 8;
-/// Prefixes under suspicion at once. Those with most excess come first.
+/// Maximum number of prefixes under suspicion at once. Prefixes with the most excess come first.
 const SUSPECTS_MAX: usize = 256;
 
 /// A measurement that exceeds its threshold.

@@ -29,13 +29,13 @@ fn with_forged_questions(arrival: Option<Arrival>) -> Traffic {
 
 #[test]
 fn forged_questions_of_the_server_do_not_hide_a_flood() {
-    // Where nobody knows from which side packets come, few answers vouch for few packets.
+    // Where the side of packets is unknown, few answers vouch for few packets.
     for arrival in [None, Some(Arrival::Outside)] {
         run(with_forged_questions(arrival)).holds();
     }
 }
 
-/// The side of each packet, which nobody but the attacker lies about.
+/// Gives each packet its true side. Attack packets come from outside, even if their source is inside.
 fn with_sides(traffic: Traffic) -> Traffic {
     let mut with_sides = Traffic::of_customers(0, 0.0);
     let packets = traffic.sorted().into_iter().map(|packet| {

@@ -51,12 +51,12 @@ pub struct SharedState {
     features: Mutex<Vec<Weak<Features>>>,
     /// Flows for each new table, until a table is saved.
     saved_flows: Mutex<Option<SavedFlows>>,
-    /// Debts for limits that nobody has declared yet.
+    /// Debts for limits that no generation has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
 }
 
 impl SharedState {
-    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: nobody outside may know which
+    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: an attacker must not know which
     /// addresses share a set of a table.
     pub fn new(memory: Memory) -> Self {
         let seed = match memory {
@@ -120,7 +120,7 @@ impl SharedState {
         Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
     }
 
-    /// The slots of rules, if tables can change. Those who read tables read slots, too.
+    /// The slots of rules, if tables can change. Code that reads tables reads slots, too.
     pub fn slots(&self) -> Option<&SlotStore> {
         let memory = match self.memory {
             Memory::OnePolicy => return None,

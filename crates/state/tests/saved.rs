@@ -183,7 +183,8 @@ fn a_policy_that_never_decides_packets_changes_nothing() {
     assert!(left.clone().count() == 2 && left.flatten().count() == 2, "with their timeouts");
     assert_eq!(second.names(&active, "new"), ["10.9.0.1"], "nobody has seen the elements of the policy that failed");
 
-    // The same if the table was in effect, is gone with its generation, and another one has other labels.
+    // The entries also stay if the table was in effect and is gone with its generation, and another policy has other
+    // labels.
     let failed = second.load(vec![geo(labels(&[("10.8.0.1", "CC")]), 9)]);
     drop(active);
     drop(failed);

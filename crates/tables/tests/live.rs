@@ -53,7 +53,7 @@ impl Driven {
         assert_eq!((self.live.len(), self.live.count(0)), (self.model.held.len(), self.model.held.len()));
     }
 
-    /// The same by two tables: what is removed, and what is inserted.
+    /// Makes the changes by two tables: one of removed and one of inserted prefixes.
     fn make_by_tables(&mut self, wanted: &[(Net, u32)]) {
         let last: BTreeMap<Net, u32> = wanted.iter().copied().collect();
         let (removed, inserted): (Vec<_>, Vec<_>) =

@@ -85,7 +85,7 @@ pub fn run(traffic: Traffic) -> Outcome {
     }
 }
 
-/// A question that the attacker sends with somebody's address, and the answer of the server.
+/// A question that the attacker sends with a forged address, and the answer of the server.
 pub fn ask(traffic: &mut Traffic, time_s: f64, (saddr, sport): (u32, u16)) {
     let question = datagram(saddr, NAMES, sport, 53, 60);
     let answer = datagram(NAMES, saddr, 53, sport, 120);

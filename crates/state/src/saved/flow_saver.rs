@@ -60,7 +60,7 @@ struct Watched {
     table: Weak<FlowTable>,
     /// What is on disk of each slot: 0 is nothing, else [`Watched::mark`].
     marks: Vec<u64>,
-    /// Makes it unlikely that two flows have one mark, also for somebody who chooses their keys.
+    /// Makes it unlikely that two flows have one mark, even if an attacker chooses their keys.
     seed: u64,
     /// Where the next step begins.
     next: usize,

@@ -136,8 +136,8 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) })
     }
 
-    /// Opens what is at the path now, because it is another folder, or because the lock was lost. Nobody has read the
-    /// files there, so they are set aside.
+    /// Opens what is at the path now, because it is another folder, or because the lock was lost. The files there were
+    /// not read, so they are set aside.
     fn reopen(&self) -> io::Result<()> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.check_still_own().is_ok() {

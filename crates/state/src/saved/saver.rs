@@ -177,7 +177,7 @@ impl Saver {
         let folder = self.folder.clone();
         if folder.get().is_none() {
             let opened = Folder::open(&self.path)?;
-            // Nobody has read these files, so nobody may remove them.
+            // These files were not read, so they must not be removed.
             opened.set_all_aside()?;
             self.unread = opened.unread()?;
             let _is_first = folder.set(opened);

@@ -1,8 +1,8 @@
 //! Opens a file of saved state for reading, whatever lies at its place.
 //!
-//! A file is read if it is a regular file of root or of the caller, if nobody else can write it, and if it is not larger
-//! than Weir makes such files. Opening never waits and follows no link. A file with another name besides (a hard link) is
-//! read too: who can write it by that name is a matter of its owner and mode.
+//! A file is read if it is a regular file of root or of the caller, if no other user can write it, and if it is not
+//! larger than Weir makes such files. Opening never waits and follows no link. A file with a second name (a hard link)
+//! is read too: its owner and mode decide who can write it by that name.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Take};

@@ -249,7 +249,7 @@ impl TableImage {
             && used <= map.bytes() / 8 * 7
     }
 
-    /// The same image for a later declaration that fits.
+    /// This image for a later declaration that fits.
     pub(super) fn for_declaration(&self, declared: ImageDeclared) -> Self {
         TableImage { members: declared.members.into(), shared: self.shared.clone() }
     }

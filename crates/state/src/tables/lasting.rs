@@ -118,13 +118,13 @@ pub(super) fn log_change(log: &ChangeLog, key: &TableKey, (image, set): (&TableI
 ///   waiting ──a policy declares it──> taken ──it decides packets──> in effect ──no generation has it──> waiting
 ///                  waiting <──it is unloaded before that──┘
 /// ```
-/// A policy that is loaded and never decides a packet changes nothing: the table as it was waits again, whatever of it
-/// the policy could take.
+/// A policy that is loaded and never decides a packet changes nothing. The whole table waits again as it was before,
+/// even if the policy could take only a part of it.
 pub(super) struct Lasting {
     pub log: Arc<ChangeLog>,
     /// Tables that no loaded generation has, oldest first.
     waiting: Vec<SavedTable>,
-    /// Tables as they were before generations got them of which none has decided packets.
+    /// Tables as they were before they were given to generations that never decided a packet.
     taken: HashMap<TableKey, SavedTable>,
     /// The loaded images with tables that last.
     loaded: Vec<LoadedImage>,

@@ -149,8 +149,8 @@ impl<K: Copy + Default + Eq + Hash> Wheel<K> {
         next >= to
     }
 
-    /// Handles up to `keys` keys. Those that have expired are removed and added to `expired`. Returns whether nothing is
-    /// left to be done at this tick.
+    /// Handles up to `keys` keys. Expired keys are removed and added to `expired`. Returns whether nothing is left to
+    /// be done at this tick.
     pub fn step(&mut self, keys: usize, expired: &mut Vec<K>) -> bool {
         for _ in 0..keys {
             let due = self.node(DUE).next;

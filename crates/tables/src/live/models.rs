@@ -53,7 +53,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// An image of which some words are the checker's. The others are constant.
+/// An image. Some of its words belong to the model checker. The others are constant.
 struct Words {
     shared: HashMap<usize, AtomicU64>,
     rest: Arc<Vec<u8>>,

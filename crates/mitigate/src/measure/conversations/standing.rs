@@ -7,7 +7,7 @@ pub enum Proof {
     None,
     /// Its own numbers continue since this time, ns.
     Plausible(u64),
-    /// It is of a protocol without numbers, and answers pay for what it sends. Anybody can have forged it.
+    /// The packet is of a protocol without numbers, and answers pay for what its sender sends. It may be forged.
     Vouched(Voucher),
     /// It has received answers: it knows their sequence numbers.
     Real,

@@ -1,6 +1,6 @@
 //! What answers pay for, where no sequence numbers show that a sender has received them.
 //!
-//! Whoever knows two addresses and ports can write a datagram of their conversation, and a host answers made-up
+//! An attacker who knows two addresses and ports can forge a datagram of their conversation, and a host answers forged
 //! questions too. So an answer never proves a source. It vouches for a number of the source's next packets, for some
 //! seconds. This bounds what a forged conversation is worth by what the protected host itself sends.
 
@@ -84,8 +84,8 @@ impl Turns {
         redeemed
     }
 
-    /// Whether its packet is the first behind an answer. A question has one answer at least, and a rule that drops it does
-    /// harm. More may be anybody's.
+    /// Whether its packet is the first behind an answer. A question has one answer at least, and a rule that drops it
+    /// does harm. Further packets may be forged.
     pub fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.is_fresh)
     }
