@@ -30,7 +30,7 @@ enum {
 	MILLISECOND_NS = 1000000,
 };
 
-/* A table of flows, and the results of those who use it. */
+/* A table of flows, and the results of its users. */
 struct run {
 	struct flow_bucket buckets[BUCKETS_MAX];
 	struct flow_head head;

@@ -90,7 +90,7 @@ fn talk_through(network: Network, client: Options, server: Options, offer: &str,
     serve(&hosts.server, address);
     let what = format!("{network:?}, client {client:?}, server {server:?}, {offer:?}, {lost:?}");
     let talks: &[Talk] = match lost {
-        // Nobody sends this SYN again if the client has nothing to say.
+        // This SYN is not sent again if the client has nothing to say.
         Lost::SynToServer => &[("client first", client_first)],
         _ => &[("client first", client_first), ("server first", server_first), ("refused", refused)],
     };

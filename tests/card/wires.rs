@@ -28,7 +28,7 @@ fn run(program: &str, line: &str) {
 /// Two pairs of interfaces, `lower` and `upper` with their peers, that send nothing of their own.
 fn wires() {
     unshare(CloneFlags::CLONE_NEWNET).expect("this test makes a network namespace and needs root");
-    // The files are of the namespace of whoever opens them.
+    // The files belong to the namespace of the thread that opens them.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("this test needs root");
     for name in ["lower", "upper"] {
         run("ip", &format!("link add {name} type veth peer name {name}-peer"));

@@ -175,7 +175,7 @@ fn sources_that_were_answered_do_not_hide_a_flood() {
     assert!(number(&report, "dropped") > 0.8 * 180_000.0, "{report}");
 }
 
-/// A flood of made-up sources, of which 27 in 1,000 packets are those of forty sources that the server answers.
+/// A flood of forged sources. 27 in 1,000 packets are from forty sources that the server answers.
 #[test]
 fn sources_that_were_answered_do_not_undo_a_rule() {
     let source = |number: u64| (0x2d00_0000 + number as u32 * 7919, 10_000 + number as u16);

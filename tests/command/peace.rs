@@ -1,7 +1,7 @@
 //! Everyday traffic leads to no action: a recording of it repeated for minutes, or for hours with `WEIR_PEACE_HOURS`.
 //!
-//! `WEIR_PEACE_CAPTURE` names another recording, of which everything is legitimate: a classic little-endian pcap of
-//! Ethernet whose protected hosts are in 10.0.0.0/24.
+//! `WEIR_PEACE_CAPTURE` names another recording with legitimate packets only: a classic little-endian pcap of Ethernet
+//! whose protected hosts are in 10.0.0.0/24.
 
 use crate::detect::{example, is_attack, records};
 use std::cmp::Reverse;

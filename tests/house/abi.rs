@@ -110,7 +110,7 @@ fn constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for slots.
+/// Names in C and values in Rust of the constants of slots.
 fn slot_constants() -> Vec<(String, u64)> {
     let mut constants: Vec<(String, u64)> = [
         ("SLOT_RULES_MAX", slot::RULES_MAX as u64),
@@ -154,7 +154,7 @@ fn slot_constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for flows.
+/// Names in C and values in Rust of the constants of flows.
 fn flow_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FLOW_SLOTS".into(), flow::SLOTS as u64),
@@ -187,7 +187,7 @@ fn flow_constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for features.
+/// Names in C and values in Rust of the constants of features.
 fn feature_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FEATURE_GROUP".into(), features::GROUP as u64),
@@ -213,7 +213,7 @@ fn feature_constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// C enumerations of which Rust must know every member.
+/// C enumerations. Rust must know every member of each.
 const SHARED: &[&str] = &[
     "action",
     "reason",

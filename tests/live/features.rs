@@ -48,7 +48,7 @@ fn frame(saddr: &str, daddr: &str, dport: u16) -> Vec<u8> {
 each_engine_and_form!(every_packet_that_passes_is_observed_once);
 fn every_packet_that_passes_is_observed_once(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
-    // The same declaration: what was counted stays.
+    // The declaration is the same, so the counts stay.
     put(folder, "q.weir", &POLICY.replace("accept }\nd", "udp dport 7 counter; accept }\nd"));
     let running = Running::start(&hosts.weir, folder, "p.weir", engine, 2);
     let mut round: Vec<Vec<u8>> =

@@ -7,7 +7,7 @@ use crate::put;
 use std::path::Path;
 use weir_control::Request;
 
-/// Shuts everybody out, also when Weir ends.
+/// Shuts all clients out, also when Weir ends.
 const SHUT: &str = "on-exit block\nupstream { drop }\ndownstream { drop }\n";
 const BLOCK: &str = "on-exit block\nupstream { accept }\ndownstream { accept }\n";
 const FORWARD: &str = "on-exit forward\nupstream { accept }\ndownstream { accept }\n";
@@ -54,7 +54,7 @@ fn whatever_ends_a_first_policy_before_it_is_confirmed_everything_passes(engine:
         end.of(running);
         assert!(passes(hosts, TIMEOUT), "{engine} {end:?}: the second policy");
     }
-    // Somebody gives up without waiting.
+    // The operator gives up without waiting.
     let mut running = start(engine, hosts, folder, SHUT, &["--confirm", LONG]);
     running.ask(&Request::Rollback).expect("that ends it");
     assert_eq!(running.ends(), Some(1));

@@ -144,7 +144,7 @@ fn echoes(dice: &mut Dice, number: u16, is_ipv6: bool) -> Vec<(u8, usize, Vec<u8
     (0..6).map(&mut echo).collect()
 }
 
-/// An ICMP error of one side about a packet, of which it may quote only a part.
+/// An ICMP error of one side about a packet. It may quote only a part of the packet.
 fn error(ends: Ends, from: usize, quoted: &[u8], dice: &mut Dice) -> Vec<u8> {
     let cut = if dice.one_in(4) { 20 + dice.below(40) as usize } else { quoted.len() };
     let quoted = &quoted[..cut.min(quoted.len()).min(120)];

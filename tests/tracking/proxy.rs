@@ -346,7 +346,8 @@ fn errors_quote_what_the_server_has_sent() {
     }
 }
 
-/// A SYN from or to a group, from nobody, or from its own destination is refused (RFC 9293, MUST-57 and MUST-63).
+/// A SYN from or to a multicast group, from the unspecified address, or from its own destination is refused (RFC 9293,
+/// MUST-57 and MUST-63).
 #[test]
 fn syns_that_no_host_answers_are_dropped() {
     let settings = vec!["synproxy mss 1460".to_owned(), "pickup off".to_owned()];

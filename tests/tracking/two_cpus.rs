@@ -71,7 +71,7 @@ struct Meeting {
     after: Option<[Packet; 2]>,
 }
 
-/// A connection of which the two sides send segments. Their numbers are those after the handshake.
+/// A connection whose two sides send segments. `next` are their sequence numbers after the handshake.
 struct Ends {
     flow: u32,
     next: [u32; 2],

@@ -26,12 +26,12 @@ const KERNEL: &str = "linux-image-";
 pub enum Processor {
     /// One that qemu emulates.
     Emulated,
-    /// That of this machine, by KVM.
+    /// The processor of this machine, by KVM.
     Kvm,
 }
 
 impl Processor {
-    /// That of this machine if `kvm` is set.
+    /// The processor of this machine if `kvm` is set.
     pub fn new(kvm: bool) -> Self {
         if kvm { Processor::Kvm } else { Processor::Emulated }
     }

@@ -1,4 +1,4 @@
-//! `weir card serve`: a card in software between two interfaces, for tests and for those who have no card.
+//! `weir card serve`: a card in software between two interfaces, for tests and for users without a card.
 
 use crate::card::profile;
 use crate::cli::CardServeOptions;

@@ -19,7 +19,7 @@ const DRIVER: &str = "/guest/modules/flowcard.ko";
 /// The preference of Weir's filters for IPv4.
 const PREF: u64 = 5730;
 
-/// Three hosts, of which the middle one has the card.
+/// Three hosts. The middle one has the card.
 struct Lab {
     hosts: Hosts,
     folder: TempDir,
@@ -201,7 +201,7 @@ fn a_killed_weir_leaves_no_filter_and_those_of_others_stay() {
     filled(&running, &lab.hosts, &[&one, &two]);
     running.kill();
     crate::wait_until("its filters are gone", || lab.filters(PREF).is_empty());
-    // Nobody is left to delete them.
+    // No process is left to delete them.
     let running = lab.start("dev=lower", "100ms");
     done(&running, &format!("bad add {one} {two}"));
     filled(&running, &lab.hosts, &[&one, &two]);
@@ -213,7 +213,7 @@ fn a_killed_weir_leaves_no_filter_and_those_of_others_stay() {
     let running = lab.start("dev=lower", "100ms");
     assert!(lab.filters(PREF).is_empty() && in_card(&running).is_empty());
     assert_eq!((lab.arrive(&one, 5), lab.arrive("10.66.3.3", 0)), (5, 0));
-    // Somebody else deletes one while Weir runs: software drops its source.
+    // Another program deletes one while Weir runs: software drops its source.
     done(&running, &format!("bad add {one} {two}"));
     filled(&running, &lab.hosts, &[&one, &two]);
     lab.tc(&format!("filter del dev lower ingress pref {PREF}"));

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn where_lines_say_nothing_nothing_is_known() {
-        // The same addresses in all packets, and none.
+        // All packets have the same addresses, or none.
         for ends in [(OUTSIDE, INSIDE), (0, 0)] {
             let mut sides = Sides::default();
             see(&mut sides, ends, INWARDS, 100);

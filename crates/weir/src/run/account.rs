@@ -57,7 +57,7 @@ impl Account {
             downstream,
             workers: (0..active.counts.len()).map(worker).collect(),
             interfaces: interfaces::sums(ports),
-            // The tables' state counts additions, whoever decides packets.
+            // The tables' state counts additions, for workers and for the kernel.
             additions: AdditionStats::default(),
             card: None,
         }

@@ -40,7 +40,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether the operator has ended it. Then nobody activates it again by itself against the same attack.
+    /// Whether the operator has ended it. Then it is not activated again automatically against this attack.
     pub fn is_operators(&self) -> bool {
         matches!(self, Why::ByHand | Why::Rollback)
     }
@@ -89,7 +89,7 @@ impl Automatic {
         self.lease.as_ref().map(|lease| lease.posture.as_str())
     }
 
-    /// Whether somebody holds it.
+    /// Whether `holder` holds it.
     pub fn is_held_by(&self, holder: Holder) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.holder == holder)
     }

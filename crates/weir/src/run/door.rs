@@ -1,5 +1,5 @@
-//! The one entrance of the daemon: whoever changes something, a client, mitigation, a list file, a timer or a card that
-//! follows traffic, comes through here, and the same parts watch over the change.
+//! The one entrance of the daemon. Every change passes here, whether from a client, mitigation, a list file, a timer or
+//! a card that follows traffic. The same parts watch over each change.
 //!
 //! ```text
 //!   clients (server.rs) ------ request --------------+
@@ -30,7 +30,7 @@ use weir_control::{Changes, ListName, Reloaded, Request, Stats};
 use weir_engine::live::Datapath;
 use weir_policy::ir::RuleId;
 
-/// A part of the daemon that watches over changes, whoever makes them, and answers requests of its own.
+/// A part of the daemon that watches over the changes of all origins, and answers requests of its own.
 pub trait Part: Send + Sync {
     /// Prepares for a change.
     ///

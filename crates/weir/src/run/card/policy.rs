@@ -123,7 +123,7 @@ impl Blocked {
         self.family.bits()
     }
 
-    /// Those of some sources that the card may drop: entries of the table, and not exempt.
+    /// Selects the sources that the card may drop: entries of the table that are not exempt.
     pub fn may_drop(&self, policy: &dyn Policy, sources: &[IpAddr]) -> HashSet<IpAddr> {
         let (store, tables, length) = (policy.store(), policy.tables(), self.full_length());
         let mut left: HashSet<IpAddr> = store

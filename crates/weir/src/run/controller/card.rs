@@ -95,7 +95,7 @@ impl<D: Datapath> Controller<D> {
         self.activate_again_now(prepare)
     }
 
-    /// The same for a caller that keeps other changes out.
+    /// Like `activate_again`, for a caller that holds the lock of changes.
     fn activate_again_now(
         &self,
         prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,

@@ -20,7 +20,7 @@ pub struct Guarded<'a> {
     pub name: &'a str,
     /// The tables.
     pub store: &'a TableStore,
-    /// Those of the active generation.
+    /// The tables of the active generation in `store`.
     pub binding: &'a TableBinding,
     /// Records what was applied and refused.
     pub updates: &'a Updates,

@@ -69,7 +69,7 @@ impl HybridCard {
         self.0.set_known(datapath, state, known)
     }
 
-    /// Begins a session. If it fails, the earlier one continues: perhaps somebody pretended that the card was reset.
+    /// Begins a session. If it fails, the earlier one continues: the message that the card was reset may be forged.
     fn open_again<D: Datapath>(&self, datapath: &D, state: &mut State) -> Result<(), Failure> {
         let known = state.known.clone();
         let session = state.link.begin_anew(&self.0.profile)?;

@@ -64,7 +64,7 @@ impl Splitter {
     }
 }
 
-/// The chain of which a card has a part.
+/// The chain that a card executes a part of.
 pub fn base(program: &Program) -> usize {
     program.chain(None, Direction::Upstream).expect("every policy has a base")
 }

@@ -224,7 +224,7 @@ impl State {
         }
     }
 
-    /// Renews what expires, and ends actions that somebody else has undone.
+    /// Renews what expires, and ends actions that another client has undone.
     fn renew(&mut self, now_ns: u64) {
         for (id, lost) in self.carried.renew(now_ns) {
             self.defence.lift(id);
@@ -312,7 +312,7 @@ impl State {
         self.carried.ids().into_iter().for_each(|id| self.undo(id, Ending::Stopped, now_ns));
     }
 
-    /// Undoes all actions, because nobody measures from now on.
+    /// Undoes all actions, because measurement ends.
     pub fn stop(&mut self, now_ns: u64) {
         self.defence.finish_excerpts(now_ns);
         self.export(now_ns);
