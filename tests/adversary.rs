@@ -1,6 +1,6 @@
-//! What an attacker does who has read the source: each file of `tests/adversary/*.attack` is an attack, in the notation
-//! of `tests/support/src/attack`, with what must happen. Packets run on every engine, which must agree on each verdict
-//! and reason, and through detection. The next attack is a new file and nothing else.
+//! The attacks of an attacker who has read the source: each file of `tests/adversary/*.attack` is an attack, in the
+//! notation of `tests/support/src/attack`, with what must happen. Packets run on every engine, which must agree on each
+//! verdict and reason, and through detection. The next attack is a new file and nothing else.
 //!
 //! `ADVERSARY=NAME cargo test --test adversary` runs the attacks whose name contains the word.
 

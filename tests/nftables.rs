@@ -24,7 +24,7 @@ use weir_loading::eval::EvalFilter;
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_test_support::{self as support, Link, Packet};
 
-/// Number of random packets besides those of the features.
+/// Number of random packets besides the packets of the features.
 const RANDOM_PACKETS: usize = 1500;
 /// Protocol numbers of IPv6 extension headers.
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];

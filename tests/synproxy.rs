@@ -52,7 +52,7 @@ const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2);
 impl Network {
     const BOTH: [Network; 2] = [Network::Ipv4, Network::Ipv6];
 
-    /// Gives both hosts an address, and returns that of the server.
+    /// Gives both hosts an address, and returns the address of the server.
     fn set_up(self, hosts: &Hosts) -> IpAddr {
         if self == Network::Ipv4 {
             return SERVER.into();

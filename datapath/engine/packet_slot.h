@@ -40,7 +40,7 @@ WEIR_INLINE uint32_t wire_bytes(uint32_t len)
 #endif
 
 /*
- * Blocks of counters: for each CPU one block for packets from the lower side, then one for those from the upper. The
+ * Blocks of counters: for each CPU one block for packets from the lower side, then one for packets from the upper. The
  * engine makes the section that long. A replay has one block for all CPUs. A sampled verdict depends on what its worker
  * has counted, and must not depend on where the thread is scheduled.
  */

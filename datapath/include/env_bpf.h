@@ -43,8 +43,8 @@
 
 /*
  * A bundle does not know the sizes of its data: tables continue with what they have become, and other bundles share
- * tables and buckets. The loader writes the sizes here and sets those of the sections. The kernel freezes the section,
- * so the verifier knows the numbers. The compiler must not conclude anything from the sizes that it sees.
+ * tables and buckets. The loader writes the sizes here and sets the sizes of the sections. The kernel freezes the
+ * section, so the verifier knows the numbers. The compiler must not conclude anything from the sizes that it sees.
  */
 struct table_sizes {
 	uint32_t mask;	  /* of the image: its capacity less 1 */

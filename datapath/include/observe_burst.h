@@ -159,7 +159,7 @@ WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_colu
 	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
 }
 
-/* Which ports are those of services: is_service() in vectors. One comparison at the end is for all services. */
+/* Which ports are ports of services: is_service() in vectors. One comparison at the end is for all services. */
 WEIR_INLINE column_hits observe_services(const uint16_t *sports)
 {
 	u16_column ports, differs;

@@ -72,7 +72,7 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t w
 /*
  * The lane of the chunk's run, given its leaf. Most leaves of a country table have one lane. A value of the leaf is
  * read before the starts are searched: the values of a leaf are next to each other, so that their line arrives at the
- * same time as that of the starts.
+ * same time as the line of the starts.
  */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {

@@ -59,7 +59,7 @@ WEIR_IN_KERNEL uint32_t track_cookie(const struct env *env, const struct track *
 				     uint32_t mss_index);
 #endif
 
-/* The clock when a packet was tracked, in ticks since its zero. `time` is that of the packet's flow. */
+/* The clock when a packet was tracked, in ticks since its zero. `time` is the time of the packet's flow. */
 WEIR_INLINE uint64_t clock_at(const struct env *env, uint32_t time)
 {
 	const uint64_t clock = *(volatile uint64_t *)&flow_head(env)->clock;
@@ -171,7 +171,7 @@ WEIR_INLINE struct flow_proxied proxied_of_cookie(const struct segment *segment,
 
 /*
  * Opens a flow if the packet is an ACK that returns a valid cookie. It has the number behind the client's SYN; a probe
- * of the closed window has that of the SYN (RFC 9293, section 3.8.6.1).
+ * of the closed window has the number of the SYN (RFC 9293, section 3.8.6.1).
  */
 WEIR_INLINE bool open_by_cookie(const struct env *env, struct track *track, uint32_t now)
 {

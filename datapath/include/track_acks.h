@@ -49,8 +49,8 @@ struct ack_columns {
 } WEIR_COLUMNS;
 
 /*
- * Returns those of the packets, frames of Ethernet, that are such acknowledgements with the lengths of well-formed
- * ones, and reads the ends of their keys.
+ * Returns the packets that are such acknowledgements and have the lengths of well-formed ones, and reads the ends of
+ * their keys. The packets are frames of Ethernet.
  */
 WEIR_INLINE uint64_t acks_read(const struct weir_burst *burst, uint64_t packets, struct ack_columns *acks)
 {

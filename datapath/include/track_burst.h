@@ -35,7 +35,7 @@ struct track_burst {
 	struct proxy_burst proxy;
 } WEIR_COLUMNS;
 
-/* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
+/* Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. */
 WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
 {
 	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);

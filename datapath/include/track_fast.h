@@ -156,7 +156,8 @@ static const uint32_t fast_windows[256] = {0,
 /*
  * Tracks a plain ACK of the flow in an entry, whose lock is held if others use the table, and releases it. Its options
  * say nothing of selective acknowledgements, and the flow has not expired. Returns false, and changes nothing, if this
- * is not the common case. The fields of the status word in `mask`, which has FAST_MASK, must be those of FAST_STATUS.
+ * is not the common case. The fields of the status word in `mask`, which has FAST_MASK, must equal the fields of
+ * FAST_STATUS.
  */
 WEIR_INLINE bool track_fast(uint64_t *entry, uint64_t mask, const struct fast_ack *segment, uint32_t sender,
 			    uint32_t now)

@@ -197,7 +197,7 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 	*edit = track_edit(track);
 	if (!flow_lock(env, opening))
 		return;
-	/* The words are those of the new flow unless the key is known. */
+	/* The words belong to the new flow, unless the key is known. */
 	track_find(env, track, now);
 	if (track->is_known) {
 		track_judge(env, track, now);

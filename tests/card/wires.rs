@@ -1,5 +1,5 @@
 //! Weir between interfaces behind a card: what the card appends is gone on the other side, and nothing else is changed.
-//! Needs root. The only packets are those of this test, in a network namespace of its own.
+//! Needs root. The only packets are the packets of this test, in a network namespace of its own.
 
 use crate::hybrid::{Hybrid, TOKEN};
 use crate::workers::{PACKETS, arriving, expected, hybrid, seal};

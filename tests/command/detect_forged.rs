@@ -1,4 +1,4 @@
-//! `weir detect` over recordings of an attacker who forges proof, and from which side their packets came.
+//! `weir detect` over recordings of an attacker who forges proof, with and without the side of arrival of packets.
 
 use crate::detect::number;
 use crate::weir::Sandbox;
@@ -135,7 +135,7 @@ fn where_the_line_says_nothing_addresses_decide_and_the_flood_is_found() {
     let (report, text) = detect(packets, |_| [1, 2]);
     assert_eq!((&report["sides_by"], &report["forged"]), (&json!("address"), &json!(0)));
     assert_eq!(report["attacks"][0]["victim"], "198.18.0.80", "{report}");
-    // Two packets for each question are those of a client that takes turns.
+    // Two packets for each question belong to a client that takes turns.
     assert!(number(&report, "dropped") > 0.8 * 13.0 / 16.0 * 50_000.0, "{report}");
     assert!(text.contains("sides: by addresses, which can be forged"), "{text}");
 }

@@ -19,7 +19,7 @@ const ADDRESSES_AT: usize = 26;
 /// A recording that is played over and over again.
 struct Loop<'a> {
     recording: &'a [(u64, &'a [u8])],
-    /// From the first packet of a round to that of the next.
+    /// Time from the first packet of a round to the first packet of the next.
     period: u64,
     /// When the first packet of round 0 is sent; before the start, a part of the round is left out.
     offset: i64,

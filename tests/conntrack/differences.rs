@@ -69,7 +69,7 @@ impl Difference<'_> {
         self.own().or_else(|| Some((self.consequence()?, Then::Diverged)))
     }
 
-    /// The sides of the flow: that of the sender, then the other one.
+    /// The sides of the flow: the side of the sender, then the other one.
     fn sides(&self) -> Option<[weir_abi::flow::Side; 2]> {
         let flow = self.flow?;
         let sender = self.ours.sender;
@@ -127,7 +127,8 @@ impl Difference<'_> {
         (!after(self.packet.seq, side.next) || beyond <= most).then_some("overshoot")
     }
 
-    /// Whether a reset came that the receiver may ignore. The kernel takes its numbers for those of the connection.
+    /// Whether a reset came that the receiver may ignore. The kernel takes its numbers for the numbers of the
+    /// connection.
     fn had_reset_in_window(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).chain([self.flow]);
         flows.flatten().any(|flow| flow.state == State::Resetting)
@@ -312,8 +313,8 @@ impl Difference<'_> {
         self.flow.is_some_and(|flow| flow.liberal) && self.earlier.iter().any(answered)
     }
 
-    /// Whether a SYN and its SYN-ACK came again after the handshake. The kernel takes their numbers for those of the
-    /// connection.
+    /// Whether a SYN and its SYN-ACK came again after the handshake. The kernel takes their numbers for the numbers of
+    /// the connection.
     fn had_old_handshake(&self) -> bool {
         let again = |(packet, flow): &(Packet, Option<Flow>)| {
             let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));

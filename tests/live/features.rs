@@ -100,7 +100,7 @@ fn features_are_shown_or_refused(engine: &str, hosts: &Hosts, folder: &Path) {
     send(&hosts.client, "c", &[frame("10.20.0.1", "10.9.1.1", 9)]);
     let mut seen = Vec::new();
     wait_until("all were observed", || {
-        // A snapshot that follows may have the rest. The sums of all are those of the same moment.
+        // A later snapshot may have the rest. All sums of a snapshot are from one moment.
         let Some(shown) = shown(&running) else { return false };
         let all_packets = shown.upstream.all_packets;
         seen.extend(Some(shown).filter(|shown| shown.upstream.total.packets > 0));

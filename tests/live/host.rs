@@ -318,7 +318,7 @@ fn a_host_is_open_or_shut_as_the_policy_says_however_weir_ends() {
     });
 }
 
-/// An operator who locks himself out gets in again when the trial ends.
+/// An operator who is locked out gets in again when the trial ends.
 #[test]
 fn a_trial_that_shuts_the_operator_out_ends() {
     on_host(|hosts, folder| {

@@ -116,7 +116,7 @@ const BURST: u64 = 500;
 const LIMITED: [u8; 3] = [10, 20, 1];
 const FREE: [u8; 3] = [10, 20, 2];
 
-/// A moment at which the limited subnet's bucket was empty.
+/// A time when the bucket of the limited subnet was empty.
 struct Reading {
     at: Instant,
     passed: u64,

@@ -78,7 +78,7 @@ impl<'p> Flows<'p> {
         let vlan = dice.one_in(4).then(|| self.pool.vlans[dice.below(self.pool.vlans.len() as u64) as usize]);
         let link = if vlan.is_none() && dice.one_in(2) { Link::RawIp } else { Link::Ethernet };
         let number = dice.below(3) as u32;
-        // Even numbers of flows are those of IPv4.
+        // Flows with even numbers are IPv4.
         let tcp = |segment: &Segment| (6, segment.from, segment.packet(2 * number)[IPV4_HEADER..].to_vec());
         let mut left = match dice.below(6) {
             0 => datagrams(dice, number as u16),

@@ -137,7 +137,7 @@ struct Job {
 }
 
 impl Job {
-    /// None if the arguments are not those of a compilation of generated code.
+    /// `None` if the arguments do not compile generated code.
     fn of(args: &[OsString]) -> io::Result<Option<Self>> {
         let after = |option: &str| args.windows(2).find(|pair| pair[0] == option).map(|pair| PathBuf::from(&pair[1]));
         let (Some(folder), Some(output), Some(source)) = (after("-I"), after("-o"), args.first().map(PathBuf::from))

@@ -23,7 +23,7 @@ use crate::{Action, LimitProfile};
 pub const SLOTS_MAX: usize = 16;
 /// Maximum number of rules of a slot.
 pub const RULES_MAX: usize = 64;
-/// Number of cells of a slot: those of two sets of rules.
+/// Number of cells of a slot: enough for two sets of rules.
 pub const CELLS: usize = 2 * RULES_MAX;
 /// Number of stripes of counters, a power of two.
 pub const STRIPES: usize = 32;
@@ -53,7 +53,7 @@ pub enum SlotField {
     IcmpType = 6,
     /// ICMP or ICMPv6 code.
     IcmpCode = 7,
-    /// TCP flags, those in [`SlotRule::flags_mask`].
+    /// The TCP flags in [`SlotRule::flags_mask`].
     Flags = 8,
     /// Time to live, hop limit.
     Ttl = 9,
@@ -81,7 +81,7 @@ impl SlotField {
     ];
 }
 
-/// Bits of [`SlotRule::tested`] besides those of fields.
+/// Bits of [`SlotRule::tested`] besides the bits of fields.
 pub mod tested {
     /// The source address.
     pub const SADDR: u32 = 1 << 12;

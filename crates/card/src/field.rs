@@ -4,7 +4,7 @@ use weir_abi::card::field;
 pub use weir_policy::answers::{Carried, header_of};
 use weir_policy::field::Field;
 
-/// A field of up to 32 bits that a pattern may compare. The number is that of `docs/card-layout.md`.
+/// A field of up to 32 bits that a pattern may compare. `docs/card-layout.md` has these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CardField {

@@ -17,7 +17,7 @@ pub enum TableOperation {
     Update(GivenEntries),
     /// Removes entries. Entries that are not there are ignored, and so are labels. The answer is [`TableChanged`].
     Del(GivenEntries),
-    /// Replaces all entries by those of a list file. The answer is [`TableChanged`].
+    /// Replaces all entries by the entries of a list file. The answer is [`TableChanged`].
     Replace {
         /// Its absolute path.
         file: PathBuf,

@@ -23,8 +23,8 @@ pub trait Filter {
 
     /// Calls `visit` with each packet of the last burst that the chain changed, in order, as it leaves: those whose
     /// verdict says so ([`Verdict::rewritten`]). It gets the index, the bytes as far as they were captured, and the
-    /// length on the wire. `burst` and `verdicts` are those of the last [`Filter::decide`]. Makes no calls if the filter
-    /// changes no packets.
+    /// length on the wire. `burst` and `verdicts` must come from the last [`Filter::decide`]. Makes no calls if the
+    /// filter changes no packets.
     fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
         let _ = (burst, verdicts, visit);
     }

@@ -72,7 +72,7 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { frames: &self.frames[count..], times_ns: &self.times_ns[count.min(self.times_ns.len())..], ..self }
     }
 
-    /// Frames in place of those from index `from` on, with `behind` readable bytes behind each.
+    /// Frames that replace the frames from index `from` on, with `behind` readable bytes behind each.
     ///
     /// # Safety
     /// `frames` are some of this burst's in order, each cut by `behind` bytes or more at its end.

@@ -1,4 +1,4 @@
-//! The data with which code is loaded: images of tables, and limits.
+//! The data that code is loaded with: images of tables, and limits.
 
 use crate::error::LoadError;
 use crate::limit_lists;
@@ -25,7 +25,7 @@ use weir_tables::Image;
 /// Slots in their order, and what keeps them bound.
 type BoundSlots = (Vec<Arc<RuleSlot>>, Option<Arc<SlotBinding>>);
 
-/// The data with which code is loaded.
+/// The data that code is loaded with.
 pub struct Data {
     /// Images in slot order.
     pub images: Vec<Arc<Image>>,
@@ -65,7 +65,7 @@ impl Data {
 
 impl Policy {
     /// The images of all slots, to report on them. Each is built once. Images of lists have labels that count up:
-    /// [`Policy::data`] builds those with tickets, which depend on the buckets.
+    /// [`Policy::data`] builds the images with tickets, which depend on the buckets.
     ///
     /// # Errors
     /// A table or list does not fit its layout.
@@ -160,7 +160,7 @@ impl Policy {
         }))
     }
 
-    /// The table of flows: that of `shared` state, or an empty one for a replay.
+    /// The table of flows: from `shared` state, or an empty one for a replay.
     fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(needs) = self.program.flow_needs() else { return Ok(None) };
         if let Some(shared) = shared {
@@ -173,7 +173,7 @@ impl Policy {
         Ok(Some(table))
     }
 
-    /// The slots: those of `shared` state, or for a replay new ones with the rules that were given for it.
+    /// The slots: from `shared` state, or for a replay new ones with the rules that were given for it.
     fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<BoundSlots, LoadError> {
         let declared = &self.program.rule_slots;
         if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {

@@ -50,8 +50,8 @@ impl CompiledBpf<'_> {
         XdpFilter::load(name, &self.object, &self.policy.shape(), &data.for_kernel())
     }
 
-    /// Loads the code into the kernel, for interfaces. For those of a host, text is compiled once more for what the host
-    /// sends.
+    /// Loads the code into the kernel, for interfaces. For the interfaces of a host, text is compiled once more for
+    /// what the host sends.
     ///
     /// # Errors
     /// The process may not load BPF programs, or the verifier rejects the code.

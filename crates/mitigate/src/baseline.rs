@@ -326,7 +326,7 @@ impl Baselines {
         }
     }
 
-    /// Freezes baselines until now: those of prefixes under suspicion, or all if nothing was seen.
+    /// Freezes baselines until now: the baselines of prefixes under suspicion, or all if nothing was seen.
     pub fn freeze(&mut self, is_frozen: impl Fn(&Prefix) -> bool, now_ns: u64) {
         for (_, usual) in self.usual.iter_mut().filter(|(prefix, _)| is_frozen(prefix)) {
             (usual.learned_ns, usual.now_ns) = (now_ns, now_ns);

@@ -4,7 +4,7 @@
 //! streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets without
 //! proof as long as all of them together are below a harmless rate. Above it, each counts.
 //!
-//! The same holds for datagrams that few answers vouch for. An attacker can forge their conversations.
+//! This also holds for datagrams that few answers vouch for, because an attacker can forge their conversations.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::header::Header;

@@ -161,7 +161,7 @@ impl Victims {
     }
 }
 
-/// Notes a window in which a prefix had excess. Returns those of the last `span_ns`.
+/// Notes a window in which a prefix had excess. Returns the windows with excess of the last `span_ns`.
 fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64, span_ns: u64) -> &[u64] {
     let times = excess.entry(prefix).or_default();
     times.push(now_ns);

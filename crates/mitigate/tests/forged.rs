@@ -1,4 +1,4 @@
-//! What an attacker achieves who forges proof: addresses, ports and answered questions are his to write.
+//! What an attacker achieves by forging proof: addresses, ports and answered questions are his to write.
 
 #[path = "forged/judging.rs"]
 mod judging;

@@ -1,4 +1,4 @@
-//! What the side is worth from which a packet came: a source inside that comes from outside is forged.
+//! What the side of arrival is worth: an inside source that comes from outside is forged.
 
 #[path = "forged/judging.rs"]
 #[allow(dead_code)]
@@ -57,7 +57,7 @@ fn a_flood_from_sources_inside_is_found_and_dropped() {
     run(with_sides(traffic)).holds();
 }
 
-/// An outsider who plays both sides of a connection: the handshake, and then a flood of its segments.
+/// An outside attacker plays both sides of a connection: the handshake, and then a flood of its segments.
 #[test]
 fn a_connection_whose_both_sides_come_from_outside_proves_nothing() {
     let mut traffic = Traffic::of_customers(50, END_S);

@@ -274,7 +274,7 @@ fn a_server_that_is_down_is_not_attacked() {
     }
 }
 
-/// Without `inside` the server's answers are judged too. Those to SYNs that wait are no attack of the server.
+/// Without `inside` the server's answers are judged too. Answers to SYNs that wait are no attack of the server.
 #[test]
 fn a_server_that_answers_a_flood_is_no_attacker() {
     let mut traffic = legitimate(Mix::Web, END_S, 4);

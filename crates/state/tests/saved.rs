@@ -406,7 +406,7 @@ fn debts_of_limits_continue_by_name() {
     let limits = first.limits(NEEDS).unwrap();
     let binding =
         limits.bind(vec![customers("10.0.0.0/8,5\n10.1.0.0/16,5\n192.0.2.0/24,9\n"), geo(), one()], 0).unwrap();
-    // The time is that of tests: 100 s. Debts of 10, 20, ... seconds.
+    // The time is the time of the tests: 100 s. Debts of 10, 20, ... seconds.
     let now = 100_000 * MS;
     limits.refresh(now);
     let debt = |slot: u32, seconds: u64| {

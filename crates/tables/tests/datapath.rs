@@ -16,7 +16,7 @@ use support::*;
 use weir_abi::{BURST_MAX, Family, Layout};
 use weir_tables::{Entries, Image, ImageView, Kind};
 
-/// The lookups of one compiler against those of Rust.
+/// The lookups of one compiler against the lookups of Rust.
 trait Check {
     fn check_bursts4(&self, image: &Image, keys: &[u32]);
     fn check_bursts6(&self, image: &Image, keys: &[u128]);

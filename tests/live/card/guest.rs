@@ -124,7 +124,7 @@ fn the_card_has_the_fastest_sources_of_those_that_fit_and_everything_is_counted(
     assert_eq!(counted_for_table(&stats), sent, "{stats:#?}");
     let by_card = stats.card.as_ref().expect("there is a card").upstream.total;
     assert!(by_card.dropped > 0 && by_card.bytes == by_card.dropped * 60, "{by_card:?}");
-    // The filters of the kernel are those of Weir, and tc counts the same.
+    // The kernel has the filters of Weir, and tc counts the same.
     let filters = lab.filters(PREF);
     assert_eq!(filters.len(), ROOM);
     let is_in_hardware = |one: &Value| one["options"]["in_hw"] == true && one["options"]["skip_sw"] == true;
@@ -166,7 +166,7 @@ fn what_leaves_the_table_leaves_the_card_before_the_answer() {
     for source in all.iter().chain([&six]) {
         assert_eq!(lab.arrive(source, 5), 5, "{source}");
     }
-    // All packets, also those of entries that have left, are in the account.
+    // All packets, also packets of entries that have left, are in the account.
     check_account(&running.settled());
     // It comes back, with counters from 0.
     done(&running, &format!("bad add {}", all[3]));

@@ -15,7 +15,7 @@
 //! ```
 //! Example: a TCP SYN of 60 bytes whose address has element 9, from a peer that sets bit 2 of lane 5, is
 //! `0, 0, 60 << 32 | 9, 58 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is [`KEYED4`] or
-//! [`KEYED6`], and the cell is that of the key.
+//! [`KEYED6`], and the key selects the cell.
 
 use super::ELEMENT_WORDS;
 

@@ -1,4 +1,4 @@
-//! What all who use a table of flows share besides the flows.
+//! The head of a table of flows: all that its users share besides the flows.
 
 use super::{HashKeys, REPLAY_SEED};
 use crate::cookie::REPLAY_SECRET;
@@ -34,7 +34,7 @@ pub struct SynSwitch {
     pub is_on: u64,
 }
 
-/// What all who use a table share: `struct flow_head` in `datapath/include/flow_bucket.h`.
+/// The data that all users of a table share: `struct flow_head` in `datapath/include/flow_bucket.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FlowHead {

@@ -19,7 +19,7 @@ impl Arrival {
         self as usize
     }
 
-    /// The side on which a packet leaves that arrived here, and on which its answers arrive.
+    /// The other side: a packet that arrived on this side leaves there, and its answers arrive there.
     pub const fn other(self) -> Self {
         match self {
             Arrival::Outside => Arrival::Inside,

@@ -15,7 +15,7 @@ use weir_control::{Request, TableOperation};
 use weir_engine::clang::Clang;
 use weir_engine::live::attach::Attached;
 
-/// The row without which no other has its difference.
+/// The row that is necessary for the differences of all other rows.
 pub const DROP_ALL: &str = "xdp-drop-all";
 /// The host that a card is compared with: the same policy without it.
 pub const ALONE: &str = "weir-host-counters";
@@ -38,7 +38,7 @@ pub const BLOCKERS: [&str; 14] = [
     "iptables",
     "iptables-nft",
 ];
-/// The blockers that Fig. 4 compares. A host that drops everything serves nobody.
+/// The blockers that Fig. 4 compares. It leaves out the hosts that drop everything, which serve no client.
 pub const SERVING: [&str; 8] =
     ["weir-host", ALONE, "weir-card-hybrid", "weir-card", "weir-card-cpu", "nft-netdev", "ipset", "iptables"];
 /// Most sources of a linear chain: beyond it a packet takes more than a tenth of a millisecond.

@@ -4,7 +4,7 @@
 //!   generator's core:  generator -> near ==veth== far  <- the host's core: receives, decides, drops
 //! ```
 //! The kernel polls `far` in a thread of its own (threaded NAPI), which is pinned to the host's core. So the host's CPU
-//! time is that of this thread and of nothing else, and the sender's core does not pay for what the host does.
+//! time is the CPU time of this thread and of nothing else, and the sender's core does not pay for what the host does.
 
 use crate::live::generating_core;
 use crate::live::wire::{self, Port, call};

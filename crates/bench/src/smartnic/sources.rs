@@ -49,7 +49,7 @@ impl Traffic {
     }
 }
 
-/// What a card with so many entries leaves over of these packets: those of all but the most frequent sources.
+/// The packets that a card with so many entries leaves over: the packets of all sources except the most frequent ones.
 pub fn left_over(packets: &[u32], entries: usize) -> Vec<u32> {
     let mut counts = HashMap::new();
     for &source in packets {

@@ -177,8 +177,7 @@ impl Session {
     /// Begins to write a configuration with which the card passes frames as they are. The first one of a session must be
     /// such a one.
     ///
-    /// # Errors
-    /// None but those of [`Session::write_program`], as every card has the registers.
+    /// # Errors Only the errors of [`Session::write_program`], because every card has the registers.
     pub fn write_plain(&mut self) -> Result<Configured, SessionError> {
         let configured = Configured { epoch: self.next_epoch(), body: 0 };
         self.write(vec![plain(self.token, configured.epoch)], Active { configured, counters: 0 })
@@ -273,7 +272,7 @@ impl Session {
         Task::Commit { frame: Request::commit().frame(number), number, sent: None }
     }
 
-    /// Asks which configuration is active. The answer comes behind that to the commit.
+    /// Asks which configuration is active. This answer comes after the answer to the commit.
     fn ask(&mut self, number: u16) -> Task {
         let read = Request::read(memory::CONFIG, 0, register::COUNT as u16);
         Task::Ask { number, exchange: self.exchange([read]) }
@@ -341,7 +340,7 @@ impl Session {
         }
     }
 
-    /// Begins the next part of the task if one is done. The result is that of the task.
+    /// Begins the next part of the task if one is done. Returns the result of the task.
     fn proceed(&mut self, now: Duration) -> Option<Result<Done, SessionError>> {
         let silence = now.saturating_sub(*self.heard.get_or_insert(now));
         match &self.task {

@@ -222,7 +222,7 @@ fn what_is_no_card_or_a_smaller_one_is_said() {
     let mut link = Link::new(0);
     let mut session = link.open();
     link.device = Device::new(Profile { patterns: 1, ..profile() });
-    // Another card: its answers do not have the seal, but that of a card without a configuration.
+    // Another card: its answers have the seal of a card without a configuration.
     session.write_program(&program(1, 2), vec![]).expect("it fits");
     assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
 

@@ -14,7 +14,7 @@ use crate::output::OutputFile;
 /// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes pcap or pcapng, little-endian. Link types, interfaces and time resolutions are those of the input.
+/// Writes pcap or pcapng, little-endian. Link types, interfaces and time resolutions are taken from the input.
 pub struct CaptureWriter {
     path: PathBuf,
     out: BufWriter<OutputFile>,

@@ -79,8 +79,8 @@ impl Unfinished {
     }
 }
 
-/// The checksum of what leaves in place of a packet, if that of the packet was completed after the chain had updated it.
-/// `received` are the first bytes of the packet, with the completed checksum.
+/// The checksum of the packet that leaves in place of a received one. It is needed if the received checksum was
+/// completed after the chain had updated it. `received` are the first bytes of the packet, with the completed checksum.
 pub(super) fn updated(rewrite: &Rewrite, received: &[u8]) -> Option<[u8; 2]> {
     let at = rewrite.checksum_at as usize;
     let (old, new) = (be16(&rewrite.checksum, 0)?, be16(rewrite.head(), at)?);

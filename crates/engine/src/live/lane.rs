@@ -188,8 +188,7 @@ pub trait Lane: Send {
     /// `rewrites` with its index says; the slice is empty if the program changes none. Copies are of received packets. A
     /// packet that cannot be sent is dropped and counted with its reason.
     ///
-    /// # Panics
-    /// Panics if the number of verdicts differs from that of packets.
+    /// # Panics Panics if the number of verdicts differs from the number of packets.
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError>;
 
     /// Waits for packets, up to `timeout`.
@@ -380,8 +379,8 @@ mod tests {
 
     #[test]
     fn a_lane_sends_on_queues_of_its_own() {
-        // Queues 1, 3, 5 of one interface with six queues, and 1 and 3 of two interfaces with four: those of the second
-        // of two workers.
+        // Queues 1, 3, 5 of one interface with six queues, and 1 and 3 of two interfaces with four: the queues of the
+        // second of two workers.
         let side = |name: &'static str, queues: &[u32]| -> Vec<(u32, String)> {
             queues.iter().map(|&queue| (queue, format!("{name}{queue}"))).collect()
         };

@@ -80,7 +80,7 @@ pub(crate) struct Plan<'a> {
     pub lengths: &'a [(&'a str, usize)],
     /// The sizes of its data, for the object of a bundle.
     pub sizes: Option<LoadedSizes>,
-    /// Maps that programs share with those of other objects, by section.
+    /// Maps that programs share with programs of other objects, by section.
     pub shared: &'a [(String, BorrowedFd<'a>)],
     /// Whether the program of a name is loaded.
     pub program: &'a dyn Fn(&str) -> bool,
@@ -172,7 +172,7 @@ pub(crate) fn is_front(program: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Fills the map of chains, to which the programs behind a card jump. The map must stay open as long as they run.
+/// Fills the map of chains. The programs behind a card jump to these. The map must stay open as long as they run.
 pub(crate) fn join_chains(object: &Object, chains: &[String]) -> Result<OwnedFd, EngineError> {
     let map = object.maps().find(|map| map.name() == CHAINS);
     let map = map.ok_or_else(|| failed(CHAINS, "the object has no such map".to_owned()))?;
@@ -211,7 +211,7 @@ fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError>
     Ok(())
 }
 
-/// The buckets of the object's programs, as many as those of the limits.
+/// The buckets of the object's programs, as many as the limits have.
 pub(super) fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
     Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
 }

@@ -444,7 +444,8 @@ fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
     }
 }
 
-/// Whether the numbers of a segment continue those of its sender, and new ones follow. A repeated segment does not.
+/// Whether the numbers of a segment continue the numbers of its sender, and new ones follow. A repeated segment does
+/// not.
 fn continues(header: &Header, own: &Party) -> bool {
     let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
     is_next && (header.payload_length > 0 || header.ack != own.acked)

@@ -4,10 +4,10 @@
 //! chance. Exact counts replace such estimates. They are of a second, and samples of a window, so at the beginning of an
 //! attack enough samples may show more, and then count.
 //!
-//! Counts say nothing of single conversations, so which packets have no proof is estimated. Their share is that of the
-//! samples of the prefix, and of all samples where it has few. A host that sends segments of TCP connections receives
-//! others in return: as many segments to it have proof. SYN-ACKs and resets do not count, because made-up packets cause
-//! them.
+//! Counts say nothing of single conversations, so which packets have no proof is estimated. Their share is taken from
+//! the samples of the prefix, or from all samples if the prefix has few. A host that sends segments of TCP connections
+//! receives others in return: as many segments to it have proof. SYN-ACKs and resets do not count, because made-up
+//! packets cause them.
 
 use super::Window;
 use super::counts::Counts;

@@ -83,7 +83,7 @@ pub trait OffloadTable<K> {
     /// Time that one change takes, ns. The paper's card needs up to 2 ms.
     fn update_ns(&self) -> u64;
 
-    /// Time that [`OffloadTable::clear`] takes, ns: that of one change, unless the card deletes one entry after the
+    /// Time that [`OffloadTable::clear`] takes, ns: the time of one change, unless the card deletes one entry after the
     /// other.
     fn clear_ns(&self) -> u64 {
         self.update_ns()

@@ -174,7 +174,7 @@ fn covers(terms: &[Term], header: &Header) -> bool {
     terms.iter().all(|term| term.matches(header))
 }
 
-/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be those of another
+/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be in use at another
 /// host.
 fn hits(term: &Term, legitimate: &Header, victim: &Prefix) -> bool {
     let is_unused = matches!(term.field, Field::Dport | Field::Protocol) && term.first != term.last;
@@ -269,8 +269,8 @@ fn covers_a_group(terms: &[Term], prior: &[Vec<Header>]) -> bool {
     })
 }
 
-/// Whether the terms cover first packets of what the victim serves. They have a share of their own, because they are few
-/// among all packets: who loses them does not come in.
+/// Whether the terms cover first packets of what the victim serves. They have a share of their own, because they are
+/// few among all packets: a client that loses them cannot connect.
 fn covers_first(terms: &[Term], examples: &Examples<'_>) -> bool {
     let covered = examples.first.iter().filter(|header| covers(terms, header)).count();
     covered as f64 > examples.first.len() as f64 * FIRST_MAX

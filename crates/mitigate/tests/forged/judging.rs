@@ -7,7 +7,7 @@ use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
 
-/// A server of names that nobody else uses.
+/// A server of names without other users.
 pub const NAMES: u32 = SERVER + 9;
 /// When attacks begin and recordings end, seconds.
 pub const BEGIN_S: f64 = 20.0;

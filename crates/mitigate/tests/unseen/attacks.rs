@@ -22,7 +22,7 @@ pub const fn attack(name: &'static str, mix: Mix, victim: u32, pps: f64, make: M
     Attack { name, mix, victim, pps, make }
 }
 
-/// A host that nobody uses.
+/// A host without users.
 const UNUSED: u32 = SERVER + 77;
 
 pub const DEVELOPED: [Attack; 17] = [

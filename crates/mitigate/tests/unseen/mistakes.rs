@@ -6,7 +6,7 @@ use super::legitimate::RELAY;
 use super::traffic::{Packet, Random, SERVER, Traffic, datagram, segment};
 use weir_mitigate::header::{Header, tcp};
 
-/// A server of names that nobody outside this file uses.
+/// A server of names. Only this file uses it.
 pub const NAMES: u32 = SERVER + 9;
 
 /// Answers of all lengths to a web server that asks no questions, beside a relay that does.

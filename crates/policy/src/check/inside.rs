@@ -119,7 +119,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports more rules than have a number, with those of `inside` in every posture.
+    /// Reports more rules than have a number. The rules of `inside` count in every posture.
     pub(super) fn bound_rules(&mut self, inside: Option<&Inside>, postures: &[Posture]) {
         let chains = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten();
         let rules: usize = chains.map(Vec::len).sum();
@@ -146,8 +146,8 @@ impl Checker<'_> {
     }
 }
 
-/// Puts the rules of `inside` in front of the upstream rules of every posture. A posture without them inherits those of
-/// the base policy.
+/// Puts the rules of `inside` in front of the upstream rules of every posture. A named posture without upstream rules
+/// inherits the upstream rules of the base policy, which contain them.
 pub(super) fn put_in_front(inside: Option<&Inside>, postures: &mut [Posture]) {
     let Some(inside) = inside.filter(|inside| !inside.rules.is_empty()) else { return };
     for posture in postures {

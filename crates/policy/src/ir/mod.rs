@@ -151,8 +151,8 @@ pub struct Find {
 
 impl Program {
     /// Rules with limits or slots that decide packets, each with verdict and reason, in order of the rules. Each has a
-    /// counter of the packets that were decided so. These counters follow those of the rules, in this order. The counter of a rule
-    /// counts all packets that matched.
+    /// counter of the packets that were decided so. These counters follow the counters of the rules, in this order. The
+    /// counter of a rule counts all packets that matched.
     pub fn limited(&self) -> Vec<(RuleId, Action, Reason)> {
         let mut limited = Vec::new();
         for (index, rule) in (0..).zip(&self.rules) {
@@ -166,7 +166,7 @@ impl Program {
         limited
     }
 
-    /// The address fields that the effects of a rule read: those of `limit each`, and those that are added to tables.
+    /// The address fields that the effects of a rule read: fields of `limit each`, and fields that are added to tables.
     pub fn addresses_read(&self, rule: RuleId) -> impl Iterator<Item = Field> {
         self.rule(rule).effects.iter().flat_map(|effect| {
             let limited = effect.limiter().and_then(|limiter| match self.limiter(limiter).kind {

@@ -56,7 +56,7 @@ pub struct Samples {
 }
 
 impl DirectionSnapshot {
-    /// All counts together: those of the packets that passed.
+    /// All counts together: the counts of all packets that passed.
     pub fn total(&self) -> (u64, u64) {
         let sums = [&self.rest, &self.without_address, &self.outside];
         let all = self.entries.iter().map(|entry| &entry.counts).chain(sums);

@@ -27,7 +27,7 @@ pub struct LimiterBuckets {
 }
 
 /// The records of the addresses that exceeded their limits most ([`weir_abi::each::RECORD_WORDS`]). They are among the
-/// counts of packets without room, after those of the table's buckets.
+/// counts of packets without room, after the counts of the table's buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Exceeders {
     /// The family of the addresses.

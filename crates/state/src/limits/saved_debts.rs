@@ -17,8 +17,8 @@ use crate::store::Declared;
 pub const DEBTS_MAX: usize = 1 << 21;
 
 impl LimitStore {
-    /// Assigns buckets to the limiters of a generation. New buckets are full at `now_ns`, except for those of a
-    /// declaration with saved debts, which the first generation with this name takes.
+    /// Assigns buckets to the limiters of a generation. New buckets are full at `now_ns`, except for the buckets of a
+    /// declaration with saved debts. The first generation with its name takes these debts.
     ///
     /// # Errors
     /// Not enough buckets are left. Nothing is assigned then.

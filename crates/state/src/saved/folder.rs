@@ -178,7 +178,7 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Names that look like those of numbered files, but have no number of such a file.
+    /// Names that look like names of numbered files, but have no valid number.
     pub(super) fn misnumbered(&self) -> io::Result<Vec<String>> {
         let looks = |name: &str, kind: Numbered| kind.number_text(name).is_some() && kind.number(name).is_none();
         let mut names = self.names()?;

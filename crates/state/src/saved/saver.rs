@@ -14,7 +14,7 @@ use super::log::{ChangeLog, Clocks, DayWatch, Waiting};
 use super::record::{SavedEntry, Written, append_end, append_put};
 use crate::tables::{SavedTable, TableBinding, TableStore};
 
-/// A journal may have this many bytes, and twice those of the snapshot, before another snapshot is made.
+/// A journal may have this many bytes, and twice the bytes of the snapshot, before another snapshot is made.
 const JOURNAL_BYTES_MIN: u64 = 4 << 20;
 /// Entries of a snapshot that are written before changes are written again.
 const ENTRIES_AT_ONCE: usize = 1 << 16;
@@ -144,7 +144,7 @@ impl Saver {
         Ok(())
     }
 
-    /// Begins a journal that continues those in the folder, or the last snapshot if its journal is missing.
+    /// Begins a journal that continues the journals in the folder, or the last snapshot if its journal is missing.
     fn first_journal(&mut self, folder: &Folder) -> io::Result<Journal> {
         let last = |kind: Numbered| folder.numbers(kind).map(|numbers| numbers.last().copied().unwrap_or(0));
         self.number = last(Numbered::Snapshot)?.max(higher(last(Numbered::Journal)?, 1)?);

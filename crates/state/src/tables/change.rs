@@ -48,7 +48,7 @@ impl<'a> TableChange<'a> {
         matches!(self, TableChange::Replace(_) | TableChange::Flush)
     }
 
-    /// The timeout of the entries, ms. `declared_ms` is that of the table's declaration.
+    /// The timeout of the entries, ms. `declared_ms` is the timeout of the table's declaration.
     pub(super) fn timeout_ms(self, declared_ms: Option<u64>) -> Option<u64> {
         let own_ms = match self {
             TableChange::Add { timeout_ms, .. } | TableChange::Update { timeout_ms, .. } => timeout_ms,
@@ -133,7 +133,7 @@ impl NotTaken {
 /// Makes a change of set `set`, whose deadlines are `expiry`.
 ///
 /// # Errors
-/// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+/// The errors of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
 pub(super) fn apply(
     (live, set): (&mut LiveTable, usize),
     expiry: &mut Expiry,

@@ -199,7 +199,7 @@ impl EntryCounters {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Visits the words of a number, of each worker or CPU, and those in which a hit of the CPU waits.
+    /// Visits the words of a number, of each worker or CPU, and the words in which a hit of the CPU waits.
     fn each(&self, number: u32, mut visit: impl FnMut(&[AtomicU64; WORDS], Option<&[AtomicU64; WORDS]>)) {
         assert!((number as usize) < self.capacity, "numbers are below the capacity");
         match &self.counters {
@@ -241,7 +241,7 @@ impl Beside {
         }
     }
 
-    /// Forgets the counts of a number, or replaces them by those of another one.
+    /// Forgets the counts of a number, or replaces them by the counts of another one.
     fn begin(&self, number: u32, like: Option<u32>) {
         if self.any.load(Ordering::Acquire) {
             let mut counts = self.lock();

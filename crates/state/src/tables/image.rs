@@ -373,7 +373,7 @@ impl TableImage {
     /// Makes a change of a table.
     ///
     /// # Errors
-    /// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+    /// The errors of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
     pub(super) fn apply(&self, position: usize, order: Order<'_>) -> Result<Applied, LiveError> {
         self.with_expiry(position, |live, expiry| change::apply((live, position), expiry, order))
     }

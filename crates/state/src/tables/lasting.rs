@@ -52,8 +52,8 @@ impl SavedTable {
         saved(&self.entries, &self.expiry, clocks)
     }
 
-    /// What a table of a policy continues with. Also returns the number of entries that it cannot take: those with a
-    /// label that the policy does not know, and those beyond its size.
+    /// What a table of a policy continues with. Also returns the number of entries that it cannot take: entries with a
+    /// label that the policy does not know, and entries beyond its size.
     fn continued_by(&self, member: &Member) -> (Continued, usize) {
         let declared = &member.table;
         let mut entries = Entries::with_labels(declared.family(), declared.kind(), declared.labels());

@@ -95,7 +95,7 @@ impl LiveTable {
         self.make_steps(steps)
     }
 
-    /// Replaces the contents of set `set` by those of `table`. Returns how many prefixes changed.
+    /// Replaces the contents of set `set` by the contents of `table`. Returns how many prefixes changed.
     ///
     /// # Errors
     /// The same as [`LiveTable::check`] and [`LiveTable::change`].
@@ -171,7 +171,7 @@ fn with(sets: usize, set: usize, old: u32, label: u32) -> u32 {
     }
 }
 
-/// The steps that make the contents of set `set` those of `entries`. Both are in order.
+/// The steps that make the contents of set `set` equal to `entries`. Both are in order.
 fn differences(
     held: impl Iterator<Item = (Net, u32)>,
     entries: impl Iterator<Item = (Net, u32)>,

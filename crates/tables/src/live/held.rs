@@ -228,7 +228,7 @@ impl Held {
         let inside = self.under_without(net, without).map(prefix);
         let prefixes: Vec<_> = std::iter::once(around).chain(inside).collect();
         let mut ranges = flatten(&prefixes);
-        // Addresses outside `net` have label 0 here. Their ranges merge with those of `net` if its own label is 0.
+        // Addresses outside `net` have label 0 here. Their ranges merge with the ranges of `net` if its own label is 0.
         ranges.truncate(ranges.partition_point(|range| range.start <= net.last()));
         let first = ranges.partition_point(|range| range.start <= net.first);
         let label = ranges[first - 1].label;

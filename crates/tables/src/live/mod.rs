@@ -165,7 +165,7 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    /// A live table with the contents of `table`. Label ids are those of `table` and never change.
+    /// A live table with the contents of `table`. Label ids are taken from `table` and never change.
     ///
     /// # Errors
     /// The same as [`Table::build`].

@@ -1,5 +1,5 @@
-//! The posture that mitigation has activated by itself, in place of the operator's: who may end it, and why it ended
-//! (docs/mitigation.md, "Automatic postures").
+//! The posture that mitigation has activated by itself, in place of the operator's: which holder may end it, and why it
+//! ended (docs/mitigation.md, "Automatic postures").
 //!
 //! It is a lease. Its holder renews it in each window, so it ends although its holder hangs. What ended the last one is
 //! kept, because its holder asks in its own time.

@@ -41,7 +41,7 @@ enum Step {
 struct WatchedLink {
     link: LinkSwitch,
     health: Health,
-    /// Indices of the links to which packets of this link go, or from which they come.
+    /// Indices of the links that packets of this link go to or come from.
     opposite: Vec<usize>,
 }
 
@@ -133,7 +133,7 @@ impl Health {
     }
 }
 
-/// The change that a link needs, from its health and that of the opposite links.
+/// The change that a link needs, from its health and the health of the opposite links.
 fn step(own: Health, mut opposite: impl Iterator<Item = Health> + Clone) -> Option<Step> {
     match own {
         Health::TakenDown => opposite.any(|other| other == Health::Alive).then_some(Step::PutUp),

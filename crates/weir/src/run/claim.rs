@@ -116,7 +116,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.' | '_')
 }
 
-/// Whether it is a virtual port of DPDK. Their names begin with the name of a driver (`net_memif0`), as those of kernel
+/// Whether it is a virtual port of DPDK. Their names begin with the name of a driver (`net_memif0`), as names of kernel
 /// interfaces may too.
 fn is_private(port: &str) -> bool {
     port.starts_with("net_")

@@ -97,7 +97,7 @@ impl<D: Datapath> Controller<D> {
         };
         first.id = succession.active().generation;
         first.take_effect();
-        // Debts of before the start may be those of lower rates.
+        // Debts from before the start may belong to lower rates.
         first.bound_debts();
         let generation = Arc::new(first);
         let state = State {
@@ -280,7 +280,7 @@ impl<D: Datapath> Controller<D> {
         let _first = self.saved.set(Box::new(report));
     }
 
-    /// The status of all generations. Its caller adds that of updates.
+    /// The status of all generations. The caller adds the status of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
         let state = self.state();

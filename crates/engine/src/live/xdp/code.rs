@@ -159,7 +159,8 @@ fn own_program(object: &Object, chain: &str) -> Result<OwnedFd, EngineError> {
     descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
 }
 
-/// Loads the programs for what a host sends. They share all data with those for what it receives, which are loaded.
+/// Loads the programs for what a host sends. They share all data with the programs for packets that the host receives,
+/// which are loaded.
 fn load_sent(
     name: &str,
     file: &BpfObject,
@@ -280,7 +281,7 @@ impl KernelCode {
         self.run(front, received.bytes, &context.words())
     }
 
-    /// Refuses answers that are not those of the chain that reads them.
+    /// Refuses answers if they do not belong to the chain that reads them.
     pub(super) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
         let own = self.behind_card.as_ref().map(|card| card.answered);
         let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));

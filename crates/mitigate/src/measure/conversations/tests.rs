@@ -85,7 +85,7 @@ fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::None);
     assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::InTurn));
-    // If it is known that the question came from inside, who answers it has guessed it or was asked.
+    // If it is known that the question came from inside, the sender of an answer has guessed the question or was asked.
     let question = Header { arrival: Some(Arrival::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
     all.see(&question, 4);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4002), 5).proof, Proof::Vouched(Voucher::Asked));

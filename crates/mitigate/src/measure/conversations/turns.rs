@@ -18,7 +18,7 @@ const SETTLED_TURNS: u32 = 8;
 pub enum Pay {
     /// Echo replies: each request has one, and networks double few.
     Echo,
-    /// Datagrams of a new conversation, and those of a settled one.
+    /// Datagrams of a new conversation, and of a settled one.
     Datagrams,
 }
 

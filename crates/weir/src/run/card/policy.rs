@@ -142,7 +142,7 @@ impl Blocked {
                     });
                     match others {
                         Ok(others) => others.iter().for_each(|other| _ = left.remove(other)),
-                        // Nothing is known of who is exempt.
+                        // The exempt sources are unknown.
                         Err(_) => left.clear(),
                     }
                 }

@@ -172,7 +172,7 @@ impl State {
     }
 
     /// Follows, looks at all sources that may have become exempt, and reads the counters of the card. Returns the time
-    /// that this took, without that of the card's changes.
+    /// that this took, without the time of the card's changes.
     pub fn look_at_all(&mut self) -> Duration {
         let (begun, deleting) = (Instant::now(), self.deleting);
         self.follow_all();

@@ -49,7 +49,7 @@ struct Shares<'a> {
 }
 
 impl Shares<'_> {
-    /// The values that most packets have, with those of most packets first.
+    /// The most frequent values, in descending order.
     fn of<V: Copy + Ord + Hash>(
         &self,
         value: impl Fn(&FeatureRecord) -> Option<V>,

@@ -14,7 +14,7 @@ use weir_loading::Policy;
 use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Direction, Program, RuleId};
 
-/// What is offloaded, to which card.
+/// What is offloaded, and to which card.
 pub struct Splitter {
     /// The card.
     pub profile: Profile,

@@ -30,8 +30,8 @@ pub struct Window {
 }
 
 impl Reading {
-    /// The window between an earlier reading of the same policy and this one. `nodes` are those of the chain as it was
-    /// lowered.
+    /// The window between an earlier reading of the same policy and this one. `nodes` are the nodes of the chain as it
+    /// was lowered.
     pub fn since(&self, before: &Reading, program: &Program, nodes: &[Node], seconds: f64) -> Window {
         let counters = differences(&self.counters, &before.counters);
         let dropped =

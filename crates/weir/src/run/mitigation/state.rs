@@ -20,7 +20,8 @@ use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::ir::eval::packet::Frame;
 
-/// Reasons for which actions were not carried out that are counted by themselves. Others are counted as one.
+/// Maximum number of reasons why actions were not carried out that are counted by themselves. Others are counted as
+/// one.
 const REASONS_MAX: usize = 32;
 const OTHER_REASONS: &str = "other reasons";
 

@@ -8,7 +8,7 @@
 //!     TCA_FLOWER_FLAGS skip_sw
 //!     TCA_FLOWER_KEY_ETH_TYPE, TCA_FLOWER_KEY_IPV4_SRC or TCA_FLOWER_KEY_IPV6_SRC, and its mask of ones
 //! ```
-//! Numbers are those of linux/pkt_cls.h, linux/rtnetlink.h, linux/gen_stats.h and linux/tc_act/tc_gact.h. The filters of
+//! Numbers are from linux/pkt_cls.h, linux/rtnetlink.h, linux/gen_stats.h and linux/tc_act/tc_gact.h. The filters of
 //! one protocol share a preference in chain 0, the only chain in which every card supports filters. The cookie tells
 //! whose filter it is.
 

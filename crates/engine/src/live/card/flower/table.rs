@@ -136,7 +136,7 @@ impl DriverTable for FlowerTable {
     }
 }
 
-/// The later of two counts. The first one was read before, or is that of a filter that was lost.
+/// The later of two counts. The first one was read before, or belongs to a filter that was lost.
 fn later(before: CardCount, Hits { packets, bytes, idle_ns }: Hits) -> CardCount {
     if packets <= before.packets {
         return before;

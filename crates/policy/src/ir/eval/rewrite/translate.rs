@@ -1,4 +1,4 @@
-//! Translates the packets of a proxied flow between the numbers that its client knows and those of its server.
+//! Translates the packets of a proxied flow between the numbers that its client knows and the numbers of its server.
 //!
 //! Sequence numbers of the server, and what acknowledges them, differ by `delta`; its timestamps, and their echoes, by
 //! `stamp`; windows by their shifts ([`Proxied`]). The length of a packet stays.

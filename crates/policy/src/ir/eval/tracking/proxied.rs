@@ -1,5 +1,5 @@
-//! Packets of proxied flows. The flow's numbers are those of the server: a packet of the client is translated before it
-//! is judged, one of the server afterwards.
+//! Packets of proxied flows. The flow has the server's numbers: a packet of the client is translated before it is
+//! judged, one of the server afterwards.
 //!
 //! One idea with `mod.rs`: the tracker, whose part for proxied flows this is.
 

@@ -59,7 +59,7 @@ impl SynProxy {
     }
 
     /// The flow that an ACK opens, if it returns a valid cookie. It has the number behind the client's SYN; a probe of
-    /// the closed window has that of the SYN (RFC 9293, section 3.8.6.1).
+    /// the closed window has the number of the SYN (RFC 9293, section 3.8.6.1).
     pub(super) fn opened(&self, key: &FlowKey, client: usize, segment: &Segment<'_>, clock_ns: u64) -> Option<Opened> {
         let now = epoch(clock_ns);
         self.last_made.filter(|&last| now.wrapping_sub(last) <= 1)?;

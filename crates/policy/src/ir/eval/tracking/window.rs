@@ -21,7 +21,7 @@ const WINDOW_MAX: u32 = 1 << 30;
 pub(super) enum Fit {
     /// It is inside all bounds.
     Inside,
-    /// It is outside of those of a liberal flow.
+    /// It is outside of the windows of a liberal flow.
     Outside,
 }
 
