@@ -1,8 +1,8 @@
 //! Compares Weir with the kernel's nftables, for every rule that both support.
 //!
-//! Both get the same text: Weir as a policy whose rules only count, nftables as a chain at a device's ingress hook.
-//! Each packet is sent over a veth pair, and both must count the same for every rule. Intended differences are
-//! excluded; docs/language.md describes them in "Where nftables differs".
+//! Weir and nftables get the same text: Weir as a policy whose rules only count, nftables as a chain at a device's
+//! ingress hook. Each packet is sent over a veth pair, and both must count the same for every rule. Intended
+//! differences are excluded; docs/language.md describes them in "Where nftables differs".
 
 mod engines;
 #[path = "nftables/namespace.rs"]

@@ -28,9 +28,9 @@ pub struct Difference<'d> {
 /// What both do afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Neither has changed its state.
+    /// Neither Weir nor the kernel has changed its state.
     Same,
-    /// Their states differ, so the rest of the flow is not compared.
+    /// The states of both differ, so the rest of the flow is not compared.
     Diverged,
 }
 
@@ -273,7 +273,7 @@ impl Difference<'_> {
             if packet.tcp_flags & ACK == 0 {
                 continue;
             }
-            // Both refuse it.
+            // Weir and the kernel both refuse it.
             if after(packet.ack, flow.sides[1 - sender].next) {
                 continue;
             }

@@ -138,7 +138,7 @@ fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
         assert_eq!(entries.len(), 1, "{answer}");
         assert_eq!(entries[0]["entry"], "10.20.6.6");
         let (pps, bps) = (entries[0]["pps"].as_f64().expect("a rate"), entries[0]["bps"].as_f64().expect("a rate"));
-        // Both are rounded.
+        // Both rates are rounded.
         assert!(pps >= 1.0 && (bps / pps - 8.0 * BYTES as f64).abs() < 8.0 * BYTES as f64 * 0.6, "{answer}");
     });
     // Units of time are 1.07 s.

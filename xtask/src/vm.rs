@@ -57,7 +57,7 @@ impl Kernel {
             let packages = packages()?;
             let debs = folder.join("debs");
             for stale in [&root, &debs] {
-                // They are of an earlier attempt.
+                // These files are left from an earlier attempt.
                 let _absent = fs::remove_dir_all(stale);
                 fs::create_dir_all(stale).map_err(|error| format!("{}: {error}", stale.display()))?;
             }

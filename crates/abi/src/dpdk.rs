@@ -41,7 +41,7 @@ impl Facts {
 pub struct FlowHits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
 }
 

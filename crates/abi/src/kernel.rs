@@ -151,11 +151,11 @@ pub struct Ports {
 pub struct PortCounters {
     /// Packets received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the received packets.
     pub rx_bytes: u64,
     /// Packets handed over to be sent.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets handed over to be sent.
     pub tx_bytes: u64,
     /// Packets that found the transmit queue full.
     pub tx_full: u64,

@@ -18,7 +18,7 @@ pub struct Rewrite {
     /// left the checksum to its card, the update is wrong: code that completes such checksums first restores
     /// `checksum`.
     pub checksum_at: u32,
-    /// That checksum as received, in its order of bytes.
+    /// The updated checksum as it was received, in network byte order.
     pub checksum: [u8; 2],
     zero: [u8; 2],
     /// The new bytes.

@@ -119,11 +119,11 @@ pub mod header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SlotAct {
-    /// They are counted.
+    /// The packets are counted.
     Count = 0,
-    /// They are dropped.
+    /// The packets are dropped.
     Drop = 1,
-    /// They are dropped above a rate.
+    /// The packets are dropped above a rate.
     Limit = 2,
 }
 
@@ -283,11 +283,11 @@ fn pair(first: u32, second: u32) -> u64 {
 pub struct SlotCounter {
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that matched.
     pub bytes: u64,
     /// Packets that the rule dropped.
     pub dropped: u64,
-    /// Their bytes.
+    /// Bytes of the packets that the rule dropped.
     pub dropped_bytes: u64,
 }
 

@@ -51,7 +51,7 @@ impl CardKey {
 pub struct CardCount {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// The time of the last one, ns of CLOCK_MONOTONIC; 0 if there was none.
     pub last_ns: u64,

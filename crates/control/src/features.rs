@@ -30,7 +30,7 @@ pub struct FeaturesShown {
 pub struct DirectionFeatures {
     /// Packets of all snapshots.
     pub all_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets of all snapshots.
     pub all_bytes: u64,
     /// Number of addresses.
     pub addresses: usize,

@@ -67,7 +67,7 @@ pub struct SlotRuleListed {
     pub rule: String,
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the packets that matched.
     pub bytes: u64,
     /// Packets of them that it dropped.
     pub dropped: u64,

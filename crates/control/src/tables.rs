@@ -123,7 +123,7 @@ pub struct TableEntry {
     /// Number of packets that rules matched by it; `None` in a table without counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Their bytes.
+    /// Bytes of the packets; `None` in a table without counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Seconds since the last of them; `None` if there was none.

@@ -82,7 +82,7 @@ pub enum Received {
 pub struct Seals {
     /// The seal of answers for the active policy; `None` if it reads none.
     answered: Option<u64>,
-    /// The other seals, and what has them.
+    /// The other seals, each with the kind of frame that has it.
     others: Vec<(u64, Received)>,
     without_seal: WithoutSeal,
 }

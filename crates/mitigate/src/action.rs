@@ -207,7 +207,7 @@ pub struct Hit {
     pub streamed: u64,
     /// Connections that have completed their handshake with a SYN proxy.
     pub completed: u64,
-    /// Their SYNs, which pass after all. They were among `packets`, in this window or before.
+    /// SYNs of these connections. They pass after all, and were among `packets` in this window or before.
     pub released: u64,
 }
 

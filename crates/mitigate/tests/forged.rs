@@ -59,7 +59,7 @@ fn with_vouchers(seconds_between: f64) -> Traffic {
 #[test]
 fn sources_that_were_answered_do_not_undo_a_rule() {
     run(with_vouchers(1000.0)).holds();
-    // They ask again and again, so each of their packets is paid for.
+    // The answered sources ask again and again, so each of their packets is paid for.
     run(with_vouchers(2.0)).holds();
 }
 

@@ -26,7 +26,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Both.
+    /// Both kinds of traffic.
     pub const ALL: [Traffic; 2] = [Traffic::Uniform, Traffic::Gaussian];
 
     /// The name in rows.

@@ -250,11 +250,11 @@ macro_rules! port_counters {
 port_counters! {
     /// Packets received.
     rx_packets,
-    /// Their bytes, link header included.
+    /// Bytes of the received packets, link header included.
     rx_bytes,
     /// Packets sent.
     tx_packets,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     tx_bytes,
     /// Packets that arrived while the receive queue was full. They got no verdict.
     rx_missed,

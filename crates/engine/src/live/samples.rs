@@ -2,7 +2,7 @@
 //! samples over in memory of this process (`sample_queue.rs`), and programs in the kernel in a ring that only they have
 //! (`sample_ring.rs`). An interface would not do, because since Linux 5.7 every user may send packets out of one.
 //!
-//! Both are bounded and lose what they have no room for. Samples are read in the order in which they were made.
+//! Queue and ring are bounded and lose samples without room. Samples are read in the order in which they were made.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -67,11 +67,11 @@ pub enum Way {
     In,
     /// From one.
     Out,
-    /// Both, if every destination is protected.
+    /// To a protected host and from one, if every destination is protected.
     Both,
     /// Its source is inside, but it came from outside. It is no answer and no proof.
     Forged,
-    /// Neither.
+    /// Neither to nor from a protected host.
     Elsewhere,
 }
 

@@ -14,9 +14,9 @@ impl Handshake {
 /// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pickup {
-    /// They pass: only SYNs need a handshake.
+    /// Such packets pass: only SYNs need a handshake.
     On,
-    /// They are refused.
+    /// Such packets are refused.
     Off,
 }
 

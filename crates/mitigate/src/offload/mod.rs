@@ -25,7 +25,7 @@ pub enum TableError {
 pub struct Hits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// The time of the last one, ns of the system's monotonic clock; 0 if there was none.
     pub last_ns: u64,

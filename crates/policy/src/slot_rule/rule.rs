@@ -18,11 +18,11 @@ pub struct SlotRule {
 /// What happens to packets that match a rule of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// They are counted.
+    /// The packets are counted.
     Count,
-    /// They are dropped.
+    /// The packets are dropped.
     Drop,
-    /// They are dropped above a rate.
+    /// The packets are dropped above a rate.
     Limit(Limit),
 }
 

@@ -176,7 +176,7 @@ pub enum TableSetting {
 pub struct Element {
     /// The addresses.
     pub value: Value,
-    /// Their label.
+    /// The label of the addresses.
     pub label: Option<Atom>,
 }
 

@@ -51,7 +51,7 @@ pub struct Samples {
     pub seen: u64,
     /// Number of samples. If there are more than [`RECORDS`], later ones have replaced some of them.
     pub taken: u64,
-    /// Their records.
+    /// The records of the samples.
     pub records: Vec<FeatureRecord>,
 }
 

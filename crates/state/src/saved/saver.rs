@@ -202,7 +202,7 @@ impl Saver {
         clocks: Clocks,
     ) -> io::Result<()> {
         let file = folder.create(NEW_SNAPSHOT)?;
-        // That may have opened another folder.
+        // Creating the file may have opened another folder.
         self.follow_folder()?;
         let mut before = Waiting::default();
         // Changes from here on belong to the new journal. It has those that the tables include already before the

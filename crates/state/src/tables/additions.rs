@@ -299,7 +299,7 @@ pub struct ListedEntries {
     pub table: String,
     /// The entries.
     pub entries: Arc<Table>,
-    /// Their timeout, ms.
+    /// The timeout of the entries, ms.
     pub timeout_ms: u64,
 }
 

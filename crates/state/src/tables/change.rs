@@ -14,14 +14,14 @@ pub enum TableChange<'a> {
     Add {
         /// The entries.
         entries: &'a Table,
-        /// Their timeout, ms; 0 for none. `None`: the timeout of the table's declaration, or none.
+        /// The timeout of the entries, ms; 0 for none. `None`: the timeout of the table's declaration, or none.
         timeout_ms: Option<u64>,
     },
     /// Adds entries. An entry that is there gets the new label, and its timeout begins anew.
     Update {
         /// The entries.
         entries: &'a Table,
-        /// Their timeout, as for [`TableChange::Add`].
+        /// The timeout of the entries, as for [`TableChange::Add`].
         timeout_ms: Option<u64>,
     },
     /// Removes entries. An entry must be removed as the prefix that it was added as.

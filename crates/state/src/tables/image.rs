@@ -98,7 +98,7 @@ struct Shared {
 pub(super) struct Continued {
     /// Its entries, if they are other than those that were declared.
     pub entries: Option<Arc<Table>>,
-    /// Their deadlines.
+    /// The deadlines of the entries.
     pub expiry: Expiry,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Continued {
 enum Contents {
     /// The tables have not changed. Boxed, because it is large.
     Constant(Box<PublishedImage>, Vec<Arc<Table>>),
-    /// They can change.
+    /// The tables can change.
     Live(Box<LiveTable>),
     /// Only while [`Contents::live`] runs.
     Taken,

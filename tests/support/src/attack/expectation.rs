@@ -18,7 +18,7 @@ pub enum Claim {
     Packets {
         /// Which packets.
         whose: Whose,
-        /// Their fate.
+        /// The fate of these packets.
         fate: String,
         /// How many.
         amount: Amount,

@@ -174,7 +174,7 @@ fn load_sent(
     let own = own.filter(|(section, _)| is_own(section));
     let shared: Vec<(String, BorrowedFd<'_>)> = plan.shared.iter().cloned().chain(own).collect();
     let program = |name: &str| is_of_downstream(program, name);
-    // They complete no checksums.
+    // Programs for packets that the host sends complete no checksums.
     let lengths = plan.lengths.iter().copied().filter(|&(section, _)| section != CHECKSUMS).collect::<Vec<_>>();
     let (mode, sizes) = (plan.mode, plan.sizes.clone());
     load_object(name, file, &Plan { mode, lengths: &lengths, sizes, shared: &shared, program: &program, map: plan.map })

@@ -83,9 +83,9 @@ pub(super) enum Bucket {
 
 /// What happens to packets that exceed a limit.
 pub(super) enum Exceeding {
-    /// They are decided, and counted by this counter besides the counter of the reason.
+    /// The packets are decided, and counted by this counter besides the counter of the reason.
     Decide(Action, String),
-    /// They are marked.
+    /// The packets are marked.
     Mark,
     /// No rule tests the mark.
     Ignore,

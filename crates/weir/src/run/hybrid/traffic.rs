@@ -25,7 +25,7 @@ pub struct Reading {
 pub struct Window {
     /// Packets that the card has received.
     pub packets: u64,
-    /// Their traffic.
+    /// Traffic of the packets that the card has received.
     pub traffic: Traffic,
 }
 

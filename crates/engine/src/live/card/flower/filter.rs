@@ -60,7 +60,7 @@ const COOKIE: [u8; 8] = *b"weircard";
 /// Which counters the card has (`TCA_ACT_HW_STATS_IMMEDIATE`, `_DELAYED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// They are read from the card when the kernel is asked.
+    /// The counters are read from the card when the kernel is asked.
     Immediate,
     /// The driver reads them from time to time.
     Delayed,
@@ -87,7 +87,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const BOTH: [Version; 2] = [Version::Four, Version::Six];
 
     /// The version of an address.
@@ -183,7 +183,7 @@ fn action(message: Message, owner: u64, counting: Counting) -> Message {
 pub struct Hits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// Time since the last one, or since the filter was added, in steps of 10 ms.
     pub idle_ns: u64,
