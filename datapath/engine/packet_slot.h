@@ -18,7 +18,7 @@ struct packet_slot {
 	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
 	uint64_t halves;  /* of the tables that rules in parts look up */
 	uint64_t counted; /* lookups at whose entries the packet was counted (entry_counter.h) */
-	uint32_t packets; /* that a card makes of one that a host sends: at least 1 */
+	uint32_t packets; /* that a card splits a packet of the host into: at least 1 */
 	uint32_t added;	  /* bytes of the headers that it repeats */
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };

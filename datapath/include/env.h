@@ -215,7 +215,7 @@ struct frame {
 #endif
 
 /*
- * The packets that a packet becomes on the wire, and their bytes. A card may make several of one that a host sends;
+ * The packets that a packet becomes on the wire, and their bytes. A card may split a packet of the host into several;
  * engine/packet_slot.h has their number.
  */
 #ifdef WEIR_SENT

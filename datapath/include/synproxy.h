@@ -72,7 +72,7 @@ WEIR_INLINE uint32_t epoch_at(const struct env *env, uint32_t time)
 	return (uint32_t)(clock_at(env, time) >> EPOCH_TICKS_SHIFT);
 }
 
-/* Whether a cookie was made in an epoch or the one before. In no other epoch can one be valid. */
+/* Whether a cookie was made in an epoch or the one before. No cookie of another epoch can be valid. */
 WEIR_INLINE bool made_cookies(const struct env *env, uint32_t epoch)
 {
 	const uint64_t made = *(volatile uint64_t *)&flow_head(env)->cookies_made;

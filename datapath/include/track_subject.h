@@ -358,8 +358,8 @@ WEIR_INLINE bool is_no_host6(uint64_t hi, uint64_t lo)
 }
 
 /*
- * Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
- * 3.2.1.3): proxied.rs.
+ * Whether one end of a packet cannot be a host, or both ends are equal (RFC 9293, MUST-57 and MUST-63; RFC 1122,
+ * section 3.2.1.3): proxied.rs.
  */
 WEIR_INLINE bool is_stray(const struct frame *frame, packet_view *packet)
 {

@@ -117,8 +117,8 @@ impl Difference<'_> {
         Some(if is_beyond { (self.overshoot()?, Then::Diverged) } else { ("old-segment", Then::Same) })
     }
 
-    /// The kernel lets segments pass that end behind the window by less than another window, and counts what ended
-    /// behind it as part of the window.
+    /// The kernel passes segments that end behind the window by less than another window. It counts what ended behind
+    /// it as part of the window.
     fn overshoot(&self) -> Option<&'static str> {
         let [side, other] = self.sides()?;
         let unacknowledged = u64::from(side.next.wrapping_sub(side.una));
@@ -127,7 +127,7 @@ impl Difference<'_> {
         (!after(self.packet.seq, side.next) || beyond <= most).then_some("overshoot")
     }
 
-    /// Whether a reset came that the receiver may ignore. The kernel takes its numbers for the numbers of the
+    /// Whether there was a reset that the receiver may ignore. The kernel takes its numbers for the numbers of the
     /// connection.
     fn had_reset_in_window(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).chain([self.flow]);
@@ -147,7 +147,7 @@ impl Difference<'_> {
         })
     }
 
-    /// Whether a reset or a FIN came whose numbers a liberal flow does not know, which changes nothing in Weir.
+    /// Whether there was a reset or FIN with numbers that a liberal flow does not know. It changes nothing in Weir.
     fn had_unknown_end(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).skip(1).chain([self.flow]);
         let mut changes = self.earlier.iter().zip(flows);

@@ -6,8 +6,9 @@
 //! +0    > S seq=100 mss=1400     : syn-cookie in none   <= SA seq=C ack=101 win=0 mss=1460
 //! +0.1  > A seq=101 ack=C+1      : new in syn-sent      => S seq=100 win=512 mss=1400
 //! ```
-//! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the cookie before. Behind the
-//! state and the flows comes what leaves: `=>` on, `<=` back. Nothing there means that the received bytes pass.
+//! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the
+//! cookie before. The packets that leave follow the state and the flows: `=>` on, `<=` back. Nothing there means that
+//! the received bytes pass.
 
 #[path = "proxy_succession.rs"]
 mod succession;

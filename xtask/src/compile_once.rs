@@ -4,8 +4,8 @@
 //! Under that name, the program returns the cached object for the same arguments and texts, if there is one. The folder
 //! is emptied when CI starts, so every run compiles everything that it tests.
 //!
-//! An entry consists of two files: the input, which is compared byte for byte, and the object. In place of the object a
-//! failure has what the compiler said: a chain may be too long for one program, and is then compiled in parts.
+//! An entry consists of two files: the input, which is compared byte for byte, and the object. A failure has the
+//! compiler's messages in place of the object: a chain may be too long for one program, and is then compiled in parts.
 //! Compilations with warnings are not cached. What the compiler says about its version is cached too.
 
 use crate::precompiled;

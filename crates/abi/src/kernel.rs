@@ -224,7 +224,7 @@ pub struct PacketSlot {
     pub halves: u64,
     /// Lookups at whose entries the packet was counted.
     pub counted: u64,
-    /// Packets that a card makes of one that a host sends, at least 1.
+    /// Number of packets that a card splits a packet of the host into, at least 1.
     pub packets: u32,
     /// Bytes of the headers that it repeats.
     pub added: u32,

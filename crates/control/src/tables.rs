@@ -70,8 +70,8 @@ pub enum ListOrder {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenEntries {
-    /// An entry is an address, a prefix or a range. In a table with labels it has a comma and the label behind, unless
-    /// it is to be removed.
+    /// An entry is an address, a prefix or a range. In a table with labels, a comma and the label follow, unless the
+    /// entry is to be removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
     /// The absolute path of a list file with more entries.

@@ -14,7 +14,7 @@ const STRETCH: usize = 2048;
 pub struct Spread {
     /// The minimum.
     pub min: f64,
-    /// The median. For an even number of samples it is the upper one of the two in the middle.
+    /// The median. For an even number of samples, the upper one of the two in the middle.
     pub median: f64,
     /// The maximum.
     pub max: f64,

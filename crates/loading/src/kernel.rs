@@ -125,7 +125,7 @@ impl Policy {
     /// not depend on the sizes of `data`.
     ///
     /// # Errors
-    /// The same as [`Policy::in_kernel`].
+    /// As for [`Policy::in_kernel`].
     pub fn in_kernel_for_bundle<T>(
         &self,
         data: &Data,

@@ -41,10 +41,9 @@ const REST_SHARE: f64 = 0.03;
 const SIGNATURE_SHARE: f64 = 0.01;
 /// The lowest limit.
 const LIMIT_PPS: f64 = 1.0;
-/// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
+/// The least rate at which remaining traffic of an attack is learned again. At this rate two seconds have 20 headers.
 const REST_PPS: f64 = 10.0;
-/// The least mean rate over some seconds of what remains that is learned again. At this rate eight seconds have 32
-/// headers.
+/// The least mean rate over some seconds at which it is learned again. At this rate eight seconds have 32 headers.
 const MEAN_REST_PPS: f64 = 4.0;
 /// The weight of a window in this mean.
 const MEAN_WEIGHT: f64 = 0.1;

@@ -75,7 +75,7 @@ impl Peace {
         u64::from(self.windows) * WINDOW_NS
     }
 
-    /// Whether a suspect counts. In the beginning, only traffic counts that is not usual anywhere.
+    /// Whether a suspect counts. In the beginning, traffic counts only if it is not usual anywhere.
     pub fn believes(&self, suspect: &Suspect, window: &Window) -> bool {
         !self.is_beginning() || window.counts_of(suspect.prefix).is_some_and(|counts| is_strange(counts, window))
     }

@@ -199,7 +199,8 @@ impl Door {
         let near = self.near.name;
         call("ethtool", &format!("-K {near} gro on tx off"), "")?;
         Receiver::start(near, generating_core()?)?;
-        // At the highest rates the queue has no room for what comes meanwhile, and clients' packets would be lost in it.
+        // At the highest rates the queue has no room for packets that arrive meanwhile, and clients' packets would be
+        // lost.
         coalesce_nothing(near)?;
         self.host.run(|| coalesce_nothing(INTERFACE))?;
         for line in [

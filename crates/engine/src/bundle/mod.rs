@@ -207,7 +207,7 @@ impl Bundle {
     /// The code for what a host sends, if it may be run here; `None` if the policy does not support hosts.
     ///
     /// # Errors
-    /// The same as [`Bundle::bpf`].
+    /// As for [`Bundle::bpf`].
     pub fn sent(&self) -> Result<Option<&BpfObject>, EngineError> {
         self.check_standing()?;
         self.check_sent()?;

@@ -129,7 +129,7 @@ impl WorkerSamples {
         if made == 0 {
             return;
         }
-        // Nothing is read that was not counted.
+        // Reads only what was counted.
         add(&self.ports[from as usize][burst.port()].sampled, made as u64);
         for (index, verdict) in verdicts.iter_mut().enumerate().filter(|(_, verdict)| verdict.sampled()) {
             let (frame, cut) = (burst.frames()[index], cut[index]);

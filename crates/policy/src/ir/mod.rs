@@ -139,8 +139,8 @@ pub fn symbol(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// A lookup of a key in a slot. Its result is the label of the longest matching prefix, or 0. For a fused slot it is
-/// one bit for each table that contains the key.
+/// A lookup of a key in a slot. Its result is the label of the longest matching prefix, or 0. In a fused slot, one bit
+/// for each table that contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Find {
     /// The slot.

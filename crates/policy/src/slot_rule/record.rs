@@ -8,7 +8,7 @@ use weir_abi::slot::{AddressRange, SlotField, SlotRate, SlotRule as Record, head
 /// Units of [`SlotRate`].
 pub(super) const UNITS: [&str; 4] = ["/second", "/minute", "/hour", "bit"];
 
-/// Two matches that no packet has.
+/// Two matches that no packet can satisfy together.
 pub(super) struct Conflict;
 
 /// A record whose rate is not known yet.

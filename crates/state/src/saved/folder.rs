@@ -245,7 +245,7 @@ impl Folder {
     /// Gives a complete file its name, which lasts once the folder is synced.
     ///
     /// # Errors
-    /// The same as [`Folder::publish`].
+    /// As for [`Folder::publish`].
     pub(super) fn rename(&self, new: &str, name: &str) -> io::Result<()> {
         let held = self.held();
         held.check_still_own()?;

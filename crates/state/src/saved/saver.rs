@@ -102,7 +102,7 @@ impl Saver {
     /// Like [`Saver::step`], at a time.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Saver::step`].
     pub fn step_at(&mut self, store: &TableStore, active: Option<&TableBinding>, clocks: Clocks) -> io::Result<()> {
         self.is_snapshot_due |= self.day.has_moved(clocks);
         self.follow_folder()?;

@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1 << 16;
 /// are smaller. Files are read piece by piece, so this bounds time and not memory.
 const FILE_BYTES_MAX: i64 = 1 << 36;
 
-/// An open file, which is read up to the end that it had when it was opened.
+/// An open file. It is read up to the end that it had when it was opened.
 pub(super) struct StateFile {
     file: File,
     bytes: u64,

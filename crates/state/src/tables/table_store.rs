@@ -142,7 +142,7 @@ impl TableStore {
     /// Changes a table as [`TableStore::change`] does. Packets may see a part of the change or not.
     ///
     /// # Errors
-    /// The same as [`TableStore::change`].
+    /// As for [`TableStore::change`].
     pub fn change_by(
         &self,
         active: &TableBinding,

@@ -54,7 +54,7 @@ impl LiveTable {
     /// prefixes changed.
     ///
     /// # Errors
-    /// The same as [`LiveTable::check`] and [`LiveTable::change`].
+    /// As for [`LiveTable::check`] and [`LiveTable::change`].
     pub fn insert_all(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
         let ids = self.ids(table)?;
@@ -98,7 +98,7 @@ impl LiveTable {
     /// Replaces the contents of set `set` by the contents of `table`. Returns how many prefixes changed.
     ///
     /// # Errors
-    /// The same as [`LiveTable::check`] and [`LiveTable::change`].
+    /// As for [`LiveTable::check`] and [`LiveTable::change`].
     pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
         let ids = self.ids(table)?;

@@ -215,8 +215,8 @@ fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
     let [a, b] = tpid.to_be_bytes();
     let [c, d] = tci.to_be_bytes();
     let old = frame.data.cast_mut();
-    // SAFETY: this process owns the block. Before the frame are the packet's header and more than 4 bytes that are not
-    // read again. The frame has at least both addresses.
+    // SAFETY: this process owns the block. The packet's header and more than 4 bytes that are not read again lie before
+    // the frame. The frame has at least both addresses.
     unsafe {
         let new = old.sub(VLAN_BYTES as usize);
         std::ptr::copy(old, new, MACS);

@@ -34,7 +34,7 @@ enum Event {
     Take,
     Renew,
     Release,
-    /// So much time passes that a posture that was not renewed ends.
+    /// Lets enough time pass, so that a posture that is not renewed ends.
     Lapse,
 }
 

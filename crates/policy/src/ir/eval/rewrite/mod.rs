@@ -1,6 +1,6 @@
 //! What leaves in place of a received packet: pure functions of its bytes.
 //!
-//! `docs/decisions/0037-synproxy.md` says which packets are rewritten. Nothing is read that was not captured.
+//! `docs/decisions/0037-synproxy.md` says which packets are rewritten. Only captured bytes are read.
 
 mod build;
 mod checksum;

@@ -43,8 +43,8 @@ pub(super) fn is_unproven(flow: &Flow, sender: usize) -> bool {
     !flow.proxied && sender == flow.opener && (is_handshake || !flow.replied)
 }
 
-/// Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
-/// 3.2.1.3).
+/// Whether one end of a packet cannot be a host, or both ends are equal (RFC 9293, MUST-57 and MUST-63; RFC 1122,
+/// section 3.2.1.3).
 pub(super) fn is_stray(packet: &Packet, frame: Frame<'_>) -> bool {
     // The bit of group addresses (IEEE 802, section 8.2.2).
     let has_group = frame.link == Link::Ethernet && (frame.bytes[0] | frame.bytes[6]) & 1 != 0;
