@@ -31,16 +31,16 @@ pub struct Device {
 pub enum FromNetwork {
     /// The card drops it.
     Dropped,
-    /// It goes to the software, with this trailer.
+    /// The frame goes to the software, with this trailer.
     Passed(Vec<u8>),
 }
 
 /// What becomes of a frame from the software.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromHost {
-    /// It goes to the network as it is.
+    /// The frame goes to the network as it is.
     ToNetwork,
-    /// It was a control frame; this goes to the software.
+    /// The frame was a control frame; this goes to the software.
     Answer(Vec<u8>),
 }
 

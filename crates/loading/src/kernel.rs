@@ -34,9 +34,9 @@ pub struct CompiledBpf<'p> {
 
 /// The code for what a host sends.
 enum Sent {
-    /// It is compiled when it is needed, from this C.
+    /// The code is compiled when it is needed, from this C.
     Uncompiled(String, BpfShape),
-    /// It is in the bundle, if the policy supports hosts.
+    /// The code is in the bundle, if the policy supports hosts.
     Bundled(Option<BpfObject>),
 }
 

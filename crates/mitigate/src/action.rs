@@ -137,13 +137,13 @@ pub struct Action {
 /// Why an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It hit nothing for some time, or a blocked source became slow.
+    /// The action hit nothing for some time, or a blocked source became slow.
     Quiet,
     /// Its time was over.
     Timeout,
-    /// It hit packets of proven sources.
+    /// The action hit packets of proven sources.
     Collateral,
-    /// It could not be carried out.
+    /// The action could not be carried out.
     Failed,
     /// Another program has removed the rule that carried it out.
     Removed,

@@ -28,11 +28,11 @@ const ENOUGH: usize = 64;
 /// What became of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It waits for approval.
+    /// The action waits for approval.
     Proposed,
-    /// It is carried out.
+    /// The action is carried out.
     Active,
-    /// It is over.
+    /// The action is over.
     Ended(Ending),
 }
 

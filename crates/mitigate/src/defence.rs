@@ -16,13 +16,13 @@ use crate::prefix::Prefix;
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It passes.
+    /// The packet passes.
     Passes,
     /// An action drops it.
     Drops,
     /// A SYN proxy has answered it, and lets it pass if the handshake completes.
     Waits(Handshake),
-    /// It passes, and so do the SYNs of the handshake.
+    /// The packet passes, and so do the SYNs of the handshake.
     Completes(Handshake),
 }
 

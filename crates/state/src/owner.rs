@@ -30,7 +30,7 @@ pub enum Distrust {
     /// Users other than root and the caller can write or replace it.
     #[error("{0}")]
     Writable(String),
-    /// It is not a directory.
+    /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// The system refuses.
@@ -46,9 +46,9 @@ pub enum Distrust {
 /// What is done about a directory of a path that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It is an error.
+    /// The missing directory is an error.
     Refused,
-    /// It is made.
+    /// The missing directory is made.
     Made,
 }
 

@@ -33,13 +33,13 @@ const COUNTER_WORDS: usize = size_of::<SlotCounter>() / size_of::<u64>();
 /// Why a slot was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
-    /// It has as many rules as the policy reserves.
+    /// The slot has as many rules as the policy reserves.
     #[error("it is full: the policy reserves {size} rules")]
     Full {
         /// The number of rules.
         size: usize,
     },
-    /// It has no such rule.
+    /// The slot has no such rule.
     #[error("it has no rule {0}")]
     NoRule(u32),
     /// Readers still use the other copy.

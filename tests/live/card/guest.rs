@@ -168,7 +168,7 @@ fn what_leaves_the_table_leaves_the_card_before_the_answer() {
     }
     // All packets, also packets of entries that have left, are in the account.
     check_account(&running.settled());
-    // It comes back, with counters from 0.
+    // The entry comes back, with counters from 0.
     done(&running, &format!("bad add {}", all[3]));
     filled(&running, &lab.hosts, &[all[3]]);
     let packets = || done(&running, &format!("bad get {}", all[3]))["found"]["packets"].as_u64().expect("a count");

@@ -236,7 +236,7 @@ fn what_leaves_the_table_leaves_the_card_before_the_answer(engine: &str) {
         filled(&running, hosts, &[six]);
         done(&running, &format!("six del {six}"));
         assert_eq!((in_card(&running), arrive(hosts, six, 5)), (BTreeSet::new(), 5));
-        // It comes back, with counters from 0.
+        // The source comes back, with counters from 0.
         done(&running, &format!("bad add {} 10.66.0.9", source(1)));
         filled(&running, hosts, &[&source(1)]);
         let before = done(&running, &format!("bad get {}", source(1)))["found"]["packets"].as_u64().expect("a count");
@@ -259,7 +259,7 @@ fn the_card_follows_the_policy(engine: &str) {
         let source = source(1);
         done(&running, &format!("bad add {source}"));
         filled(&running, hosts, &[&source]);
-        // It becomes one that a rule in front accepts.
+        // The source becomes one that a rule in front accepts.
         done(&running, &format!("admin add {source}"));
         assert_eq!((in_card(&running), arrive(hosts, &source, 5)), (BTreeSet::new(), 5));
         done(&running, &format!("admin del {source}"));

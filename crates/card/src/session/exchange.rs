@@ -33,11 +33,11 @@ pub(super) struct Exchange {
 /// What a frame is for an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// It answers no request that waits.
+    /// The frame answers no request that waits.
     Nothing,
-    /// It answers the request with this index.
+    /// The frame answers the request with this index.
     Answer,
-    /// It refuses that request.
+    /// The frame refuses that request.
     Refused(usize),
 }
 

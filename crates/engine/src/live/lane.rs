@@ -41,11 +41,11 @@ impl Side {
 /// The role of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// It belongs to the lower side.
+    /// The interface belongs to the lower side.
     Lower,
-    /// It belongs to the upper side.
+    /// The interface belongs to the upper side.
     Upper,
-    /// It gets diverted packets and samples. Nothing is received from it.
+    /// The interface gets diverted packets and samples. Nothing is received from it.
     Divert,
 }
 

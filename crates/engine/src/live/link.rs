@@ -14,11 +14,11 @@ pub struct LinkSwitch {
 /// The kernel's view of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// It is administratively up.
+    /// The interface is administratively up.
     pub up: bool,
-    /// It runs, and its link has a peer.
+    /// The interface runs, and its link has a peer.
     pub carrier: bool,
-    /// It is administratively promiscuous. Promiscuous mode by sockets is not included.
+    /// The interface is administratively promiscuous. Promiscuous mode by sockets is not included.
     pub promiscuous: bool,
 }
 

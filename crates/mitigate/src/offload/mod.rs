@@ -14,9 +14,9 @@ use std::hash::Hash;
 /// Why a card refuses a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// It has no room.
+    /// The card has no room.
     Full,
-    /// It failed; the entry is as before.
+    /// The change failed; the entry is as before.
     Failed,
 }
 

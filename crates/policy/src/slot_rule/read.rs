@@ -153,7 +153,7 @@ fn convert(written: &tree::Rule, rule: &Rule) -> Result<SlotRule, Vec<Diagnostic
 enum Problem {
     /// No record has the field.
     Unknown(String),
-    /// It is not one value or range.
+    /// The value is not one value or range.
     NotARange,
     /// The match inverts its values.
     Inverted,

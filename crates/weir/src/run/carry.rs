@@ -21,11 +21,11 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
-    /// It has a carrier.
+    /// The link has a carrier.
     Alive,
-    /// It was put up at this time and has had no carrier yet.
+    /// The link was put up at this time and has had no carrier yet.
     Settling(Instant),
-    /// It has no carrier, its administrator has taken it down, or it does not exist.
+    /// The link has no carrier, its administrator has taken it down, or it does not exist.
     Dead,
     /// Weir has taken it down.
     TakenDown,

@@ -17,9 +17,9 @@ use crate::live::lane::{PortReading, Side, add, poll_sockets};
 /// What becomes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It ends here.
+    /// The frame ends here.
     Dropped,
-    /// It leaves on the other side, with these bytes behind it.
+    /// The frame leaves on the other side, with these bytes behind it.
     Passed(Vec<u8>),
     /// Other bytes leave on the side from which it came.
     Answered(Vec<u8>),

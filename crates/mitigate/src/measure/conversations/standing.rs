@@ -9,7 +9,7 @@ pub enum Proof {
     Plausible(u64),
     /// The packet is of a protocol without numbers, and answers pay for what its sender sends. It may be forged.
     Vouched(Voucher),
-    /// It has received answers: it knows their sequence numbers.
+    /// The sender has received answers: it knows their sequence numbers.
     Real,
 }
 

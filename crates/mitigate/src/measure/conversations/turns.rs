@@ -57,7 +57,7 @@ pub struct Turns {
 impl Turns {
     /// The other side sends a packet, which pays for packets of some time.
     pub fn earn(&mut self, pay: Pay, now_ns: u64, paid_ns: u64) {
-        // Who has not been answered for some time begins anew.
+        // A side without answers for some time begins anew.
         if self.is_stale(now_ns) {
             (self.credit, self.turns) = (0, 0);
         }
@@ -66,7 +66,7 @@ impl Turns {
         (self.until_ns, self.is_fresh) = (now_ns.saturating_add(paid_ns), true);
     }
 
-    /// It sends a packet. Returns whether an answer pays for it.
+    /// This side sends a packet. Returns whether an answer pays for it.
     pub fn spend(&mut self, now_ns: u64) -> bool {
         self.has_spoken = true;
         if !self.has_credit(now_ns) {
@@ -77,7 +77,7 @@ impl Turns {
         true
     }
 
-    /// Earlier packets of it that are paid for too, of so many.
+    /// Redeems at most so many earlier packets of this side. Returns how many its credit pays for.
     pub fn redeem(&mut self, packets: u32) -> u32 {
         let redeemed = packets.min(self.credit);
         self.credit -= redeemed;

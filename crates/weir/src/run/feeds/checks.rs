@@ -26,7 +26,7 @@ impl From<bool> for Force {
 /// Why an update is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsafe {
-    /// It adds addresses of a protected table.
+    /// The update adds addresses of a protected table.
     Protected {
         /// The table that would be updated.
         table: String,
@@ -35,7 +35,7 @@ pub enum Unsafe {
         /// Where they overlap.
         overlap: Overlap,
     },
-    /// It grows or shrinks the table too much.
+    /// The update grows or shrinks the table too much.
     TooLarge {
         /// The table that would be updated.
         table: String,

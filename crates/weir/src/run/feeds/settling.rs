@@ -29,7 +29,7 @@ pub enum Event {
     Closed,
     /// Another file has its name now.
     Replaced,
-    /// It was deleted or renamed.
+    /// The file was deleted or renamed.
     Removed,
 }
 

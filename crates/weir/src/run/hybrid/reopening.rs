@@ -15,11 +15,11 @@ use weir_engine::live::Datapath;
 /// What became of a card that did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It does not answer.
+    /// The card does not answer.
     Silence,
-    /// It answers, with the configuration that it had.
+    /// The card answers, with the configuration that it had.
     AsBefore,
-    /// It is open, passes frames as they are, and needs a configuration.
+    /// The card is open, passes frames as they are, and needs a configuration.
     Open,
 }
 

@@ -77,7 +77,7 @@ pub struct Carried {
 pub enum Lost {
     /// The operator has ended it: how.
     Removed(String),
-    /// It cannot be carried out any more.
+    /// The action cannot be carried out any more.
     Failed(String),
 }
 

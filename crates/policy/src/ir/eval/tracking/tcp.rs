@@ -11,15 +11,15 @@ use weir_abi::flow::{Flow, FlowState, Side, Window};
 /// What a segment does to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It passes and changes the flow, whose timeout begins again.
+    /// The segment passes and changes the flow, whose timeout begins again.
     Update(Flow),
-    /// It passes. The timeout does not begin again.
+    /// The segment passes. The timeout does not begin again.
     Keep(Flow),
-    /// It passes and ends the flow, which had no answer.
+    /// The segment passes and ends the flow, which had no answer.
     Remove,
-    /// It opens the connection anew.
+    /// The segment opens the connection anew.
     Reopen,
-    /// It is invalid.
+    /// The segment is invalid.
     Refuse(Reason),
 }
 

@@ -19,9 +19,9 @@ const WINDOW_MAX: u32 = 1 << 30;
 /// Whether a segment that passes fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is inside all bounds.
+    /// The segment is inside all bounds.
     Inside,
-    /// It is outside of the windows of a liberal flow.
+    /// The segment is outside of the windows of a liberal flow.
     Outside,
 }
 
