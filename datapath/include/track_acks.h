@@ -29,7 +29,7 @@ enum {
 	FETCH_AHEAD = 16, /* packets whose entries are fetched at a time */
 };
 
-/* Who uses the table. */
+/* How many workers use the table. */
 enum flow_users {
 	USERS_ONE,
 	USERS_SEVERAL, /* workers, so each entry is locked */

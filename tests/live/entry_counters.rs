@@ -120,9 +120,9 @@ fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     by_rate_and_idle_time(&running, hosts);
 }
 
-/// Lists `blocked`, of whose entries 10.20.5.5 and 10.20.6.6 have sent before.
+/// Lists the table `blocked`. Its entries 10.20.5.5 and 10.20.6.6 have sent before.
 fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
-    // Who sends now comes first, whatever others have sent before.
+    // The source that sends now comes first, whatever others have sent before.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sending = StopOnDrop(&stop);

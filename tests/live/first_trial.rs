@@ -117,7 +117,7 @@ fn a_start_that_would_shut_the_operator_out_is_refused(engine: &str, hosts: &Hos
     let words = ["first.weir:3", "drop", "10.9.0.1:50000", "10.9.0.2:22", "--drop-own-connection"];
     assert!(code == 2 && words.iter().all(|word| stderr.contains(word)), "{code}: {stderr}");
     assert_eq!(hosts.link("s")["xdp"], serde_json::Value::Null, "nothing was attached");
-    // Who knows what he does.
+    // The operator can force the start.
     let told = logged_in(setup(engine, &["--drop-own-connection", "--confirm", LONG]));
     assert_eq!(Running::start_as(&hosts.weir, folder, "first.weir", &told).stop(), 0);
     // A connection through another interface is no concern of this policy.

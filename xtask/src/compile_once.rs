@@ -102,7 +102,8 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
         }
     }
     command.args(precompiled::options(real, cache, &real_args, &job.input)?);
-    // Who starts a compiler may be killed, and this program with it. Guests have no `setpriv`, nor a compiler.
+    // The process that starts a compiler may be killed, and this program with it. The compiler must then end too.
+    // Guests have no `setpriv`, nor a compiler.
     if Path::new(SETPRIV).exists() {
         command = crate::shell::started_by([SETPRIV, "--pdeathsig", "KILL"], &command);
     }

@@ -20,10 +20,11 @@ const CROWD: f64 = 2.0;
 const GROWTH_PACKETS: u64 = 25;
 /// Prefixes with a baseline. Others have the floor.
 const PREFIXES_MAX: usize = 8192;
-/// If there are as many, those go that were not seen for this time. They are looked for once in the shorter one.
+/// If there are so many, prefixes that were not seen for this time are forgotten. The search for them runs at most once
+/// in the shorter time.
 const UNSEEN_NS: u64 = 3600 * SECOND_NS;
 const PURGE_NS: u64 = 60 * SECOND_NS;
-/// Who has not used a prefix for this time does not use it.
+/// A use of a prefix counts for this time.
 const USED_NS: u64 = 24 * 3600 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
 /// A class exceeds its baseline if its rate is this many times as high. Poisson noise of 25 packets a window, the least

@@ -177,8 +177,8 @@ impl Defence {
         self.observed = None;
     }
 
-    /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
-    /// force then.
+    /// Ends a window. `sampling` says which part of its packets was seen. The caller carries the decisions out, and
+    /// tells what is in force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
         if !sampling.is_blind() {

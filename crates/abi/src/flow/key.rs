@@ -62,8 +62,8 @@ impl FlowKey {
         Self::between([outside.0, inside.0], [outside.1, inside.1], protocol, vlan, is_ipv6)
     }
 
-    /// The key of an ICMP request or of its reply. The ports are the identifier and the type of the request, in whose
-    /// bit 8 is the side that asks.
+    /// The key of an ICMP request or of its reply. The ports are the identifier and the type of the request. Bit 8 of
+    /// the type is the side that asks.
     pub fn of_icmp(
         arrival: Arrival,
         addresses: [u128; 2],

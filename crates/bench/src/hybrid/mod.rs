@@ -139,7 +139,7 @@ impl Lists {
     }
 }
 
-/// Who makes frames.
+/// What makes frames.
 #[derive(Clone, Copy)]
 enum Maker {
     /// The card's interpreter.

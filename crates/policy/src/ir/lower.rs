@@ -109,7 +109,7 @@ fn slot(policy: &Checked, planned: &Planned) -> Slot {
     }
 }
 
-/// Tables at whose entries no rule counts need no numbers.
+/// Tables need no numbers if no rule counts at their entries.
 fn only_used_counters(program: &mut Program) {
     let mut counted = vec![false; program.slots.len()];
     for chain in &program.chains {

@@ -11,7 +11,7 @@ use weir_control::Active;
 /// A lease that is not renewed for this long ends. Rules of mitigation end after the same time.
 pub const LEASE: Duration = Duration::from_secs(60);
 
-/// Who holds an automatic posture: the number of an action of mitigation.
+/// The holder of an automatic posture: the number of an action of mitigation.
 pub type Holder = u32;
 
 /// A posture that is held until a time.
@@ -62,7 +62,7 @@ impl Display for Why {
 /// An automatic posture that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Who held it.
+    /// Its holder.
     pub holder: Holder,
     /// The posture.
     pub posture: String,

@@ -50,7 +50,7 @@ pub enum Change {
     Posture(Option<String>),
     /// Activates an automatic posture of the active generation, until it is released or its lease ends.
     Take {
-        /// Who holds it.
+        /// Its holder.
         holder: Holder,
         /// The posture.
         posture: String,

@@ -22,7 +22,8 @@ pub enum Voucher {
     InTurn,
     /// Answers again and again.
     Settled,
-    /// A question of the other side, which certainly came from there. Who forges an answer has guessed what was asked.
+    /// A question of the other side, which certainly came from there. The sender of a forged answer has guessed what
+    /// was asked.
     Asked,
 }
 

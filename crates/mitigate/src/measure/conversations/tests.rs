@@ -180,7 +180,7 @@ fn an_answer_pays_for_some_packets_of_some_seconds() {
     // The answer pays for a few of ever more questions, and for none after a pause.
     assert_eq!([vouched(0, 1), vouched(second, 1000), vouched(2 * second, 1000)], [0, 16, 16]);
     assert_eq!(vouched(30 * second, 1000), 0);
-    // Who takes turns is paid for more.
+    // For a sender that takes turns, answers pay for more.
     let turns: Vec<usize> = (31..51).map(|at| vouched(at * second, 1)).collect();
     assert_eq!(turns[2..], [1; 18], "{turns:?}");
     assert_eq!(vouched(51 * second, 100_000), 256);
