@@ -17,7 +17,8 @@ pub struct Body<'a> {
 impl<'a> Body<'a> {
     /// The body with these bytes.
     ///
-    /// # Panics The body has another length than its layout. A seal contains the length, so a caller that compares
+    /// # Panics
+    /// The body has another length than its layout. A seal contains the length, so a caller that compares
     /// seals has checked it.
     pub fn new(layout: &'a BodyLayout, bytes: &'a [u8], lookups: &'a dyn Lookups) -> Self {
         assert_eq!(bytes.len(), layout.bytes(), "compiler bug: a body of another layout");

@@ -144,8 +144,8 @@ fn tangles<A: Address>(all: &[Span<A>]) -> (Vec<(usize, usize)>, Crossings) {
     (runs, crossings)
 }
 
-/// Cuts spans at each other's ends. Each piece gets the label of the smallest span there. Of equal spans, the highest
-/// label counts.
+/// Cuts spans at each other's ends. Each piece gets the label of the smallest span there. Of spans of equal size,
+/// the highest one counts.
 fn untangle<A: Address>(spans: &[Span<A>]) -> Vec<Span<A>> {
     let mut ends: Vec<A> = spans.iter().flat_map(|span| [Some(span.first), span.last.next()]).flatten().collect();
     ends.sort_unstable();

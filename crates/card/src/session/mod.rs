@@ -177,7 +177,8 @@ impl Session {
     /// Begins to write a configuration with which the card passes frames as they are. The first one of a session must be
     /// such a one.
     ///
-    /// # Errors Only the errors of [`Session::write_program`], because every card has the registers.
+    /// # Errors
+    /// Only the errors of [`Session::write_program`], because every card has the registers.
     pub fn write_plain(&mut self) -> Result<Configured, SessionError> {
         let configured = Configured { epoch: self.next_epoch(), body: 0 };
         self.write(vec![plain(self.token, configured.epoch)], Active { configured, counters: 0 })

@@ -188,7 +188,8 @@ pub trait Lane: Send {
     /// `rewrites` with its index says; the slice is empty if the program changes none. Copies are of received packets. A
     /// packet that cannot be sent is dropped and counted with its reason.
     ///
-    /// # Panics Panics if the number of verdicts differs from the number of packets.
+    /// # Panics
+    /// Panics if the number of verdicts differs from the number of packets.
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError>;
 
     /// Waits for packets, up to `timeout`.

@@ -66,7 +66,8 @@ impl Catalog for NoTables {
 impl SlotRule {
     /// Reads a rule such as `ip daddr 192.0.2.1 udp sport 53 drop`.
     ///
-    /// # Errors The text is no rule of a slot. The positions in the error are positions in the text.
+    /// # Errors
+    /// The text is no rule of a slot. The positions in the error are positions in the text.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         rule(text)
     }

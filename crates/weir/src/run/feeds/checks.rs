@@ -100,7 +100,8 @@ impl<'a> GuardRails<'a> {
     /// Checks an update from `before` entries to `after`. `contents_of` are the entries that a protected table has
     /// after the update.
     ///
-    /// # Errors All reasons why the update is refused, at least one; the failure is the failure of `contents_of`.
+    /// # Errors
+    /// All reasons why the update is refused, at least one; the failure is the failure of `contents_of`.
     pub fn check_update<T: AsRef<Table>>(
         &self,
         difference: &Difference,

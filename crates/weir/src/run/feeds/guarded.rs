@@ -29,7 +29,8 @@ pub struct Guarded<'a> {
 impl Guarded<'_> {
     /// Adds entries by `change`, unless the table must not have them.
     ///
-    /// # Errors The entries are refused, or `change` fails.
+    /// # Errors
+    /// The entries are refused, or `change` fails.
     pub fn add(&self, entries: &Table, change: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
         let Some(index) = self.index() else { return change() };
         let _checked = self.updates.change();
@@ -39,7 +40,8 @@ impl Guarded<'_> {
 
     /// Replaces all entries by the entries of a list file, with `change`.
     ///
-    /// # Errors The file cannot be read, the update is refused, or `change` fails. The failure names the file. If it is
+    /// # Errors
+    /// The file cannot be read, the update is refused, or `change` fails. The failure names the file. If it is
     /// the file's, the status shows it until the table is updated.
     pub fn replace(
         &self,

@@ -50,7 +50,8 @@ impl FlowerCard {
     /// Opens the card. Deletes the filters that an earlier process has left, and tries whether the driver takes filters
     /// for both IP versions.
     ///
-    /// # Errors There is no such interface, the kernel has no flower, the driver takes no such filters, the preferences
+    /// # Errors
+    /// There is no such interface, the kernel has no flower, the driver takes no such filters, the preferences
     /// have filters of another program, or the process lacks a right (CAP_NET_ADMIN).
     pub fn open(spec: &FlowerSpec) -> Result<Self, EngineError> {
         let failed = |source| failed(&spec.interface, source);
