@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for `entries`. A change counts as `update` long until changes are measured.
+    /// Room for `entries`. Until changes are measured, a change counts with the time `update`.
     pub fn new(entries: usize, update: Duration) -> Self {
         Room { entries, full: None, update }
     }

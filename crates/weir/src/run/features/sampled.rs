@@ -12,7 +12,7 @@ use weir_state::features::Samples;
 
 /// Values that are shown of each kind.
 const VALUES_MAX: usize = 10;
-/// A value is shown if it is in more than one record of this many: fewer are chance.
+/// With so many records, a value is shown only if more than one record has it: fewer are chance.
 const CHANCE: usize = 16;
 
 /// The shares of the packets that the samples stand for.

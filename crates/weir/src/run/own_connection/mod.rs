@@ -1,4 +1,4 @@
-//! Checks whether a policy would end the operator's own login connection. Asked before anything is changed.
+//! Checks whether a policy would end the operator's own login connection. The check comes before any change.
 //!
 //! The connection is the one of `SSH_CONNECTION`, if its address here is one of this machine and its packets may pass
 //! the interfaces of Weir. The interpreter decides packets of this connection, packets of a new one between the same
