@@ -30,7 +30,7 @@ enum {
 	MILLISECOND_NS = 1000000,
 };
 
-/* A table of flows, and the results of those who use it. */
+/* A table of flows, and the results of its users. */
 struct run {
 	struct flow_bucket buckets[BUCKETS_MAX];
 	struct flow_head head;
@@ -200,7 +200,7 @@ static void decide_one(struct run *run, const struct packets *packets, uint32_t 
 	check_changes(&run->head, before, run->buckets, reason >= REASON_BAD_FLAGS && reason <= REASON_STATE_FULL);
 }
 
-/* Compares the results of a burst with those of its packets one by one. */
+/* Compares the results of a burst with the results of its packets one by one. */
 static void compare(const struct run *packets, const struct run *burst, uint32_t count, const char *how)
 {
 	const bool verdicts = !memcmp(packets->verdicts, burst->verdicts, count * sizeof(packets->verdicts[0]));

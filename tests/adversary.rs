@@ -1,6 +1,6 @@
-//! What an attacker does who has read the source: each file of `tests/adversary/*.attack` is an attack, in the notation
-//! of `tests/support/src/attack`, with what must happen. Packets run on every engine, which must agree on each verdict
-//! and reason, and through detection. The next attack is a new file and nothing else.
+//! The attacks of an attacker who has read the source: each file of `tests/adversary/*.attack` is an attack, in the
+//! notation of `tests/support/src/attack`, with what must happen. Packets run on every engine, which must agree on each
+//! verdict and reason, and through detection. The next attack is a new file and nothing else.
 //!
 //! `ADVERSARY=NAME cargo test --test adversary` runs the attacks whose name contains the word.
 
@@ -100,7 +100,7 @@ fn groups(attacks: &[Named]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Runs the attacks of a group. Returns what happened that must not, each with its file and line.
+/// Runs the attacks of a group. Returns the violated expectations, each with its file and line.
 fn run_group(group: &Group<'_>) -> Result<Vec<String>, String> {
     let first = &group[0].attack;
     let policy = policy_text(first)?.map(|text| policy(&text, &first.slots)).transpose()?;
@@ -116,7 +116,7 @@ fn run_group(group: &Group<'_>) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
-/// Runs an attack. Returns what happened that must not, each with its line.
+/// Runs an attack. Returns the violated expectations, each with its line.
 fn run(engines: Option<&mut Engines<'_>>, attack: &Attack) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     let decided = engines.map(|engines| engines.decide(attack, &mut wrong)).transpose()?;

@@ -1,5 +1,5 @@
-//! Packets as drivers give them to programs in the kernel. They are in several buffers, of which the first may end
-//! anywhere, or come from interfaces that are not ports. Needs root and clang. No packet is sent.
+//! Packets as drivers give them to programs in the kernel. They are in several buffers, and the first one may end
+//! anywhere. Or they come from interfaces that are not ports. Needs root and clang. No packet is sent.
 
 mod engines;
 #[path = "buffers/every_policy.rs"]
@@ -101,7 +101,7 @@ struct Kernel {
     policy: Policy,
     ports: Arc<Ports>,
     code: Arc<KernelCode>,
-    /// The same policy in parts of a few rules.
+    /// The policy in parts of a few rules.
     parts: Arc<KernelCode>,
 }
 
@@ -210,7 +210,7 @@ fn a_packet_is_judged_alike_wherever_its_first_buffer_ends() {
 /// The most bytes of a packet in one buffer, which the kernel runs a program on.
 const SENT_BYTES_MAX: usize = 3300;
 
-/// As it is, and as a packet of which the card makes several.
+/// Judges a packet as it is, and as a packet that the card splits into several.
 #[test]
 fn a_packet_that_the_host_sends_is_judged_like_any_other() {
     if !every_policy::has_tcx() {

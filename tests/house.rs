@@ -1,5 +1,5 @@
-//! Checks the rules of the code base: allowed dependencies, the contents of documents, code style, and that Rust and C
-//! agree on every shared number.
+//! Checks the rules of the code base: allowed dependencies, the contents of documents, code style, prose, and that Rust
+//! and C agree on every shared number.
 //!
 //! A file or function may exceed its size limit if it gives a reason: `Long: <why>` in the file's first line or in the
 //! comment directly above the function.
@@ -18,6 +18,8 @@ mod documents;
 mod hardware;
 #[path = "house/modules.rs"]
 mod modules;
+#[path = "house/prose.rs"]
+mod prose;
 #[path = "house/tree.rs"]
 mod tree;
 

@@ -1,4 +1,4 @@
-//! Policies on real interfaces: three hosts in a row with real connections and packets, all of which are counted. Needs
+//! Policies on real interfaces: three hosts in a row with real connections and packets. All packets are counted. Needs
 //! root and clang.
 
 #[macro_use]
@@ -99,7 +99,7 @@ fn put(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(name), text).expect("files can be written");
 }
 
-/// Attaches an XDP program of somebody else to an interface.
+/// Attaches a foreign XDP program to an interface.
 fn attach_other(host: &Host, interface: &str, folder: &Path) {
     put(folder, "other.c", "__attribute__((section(\"xdp\"), used)) int other(void *ctx) { return 2; }\n");
     let object = folder.join("other.o");

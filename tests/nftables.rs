@@ -1,8 +1,8 @@
 //! Compares Weir with the kernel's nftables, for every rule that both support.
 //!
-//! Both get the same text: Weir as a policy whose rules only count, nftables as a chain at a device's ingress hook.
-//! Each packet is sent over a veth pair, and both must count the same for every rule. Intended differences are
-//! excluded; docs/reference/language.md describes them in "Where nftables differs".
+//! Weir and nftables get the same text: Weir as a policy whose rules only count, nftables as a chain at a device's
+//! ingress hook. Each packet is sent over a veth pair, and both must count the same for every rule. Intended
+//! differences are excluded; docs/reference/language.md describes them in "Where nftables differs".
 
 mod engines;
 #[path = "nftables/namespace.rs"]
@@ -24,7 +24,7 @@ use weir_loading::eval::EvalFilter;
 use weir_policy::ir::eval::packet::{self, Frame};
 use weir_test_support::{self as support, Link, Packet};
 
-/// Number of random packets besides those of the features.
+/// Number of random packets besides the packets of the features.
 const RANDOM_PACKETS: usize = 1500;
 /// Protocol numbers of IPv6 extension headers.
 const EXTENSIONS: [u8; 4] = [0, 43, 44, 60];

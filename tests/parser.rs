@@ -1,7 +1,7 @@
 //! Compares the C packet parser with the reference, field by field.
 //!
-//! A shim writes each `struct packet` to the memory of a filter's counters, 16 bytes each, from which the test reads
-//! it. The fields of a malformed packet are unspecified, so only its reason is compared.
+//! A shim writes each `struct packet` to the memory of a filter's counters, 16 bytes each. The test reads it from
+//! there. The fields of a malformed packet are unspecified, so only its reason is compared.
 
 mod engines;
 #[path = "random/packets.rs"]
@@ -39,9 +39,9 @@ void weir_parse(const struct weir_burst *burst)
 const COUNTERS: usize = size_of::<PacketView>() / size_of::<Counter>();
 /// Return value of `parse_packet` for a well-formed packet: `REASON_NONE`.
 const REASON_NONE: u32 = 31;
-/// Number of bytes of a packet in which every bit is flipped.
+/// Number of first bytes of a packet. The test flips every bit of them.
 const FLIPPED_BYTES: usize = 96;
-/// Number of bytes of a packet after each of which it is truncated.
+/// Number of first bytes of a packet. The test truncates the packet after each of them.
 const CUT_BYTES: usize = 140;
 /// Number of random packets: well formed, real or broken.
 const RANDOM_PACKETS: usize = 150_000;

@@ -52,7 +52,7 @@ const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 2);
 impl Network {
     const BOTH: [Network; 2] = [Network::Ipv4, Network::Ipv6];
 
-    /// Gives both hosts an address, and returns that of the server.
+    /// Gives both hosts an address, and returns the address of the server.
     fn set_up(self, hosts: &Hosts) -> IpAddr {
         if self == Network::Ipv4 {
             return SERVER.into();
@@ -90,7 +90,7 @@ fn talk_through(network: Network, client: Options, server: Options, offer: &str,
     serve(&hosts.server, address);
     let what = format!("{network:?}, client {client:?}, server {server:?}, {offer:?}, {lost:?}");
     let talks: &[Talk] = match lost {
-        // Nobody sends this SYN again if the client has nothing to say.
+        // This SYN is not sent again if the client has nothing to say.
         Lost::SynToServer => &[("client first", client_first)],
         _ => &[("client first", client_first), ("server first", server_first), ("refused", refused)],
     };

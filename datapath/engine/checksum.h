@@ -22,8 +22,8 @@ enum {
 };
 
 /*
- * Working memory, one slot per CPU. It is not on the stack, of which the calling program may use all. The engine makes
- * the section long enough for all CPUs.
+ * Working memory, one slot per CPU. It is not on the stack, because the calling program may use all of the stack. The
+ * engine makes the section long enough for all CPUs.
  */
 struct checksum_slot {
 	struct packet packet;

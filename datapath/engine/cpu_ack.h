@@ -55,7 +55,7 @@ WEIR_INLINE uint64_t slots_near(const struct flow_bucket *bucket, uint32_t tag)
 }
 
 /*
- * Finds the entry whose tag is that of the key. It is nearly always that of the flow, and nearly always in the first
+ * Finds the entry with the tag of the key. It is nearly always the entry of the flow, and nearly always in the first
  * bucket. FLOW_PROVEN is 0, so the whole tag is compared.
  */
 WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)

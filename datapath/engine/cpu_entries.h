@@ -25,7 +25,8 @@
 /*
  * The counters of all CPUs, one CPU after the other, and the labels of a map. The engine replaces both sections by the
  * maps of the table's image. They must be exactly as large: docs/decisions/0034-counters-of-entries.md says why. The
- * engine passes the number of counters of a CPU and that of CPUs, both powers of two; for a bundle when it is loaded.
+ * engine passes the number of counters per CPU and the number of CPUs, both powers of two; for a bundle when it is
+ * loaded.
  */
 #ifndef WEIR_SIZES_AT_LOAD
 #define WEIR_ENTRY_STORAGE(slot)                                                                                       \
@@ -52,7 +53,7 @@ WEIR_INLINE uint32_t entry_number(uint32_t number, uint32_t capacity)
 
 enum { WAITING_TIME_BITS = 24, WAITING_PACKETS_SHIFT = 32 }; /* the same in crates/abi/src/entry.rs */
 
-/* Counts the hit that waits on this CPU. `counters` has those of all CPUs. */
+/* Counts the hit that waits on this CPU. `counters` has the counters of all CPUs. */
 WEIR_INLINE void entry_settle(struct entry_counter *counters, uint32_t capacity)
 {
 	const uint32_t first = live_cpu() * capacity;

@@ -77,7 +77,7 @@ struct {
 /* What the policy observes, which generated code says. */
 static const struct observing observing;
 
-/* The sheet that this CPU writes, among those of all CPUs. */
+/* The sheet that this CPU writes, among the sheets of all CPUs. */
 WEIR_INLINE uint32_t feature_sheet(void)
 {
 	return live_cpu() * 2 + ((uint32_t)weir_feature_head.selected & 1);

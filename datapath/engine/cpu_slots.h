@@ -53,7 +53,7 @@ WEIR_INLINE uint64_t slot_misses_rule(const volatile struct slot_rule *rule, pac
 	return misses;
 }
 
-/* The same for its addresses. */
+/* Whether the addresses of the rule do not match the packet. */
 WEIR_INLINE uint64_t slot_misses_addresses(const volatile struct slot_rule *rule, packet_view *packet, uint32_t headers)
 {
 	uint64_t misses = 0;

@@ -6,8 +6,8 @@
  * A packet is not yet as on the wire:
  *
  * - Its VLAN tag may be beside it, for the card to put in. Frames have it where the wire has it.
- * - It may be a large one, of which the card makes several (GSO). It is decided once, and counted and charged as what
- *   the card makes of it. Rules read it as it is: they see the first header, and the length of all.
+ * - It may be a large packet that the card splits into several (GSO). It is decided once, and counted and charged as
+ *   what the card makes of it. Rules read it as it is: they see the first header, and the length of all.
  * - Its checksum may be left to the card. Nothing here reads one.
  * - Its first buffer ends anywhere. Headers behind it are copied, as in xdp.h.
  *

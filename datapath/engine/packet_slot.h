@@ -18,7 +18,7 @@ struct packet_slot {
 	uint32_t sampled; /* whether rules in parts sample the packet (parts.h) */
 	uint64_t halves;  /* of the tables that rules in parts look up */
 	uint64_t counted; /* lookups at whose entries the packet was counted (entry_counter.h) */
-	uint32_t packets; /* that a card makes of one that a host sends: at least 1 */
+	uint32_t packets; /* that a card splits a packet of the host into: at least 1 */
 	uint32_t added;	  /* bytes of the headers that it repeats */
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
@@ -40,7 +40,7 @@ WEIR_INLINE uint32_t wire_bytes(uint32_t len)
 #endif
 
 /*
- * Blocks of counters: for each CPU one block for packets from the lower side, then one for those from the upper. The
+ * Blocks of counters: for each CPU one block for packets from the lower side, then one for packets from the upper. The
  * engine makes the section that long. A replay has one block for all CPUs. A sampled verdict depends on what its worker
  * has counted, and must not depend on where the thread is scheduled.
  */

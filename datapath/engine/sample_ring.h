@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Samples for mitigation: a ring of the beginnings of packets, which the engine reads
- * (crates/engine/src/live/sample_ring.rs). Nobody but these programs can write to it, while every local user may send
- * packets out of an interface. A full ring loses samples, which is known: the port counts those that were made.
+ * (crates/engine/src/live/sample_ring.rs). Only these programs can write to it, while every local user may send packets
+ * out of an interface. A full ring loses samples. The loss is known, because the port counts the samples that were
+ * made.
  */
 #ifndef WEIR_SAMPLE_RING_H
 #define WEIR_SAMPLE_RING_H
@@ -14,7 +15,7 @@
 
 enum {
 	SAMPLE_BYTES = 256,	  /* all headers, and the beginning of the payload */
-	SAMPLE_RING_BYTES = 4096, /* if nobody reads it; the engine makes a larger one */
+	SAMPLE_RING_BYTES = 4096, /* if it has no reader; the engine makes a larger one */
 };
 
 /* SampleRecord in crates/abi/src/kernel.rs */
@@ -32,7 +33,7 @@ struct {
 	int (*max_entries)[SAMPLE_RING_BYTES];
 } weir_samples WEIR_SECTION(".maps");
 
-/* A record for a packet; NULL if it is not sampled, nobody reads samples, or the ring is full. */
+/* A record for a packet; NULL if it is not sampled, samples have no reader, or the ring is full. */
 WEIR_INLINE struct sample_record *sample_begin(struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record;

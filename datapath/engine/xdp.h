@@ -111,7 +111,7 @@ WEIR_INLINE long frame_load(const struct frame *frame, uint32_t offset, uint8_t 
 
 /*
  * The port at which a packet was received; false if it is not a port. A program also receives packets of other
- * interfaces: one on a bond receives those of the bond's members, under their indices.
+ * interfaces: a program on a bond receives the packets of the bond's members, under their indices.
  */
 WEIR_INLINE bool port_arrival(hook_context *ctx, struct arrival *arrival)
 {

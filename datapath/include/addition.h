@@ -24,7 +24,7 @@ static void __attribute__((noinline, unused)) add4_hits(const struct weir_burst 
 	*burst->additions.count = count;
 }
 
-/* The same for IPv6. */
+/* Adds the prefix of an IPv6 address for each of the hits. */
 static void __attribute__((noinline, unused)) add6_hits(const struct weir_burst *burst, uint32_t adder,
 							const uint64_t *hi, uint64_t mask_hi, const uint64_t *lo,
 							uint64_t mask_lo, uint64_t hits)

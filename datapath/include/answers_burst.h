@@ -34,8 +34,8 @@ WEIR_INLINE void prefetch_end(const struct weir_frame *frames, uint32_t count, u
 
 /*
  * Compares the last eight bytes of each frame with a seal, and cuts a trailer off. Returns the frames that have the
- * seal; only they are written to `cut`. The engine calls this for a burst, of which usually all frames have answers; it
- * reads other seals itself (crates/engine/src/sealed.rs).
+ * seal; only they are written to `cut`. The engine calls this for a burst, because usually all its frames have answers.
+ * It reads other seals itself (crates/engine/src/sealed.rs).
  */
 uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, uint32_t count, uint64_t seal,
 		       uint32_t trailer);

@@ -170,7 +170,7 @@ WEIR_COLUMN_TESTS(8)
 WEIR_COLUMN_TESTS(16)
 WEIR_COLUMN_TESTS(32)
 
-/* The same for 128-bit values, given in halves. */
+/* Compares 128-bit values, given in halves. */
 WEIR_COLUMN_WORK uint64_t wide_column_is(const struct wide_column *column, uint64_t hi, uint64_t lo)
 {
 	uint64_t mask = 0;

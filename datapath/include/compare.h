@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Comparisons without branches, each of which would double the paths that the verifier follows. */
+/* Comparisons without branches. Each branch would double the paths that the verifier follows. */
 #ifndef WEIR_COMPARE_H
 #define WEIR_COMPARE_H
 

@@ -193,7 +193,7 @@ struct table {
 /*
  * A frame that is being read: its first `cap` bytes, and none beyond the window. In the kernel it may lie in several
  * buffers. `end` is the end of the first one, which proves a read to the verifier; bytes in other buffers are copied
- * from `ctx`. In user space the window is in one piece, and whoever makes the frame cuts `cap` to it.
+ * from `ctx`. In user space the window is in one piece, and the code that makes the frame cuts `cap` to it.
  */
 struct frame {
 	const uint8_t *data;
@@ -215,7 +215,7 @@ struct frame {
 #endif
 
 /*
- * The packets that a packet becomes on the wire, and their bytes. A card may make several of one that a host sends;
+ * The packets that a packet becomes on the wire, and their bytes. A card may split a packet of the host into several;
  * engine/packet_slot.h has their number.
  */
 #ifdef WEIR_SENT

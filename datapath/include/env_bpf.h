@@ -43,8 +43,8 @@
 
 /*
  * A bundle does not know the sizes of its data: tables continue with what they have become, and other bundles share
- * tables and buckets. The loader writes the sizes here and sets those of the sections. The kernel freezes the section,
- * so the verifier knows the numbers. The compiler must not conclude anything from the sizes that it sees.
+ * tables and buckets. The loader writes the sizes here and sets the sizes of the sections. The kernel freezes the
+ * section, so the verifier knows the numbers. The compiler must not conclude anything from the sizes that it sees.
  */
 struct table_sizes {
 	uint32_t mask;	  /* of the image: its capacity less 1 */
@@ -245,7 +245,7 @@ WEIR_INLINE uint32_t bounded(uint32_t x, uint32_t mask)
 	return x & mask;
 }
 
-/* The same for 64 bits: a word from memory is not cut first. */
+/* Like bounded(), for 64 bits: a word from memory is not truncated first. */
 WEIR_INLINE uint64_t bounded64(uint64_t x, uint32_t mask)
 {
 	__asm__ volatile("" : "+r"(x));
@@ -302,8 +302,8 @@ WEIR_INLINE uint64_t forget64(uint64_t x)
 }
 
 /*
- * Keeps an object in memory. Else each of its fields may become several variables, each with its place on the stack,
- * of which a program and its functions have 512 bytes together.
+ * Keeps an object in memory. Else each of its fields may become several variables, each with its place on the stack. A
+ * program and its functions together have a stack of 512 bytes.
  */
 WEIR_INLINE void keep_in_memory(void *object)
 {
@@ -311,8 +311,8 @@ WEIR_INLINE void keep_in_memory(void *object)
 }
 
 /*
- * Calls `step` with 0, 1, ... and the state until it returns 1, at most `steps` times: a loop of which the verifier
- * follows a few steps only (bpf_loop, Linux 5.17).
+ * Calls `step` with 0, 1, ... and the state until it returns 1, at most `steps` times: the verifier follows only a few
+ * steps of this loop (bpf_loop, Linux 5.17).
  */
 WEIR_INLINE void repeat(uint32_t steps, long (*step)(uint32_t step, void *state), void *state)
 {

@@ -3,7 +3,7 @@
  * Exact sets: several sets of IPv4 addresses in the same buckets. crates/tables/src/layout/exact_sets.rs has the bit
  * diagrams.
  *
- * The bucket is compared as that of one set. The words with a hit show which members contain the key.
+ * The bucket is compared as the bucket of one set. The words with a hit show which members contain the key.
  */
 #ifndef WEIR_EXACT_SETS_H
 #define WEIR_EXACT_SETS_H

@@ -16,13 +16,13 @@
 
 enum {
 	FEATURE_HEADS = 8,	     /* elements in front of the cells */
-	FEATURE_REST = 0,	     /* the first of two, by direction */
-	FEATURE_WITHOUT_ADDRESS = 2, /* the same for packets that are not IP, or malformed */
-	FEATURE_OUTSIDE = 4,	     /* the same for packets whose address is not protected */
-	FEATURE_SAMPLER = 6,	     /* the same for samplers */
+	FEATURE_REST = 0,	     /* the first of two elements, by direction: addresses without room */
+	FEATURE_WITHOUT_ADDRESS = 2, /* likewise: packets that are not IP, or malformed */
+	FEATURE_OUTSIDE = 4,	     /* likewise: packets whose address is not protected */
+	FEATURE_SAMPLER = 6,	     /* likewise: samplers */
 	FEATURE_GROUP = 4,	     /* keys of an element */
 	FEATURE_RECENTS = 8,	     /* recent prefixes of an element */
-	FEATURE_ONE_IN = 64,	     /* packets of which one is sampled */
+	FEATURE_ONE_IN = 64,	     /* one packet in so many is sampled */
 	FEATURE_RECORDS = 1024,	     /* of a direction */
 	FEATURE_LANES = 8,	     /* of a sketch of peers */
 	OBSERVED_RANGES = 16,	     /* of protected addresses, of each family */

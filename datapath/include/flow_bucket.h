@@ -34,7 +34,7 @@ struct syn_switch {
 	uint64_t is_on;
 };
 
-/* What all who use a table share: FlowHead in crates/abi/src/flow.rs. */
+/* The data that all users of a table share: FlowHead in crates/abi/src/flow.rs. */
 struct flow_head {
 	uint64_t clock; /* time of the latest tracked packet, in units of 2^24 ns since the clock's zero */
 	uint64_t buckets;
@@ -66,13 +66,13 @@ WEIR_INLINE bool lock_once(volatile uint64_t *word)
 
 #ifdef WEIR_BURSTS
 
-/* Whether nobody else uses the table, so that nothing has to be locked. */
+/* Whether no other worker uses the table, so that nothing has to be locked. */
 WEIR_INLINE bool flow_alone(const struct env *env)
 {
 	return !env->flows.shared;
 }
 
-/* The bucket with a number below that of buckets. In the kernel NULL, which does not happen, if there is none. */
+/* The bucket with a number below the number of buckets. In the kernel NULL, which does not happen, if there is none. */
 WEIR_INLINE struct flow_bucket *flow_bucket(const struct env *env, uint32_t number)
 {
 	return &env->flows.buckets[number];

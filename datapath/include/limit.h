@@ -185,7 +185,7 @@ WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
 
 #endif
 
-/* Counts the result for a packet at a bucket, as far as the limiter counts; `logged` is that of the limiter. */
+/* Counts the result for a packet at a bucket, as far as the limiter counts; `logged` is the setting of the limiter. */
 WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t slot, bool room)
 {
 	if (logged == LOGGED_ALL || (logged == LOGGED_EXCEEDED && !room))

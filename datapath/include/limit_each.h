@@ -132,9 +132,9 @@ WEIR_INLINE bool each_record_exchange(volatile uint64_t *set, uint64_t old, uint
 
 /*
  * Counts a packet that exceeded the limit of an address: count_exceeded() in each.rs. An address without record takes
- * the one with the fewest packets, and keeps that number. Two workers may do so at once, and one of them wins. Whoever
- * counts in a record writes the address if another one is there. Returns false if another worker has changed the
- * record.
+ * the one with the fewest packets, and keeps that number. Two workers may do so at once, and one of them wins. The
+ * worker that counts in a record writes the address if another one is there. Returns false if another worker has
+ * changed the record.
  */
 WEIR_INLINE bool each_count_once(volatile uint64_t *set, uint32_t tag, uint64_t hi, uint64_t lo)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Lookups in table images, one for each enum layout. Generated code includes those of its tables.
+ * Lookups in table images, one for each enum layout. Generated code includes the lookups of its tables.
  *
  *	dxr16x4_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
  *	exact_set_find(table, addr)	IPv4 address -> 1 or 0

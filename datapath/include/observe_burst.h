@@ -153,13 +153,13 @@ WEIR_INLINE uint64_t accepted_hits(const struct verdicts *verdicts, uint32_t cou
 	return u32_masked(verdicts->words, 0xff, ACTION_ACCEPT, ACTION_ACCEPT) & first_bits(count);
 }
 
-/* Packets of which hits are set get `class`. */
+/* Gives `class` to the packets with a hit. */
 WEIR_INLINE u8_column observe_class(u8_column classes, column_hits hits, u8_column class)
 {
 	return (classes & ~(u8_column)hits) | (class & (u8_column)hits);
 }
 
-/* Which ports are those of services: is_service() in vectors. One comparison at the end is for all services. */
+/* Which ports are ports of services: is_service() in vectors. One comparison at the end is for all services. */
 WEIR_INLINE column_hits observe_services(const uint16_t *sports)
 {
 	u16_column ports, differs;
@@ -195,7 +195,7 @@ WEIR_INLINE void observe_classes(struct observed *seen, const struct observed_co
 	__builtin_memcpy(seen->classes, &classes, sizeof(classes));
 }
 
-/* The lanes and bits of the peers of all packets, of which some are `ipv6`, and some `without_address`. */
+/* The lanes and bits of the peers of all packets. `ipv6` and `without_address` say which packets are so. */
 WEIR_INLINE void observe_peers(const struct weir_burst *burst, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t ipv6, uint64_t without_address,
 			       enum observed_direction direction)

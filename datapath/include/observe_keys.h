@@ -106,7 +106,7 @@ WEIR_INLINE uint32_t observe_cell(union feature_element *sheet, uint32_t group, 
 
 /*
  * Searches the keys of packets in their order, which decides who gets the last place of a group, and fetches their
- * cells. Those of IPv4 prefixes are recent ones from now on.
+ * cells. Cells of IPv4 prefixes are recent ones from now on.
  */
 WEIR_INLINE void observe_cells(const struct weir_burst *burst, struct observed *seen,
 			       const struct observed_columns *columns, uint64_t searched, uint64_t ipv6,

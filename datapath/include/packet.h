@@ -95,7 +95,7 @@ WEIR_INLINE enum reason parse_tcp(const struct frame *frame, struct packet *pack
 	return packet->doff < 5 || packet->doff * 4 > packet->l4_length ? REASON_MALFORMED_TCP : REASON_NONE;
 }
 
-/* The UDP length in a first fragment is that of the whole datagram. */
+/* The UDP length in a first fragment is the length of the whole datagram. */
 WEIR_INLINE enum reason parse_udp(const struct frame *frame, struct packet *packet)
 {
 	const uint8_t *at = packet->l4_length < 8 ? NULL : frame_at(frame, packet->l4_offset, 8);

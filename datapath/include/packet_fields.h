@@ -92,7 +92,7 @@ struct wide {
 	uint64_t lo;
 };
 
-/* The same layout as PacketView in crates/abi/src/packet.rs. Fields that the packet does not have are 0. */
+/* A parsed packet, laid out as PacketView in crates/abi/src/packet.rs. Fields that the packet does not have are 0. */
 struct packet {
 	const uint8_t *data;
 	uint32_t cap;

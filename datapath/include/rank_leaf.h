@@ -72,7 +72,7 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t w
 /*
  * The lane of the chunk's run, given its leaf. Most leaves of a country table have one lane. A value of the leaf is
  * read before the starts are searched: the values of a leaf are next to each other, so that their line arrives at the
- * same time as that of the starts.
+ * same time as the line of the starts.
  */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
@@ -113,7 +113,7 @@ WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint
 
 WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uint32_t lane)
 {
-	/* Every lane has four readable bytes. Those of other lanes are masked off. */
+	/* Every lane has four readable bytes. Bytes of other lanes are masked off. */
 	uint32_t word = host32(table_at(table, lanes.values + lane * lanes.value_bytes));
 
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);

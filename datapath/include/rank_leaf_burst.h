@@ -15,8 +15,8 @@
 #ifdef WEIR_BURSTS
 
 /*
- * Like rank_entry(), without a branch on nested entries. Most entries of IPv4 are not nested; about half of those of
- * IPv6 are.
+ * Like rank_entry(), without a branch on nested entries. Most entries of IPv4 are not nested; about half of the entries
+ * of IPv6 are.
  */
 WEIR_INLINE uint32_t rank_entry_either(struct table table, uint32_t word, uint32_t chunk)
 {

@@ -3,7 +3,7 @@
  * The bytes of a packet that leaves in place of a received one. The reference is crates/policy/src/ir/eval/rewrite.
  *
  * The headers of the received packet are copied and changed there, so rules, samples and captures see what was
- * received. Checksums of new segments are computed; those of translated ones are updated (RFC 1624).
+ * received. Checksums of new segments are computed, checksums of translated segments are updated (RFC 1624).
  */
 #ifndef WEIR_REWRITE_H
 #define WEIR_REWRITE_H
@@ -28,7 +28,7 @@ enum {
 	ETHERNET_ENDS_BYTES = 12,
 };
 
-/* The bytes from `at` on, of which at least REWRITE_BYTES - WEIR_WINDOW_BYTES follow. */
+/* The bytes from `at` on: at least REWRITE_BYTES - WEIR_WINDOW_BYTES. */
 WEIR_INLINE uint8_t *rewrite_at(struct weir_rewrite *rewrite, uint32_t at)
 {
 	return rewrite->bytes + bounded(at, WEIR_WINDOW_BYTES - 1);
@@ -313,7 +313,7 @@ WEIR_INLINE void build_word(uint8_t *header, uint32_t *words, uint32_t word, uin
 	*words += 1;
 }
 
-/* The TCP header of a new segment between two ports. `sum` is that of the pseudo header without the length. */
+/* The TCP header of a new segment between two ports. `sum` is the sum of the pseudo header without the length. */
 WEIR_INLINE uint32_t build_segment(uint8_t *header, const struct new_segment *segment, uint32_t ports, uint32_t sum)
 {
 	uint32_t words = 0, at_words = 3, bytes, fourth;
@@ -355,8 +355,8 @@ WEIR_INLINE uint32_t segment_bytes(const struct new_segment *segment)
 }
 
 /*
- * A new segment between the ends of the packet. VLAN tags and, if it goes on, the IP header with its options are those
- * of the packet. What the packet carried is left out.
+ * A new segment between the ends of the packet. VLAN tags and, if it goes on, the IP header with its options are taken
+ * from the packet. What the packet carried is left out.
  */
 WEIR_INLINE void build_packet(const struct frame *frame, packet_view *packet, const struct edit *edit,
 			      struct weir_rewrite *rewrite)

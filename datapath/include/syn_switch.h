@@ -21,7 +21,7 @@ struct syn_threshold {
 	uint32_t calm_s;
 };
 
-/* Whether enough calm seconds have passed that an earlier flood is over. */
+/* Whether enough calm seconds have passed, so that an earlier flood is over. */
 WEIR_INLINE bool switch_is_calm(uint64_t calm_from, uint64_t second, const struct syn_threshold *threshold)
 {
 	return calm_from <= second && second - calm_from >= threshold->calm_s;

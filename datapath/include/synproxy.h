@@ -59,7 +59,7 @@ WEIR_IN_KERNEL uint32_t track_cookie(const struct env *env, const struct track *
 				     uint32_t mss_index);
 #endif
 
-/* The clock when a packet was tracked, in ticks since its zero. `time` is that of the packet's flow. */
+/* The clock when a packet was tracked, in ticks since its zero. `time` is the time of the packet's flow. */
 WEIR_INLINE uint64_t clock_at(const struct env *env, uint32_t time)
 {
 	const uint64_t clock = *(volatile uint64_t *)&flow_head(env)->clock;
@@ -72,7 +72,7 @@ WEIR_INLINE uint32_t epoch_at(const struct env *env, uint32_t time)
 	return (uint32_t)(clock_at(env, time) >> EPOCH_TICKS_SHIFT);
 }
 
-/* Whether a cookie was made in an epoch or the one before. In no other epoch can one be valid. */
+/* Whether a cookie was made in an epoch or the one before. No cookie of another epoch can be valid. */
 WEIR_INLINE bool made_cookies(const struct env *env, uint32_t epoch)
 {
 	const uint64_t made = *(volatile uint64_t *)&flow_head(env)->cookies_made;
@@ -107,7 +107,7 @@ WEIR_INLINE bool edit_syn(struct track *track, uint32_t isn)
 	track->edit.segment = (struct new_segment){
 		.seq = isn,
 		.stamp = segment->options.stamp,
-		/* That of a SYN is never shifted (RFC 7323, section 2.2). */
+		/* The window of a SYN is never shifted (RFC 7323, section 2.2). */
 		.window = (uint16_t)(has_syn ? segment->window : window_for_server(proxied, segment->window, 0)),
 		.mss = proxied->mss,
 		.scale = (uint8_t)proxied_scale(proxied, PROXIED_CLIENT_SCALE),
@@ -171,7 +171,7 @@ WEIR_INLINE struct flow_proxied proxied_of_cookie(const struct segment *segment,
 
 /*
  * Opens a flow if the packet is an ACK that returns a valid cookie. It has the number behind the client's SYN; a probe
- * of the closed window has that of the SYN (RFC 9293, section 3.8.6.1).
+ * of the closed window has the number of the SYN (RFC 9293, section 3.8.6.1).
  */
 WEIR_INLINE bool open_by_cookie(const struct env *env, struct track *track, uint32_t now)
 {
@@ -205,7 +205,7 @@ WEIR_INLINE bool open_by_cookie(const struct env *env, struct track *track, uint
 	return true;
 }
 
-/* The same in place of a known flow. */
+/* Opens a connection by a cookie in place of a known flow. */
 WEIR_INLINE bool reopen_by_cookie(const struct env *env, struct track *track, uint32_t now)
 {
 	if (!open_by_cookie(env, track, now))
@@ -304,7 +304,7 @@ WEIR_INLINE void client_goes_on(struct track *track, uint32_t now)
 	const struct flow_proxied *proxied = &track->edit.proxied;
 
 	track->edit.kind = EDIT_FROM_CLIENT;
-	/* A reset of which only the number counts acknowledges 0. */
+	/* A reset whose only meaningful number is `seq` acknowledges 0. */
 	if (segment->has_ack && (segment->kind != SEGMENT_RESET || segment->ack)) {
 		segment->ack -= proxied->delta;
 		segment->options.highest -= proxied->delta;
@@ -357,7 +357,7 @@ WEIR_INLINE void judge_proxied(const struct env *env, struct track *track, uint3
 	}
 }
 
-/* The same of an ICMP error about a segment of the server, whose number was translated. */
+/* Judges an ICMP error about a segment of the server, whose number was translated. */
 WEIR_INLINE void judge_proxied_error(const struct env *env, struct track *track)
 {
 	const struct flow_proxied *kept = proxied_at(env, &track->at);
@@ -383,8 +383,8 @@ WEIR_INLINE bool is_over(const struct track *track)
 }
 
 /*
- * Whether the sender has opened a known connection by no cookie, and has not finished the handshake. It may be anybody:
- * its SYN is answered as one without flow, and a cookie opens the connection anew.
+ * Whether the sender opened a known connection without a cookie, and has not finished the handshake. Its address may be
+ * forged. So its SYN is answered like a SYN without a flow, and a cookie opens the connection anew.
  */
 WEIR_INLINE bool is_unproven(const struct track *track)
 {

@@ -35,7 +35,7 @@ struct tracking {
 enum outcome {
 	OUTCOME_UPDATE, /* it passes, and the flow's timeout begins again */
 	OUTCOME_KEEP,	/* it passes, and the timeout does not begin again */
-	OUTCOME_REMOVE, /* it passes and ends the flow, which nobody had answered */
+	OUTCOME_REMOVE, /* it passes and ends the flow, which had no answer */
 	OUTCOME_REOPEN, /* it opens the connection anew */
 	OUTCOME_REFUSE,
 	OUTCOME_NONE, /* it passes and changes nothing */
@@ -155,7 +155,7 @@ WEIR_INLINE enum outcome tcp_ignore(struct flow *flow, const struct segment *seg
 	return OUTCOME_KEEP;
 }
 
-/* A reset connection. If nobody has answered yet, nothing is left of it. */
+/* A reset connection. If there was no answer yet, nothing is left of it. */
 WEIR_INLINE enum outcome tcp_close(struct flow *flow)
 {
 	if (!flow->replied)
@@ -207,7 +207,7 @@ WEIR_INLINE enum outcome tcp_reset(struct flow *flow, const struct segment *segm
 		flow->state = FLOW_RESETTING;
 		return OUTCOME_UPDATE;
 	}
-	/* Nobody knows what its numbers should be. The receiver does, and ignores or challenges a wrong reset. */
+	/* Its numbers are unknown here. The receiver does, and ignores or challenges a wrong reset. */
 	if (flow->liberal)
 		return OUTCOME_KEEP;
 	/* A closed socket answers late segments by resets with the acknowledgement of these. */
@@ -264,7 +264,7 @@ WEIR_INLINE enum outcome tcp_judge(struct flow *flow, const struct segment *segm
 		return OUTCOME_REFUSE;
 	if (step == FLOW_RESTORED)
 		flow->state = flow->liberal ? FLOW_RESTORED : FLOW_ESTABLISHED;
-	/* Whoever forges a FIN does not know the numbers, so the connection goes on. */
+	/* The sender of a forged FIN does not know the numbers, so the connection goes on. */
 	else if (*refused == REASON_NO_MATCH)
 		flow->state = step;
 	flow->syn = false;
@@ -272,7 +272,7 @@ WEIR_INLINE enum outcome tcp_judge(struct flow *flow, const struct segment *segm
 	if (flow->state == FLOW_LAST_ACK && segment->kind == SEGMENT_ACK &&
 	    (was_liberal || (flow->mine.una == flow->mine.next && flow->theirs.una == flow->theirs.next)))
 		flow->state = FLOW_TIME_WAIT;
-	/* A SYN that is sent again must not keep a flow that nobody answers. */
+	/* A SYN that is sent again must not keep a flow without an answer. */
 	return keeps ? OUTCOME_KEEP : OUTCOME_UPDATE;
 }
 

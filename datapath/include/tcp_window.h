@@ -133,8 +133,8 @@ WEIR_INLINE void begin_later(struct flow *flow, uint32_t seq)
 }
 
 /*
- * Nobody knows the windows of a liberal flow, nor what has passed unseen. If one number of a segment fits and the other
- * one lies above its bound, the bound follows.
+ * The windows of a liberal flow are unknown, and segments may have passed unseen. If one number of a segment fits and
+ * the other one lies above its bound, the bound follows.
  */
 WEIR_INLINE void window_stretch(struct flow *flow, const struct segment *segment, uint32_t highest)
 {

@@ -29,7 +29,7 @@ enum {
 	FETCH_AHEAD = 16, /* packets whose entries are fetched at a time */
 };
 
-/* Who uses the table. */
+/* How many workers use the table. */
 enum flow_users {
 	USERS_ONE,
 	USERS_SEVERAL, /* workers, so each entry is locked */
@@ -49,8 +49,8 @@ struct ack_columns {
 } WEIR_COLUMNS;
 
 /*
- * Returns those of the packets, frames of Ethernet, that are such acknowledgements with the lengths of well-formed
- * ones, and reads the ends of their keys.
+ * Returns the packets that are such acknowledgements and have the lengths of well-formed ones, and reads the ends of
+ * their keys. The packets are frames of Ethernet.
  */
 WEIR_INLINE uint64_t acks_read(const struct weir_burst *burst, uint64_t packets, struct ack_columns *acks)
 {
@@ -78,7 +78,7 @@ WEIR_INLINE uint64_t acks_read(const struct weir_burst *burst, uint64_t packets,
 	return found;
 }
 
-/* The keys and hashes of ACK_LANES packets, of which the first is `i`. */
+/* The keys and hashes of ACK_LANES packets, beginning with packet `i`. */
 WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint32_t i)
 {
 	const struct flow_head *head = env->flows.head;
@@ -154,8 +154,8 @@ WEIR_INLINE uint64_t ack_fetch(const struct ack_columns *acks, uint64_t packets)
 }
 
 /*
- * Guesses the entries of the packets, and fetches the first ones. Those that are not in their first bucket come last
- * and together: no branch could predict which they are.
+ * Guesses the entries of the packets, and fetches the first ones. Entries that are not in their first bucket come last
+ * and together, because no branch could predict which they are.
  */
 WEIR_INLINE void acks_begin(const struct env *env, struct ack_columns *acks, uint64_t packets)
 {

@@ -35,7 +35,7 @@ struct track_burst {
 	struct proxy_burst proxy;
 } WEIR_COLUMNS;
 
-/* Fetches the first entry whose tag is that of the packet's flow. It is nearly always that flow. */
+/* Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. */
 WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
 {
 	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
@@ -64,7 +64,7 @@ static void __attribute__((noinline, unused)) track_acks(const struct env *env, 
 	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
 }
 
-/* The same before packets are parsed, for a chain that tracks before all rules. */
+/* Finds these acknowledgements before packets are parsed, for a chain that tracks before all rules. */
 WEIR_INLINE void track_ahead(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked)
 {
 	track_acks(env, burst, first_bits(burst->count), tracked);

@@ -109,7 +109,7 @@ WEIR_INLINE struct fast_ack read_fast_ack(packet_view *packet)
 	};
 }
 
-/* The same of such a frame, with `bytes` of payload. */
+/* Reads these fields of a frame with a plain ACK and `bytes` of payload. */
 WEIR_INLINE struct fast_ack read_ack_frame(const uint8_t *at, uint32_t bytes)
 {
 	return (struct fast_ack){
@@ -156,7 +156,8 @@ static const uint32_t fast_windows[256] = {0,
 /*
  * Tracks a plain ACK of the flow in an entry, whose lock is held if others use the table, and releases it. Its options
  * say nothing of selective acknowledgements, and the flow has not expired. Returns false, and changes nothing, if this
- * is not the common case. The fields of the status word in `mask`, which has FAST_MASK, must be those of FAST_STATUS.
+ * is not the common case. The fields of the status word in `mask`, which has FAST_MASK, must equal the fields of
+ * FAST_STATUS.
  */
 WEIR_INLINE bool track_fast(uint64_t *entry, uint64_t mask, const struct fast_ack *segment, uint32_t sender,
 			    uint32_t now)

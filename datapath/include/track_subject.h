@@ -283,8 +283,9 @@ WEIR_INLINE void read_quoted_ipv6(const struct frame *frame, uint32_t offset, st
 
 /*
  * Reads the packet that an ICMP error quotes (RFC 792; RFC 4443, section 2.4): an IP header without IPv6 extension
- * headers, and eight bytes behind it. `destination` is that of the error. The quoted packet had come from the other
- * side. Returns false if it quotes no packet of a flow, or goes back to somebody else.
+ * headers, and eight bytes behind it. `destination` is the destination of the error. The quoted packet came from the
+ * other side. Returns false if the error quotes no packet of a flow, or goes to another host than the sender of the
+ * quoted packet.
  */
 WEIR_INLINE bool read_quote(const struct frame *frame, packet_view *packet, const struct flow_end *destination,
 			    struct vlans vlans, struct track *track)
@@ -345,21 +346,21 @@ WEIR_INLINE enum subject read_icmp(const struct frame *frame, packet_view *packe
 
 #ifdef WEIR_REWRITES
 
-/* Whether an IPv4 address is that of no host: the unspecified one, limited broadcast, multicast. */
+/* Whether no host can have an IPv4 address: the unspecified one, limited broadcast, multicast. */
 WEIR_INLINE bool is_no_host4(uint32_t address)
 {
 	return !address || address == UINT32_MAX || address >> 28 == 0xe;
 }
 
-/* The same of IPv6: the unspecified one, multicast. */
+/* Whether no host can have an IPv6 address: the unspecified one, multicast. */
 WEIR_INLINE bool is_no_host6(uint64_t hi, uint64_t lo)
 {
 	return !(hi | lo) || hi >> 56 == 0xff;
 }
 
 /*
- * Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
- * 3.2.1.3): proxied.rs.
+ * Whether one end of a packet cannot be a host, or both ends are equal (RFC 9293, MUST-57 and MUST-63; RFC 1122,
+ * section 3.2.1.3): proxied.rs.
  */
 WEIR_INLINE bool is_stray(const struct frame *frame, packet_view *packet)
 {

@@ -155,7 +155,10 @@ WEIR_INLINE void track_established(struct track *track)
 	track->refused = REASON_NO_MATCH;
 }
 
-/* Enters the flow that an accepted packet opens, where track_packet() has found room. Nobody else uses the table. */
+/*
+ * Enters the flow that an accepted packet opens, where track_packet() has found room. No other worker may use the
+ * table.
+ */
 WEIR_INLINE void enter_alone(const struct env *env, struct track *track)
 {
 	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
@@ -195,7 +198,7 @@ WEIR_INLINE void enter_among_others(const struct env *env, struct flow_head *hea
 	*edit = track_edit(track);
 	if (!flow_lock(env, opening))
 		return;
-	/* The words are those of the new flow unless the key is known. */
+	/* The words belong to the new flow, unless the key is known. */
 	track_find(env, track, now);
 	if (track->is_known) {
 		track_judge(env, track, now);

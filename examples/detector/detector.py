@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints `update SOURCE timeout 10m` for each IPv4 source of which more than LIMIT samples arrive within a second.
+"""Prints `update SOURCE timeout 10m` for each IPv4 source with more than LIMIT samples within a second.
 
 usage: detector.py INTERFACE LIMIT | weir ctl table suspects stream
 """

@@ -137,8 +137,8 @@ fn answers(frame: &[u8], answer: &[u8]) {
     assert!(answer.words().count() >= read, "{read} words were read");
 }
 
-/// A session with a card over a link that loses frames as the input says, on which somebody else sends frames and the card
-/// is reset. Whatever the session says that it has done, the card has done.
+/// A session with a card over a link. The input says which frames are lost or forged, and when the card is reset. If
+/// the session reports that something is done, the card has done it.
 pub(crate) fn card_session(data: &[u8]) {
     session(data);
 }
@@ -246,7 +246,7 @@ impl Link {
     fn carry(&mut self, session: &mut Session, frame: &[u8], input: &mut Input<'_>) -> Option<()> {
         let what = input.byte()?;
         match what {
-            // Somebody sends an answer with another secret, or any bytes.
+            // An attacker sends an answer with another secret, or any bytes.
             208..=223 => {
                 let words: Vec<u32> = (0..what & 3).map(|_| input.word()).collect();
                 let answer = Control::of(frame).expect("sessions send control frames").answer(Some(&words));

@@ -13,7 +13,7 @@ use weir_policy::{ir, pipeline};
 /// A file that policies can include.
 const INCLUDED: &str = "define web = { 80, 443 }\ntable more { type ipv4; elements = { 192.0.2.1 } }\n";
 
-/// The same facts for every table and list that a policy names.
+/// One set of facts for every table and list that a policy names.
 struct AnyTable(TableFacts, LimitsFacts);
 
 impl Catalog for AnyTable {

@@ -1,5 +1,5 @@
-// The FIFO of decisions, in distributed RAM. The pipeline before it never stops: whoever puts frames into it makes sure
-// that there are never more than 2^ADDRESS_BITS under way.
+// The FIFO of decisions, in distributed RAM. The pipeline before it never stops: the module that puts frames into it
+// makes sure that there are never more than 2^ADDRESS_BITS under way.
 module decision_queue #(
     parameter integer ADDRESS_BITS = 5
 ) (

@@ -130,7 +130,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs all packets. Those of one direction in a row are bursts, unless the flows between them are expected.
+    /// Runs all packets. Successive packets of one direction are one burst, unless flows are expected between them.
     fn through(&mut self, filter: &mut dyn Filter) -> Result<Decided, String> {
         let mut packets = Vec::with_capacity(self.steps.len());
         let together = |one: &Step, next: &Step| {

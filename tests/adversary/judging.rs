@@ -97,7 +97,7 @@ pub fn packets(attack: &Attack, decided: &Decided, wrong: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// Judges packets of a sender, of which there must be some. Returns whether all is well.
+/// Judges the packets of a sender. There must be at least one packet. Returns whether all is well.
 fn judge(
     line: usize,
     (part, all): (u64, u64),

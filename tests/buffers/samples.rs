@@ -44,7 +44,7 @@ fn load(ports: impl FnOnce() -> Ports) -> (Arc<KernelCode>, SampleReader) {
     (policy.kernel(&data, &ports).unwrap_or_else(|failure| panic!("{failure}")), reader)
 }
 
-/// The one sample of a packet that arrived on a side, of which at most so many bytes are copied.
+/// Checks the one sample of a packet that arrived on a side. At most `most` bytes of it are copied.
 fn check(reader: &SampleReader, packet: &support::Packet, from: Side, most: usize) {
     let mut frame = [0; SAMPLE_BYTES];
     let sample = reader.read(&mut frame).unwrap_or_else(|| panic!("no sample: {packet}"));

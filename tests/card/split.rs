@@ -1,5 +1,5 @@
 //! Random policies, cards and packets: the card's interpreter and then the software give the same verdicts, reasons,
-//! counters and state as the policy alone, also when somebody tampers with metadata.
+//! counters and state as the policy alone, also if an attacker tampers with metadata.
 
 use crate::engines::{self, Decided, SLOT_RULES, difference};
 use crate::hybrid::{Handled, Hybrid, Software, TOKEN};
@@ -46,7 +46,7 @@ fn heads() -> impl Strategy<Value = Vec<&'static str>> {
     vec(select(rules.to_vec()), 0..4)
 }
 
-/// What somebody does with a packet or its metadata.
+/// What an attacker does with a packet or its metadata.
 #[derive(Clone, Debug)]
 pub enum Tamper {
     /// Nothing.
@@ -57,7 +57,7 @@ pub enum Tamper {
     Cut(usize),
     /// One bit of the seal is another.
     Flip(usize),
-    /// The frame comes around the card, with a trailer of somebody who does not know the secret.
+    /// The frame comes around the card, with a trailer of an attacker who does not know the secret.
     Around { body: Vec<u8>, seal: Seal },
 }
 

@@ -1,5 +1,5 @@
 //! Weir between interfaces behind a card: what the card appends is gone on the other side, and nothing else is changed.
-//! Needs root. The only packets are those of this test, in a network namespace of its own.
+//! Needs root. The only packets are the packets of this test, in a network namespace of its own.
 
 use crate::hybrid::{Hybrid, TOKEN};
 use crate::workers::{PACKETS, arriving, expected, hybrid, seal};
@@ -28,7 +28,7 @@ fn run(program: &str, line: &str) {
 /// Two pairs of interfaces, `lower` and `upper` with their peers, that send nothing of their own.
 fn wires() {
     unshare(CloneFlags::CLONE_NEWNET).expect("this test makes a network namespace and needs root");
-    // The files are of the namespace of whoever opens them.
+    // The files belong to the namespace of the thread that opens them.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").expect("this test needs root");
     for name in ["lower", "upper"] {
         run("ip", &format!("link add {name} type veth peer name {name}-peer"));

@@ -18,7 +18,7 @@ use weir_loading::Policy;
 use weir_policy::ir::RuleId;
 use weir_test_support::{Packet, notation};
 
-/// The last rules but one are three in a row of which the card names the first that matches.
+/// Before the last rule come three rules in a row. The card names the first of them that matches.
 const POLICY: &str = "table bad { type ipv4; elements = { 192.0.2.0/28, 198.51.100.7 } }\n\
      upstream { udp sport 53 drop; tcp dport 22 counter accept; ip saddr @bad counter drop; ip ttl < 5 counter drop; \
      tcp dport { 80, 443 } counter; udp sport 123 drop; \

@@ -139,7 +139,7 @@ fn declarations_of_tables_of_a_hostile_bundle_are_refused() {
     report("/4/counters", json!(true), "table one+two: its declaration does not match its rules");
 }
 
-/// An object whose sizes are not those of the tables that it would share with other programs.
+/// An object whose sizes differ from the sizes of the tables that it would share with other programs.
 #[test]
 fn code_without_room_for_its_tables_is_refused() {
     let sandbox = sandbox();

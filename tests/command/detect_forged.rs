@@ -1,4 +1,4 @@
-//! `weir detect` over recordings of an attacker who forges proof, and from which side their packets came.
+//! `weir detect` over recordings of an attacker who forges proof, with and without the side of arrival of packets.
 
 use crate::detect::number;
 use crate::weir::Sandbox;
@@ -135,7 +135,7 @@ fn where_the_line_says_nothing_addresses_decide_and_the_flood_is_found() {
     let (report, text) = detect(packets, |_| [1, 2]);
     assert_eq!((&report["sides_by"], &report["forged"]), (&json!("address"), &json!(0)));
     assert_eq!(report["attacks"][0]["victim"], "198.18.0.80", "{report}");
-    // Two packets for each question are those of a client that takes turns.
+    // Two packets for each question belong to a client that takes turns.
     assert!(number(&report, "dropped") > 0.8 * 13.0 / 16.0 * 50_000.0, "{report}");
     assert!(text.contains("sides: by addresses, which can be forged"), "{text}");
 }
@@ -175,7 +175,7 @@ fn sources_that_were_answered_do_not_hide_a_flood() {
     assert!(number(&report, "dropped") > 0.8 * 180_000.0, "{report}");
 }
 
-/// A flood of made-up sources, of which 27 in 1,000 packets are those of forty sources that the server answers.
+/// A flood of forged sources. 27 in 1,000 packets are from forty sources that the server answers.
 #[test]
 fn sources_that_were_answered_do_not_undo_a_rule() {
     let source = |number: u64| (0x2d00_0000 + number as u32 * 7919, 10_000 + number as u16);

@@ -1,5 +1,5 @@
-//! `weir detect` on a flood of SYNs that look as those of the server's customers: a simulated SYN proxy lets through who
-//! completes a handshake.
+//! `weir detect` on a flood of SYNs that look like the SYNs of the server's customers: a simulated SYN proxy lets
+//! through clients that complete a handshake.
 
 use crate::detect::number;
 use crate::weir::Sandbox;
@@ -18,7 +18,7 @@ const MICROS: u32 = 1_000_000;
 /// A packet: microseconds, its text, whether it is of the attack.
 type Record = (u32, String, bool);
 
-/// A segment between a client, who is different for each number, and the server.
+/// A segment between a client, a different one for each number, and the server.
 fn segment(number: u32, is_client: bool, tcp: &str, time_us: u32) -> String {
     let [_, first, second, third] = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
     let (client, port) = (format!("100.{first}.{second}.{third}"), 32768 + number % 16_000);

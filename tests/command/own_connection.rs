@@ -66,7 +66,7 @@ fn connections_that_stand_and_new_ones_are_tried() {
     is_refused(&tracked("", both), IPV4, &[]);
     is_refused(&tracked("; pickup off", both), IPV4, &["a packet from you"]);
     is_refused(&tracked("", "ct state established accept"), IPV4, &["your own connection"]);
-    // Nobody gets in any more, but who is in stays.
+    // New connections are refused, but open connections stay.
     is_refused(
         "upstream { tcp flags & (syn | ack) == syn drop; accept }\ndownstream { accept }\n",
         IPV4,

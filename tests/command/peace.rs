@@ -1,7 +1,7 @@
 //! Everyday traffic leads to no action: a recording of it repeated for minutes, or for hours with `WEIR_PEACE_HOURS`.
 //!
-//! `WEIR_PEACE_CAPTURE` names another recording, of which everything is legitimate: a classic little-endian pcap of
-//! Ethernet whose protected hosts are in 10.0.0.0/24.
+//! `WEIR_PEACE_CAPTURE` names another recording with legitimate packets only: a classic little-endian pcap of Ethernet
+//! whose protected hosts are in 10.0.0.0/24.
 
 use crate::detect::{example, is_attack, records};
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ const ADDRESSES_AT: usize = 26;
 /// A recording that is played over and over again.
 struct Loop<'a> {
     recording: &'a [(u64, &'a [u8])],
-    /// From the first packet of a round to that of the next.
+    /// Time from the first packet of a round to the first packet of the next.
     period: u64,
     /// When the first packet of round 0 is sent; before the start, a part of the round is left out.
     offset: i64,

@@ -95,7 +95,7 @@ fn messages_are_as_long_as_a_person_reads() {
     assert!(all > 100, "{all}");
 }
 
-/// The reported column is that of the whole line, not of the shown part.
+/// The reported column is the column in the whole line, not in the shown part.
 #[test]
 fn a_long_line_keeps_its_columns() {
     let sandbox = Sandbox::new();

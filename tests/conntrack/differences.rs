@@ -28,9 +28,9 @@ pub struct Difference<'d> {
 /// What both do afterwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Neither has changed its state.
+    /// Neither Weir nor the kernel has changed its state.
     Same,
-    /// Their states differ, so the rest of the flow is not compared.
+    /// The states of both differ, so the rest of the flow is not compared.
     Diverged,
 }
 
@@ -69,7 +69,7 @@ impl Difference<'_> {
         self.own().or_else(|| Some((self.consequence()?, Then::Diverged)))
     }
 
-    /// The sides of the flow: that of the sender, then the other one.
+    /// The sides of the flow: the side of the sender, then the other one.
     fn sides(&self) -> Option<[weir_abi::flow::Side; 2]> {
         let flow = self.flow?;
         let sender = self.ours.sender;
@@ -117,8 +117,8 @@ impl Difference<'_> {
         Some(if is_beyond { (self.overshoot()?, Then::Diverged) } else { ("old-segment", Then::Same) })
     }
 
-    /// The kernel lets segments pass that end behind the window by less than another window, and counts what ended
-    /// behind it as part of the window.
+    /// The kernel passes segments that end behind the window by less than another window. It counts what ended behind
+    /// it as part of the window.
     fn overshoot(&self) -> Option<&'static str> {
         let [side, other] = self.sides()?;
         let unacknowledged = u64::from(side.next.wrapping_sub(side.una));
@@ -127,7 +127,8 @@ impl Difference<'_> {
         (!after(self.packet.seq, side.next) || beyond <= most).then_some("overshoot")
     }
 
-    /// Whether a reset came that the receiver may ignore. The kernel takes its numbers for those of the connection.
+    /// Whether there was a reset that the receiver may ignore. The kernel takes its numbers for the numbers of the
+    /// connection.
     fn had_reset_in_window(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).chain([self.flow]);
         flows.flatten().any(|flow| flow.state == State::Resetting)
@@ -146,7 +147,7 @@ impl Difference<'_> {
         })
     }
 
-    /// Whether a reset or a FIN came whose numbers a liberal flow does not know, which changes nothing in Weir.
+    /// Whether there was a reset or FIN with numbers that a liberal flow does not know. It changes nothing in Weir.
     fn had_unknown_end(&self) -> bool {
         let flows = self.earlier.iter().map(|(_, flow)| *flow).skip(1).chain([self.flow]);
         let mut changes = self.earlier.iter().zip(flows);
@@ -272,7 +273,7 @@ impl Difference<'_> {
             if packet.tcp_flags & ACK == 0 {
                 continue;
             }
-            // Both refuse it.
+            // Weir and the kernel both refuse it.
             if after(packet.ack, flow.sides[1 - sender].next) {
                 continue;
             }
@@ -312,8 +313,8 @@ impl Difference<'_> {
         self.flow.is_some_and(|flow| flow.liberal) && self.earlier.iter().any(answered)
     }
 
-    /// Whether a SYN and its SYN-ACK came again after the handshake. The kernel takes their numbers for those of the
-    /// connection.
+    /// Whether a SYN and its SYN-ACK came again after the handshake. The kernel takes their numbers for the numbers of
+    /// the connection.
     fn had_old_handshake(&self) -> bool {
         let again = |(packet, flow): &(Packet, Option<Flow>)| {
             let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));

@@ -268,7 +268,7 @@ fn disturb(dice: &mut Dice, segments: &mut Vec<Segment>) {
     }
 }
 
-/// Somebody forges segments of both hosts, blindly or not.
+/// An attacker forges segments of both hosts, blindly or not.
 fn forge(dice: &mut Dice, segments: &mut Vec<Segment>) {
     for _ in 0..1 + dice.below(4) {
         let at = dice.below(segments.len() as u64) as usize;

@@ -74,7 +74,7 @@ fn experiments(dice: &mut Dice, number: u32) -> Vec<Vec<u8>> {
     (0..1 + dice.below(6)).map(|_| ip(number, either(dice), EXPERIMENT, &[1; 12])).collect()
 }
 
-/// Requests and replies of ICMP, also such as nobody asked for, and other messages.
+/// Requests and replies of ICMP, also replies without a request, and other messages.
 fn requests(dice: &mut Dice, number: u32) -> Vec<Vec<u8>> {
     let is_ipv6 = is_ipv6(number);
     let kinds: &[[u8; 2]] =

@@ -5,7 +5,8 @@ use weir_engine::cpu::Cpu;
 use weir_loading::Policy;
 use weir_test_support::Packet;
 
-/// Compiles the policy to a bundle, reads it back, and compares its decisions and counts with those of the text.
+/// Compiles the policy to a bundle, reads it back, and compares its decisions and counts with the decisions and counts
+/// of the text.
 pub fn decides_as_its_text(policy: &Policy, packets: &[Packet]) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("policy.weirb");

@@ -43,8 +43,8 @@ fn addresses_without_room_are_counted_together() {
 }
 
 /// Bursts of IPv4 alone and of both families, with an address that most packets have, with keys that have a half in
-/// common, and with an IPv4 address that is also written as IPv6. With few cells, the order of packets decides who
-/// gets one.
+/// common, and with an IPv4 address that is also written as IPv6. With few cells, the order of packets decides which
+/// addresses get one.
 #[test]
 fn keys_of_both_families_are_told_apart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -86,7 +86,7 @@ upstream { udp dport 9 drop; accept }
 downstream { accept }
 ";
 
-/// Packets of a burst to one address are summed up, those to others are counted one by one.
+/// Packets of a burst to one address are summed up. Packets to others are counted one by one.
 #[test]
 fn an_attack_on_one_address_is_counted_as_packets_to_many() {
     let folder = tempfile::tempdir().expect("a temporary folder");

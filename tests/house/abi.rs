@@ -30,7 +30,7 @@ const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-
 const COMPILERS: &[(&str, &[&str])] =
     &[("clang-19", &[]), ("cc", &[]), ("clang-19", &["--target=bpf", "-mcpu=v3", "-DWEIR_COUNTERS=64"])];
 
-/// C enumerations of which Rust must know every member.
+/// C enumerations. Rust must know every member of each.
 const SHARED: &[&str] = &[
     "action",
     "reason",

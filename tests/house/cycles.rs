@@ -12,7 +12,7 @@ use crate::modules::Module;
 use crate::tree::{File, files};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The start of the line with which a file says that it is one idea with others.
+/// The start of the line that says that a file is one idea with others.
 const ONE_IDEA: &str = "//! One idea with ";
 
 /// The files of a crate by path, and its tree of modules.

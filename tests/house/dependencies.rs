@@ -151,7 +151,7 @@ const CHANGES: &[&str] = &[
 const BEHIND_THE_DOOR: &[&str] =
     &["crates/weir/src/run/door.rs", "crates/weir/src/run/requests.rs", "crates/weir/src/run/feeds/updater.rs"];
 
-/// Cards watch over changes at the door, so nobody may go round it.
+/// Cards watch over changes at the door, so no code may bypass it.
 #[test]
 fn every_change_comes_through_the_door() {
     let mut offences = Vec::new();

@@ -31,7 +31,7 @@ macro_rules! shared {
     };
 }
 
-/// The same numbers in Rust.
+/// These numbers in Rust.
 fn expected() -> Vec<(&'static str, u64)> {
     let mut expected = shared! {
         "SOURCE_" source { FLAGS HEADERS PROTOCOL SPORT DPORT SADDR DADDR LOOKUPS }

@@ -98,7 +98,7 @@ impl Module {
     }
 }
 
-/// The path as written outside of `inline` inline modules, each of which one `super` leaves.
+/// The path as written outside of `inline` inline modules. One `super` leaves one of them.
 fn outside(path: Vec<String>, inline: usize) -> Vec<String> {
     let supers = path.iter().take_while(|segment| *segment == "super").count();
     if supers == 0 || inline == 0 {

@@ -274,7 +274,7 @@ fn lines_changed(text: &str) -> Vec<Damaged> {
     damages
 }
 
-/// The same entries in the formats of other programs.
+/// The entries of the list in the formats of other programs.
 fn other_formats(text: &str) -> Vec<Damaged> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(['#', ';'])).collect();
     let quoted: Vec<String> = lines.iter().map(|line| format!("\"{}\"", line.replace('"', "'"))).collect();

@@ -1,5 +1,5 @@
-//! The wire-side card: packets of its entries are dropped and counted, all others pass, in both directions, and with
-//! nobody behind it everything does.
+//! The wire-side card: packets of its entries are dropped and counted, all others pass, in both directions. Without
+//! Weir behind it, all packets pass.
 
 #[cfg(feature = "dpdk")]
 #[path = "card/flows.rs"]

@@ -181,7 +181,7 @@ fn thread_of(running: &Running, name: &str) -> Pid {
     Pid::from_raw(number.expect("a number"))
 }
 
-/// A thread that this one traces. Nobody could wait for its process if it stayed traced after a failure.
+/// A thread that this one traces. The test could not wait for its process if it stayed traced after a failure.
 pub struct Traced(Pid);
 
 impl Traced {
@@ -195,7 +195,7 @@ impl Traced {
         traced
     }
 
-    /// Whether it has ended. Then nobody has to wait for it any more.
+    /// Whether it has ended. Then there is no need to wait for it any more.
     fn has_ended(&self) -> bool {
         let status = waitpid(self.0, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
         matches!(status, Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..)) | Err(_))

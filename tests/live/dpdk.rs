@@ -125,7 +125,7 @@ impl Generator {
         (self.passed, self.diverted) = (0, 0);
     }
 
-    /// Receives packets. Those from the upper connection must be the expected frames, in order.
+    /// Receives packets. Packets from the upper connection must be the expected frames, in order.
     fn take(&mut self, expected: &[Vec<u8>]) {
         let next = self.passed as usize;
         self.passed += self.upper.receive(|burst| {
@@ -303,7 +303,7 @@ fn an_interface_behind_a_port_is_claimed() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(words), "{words}: {stderr}");
     };
-    // The same ports under other names, and with other engines.
+    // These ports under other names, and with other engines.
     let renamed = |dpdk: &Setup| {
         let line = "--no-huge -m 512 --no-pci --vdev=net_af_packet8,iface=upper --vdev net_af_packet9,iface=lower";
         let one = |name: &str| vec![name.to_owned()];

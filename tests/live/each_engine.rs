@@ -35,12 +35,12 @@ macro_rules! each_kind {
     ($($test:tt)*) => { test_on!([afpacket, xdp] $($test)*); };
 }
 
-/// The same, and on a host.
+/// Like `each_kind`, and on a host.
 macro_rules! each_kind_and_host {
     ($($test:tt)*) => { test_on!([afpacket, xdp, host] $($test)*); };
 }
 
-/// The same for `fn name(engine: &str)`, which makes hosts with a card on the wire.
+/// Like `each_kind_and_host`, for `fn name(engine: &str)`, which makes hosts with a card on the wire.
 macro_rules! each_kind_and_host_behind_card {
     ($test:ident) => {
         mod $test {

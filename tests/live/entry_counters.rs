@@ -120,9 +120,9 @@ fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     by_rate_and_idle_time(&running, hosts);
 }
 
-/// Lists `blocked`, of whose entries 10.20.5.5 and 10.20.6.6 have sent before.
+/// Lists the table `blocked`. Its entries 10.20.5.5 and 10.20.6.6 have sent before.
 fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
-    // Who sends now comes first, whatever others have sent before.
+    // The source that sends now comes first, whatever others have sent before.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sending = StopOnDrop(&stop);
@@ -138,7 +138,7 @@ fn by_rate_and_idle_time(running: &Running, hosts: &Hosts) {
         assert_eq!(entries.len(), 1, "{answer}");
         assert_eq!(entries[0]["entry"], "10.20.6.6");
         let (pps, bps) = (entries[0]["pps"].as_f64().expect("a rate"), entries[0]["bps"].as_f64().expect("a rate"));
-        // Both are rounded.
+        // Both rates are rounded.
         assert!(pps >= 1.0 && (bps / pps - 8.0 * BYTES as f64).abs() < 8.0 * BYTES as f64 * 0.6, "{answer}");
     });
     // Units of time are 1.07 s.

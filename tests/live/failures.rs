@@ -236,7 +236,7 @@ fn only_the_owner_and_root_are_answered(engine: &str, hosts: &Hosts, folder: &Pa
     let help =
         format!("Permission denied (os error 13); the socket belongs to user {own}: run as root or as that user");
     assert!(refused.status.code() == Some(1) && stderr.contains(&help), "{engine}: {stderr}");
-    // Even if the socket's mode permits everybody to connect.
+    // Even if the socket's mode permits every user to connect.
     fs::set_permissions(&control, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let refused = ask(NOBODY);
     let stderr = String::from_utf8_lossy(&refused.stderr);

@@ -48,7 +48,7 @@ fn frame(saddr: &str, daddr: &str, dport: u16) -> Vec<u8> {
 each_engine_and_form!(every_packet_that_passes_is_observed_once);
 fn every_packet_that_passes_is_observed_once(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
-    // The same declaration: what was counted stays.
+    // The declaration is the same, so the counts stay.
     put(folder, "q.weir", &POLICY.replace("accept }\nd", "udp dport 7 counter; accept }\nd"));
     let running = Running::start(&hosts.weir, folder, "p.weir", engine, 2);
     let mut round: Vec<Vec<u8>> =
@@ -100,7 +100,7 @@ fn features_are_shown_or_refused(engine: &str, hosts: &Hosts, folder: &Path) {
     send(&hosts.client, "c", &[frame("10.20.0.1", "10.9.1.1", 9)]);
     let mut seen = Vec::new();
     wait_until("all were observed", || {
-        // A snapshot that follows may have the rest. The sums of all are those of the same moment.
+        // A later snapshot may have the rest. All sums of a snapshot are from one moment.
         let Some(shown) = shown(&running) else { return false };
         let all_packets = shown.upstream.all_packets;
         seen.extend(Some(shown).filter(|shown| shown.upstream.total.packets > 0));

@@ -177,7 +177,7 @@ downstream { accept }
     done(&running, "reload");
     done(&running, &format!("table bad add {TWO}"));
     dropped(&running, hosts, &[ONE, TWO]);
-    // The same list as at the reload: the change by hand stays.
+    // The list is the same as at the reload, so the change by hand stays.
     let second = running.load(&folder.join("p.weir"));
     running.ask(&Request::Activate { generation: second, confirm_s: None }).expect("it is ready");
     dropped(&running, hosts, &[ONE, TWO]);
@@ -291,7 +291,7 @@ downstream { accept }
     drop(file);
     wait_for_entries(&running, "bad", 4);
     dropped(&running, hosts, &[ONE]);
-    // The second file, of which the other table has no copy, because it is not watched.
+    // The second file. The other table has no copy of it, because it is not watched.
     put(folder, "more.txt", &format!("{FREE}\n"));
     wait_for_entries(&running, "bad", 5);
     dropped(&running, hosts, &[ONE, FREE]);

@@ -7,7 +7,7 @@ use crate::put;
 use std::path::Path;
 use weir_control::Request;
 
-/// Shuts everybody out, also when Weir ends.
+/// Shuts all clients out, also when Weir ends.
 const SHUT: &str = "on-exit block\nupstream { drop }\ndownstream { drop }\n";
 const BLOCK: &str = "on-exit block\nupstream { accept }\ndownstream { accept }\n";
 const FORWARD: &str = "on-exit forward\nupstream { accept }\ndownstream { accept }\n";
@@ -54,7 +54,7 @@ fn whatever_ends_a_first_policy_before_it_is_confirmed_everything_passes(engine:
         end.of(running);
         assert!(passes(hosts, TIMEOUT), "{engine} {end:?}: the second policy");
     }
-    // Somebody gives up without waiting.
+    // The operator gives up without waiting.
     let mut running = start(engine, hosts, folder, SHUT, &["--confirm", LONG]);
     running.ask(&Request::Rollback).expect("that ends it");
     assert_eq!(running.ends(), Some(1));
@@ -117,7 +117,7 @@ fn a_start_that_would_shut_the_operator_out_is_refused(engine: &str, hosts: &Hos
     let words = ["first.weir:3", "drop", "10.9.0.1:50000", "10.9.0.2:22", "--drop-own-connection"];
     assert!(code == 2 && words.iter().all(|word| stderr.contains(word)), "{code}: {stderr}");
     assert_eq!(hosts.link("s")["xdp"], serde_json::Value::Null, "nothing was attached");
-    // Who knows what he does.
+    // The operator can force the start.
     let told = logged_in(setup(engine, &["--drop-own-connection", "--confirm", LONG]));
     assert_eq!(Running::start_as(&hosts.weir, folder, "first.weir", &told).stop(), 0);
     // A connection through another interface is no concern of this policy.

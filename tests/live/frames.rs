@@ -6,7 +6,7 @@ use crate::traffic::{Listener, frames, interpreted, send, send_on_queue};
 use crate::{check_account, counted, put};
 use std::path::Path;
 
-/// One packet of each kind, most of which occur in the networks of providers.
+/// One packet of each kind. Most kinds occur in the networks of providers.
 const KINDS: &str = "
 eth / ip saddr=10.9.0.1 daddr=10.9.0.2 ttl=1 / udp sport=5 dport=53 / payload 11
 eth / ip saddr=10.9.0.1 daddr=10.9.0.2 ttl=0 tos=0xfc / tcp dport=443 flags=syn

@@ -161,7 +161,7 @@ downstream { tcp track; ct state established,related accept; ct state new counte
         });
         answering.join().expect("it has answered");
         assert_eq!(back, PAGE);
-        // A port where nobody listens: the error belongs to the flow, towards the host and from it.
+        // A port without a listener: the error belongs to the flow, towards the host and from it.
         let refused = |from: &crate::hosts::Host, own: Ipv4Addr, other: (Ipv4Addr, u16)| {
             from.run(move || {
                 let socket = UdpSocket::bind((own, 0)).expect("there are ports");
@@ -173,7 +173,7 @@ downstream { tcp track; ct state established,related accept; ct state new counte
         };
         assert_eq!(refused(&hosts.server, SERVER, (CLIENT, 9)), ErrorKind::ConnectionRefused);
         assert_eq!(refused(&hosts.client, CLIENT, (SERVER, 7)), ErrorKind::ConnectionRefused);
-        // Nobody else opens anything.
+        // No other connection can be opened.
         let shut = hosts.client.run(|| TcpStream::connect_timeout(&(SERVER, 22).into(), Duration::from_millis(300)));
         assert!(shut.is_err());
         let stats = running.settled();
@@ -184,8 +184,8 @@ downstream { tcp track; ct state established,related accept; ct state new counte
     });
 }
 
-/// A program of somebody else, in front of Weir's, that gives everything a VLAN tag. The kernel keeps the tag beside the
-/// packet, and rules see it where the wire has it.
+/// A foreign program in front of Weir's. It gives every packet a VLAN tag. The kernel keeps the tag beside the packet,
+/// and rules see it where the wire has it.
 const TAGGER: &str = r#"
 #include "plain.h"
 
@@ -217,7 +217,7 @@ downstream { @ll,96,16 0x8100 @ll,116,12 100 @ll,128,16 0x0800 vlan id 100 vlan 
             let index = LinkSwitch::new("s").index().expect("it is there");
             programs.attach_egress("tagger", "s", index).expect("others may be there")
         });
-        // Nobody answers on the VLAN.
+        // No host answers on the VLAN.
         let address = hosts.client.link("c")["address"].as_str().expect("it has one").to_owned();
         hosts.weir.ip(&format!("neigh replace {CLIENT} lladdr {address} dev s nud permanent"));
         let at_client = Listener::at(&hosts.client, "c");
@@ -318,7 +318,7 @@ fn a_host_is_open_or_shut_as_the_policy_says_however_weir_ends() {
     });
 }
 
-/// An operator who locks himself out gets in again when the trial ends.
+/// An operator who is locked out gets in again when the trial ends.
 #[test]
 fn a_trial_that_shuts_the_operator_out_ends() {
     on_host(|hosts, folder| {
@@ -368,7 +368,7 @@ fn what_a_host_cannot_do_is_refused_before_anything_is_attached() {
         refused("p.weir", &with(&["--carry-link"]), &["--carry-link", "cannot be used with"]);
         refused("proxy.weir", &setup, &["proxy.weir:2", "`synproxy` is not yet supported by this engine (xdp --host)"]);
 
-        // A program of somebody else is named.
+        // The error names a foreign program.
         attach_other(&hosts.weir, "s", folder);
         let (code, stderr) = Running::refused_as(&hosts.weir, folder, "p.weir", &setup);
         let words = ["interface s", "XDP program", "(other)", "`ip link set dev s xdp"];

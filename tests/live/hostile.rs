@@ -158,7 +158,7 @@ fn reads(file: &mut File) -> bool {
     std::io::Read::read(file, &mut [0; 16]).is_ok_and(|bytes| bytes > 0)
 }
 
-/// A world-writable folder, like `/tmp`, in a folder that everybody may enter.
+/// A world-writable folder, like `/tmp`, in a folder that every user may enter.
 fn shared_folder(folder: &Path) -> PathBuf {
     let shared = folder.join("shared");
     fs::create_dir(&shared).expect("the folder can be written to");
@@ -237,7 +237,7 @@ fn a_second_weir_is_refused_before_it_reads_its_policy(engine: &str, hosts: &Hos
     refused(&Setup { lower: vec!["weir-alias".to_owned()], ..Setup::new(engine) }, "weir-alias");
     // A conflict on one of several interfaces suffices. Claims on the others are released.
     refused(&Setup { upper: vec!["lo".to_owned()], ..Setup::new(engine) }, "lower");
-    // The same name in another network namespace is another interface.
+    // In another network namespace, this name is another interface.
     let other = Hosts::new();
     let elsewhere = Running::start(&other.weir, &second, &policy, engine, 1);
     assert_eq!(elsewhere.stop(), 0);
@@ -306,7 +306,7 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     put(folder.path(), "all.weir", POLICY);
     let shared = shared_folder(folder.path());
     let own_path = shared.join("control.sock");
-    // The queue is full and nobody accepts, so a connecting process would wait forever.
+    // The queue is full and no process accepts, so a connecting process would wait forever.
     let _taken = as_nobody(move || take(&SocketAddrUnix::new(&own_path).expect("a short path")));
     let policy = folder.path().join("all.weir").display().to_string();
     let (code, stderr) = Running::refused(&hosts.weir, &shared, &policy, "afpacket");

@@ -223,7 +223,7 @@ impl Hosts {
     fn lay_through(&self, card: &Host, own: &str, wires: Wires) {
         lay(wires, (&self.weir, own), (card, "inner"));
         lay(wires, (card, "outer"), (&self.client, "c"));
-        // The neighbours of the card are those of a real one: they poll, and complete checksums.
+        // The neighbours of the card behave as neighbours of a real card: they poll, and complete checksums.
         self.weir.call("ethtool", &format!("-K {own} gro on tx off"));
     }
 

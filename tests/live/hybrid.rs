@@ -174,7 +174,7 @@ fn rules(stats: &Stats) -> ByRule {
     stats.upstream.total.rules.iter().map(|rule| (rule.at.clone(), rule.packets, rule.bytes)).collect()
 }
 
-/// The same of the policy alone, `times` times.
+/// Packets by reason, and packets and bytes by rule, of the policy alone, `times` times.
 fn alone(report: &Value, times: u64) -> (ByReason, ByRule) {
     let number = |value: &Value| value.as_u64().expect("a number") * times;
     let reasons = report["reasons"].as_object().expect("reasons by name");

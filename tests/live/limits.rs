@@ -116,7 +116,7 @@ const BURST: u64 = 500;
 const LIMITED: [u8; 3] = [10, 20, 1];
 const FREE: [u8; 3] = [10, 20, 2];
 
-/// A moment at which the limited subnet's bucket was empty.
+/// A time when the bucket of the limited subnet was empty.
 struct Reading {
     at: Instant,
     passed: u64,
@@ -250,7 +250,8 @@ each_engine!(buckets_outlive_a_change_of_their_list);
 fn buckets_outlive_a_change_of_their_list(engine: &str, hosts: &Hosts, folder: &Path) {
     /// Lines with constant traffic: two with the limit that stays, and two with the limit that changes.
     const ASKED: [u32; 4] = [0, 77_776, 1, 99_999];
-    /// A line whose limit stays, with little traffic: 4 packets that pass, 3 that pass, then 10 of which 3 pass.
+    /// A line whose limit stays, with little traffic: 4 packets that pass, 3 that pass, then 10 packets, and 3 of these
+    /// pass.
     const SPARING: u32 = 50_000;
     const SPARINGLY: [usize; 3] = [4, 3, 10];
     /// A line whose limit changes, without traffic before the change.

@@ -124,7 +124,7 @@ fn requests(hosts: &Hosts) -> Repeated {
     })
 }
 
-/// Answers of many sources that nobody has asked, to ports that nobody uses.
+/// Answers without questions, from many sources to unused ports.
 fn flood_frames() -> Vec<Vec<u8>> {
     let frame = |at: u32| {
         let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 1024 + at * 31 % 50_000);

@@ -160,7 +160,7 @@ fn tables_and_timeouts_continue_after_a_restart(engine: &str, hosts: &Hosts, fol
         let stats = running.wait_for("all are counted", |stats| stats.upstream.total.packets >= before.packets + count);
         stats.upstream.total.passed - before.passed
     };
-    // Those with the label BB, and the change of a table that is not dynamic.
+    // Two packets pass: the one with the label BB, and the one of the change of a table that is not dynamic.
     let early = passed(&running);
     assert!(early == 2 || added.elapsed() >= Duration::from_secs(5), "{engine}: {early}\n{}", running.log());
     let found = done(&running, "suspects get 10.1.0.3");

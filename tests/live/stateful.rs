@@ -46,7 +46,7 @@ downstream {{ tcp track; ct state established,related accept; drop }}
     )
 }
 
-/// The same with a SYN proxy. Without the statement, only connections that were opened before are proxied.
+/// The policy with a SYN proxy. Without the statement, only connections that were opened before are proxied.
 fn proxying(number: u64, statement: &str) -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off; synproxy mss 1460 wscale 7 sack-perm timestamp }}
@@ -98,7 +98,7 @@ impl Transfers {
         crate::wait_until("transfers go on", || self.chunks.load(Ordering::Relaxed) >= wanted);
     }
 
-    /// Stops all connections. Each must have stood until now. Connections that nobody has accepted end with the listener.
+    /// Stops all connections. Each must have stood until now. Connections that were not accepted end with the listener.
     fn stop(self) -> Arc<TcpListener> {
         self.enough.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("the connection stands"));
@@ -144,7 +144,7 @@ fn scattered(nth: u32) -> u32 {
     (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77)
 }
 
-/// A segment without payload to the server, from a client's port or from anybody.
+/// A segment without payload to the server, from a client's port or from any other.
 fn segment(source: u32, sport: u16, flags: u8, nth: u32) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0];
     frame.extend(source.to_be_bytes());

@@ -122,7 +122,7 @@ fn every_syn_is_answered_and_connections_carry_what_is_sent(engine: &str, hosts:
     add_ipv6(hosts);
     let running = Running::start(&hosts.weir, folder, "proxy.weir", engine, 1);
     if engine == "dpdk" {
-        // What its warning advises: nobody segments for its sockets.
+        // As its warning advises, segmentation offload is off for its sockets.
         for (host, far) in [(&hosts.client, "c"), (&hosts.server, "s")] {
             host.call("ethtool", &format!("-K {far} tso off gso off"));
         }

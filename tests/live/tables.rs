@@ -98,13 +98,13 @@ each_engine_and_form!(a_change_takes_effect_at_once_and_outlives_policies);
 fn a_change_takes_effect_at_once_and_outlives_policies(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "bad.txt", "203.0.113.5\n203.0.113.6\n");
     policy(folder, "first.weir", RULES);
-    // The same tables, but `bad` is alone in its image.
+    // The tables are the same, but `bad` is alone in its image.
     policy(folder, "second.weir", &RULES.replace("ip saddr @admin accept; ", "ip daddr @admin drop; "));
     let running = Running::start(&hosts.weir, folder, "first.weir", engine, 2);
     all_but(&running, hosts, &[]);
     let second = running.load(&folder.join("second.weir"));
 
-    // A reload undoes the changes of tables that follow lists. Those of a bundle follow none.
+    // A reload undoes the changes of tables that follow lists. Tables of a bundle follow none.
     let changed = |table: &str, changed: u64, entries: u64| match table {
         "bad" if !form::is_bundle() => {
             json!({"table": table, "changed": changed, "entries": entries, "reload_undoes": true})
@@ -137,8 +137,8 @@ fn a_change_takes_effect_at_once_and_outlives_policies(engine: &str, hosts: &Hos
     running.ask(&Request::Rollback).expect("there is a target");
     all_but(&running, hosts, &[IN_NET]);
 
-    // The same lists: a policy that is loaded now continues with the changes, also if its rules put tables into other
-    // images. A list with other entries begins anew.
+    // The lists are the same, so a policy that is loaded now continues with the changes. This holds even if its rules
+    // put tables into other images. A list with other entries begins anew.
     policy(folder, "third.weir", &RULES.replace("@admin accept; ip saddr @bad", "@bad drop; ip daddr @bad"));
     let third = running.load(&folder.join("third.weir"));
     activate(&running, third);

@@ -6,7 +6,7 @@ table hosts  { type ipv4; elements = { 198.51.100.7, 192.0.2.1, 0.0.0.0, 255.255
 table nets   { type ipv4; elements = { 192.0.2.0/28, 203.0.113.0-203.0.113.9, 10.0.0.0/8 } }
 table nets6  { type ipv6; elements = { 2001:db8::/64, ff02::1, fe80::/10 } }
 ";
-/// The same tables, as declared in nftables.
+/// These tables, as declared in nftables.
 pub const SETS: &str = "
 set hosts  { type ipv4_addr; elements = { 198.51.100.7, 192.0.2.1, 0.0.0.0, 255.255.255.255 }; }
 set nets   { type ipv4_addr; flags interval; elements = { 192.0.2.0/28, 203.0.113.0-203.0.113.9, 10.0.0.0/8 }; }

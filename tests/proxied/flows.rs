@@ -1,4 +1,4 @@
-//! Generated connections through the SYN proxy. The cookies are those of replays, whose key is known.
+//! Generated connections through the SYN proxy. The cookies have the key of replays, which is known.
 
 use crate::conntrack_flows::{ACK, Dice, FIN, RST, SYN, Segment};
 use weir_abi::cookie::{self, REPLAY_SECRET, Request, StampedOptions, epoch, mss_index};
@@ -51,7 +51,7 @@ struct Sides {
     /// The first number that the server has chosen, and the cookie.
     server: u32,
     cookie: u32,
-    /// The timestamp of the cookie, and that of the server's SYN-ACK if it has one.
+    /// The timestamp of the cookie, and the timestamp of the server's SYN-ACK if it has one.
     told: u32,
     stamp: Option<u32>,
     clock: u32,

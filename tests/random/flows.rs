@@ -78,7 +78,7 @@ impl<'p> Flows<'p> {
         let vlan = dice.one_in(4).then(|| self.pool.vlans[dice.below(self.pool.vlans.len() as u64) as usize]);
         let link = if vlan.is_none() && dice.one_in(2) { Link::RawIp } else { Link::Ethernet };
         let number = dice.below(3) as u32;
-        // Even numbers of flows are those of IPv4.
+        // Flows with even numbers are IPv4.
         let tcp = |segment: &Segment| (6, segment.from, segment.packet(2 * number)[IPV4_HEADER..].to_vec());
         let mut left = match dice.below(6) {
             0 => datagrams(dice, number as u16),
@@ -144,7 +144,7 @@ fn echoes(dice: &mut Dice, number: u16, is_ipv6: bool) -> Vec<(u8, usize, Vec<u8
     (0..6).map(&mut echo).collect()
 }
 
-/// An ICMP error of one side about a packet, of which it may quote only a part.
+/// An ICMP error of one side about a packet. It may quote only a part of the packet.
 fn error(ends: Ends, from: usize, quoted: &[u8], dice: &mut Dice) -> Vec<u8> {
     let cut = if dice.one_in(4) { 20 + dice.below(40) as usize } else { quoted.len() };
     let quoted = &quoted[..cut.min(quoted.len()).min(120)];

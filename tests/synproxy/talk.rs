@@ -86,7 +86,7 @@ pub fn server_first(server: IpAddr) -> io::Result<()> {
     if verdict == "same" { Ok(()) } else { Err(wrong(&verdict)) }
 }
 
-/// A client of a port where nobody listens: it is connected, and then reset.
+/// A client of a port without a listener: it is connected, and then reset.
 pub fn refused(server: IpAddr) -> io::Result<()> {
     // The reset may be there before the connection is returned.
     match connect(server, CLOSED).and_then(|mut stream| stream.read(&mut [0])) {

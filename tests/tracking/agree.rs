@@ -17,7 +17,7 @@ use weir_test_support::{Link, Packet};
 const AT_ONCE: usize = 40;
 /// Number of flows of a run.
 const FLOWS: u32 = 1500;
-/// The policies: settings, and the rules before those for each state.
+/// The policies: settings, and the rules before the rules for each state.
 const POLICIES: [(&str, &str); 9] = [
     ("size 16384", ""),
     ("size 64; embryonic 50%", ""),

@@ -6,8 +6,9 @@
 //! +0    > S seq=100 mss=1400     : syn-cookie in none   <= SA seq=C ack=101 win=0 mss=1460
 //! +0.1  > A seq=101 ack=C+1      : new in syn-sent      => S seq=100 win=512 mss=1400
 //! ```
-//! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the cookie before. Behind the
-//! state and the flows comes what leaves: `=>` on, `<=` back. Nothing there means that the received bytes pass.
+//! A segment is written as in the other scripts. `C` is the number of the last cookie, `T` its timestamp, `B` the
+//! cookie before. The packets that leave follow the state and the flows: `=>` on, `<=` back. Nothing there means that
+//! the received bytes pass.
 
 #[path = "proxy_succession.rs"]
 mod succession;
@@ -346,7 +347,8 @@ fn errors_quote_what_the_server_has_sent() {
     }
 }
 
-/// A SYN from or to a group, from nobody, or from its own destination is refused (RFC 9293, MUST-57 and MUST-63).
+/// A SYN from or to a multicast group, from the unspecified address, or from its own destination is refused (RFC 9293,
+/// MUST-57 and MUST-63).
 #[test]
 fn syns_that_no_host_answers_are_dropped() {
     let settings = vec!["synproxy mss 1460".to_owned(), "pickup off".to_owned()];

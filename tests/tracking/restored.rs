@@ -10,7 +10,7 @@ use weir_loading::eval::EvalFilter;
 use weir_state::flows::{FlowTable, KnownFlow};
 use weir_test_support::{Link, Packet};
 
-/// A table that refuses nobody, so that engines may fill it in different orders.
+/// A table that refuses no flow, so that engines may fill it in different orders.
 const SETTINGS: &str = "size 65536; invalid drop";
 
 fn policy() -> Policy {

@@ -71,7 +71,7 @@ struct Meeting {
     after: Option<[Packet; 2]>,
 }
 
-/// A connection of which the two sides send segments. Their numbers are those after the handshake.
+/// A connection whose two sides send segments. `next` are their sequence numbers after the handshake.
 struct Ends {
     flow: u32,
     next: [u32; 2],
@@ -269,7 +269,7 @@ struct Seen {
     overlapped: usize,
     /// Meetings whose packets were decided at the same time.
     concurrent: usize,
-    /// Meetings whose outcomes show the order, and those in which the second CPU was first.
+    /// Meetings whose outcomes show the order, and meetings in which the second CPU was first.
     ordered: usize,
     second_first: usize,
     /// By name, outcomes of no serial order.
@@ -319,7 +319,7 @@ fn run(filter: &mut dyn Filter, cpu: usize, batches: &mut [Batch], starts: &[Sta
     (verdicts, times)
 }
 
-/// Whether an outcome is that of a serial order. Two packets that open a flow at the same time are both `new`.
+/// Whether an outcome is possible in a serial order. Two packets that open a flow at the same time are both `new`.
 fn agrees(policy: &Policy, meeting: &Meeting, found: &Outcome, serial: &Outcome) -> bool {
     let opens = meeting.before.is_empty();
     let same = |(found, serial): (&Decided, &Decided)| {
@@ -329,7 +329,7 @@ fn agrees(policy: &Policy, meeting: &Meeting, found: &Outcome, serial: &Outcome)
     met && (&found.after, &found.flow) == (&serial.after, &serial.flow)
 }
 
-/// Whether a verdict is that of the rule for a state.
+/// Whether a verdict comes from the rule for a state.
 fn has_state(policy: &Policy, verdict: Verdict, state: &str) -> bool {
     let rule = verdict.reason().rule_index().map(|index| &policy.program.rules[usize::from(index)]);
     rule.is_some_and(|rule| rule.text.contains(state))

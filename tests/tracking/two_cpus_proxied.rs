@@ -1,4 +1,4 @@
-//! Meetings of packets of proxied flows. The cookies are those of replays, whose key is known.
+//! Meetings of packets of proxied flows. The cookies have the key of replays, which is known.
 
 use super::{Decided, Meeting, Scene, TIME_NS, agree, in_kernel, key, policy, raw, serial, with_workers};
 use crate::conntrack_flows::{ACK, Dice, FIN, RST, SYN, Segment};

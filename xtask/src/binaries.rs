@@ -11,9 +11,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// The name under which this program writes down what it should run.
+/// Started under this name, this program writes down what it should run.
 const RUNNER: &str = "list-instead-of-running";
-/// The variable with the name of the package, by which binaries are named.
+/// The variable with the name of the package. Binaries are named by it.
 const PACKAGE: &[u8] = b"CARGO_PKG_NAME=";
 
 /// A test binary.

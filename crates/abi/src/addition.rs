@@ -45,7 +45,7 @@ pub const fn tick(time_ns: u64) -> u64 {
     time_ns / TICK_NS
 }
 
-/// The first tick in which an entry is gone whose timeout begins with the tick `from`.
+/// The first tick in which an entry is gone, if its timeout begins with the tick `from`.
 pub const fn deadline(from: u64, timeout_ms: u64) -> u64 {
     from.saturating_add(timeout_ms.div_ceil(TICK_MS))
 }

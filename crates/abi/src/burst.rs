@@ -63,7 +63,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a program without limiters.
+    /// The limits of a program without limiters.
     pub const NONE: Limits =
         Limits { image: null(), buckets: null_mut(), shared: 0, exceeded: null_mut(), passed: null_mut() };
 }
@@ -79,7 +79,7 @@ pub struct Additions {
 }
 
 impl Additions {
-    /// Those of a program without adders.
+    /// The additions of a program without adders.
     pub const NONE: Additions = Additions { records: null_mut(), count: null_mut() };
 }
 
@@ -94,7 +94,7 @@ pub struct EntrySlot {
 }
 
 impl EntrySlot {
-    /// That of a table without counters.
+    /// The slot of a table without counters.
     pub const NONE: EntrySlot = EntrySlot { counters: null_mut(), labels: null() };
 }
 
@@ -107,7 +107,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Those of a program whose tables have no counters.
+    /// The entries of a program whose tables have no counters.
     pub const NONE: Entries = Entries { slots: null() };
 }
 
@@ -126,7 +126,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Those of a program that does not track.
+    /// The flows of a program that does not track.
     pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0, proxied: null_mut() };
 }
 
@@ -139,7 +139,7 @@ pub struct Rewrites {
 }
 
 impl Rewrites {
-    /// Those of a program that changes no packets.
+    /// The rewrites of a program that changes no packets.
     pub const NONE: Rewrites = Rewrites { packets: null_mut() };
 }
 
@@ -154,7 +154,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Those of a program without slots.
+    /// The slots of a program without rule slots.
     pub const NONE: Slots = Slots { slots: null(), stripe: 0 };
 }
 
@@ -169,7 +169,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Those of a program that does not observe.
+    /// The features of a program that does not observe.
     pub const NONE: Features = Features { sheet: null_mut(), seed: 0 };
 }
 

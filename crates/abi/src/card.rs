@@ -241,7 +241,7 @@ pub mod act {
 
 /// Control frames, on the side of the software only.
 pub mod control {
-    /// Their EtherType: "local experimental 1" of IEEE 802.
+    /// The EtherType of control frames: "local experimental 1" of IEEE 802.
     pub const ETHER_TYPE: u16 = 0x88b5;
     /// Bytes before the words.
     pub const HEADER_BYTES: usize = 24;

@@ -9,8 +9,8 @@
 //!  +----------------------------------------+-------+-----+     +----------------------+-------+------+---------+
 //!                       the cookie                                              the timestamp
 //! ```
-//! `shift` is that of the client's windows, `told` that of the server's windows as the SYN-ACK says. So the policy that
-//! gets the ACK knows what another one has offered. Time and options together count in units of 2^20 ns.
+//! `shift` is the shift of the client's windows, `told` the shift of the server's windows as the SYN-ACK says. So the
+//! policy that gets the ACK knows what another one has offered. Time and options together count in units of 2^20 ns.
 //!
 //! The message is the five words of the flow's key and two more:
 //!

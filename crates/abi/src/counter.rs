@@ -2,8 +2,8 @@
 
 /// One counter. A worker owns an array of them, indexed by [`crate::Reason`], and is the only one to write it.
 ///
-/// The counter of a rule counts the packets that matched it, whether or not the rule decided them. Bytes are those on
-/// the wire, with the link header and without the frame check sequence.
+/// The counter of a rule counts the packets that matched it, whether or not the rule decided them. Bytes are counted as
+/// on the wire, with the link header and without the frame check sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counter {

@@ -41,7 +41,7 @@ impl Facts {
 pub struct FlowHits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
 }
 
@@ -59,14 +59,14 @@ pub struct Lost {
 pub mod opening {
     /// As far as it was to get.
     pub const DONE: i32 = 0;
-    /// It cannot be configured.
+    /// The port cannot be configured.
     pub const NOT_CONFIGURED: i32 = 1;
     /// No receive queue could be set up.
     pub const NO_RX_QUEUE: i32 = 2;
     /// No transmit queue could be set up.
     pub const NO_TX_QUEUE: i32 = 3;
-    /// It cannot be started.
+    /// The port cannot be started.
     pub const NOT_STARTED: i32 = 4;
-    /// It cannot receive what is not addressed to it.
+    /// The port cannot receive what is not addressed to it.
     pub const NOT_PROMISCUOUS: i32 = 5;
 }

@@ -21,10 +21,10 @@
 //! word. In smaller tables, and with IPv6 addresses, two addresses of a set share one by chance (2^-16), and then share
 //! one limit.
 //!
-//! A time has only 48 bits, so a tick is longer than that of other limits. It is as long as possible while the smallest
-//! packet costs 2^12 ticks or more ([`LimitProfile::coarse`]). Rounding takes less than 0.1% of a rate. Words in the
-//! past are set to the present before they wrap around ([`refreshed`]). Wrapping takes nine minutes at 250 Mpps and 18
-//! hours at 1 Mpps.
+//! A time has only 48 bits, so a tick is longer than the tick of other limits. It is as long as possible while the
+//! smallest packet costs 2^12 ticks or more ([`LimitProfile::coarse`]). Rounding takes less than 0.1% of a rate. Words
+//! in the past are set to the present before they wrap around ([`refreshed`]). Wrapping takes nine minutes at 250 Mpps
+//! and 18 hours at 1 Mpps.
 
 use crate::Family;
 use crate::limit::{LimitProfile, TICK_SHIFT, room_of_bytes};
@@ -112,8 +112,8 @@ pub fn count_exceeded(set: &mut [Record; WAYS], tag: u16, address: u128) {
     *record = [u64::from(tag) << TIME_BITS | packets & PACKETS_MASK, (address >> 64) as u64, address as u64, 0];
 }
 
-/// The address of a record in the set `set`. `None` if the record is empty or just being written: its tag and set are
-/// then not those of its address.
+/// The address of a record in the set `set`. `None` if the record is empty or just being written: its tag and set then
+/// do not belong to its address.
 pub fn exceeder(record: &Record, set: usize, family: Family, seed: u32) -> Option<u128> {
     let address = u128::from(record[1]) << 64 | u128::from(record[2]);
     let hashed = HashedAddress::of(address, family, seed, EXCEEDER_SET_BITS);

@@ -7,8 +7,8 @@
 //!       +------------------+----------------+       +-----------------+-------------+
 //! ```
 //! The time of the last hit has 24 bits and counts units of 2^30 ns (about 1.07 s), so it is ambiguous after 208 days.
-//! The number of packets wraps after 2^48, that of bytes after 2^56. One worker or CPU writes a counter, and others read
-//! it meanwhile.
+//! The number of packets wraps after 2^48, the number of bytes after 2^56. One worker or CPU writes a counter, and
+//! others read it meanwhile.
 
 /// The counter of an entry: `struct entry_counter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What `observe` counts for each protected address, behind the rules (`docs/decisions/0040-features.md`).
 //!
-//! A *sheet* is an array of elements of 64 bytes. One worker or CPU writes it, and it has two of them: one is written
-//! while the other one is read and cleared.
+//! A *sheet* is an array of elements of 64 bytes. Each worker or CPU has two sheets: it writes one while the other one
+//! is read and cleared.
 //!
 //! ```text
 //!   sheet   | sums: 0-5 | samplers: 6, 7 | cells upstream, downstream | (keys) | (recent prefixes) | records |
@@ -47,16 +47,17 @@ pub use waiting::{KEYED4, KEYED6, QUEUE, QUEUE_WORDS, WAITING_WORDS, WaitingPack
 pub const HEADS: usize = 8;
 /// Elements of packets whose address has no room, by direction: `FEATURE_REST`.
 pub const REST: [usize; 2] = [0, 1];
-/// The same for packets without an address: neither IPv4 nor IPv6, or malformed. `FEATURE_WITHOUT_ADDRESS`.
+/// Elements of packets without an address (neither IPv4 nor IPv6, or malformed), by direction:
+/// `FEATURE_WITHOUT_ADDRESS`.
 pub const WITHOUT_ADDRESS: [usize; 2] = [2, 3];
-/// The same for packets whose address is not protected: `FEATURE_OUTSIDE`.
+/// Elements of packets whose address is not protected, by direction: `FEATURE_OUTSIDE`.
 pub const OUTSIDE: [usize; 2] = [4, 5];
 /// The elements of samplers, by direction: `FEATURE_SAMPLER`.
 pub const SAMPLERS: [usize; 2] = [6, 7];
 
 /// Keys of a group, which are one element: `FEATURE_GROUP`.
 pub const GROUP: usize = 4;
-/// Packets of which one is sampled as long as records have room: `FEATURE_ONE_IN`.
+/// One packet in this many is sampled, as long as records have room: `FEATURE_ONE_IN`.
 pub const ONE_IN: u64 = 64;
 /// Recent prefixes of an element: `FEATURE_RECENTS`. If a hash selects cells, the IPv4 prefixes that were counted lately
 /// are found without a search, at the place of their number. A word has the prefix in the upper half and the element of

@@ -127,7 +127,7 @@ pub enum FlowState {
     Unreplied = 12,
     /// Other protocols: both sides have sent packets.
     Replied = 13,
-    /// TCP: established when it was saved, and restored from disk. Its numbers are those of that time.
+    /// TCP: established when it was saved, and restored from disk. Its numbers are as old as the save.
     Restored = 14,
     /// Other protocols: both sides have answered each other for a while ([`Exchanges`]).
     Assured = 15,
@@ -206,7 +206,8 @@ pub struct Flow {
     pub replied: bool,
     /// Whether the opener sent a SYN in a state that ignores it, and no answer was seen since.
     pub syn: bool,
-    /// Whether a SYN proxy opened it, so that its packets are translated. Its numbers are those of the server.
+    /// Whether a SYN proxy opened it, so that its packets are translated. Its numbers are the server's sequence
+    /// numbers.
     pub proxied: bool,
     /// The sides; of other protocols than TCP both are empty.
     pub sides: [Side; 2],

@@ -22,7 +22,7 @@ pub enum Layout {
     /// IPv4 prefixes to labels: blocks of entries below a 2^16 root, then leaves of at most 32 runs, found by one
     /// vector comparison.
     RankLeaf = 5,
-    /// The same for IPv6, 16 bits of the key at a time.
+    /// IPv6 prefixes to labels: as `RankLeaf`, with 16 bits of the key at a time.
     RankLeaf6 = 6,
     /// IPv6 /64 and /128 prefixes only, no labels: exact set of whole keys.
     ExactSet6 = 7,

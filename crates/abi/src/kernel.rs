@@ -151,11 +151,11 @@ pub struct Ports {
 pub struct PortCounters {
     /// Packets received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the received packets.
     pub rx_bytes: u64,
     /// Packets handed over to be sent.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets handed over to be sent.
     pub tx_bytes: u64,
     /// Packets that found the transmit queue full.
     pub tx_full: u64,
@@ -165,7 +165,7 @@ pub struct PortCounters {
     pub tx_too_long: u64,
     /// Packets to be diverted where there is nowhere to divert them to.
     pub no_divert: u64,
-    /// Packets that were not diverted, but of which a copy was.
+    /// Packets that were sampled: a copy was diverted, not the packet.
     pub sampled: u64,
     /// Packets to an interface that takes none from programs.
     pub tx_unsupported: u64,
@@ -224,7 +224,7 @@ pub struct PacketSlot {
     pub halves: u64,
     /// Lookups at whose entries the packet was counted.
     pub counted: u64,
-    /// Packets that a card makes of one that a host sends, at least 1.
+    /// Number of packets that a card splits a packet of the host into, at least 1.
     pub packets: u32,
     /// Bytes of the headers that it repeats.
     pub added: u32,

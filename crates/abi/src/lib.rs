@@ -2,8 +2,8 @@
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
 //! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
-//! The crate contains layouts and names. Its only computations are those of limits, of flows, of SYN cookies, of
-//! features and of the ticks of additions, which all engines must compute alike.
+//! The crate contains layouts and names. It computes only what all engines must compute alike: limits, flows, SYN
+//! cookies, features and the ticks of additions.
 
 pub mod addition;
 pub mod burst;

@@ -58,7 +58,7 @@ pub struct LimitProfile {
 }
 
 impl LimitProfile {
-    /// The profile under which nothing passes, because a packet costs more than the room.
+    /// The profile that passes nothing, because a packet costs more than the room.
     pub const CLOSED: LimitProfile = LimitProfile { per_packet: 1, per_byte: 0, room: 0, coarse: 0 };
 
     /// The cost in ticks of a packet of `bytes` bytes on the wire. It is below 2^50 for every valid limit.

@@ -81,7 +81,7 @@ impl Reason {
     /// No packet leaves with it. Its counter has the packets of a card's port that a chain decided by the card's answers:
     /// `COUNTER_ANSWERED` in C.
     pub const COUNTER_ANSWERED: Reason = Reason(29);
-    /// The same for those that a chain decided without answers: `COUNTER_ALONE` in C.
+    /// The counter of the packets of a card's port that a chain decided without answers: `COUNTER_ALONE` in C.
     pub const COUNTER_ALONE: Reason = Reason(30);
 
     /// The first reason that is a rule. The numbers below are reserved for reasons of stateful rules. 31 is

@@ -14,10 +14,11 @@ pub struct Rewrite {
     pub len: u32,
     /// Bytes that `bytes` has, at most `len`.
     pub head: u32,
-    /// Offset of the transport checksum that was updated; 0 if it was computed anew, or has not changed. An update of a
-    /// checksum that its sender has left to a card is wrong: whoever completes such checksums puts `checksum` back.
+    /// Offset of the transport checksum that was updated; 0 if it was computed anew, or has not changed. If the sender
+    /// left the checksum to its card, the update is wrong: code that completes such checksums first restores
+    /// `checksum`.
     pub checksum_at: u32,
-    /// That checksum as received, in its order of bytes.
+    /// The updated checksum as it was received, in network byte order.
     pub checksum: [u8; 2],
     zero: [u8; 2],
     /// The new bytes.
@@ -38,8 +39,8 @@ impl Rewrite {
         &self.bytes[..self.head as usize]
     }
 
-    /// The range of received bytes that follow the new ones, of a packet of which `captured` bytes were captured. Empty if
-    /// none do.
+    /// The range of received bytes that follow the new ones. `captured` is the number of captured bytes of the packet.
+    /// The range is empty if no bytes follow.
     pub fn tail(&self, captured: usize) -> std::ops::Range<usize> {
         let end = captured.min(self.len as usize);
         (self.head as usize).min(end)..end

@@ -2,8 +2,8 @@
 //!
 //! A rule is one record. All fields that it may test are there; those that it does not test hold a range that every
 //! value is in. A slot has two copies of its records. `active` names the copy that is read and the number of its
-//! records, in one word. A writer fills the other copy, stores `active`, and waits until nobody reads the old copy
-//! before it changes it. So every packet is judged by one set of rules.
+//! records, in one word. A writer fills the other copy and stores `active`. It changes the old copy only when no reader
+//! uses it any more. So every packet is judged by one set of rules.
 //!
 //! ```text
 //!       0 active   copy << 32 | number of rules
@@ -12,10 +12,10 @@
 //!   33856 counters 32 stripes of 128 cells of 32 bytes
 //!  164928
 //! ```
-//! A rule owns a *cell*: its bucket and its counters. A cell is used again when nobody reads an earlier rule of it. The
-//! counters of a cell are the sum of all stripes. A worker or CPU uses the stripe of its number modulo their count.
-//! Example: `ip daddr 192.0.2.1 udp sport 53 drop` tests `daddr` and the source port. It needs the headers IPv4 and UDP;
-//! `first[2]` is 53 and `span[2]` is 0.
+//! A rule owns a *cell*: its bucket and its counters. A cell is used again when no reader uses an earlier rule of it.
+//! The counters of a cell are the sum of all stripes. A worker or CPU uses the stripe of its number modulo their count.
+//! Example: `ip daddr 192.0.2.1 udp sport 53 drop` tests `daddr` and the source port. It needs the headers IPv4 and
+//! UDP; `first[2]` is 53 and `span[2]` is 0.
 
 use crate::{Action, LimitProfile};
 
@@ -23,7 +23,7 @@ use crate::{Action, LimitProfile};
 pub const SLOTS_MAX: usize = 16;
 /// Maximum number of rules of a slot.
 pub const RULES_MAX: usize = 64;
-/// Number of cells of a slot: those of two sets of rules.
+/// Number of cells of a slot: enough for two sets of rules.
 pub const CELLS: usize = 2 * RULES_MAX;
 /// Number of stripes of counters, a power of two.
 pub const STRIPES: usize = 32;
@@ -53,7 +53,7 @@ pub enum SlotField {
     IcmpType = 6,
     /// ICMP or ICMPv6 code.
     IcmpCode = 7,
-    /// TCP flags, those in [`SlotRule::flags_mask`].
+    /// The TCP flags in [`SlotRule::flags_mask`].
     Flags = 8,
     /// Time to live, hop limit.
     Ttl = 9,
@@ -81,7 +81,7 @@ impl SlotField {
     ];
 }
 
-/// Bits of [`SlotRule::tested`] besides those of fields.
+/// Bits of [`SlotRule::tested`] besides the bits of fields.
 pub mod tested {
     /// The source address.
     pub const SADDR: u32 = 1 << 12;
@@ -119,11 +119,11 @@ pub mod header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SlotAct {
-    /// They are counted.
+    /// The packets are counted.
     Count = 0,
-    /// They are dropped.
+    /// The packets are dropped.
     Drop = 1,
-    /// They are dropped above a rate.
+    /// The packets are dropped above a rate.
     Limit = 2,
 }
 
@@ -213,7 +213,7 @@ pub struct SlotRule {
     pub number: u32,
     /// The rate that its bucket is charged by; [`SlotAct::Limit`] only.
     pub limit: LimitProfile,
-    /// The same rate as it was written.
+    /// The rate of `limit` as it was written.
     pub rate: SlotRate,
     zero: [u64; 2],
 }
@@ -236,7 +236,7 @@ impl SlotRule {
         zero: [0; 2],
     };
 
-    /// The same rule with a number.
+    /// This rule with another number.
     pub const fn numbered(self, number: u32) -> Self {
         SlotRule { number, ..self }
     }
@@ -283,11 +283,11 @@ fn pair(first: u32, second: u32) -> u64 {
 pub struct SlotCounter {
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that matched.
     pub bytes: u64,
     /// Packets that the rule dropped.
     pub dropped: u64,
-    /// Their bytes.
+    /// Bytes of the packets that the rule dropped.
     pub dropped_bytes: u64,
 }
 

@@ -77,7 +77,7 @@ impl Verdict {
         }
     }
 
-    /// The same verdict on a packet that the chain changed.
+    /// This verdict on a packet that the chain changed.
     pub const fn of_rewritten(self) -> Self {
         Verdict(self.0 | Self::REWRITTEN)
     }

@@ -19,7 +19,7 @@ pub const SPINS_MAX: u32 = 4096;
 pub struct CardKey {
     /// [`IPV4`] or [`IPV6`].
     pub family: u32,
-    /// As in the packet; zeros after those of IPv4.
+    /// The source as in the packet. An IPv4 source is followed by zeros.
     pub address: [u8; 16],
 }
 
@@ -51,7 +51,7 @@ impl CardKey {
 pub struct CardCount {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// The time of the last one, ns of CLOCK_MONOTONIC; 0 if there was none.
     pub last_ns: u64,

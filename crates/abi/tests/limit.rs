@@ -30,7 +30,7 @@ impl Bucket {
     }
 }
 
-/// The same bucket in time that never wraps.
+/// A bucket whose time never wraps.
 struct Unwrapped {
     profile: LimitProfile,
     arrival: u128,
@@ -330,7 +330,7 @@ fn a_word_behind_the_clock_is_a_full_bucket() {
         let now = 7_u64.wrapping_add(ticks(idle_ns));
         assert_eq!(charge(7, now, packet, profile.room), Some(now + packet), "{idle_ns}");
     }
-    // The same bucket after its limit got less room: what it owes, it owes.
+    // This bucket keeps its debt after its limit got less room.
     assert_eq!(charge(10 * packet, 0, packet, 5 * packet), None);
     assert_eq!(charge(4 * packet, 0, packet, 5 * packet), Some(5 * packet));
 }

@@ -218,7 +218,7 @@ fn reading(
         exchanged.map_err(|error| Failure::Runtime(error.to_string()))?;
         Ok(((thread_time() - start).as_secs_f64() * 1e3, snapshot.directions[DOWNSTREAM].entries.len()))
     };
-    // Both sheets are touched, and the snapshot's memory is there.
+    // Touches both sheets and the snapshot's memory first.
     for _ in 0..2 {
         fill()?;
         let _first: Result<_, Failure> = exchange();

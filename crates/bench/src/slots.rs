@@ -1,5 +1,6 @@
-//! `slots`: what a slot costs a packet: without one, with an empty one, and with rules that test the destination, the port
-//! and the length and match no packet, so that every packet meets all of them. Policies take turns.
+//! `slots`: what a slot costs a packet. Policies without a slot, with an empty one, and with a filled one take turns.
+//! The rules of the filled slot test the destination, the port and the length. They match no packet, so every packet is
+//! compared with all of them.
 
 use crate::options::Options;
 use crate::row::Row;
@@ -69,7 +70,7 @@ fn cycles(filter: &mut NativeFilter, ring: &mut FrameSet) -> Result<f64, Failure
     Ok(measure::measure_ring(filter, 0, ring, PACKETS, write)?)
 }
 
-/// The same in the kernel, which repeats one packet.
+/// Cycles of a packet in the kernel, which repeats one packet.
 fn kernel_cycles(filter: &mut XdpFilter, ring: &FrameSet) -> Result<f64, Failure> {
     let burst = ring.bursts().next().expect("the ring has packets");
     let took = filter.time_frame(0, &burst, 0, KERNEL_PACKETS)?;

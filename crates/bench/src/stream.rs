@@ -15,7 +15,7 @@ pub fn load(c: &str, program: &ProgramShape, data: &Bound) -> Result<XdpFilter, 
     load_chain("upstream", c, program, data)
 }
 
-/// The same for another chain.
+/// Like [`load`], for another chain.
 ///
 /// # Errors
 /// As for [`load`].

@@ -63,7 +63,7 @@ fn what_a_dropped_packet_costs_is_measured_of_all_packets() {
     assert!(fs::read_to_string(plot).expect("it was drawn").contains("weir-xdp"));
 }
 
-/// Needs root and two cores. A host that blocks nobody has passed its packets before anything is measured, else the
+/// Needs root and two cores. Before the measurement, a host without blocked sources must pass its packets, else the
 /// scenario fails. From then on every packet must be dropped.
 #[test]
 fn hosts_drop_whatever_attacks_them() {

@@ -18,7 +18,8 @@ impl<'a> Body<'a> {
     /// The body with these bytes.
     ///
     /// # Panics
-    /// It has another length than its layout. A seal says the length, so whoever compares seals knows it.
+    /// The body has another length than its layout. A seal contains the length, so a caller that compares
+    /// seals has checked it.
     pub fn new(layout: &'a BodyLayout, bytes: &'a [u8], lookups: &'a dyn Lookups) -> Self {
         assert_eq!(bytes.len(), layout.bytes(), "compiler bug: a body of another layout");
         Body { layout, bytes, lookups }

@@ -32,16 +32,16 @@ pub struct Device {
 pub enum FromNetwork {
     /// The card drops it.
     Dropped,
-    /// It goes to the software, with this trailer.
+    /// The frame goes to the software, with this trailer.
     Passed(Vec<u8>),
 }
 
 /// What becomes of a frame from the software.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromHost {
-    /// It goes to the network as it is.
+    /// The frame goes to the network as it is.
     ToNetwork,
-    /// It was a control frame; this goes to the software.
+    /// The frame was a control frame; this goes to the software.
     Answer(Vec<u8>),
 }
 
@@ -170,7 +170,7 @@ impl Running {
         };
         let rules: Vec<CardRule> = (0..profile.rules).filter_map(|index| rule(bank, index, profile)).collect();
         let shape = [field(0, 4).min(FIRST_BITS_MAX), field(8, 7), field(24, 7)];
-        // Others are compared for nobody.
+        // No rule uses the result of the patterns behind these.
         let in_rules = rules.iter().flat_map(|rule| &rule.patterns).map(|pattern| pattern + 1).max().unwrap_or(0);
         let patterns = in_rules.max(shape[2]).min(profile.patterns);
         Running {

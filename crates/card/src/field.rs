@@ -4,7 +4,7 @@ use weir_abi::card::field;
 use weir_policy::field::Field;
 pub use weir_policy::ir::answers::{Carried, header_of};
 
-/// A field of up to 32 bits that a pattern may compare. The number is that of `docs/reference/card-layout.md`.
+/// A field of up to 32 bits that a pattern may compare. `docs/reference/card-layout.md` has these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum CardField {

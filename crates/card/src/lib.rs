@@ -7,7 +7,7 @@
 //! The way of a packet: [`eval`] does what a card does with it, and [`receive`] reads what the card has appended
 //! ([`body`]).
 //!
-//! The crate has no clock, no input or output and no tables: lookups are those of the caller ([`Lookups`]). The paper is
+//! The crate has no clock, no input or output and no tables: the caller does the lookups ([`Lookups`]). The paper is
 //! "Enhancing Mitigation of Volumetric DDoS Attacks: A Hybrid FPGA/Software Filtering Datapath" (Salopek and Mikuc,
 //! 2023); its tables are in `category`. `docs/reference/card-layout.md` has the layouts.
 #![forbid(unsafe_code)]

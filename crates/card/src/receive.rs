@@ -56,7 +56,7 @@ impl Port {
         Seal { token: self.token, control: false, answers, body: if answers { body } else { 0 }, epoch }
     }
 
-    /// Reads the trailer of a frame, of which all bytes are there.
+    /// Reads the trailer of a frame. `frame` must contain all bytes of the frame.
     pub fn receive<'f>(&self, frame: &'f [u8]) -> Received<'f> {
         let Some((rest, seal)) = frame.split_last_chunk::<SEAL_BYTES>() else { return Received::Unsealed };
         let seal = Seal::of(u64::from_le_bytes(*seal));

@@ -81,7 +81,7 @@ pub struct SamplesStatus {
     pub forged: u64,
     /// Windows that were measured.
     pub windows: u64,
-    /// Windows of which too few copies arrived to conclude anything.
+    /// Windows with too few copies to conclude anything.
     pub blind_windows: u64,
     /// Why nothing is measured now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -173,7 +173,7 @@ pub struct AttackAction {
     pub dropped: Option<u64>,
     /// Packets that it has hit, from the sample.
     pub packets: u64,
-    /// Those of proven sources.
+    /// Packets of proven sources.
     pub proven: u64,
     /// What it would have hit in the victim's sample.
     pub sample_attack: usize,

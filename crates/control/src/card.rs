@@ -46,7 +46,7 @@ pub struct HybridStatus {
     pub packets: u64,
     #[allow(missing_docs)]
     pub bytes: u64,
-    /// Their share of all packets from the lower side.
+    /// Share of all packets from the lower side that it has dropped.
     pub share: f64,
     /// Packets without a seal of the card since the last activation, which were dropped.
     pub unsealed: u64,
@@ -81,7 +81,7 @@ pub struct FollowWindow {
     pub seconds: f64,
     /// Packets that the card has received.
     pub packets: u64,
-    /// The same a second.
+    /// Packets per second that the card has received.
     pub pps: f64,
     /// The share that the card answered or dropped.
     pub answered: f64,
@@ -217,7 +217,7 @@ pub struct CardPlace {
     pub refused: u64,
     /// Packets that it has dropped.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the dropped packets.
     pub bytes: u64,
 }
 
@@ -232,7 +232,7 @@ pub struct CardEntry {
     pub place: String,
     /// Packets that it has dropped since it was added to the card.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the dropped packets.
     pub bytes: u64,
     /// Seconds since the last one.
     pub last_s: Option<f64>,

@@ -30,17 +30,17 @@ pub struct FeaturesShown {
 pub struct DirectionFeatures {
     /// Packets of all snapshots.
     pub all_packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets of all snapshots.
     pub all_bytes: u64,
     /// Number of addresses.
     pub addresses: usize,
     /// All packets that passed.
     pub total: FeatureCounts,
-    /// Those of addresses that had no room.
+    /// Counts of addresses that had no room.
     pub rest: FeatureCounts,
-    /// Those that are not IP, or malformed.
+    /// Counts of packets that are not IP, or malformed.
     pub without_address: FeatureCounts,
-    /// Those of addresses that are not protected.
+    /// Counts of addresses that are not protected.
     pub outside: FeatureCounts,
     /// What samples of packets to protected addresses show.
     pub samples: SampledFeatures,
@@ -49,7 +49,7 @@ pub struct DirectionFeatures {
 /// Shares of packets to protected addresses, estimated from samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampledFeatures {
-    /// Packets of which samples were taken.
+    /// Packets among which samples were taken.
     pub seen: u64,
     /// Number of samples that are left of them.
     pub samples: usize,
@@ -65,7 +65,7 @@ pub struct SampledFeatures {
     pub ttls: Vec<Share>,
 }
 
-/// A value of which some packets are.
+/// A value and the share of packets that have it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// The value.

@@ -34,7 +34,7 @@ pub enum FlowOperation {
 /// The answer to [`FlowOperation::List`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowsListed {
-    /// Number of flows that are wanted, of which some are listed.
+    /// Number of flows that match the request. The list may contain fewer.
     pub total: usize,
     /// The flows.
     pub flows: Vec<FlowEntry>,

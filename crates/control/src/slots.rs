@@ -10,7 +10,7 @@ pub enum SlotOperation {
     Add {
         /// The rule, in the language of policies.
         rule: String,
-        /// It is removed after this time.
+        /// The rule is removed after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
@@ -20,7 +20,7 @@ pub enum SlotOperation {
         number: u32,
         /// The new rule.
         rule: String,
-        /// It is removed after this time.
+        /// The rule is removed after this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
@@ -67,7 +67,7 @@ pub struct SlotRuleListed {
     pub rule: String,
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the packets that matched.
     pub bytes: u64,
     /// Packets of them that it dropped.
     pub dropped: u64,

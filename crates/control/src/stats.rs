@@ -89,11 +89,11 @@ pub struct InterfaceStats {
     pub side: String,
     /// Packets received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the received packets.
     pub rx_bytes: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     pub tx_bytes: u64,
     /// Received packets that were lost because the receive queue was full. `None` where they are not counted (engine
     /// `xdp` on virtual interfaces).
@@ -134,7 +134,7 @@ impl TxDropped {
 pub struct Tally {
     /// Packets received: the sum of `passed`, `dropped`, `diverted` and `replied`.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the received packets.
     pub bytes: u64,
     /// Packets accepted.
     pub passed: u64,
@@ -161,9 +161,9 @@ pub struct Tally {
 /// Packets from a card's port that a chain has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromCard {
-    /// Those that the card's answers decided.
+    /// Packets that the card's answers decided.
     pub answered: u64,
-    /// Those that the software decided alone.
+    /// Packets that the software decided alone.
     pub alone: u64,
 }
 
@@ -175,7 +175,7 @@ pub struct TableCount {
     pub table: String,
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
 }
 
@@ -184,7 +184,7 @@ pub struct TableCount {
 pub struct Outcome {
     /// Packets received: the sum of `passed`, `dropped`, `diverted` and `replied`.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the received packets.
     pub bytes: u64,
     /// Packets accepted.
     pub passed: u64,
@@ -209,7 +209,7 @@ pub struct RuleCount {
     pub rule: String,
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets that matched.
     pub bytes: u64,
 }
 

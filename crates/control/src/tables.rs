@@ -17,7 +17,7 @@ pub enum TableOperation {
     Update(GivenEntries),
     /// Removes entries. Entries that are not there are ignored, and so are labels. The answer is [`TableChanged`].
     Del(GivenEntries),
-    /// Replaces all entries by those of a list file. The answer is [`TableChanged`].
+    /// Replaces all entries by the entries of a list file. The answer is [`TableChanged`].
     Replace {
         /// Its absolute path.
         file: PathBuf,
@@ -70,8 +70,8 @@ pub enum ListOrder {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenEntries {
-    /// An entry is an address, a prefix or a range. In a table with labels it has a comma and the label behind, unless
-    /// it is to be removed.
+    /// An entry is an address, a prefix or a range. In a table with labels, a comma and the label follow, unless the
+    /// entry is to be removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
     /// The absolute path of a list file with more entries.
@@ -123,7 +123,7 @@ pub struct TableEntry {
     /// Number of packets that rules matched by it; `None` in a table without counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// Their bytes.
+    /// Bytes of the packets; `None` in a table without counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Seconds since the last of them; `None` if there was none.

@@ -146,7 +146,7 @@ pub struct TableRoom {
     pub bytes: u32,
     /// Whether there is the same room for a second image.
     pub twice: bool,
-    /// The counters of its entries, if they have any: the number of those of a CPU, and the number of CPUs. Both are
+    /// The counters of its entries, if they have any: the number of counters per CPU, and the number of CPUs. Both are
     /// powers of two.
     pub entries: Option<(usize, usize)>,
 }
@@ -156,7 +156,7 @@ pub struct TableRoom {
 pub struct Extras<'a> {
     /// Headers: the path in `#include`, and the text.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Flags after those of this module.
+    /// Flags that follow the flags of this module.
     pub flags: &'a [String],
 }
 

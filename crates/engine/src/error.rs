@@ -225,7 +225,8 @@ impl EngineError {
         }
     }
 
-    /// The same error with its cause, which it has only as text.
+    /// This error, or `NoDescriptors` with it if `cause` is the limit of descriptors. The error itself has its cause
+    /// only as text.
     pub(crate) fn caused_by(self, cause: &io::Error) -> Self {
         if descriptors::limit_reached(cause) { EngineError::NoDescriptors(Box::new(self)) } else { self }
     }

@@ -23,8 +23,8 @@ pub trait Filter {
 
     /// Calls `visit` with each packet of the last burst that the chain changed, in order, as it leaves: those whose
     /// verdict says so ([`Verdict::rewritten`]). It gets the index, the bytes as far as they were captured, and the
-    /// length on the wire. `burst` and `verdicts` are those of the last [`Filter::decide`]. Makes no calls if the filter
-    /// changes no packets.
+    /// length on the wire. `burst` and `verdicts` must come from the last [`Filter::decide`]. Makes no calls if the
+    /// filter changes no packets.
     fn rewritten(&self, burst: &FrameBurst<'_>, verdicts: &[Verdict], visit: &mut dyn FnMut(usize, &[u8], u32)) {
         let _ = (burst, verdicts, visit);
     }
@@ -46,8 +46,8 @@ pub trait Filter {
     /// If the program has no such slot.
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter>;
 
-    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow is
-    /// there as long as nobody needs its slot.
+    /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow stays
+    /// until another flow needs its slot.
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow));
 
     /// What was observed of packets that passed since the last call. `None` if the program does not observe.

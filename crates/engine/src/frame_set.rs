@@ -43,8 +43,7 @@ impl FrameSet {
         FrameSet { _bytes: bytes, times_ns: vec![0; frames.len()], frames, link }
     }
 
-    /// The same frames with a reception time for each one. A time less than its predecessor is replaced by the
-    /// predecessor.
+    /// Gives each frame a reception time. A time less than its predecessor is replaced by the predecessor.
     ///
     /// # Panics
     /// If the number of times differs from the number of frames.

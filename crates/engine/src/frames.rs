@@ -36,7 +36,7 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { frames, link, now_ns, times_ns: &[], behind: 0, port: 0, bytes: PhantomData }
     }
 
-    /// The same frames with a time for each one.
+    /// These frames with a time for each one.
     ///
     /// # Panics
     /// If the number of times differs from the number of frames, or a time is less than its predecessor.
@@ -45,12 +45,12 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { times_ns, ..self }
     }
 
-    /// The same frames, all received at `now_ns`.
+    /// These frames, all received at `now_ns`.
     pub fn received_at(self, now_ns: u64) -> Self {
         FrameBurst { now_ns, times_ns: &[], ..self }
     }
 
-    /// The same frames, received at a port with this number on its side.
+    /// These frames, received at a port with this number on its side.
     pub fn at_port(self, port: usize) -> Self {
         FrameBurst { port, ..self }
     }
@@ -72,7 +72,7 @@ impl<'a> FrameBurst<'a> {
         FrameBurst { frames: &self.frames[count..], times_ns: &self.times_ns[count.min(self.times_ns.len())..], ..self }
     }
 
-    /// Frames in place of those from index `from` on, with `behind` readable bytes behind each.
+    /// Frames that replace the frames from index `from` on, with `behind` readable bytes behind each.
     ///
     /// # Safety
     /// `frames` are some of this burst's in order, each cut by `behind` bytes or more at its end.

@@ -14,7 +14,7 @@ const STRETCH: usize = 2048;
 pub struct Spread {
     /// The minimum.
     pub min: f64,
-    /// The median. For an even number of samples it is the upper one of the two in the middle.
+    /// The median. For an even number of samples, the upper one of the two in the middle.
     pub median: f64,
     /// The maximum.
     pub max: f64,
@@ -80,7 +80,7 @@ pub fn measure_ring(
     measure_ring_by(|burst, verdicts| filter.decide(chain, burst, verdicts), ring, packets, write)
 }
 
-/// The same for any way to decide a burst.
+/// Like [`measure_ring`], with any function that decides a burst.
 ///
 /// # Panics
 /// If the ring is empty or `packets` is 0.

@@ -148,7 +148,7 @@ impl NativeCode {
         }))
     }
 
-    /// Refuses answers that are not those of the chain that reads them.
+    /// Refuses answers if they do not belong to the chain that reads them.
     pub(crate) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
         let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));
         match given.is_none() || given == self.answered {
@@ -433,12 +433,11 @@ impl NativeFilter {
         // `Counted::new`) guarantees that the tickets in the tables name existing buckets and counts. `additions` has
         // room for `ProgramShape::additions` records of each packet. `entries` has counters and labels for every number
         // that lookups return (`EntryCounters`), and only this worker writes these counters. `flows` is a table if the
-        // program tracks (`ProgramShape::check`); other workers use it only if it is `shared`.
-        // `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots` are those of
-        // the program (`ProgramShape::check`), and nobody changes the records that they select before the reader
-        // starts another burst or rests.
-        // `features` is a sheet of the program's shape (`ProgramShape::check`), which only this worker writes
-        // until `end`.
+        // program tracks (`ProgramShape::check`); other workers use it only if it is `shared`. `rewrites` has
+        // room for each packet of the burst, or is null if the program changes none. `slots` are the slots of the
+        // program (`ProgramShape::check`), and the records that they select do not change before the reader
+        // starts another burst or rests. `features` is a sheet of the program's shape (`ProgramShape::check`),
+        // which only this worker writes until `end`.
         unsafe { function(&arguments) };
         self.features.iter().for_each(FeatureWriter::end);
         if let Some(additions) = &mut self.additions {

@@ -1,9 +1,9 @@
 //! Measures while the core works for this thread alone.
 //!
-//! A core has two hardware threads. In a virtual machine the other one may belong to somebody else, who then takes up to
-//! half of the core for some hundred microseconds at a time. A yardstick in front of each stretch of a measurement, and
-//! behind it, shows that: no-ops, which need nothing but the front end that both threads share. Alone on the core they
-//! always take the same time. A stretch with a slow yardstick at one of its ends is left out.
+//! A core has two hardware threads. In a virtual machine the other thread may belong to another tenant. It then takes
+//! up to half of the core for some hundred microseconds at a time. A yardstick in front of each stretch of a
+//! measurement, and behind it, shows that: no-ops, which need nothing but the front end that both threads share. Alone
+//! on the core they always take the same time. A stretch with a slow yardstick at one of its ends is left out.
 //!
 //! A measurement goes on until it has enough quiet stretches, but not for long. If it has hardly any then, all count.
 //! [`Summary`] says how many stretches were quiet, and how many measurements had to count the others.

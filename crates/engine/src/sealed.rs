@@ -38,8 +38,8 @@ pub enum WithoutSeal {
     Alone,
     /// The card has answered the first commit: the frame is dropped and counted as `unsealed`.
     Drop,
-    /// The same, while the software finds out whether the card has lost its configuration: answers to control frames may
-    /// have the seal of a card without one.
+    /// As `Drop`, while the software finds out whether the card has lost its configuration. Answers to control frames
+    /// may have the seal of a card without one.
     DropOpening,
 }
 
@@ -48,7 +48,8 @@ pub enum WithoutSeal {
 pub struct CardPort {
     /// The card's secret, 40 bits.
     pub token: u64,
-    /// Configurations whose frames may arrive, besides that of the active policy: at most [`CardPort::KNOWN_MAX`].
+    /// Configurations whose frames may arrive, besides the configuration of the active policy: at most
+    /// [`CardPort::KNOWN_MAX`].
     pub known: Vec<Configured>,
     /// What happens to other frames.
     pub without_seal: WithoutSeal,
@@ -59,7 +60,7 @@ pub struct CardPort {
 }
 
 impl CardPort {
-    /// Most configurations besides that of the active policy.
+    /// Maximum number of configurations besides the configuration of the active policy.
     pub const KNOWN_MAX: usize = 4;
 }
 
@@ -81,12 +82,12 @@ pub enum Received {
 pub struct Seals {
     /// The seal of answers for the active policy; `None` if it reads none.
     answered: Option<u64>,
-    /// The other seals, and what has them.
+    /// The other seals, each with the kind of frame that has it.
     others: Vec<(u64, Received)>,
     without_seal: WithoutSeal,
 }
 
-/// The seal of a card without a configuration. Anybody can send it.
+/// The seal of a card without a configuration. Any sender can use it.
 const UNCONFIGURED: u64 = Seal { token: 0, control: true, answers: false, body: 0, epoch: 0 }.word();
 
 impl Seals {
@@ -109,7 +110,7 @@ impl Seals {
         Seals { answered: own.map(|own| seal(own, true, false)), others, without_seal: port.without_seal }
     }
 
-    /// The seals as programs in the kernel read them, that of answers first.
+    /// The seals as programs in the kernel read them, the seal of answers first.
     pub(crate) fn for_kernel(&self) -> CardSeals {
         let answered = self.answered.map(|word| (word, Received::Answered));
         let mut seals = CardSeals::default();
@@ -157,7 +158,8 @@ fn kind(received: Received) -> u32 {
     }
 }
 
-// The seals of a port fit what the kernel has for it: three of each configuration, and that of an unconfigured card.
+// The seals of a port fit the kernel's memory for it: three seals for each configuration, and the seal of an
+// unconfigured card.
 const _: () = assert!(3 * (CardPort::KNOWN_MAX + 1) < CARD_SEALS_MAX);
 
 /// A burst without its trailers.
@@ -253,7 +255,7 @@ impl<'a> SealedBurst<'a> {
 
     /// All frames, without their trailers.
     pub fn cut(&self) -> FrameBurst<'_> {
-        // SAFETY: the frames are those of `whole` at the same indices, each cut by its trailer.
+        // SAFETY: the frames are the frames of `whole` at the same indices, each cut by its trailer.
         unsafe { self.whole.cut(0, &self.frames[..self.len()], 0) }
     }
 
@@ -268,8 +270,8 @@ impl<'a> SealedBurst<'a> {
             Received::Answered => usize::from(self.trailers[from]) - SEAL_BYTES,
             Received::Alone | Received::Control | Received::Unsealed => 0,
         };
-        // SAFETY: the frames are those of `whole` at the same indices, each cut by its trailer. All with answers have
-        // the same seal, so the same body.
+        // SAFETY: the frames are the frames of `whole` at the same indices, each cut by its trailer. All with answers
+        // have the same seal, so the same body.
         (received, unsafe { self.whole.cut(from, &self.frames[range], behind) })
     }
 

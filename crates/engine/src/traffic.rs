@@ -56,7 +56,7 @@ pub fn sources(count: usize, mix: Mix<'_>, seed: u64) -> Vec<u32> {
     (0..count).map(|_| mix.source(&mut random)).collect()
 }
 
-/// `count` packets like those of [`packets_from`], with sources from the mix.
+/// `count` packets like the packets of [`packets_from`], with sources from the mix.
 pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
     packets_from(&sources(count, mix, seed))
 }

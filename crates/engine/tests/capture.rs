@@ -172,7 +172,7 @@ fn pcapng_with_all_its_blocks() {
     assert_eq!(seen, expected);
     let stamps: Vec<u64> = packets.iter().map(|packet| packet.stamp_ns).collect();
     let second = 1_700_000_000_000_003_000 + 100_000_000_000;
-    // A simple packet block has no time. It gets that of the previous packet.
+    // A simple packet block has no time. It gets the time of the previous packet.
     assert_eq!(stamps, [1_700_000_000_000_001_000, second, second, 100_000_000_004, 3_500_000_000]);
 }
 

@@ -1,4 +1,4 @@
-//! The same hand-written chain as native code and in the kernel. Needs clang, and root for the kernel.
+//! Compares a hand-written chain as native code and in the kernel. Needs clang, and root for the kernel.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests
 use std::sync::Arc;

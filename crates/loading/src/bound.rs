@@ -24,7 +24,7 @@ use weir_tables::Image;
 
 impl Policy {
     /// The images of all slots, to report on them. Each is built once. Images of lists have labels that count up:
-    /// [`Policy::bind`] builds those with tickets, which depend on the buckets.
+    /// [`Policy::bind`] builds the images with tickets, which depend on the buckets.
     ///
     /// # Errors
     /// A table or list does not fit its layout.
@@ -38,7 +38,7 @@ impl Policy {
         self.build(|slot| matches!(slot.contents, SlotContents::Tables(_)))
     }
 
-    /// The images of the wanted slots. Those that were not built before are built, one thread for each.
+    /// The images of the wanted slots. Builds the missing ones, each in a thread of its own.
     fn build(&self, wanted: impl Fn(&Slot) -> bool) -> Result<Vec<Option<Arc<Image>>>, LoadError> {
         let slots = || self.program.slots.iter().zip(&self.images).enumerate();
         let missing =
@@ -119,7 +119,7 @@ impl Policy {
         }))
     }
 
-    /// The table of flows: that of `shared` state, or an empty one for a replay.
+    /// The table of flows: from `shared` state, or an empty one for a replay.
     fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(needs) = self.program.flow_needs() else { return Ok(None) };
         if let Some(shared) = shared {
@@ -132,7 +132,7 @@ impl Policy {
         Ok(Some(table))
     }
 
-    /// The slots: those of `shared` state, or for a replay new ones with the rules that were given for it.
+    /// The slots: from `shared` state, or for a replay new ones with the rules that were given for it.
     fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<LiveSlots, LoadError> {
         let declared = &self.program.rule_slots;
         if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {

@@ -207,8 +207,8 @@ fn check_limiters(program: &Program, lists: &[LimitList]) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks that the labels of a limiter are those of the table that it polices by, so that each that a lookup can return
-/// has a bucket.
+/// Checks that a limiter has the labels of the table that it polices by. Then each label that a lookup can return has a
+/// bucket.
 fn check_labels(program: &Program, (report, tables): (&BundleReport, &PolicyTables)) -> Result<(), String> {
     for (limiter, slot) in limited(program).filter(|(limiter, _)| limiter.kind == LimiterKind::Labels) {
         let list = report.limits.iter().find(|list| list.name == limiter.name);

@@ -191,7 +191,7 @@ pub(crate) fn check(program: &Program, tables: &PolicyTables) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the bounds and counters of a slot are those of its tables.
+/// Whether the bounds and counters of a slot equal the bounds and counters of its tables.
 fn declares(slot: &Slot, tables: &[&DeclaredTable]) -> bool {
     let counts = slot.counted.is_some();
     match tables {

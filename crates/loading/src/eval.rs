@@ -77,7 +77,7 @@ impl<'a> EvalFilter<'a> {
         self.evaluator.enter_flow(key, flow, time_ns)
     }
 
-    /// The same with rules in its slots.
+    /// This filter with rules in its slots.
     pub fn with_slots(mut self, rules: &[Vec<SlotRule>]) -> Self {
         for (slot, rules) in (0..).map(RuleSlotId).zip(rules) {
             self.evaluator.set_slot(slot, rules.clone());

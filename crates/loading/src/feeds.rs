@@ -112,7 +112,7 @@ impl Text {
         })
     }
 
-    /// The same text with other contents of some lists. `stamps` are those of their files.
+    /// This text with other contents of some lists. `stamps` are the stamps of their files.
     ///
     /// # Errors
     /// All errors in the policy with these contents.
@@ -157,7 +157,7 @@ impl Text {
 }
 
 impl Policy {
-    /// The same policy with other contents of some lists. `stamps` are those of their files.
+    /// This policy with other contents of some lists. `stamps` are the stamps of their files.
     ///
     /// # Errors
     /// All errors in the policy with these contents, or it is a bundle, whose tables have no files.

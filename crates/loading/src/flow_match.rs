@@ -20,7 +20,7 @@ use crate::text::Text;
 pub struct Opening {
     /// Source and destination.
     pub addresses: [u128; 2],
-    /// Their ports; for ICMP the identifier and the type of the request.
+    /// Ports of source and destination; for ICMP the identifier and the type of the request.
     pub ports: [u16; 2],
     /// The IP protocol.
     pub protocol: u8,

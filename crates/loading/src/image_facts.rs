@@ -1,8 +1,8 @@
-//! Facts about images, from which the policy compiler chooses layouts. The images of all possible layouts are built,
+//! Facts about images. The policy compiler chooses layouts by them. The images of all possible layouts are built,
 //! measured and freed.
 //!
 //! A build takes milliseconds for a hundred thousand prefixes and a tenth of a second for three million. The facts are
-//! therefore exact: the sizes are those of the loaded images, and an impossible layout is not chosen.
+//! therefore exact: the sizes are the sizes of the loaded images, and an impossible layout is not chosen.
 
 use weir_abi::{Family, Layout};
 use weir_policy::catalog::ImageFacts;
@@ -11,7 +11,7 @@ use weir_tables::{BuildError, Image, LimitTable, Reads, Table};
 /// Facts about the images of one table or list: one for each possible layout.
 pub type Images = Vec<ImageFacts>;
 
-/// Facts about a table in every layout but those of dynamic sets.
+/// Facts about a table in every layout, except for layouts of dynamic sets.
 pub fn of_table(table: &Table) -> Images {
     let layouts =
         [Layout::Dxr16x4, Layout::ExactSet, Layout::Range6, Layout::RankLeaf, Layout::RankLeaf6, Layout::ExactSet6];

@@ -33,9 +33,9 @@ pub struct CompiledBpf<'p> {
 
 /// The code for what a host sends.
 enum Sent {
-    /// It is compiled when it is needed, from this C.
+    /// The code is compiled when it is needed, from this C.
     Uncompiled(String, BpfShape),
-    /// It is in the bundle, if the policy supports hosts.
+    /// The code is in the bundle, if the policy supports hosts.
     Bundled(Option<BpfObject>),
 }
 
@@ -49,8 +49,8 @@ impl CompiledBpf<'_> {
         XdpFilter::load(name, &self.object, &self.policy.shape(), data)
     }
 
-    /// Loads the code into the kernel, for interfaces. For those of a host, text is compiled once more for what the host
-    /// sends.
+    /// Loads the code into the kernel, for interfaces. For the interfaces of a host, text is compiled once more for
+    /// what the host sends.
     ///
     /// # Errors
     /// The process may not load BPF programs, or the verifier rejects the code.
@@ -124,7 +124,7 @@ impl Policy {
     /// not depend on the sizes of `data`.
     ///
     /// # Errors
-    /// The same as [`Policy::in_kernel`].
+    /// As for [`Policy::in_kernel`].
     pub fn in_kernel_for_bundle<T>(
         &self,
         data: &Bound,

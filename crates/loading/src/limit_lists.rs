@@ -86,8 +86,8 @@ pub(crate) fn named<'a>(lists: &'a [LimitList], name: &str) -> &'a LimitList {
     lists.iter().find(|list| list.name == name).expect("the list of a limiter or slot is declared")
 }
 
-/// The entries of each limiter: those of its list, or the single limit in its rule. Limiters of the same list share
-/// them.
+/// The entries of each limiter: the entries of its list, or the single limit in its rule. Limiters of the same list
+/// share them.
 pub(crate) fn entries(lists: &[LimitList], program: &Program) -> Vec<Arc<LimitEntries>> {
     let mut known: Vec<(&str, LimiterKind, Arc<LimitEntries>)> = Vec::new();
     let mut all = Vec::with_capacity(program.limiters.len());

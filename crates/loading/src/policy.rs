@@ -65,7 +65,7 @@ impl Policy {
         }
     }
 
-    /// The same policy, marked as unverified text.
+    /// This policy, marked as unverified text.
     pub(crate) fn unsigned(self, path: PathBuf) -> Self {
         Policy { unverified: Some(Unverified::Text(path)), ..self }
     }
@@ -79,7 +79,7 @@ impl Policy {
         Policy::of_bundle(path, Bundle::read_bytes(path, bytes, trust)?)
     }
 
-    /// The same policy with the verification of another one.
+    /// This policy with the verification of another one.
     pub(crate) fn verified_like(self, other: &Policy) -> Self {
         Policy { unverified: other.unverified.clone(), ..self }
     }
@@ -136,7 +136,8 @@ impl Policy {
         &self.slot_rules
     }
 
-    /// The same policy with the program of a split (`weir_card::split`): chains and slots may follow those that it has.
+    /// This policy with the program of a split (`weir_card::split`). That program may have more chains and slots behind
+    /// the existing ones.
     ///
     /// # Panics
     /// Panics if the program is of another policy, or the policy comes from a bundle.

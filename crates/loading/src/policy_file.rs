@@ -78,7 +78,7 @@ impl PolicyFile {
 /// Loads a policy or a bundle without verification of signatures.
 ///
 /// # Errors
-/// Those of [`PolicyFile::open`] and [`PolicyFile::read`].
+/// The errors of [`PolicyFile::open`] and [`PolicyFile::read`].
 pub fn load(path: &Path) -> Result<Policy, LoadError> {
     PolicyFile::open(path)?.read(&Trust::default())
 }

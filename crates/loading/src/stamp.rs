@@ -1,4 +1,4 @@
-//! Stamps of files, by which a changed file is recognised without reading it.
+//! Stamps of files. They show that a file has changed without reading it.
 
 use std::collections::HashMap;
 use std::fs::Metadata;

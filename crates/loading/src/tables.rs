@@ -22,8 +22,8 @@ pub struct TablesOf<'a> {
     pub tables: &'a PolicyTables,
 }
 
-/// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are those of the policy,
-/// in slot order; `None` for lists of limits.
+/// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are the images of the
+/// policy, in slot order; `None` for lists of limits.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with.
@@ -41,7 +41,7 @@ pub fn bind(
     Ok(LiveTables { by_rules, ..live })
 }
 
-/// Binds the tables of a policy whose packets are replayed: dynamic ones, and those with counters. Others are constant.
+/// Binds the tables of a policy for a replay: dynamic tables, and tables with counters. Others are constant.
 ///
 /// # Errors
 /// The kernel refuses the memory of tables that its programs read.
@@ -121,7 +121,7 @@ fn adders(of: TablesOf<'_>, binding: &Arc<TableBinding>) -> Adders {
 enum Bound {
     /// All, with the timeouts of their declarations.
     All,
-    /// Dynamic ones and those with counters, without timeouts.
+    /// Dynamic tables and tables with counters, without timeouts.
     Replayed,
 }
 

@@ -137,15 +137,15 @@ pub struct Action {
 /// Why an action ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It hit nothing for some time, or a blocked source became slow.
+    /// The action hit nothing for some time, or a blocked source became slow.
     Quiet,
     /// Its time was over.
     Timeout,
-    /// It hit packets of proven sources.
+    /// The action hit packets of proven sources.
     Collateral,
-    /// It could not be carried out.
+    /// The action could not be carried out.
     Failed,
-    /// Somebody else has removed what carried it out.
+    /// Another program has removed the rule that carried it out.
     Removed,
     /// The operator has dismissed it.
     Dismissed,
@@ -199,15 +199,15 @@ pub struct Hit {
     pub packets: u64,
     /// Packets that a card dropped for it. Cards count every packet, whatever part of them is seen.
     pub by_card: u64,
-    /// Those of `packets` that belong to conversations of proven sources.
+    /// Packets among `packets` that belong to conversations of proven sources.
     pub proven: u64,
-    /// Those of `packets` that answers vouch for.
+    /// Packets among `packets` that answers vouch for.
     pub vouched: u64,
-    /// Those of `packets` that belong to streams without proof.
+    /// Packets among `packets` that belong to streams without proof.
     pub streamed: u64,
     /// Connections that have completed their handshake with a SYN proxy.
     pub completed: u64,
-    /// Their SYNs, which pass after all. They were among `packets`, in this window or before.
+    /// SYNs of these connections. They pass after all, and were among `packets` in this window or before.
     pub released: u64,
 }
 

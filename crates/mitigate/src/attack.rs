@@ -28,11 +28,11 @@ const ENOUGH: usize = 64;
 /// What became of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It waits for approval.
+    /// The action waits for approval.
     Proposed,
-    /// It is carried out.
+    /// The action is carried out.
     Active,
-    /// It is over.
+    /// The action is over.
     Ended(Ending),
 }
 
@@ -49,13 +49,13 @@ pub struct Record {
     pub last_hit_ns: u64,
     /// Packets that it has hit, an estimate if packets are sampled.
     pub packets: u64,
-    /// Those of proven sources.
+    /// Packets of proven sources that it has hit.
     pub proven: u64,
-    /// Those of proven sources that were seen.
+    /// Packets of proven sources that it has hit and that were seen.
     pub proven_seen: u64,
-    /// Packets that answers vouch for.
+    /// Packets that it has hit and that answers vouch for.
     pub vouched: u64,
-    /// Those of them that were seen.
+    /// Packets that answers vouch for and that were seen.
     pub vouched_seen: u64,
     /// Packets of proven sources that have reached the victim since.
     pub proven_passed: u64,
@@ -106,10 +106,10 @@ pub struct Attack {
     pub from_ns: u64,
     /// When it was last seen, ns.
     pub last_ns: u64,
-    /// Whether nobody used the victim before. Then plausible sources are not trusted, and what no signature covers is
-    /// limited.
+    /// Whether the victim had no users before the attack. Then plausible sources are not trusted, and packets that no
+    /// signature covers are limited.
     pub is_unused: bool,
-    /// Whether nobody is known to use the victim; whether that says something is a matter of time.
+    /// Whether no user of the victim is known. This says something only after enough time of observation.
     pub(crate) may_be_unused: bool,
     /// Whether it is over.
     pub is_over: bool,
@@ -281,7 +281,7 @@ impl Attack {
     }
 }
 
-/// Adds headers, of which the last `most` are kept.
+/// Adds headers and keeps the last `most` of all.
 fn keep_last(kept: &mut Vec<Header>, more: Vec<Header>, most: usize) {
     kept.extend(more);
     let excess = kept.len().saturating_sub(most);

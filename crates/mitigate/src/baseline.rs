@@ -20,10 +20,11 @@ const CROWD: f64 = 2.0;
 const GROWTH_PACKETS: u64 = 25;
 /// Prefixes with a baseline. Others have the floor.
 const PREFIXES_MAX: usize = 8192;
-/// If there are as many, those go that were not seen for this time. They are looked for once in the shorter one.
+/// If there are so many, prefixes that were not seen for this time are forgotten. The search for them runs at most once
+/// in the shorter time.
 const UNSEEN_NS: u64 = 3600 * SECOND_NS;
 const PURGE_NS: u64 = 60 * SECOND_NS;
-/// Who has not used a prefix for this time does not use it.
+/// A use of a prefix counts for this time.
 const USED_NS: u64 = 24 * 3600 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
 /// A class exceeds its baseline if its rate is this many times as high. Poisson noise of 25 packets a window, the least
@@ -86,7 +87,7 @@ impl Since {
 pub struct Usual {
     /// Highest usual rate without proof of each class.
     unproven: [UsualRate; PacketClass::COUNT],
-    /// The same of streams, which do not count there.
+    /// Highest usual rate of streams without proof of each class. They do not count in `unproven`.
     streamed: [UsualRate; PacketClass::COUNT],
     /// Streams without proof that were spared.
     streamed_since: Since,
@@ -191,7 +192,7 @@ impl Usual {
         self.streamed[class as usize].pps()
     }
 
-    /// The same of all classes.
+    /// The highest usual rate of packets of streams without proof, of all classes.
     pub fn streamed_total_pps(&self) -> f64 {
         sum(&self.streamed)
     }
@@ -211,9 +212,9 @@ impl Usual {
         self.packets[class as usize].pps()
     }
 
-    /// Whether real sources send this class so rarely, in so many packets, that it is not a part of what the prefix does.
-    /// In attacks too: many packets are those of proven sources, which nobody can make up, and few are also those that
-    /// answers vouch for. `served` packets more belong to what it does.
+    /// Whether this class is too rare among proven sources to be normal for the prefix. This holds in attacks too. The
+    /// many packets are from proven sources, which cannot be forged. The few packets of the class include those that
+    /// answers vouch for. `served` further packets count as normal.
     pub fn is_foreign(&self, class: PacketClass, served: u64) -> bool {
         let all = self.certain_packets + served as f64;
         all >= FOREIGN_MIN && self.proven_packets[class as usize] <= all * FOREIGN
@@ -326,7 +327,7 @@ impl Baselines {
         }
     }
 
-    /// Freezes baselines until now: those of prefixes under suspicion, or all if nothing was seen.
+    /// Freezes baselines until now: the baselines of prefixes under suspicion, or all if nothing was seen.
     pub fn freeze(&mut self, is_frozen: impl Fn(&Prefix) -> bool, now_ns: u64) {
         for (_, usual) in self.usual.iter_mut().filter(|(prefix, _)| is_frozen(prefix)) {
             (usual.learned_ns, usual.now_ns) = (now_ns, now_ns);

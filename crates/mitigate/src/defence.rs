@@ -1,7 +1,7 @@
 //! Measurement, decisions and the actions in force, joined: packets in, decisions out.
 //!
-//! Packets come from in front of the actions. Those that an action in force drops are not measured, so measurements see
-//! what passes, and each action knows which of its packets belong to proven sources.
+//! Packets are read in front of the actions. Packets that an action in force drops are not measured, so measurements
+//! see the rest. Each action counts how many of its packets belong to proven sources.
 
 use crate::action::{Action, ActionId, Decision};
 use crate::excerpt::{Excerpt, Excerpts, Frame};
@@ -16,13 +16,13 @@ use crate::prefix::Prefix;
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It passes.
+    /// The packet passes.
     Passes,
     /// An action drops it.
     Drops,
     /// A SYN proxy has answered it, and lets it pass if the handshake completes.
     Waits(Handshake),
-    /// It passes, and so do the SYNs of the handshake.
+    /// The packet passes, and so do the SYNs of the handshake.
     Completes(Handshake),
 }
 
@@ -165,8 +165,8 @@ impl Defence {
         self.by_card.push((source, packets));
     }
 
-    /// Takes exact counts of all packets, which hold for the next windows. Those of a time before an action began or ended
-    /// are about other traffic.
+    /// Takes exact counts of all packets, which hold for the next windows. Counts of a time before an action began or
+    /// ended are about other traffic, and are ignored.
     pub fn observe(&mut self, observed: Observed) {
         self.observed = Some(observed).filter(|observed| observed.from_ns >= self.changed_ns);
     }
@@ -177,8 +177,8 @@ impl Defence {
         self.observed = None;
     }
 
-    /// Ends a window, of whose packets `sampling` was seen. The caller carries the decisions out, and tells what is in
-    /// force then.
+    /// Ends a window. `sampling` says which part of its packets was seen. The caller carries the decisions out, and
+    /// tells what is in force then.
     pub fn end_window(&mut self, now_ns: u64, sampling: Sampling) -> Vec<Decision> {
         let mut window = self.extractor.close(now_ns);
         if !sampling.is_blind() {
@@ -215,7 +215,8 @@ impl Defence {
         }
     }
 
-    /// After the decisions of a window: whoever became plausible in an attack is not trusted.
+    /// Begins a window after the decisions of the previous one. Sources that became plausible in an attack are not
+    /// trusted.
     pub fn begin_window(&mut self) {
         let current = self.mitigator.attacks().filter(|attack| !attack.is_over);
         self.extractor.distrust(current.map(|attack| Distrusted {

@@ -1,6 +1,6 @@
 //! Packets around an attack, bounded in number and size: what an export of the attack shows.
 //!
-//! Nobody knows beforehand whom an attack will hit. So a sample of all recent packets is kept, with equal room for each
+//! The victim of an attack is unknown beforehand. So a sample of all recent packets is kept, with equal room for each
 //! group of hosts, and the victim's packets are taken from it when an attack is detected. From then on the victim's
 //! packets are sampled for some seconds. Packets of proven sources and answers have samples of their own, so that a
 //! flood does not displace the packets that must not be dropped.
@@ -20,13 +20,13 @@ pub const PACKETS_MAX: usize = 4096;
 /// Time before the detection from which packets are shown, and time after it.
 const BEFORE_NS: u64 = 5_000_000_000;
 const AFTER_NS: u64 = 10_000_000_000;
-/// Packets of a window that are kept of all hosts together, and of those of proven sources.
+/// Number of packets of a window that are kept of all hosts together: from any source, and from proven sources.
 const ANY: usize = 192;
 const PROVEN: usize = 64;
 /// Groups of hosts, and packets of a window that are kept of each.
 const STRATA: usize = 32;
 const STRATUM: usize = 8;
-/// Packets of a window that are kept of a victim, and of those of proven sources.
+/// Number of packets of a window that are kept of a victim: from any source, and from proven sources.
 const VICTIM_ANY: usize = 64;
 const VICTIM_PROVEN: usize = 32;
 /// Attacks whose packets are collected at once. Further ones have no excerpt.
@@ -71,7 +71,7 @@ pub struct Excerpt {
     pub seen: u64,
 }
 
-/// Samples of one window: of all packets, and of those of proven sources.
+/// Samples of one window: of all packets, and of the packets of proven sources.
 #[derive(Clone, Debug)]
 struct Sample {
     any: Reservoir<Packet>,

@@ -11,7 +11,7 @@ use weir_abi::PacketClass;
 
 /// Only above this multiple of the threshold: the limit also hits legitimate packets.
 const EXCESS: f64 = 10.0;
-/// The same for SYNs to a SYN proxy, which hits nobody who completes a handshake.
+/// The multiple for SYNs to a SYN proxy, which hits no client that completes a handshake.
 const PROXIED_EXCESS: f64 = 3.0;
 /// Share of the sources without proof that are known: they are customers who get no answer.
 const KNOWN: f64 = 0.3;
@@ -33,15 +33,15 @@ pub struct Case<'a> {
     pub window: &'a Window,
     /// Headers without proof.
     pub pool: &'a [Header],
-    /// Those of them whose sources are known to be real.
+    /// Number of headers in `pool` whose sources are known to be real.
     pub known: usize,
 }
 
 /// What the last resort is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resort {
-    /// The attack is only reported: a limit on SYNs, which have no proof yet, would keep new customers away for longer
-    /// than the attack could, and so would one on a class of which much has proof.
+    /// The attack is only reported. SYNs have no proof yet, so a limit on them would keep new customers away for longer
+    /// than the attack. So would a limit on a class whose packets mostly have proof.
     Report,
     /// A measure. A limit passes what is usual.
     Take(Measure),
@@ -65,7 +65,7 @@ pub fn measure(case: &Case<'_>, baselines: &Baselines, prepared: &Prepared) -> O
     }
     let class = suspect.class as usize;
     let is_unproven = counts.unproven[class] as f64 >= counts.packets[class] as f64 * UNPROVEN;
-    // A limit on pings hurts nobody: no service needs them.
+    // A limit on pings does no harm: no service needs them.
     let pings = pings(suspect, pool);
     let excess = if pings.is_some() { 1.0 } else { EXCESS };
     if !is_unproven {
@@ -158,7 +158,7 @@ mod tests {
     use crate::victim::{Evidence, Suspect};
     use weir_abi::PacketClass;
 
-    /// What is done about datagrams of which some have proof, at so many times the threshold.
+    /// What is done about datagrams with and without proof, at so many times the threshold.
     fn of_datagrams(unproven: u64, proven: u64, times: f64) -> Option<Resort> {
         let prefix = Prefix::of(false, 0xc000_0201, 32);
         let class = PacketClass::Udp;

@@ -41,13 +41,13 @@ const REST_SHARE: f64 = 0.03;
 const SIGNATURE_SHARE: f64 = 0.01;
 /// The lowest limit.
 const LIMIT_PPS: f64 = 1.0;
-/// The least rate of what remains that is learned again. At this rate two seconds have 20 headers.
+/// The least rate at which remaining traffic of an attack is learned again. At this rate two seconds have 20 headers.
 const REST_PPS: f64 = 10.0;
-/// The same for its mean over some seconds. At this rate eight seconds have 32 headers.
+/// The least mean rate over some seconds at which it is learned again. At this rate eight seconds have 32 headers.
 const MEAN_REST_PPS: f64 = 4.0;
 /// The weight of a window in this mean.
 const MEAN_WEIGHT: f64 = 0.1;
-/// What a victim that nobody used receives at most besides what signatures cover.
+/// Maximum rate that a victim without users receives besides the packets that signatures cover.
 const UNUSED_PPS: f64 = 10.0;
 /// A suspicion without an action, and an attack without traffic, end after this time; a suspicion of pulses later.
 const FORGET_NS: u64 = 10_000_000_000;
@@ -172,7 +172,7 @@ impl Mitigator {
         std::mem::take(&mut self.decisions)
     }
 
-    /// Whether a suspect receives nothing unusual but pings, and answers them. Nobody is harmed then, up to ten times
+    /// Whether a suspect receives nothing unusual but pings, and answers them. Such pings do no harm, up to ten times
     /// the threshold. During an attack they may be a part of it.
     fn is_pinged(&self, suspect: &Suspect, window: &Window) -> bool {
         let is_attacked = || self.attacks.iter().any(|attack| attack.id.is_some() && attack.victim == suspect.prefix);
@@ -216,7 +216,7 @@ impl Mitigator {
         let suspect = suspects.iter().find(|suspect| suspect.prefix == victim);
         let unproven_pps = window.counts_of(victim).map_or(0, Counts::unproven_total) as f64 / window.seconds();
         let mut rest = self.rest(victim, window, &open);
-        // As long as everybody who asks gets an answer, each datagram that an action drops may be a customer's.
+        // As long as every question gets an answer, each datagram that an action drops may be a customer's.
         let is_served = window.is_served(&victim);
         if is_served {
             PacketClass::ALL
@@ -271,8 +271,8 @@ impl Mitigator {
         })
     }
 
-    /// A suspect that answers whoever asks. What else it receives may be an attack; the questions are reported if they are
-    /// very many.
+    /// Handles a suspect that answers all clients. Its other packets may be an attack. Questions are only reported, if
+    /// they are very many.
     fn confirm_served(
         &mut self,
         at: usize,
@@ -330,12 +330,12 @@ impl Mitigator {
         evidence.extend(self.peace.entropies(pool));
         let attack = &mut self.attacks[at];
         let usual = self.peace.baselines.of(&attack.victim);
-        // In the beginning nobody knows who is used, and who has few samples may have proven sources that no sample shows.
-        // Where answers are seen, a proof is one at any time; elsewhere those of the last seconds may be the attack's, but
-        // in the first seconds there are no others.
+        // At the start it is unknown which hosts have users. A host with few samples may have proven sources that no
+        // sample shows. Where answers are seen, every proof is valid. Elsewhere proofs of the last seconds may belong
+        // to the attack, but the first seconds have no older ones.
         let is_certain = window.is_two_way || self.peace.seen_ns() < UNUSED_NS;
         let doubtful_ns = if is_certain { 0 } else { DOUBTFUL_NS };
-        // Who asks one question has no proof, but the answer shows that somebody is served.
+        // A client that asks one question has no proof, but the answer shows that the host has users.
         let mut served = self.peace.reference.first().chain(&window.answered);
         let is_used = usual.is_used_since(attack.last_ns.saturating_sub(doubtful_ns))
             || usual.is_streamed_since(attack.last_ns.saturating_sub(DOUBTFUL_NS))

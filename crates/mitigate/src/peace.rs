@@ -75,7 +75,7 @@ impl Peace {
         u64::from(self.windows) * WINDOW_NS
     }
 
-    /// Whether a suspect counts. In the beginning, only traffic counts that is not usual anywhere.
+    /// Whether a suspect counts. In the beginning, traffic counts only if it is not usual anywhere.
     pub fn believes(&self, suspect: &Suspect, window: &Window) -> bool {
         !self.is_beginning() || window.counts_of(suspect.prefix).is_some_and(|counts| is_strange(counts, window))
     }
@@ -101,7 +101,7 @@ impl Peace {
         }
         self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));
         if attacks.is_empty() {
-            // Who is not answered is no example.
+            // A source without answers is no example.
             let peaceful = window.heavy.iter().filter(|heavy| !unanswered::is_unanswered(heavy));
             let fastest = peaceful.map(|heavy| heavy.packets).max().unwrap_or(0);
             self.source.learn(fastest as f64 / window.seconds(), window.seconds(), pace, SOURCE_PPS);

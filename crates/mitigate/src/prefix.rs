@@ -40,7 +40,8 @@ impl Level {
 }
 
 impl Prefix {
-    /// The prefix of a length that contains an address. A length above that of the family means the whole address.
+    /// The prefix of a length that contains an address. A length above the length of the family's addresses means the
+    /// whole address.
     pub fn of(is_ipv6: bool, address: u128, length: u8) -> Self {
         let bits: u8 = if is_ipv6 { 128 } else { 32 };
         let length = length.min(bits);

@@ -53,7 +53,7 @@ pub struct Sizes {
     pub real: usize,
     /// Of plausible sources.
     pub plausible: usize,
-    /// Those that answers vouched for.
+    /// Of sources that answers vouched for.
     pub vouched: usize,
     /// Without proof.
     pub unproven: usize,

@@ -9,16 +9,16 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// An action that hits fewer packets a second is quiet.
 pub const QUIET_PPS: f64 = 10.0;
 /// A signature that names a source, and a block of a source, ends after this time. If it was a mistake, the source is
-/// back in half of the minute that nobody may lose.
+/// back after half of the longest allowed outage of a minute.
 pub const SOURCE_NS: u64 = 30 * SECOND_NS;
 /// A blocked source has this long to show its rate.
 const RATE_NS: u64 = SECOND_NS;
-/// Packets of proven sources that an action must hit before it counts as a mistake, and their share of all that it hits.
-/// An attacker meets a sequence number by chance in 1 of 2^14 packets.
+/// Packets of proven sources that an action must hit before it counts as a mistake, and their share of all packets that
+/// it hits. An attacker meets a sequence number by chance in 1 of 2^14 packets.
 const MISTAKES_MIN: u64 = 8;
 const MISTAKES_SHARE: f64 = 0.01;
-/// The same share of packets that answers vouch for. Anybody can forge these, so a rule is a mistake only if it hits so
-/// many that the forger would have to send a quarter of his flood in turn with answers.
+/// The share for packets that answers vouch for. An attacker can forge these. So a rule is a mistake only at a share
+/// that would cost the attacker a quarter of the flood, sent in turn with answers.
 const VOUCHED_SHARE: f64 = 0.25;
 /// Or their share of all packets of proven sources to the victim since the action began.
 const HARM_SHARE: f64 = 0.005;

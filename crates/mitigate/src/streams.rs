@@ -2,9 +2,9 @@
 //!
 //! A stream is one sender: packets from one port of one source to one port, again and again. Made-up sources do not make
 //! streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets without
-//! proof as long as all of them together are below what harms nobody. Above, each counts.
+//! proof as long as all of them together are below a harmless rate. Above it, each counts.
 //!
-//! The same holds for datagrams that few answers vouch for. Anybody can forge their conversations.
+//! This also holds for datagrams that few answers vouch for, because an attacker can forge their conversations.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::header::Header;

@@ -1,7 +1,7 @@
 //! Real sources that attack: they send far more than any source in peace, and the victim does not answer.
 //!
-//! Only proven conversations count, so nobody can make a source look like one of these by using its address. Only
-//! traffic in both directions shows answers.
+//! Only proven conversations count, so an attacker cannot make a source look like one of these by forging its address.
+//! Only traffic in both directions shows answers.
 
 use crate::baseline::{FACTOR, floor_pps};
 use crate::class;

@@ -27,7 +27,7 @@ const PULSE_FACTOR: f64 = 3.0;
 const PULSE_GAP_NS: u64 = 2 * WINDOW_NS;
 /// If at least this many parts of a net had excess for a short time and have none now, its parts do not explain it.
 const VISITED_MIN: usize = 8;
-/// Prefixes under suspicion at once. Those with most excess come first.
+/// Maximum number of prefixes under suspicion at once. Prefixes with the most excess come first.
 const SUSPECTS_MAX: usize = 256;
 
 /// A measurement that exceeds its threshold.
@@ -161,7 +161,7 @@ impl Victims {
     }
 }
 
-/// Notes a window in which a prefix had excess. Returns those of the last `span_ns`.
+/// Notes a window in which a prefix had excess. Returns the windows with excess of the last `span_ns`.
 fn note(excess: &mut HashMap<Prefix, Vec<u64>>, prefix: Prefix, now_ns: u64, span_ns: u64) -> &[u64] {
     let times = excess.entry(prefix).or_default();
     times.push(now_ns);

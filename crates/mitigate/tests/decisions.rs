@@ -296,7 +296,7 @@ fn a_limit_of_the_whole_victim_that_was_a_mistake_does_not_come_back() {
     let mut mitigator = Mitigator::new(settings(Mode::Act), 1);
     let (mut limit, mut applied, mut undone) = (None, 0, 0);
     let mut random = Random::new(1);
-    // Ten seconds in which nobody uses the host, then two vectors, one after the other.
+    // Ten seconds without users of the host, then two vectors, one after the other.
     for number in 0..100u64 {
         for _ in 0..if number < 40 { 0 } else { 500 } {
             let header = datagram(random.address(), SERVER + 7, random.port(), random.port(), 300 + random.below(900));

@@ -1,4 +1,4 @@
-//! What an attacker achieves who forges proof: addresses, ports and answered questions are his to write.
+//! What an attacker achieves by forging proof: addresses, ports and answered questions are his to write.
 
 #[path = "forged/judging.rs"]
 mod judging;
@@ -59,7 +59,7 @@ fn with_vouchers(seconds_between: f64) -> Traffic {
 #[test]
 fn sources_that_were_answered_do_not_undo_a_rule() {
     run(with_vouchers(1000.0)).holds();
-    // They ask again and again, so each of their packets is paid for.
+    // The answered sources ask again and again, so each of their packets is paid for.
     run(with_vouchers(2.0)).holds();
 }
 
@@ -87,7 +87,7 @@ fn handshakes_of_quic_that_nobody_continues_do_not_hide_a_flood() {
     run(traffic).holds();
 }
 
-/// The server pings a monitor once a second. Replies with its address are anybody's.
+/// The server pings a monitor once a second. Replies with the monitor's address may be forged.
 #[test]
 fn replies_to_few_pings_do_not_hide_a_flood() {
     let mut traffic = Traffic::of_customers(50, END_S);
@@ -165,7 +165,7 @@ fn blind_handshakes_do_not_teach_that_answers_are_not_seen() {
     assert!(outcome.detected_s.is_some_and(|at_s| at_s <= 182.0 - BEGIN_S), "{outcome:?}");
 }
 
-/// Whoever was answered once has no right to be spared by name.
+/// A source that was answered once is not spared by name.
 #[test]
 fn few_sources_that_were_answered_are_stopped() {
     let mut traffic = Traffic::of_customers(50, END_S);

@@ -22,7 +22,7 @@ const ONE_IN: u32 = 1000;
 /// Windows between two exchanges.
 const EXCHANGE: u64 = 4;
 
-/// An attack that was detected: when, its highest rate without proof, and of whom.
+/// An attack that was detected: its time, its highest rate without proof, and its victim.
 type Found = (f64, f64, String);
 
 /// Exact counts of a second, as `observe` makes them.

@@ -60,7 +60,7 @@ impl Bench {
         changes.len()
     }
 
-    /// Share of the packets that the card takes, and that of the best choice.
+    /// Share of the packets that the card takes, and the share of the best choice.
     fn shares(&self, pps: &[f64]) -> (f64, f64) {
         let all: f64 = pps.iter().sum();
         let taken: f64 = (0..).zip(pps).filter(|(key, _)| self.card.contains(*key)).map(|(_, pps)| pps).sum();

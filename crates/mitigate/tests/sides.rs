@@ -1,4 +1,4 @@
-//! What the side is worth from which a packet came: a source inside that comes from outside is forged.
+//! What the side of arrival is worth: an inside source that comes from outside is forged.
 
 #[path = "forged/judging.rs"]
 #[allow(dead_code)]
@@ -29,13 +29,13 @@ fn with_forged_questions(arrival: Option<Arrival>) -> Traffic {
 
 #[test]
 fn forged_questions_of_the_server_do_not_hide_a_flood() {
-    // Where nobody knows from which side packets come, few answers vouch for few packets.
+    // Where the side of packets is unknown, few answers vouch for few packets.
     for arrival in [None, Some(Arrival::Outside)] {
         run(with_forged_questions(arrival)).holds();
     }
 }
 
-/// The side of each packet, which nobody but the attacker lies about.
+/// Gives each packet its true side. Attack packets come from outside, even if their source is inside.
 fn with_sides(traffic: Traffic) -> Traffic {
     let mut with_sides = Traffic::of_customers(0, 0.0);
     let packets = traffic.sorted().into_iter().map(|packet| {
@@ -57,7 +57,7 @@ fn a_flood_from_sources_inside_is_found_and_dropped() {
     run(with_sides(traffic)).holds();
 }
 
-/// An outsider who plays both sides of a connection: the handshake, and then a flood of its segments.
+/// An outside attacker plays both sides of a connection: the handshake, and then a flood of its segments.
 #[test]
 fn a_connection_whose_both_sides_come_from_outside_proves_nothing() {
     let mut traffic = Traffic::of_customers(50, END_S);

@@ -1,4 +1,4 @@
-//! What an attacker achieves who trains what mitigation has learned.
+//! What an attacker achieves by training mitigation.
 
 #[path = "adversary/traffic.rs"]
 #[allow(dead_code)]

@@ -53,7 +53,7 @@ fn held_back() {
     let (beyond, others): (Vec<_>, Vec<_>) =
         HELD_BACK.into_iter().partition(|attack| BEYOND.contains(&(attack.name, attack.mix)));
     assert_eq!(failing(&others, 2), Vec::<String>::new());
-    // Nobody else is hurt in trying.
+    // Attempts against these attacks hurt no legitimate senders.
     for attack in &beyond {
         let outcome = run(attack, 2);
         assert!(outcome.legitimate_share <= 0.001, "{}: {outcome:?}", attack.name);
@@ -251,7 +251,7 @@ fn a_server_that_is_down_is_not_attacked() {
     let server = u128::from(SERVER);
     let seldom: &[f64] = &[0.0, 1.0, 3.0, 7.0];
     let often: &[f64] = &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2];
-    // What is changed of the sources' addresses: nothing, or so much that nobody knows them.
+    // The bits that change in the sources' addresses: none, or so many that the addresses are unknown.
     let (known, unknown) = (0, 0x0100_0000);
     for (times, changed) in [(seldom, unknown), (often, known)] {
         let customers = || Traffic::of_customers(400, 60.0);
@@ -274,7 +274,7 @@ fn a_server_that_is_down_is_not_attacked() {
     }
 }
 
-/// Without `inside` the server's answers are judged too. Those to SYNs that wait are no attack of the server.
+/// Without `inside` the server's answers are judged too. Answers to SYNs that wait are no attack of the server.
 #[test]
 fn a_server_that_answers_a_flood_is_no_attacker() {
     let mut traffic = legitimate(Mix::Web, END_S, 4);

@@ -230,8 +230,8 @@ pub struct Posture {
     pub name: Option<String>,
     /// Where it was declared; for the base policy, the whole main file.
     pub span: Span,
-    /// Rules for packets from the lower to the upper interfaces. `None` if not written: a named posture then uses those
-    /// of the base policy, and the base policy applies `no_match`.
+    /// Rules for packets from the lower to the upper interfaces. `None` if not written: a named posture then uses the
+    /// chain of the base policy, and the base policy applies `no_match`.
     pub upstream: Option<Vec<Rule>>,
     /// Rules for packets from the upper to the lower interfaces.
     pub downstream: Option<Vec<Rule>>,
@@ -399,7 +399,7 @@ pub struct Add {
     pub key: Field,
     /// Prefix length: the entry is the prefix of the address.
     pub length: u8,
-    /// The timeout of the entry, ms; `None`: that of the table.
+    /// The timeout of the entry, ms; `None`: the timeout of the table.
     pub timeout_ms: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order of a posture's chains.
+    /// Both directions, in the order of a posture's chains.
     pub const BOTH: [Direction; 2] = [Direction::Upstream, Direction::Downstream];
 
     /// The policy keyword.

@@ -1,7 +1,7 @@
 //! The packet fields that rules can match: one table of names, widths, guards and value notations.
 //!
-//! Names and meanings are those of nftables (`nft(8)`, "PAYLOAD EXPRESSIONS"). The guard of a field is the condition
-//! under which a packet has the field. A match on a field whose guard fails does not hold, negated or not.
+//! Names and meanings are as in nftables (`nft(8)`, "PAYLOAD EXPRESSIONS"). The guard of a field is the condition under
+//! which a packet has the field. A match on a field whose guard fails does not hold, negated or not.
 
 use weir_abi::Family;
 

@@ -88,7 +88,7 @@ impl Threshold {
 /// What happens to invalid packets where they are tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// The rules decide. `tcp track` drops those of TCP.
+    /// The rules decide. `tcp track` drops invalid packets of TCP.
     Rules,
     /// This verdict, with the tracker's reason.
     Decide(Action),
@@ -117,7 +117,7 @@ impl Invalid {
     }
 }
 
-/// Every timeout with its name in policies and its default in seconds, which are those of the kernel.
+/// Every timeout with its name in policies and its default in seconds. The defaults are the kernel's.
 pub const TIMEOUTS: [(Timeout, &str, u64); Timeout::COUNT] = [
     (Timeout::SynSent, "syn-sent", 120),
     (Timeout::SynReceived, "syn-recv", 60),

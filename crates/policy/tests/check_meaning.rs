@@ -98,7 +98,7 @@ fn comparisons() {
     }
 }
 
-/// The values are those of `nft --debug=netlink`.
+/// The values come from `nft --debug=netlink`.
 #[test]
 fn tcp_flags() {
     for (rule, expected) in [

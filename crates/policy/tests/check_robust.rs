@@ -198,7 +198,7 @@ fn large_inputs_stay_quick() {
     }
 }
 
-/// Rules have numbers of 16 bits, those of all postures together.
+/// Rules have numbers of 16 bits. All postures share them.
 #[test]
 fn rules_of_all_postures_are_bounded() {
     let checked = |rules: usize, first: &str| {

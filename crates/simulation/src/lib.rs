@@ -65,8 +65,8 @@ pub struct Simulation {
     seed: u32,
 }
 
-/// Builds the simulation in a folder, and returns its program. Nothing is built anew that has not changed. `project` is the
-/// project's folder, and `parameters` are those of `hw/rtl/card.sv`.
+/// Builds the simulation in a folder, and returns its program. Nothing is built anew that has not changed. `project` is
+/// the project's folder, and `parameters` are the parameters of `hw/rtl/card.sv`.
 ///
 /// # Errors
 /// There is no Verilator, no such script, or the RTL does not build.

@@ -1,7 +1,8 @@
 //! What `observe` counts ([`weir_abi::features`], `docs/decisions/0040-features.md`).
 //!
-//! Each worker or CPU has two sheets. [`Features::exchange`] selects the other ones for all of them at once, waits until
-//! nobody writes the previous ones, adds those up, and clears them. So every packet is in exactly one snapshot.
+//! Each worker or CPU has two sheets. [`Features::exchange`] selects the other ones for all of them at once, waits
+//! until no worker writes the previous ones, adds these up, and clears them. So every packet is in exactly one
+//! snapshot.
 //!
 //! A worker announces the sheet of its burst before it writes, and checks that the sheet is still selected then. In the
 //! kernel a program reads the selection once a packet, and the kernel waits for running programs (RCU).
@@ -56,7 +57,7 @@ pub struct Features {
     began_ns: Mutex<u64>,
     /// What [`Features::turn`] has taken.
     taken: Mutex<Taken>,
-    /// The memory of a snapshot that nobody has any more.
+    /// The memory of a snapshot that is no longer used.
     spare: Mutex<Snapshot>,
 }
 

@@ -44,11 +44,11 @@ pub enum FlowMemory {
 /// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// It has no flow.
+    /// The slot has no flow.
     Free,
     /// Code is changing it, for longer than a reader waits.
     Busy,
-    /// It has this flow.
+    /// The slot has this flow.
     Flow(KnownFlow),
 }
 

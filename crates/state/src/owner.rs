@@ -1,9 +1,9 @@
-//! Checks who could have written a file or a folder: its owner and mode, and those of every directory and link on the
-//! path to it.
+//! Checks who could have written a file or a folder: its owner and mode, and the owner and mode of every directory and
+//! link on the path to it.
 //!
-//! The rules are those of sshd's `StrictModes`. In addition links are followed one by one, so that a link in another
-//! user's directory counts too. Only root and the user that runs Weir are trusted, since both can do anything with the
-//! process anyway. Access control lists need no separate check, because their permissions show in the group bits.
+//! The rules follow sshd's `StrictModes`. In addition links are followed one by one, so that a link in another user's
+//! directory counts too. Only root and the user that runs Weir are trusted, since both can do anything with the process
+//! anyway. Access control lists need no separate check, because their permissions show in the group bits.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -30,7 +30,7 @@ pub enum Distrust {
     /// Users other than root and the caller can write or replace it.
     #[error("{0}")]
     Writable(String),
-    /// It is not a directory.
+    /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
     /// The system refuses.
@@ -46,9 +46,9 @@ pub enum Distrust {
 /// What is done about a directory of a path that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It is an error.
+    /// The missing directory is an error.
     Refused,
-    /// It is made.
+    /// The missing directory is made.
     Made,
 }
 
@@ -76,7 +76,7 @@ pub fn open_folder(path: &Path, missing: Missing) -> Result<(PathBuf, File), Dis
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(&place);
     let file = opened.map_err(system(&place))?;
     let opened = is_opened(&place, &found, &file)?;
-    // A sticky bit does not help here: who can write may add files.
+    // A sticky bit does not help here: a user who can write may add files.
     check_written(place.display(), opened.uid(), opened.mode())?;
     Ok((place, file))
 }

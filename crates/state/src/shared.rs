@@ -27,12 +27,12 @@ pub enum Memory {
     Process,
     /// Maps of the kernel, which take all of their memory at once.
     Kernel {
-        /// Number of limits to reserve. Without it, those of the first policy and a quarter more.
+        /// Number of limits to reserve. Without it, as many as the first policy has, and a quarter more.
         limits_room: Option<usize>,
     },
 }
 
-/// Minimum number of spare buckets in the kernel, besides those of the first policy. They take 512 KiB.
+/// Minimum number of spare buckets in the kernel, besides the buckets of the first policy. They take 512 KiB.
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
 
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
@@ -51,12 +51,12 @@ pub struct SharedState {
     features: Mutex<Vec<Weak<Features>>>,
     /// Flows for each new table, until a table is saved.
     saved_flows: Mutex<Option<SavedFlows>>,
-    /// Debts for limits that nobody has declared yet.
+    /// Debts for limits that no generation has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
 }
 
 impl SharedState {
-    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: nobody outside may know which
+    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: an attacker must not know which
     /// addresses share a set of a table.
     pub fn new(memory: Memory) -> Self {
         let seed = match memory {
@@ -120,7 +120,7 @@ impl SharedState {
         Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
     }
 
-    /// The slots of rules, if tables can change. Those who read tables read slots, too.
+    /// The slots of rules, if tables can change. Code that reads tables reads slots, too.
     pub fn slots(&self) -> Option<&SlotStore> {
         let memory = match self.memory {
             Memory::OnePolicy => return None,
@@ -131,7 +131,7 @@ impl SharedState {
         Some(self.slots.get_or_init(|| SlotStore::new(memory, readers)))
     }
 
-    /// Keeps saved flows, with which new tables of flows begin until [`SharedState::end_saved_flows`].
+    /// Keeps saved flows. New tables of flows begin with them until [`SharedState::end_saved_flows`].
     pub fn keep_flows(&self, flows: Option<SavedFlows>) {
         *self.saved_flows() = flows;
     }

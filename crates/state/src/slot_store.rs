@@ -116,7 +116,7 @@ impl SlotStore {
         self.0.with_objects(|loaded| loaded.fold(false, |can, bound| can | bound.slot.can_expire()))
     }
 
-    /// Removes rules whose time is over. Never waits: a later call removes those of slots that are being changed.
+    /// Removes rules whose time is over. Never waits: a later call removes the rules of slots that are being changed.
     pub fn expire(&self, now_ns: u64) {
         self.0.with_objects(|loaded| loaded.for_each(|bound| _ = bound.slot.expire(now_ns)));
     }

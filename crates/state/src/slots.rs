@@ -1,9 +1,9 @@
 //! Slots: rules that are put in while packets pass ([`weir_abi::slot`]). They outlive generations by the name of their
 //! slot.
 //!
-//! A change fills the copy of the records that nobody reads and selects it, which takes effect with the next packet or
-//! burst. The change after it waits until nobody reads the other copy: until each worker has begun another burst, in
-//! the kernel for a grace period (tens of milliseconds).
+//! A change fills the copy of the records that is not read, and selects it. It takes effect with the next packet or
+//! burst. The next change waits until no reader uses the other copy: until each worker has begun another burst, in the
+//! kernel for a grace period (tens of milliseconds).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -33,13 +33,13 @@ const COUNTER_WORDS: usize = size_of::<SlotCounter>() / size_of::<u64>();
 /// Why a slot was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
-    /// It has as many rules as the policy reserves.
+    /// The slot has as many rules as the policy reserves.
     #[error("it is full: the policy reserves {size} rules")]
     Full {
         /// The number of rules.
         size: usize,
     },
-    /// It has no such rule.
+    /// The slot has no such rule.
     #[error("it has no rule {0}")]
     NoRule(u32),
     /// Readers still use the other copy.
@@ -58,7 +58,7 @@ pub struct Listed {
     pub expires_ns: Option<u64>,
 }
 
-/// The rules of a slot, for packets and for those who change them.
+/// The rules of a slot, for packets and for changes.
 pub struct RuleSlot {
     words: Words,
     rules: Mutex<Rules>,
@@ -74,7 +74,7 @@ struct Rules {
     last: u32,
     /// The copy that is read.
     copy: usize,
-    /// The epoch after which nobody reads the other copy.
+    /// The epoch after which no reader uses the other copy.
     other_is_free: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ impl RuleSlot {
         self.words.map()
     }
 
-    /// The registry of those who read it.
+    /// The registry of its readers.
     pub fn readers(&self) -> Option<&Readers> {
         self.readers.as_ref()
     }
@@ -189,7 +189,7 @@ impl RuleSlot {
     /// readers are behind, a later call removes them.
     pub fn expire(&self, now_ns: u64) -> usize {
         let Some(mut rules) = self.try_lock().filter(|rules| self.is_free(rules)) else { return 0 };
-        // Nobody has to be waited for.
+        // There is no reader to wait for.
         self.retain_in(&mut rules, |held| held.expires_ns.is_none_or(|at| at > now_ns)).unwrap_or(0)
     }
 
@@ -242,7 +242,7 @@ impl RuleSlot {
     /// Makes these the rules that packets meet.
     fn publish(&self, rules: &mut Rules, mut held: Vec<Held>, now_ns: u64) -> Result<(), SlotError> {
         self.wait(rules)?;
-        // Nobody reads a record that is not in the active copy, so its cell can be used again.
+        // No reader uses a record that is not in the active copy, so its cell can be used again.
         let mut used = [false; CELLS];
         rules.held.iter().for_each(|held| used[held.record.cell as usize] = true);
         let mut free = (0..CELLS).filter(|&cell| !used[cell]);
@@ -265,7 +265,7 @@ impl RuleSlot {
         Ok(())
     }
 
-    /// Waits until nobody reads the other copy.
+    /// Waits until no reader uses the other copy.
     fn wait(&self, rules: &mut Rules) -> Result<(), SlotError> {
         let started = Instant::now();
         while !self.is_free(rules) {
@@ -278,7 +278,7 @@ impl RuleSlot {
         Ok(())
     }
 
-    /// Whether nobody reads the other copy.
+    /// Whether no reader uses the other copy.
     fn is_free(&self, rules: &Rules) -> bool {
         match (&self.readers, rules.other_is_free) {
             (Some(readers), Some(epoch)) => readers.has_passed(epoch),

@@ -117,7 +117,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<K: StateKind> Store<K> {
-    /// A store to which no generation is bound.
+    /// A store without a bound generation.
     pub fn new(kind: K) -> Self {
         Store(Arc::new(Contents { kind: Mutex::new(kind), bindings: Mutex::default() }))
     }

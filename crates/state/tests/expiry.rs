@@ -129,7 +129,7 @@ fn deadlines_continue_in_other_images_and_generations() {
     let elements = set(&["10.0.0.1"]);
     let first = store.bind(vec![dynamic(&elements, Layout::RankLeaf, Some(1000))], 0).unwrap();
     store.change(&first, "t", add(&set(&["10.0.0.2"]), Some(3000)), 0).unwrap();
-    // The same image, another timeout in the declaration, and another layout.
+    // One generation has the same image. The other has another timeout in the declaration, and another layout.
     let same = store.bind(vec![dynamic(&elements, Layout::RankLeaf, Some(1000))], 500 * MS).unwrap();
     let other = store.bind(vec![dynamic(&elements, Layout::ExactSet, Some(9000))], 500 * MS).unwrap();
     let shown = |binding: &TableBinding| left(&store, binding, "t", 500 * MS);

@@ -71,7 +71,7 @@ fn a_full_image_refuses_entries_and_takes_them_after_others_are_gone() {
             "{layout:?}: {refused}"
         );
         assert!(held > 4 * step, "{layout:?}: {held}");
-        // The same refusal comes at once, without another image.
+        // The next refusal is the same and comes at once, without another image.
         assert_eq!(add(&store, &binding, &addresses(held, held + step)), Err(refused));
         let gone = addresses(1, 1 + 3 * step);
         let removed = store.change(&binding, "t", TableChange::Remove(&gone), 0).unwrap();

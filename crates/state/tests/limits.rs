@@ -161,7 +161,7 @@ fn tables_of_addresses_begin_at_cache_lines_and_are_refreshed_in_their_own_ticks
     assert!((first..first + 1024).all(|slot| word(slot) == each::ticks(90_000, 9)));
     assert!(others.iter().all(|&slot| word(slot) == ticks(90_000)));
 
-    // The same table is kept. One with other ticks is new.
+    // A table that stays the same is kept. A table with other ticks is new.
     let again = store.bind(vec![table("a", 9), table("a", 10)], 95_000).unwrap();
     assert_eq!(again.object(0).slots()[0], first);
     let other = again.object(1).slots()[0];

@@ -183,7 +183,8 @@ fn a_policy_that_never_decides_packets_changes_nothing() {
     assert!(left.clone().count() == 2 && left.flatten().count() == 2, "with their timeouts");
     assert_eq!(second.names(&active, "new"), ["10.9.0.1"], "nobody has seen the elements of the policy that failed");
 
-    // The same if the table was in effect, is gone with its generation, and another one has other labels.
+    // The entries also stay if the table was in effect and is gone with its generation, and another policy has other
+    // labels.
     let failed = second.load(vec![geo(labels(&[("10.8.0.1", "CC")]), 9)]);
     drop(active);
     drop(failed);
@@ -405,7 +406,7 @@ fn debts_of_limits_continue_by_name() {
     let limits = first.limits(NEEDS).unwrap();
     let binding =
         limits.bind(vec![customers("10.0.0.0/8,5\n10.1.0.0/16,5\n192.0.2.0/24,9\n"), geo(), one()], 0).unwrap();
-    // The time is that of tests: 100 s. Debts of 10, 20, ... seconds.
+    // The time is the time of the tests: 100 s. Debts of 10, 20, ... seconds.
     let now = 100_000 * MS;
     limits.refresh(now);
     let debt = |slot: u32, seconds: u64| {

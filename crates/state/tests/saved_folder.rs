@@ -159,7 +159,7 @@ fn a_folder_in_a_folder_that_others_can_write_is_refused() {
     // Nothing is made there either.
     assert!(refusal(&outer.path().join("a/b")).contains("can be written by others"));
     assert!(!outer.path().join("a").exists());
-    // In /tmp nobody can replace what belongs to others.
+    // In /tmp no user can replace files of other users.
     set_mode(outer.path(), 0o1777);
     drop(Folder::open(&path).unwrap());
     if is_root() {
@@ -295,7 +295,7 @@ fn another_folder_under_the_same_name_is_used_if_nobody_else_does() {
     let limits = shared.limits(needs).unwrap();
     let problem = process.saver.debts().step(limits).unwrap_err().to_string();
     assert!(problem.contains("can be written by others"), "{problem}");
-    // It is sound, but nobody has read what lies there.
+    // The folder is sound, but its files were not read.
     set_mode(&path, 0o700);
     fs::write(path.join("debts"), "planted").unwrap();
     process.saver.debts().step(limits).unwrap();
@@ -346,7 +346,7 @@ fn a_file_that_grows_is_read_up_to_its_former_end() {
     let journal = folder.path().join("tables-2.journal");
     let mut bytes = Vec::new();
     File::open(&journal).unwrap().read_to_end(&mut bytes).unwrap();
-    // Half of a record is what a process that was killed leaves. Nobody waits for the rest.
+    // Half of a record is what a process that was killed leaves. The reader does not wait for the rest.
     fs::write(&journal, &bytes[..bytes.len() - 1]).unwrap();
     set_mode(&journal, 0o600);
     let (entries, notices) = found(folder.path());

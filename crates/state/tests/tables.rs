@@ -59,7 +59,7 @@ fn a_change_reaches_every_image_of_every_generation() {
     assert_eq!(done, changed(1, 2));
     assert_eq!(find(&store, &first, [198, 51, 100, 7]), [1]);
     assert_eq!(find(&store, &second, [198, 51, 100, 7]), [1, 1]);
-    // The same lists, loaded later.
+    // A third policy has these lists and is loaded later.
     let third = bind(&store, vec![alone(), fused()]).unwrap();
     assert_eq!(find(&store, &third, [198, 51, 100, 7]), [1, 1]);
     // `admin` is in fused images only.

@@ -64,7 +64,7 @@ impl Table {
         Difference { added: Table::settled(new.kind(), added, new.labels().to_vec()), relabelled, removed }
     }
 
-    /// Where the prefixes of this table overlap those of another one of the same family.
+    /// Where the prefixes of this table overlap the prefixes of another one of the same family.
     pub fn overlap(&self, other: &Table) -> Option<Overlap> {
         match (&self.prefixes, &other.prefixes) {
             (Prefixes::V4(own), Prefixes::V4(others)) => overlap(own, others),

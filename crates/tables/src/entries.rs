@@ -254,7 +254,7 @@ impl Entries {
     /// Inserts an address, CIDR or `a-b` range in text form. A set ignores the label.
     ///
     /// # Errors
-    /// The same as [`Entries::insert_prefix`], and if the text is none of the three.
+    /// As for [`Entries::insert_prefix`], and if the text is none of the three.
     pub fn insert_text(&mut self, text: &str, label: Option<&str>) -> Result<(), Problem> {
         fn whole<A: Address>(text: &str) -> Result<Element<A>, Problem> {
             match Element::take(text.as_bytes())? {

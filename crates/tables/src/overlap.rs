@@ -144,8 +144,8 @@ fn tangles<A: Address>(all: &[Span<A>]) -> (Vec<(usize, usize)>, Crossings) {
     (runs, crossings)
 }
 
-/// Cuts spans at each other's ends. Each piece gets the label of the smallest span there, and of equal spans that of
-/// the highest.
+/// Cuts spans at each other's ends. Each piece gets the label of the smallest span there. Of spans of equal size,
+/// the highest one counts.
 fn untangle<A: Address>(spans: &[Span<A>]) -> Vec<Span<A>> {
     let mut ends: Vec<A> = spans.iter().flat_map(|span| [Some(span.first), span.last.next()]).flatten().collect();
     ends.sort_unstable();
@@ -181,8 +181,8 @@ mod tests {
         Ipv4Addr::from(number).into()
     }
 
-    /// The label of an address by the definition: that of the smallest span that holds it. Of equal sizes the highest
-    /// span wins, of equal spans the latest.
+    /// The label of an address by the definition: the label of the smallest span that contains it. Of equal sizes the
+    /// highest span wins, of equal spans the latest.
     fn expected(spans: &[(u32, u32, u32)], at: u32) -> u32 {
         let holds = spans.iter().enumerate().filter(|(_, (first, last, _))| *first <= at && at <= *last);
         let smallest = holds.min_by_key(|(order, (first, last, _))| (last - first, !first, usize::MAX - order));

@@ -75,7 +75,7 @@ pub enum Problem {
     /// A set that holds more than addresses or nets.
     #[error("set type `{0}` not supported: only hash:ip, hash:net and bitmap:ip are lists of addresses")]
     SetType(String),
-    /// A set whose entries stand for networks of which the file does not say the length beside them.
+    /// A set whose entries stand for networks, without the length of a network in its entry.
     #[error("`netmask` and `bitmask` are not supported: each address of such a set stands for more than itself")]
     SetMask,
     /// An option of `create` or `add` that is not known, or another entry on the line.

@@ -5,8 +5,8 @@
 //! reads. The mean for a real table depends on its nodes, ranges per block and 16-bit chunks, which only the image
 //! knows.
 //!
-//! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges, of which the search reads
-//! two. The label is the fourth word. The two starts are in one cache line, so `words` is 4 and `lines` is 3.
+//! Example: a set of 2001:db8::/32 alone as `range6`. The root names a block of three ranges. The search reads two of
+//! them. The label is the fourth word. The two starts are in one cache line, so `words` is 4 and `lines` is 3.
 
 use crate::entries::{Prefixes, Table};
 use crate::image::Image;
@@ -97,7 +97,7 @@ mod tests {
         let hosts: Vec<String> = (0..3000).map(|host| format!("2001:db8::{:x}/128", host * 3)).collect();
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let (words, lines) = reads(Family::Ipv6, &hosts, Layout::Range6);
-        // Root and three nodes, then 6,000 ranges in 12 or 13 halvings, of which the last two are in one line.
+        // Root and three nodes, then 6,000 ranges in 12 or 13 halvings. The last two halvings are in one line.
         assert!((17.0..=20.0).contains(&words) && lines < words && lines > 12.0, "{words} words, {lines} lines");
     }
 

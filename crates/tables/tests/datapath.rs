@@ -16,7 +16,7 @@ use support::*;
 use weir_abi::{BURST_MAX, Family, Layout};
 use weir_tables::{Entries, Image, ImageView, Kind};
 
-/// The lookups of one compiler against those of Rust.
+/// The lookups of one compiler against the lookups of Rust.
 trait Check {
     fn check_bursts4(&self, image: &Image, keys: &[u32]);
     fn check_bursts6(&self, image: &Image, keys: &[u128]);
@@ -281,7 +281,7 @@ fn mutated_images_that_are_accepted_answer_alike() {
 fn blocks_without_end_come_to_nothing() {
     let bytes = build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6).as_bytes().to_vec();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    // Header words: offset and bytes of the values, the last of which ends three bytes before them.
+    // Header words: offset and bytes of the values. The last value ends three bytes before the end of the image.
     let (values, end) = (word(24 + 4 * 6) as usize, bytes.len() - 3);
     let host = word(64 + 4 * 0x2001) | 1 << 31;
     let mut endless = bytes.clone();

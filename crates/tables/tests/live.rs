@@ -53,7 +53,7 @@ impl Driven {
         assert_eq!((self.live.len(), self.live.count(0)), (self.model.held.len(), self.model.held.len()));
     }
 
-    /// The same by two tables: what is removed, and what is inserted.
+    /// Makes the changes by two tables: one of removed and one of inserted prefixes.
     fn make_by_tables(&mut self, wanted: &[(Net, u32)]) {
         let last: BTreeMap<Net, u32> = wanted.iter().copied().collect();
         let (removed, inserted): (Vec<_>, Vec<_>) =
@@ -94,7 +94,7 @@ impl Driven {
         }
     }
 
-    /// Compares all entries with those of the model.
+    /// Compares all entries with the entries of the model.
     fn check_entries(&self) {
         let entry = |(&(addr, len), &label): (&Net, &u32)| {
             let label = (self.model.kind == Kind::Labels).then(|| self.names[label as usize].as_str());
@@ -408,7 +408,8 @@ fn short_prefixes_lie_under_what_is_there() {
     }
 }
 
-/// A lookup asks for a network, then for a host: who asked before the network came, and asks after the host has gone, must not see neither.
+/// A lookup asks for a network, then for a host. A reader that asked before the network came, and asks after the host
+/// has gone, must see one of them.
 #[test]
 fn a_host_goes_in_place_only_after_readers_can_see_its_network() {
     let mut entries = Entries::new(Family::Ipv6, Kind::Set);

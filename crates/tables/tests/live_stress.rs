@@ -195,7 +195,7 @@ fn read(shared: &Shared, seed: u64) -> Judged {
             }
         }
         judged.bursts += 1;
-        // Now and then nobody reads, so that the writer sees idle readers too.
+        // Now and then a reader rests, so that the writer sees idle readers too.
         if random.below(64) == 0 {
             reader.rest();
             std::thread::yield_now();

@@ -282,7 +282,7 @@ fn a_table_without_free_numbers_refuses_and_loses_nothing() {
     }
     assert_eq!(live.len(), 4);
     live.remove(host(1), 32).expect("it is there");
-    // Nobody reads, so the number is free at once.
+    // There are no readers, so the number is free at once.
     live.insert(host(5), 32, None).expect("the number of the removed entry");
     assert_eq!(live.insert(host(6), 32, None), Err(full));
     let mut reader = readers.register().expect("the first");

@@ -179,7 +179,7 @@ impl Sinks {
 }
 
 /// Whether a packet that leaves is one of Weir's own: a reply, a SYN, or the ACK in place of a SYN-ACK. A SYN that only
-/// passes leaves as it came, or is that of a server with another number.
+/// passes leaves as it came, or is a server's SYN with another number.
 fn is_own(received: Frame<'_>, verdict: Verdict, leaving: &Leaving) -> bool {
     const SYN: u8 = 2;
     const SYN_ACK: u8 = 18;

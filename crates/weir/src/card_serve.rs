@@ -1,4 +1,4 @@
-//! `weir card serve`: a card in software between two interfaces, for tests and for those who have no card.
+//! `weir card serve`: a card in software between two interfaces, for tests and for users without a card.
 
 use crate::card::profile;
 use crate::cli::CardServeOptions;
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_millis(50);
 /// What the card did, printed at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Served {
-    /// Frames from the network, and those of them that the card dropped.
+    /// Frames from the network, and how many of them the card dropped.
     pub from_network: u64,
     #[allow(missing_docs)]
     pub dropped: u64,

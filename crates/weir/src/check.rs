@@ -29,7 +29,7 @@ use weir_tables::Image;
 
 /// Packets of a measurement: too many for branch predictors to learn, few enough for the cache.
 const PACKETS: usize = 4096;
-/// Repetitions of a measurement, of which the median is reported.
+/// Repetitions of a measurement. Their median is reported.
 const REPEATS: usize = 51;
 /// Frames that are timed in the kernel, and repetitions for each.
 const BPF_FRAMES: usize = 64;

@@ -16,7 +16,7 @@ use weir_policy::diag::printable::printable;
 
 /// Lines of a stream that are sent together, at most. Requests of so many bytes fit into the buffers of the connection.
 const LINES_AT_ONCE: usize = 256;
-/// Their bytes, at most, unless it is one line.
+/// Maximum number of bytes of these lines, unless it is one line.
 const BYTES_AT_ONCE: usize = 1 << 14;
 
 /// Runs the command for the table `name`.

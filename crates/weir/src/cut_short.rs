@@ -1,4 +1,4 @@
-//! Packets of which a capture has only the beginning.
+//! Truncated packets: a capture contains only their beginning.
 
 use crate::figures;
 use serde::Serialize;

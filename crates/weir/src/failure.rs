@@ -123,7 +123,7 @@ impl Failure {
     /// Calls `work`. A panic becomes a failure.
     ///
     /// # Errors
-    /// Those of `work`, and the message of its panic.
+    /// The errors of `work`, and the message of its panic.
     pub fn catch<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panicked| {
             let text = panicked.downcast_ref::<String>().map(String::as_str);

@@ -42,7 +42,7 @@ pub struct Replayed {
     pub posture: Option<String>,
     /// Packets read.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the packets read.
     pub bytes: u64,
     /// Packets accepted.
     pub passed: u64,
@@ -105,7 +105,7 @@ pub struct SlotReplayed {
     pub rule: String,
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the packets that matched.
     pub bytes: u64,
     /// Packets of them that it dropped.
     pub dropped: u64,

@@ -68,7 +68,7 @@ pub fn decided(program: &Program, counters: &[Counter]) -> Vec<Decided> {
     let mut remaining = rules.to_vec();
     for ((rule, action, reason), counter) in program.limited().into_iter().zip(limited) {
         let matched = &mut remaining[usize::from(rule.0)];
-        // The counter of a limit is read after that of its rule. A worker may have counted in between.
+        // The counter of a limit is read after the counter of its rule. A worker may have counted in between.
         matched.packets = matched.packets.saturating_sub(counter.packets);
         matched.bytes = matched.bytes.saturating_sub(counter.bytes);
         decided.push(Decided { reason, rule: Some(rule), action, counter: *counter });

@@ -286,7 +286,7 @@ fn describe(report: &Report) -> String {
         text += &printable_line(&format!("  {}  {}", rule.at, rule.rule));
         text += &format!("\n    {outcome}");
         // Shows only the failed test of a rule that did not match. For a rule that matched, it shows all tests except
-        // those of headers.
+        // tests of headers.
         let mut details: Vec<String> = rule
             .tests
             .iter()

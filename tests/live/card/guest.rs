@@ -19,7 +19,7 @@ const DRIVER: &str = "/guest/modules/flowcard.ko";
 /// The preference of Weir's filters for IPv4.
 const PREF: u64 = 5730;
 
-/// Three hosts, of which the middle one has the card.
+/// Three hosts. The middle one has the card.
 struct Lab {
     hosts: Hosts,
     folder: TempDir,
@@ -124,7 +124,7 @@ fn the_card_has_the_fastest_sources_of_those_that_fit_and_everything_is_counted(
     assert_eq!(counted_for_table(&stats), sent, "{stats:#?}");
     let by_card = stats.card.as_ref().expect("there is a card").upstream.total;
     assert!(by_card.dropped > 0 && by_card.bytes == by_card.dropped * 60, "{by_card:?}");
-    // The filters of the kernel are those of Weir, and tc counts the same.
+    // The kernel has the filters of Weir, and tc counts the same.
     let filters = lab.filters(PREF);
     assert_eq!(filters.len(), ROOM);
     let is_in_hardware = |one: &Value| one["options"]["in_hw"] == true && one["options"]["skip_sw"] == true;
@@ -166,9 +166,9 @@ fn what_leaves_the_table_leaves_the_card_before_the_answer() {
     for source in all.iter().chain([&six]) {
         assert_eq!(lab.arrive(source, 5), 5, "{source}");
     }
-    // All packets, also those of entries that have left, are in the account.
+    // All packets, also packets of entries that have left, are in the account.
     check_account(&running.settled());
-    // It comes back, with counters from 0.
+    // The entry comes back, with counters from 0.
     done(&running, &format!("bad add {}", all[3]));
     filled(&running, &lab.hosts, &[all[3]]);
     let packets = || done(&running, &format!("bad get {}", all[3]))["found"]["packets"].as_u64().expect("a count");
@@ -201,7 +201,7 @@ fn a_killed_weir_leaves_no_filter_and_those_of_others_stay() {
     filled(&running, &lab.hosts, &[&one, &two]);
     running.kill();
     crate::wait_until("its filters are gone", || lab.filters(PREF).is_empty());
-    // Nobody is left to delete them.
+    // No process is left to delete them.
     let running = lab.start("dev=lower", "100ms");
     done(&running, &format!("bad add {one} {two}"));
     filled(&running, &lab.hosts, &[&one, &two]);
@@ -213,7 +213,7 @@ fn a_killed_weir_leaves_no_filter_and_those_of_others_stay() {
     let running = lab.start("dev=lower", "100ms");
     assert!(lab.filters(PREF).is_empty() && in_card(&running).is_empty());
     assert_eq!((lab.arrive(&one, 5), lab.arrive("10.66.3.3", 0)), (5, 0));
-    // Somebody else deletes one while Weir runs: software drops its source.
+    // Another program deletes one while Weir runs: software drops its source.
     done(&running, &format!("bad add {one} {two}"));
     filled(&running, &lab.hosts, &[&one, &two]);
     lab.tc(&format!("filter del dev lower ingress pref {PREF}"));

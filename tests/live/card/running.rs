@@ -27,7 +27,7 @@ upstream {
 downstream { accept }
 table six { type ipv6; dynamic; size 100; counters }
 ";
-/// Drops nobody, or UDP only.
+/// Drops nothing, or UDP only.
 const OPEN: &str = "
 table bad { type ipv4; dynamic; size 1000; counters }
 upstream { ip saddr @bad udp dport 7 drop; accept }
@@ -156,7 +156,7 @@ fn the_card_has_the_fastest_sources_and_everything_is_counted(engine: &str) {
         let ports = stats.interfaces.iter().find(|port| port.interface == "card:outer").expect("the card is listed");
         assert_eq!((ports.rx_packets, ports.side.as_str()), (by_card.packets, "lower"));
 
-        // Each entry has what was sent, whoever has dropped it.
+        // Each entry counts all packets that were sent, dropped by the card or by software.
         let list = done(&running, "bad list --by packets --top 1000");
         for entry in list["entries"].as_array().expect("a list") {
             let (name, packets) = (entry["entry"].as_str().expect("a source"), entry["packets"].as_u64());
@@ -236,7 +236,7 @@ fn what_leaves_the_table_leaves_the_card_before_the_answer(engine: &str) {
         filled(&running, hosts, &[six]);
         done(&running, &format!("six del {six}"));
         assert_eq!((in_card(&running), arrive(hosts, six, 5)), (BTreeSet::new(), 5));
-        // It comes back, with counters from 0.
+        // The source comes back, with counters from 0.
         done(&running, &format!("bad add {} 10.66.0.9", source(1)));
         filled(&running, hosts, &[&source(1)]);
         let before = done(&running, &format!("bad get {}", source(1)))["found"]["packets"].as_u64().expect("a count");
@@ -259,12 +259,12 @@ fn the_card_follows_the_policy(engine: &str) {
         let source = source(1);
         done(&running, &format!("bad add {source}"));
         filled(&running, hosts, &[&source]);
-        // It becomes one that a rule in front accepts.
+        // The source becomes one that a rule in front accepts.
         done(&running, &format!("admin add {source}"));
         assert_eq!((in_card(&running), arrive(hosts, &source, 5)), (BTreeSet::new(), 5));
         done(&running, &format!("admin del {source}"));
         filled(&running, hosts, &[&source]);
-        // Or one that nobody may block from now on.
+        // Or it becomes one that must not be blocked from now on.
         done(&running, &format!("vip add {source}"));
         assert_eq!(in_card(&running), BTreeSet::new());
         done(&running, &format!("vip del {source}"));
@@ -301,7 +301,7 @@ fn a_killed_weir_leaves_a_card_that_passes_everything() {
         let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
         done(&running, &format!("bad add {}", source(1)));
         filled(&running, hosts, &[&source(1)]);
-        // Nobody else may use the card meanwhile.
+        // No other program may use the card meanwhile.
         let other = Setup { host: vec!["c".to_owned()], ..setup.clone() };
         let elsewhere = tempfile::tempdir().expect("a temporary folder");
         put(elsewhere.path(), "p.weir", POLICY);

@@ -1,5 +1,5 @@
-//! A web server behind Weir and a card: an attack by real sources begins in its sixth second, is found, blocked and moved
-//! into the card, and when it is over everything is released. Nobody helps.
+//! A web server behind Weir and a card: an attack by real sources begins in its sixth second, is found, blocked and
+//! moved into the card. When it is over, everything is released. No operator helps.
 
 use super::running::{behind_card, in_card, status};
 use crate::device_under_test::{Running, Setup};
@@ -94,7 +94,7 @@ fn connections(client: &Host) -> Vec<TcpStream> {
     (0..ATTACKERS).map(connect).collect()
 }
 
-/// Floods the connections with segments that nobody answers.
+/// Floods the connections with segments without an answer.
 fn flood(hosts: &Hosts, connections: &[TcpStream]) -> Repeated {
     let port = |stream: &TcpStream| stream.local_addr().expect("it is connected").port();
     let ports: Vec<u16> = connections.iter().map(port).collect();

@@ -1,4 +1,4 @@
-//! A card that loses its configuration is opened again. Until then nothing passes that it has not sealed.
+//! A card that loses its configuration is opened again. Until then only packets with its seal pass.
 
 use super::{ByReason, PACKETS, POLICY, Served, alone, behind_card, reasons, status};
 use crate::device_under_test::{Running, Setup, wait_until};

@@ -12,7 +12,7 @@ fn host(host: usize, exceeded: u64) -> (String, u64) {
     (format!("10.20.1.{host}"), exceeded)
 }
 
-/// What is listed of hosts of which the first has sent one packet, the second two, and so on.
+/// The entries that are listed if the first host has sent one packet, the second two, and so on.
 fn own_counts(hosts: usize) -> impl Iterator<Item = (String, u64)> {
     (1..=hosts).filter(|&number| number as u64 > PASSED).map(|number| host(number, number as u64 - PASSED))
 }

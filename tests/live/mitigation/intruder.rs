@@ -7,7 +7,7 @@ use rustix::thread::set_thread_res_uid;
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 
-/// `nobody`.
+/// The user `nobody`.
 const INTRUDER: u32 = 65_534;
 /// Datagrams that the intruder sends out of each interface: a flood of ten seconds.
 const FORGED: usize = 16_000;

@@ -44,8 +44,8 @@ fn ipv6_flood() -> String {
     (0..1000).map(frame).collect()
 }
 
-/// Datagrams that look as everyday questions do, to the port that serves, from hosts with every TTL. Answers would not do:
-/// this server asks nobody.
+/// Datagrams that look as everyday questions do, to the port that serves, from hosts with every TTL. Answers would not
+/// do: this server asks no questions.
 fn everyday_flood() -> String {
     let frame = |at: u32| {
         let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 32_768 + at * 31 % 28_000);

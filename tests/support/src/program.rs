@@ -1,15 +1,15 @@
 //! Programs that tests start under another name, and scripts in place of programs.
 //!
-//! Linux refuses to execute a file that anybody has open for writing ("Text file busy"). If a test wrote the file itself,
-//! a child process that another thread starts meanwhile would inherit the open file for a moment. So another process
-//! writes it here.
+//! Linux refuses to execute a file that any process has open for writing ("Text file busy"). If a test wrote the file
+//! itself, a child process that another thread starts meanwhile would inherit the open file for a moment. So another
+//! process writes it here.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Copies a program, or makes a program of a file. Everybody may run it.
+/// Copies a program, or makes a program of a file. Every user may run it.
 ///
 /// # Errors
 /// `install` of coreutils fails; it says why on standard error.

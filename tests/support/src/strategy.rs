@@ -1,6 +1,6 @@
 //! Random well-formed packets. Addresses and ports come from small pools, so that rules match.
 //!
-//! They are generated as lines of the notation, so that a failing case shrinks and prints as a readable packet.
+//! Packets are generated as lines of the notation, so that a failing case shrinks and prints as a readable packet.
 
 use crate::{Packet, packet};
 use proptest::option;

@@ -107,8 +107,8 @@ impl FeatureShape {
         HEADS + 2 * self.size as usize + direction * self.groups()
     }
 
-    /// Number of elements of recent prefixes of a direction, of which there are as many as cells; 0 if prefixes have cells
-    /// of their own.
+    /// Number of elements of recent prefixes of a direction: an eighth of the number of cells, or 0 if prefixes have
+    /// cells of their own.
     pub fn recents(&self) -> usize {
         if self.is_direct() { 0 } else { self.size as usize / RECENTS }
     }
@@ -182,7 +182,7 @@ mod tests {
         let ipv4 = [(0xc000_0205u128, 0xc000_0206), (0xc000_0207, 0xc000_020a)];
         let ipv6 = [(0x20 << 120 | 1u128 << 64, 0x20 << 120 | ((3u128 << 64) - 1))];
         let shape = FeatureShape::new(64, [31, 64], [&ipv4, &ipv6]);
-        // .4/31, .6/31, .8/31, .10/31, of which .6/31 is in both ranges; then two of IPv6.
+        // .4/31, .6/31, .8/31, .10/31, and .6/31 is in both ranges; then two prefixes of IPv6.
         assert_eq!((shape.size, shape.is_direct(), shape.groups()), (6, true, 0));
         for range in &shape.ranges {
             let keys: Vec<[u64; 2]> = shape.keys(range).collect();

@@ -15,7 +15,7 @@
 //! ```
 //! Example: a TCP SYN of 60 bytes whose address has element 9, from a peer that sets bit 2 of lane 5, is
 //! `0, 0, 60 << 32 | 9, 58 << 40 | 0 << 32 | 4 << 16 | 1`. If a hash selects cells, `element` is [`KEYED4`] or
-//! [`KEYED6`], and the cell is that of the key.
+//! [`KEYED6`], and the key selects the cell.
 
 use super::ELEMENT_WORDS;
 
@@ -28,7 +28,7 @@ pub const QUEUE_WORDS: usize = ELEMENT_WORDS + QUEUE * WAITING_WORDS;
 
 /// The element of a packet whose cell has the key of an IPv4 prefix: `FEATURE_KEYED4`.
 pub const KEYED4: u32 = u32::MAX;
-/// The same for IPv6: `FEATURE_KEYED6`.
+/// The element of a packet whose cell has the key of an IPv6 prefix: `FEATURE_KEYED6`.
 pub const KEYED6: u32 = u32::MAX - 1;
 
 /// A packet that is not counted yet: `struct feature_waiting`.

@@ -16,7 +16,7 @@ use super::{Flow, FlowState, Window, age};
 pub enum FlowClass {
     /// An open TCP connection whose both sides have answered each other. It is never evicted.
     Proven = 0,
-    /// A TCP connection that is not open yet, or that nobody has answered.
+    /// A TCP connection that is not open yet or has no answer yet.
     Embryonic = 1,
     /// A flow of another protocol than TCP, whose sender cannot prove its address, or a connection with an unseen side.
     Unproven = 2,

@@ -1,8 +1,8 @@
 //! How often both sides of a flow without connection have answered each other.
 //!
-//! An answer proves the address of the one who answers, never that of the asker. So a flow is *assured* only after
-//! several exchanges over seconds, as in the kernel's conntrack. That costs an attacker who makes askers up more packets
-//! and time. It proves nothing: an assured flow may be evicted, only later than others.
+//! An answer proves the address of its sender, never the address of the asker. So a flow is *assured* only after
+//! several exchanges over seconds, as in the kernel's conntrack. An attacker with forged askers then needs more packets
+//! and more time. An assured flow is still no proof: it may be evicted, only later than others.
 
 use super::{Flow, FlowState, TICKS, age};
 

@@ -1,12 +1,12 @@
 //! The hash of keys: the universal hash NH (RFC 4418, section 5.2) and a mixing step, both keyed.
 //!
 //! For two different keys, the sums of NH are equal with a probability of 2^-32 over the choice of the seed. The mixing
-//! step is a permutation. Without the seed nobody can choose keys of one bucket. A multiplication is of 32 by 32 bits,
-//! which vectors and BPF have too.
+//! step is a permutation. An attacker who does not know the seed cannot choose keys of one bucket. A multiplication is
+//! of 32 by 32 bits, which vectors and BPF have too.
 
 use super::{FlowKey, TAG_HASH};
 
-/// The keys of the hash, expanded from a seed. Whoever knows them can fill a bucket.
+/// The keys of the hash, expanded from a seed. An attacker who knows them can fill a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct HashKeys {

@@ -1,4 +1,4 @@
-//! What all who use a table of flows share besides the flows.
+//! The head of a table of flows: all that its users share besides the flows.
 
 use super::{HashKeys, REPLAY_SEED};
 use crate::cookie::REPLAY_SECRET;
@@ -6,17 +6,17 @@ use crate::cookie::REPLAY_SECRET;
 /// Number of locks for keys that are entered.
 pub const OPENING_LOCKS: usize = 256;
 
-/// What nobody outside may know of a table.
+/// The secrets of a table: no sender of packets may know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSecrets {
-    /// The seed of the hash. Whoever knows it can fill a bucket.
+    /// The seed of the hash. An attacker who knows it can fill a bucket.
     pub seed: u64,
-    /// The key of cookies. Whoever knows it can open flows.
+    /// The key of cookies. An attacker who knows it can open flows.
     pub cookies: [u64; 2],
 }
 
 impl FlowSecrets {
-    /// Those of replays of captures, which makes them deterministic.
+    /// The secrets of every replay of a capture. They are fixed, so replays are deterministic.
     pub const REPLAY: Self = FlowSecrets { seed: REPLAY_SEED, cookies: REPLAY_SECRET };
 }
 
@@ -34,7 +34,7 @@ pub struct SynSwitch {
     pub is_on: u64,
 }
 
-/// What all who use a table share: `struct flow_head` in `datapath/include/flow_bucket.h`.
+/// The data that all users of a table share: `struct flow_head` in `datapath/include/flow_bucket.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FlowHead {

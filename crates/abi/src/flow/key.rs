@@ -19,7 +19,7 @@ impl Arrival {
         self as usize
     }
 
-    /// The side on which a packet leaves that arrived here, and on which its answers arrive.
+    /// The other side: a packet that arrived on this side leaves there, and its answers arrive there.
     pub const fn other(self) -> Self {
         match self {
             Arrival::Outside => Arrival::Inside,
@@ -62,8 +62,8 @@ impl FlowKey {
         Self::between([outside.0, inside.0], [outside.1, inside.1], protocol, vlan, is_ipv6)
     }
 
-    /// The key of an ICMP request or of its reply. The ports are the identifier and the type of the request, in whose
-    /// bit 8 is the side that asks.
+    /// The key of an ICMP request or of its reply. The ports are the identifier and the type of the request. Bit 8 of
+    /// the type is the side that asks.
     pub fn of_icmp(
         arrival: Arrival,
         addresses: [u128; 2],

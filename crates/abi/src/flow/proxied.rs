@@ -15,8 +15,9 @@ use crate::cookie::MSS;
 ///               |    0     | sack | ts | told to it   | client's shift |
 ///               +----------+------+----+--------------+----------------+
 /// ```
-/// `sack` and `ts` say that the client was offered selective acknowledgements and timestamps. The shifts are that of the
-/// client's windows, or 15 if windows are not shifted, and the one that the client believes the server to have.
+/// `sack` and `ts` say that the client was offered selective acknowledgements and timestamps. The first shift is the
+/// shift of the client's windows, or 15 if windows are not shifted. The second one is the shift that the client expects
+/// of the server's windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Proxied {

@@ -1,4 +1,4 @@
-//! When a flow ends that nobody uses.
+//! Timeouts: when an unused flow ends.
 
 use super::{Flow, FlowState, age, timeout_ticks};
 

@@ -34,7 +34,7 @@ pub fn invent(shape: &HostShape, random: &mut SplitMix) -> Vec<u32> {
     blocks
 }
 
-/// `count` IPv6 prefixes like those of block lists, sorted: three /64s for each /128, in `count` / 9 sites (/48).
+/// `count` IPv6 prefixes as in block lists, sorted: three /64s for each /128, in `count` / 9 sites (/48).
 pub fn invent6(count: usize, random: &mut SplitMix) -> Vec<(u128, u8)> {
     let sites: Vec<u128> = (0..count.div_ceil(9)).map(|_| u128::from(random.draw() >> 19 | 1 << 45) << 80).collect();
     let mut prefixes = BTreeSet::new();

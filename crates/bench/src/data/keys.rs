@@ -165,7 +165,7 @@ fn entry6(data: &Data, random: &mut SplitMix) -> u128 {
     prefix.addr | random6(random) & (prefix.last() ^ prefix.addr)
 }
 
-/// Ascending runs that start at some of the sorted `starts`, `count` keys in total.
+/// Ascending runs with `count` keys in total. Each run starts at one of the sorted `starts`.
 fn runs(starts: &[u128], count: usize) -> impl Iterator<Item = u128> {
     let wanted = starts.len().clamp(1, RUNS_MAX.min(count).max(1));
     let length = count.div_ceil(wanted).max(1);

@@ -2,7 +2,7 @@
 //! source.
 //!
 //! Synthetic lists are the same in every run on every machine. They are modelled on Table 1 of the RFPF paper
-//! ([`shapes`]). Uniformly random addresses would be harder to look up than those of any real list.
+//! ([`shapes`]). Uniformly random addresses would be harder to look up than the addresses of any real list.
 
 pub mod geo;
 pub mod hosts;

@@ -1,7 +1,7 @@
 //! The shapes of synthetic lists, next to the figures of the paper's Table 1 that they reproduce.
 //!
-//! mu of D16X2R and D16X4R determines the number of broken /18s and /20s, and phi of D16X4R that of /16s. The other
-//! numbers were tuned until the number of prefixes, their mean length and rho matched.
+//! mu of D16X2R and D16X4R determines the number of broken /18s and /20s, and phi of D16X4R the number of broken /16s.
+//! The other numbers were tuned until the number of prefixes, their mean length and rho matched.
 
 use super::geo::GeoShape;
 use super::hosts::HostShape;

@@ -33,8 +33,8 @@ const PACKETS: usize = 1 << 16;
 const ROUNDS: usize = 151;
 const TURN: Duration = Duration::from_millis(50);
 
-/// The timeouts of the turns, with the speed at which those of ten minutes pass. The first filter has no timeouts. The
-/// turns after it are of another one, at first without time passing: the difference is what the place of a table in
+/// The timeouts of the turns, and the speed at which a timeout of ten minutes passes. The first filter has no timeouts.
+/// The turns after it are of another one, at first without time passing: the difference is what the place of a table in
 /// memory costs.
 const TIMEOUTS: [(&str, u64); 4] = [("none", 0), ("idle", 0), ("ten minutes", 1), ("a minute", 10)];
 

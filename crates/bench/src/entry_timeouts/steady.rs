@@ -1,4 +1,4 @@
-//! Entries of which a part expires at each tick, and comes back a little later.
+//! A table in which some entries expire at each tick and come back a little later.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Steady {
     /// Lets time pass while `work` runs, `speed` times as fast as it does.
     ///
     /// # Errors
-    /// Those of `work`, or the table refuses what comes back.
+    /// The errors of `work`, or the table refuses what comes back.
     pub fn during<T>(&mut self, speed: u64, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The bare access to cells in the kernel, with which `features` compares observing: a program finds the cell of its
+ * The bare access to cells in the kernel. `features` compares observing with it. A program finds the cell of its
  * packet's source, which is at a known place of the frame, and adds to one word of it. There is neither a parser nor a
  * class, and nothing is counted later. Without BARE_TOUCHES it is what remains of such a program.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The bare access to cells, with which `features` compares observing: the cell of each source, which is at a known
- * place of the frame, is fetched for the whole burst, and one word of it is written. There is neither a parser nor a
+ * The bare access to cells. `features` compares observing with it. The source is at a known place of the frame. The
+ * cells of the sources of a burst are fetched first, then one word of each is written. There is neither a parser nor a
  * class.
  */
 #include "env.h"

@@ -41,7 +41,7 @@ pub use chart::svg as plot;
 const PACKETS: usize = 1 << 17;
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Packets by which the distributor chooses.
+/// The packets that the distributor chooses by.
 const SURVEYED: usize = 1 << 14;
 const ROUNDS: usize = 11;
 const QUICK_ROUNDS: usize = 3;
@@ -139,7 +139,7 @@ impl Lists {
     }
 }
 
-/// Who makes frames.
+/// What makes frames.
 #[derive(Clone, Copy)]
 enum Maker {
     /// The card's interpreter.
@@ -348,7 +348,8 @@ fn turn<F: AsRef<[u8]>>(
     Ok(measure::measure_ring_by(decide, &mut ring, frames.len(), write)?)
 }
 
-/// Both ways have decided the same packets. Only behind a card packets are counted by who decided them.
+/// Checks that both ways have decided the same packets. Only behind a card, packets are also counted by whether the
+/// card's answers decided them.
 fn agree(alone: &[Counter], behind: &[Counter]) -> Result<(), Failure> {
     let by_card = [Reason::COUNTER_ANSWERED, Reason::COUNTER_ALONE].map(|reason| usize::from(reason.0));
     let decided = |counters: &[Counter]| {

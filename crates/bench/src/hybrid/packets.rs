@@ -32,8 +32,8 @@ const SERVICES: [u16; 12] = [22, 80, 443, 25, 465, 587, 3389, 53, 123, 5060, 506
 /// Services that attackers have answer the victim.
 const REFLECTORS: [u16; 6] = [19, 53, 123, 161, 389, 1900];
 
-/// Random packets: TCP or UDP, half of them to the port of a service. In specific traffic, half of those from the pool
-/// are answers of reflectors.
+/// Random packets: TCP or UDP, half of them to the port of a service. In specific traffic, half of the packets from the
+/// pool are answers of reflectors.
 pub fn packets(kind: Kind, count: usize, allowed: &[u32], blocked: &[u32]) -> Vec<Packet> {
     let mut random = SplitMix::new(19);
     let mix = match kind {

@@ -102,7 +102,8 @@ impl Contest {
         Ok(())
     }
 
-    /// Measures all policies. Each row also has the ratio of its limit's cost to that of the first policy.
+    /// Measures all policies. Each row also has the ratio of its limit's cost to the cost of the limit of the first
+    /// policy.
     ///
     /// # Errors
     /// A filter fails.

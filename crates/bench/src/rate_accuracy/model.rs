@@ -1,4 +1,4 @@
-//! Models of buckets, to which Weir's are compared.
+//! Models of buckets. Weir's buckets are compared with them.
 
 use super::offer::Seen;
 

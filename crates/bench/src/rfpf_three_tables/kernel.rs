@@ -26,7 +26,7 @@ const STREAMS: usize = 15;
 /// Number of frames that are timed individually.
 const COLD_FRAMES: usize = 1 << 14;
 
-/// An empty program, and three programs of which each extends the previous one.
+/// An empty program and three programs. Each extends the previous one.
 const PROGRAMS: usize = 4;
 
 /// A program that does nothing: the cost of the kernel and its clock.

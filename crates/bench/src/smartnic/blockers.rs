@@ -1,5 +1,5 @@
-//! What blocks sources at an interface of the host: programs of peers.c, and `weir run --host`. Those of the kernel's
-//! netfilter are in netfilter.rs.
+//! What blocks sources at an interface of the host: programs of peers.c, and `weir run --host`. The blockers of the
+//! kernel's netfilter are in netfilter.rs.
 
 use super::blocker::Blocker;
 use super::door::Door;
@@ -15,11 +15,11 @@ use weir_control::{Request, TableOperation};
 use weir_engine::clang::Clang;
 use weir_engine::live::attach::Attached;
 
-/// The row without which no other has its difference.
+/// The row that is necessary for the differences of all other rows.
 pub const DROP_ALL: &str = "xdp-drop-all";
 /// The host that a card is compared with: the same policy without it.
 pub const ALONE: &str = "weir-host-counters";
-/// The same host again, which receives only what a card leaves over (rows of `load`).
+/// The host [`ALONE`] again, which receives only what a card leaves over (rows of `load`).
 pub const LEFT_OVER: &str = "weir-host-left-over";
 /// The names of all, in the order of their turns.
 pub const BLOCKERS: [&str; 14] = [
@@ -38,7 +38,7 @@ pub const BLOCKERS: [&str; 14] = [
     "iptables",
     "iptables-nft",
 ];
-/// Those that Fig. 4 compares. A host that drops everything serves nobody.
+/// The blockers that Fig. 4 compares. It leaves out the hosts that drop everything, which serve no client.
 pub const SERVING: [&str; 8] =
     ["weir-host", ALONE, "weir-card-hybrid", "weir-card", "weir-card-cpu", "nft-netdev", "ipset", "iptables"];
 /// Most sources of a linear chain: beyond it a packet takes more than a tenth of a millisecond.

@@ -4,7 +4,7 @@
 //!   generator's core:  generator -> near ==veth== far  <- the host's core: receives, decides, drops
 //! ```
 //! The kernel polls `far` in a thread of its own (threaded NAPI), which is pinned to the host's core. So the host's CPU
-//! time is that of this thread and of nothing else, and the sender's core does not pay for what the host does.
+//! time is the CPU time of this thread and of nothing else, and the sender's core does not pay for what the host does.
 
 use crate::live::generating_core;
 use crate::live::wire::{self, Port, call};
@@ -160,7 +160,7 @@ impl Door {
         Door::up(near, host, None)
     }
 
-    /// The same with a card between them: a namespace with the interfaces `outer` and `inner`, which Weir joins.
+    /// A door with a card between its two ends: a namespace with the interfaces `outer` and `inner`, which Weir joins.
     ///
     /// # Errors
     /// See [`Door::open`].
@@ -199,7 +199,8 @@ impl Door {
         let near = self.near.name;
         call("ethtool", &format!("-K {near} gro on tx off"), "")?;
         Receiver::start(near, generating_core()?)?;
-        // At the highest rates the queue has no room for what comes meanwhile, and clients' packets would be lost in it.
+        // At the highest rates the queue has no room for packets that arrive meanwhile, and clients' packets would be
+        // lost.
         coalesce_nothing(near)?;
         self.host.run(|| coalesce_nothing(INTERFACE))?;
         for line in [

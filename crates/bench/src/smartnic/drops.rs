@@ -40,7 +40,7 @@ impl Effort {
     }
 }
 
-/// Packets that show that a host which blocks nobody passes them.
+/// Number of packets that check that a host without blocked sources passes them.
 const PASSED: u32 = 1 << 10;
 
 /// Names of the generator's ends of the wires.
@@ -72,7 +72,7 @@ impl Stand {
         names.iter().zip(NEAR).map(open).collect()
     }
 
-    /// The same for one host.
+    /// Opens one host.
     ///
     /// # Errors
     /// See [`Stand::open_all`].

@@ -12,7 +12,7 @@ use weir::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 
-/// Packets that are sent in a second, in millions, and ns between two of them.
+/// Packets that are sent per second, in millions, and the time between two packets in ns.
 const OFFERED_MPPS: f64 = 1.0;
 const PACE_NS: u64 = 1000;
 /// The smallest part of the packets that is sent alone: the generator's slowest pace is 10 µs.
@@ -71,9 +71,9 @@ pub fn rows(
     Ok(rows)
 }
 
-/// Turns of the host without a card, to which only those packets are sent that a card would leave over, in the same time
-/// as all of them. So nothing of the wire is in the way of what is left: on the wire, card and host return their frames
-/// to the same pool, and wait for each other. Empty if nearly nothing is left.
+/// Turns of the host without a card. It receives only the packets that a card would leave over, in the time of all
+/// packets. So the wire does not disturb this measurement: on the wire, card and host return their frames to one pool
+/// and wait for each other. Empty if nearly nothing is left.
 fn left_over_turns(
     stand: &Stand,
     packets: &[u32],

@@ -22,7 +22,7 @@ pub struct IpTables {
 impl IpTables {
     /// The kernel's old engine, which the paper measures.
     pub const LEGACY: IpTables = IpTables { restore: "iptables-legacy-restore" };
-    /// The same rules on nftables, as distributions have them today.
+    /// The rules of iptables on nftables, as distributions have them today.
     pub const ON_NFTABLES: IpTables = IpTables { restore: "iptables-nft-restore" };
 }
 

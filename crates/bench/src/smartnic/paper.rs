@@ -1,5 +1,5 @@
-//! The figures of the paper, measured on four cores of 3.5 GHz with a card of 25 Gbps (37.2 Mpps). Values are those of
-//! the text of section V; the figures have no numbers.
+//! The figures of the paper, measured on four cores of 3.5 GHz with a card of 25 Gbps (37.2 Mpps). Values are from the
+//! text of section V, because the figures have no numbers.
 
 use crate::row::Row;
 

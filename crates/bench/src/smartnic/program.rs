@@ -28,7 +28,7 @@ struct Blocking {
     _tables: (SharedState, Bound),
 }
 
-/// Measures those of the named hosts that are Weir without a card.
+/// Measures the named hosts that are Weir without a card.
 ///
 /// # Errors
 /// A policy cannot be compiled or loaded, or its program does not drop every packet.

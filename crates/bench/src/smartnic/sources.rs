@@ -1,4 +1,4 @@
-//! Who attacks: addresses of a block list in random order, and how many packets each of them sends (Fig. 2a and 2b).
+//! The attackers: addresses of a block list in random order, and how many packets each of them sends (Fig. 2a and 2b).
 
 use crate::data::Dataset;
 use crate::live::shuffled;
@@ -26,7 +26,7 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Both.
+    /// Both kinds of traffic.
     pub const ALL: [Traffic; 2] = [Traffic::Uniform, Traffic::Gaussian];
 
     /// The name in rows.
@@ -49,7 +49,7 @@ impl Traffic {
     }
 }
 
-/// What a card with so many entries leaves over of these packets: those of all but the most frequent sources.
+/// The packets that a card with so many entries leaves over: the packets of all sources except the most frequent ones.
 pub fn left_over(packets: &[u32], entries: usize) -> Vec<u32> {
     let mut counts = HashMap::new();
     for &source in packets {

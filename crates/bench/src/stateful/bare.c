@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The bare access to the table of flows, with which `stateful` compares tracking: the keys of a burst of TCP segments,
- * whose headers are at known places, are hashed, found and compared whole, and one line of each flow is written. There
- * is neither a parser nor a judgement.
+ * The bare access to the table of flows. `stateful` compares tracking with it. The headers of a burst of TCP segments
+ * are at known places. The keys are hashed, found and compared whole, and one line of each flow is written. There is
+ * neither a parser nor a judgement.
  */
 #include "env.h"
 #include "verdict.h"

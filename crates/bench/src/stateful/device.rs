@@ -8,7 +8,7 @@ use std::path::Path;
 use weir::failure::Failure;
 use weir_control::{FlowOperation, FlowsCounted, Request};
 
-/// Their names. Those of engines with Weir's SYN proxy end with [`PROXIED`].
+/// The names of devices. Names of engines with Weir's SYN proxy end with [`PROXIED`].
 #[cfg(feature = "dpdk")]
 pub const DEVICES: &[&str] = &[
     "none",
@@ -51,8 +51,8 @@ add chain ip weir forward { type filter hook forward priority 0; policy drop; }
 add rule ip weir forward ct state established,related accept
 add rule ip weir forward iif lower tcp dport 80 ct state new accept
 ";
-/// The same with a proxy, as nft(8) says, but without its timestamps: Linux 6.18 rejects the ones with which the proxy
-/// answers the server (`TcpExtTSEcrRejected`), so that connections wait for a second.
+/// The rules of `CONNTRACK` with a proxy, as in nft(8), but without timestamps. Linux 6.18 rejects the timestamps that
+/// the proxy sends to the server (`TcpExtTSEcrRejected`), so connections would wait for a second.
 const SYNPROXY: &str = "
 add table ip weir
 add chain ip weir before { type filter hook prerouting priority raw; policy accept; }
@@ -123,7 +123,7 @@ downstream {{ ct state established,related accept; drop }}
     )
 }
 
-/// The same with a proxy that says what Linux offers.
+/// The policy with a proxy that offers the options that Linux offers.
 fn proxying_policy() -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off; synproxy mss 1460 wscale 7 sack-perm timestamp }}

@@ -1,5 +1,5 @@
-//! Floods from the client's host, at a given rate at most. SYNs and ACKs have more sources than any table of this scenario
-//! holds; forged resets have those of the real clients.
+//! Floods from the client's host, at a given rate at most. SYNs and ACKs have more sources than any table of this
+//! scenario holds; forged resets have the sources of the real clients.
 
 use super::device::PORT;
 use super::hosts::{CLIENT, Hosts, SERVER, servers};

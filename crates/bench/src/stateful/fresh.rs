@@ -1,4 +1,4 @@
-//! New flows in memory: connections that are opened, SYNs that nobody answers, and how many flows a table takes.
+//! New flows in memory: connections that are opened, SYNs without an answer, and how many flows a table takes.
 
 use super::filters::policy;
 use super::segments::Segment;

@@ -59,7 +59,7 @@ impl Host {
         thread::spawn(move || {
             let made = unshare(CloneFlags::CLONE_NEWNET).map_err(|error| error.to_string());
             let own = made.and_then(|()| fs::canonicalize("/proc/thread-self").map_err(|error| error.to_string()));
-            // Nobody listens if this process is ending.
+            // There is no receiver if this process is ending.
             let _nobody = sender.send(own.map(|own| own.join("ns/net")));
             received.into_iter().for_each(|job| job());
         });

@@ -1,4 +1,4 @@
-//! The rules of forwarders between two veth pairs: a server with one port, to which anybody may connect.
+//! The rules of forwarders between two veth pairs: any client may connect to one port of a server.
 
 use std::fs;
 use weir::failure::Failure;

@@ -30,7 +30,7 @@ impl Segment {
     /// A reset of the client.
     pub const RESET: Segment = Segment { from_server: false, flags: RST, seq: 1001, ack: 0 };
 
-    /// The same with other numbers.
+    /// This segment with other numbers.
     pub fn with_numbers(self, seq: u32, ack: u32) -> Segment {
         Segment { seq, ack, ..self }
     }
@@ -55,7 +55,7 @@ impl Segment {
         self.frame_between((client, CLIENT_PORT), (SERVER, SERVER_PORT), bytes)
     }
 
-    /// The same between two addresses and ports.
+    /// A frame with this segment between two addresses and ports.
     pub fn frame_between(self, client: (u32, u16), server: (u32, u16), bytes: usize) -> Vec<u8> {
         let mut frame = vec![0; bytes];
         let end = if bytes == SMALL_FRAME_BYTES { HEADERS } else { bytes };

@@ -35,7 +35,7 @@ const ENGINES: &[&str] =
 /// The name of the peers in `--only`.
 const PEERS: &str = "peers";
 
-/// Number of changes of one address of which packets must see each.
+/// Number of changes of one address. Packets must see each change.
 const SEEN: usize = 400;
 /// Maximum number of requests that follow one another without a pause.
 const REQUESTS_MAX: usize = 200_000;

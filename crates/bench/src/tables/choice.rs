@@ -7,7 +7,7 @@
 //!
 //! A row says whether the compiler chooses its layout with the built-in costs (`chosen`) or with measured costs
 //! (`chosen_measured`). It has the expected size (`expected_bytes`) next to the real one. `over_best` is the ratio of
-//! its cycles to those of the best layout for the same keys. The keys `both` are the mean of the two mixes.
+//! its cycles to the cycles of the best layout for these keys. The keys `both` are the mean of the two mixes.
 
 use crate::data::keys::{KEYS, KeyMix, Keys};
 use crate::data::{Data, Dataset};

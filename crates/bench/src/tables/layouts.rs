@@ -142,7 +142,7 @@ impl Built {
 }
 
 impl Contender {
-    /// The layout to build and its lookups: those of the contender, or those that the policy compiler chooses for the
+    /// The layout to build and its lookups. The contender names them, or the policy compiler chooses them for the
     /// table.
     pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {

@@ -30,8 +30,8 @@ int64_t bench_fib_add(const uint32_t *words, uint32_t count);
 int64_t bench_fib_select(const uint32_t *words, uint32_t count);
 
 /*
- * Adds a DPDK heap in memory with transparent huge pages, like that of Weir's tables. DPDK's own heap needs reserved
- * huge pages. With pages of 4 KB its tables would be slower for that reason alone.
+ * Adds a DPDK heap in memory with transparent huge pages, like the memory of Weir's tables. DPDK's own heap needs
+ * reserved huge pages. With pages of 4 KB its tables would be slower for that reason alone.
  */
 static int64_t add_heap(size_t megabytes)
 {

@@ -26,8 +26,8 @@ const NEIGHBOURS: u64 = 256;
 const LONGER_BITS: u64 = 4;
 
 /// Adds the fields of changes to a layout's row: `insert_us` and `remove_us` with their spread (`_min`, `_p99`,
-/// `_max`), `live_bytes`, the number of `changes`, and how many of them rebuilt the image (`built_anew`). Schemes, and
-/// layouts that cannot contain the table, get none of these fields.
+/// `_max`), `live_bytes`, the number of `changes`, and the number of changes that rebuilt the image (`built_anew`).
+/// Schemes, and layouts that cannot contain the table, get none of these fields.
 ///
 /// # Errors
 /// A lookup does not see a change.

@@ -78,7 +78,7 @@ pub struct Codes {
 pub const THREADS: [usize; 4] = [1, 2, 5, 7];
 
 type Verdicts = [Verdict; BURST_MAX];
-/// Nobody has decided yet: the word 0 says `accept`.
+/// The verdicts before a decision: the word 0 says `accept`.
 const NONE: Verdicts = [Verdict(0); BURST_MAX];
 
 /// A burst on its way, from the interface of that index, with the verdicts so far.
@@ -211,7 +211,8 @@ impl Parts {
         }));
     }
 
-    /// A thread that handles bursts until nobody gives any. `work` returns false if nobody takes them.
+    /// Starts a thread that handles bursts until their sender ends. `work` returns false if there is no receiver for
+    /// its bursts.
     fn take<H: Held>(
         &mut self,
         given: Receiver<Way<H>>,
@@ -240,7 +241,7 @@ impl Parts {
             let give = give.clone();
             self.poll(move |_| {
                 let Some(held) = reader.read()? else { return Ok(false) };
-                // Nobody takes it when the threads are ending.
+                // There is no receiver when the threads are ending.
                 Ok(give.send(Way { from, held, verdicts: Box::new(NONE) }).is_ok())
             });
         }

@@ -1,5 +1,6 @@
-//! `thread-layouts`: the paper's four divisions of a stateful firewall into threads (`layout.rs`), on packet sockets and
-//! DPDK, beside Weir's workers, each of which receives, decides and sends. All run the same code with the same flows.
+//! `thread-layouts`: the paper's four divisions of a stateful firewall into threads (`layout.rs`), on packet sockets
+//! and DPDK, beside Weir's workers. Each worker receives, decides and sends. All layouts run the same code with the
+//! same flows.
 
 mod afpacket;
 #[cfg(feature = "dpdk")]

@@ -117,7 +117,8 @@ pub(crate) fn bill(
     let body = placement.card.body.bytes();
     let (plain, plain_rules) = of_chain(&chain.tree.nodes, 0);
     let (with, with_rules) = of_chain(&placement.nodes, body);
-    // Shares of packets that reach a rule are of all packets, so those of its cost are, too.
+    // The share of packets that reach a rule is a share of all packets. So its cost is a share of the cost of all
+    // packets, too.
     let cycles = (answered - dropped) * with + answered * with_rules + (1.0 - answered) * (plain + plain_rules);
     let arrives = 1.0 - dropped;
     let frames = traffic.frame_bytes + OVERHEAD_BYTES;
@@ -153,7 +154,7 @@ fn walk(
                     of_rule += first(&mut done, *find).map_or(0.0, |find| of(costs, finds, find))
                 }
                 Test::Value { subject: Subject::Card(Answer::Label(lookup)), .. } => {
-                    // Numbers above those of finds, which are indices.
+                    // Numbers above the numbers of finds, which are indices.
                     let number = FindId(u16::MAX - u16::from(*lookup));
                     of_rule +=
                         first(&mut done, number).map_or(0.0, |_| costs.finish(&lookups[usize::from(*lookup)].name));

@@ -18,7 +18,8 @@ pub struct Patience {
     pub windows: u32,
     /// The time between changes, as a multiple of a reconfiguration of the card.
     pub rest: u64,
-    /// The same as a multiple of the time that the last change took in all: the software is compiled again.
+    /// The time between changes, as a multiple of the total time of the last change. That time includes compiling the
+    /// software again.
     pub rest_of_change: u64,
 }
 
@@ -92,7 +93,7 @@ impl Follower {
         }
     }
 
-    /// A window has ended of which nothing is known. Windows that count are successive.
+    /// Notes a window without measurements. Only successive windows count, so the count starts again.
     pub fn skip(&mut self) {
         self.better_for = 0;
     }

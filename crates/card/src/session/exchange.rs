@@ -33,11 +33,11 @@ pub(super) struct Exchange {
 /// What a frame is for an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// It answers no request that waits.
+    /// The frame answers no request that waits.
     Nothing,
-    /// It answers the request with this index.
+    /// The frame answers the request with this index.
     Answer,
-    /// It refuses that request.
+    /// The frame refuses that request.
     Refused(usize),
 }
 
@@ -66,7 +66,7 @@ impl Exchange {
         Ok(&one.frame)
     }
 
-    /// Whether no answer came to so many tries. Whoever sends and receives late has as many of them.
+    /// Whether so many tries got no answer. A session that sends and receives late has as many tries as any other.
     pub fn is_unanswered(&self, tries: u32, now: Duration) -> bool {
         let is_due = |one: &Asked| one.due.is_some_and(|due| due <= now);
         self.tries >= tries && self.asked.get(self.first).is_some_and(is_due)

@@ -37,9 +37,9 @@ pub use error::SessionError;
 /// Tries of a request without any answer after which a card is silent: they take 2.7 s. Tries count and not time, because
 /// a busy machine may keep the session itself from receiving.
 const TRIES: u32 = 7;
-/// The same for a card that was silent in the task before: 0.7 s.
+/// Tries for a card that was silent in the previous task: 0.7 s.
 const TRIES_AGAIN: u32 = 3;
-/// The same for a card that is opened, whose link may just be coming up: 10.2 s.
+/// Tries for a card that is being opened, because its link may just be coming up: 10.2 s.
 const TRIES_OPENING: u32 = 22;
 /// Time without an answer to a commit after which the session asks whether there was one.
 const COMMIT_WAIT: Duration = Duration::from_millis(200);
@@ -159,7 +159,7 @@ impl Session {
         }
     }
 
-    /// The same with a card that has just answered: it is not waited for as long as for one that is coming up.
+    /// A session with a card that has just answered. It waits less long than for a card that is coming up.
     pub fn again(profile: &Profile, token: u64) -> Self {
         Session { opening: TRIES, ..Self::new(profile, token) }
     }
@@ -178,7 +178,7 @@ impl Session {
     /// such a one.
     ///
     /// # Errors
-    /// None but those of [`Session::write_program`], as every card has the registers.
+    /// Only the errors of [`Session::write_program`], because every card has the registers.
     pub fn write_plain(&mut self) -> Result<Configured, SessionError> {
         let configured = Configured { epoch: self.next_epoch(), body: 0 };
         self.write(vec![plain(self.token, configured.epoch)], Active { configured, counters: 0 })
@@ -273,7 +273,7 @@ impl Session {
         Task::Commit { frame: Request::commit().frame(number), number, sent: None }
     }
 
-    /// Asks which configuration is active. The answer comes behind that to the commit.
+    /// Asks which configuration is active. This answer comes after the answer to the commit.
     fn ask(&mut self, number: u16) -> Task {
         let read = Request::read(memory::CONFIG, 0, register::COUNT as u16);
         Task::Ask { number, exchange: self.exchange([read]) }
@@ -341,7 +341,7 @@ impl Session {
         }
     }
 
-    /// Begins the next part of the task if one is done. The result is that of the task.
+    /// Begins the next part of the task if one is done. Returns the result of the task.
     fn proceed(&mut self, now: Duration) -> Option<Result<Done, SessionError>> {
         let silence = now.saturating_sub(*self.heard.get_or_insert(now));
         match &self.task {

@@ -222,7 +222,7 @@ fn what_is_no_card_or_a_smaller_one_is_said() {
     let mut link = Link::new(0);
     let mut session = link.open();
     link.device = Device::new(Profile { patterns: 1, ..profile() });
-    // Another card: its answers do not have the seal, but that of a card without a configuration.
+    // Another card: its answers have the seal of a card without a configuration.
     session.write_program(&program(1, 2), vec![]).expect("it fits");
     assert_eq!(link.run(&mut session), Err(SessionError::Unconfigured));
 
@@ -235,7 +235,7 @@ fn what_is_no_card_or_a_smaller_one_is_said() {
     let error = link.open().write_program(&program(1, 2), vec![large]).expect_err("too large").to_string();
     assert_eq!(error, "EXTENSION 0 needs 524289 words, the profile has 524288");
 
-    // Whoever only sends frames back with another seal.
+    // A device that only sends frames back with another seal.
     let mut session = Session::new(&profile(), TOKEN);
     session.write_plain().expect("every card has registers");
     assert_eq!(link.run(&mut session), Ok(Done::Written));
@@ -294,7 +294,8 @@ fn a_card_that_was_reset_is_noticed_and_opened_again() {
     assert_eq!(link.now - before, Duration::from_millis(2700), "{error}");
 }
 
-/// Tries are counted, whatever a try takes. Whoever asks a silent card again hears so after fewer of them, until it answers.
+/// Tries are counted, however long a try takes. A session that asks a silent card again gives up after fewer tries,
+/// until the card answers.
 #[test]
 fn a_dead_card_is_given_up_after_a_few_tries() {
     for late in [Duration::ZERO, Duration::from_secs(60)] {
@@ -336,8 +337,8 @@ fn a_dead_card_is_given_up_after_a_few_tries() {
     }
 }
 
-/// Somebody sends the seal of a card without a configuration, which everybody knows. Only the answer that the session waits
-/// for is believed.
+/// An attacker sends the seal of a card without a configuration, which is not secret. Only the answer that the session
+/// waits for is believed.
 #[test]
 fn a_reset_cannot_be_claimed_blindly() {
     let mut link = Link::new(0);

@@ -115,7 +115,7 @@ fn lengths_headers_and_refusals() {
     }
 }
 
-/// Two policies take turns while packets pass. Each frame is that of one of them, and no policy returns.
+/// Two policies take turns while packets pass. Each frame shows the decision of one policy, and no policy returns.
 #[test]
 fn epochs_change_between_packets() {
     const EPOCHS: u16 = 20;

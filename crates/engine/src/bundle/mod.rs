@@ -50,7 +50,7 @@ const NATIVE_SO: &str = "native.so";
 const BPF_O: &str = "bpf.o";
 const HOST_O: &str = "host.o";
 
-/// Maximum size of the manifest, most of which is rule citations.
+/// Maximum size of the manifest. Most of its bytes are rule citations.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// Length of a SHA-256 in hexadecimal.
 const DIGEST_BYTES: u64 = 64;
@@ -207,7 +207,7 @@ impl Bundle {
     /// The code for what a host sends, if it may be run here; `None` if the policy does not support hosts.
     ///
     /// # Errors
-    /// The same as [`Bundle::bpf`].
+    /// As for [`Bundle::bpf`].
     pub fn sent(&self) -> Result<Option<&BpfObject>, EngineError> {
         self.check_standing()?;
         self.check_sent()?;

@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng, recognised by content, and read and written as streams.
 //!
 //! The reader returns bursts that point into its buffer. It allocates and copies nothing per packet, and reads a file
-//! of any size through a window of about a megabyte. The formats are those of draft-ietf-opsawg-pcap and
+//! of any size through a window of about a megabyte. The formats are defined by draft-ietf-opsawg-pcap and
 //! draft-ietf-opsawg-pcapng. It never parses a frame. A damaged file yields all whole packets before the damage, and
 //! then an error with its position. The records are parsed here because pcap-parser builds a list of options for each
 //! record. The tests compare both.

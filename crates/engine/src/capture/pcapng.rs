@@ -56,7 +56,7 @@ const FRAME_BYTES: usize = 12;
 #[derive(Debug)]
 pub(super) struct Pcapng {
     order: ByteOrder,
-    /// Index of the section's first interface among those of all sections.
+    /// Index of the section's first interface among the interfaces of all sections.
     section_base: usize,
 }
 

@@ -243,7 +243,7 @@ pub struct CaptureBurst<'a> {
 }
 
 impl<'a> CaptureBurst<'a> {
-    /// The frames for a filter. Their common time is that of the first.
+    /// The frames for a filter. Their common time is the time of the first packet.
     pub fn frames(&self) -> &FrameBurst<'a> {
         &self.frames
     }

@@ -14,7 +14,7 @@ use crate::output::OutputFile;
 /// Size of the write buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Writes pcap or pcapng, little-endian. Link types, interfaces and time resolutions are those of the input.
+/// Writes pcap or pcapng, little-endian. Link types, interfaces and time resolutions are taken from the input.
 pub struct CaptureWriter {
     path: PathBuf,
     out: BufWriter<OutputFile>,
@@ -44,8 +44,8 @@ impl CaptureWriter {
         CaptureWriter { path: name.to_owned(), out, form, described: 0, own_links: Vec::new() }
     }
 
-    /// Creates a pcapng file for packets that do not come from a capture ([`CaptureWriter::write_own`]). It begins with a
-    /// comment, of which at most [`COMMENT_BYTES_MAX`] bytes are written.
+    /// Creates a pcapng file for packets that do not come from a capture ([`CaptureWriter::write_own`]). It begins with
+    /// a comment, truncated to [`COMMENT_BYTES_MAX`] bytes.
     pub fn create_own(path: &Path, comment: &str) -> Result<Self, EngineError> {
         let failed = |source| EngineError::Io { path: path.to_owned(), source };
         let out = BufWriter::with_capacity(BUFFER_BYTES, OutputFile::create(path).map_err(failed)?);

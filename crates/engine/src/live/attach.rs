@@ -58,7 +58,7 @@ impl Attached {
     /// Attaches a program like [`Attached::attach`], for packets to this host only.
     ///
     /// # Errors
-    /// The same as [`Attached::attach`].
+    /// As for [`Attached::attach`].
     pub fn attach_for_host(interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
         let link = |flags| link(&program, index, BPF_XDP, flags);
         let not_known = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL));

@@ -41,7 +41,8 @@ pub(super) struct CardAtPort {
 }
 
 impl CardAtPort {
-    /// Hands the card's answers to control frames to whoever asked. Frames without room are lost, as on a wire.
+    /// Hands the card's answers to control frames to the session that asked. Frames without room are lost, as on a
+    /// wire.
     pub fn hand_control(&self, burst: &SealedBurst<'_>) {
         let Some(control) = &self.control else { return };
         let mut from = 0;

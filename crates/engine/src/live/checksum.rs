@@ -5,7 +5,7 @@
 //! 3.1). A packet with that sum in the field gets its correct checksum. If the sum happens to equal the checksum, once
 //! in 65535, nothing changes. This covers TCP and UDP over IPv4 and IPv6, but not inside tunnels.
 //!
-//! The same for the kernel: `datapath/engine/checksum.h`.
+//! The code for the kernel is `datapath/engine/checksum.h`.
 
 use weir_abi::Rewrite;
 
@@ -79,8 +79,8 @@ impl Unfinished {
     }
 }
 
-/// The checksum of what leaves in place of a packet, if that of the packet was completed after the chain had updated it.
-/// `received` are the first bytes of the packet, with the completed checksum.
+/// The checksum of the packet that leaves in place of a received one. It is needed if the received checksum was
+/// completed after the chain had updated it. `received` are the first bytes of the packet, with the completed checksum.
 pub(super) fn updated(rewrite: &Rewrite, received: &[u8]) -> Option<[u8; 2]> {
     let at = rewrite.checksum_at as usize;
     let (old, new) = (be16(&rewrite.checksum, 0)?, be16(rewrite.head(), at)?);
@@ -114,7 +114,7 @@ fn ipv4(frame: &[u8], at: usize) -> Option<(&[u8], u8, usize, usize)> {
     (header[0] >> 4 == 4 && fragment == 0 && start >= at + 20).then_some((&header[12..20], header[9], start, end))
 }
 
-/// The same as [`ipv4`]. With a routing header, the destination is the last address of the route.
+/// Like [`ipv4`]. With a routing header, the destination is the last address of the route.
 fn ipv6(frame: &[u8], at: usize) -> Option<(&[u8], u8, usize, usize)> {
     let header = frame.get(at..at + 40)?;
     let (mut protocol, mut start) = (header[6], at + 40);

@@ -1,8 +1,8 @@
 //! A packet socket for control frames to and from a card on an interface (`docs/reference/card-layout.md`).
 //!
 //! The kernel gives it answers only: frames with the EtherType of control frames and, eight bytes before their end, a
-//! seal with the control bit. Nobody else can send these through a card that appends seals, so a flood does not fill its
-//! queue.
+//! seal with the control bit. Only the card can send such frames, because it appends its own seals to all others. So a
+//! flood does not fill the socket's queue.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

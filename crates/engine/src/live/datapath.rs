@@ -108,7 +108,7 @@ pub trait Datapath: Send + Sync {
     /// Number of separate counter sets: one per worker, or per CPU.
     fn workers(&self) -> usize;
 
-    /// All counts that were not taken yet. Every packet is in the counts of one policy.
+    /// Returns all counts that were not taken yet. Every packet is in the counts of one policy.
     fn readings(&self) -> Readings<Self::Code>;
 
     /// Takes the counts of policies that no longer decide packets. Each is returned once.

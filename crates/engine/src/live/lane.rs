@@ -41,11 +41,11 @@ impl Side {
 /// The role of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// It belongs to the lower side.
+    /// The interface belongs to the lower side.
     Lower,
-    /// It belongs to the upper side.
+    /// The interface belongs to the upper side.
     Upper,
-    /// It gets diverted packets and samples. Nothing is received from it.
+    /// The interface gets diverted packets and samples. Nothing is received from it.
     Divert,
 }
 
@@ -189,7 +189,7 @@ pub trait Lane: Send {
     /// packet that cannot be sent is dropped and counted with its reason.
     ///
     /// # Panics
-    /// Panics if the number of verdicts differs from that of packets.
+    /// Panics if the number of verdicts differs from the number of packets.
     fn dispatch(&mut self, verdicts: &[Verdict], rewrites: &[Rewrite]) -> Result<(), EngineError>;
 
     /// Waits for packets, up to `timeout`.
@@ -251,11 +251,11 @@ macro_rules! port_counters {
 port_counters! {
     /// Packets received.
     rx_packets,
-    /// Their bytes, link header included.
+    /// Bytes of the received packets, link header included.
     rx_bytes,
     /// Packets sent.
     tx_packets,
-    /// Their bytes.
+    /// Bytes of the sent packets.
     tx_bytes,
     /// Packets that arrived while the receive queue was full. They got no verdict.
     rx_missed,
@@ -380,8 +380,8 @@ mod tests {
 
     #[test]
     fn a_lane_sends_on_queues_of_its_own() {
-        // Queues 1, 3, 5 of one interface with six queues, and 1 and 3 of two interfaces with four: those of the second
-        // of two workers.
+        // Queues 1, 3, 5 of one interface with six queues, and 1 and 3 of two interfaces with four: the queues of the
+        // second of two workers.
         let side = |name: &'static str, queues: &[u32]| -> Vec<(u32, String)> {
             queues.iter().map(|&queue| (queue, format!("{name}{queue}"))).collect()
         };

@@ -14,11 +14,11 @@ pub struct LinkSwitch {
 /// The kernel's view of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// It is administratively up.
+    /// The interface is administratively up.
     pub up: bool,
-    /// It runs, and its link has a peer.
+    /// The interface runs, and its link has a peer.
     pub carrier: bool,
-    /// It is administratively promiscuous. Promiscuous mode by sockets is not included.
+    /// The interface is administratively promiscuous. Promiscuous mode by sockets is not included.
     pub promiscuous: bool,
 }
 
@@ -65,7 +65,7 @@ impl LinkSwitch {
     /// Sets the interface down. Its peer sees the link go down.
     ///
     /// # Errors
-    /// The same as [`LinkSwitch::check_right`].
+    /// As for [`LinkSwitch::check_right`].
     pub fn take_down(&self) -> Result<(), EngineError> {
         self.set(0, libc::IFF_UP)
     }
@@ -73,7 +73,7 @@ impl LinkSwitch {
     /// Sets the interface up.
     ///
     /// # Errors
-    /// The same as [`LinkSwitch::check_right`].
+    /// As for [`LinkSwitch::check_right`].
     pub fn put_up(&self) -> Result<(), EngineError> {
         self.set(libc::IFF_UP, libc::IFF_UP)
     }
@@ -81,7 +81,7 @@ impl LinkSwitch {
     /// Makes the interface promiscuous until [`LinkSwitch::take_own`]. It stays so when the process ends.
     ///
     /// # Errors
-    /// The same as [`LinkSwitch::check_right`].
+    /// As for [`LinkSwitch::check_right`].
     pub fn take_all(&self) -> Result<(), EngineError> {
         self.set(libc::IFF_PROMISC, libc::IFF_PROMISC)
     }
@@ -89,7 +89,7 @@ impl LinkSwitch {
     /// Reverts [`LinkSwitch::take_all`].
     ///
     /// # Errors
-    /// The same as [`LinkSwitch::check_right`].
+    /// As for [`LinkSwitch::check_right`].
     pub fn take_own(&self) -> Result<(), EngineError> {
         self.set(0, libc::IFF_PROMISC)
     }

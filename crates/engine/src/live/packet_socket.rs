@@ -1,4 +1,4 @@
-//! A packet socket on one interface: what those for packets and those for control frames have in common.
+//! A packet socket on one interface: the common part of sockets for packets and of sockets for control frames.
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
@@ -10,8 +10,9 @@ use crate::EngineError;
 use crate::live::device::Device;
 use crate::live::promiscuous;
 
-/// A packet socket, which receives nothing until it is bound to a protocol. What it sends passes no queue of the interface
-/// and is not seen by other packet sockets, such as those of DPDK's virtual ports. It does not receive what others send.
+/// A packet socket, which receives nothing until it is bound to a protocol. What it sends passes no queue of the
+/// interface and is not seen by other packet sockets, such as the sockets of DPDK's virtual ports. It does not receive
+/// what others send.
 pub(super) struct PacketSocket {
     fd: OwnedFd,
     device: Device,

@@ -83,7 +83,7 @@ fn read_link(body: &[u8]) -> Result<Link, Malformed> {
     Ok(link)
 }
 
-/// The names of the interfaces that packets may pass which leave through `out`.
+/// The names of the interfaces that packets through `out` may pass.
 fn reached(links: &[Link], out: u32) -> BTreeSet<String> {
     let (mut reached, mut next) = (BTreeSet::new(), vec![out]);
     while let Some(index) = next.pop() {

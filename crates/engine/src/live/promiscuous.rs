@@ -27,7 +27,7 @@ pub(super) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The same with a new socket, which receives nothing.
+/// Makes the interface promiscuous until the returned socket is closed. The socket receives nothing.
 pub(super) fn hold(index: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     join(&socket, index).map(|()| socket)

@@ -1,5 +1,5 @@
-//! The queue of samples of workers in user space: memory of this process, so nobody else can write to it. Many workers
-//! write, one thread reads, and nobody waits for anybody (D. Vyukov's bounded queue).
+//! The queue of samples of workers in user space: memory of this process, so no other process can write to it. Many
+//! workers write, one thread reads, and no thread waits for another (D. Vyukov's bounded queue).
 //!
 //! ```text
 //!  turn of slot s, when the queue has N slots and `at` counts samples (at % N == s):

@@ -1,8 +1,8 @@
-//! Reads the packets that rules sample. Nobody but the datapath can write what is read here: workers in user space hand
+//! Reads the packets that rules sample. Only the datapath can write what is read here: workers in user space hand
 //! samples over in memory of this process (`sample_queue.rs`), and programs in the kernel in a ring that only they have
 //! (`sample_ring.rs`). An interface would not do, because since Linux 5.7 every user may send packets out of one.
 //!
-//! Both are bounded and lose what they have no room for. Samples are read in the order in which they were made.
+//! Queue and ring are bounded and lose samples without room. Samples are read in the order in which they were made.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -129,7 +129,7 @@ impl WorkerSamples {
         if made == 0 {
             return;
         }
-        // Nothing is read that was not counted.
+        // Reads only what was counted.
         add(&self.ports[from as usize][burst.port()].sampled, made as u64);
         for (index, verdict) in verdicts.iter_mut().enumerate().filter(|(_, verdict)| verdict.sampled()) {
             let (frame, cut) = (burst.frames()[index], cut[index]);

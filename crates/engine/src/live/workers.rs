@@ -93,7 +93,7 @@ impl Workers {
     /// Starts workers whose samples go to a queue, instead of the divert interface.
     ///
     /// # Errors
-    /// Those of [`Workers::start`].
+    /// The errors of [`Workers::start`].
     pub fn start_with(
         lanes: Vec<Box<dyn Lane>>,
         first: &Loaded<NativeCode>,

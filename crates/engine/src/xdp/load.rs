@@ -32,7 +32,7 @@ const EXCEEDED: &str = ".bss.exceeded";
 const PASSED: &str = ".bss.passed";
 /// Prefix of the sections of tables, before the number of the slot.
 const TABLE: &str = ".bss.table";
-/// The same for the counters of entries, and for their labels.
+/// Prefixes of the sections of the counters of entries and of their labels, before the number of the slot.
 const ENTRIES: &str = ".bss.entries";
 const LABELS: &str = ".bss.labels";
 /// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at least.
@@ -80,7 +80,7 @@ pub(crate) struct Plan<'a> {
     pub lengths: &'a [(&'a str, usize)],
     /// The sizes of its data, for the object of a bundle.
     pub sizes: Option<LoadedSizes>,
-    /// Maps that programs share with those of other objects, by section.
+    /// Maps that programs share with programs of other objects, by section.
     pub shared: &'a [(String, BorrowedFd<'a>)],
     /// Whether the program of a name is loaded.
     pub program: &'a dyn Fn(&str) -> bool,
@@ -172,7 +172,7 @@ pub(crate) fn is_front(program: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Fills the map of chains, to which the programs behind a card jump. The map must stay open as long as they run.
+/// Fills the map of chains. The programs behind a card jump to these. The map must stay open as long as they run.
 pub(crate) fn join_chains(object: &Object, chains: &[String]) -> Result<OwnedFd, EngineError> {
     let map = object.maps().find(|map| map.name() == CHAINS);
     let map = map.ok_or_else(|| failed(CHAINS, "the object has no such map".to_owned()))?;
@@ -211,7 +211,7 @@ fn fill(object: &Object, section: &str, bytes: &[u8]) -> Result<(), EngineError>
     Ok(())
 }
 
-/// The buckets of the object's programs, as many as those of the limits.
+/// The buckets of the object's programs, as many as the limits have.
 pub(super) fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, EngineError> {
     Ok(Buckets::of_map(map(object, BUCKETS, limits.buckets.count() * size_of::<u64>())?))
 }
@@ -277,7 +277,7 @@ const LOG_TRACE: u32 = 1;
 /// Opens and loads an object. Kernels that account BPF memory to RLIMIT_MEMLOCK (before 5.11) have it raised by libbpf.
 pub(crate) fn load_object(name: &str, object: &BpfObject, plan: &Plan<'_>) -> Result<Object, EngineError> {
     match load_logged(name, object, plan, LOG_REFUSAL) {
-        // Our bug: whoever mends it needs the way that led there.
+        // This is a bug of Weir. The trace of the verifier helps to fix it.
         Err(EngineError::Verifier { .. }) => load_logged(name, object, plan, LOG_TRACE),
         loaded => loaded,
     }
@@ -322,7 +322,7 @@ fn load_opened(opened: OpenObject) -> Result<Object, LoadError> {
             false => LoadError::Libbpf(libbpf_rs::Error::from_raw_os_error(-result)),
         });
     }
-    // SAFETY: the object is loaded, and nobody else has the pointer.
+    // SAFETY: the object is loaded, and nothing else has the pointer.
     Ok(unsafe { Object::from_ptr(opened.take_ptr()) })
 }
 

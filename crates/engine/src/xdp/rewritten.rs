@@ -16,7 +16,7 @@ pub(super) struct Rewritten {
 }
 
 impl Rewritten {
-    /// Those of an object whose programs change packets.
+    /// The changed packets of an object whose programs change packets.
     pub(super) fn of(object: &Object) -> Result<Self, EngineError> {
         Ok(Rewritten { memory: map(object, REWRITES, size_of::<Rewrite>())?, packets: Vec::new() })
     }

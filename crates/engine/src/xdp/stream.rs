@@ -41,7 +41,7 @@ impl XdpFilter {
         Ok(stretches.cost_per_packet())
     }
 
-    /// The same as a part of a measurement, whose costs are ns.
+    /// Like [`XdpFilter::stream`], as a part of a measurement in ns.
     ///
     /// # Errors
     /// As for [`XdpFilter::stream`].

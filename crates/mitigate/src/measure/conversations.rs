@@ -213,14 +213,14 @@ impl Conversations {
         let (key, side) = self.key(header);
         let Some(entry) = self.slots.get(key, |entry| entry.key == key) else { return Proof::None };
         let own = &entry.sides[side];
-        // If an answer pays for only a part of what a side sent in this window, nobody knows which part.
+        // If an answer pays for only a part of what a side sent in this window, it is unknown which part.
         let is_paid = own.turns.is_vouched() && (entry.window != self.window || own.pending == 0);
         if !own.is_real && is_paid { Proof::Vouched(entry.voucher(side, self.last_ns)) } else { entry.numbers(side) }
     }
 
-    /// What is known of the sender of a packet that an action drops, and whether the packet is the first behind an answer.
-    /// The packet can be the proof itself: the only answer to a question, or the SYN-ACK to a client. Nobody receives it,
-    /// so it begins and continues nothing but a stream.
+    /// What is known of the sender of a packet that an action drops, and whether the packet is the first behind an
+    /// answer. The packet can be the proof itself: the only answer to a question, or the SYN-ACK to a client. It
+    /// reaches no receiver, so it can only begin or continue a stream.
     pub fn see_dropped(&mut self, header: &Header, now_ns: u64) -> (Proof, bool) {
         self.last_ns = now_ns;
         if header.fragment == Fragment::Later {
@@ -402,7 +402,7 @@ fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, (now_ns,
     Standing { proof, is_news, redeemed, stream }
 }
 
-/// Notes a packet of a stream. TCP and ICMP have none: whoever uses them in good faith has answers, and with them proof.
+/// Notes a packet of a stream. TCP and ICMP have no streams: their legitimate senders have answers, and so have proof.
 fn stream(header: &Header, own: &mut Party, window: u64) -> Stream {
     if !may_be_stream(header) || !own.is_stream() {
         return Stream::None;
@@ -444,7 +444,8 @@ fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
     }
 }
 
-/// Whether the numbers of a segment continue those of its sender, and new ones follow. A repeated segment does not.
+/// Whether the numbers of a segment continue the numbers of its sender, and new ones follow. A repeated segment does
+/// not.
 fn continues(header: &Header, own: &Party) -> bool {
     let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
     is_next && (header.payload_length > 0 || header.ack != own.acked)

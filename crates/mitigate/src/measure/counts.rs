@@ -20,7 +20,7 @@ pub struct Counts {
     pub streams: u64,
     /// Packets to it of conversations that answers vouch for, by class. Their sources may be made up.
     pub vouched: [u64; PacketClass::COUNT],
-    /// Those of them that few answers vouch for.
+    /// Packets among `vouched` that few answers vouch for, by class.
     pub briefly_vouched: [u64; PacketClass::COUNT],
     /// Packets to it whose source was never seen before.
     pub new_sources: u64,
@@ -73,7 +73,7 @@ impl Counts {
         self.vouched.iter().sum()
     }
 
-    /// Packets to it of sources that nobody can have made up.
+    /// Packets to it of sources that cannot be forged.
     pub fn certain_total(&self) -> u64 {
         self.proven_total().saturating_sub(self.vouched_total())
     }

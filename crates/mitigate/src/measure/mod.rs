@@ -55,8 +55,8 @@ pub struct Distrusted {
     pub prefix: Prefix,
     /// When the attack was detected, ns.
     pub detected_ns: u64,
-    /// Whether nobody used it before: then no such source is trusted, otherwise those of TCP are, because a made-up
-    /// conversation needs its numbers.
+    /// Whether the prefix had no users before. Then no plausible source is trusted. Otherwise plausible TCP sources are
+    /// trusted, because a forged conversation needs their sequence numbers.
     pub is_unused: bool,
 }
 
@@ -67,11 +67,11 @@ pub enum Way {
     In,
     /// From one.
     Out,
-    /// Both, if every destination is protected.
+    /// To a protected host and from one, if every destination is protected.
     Both,
-    /// Its source is inside, and it came from outside. It answers nobody and proves nothing.
+    /// Its source is inside, but it came from outside. It is no answer and no proof.
     Forged,
-    /// Neither.
+    /// Neither to nor from a protected host.
     Elsewhere,
 }
 
@@ -264,7 +264,8 @@ impl Extractor {
                 counts.briefly_vouched[class as usize] += if voucher == Voucher::Few { redeemed + 1 } else { 0 };
             }
         }
-        // Only numbers show whose packets these are. Anybody can get answers for somebody else.
+        // Only sequence numbers prove the source of packets. Without them, a sender can get answers for another
+        // address.
         if standing.proof == Proof::Real {
             self.heavy.add(source, 1);
         }
@@ -293,7 +294,7 @@ impl Extractor {
         slots.find(hash, |counts| counts.prefix == prefix)
     }
 
-    /// Sets the prefixes under attack. Whoever became plausible shortly before or later may belong to the attack.
+    /// Sets the prefixes under attack. Sources that became plausible shortly before or later may belong to the attack.
     pub fn distrust(&mut self, attacked: impl Iterator<Item = Distrusted>) {
         self.distrusted = attacked.collect();
     }
@@ -340,8 +341,8 @@ impl Extractor {
         if is_stream { Belongs::Stream } else { Belongs::Nowhere }
     }
 
-    /// A recording has the answers to SYNs that wait. Without these SYNs, whoever sends the answers would seem to get
-    /// none.
+    /// A recording has the answers to SYNs that wait. Without these SYNs, the senders of the answers would seem to get
+    /// no answers.
     fn count_as_answer(&mut self, header: &Header) {
         if self.is_inside(header.is_ipv6, header.saddr) {
             self.answered.add((header.is_ipv6, header.daddr), 1);
@@ -423,8 +424,8 @@ impl Extractor {
     }
 }
 
-/// Takes back packets that were counted as unproven before their source proved itself. Those of TCP were SYNs as a rule.
-/// Returns how many there were.
+/// Takes back packets that were counted as unproven before their source proved itself. Unproven packets of TCP were
+/// SYNs as a rule. Returns how many there were.
 fn redeem(counts: &mut Counts, class: PacketClass, mut packets: u64) -> u64 {
     let all = packets;
     let mut take = |from: &mut u64| {

@@ -4,10 +4,10 @@
 //! chance. Exact counts replace such estimates. They are of a second, and samples of a window, so at the beginning of an
 //! attack enough samples may show more, and then count.
 //!
-//! Counts say nothing of single conversations, so which packets have no proof is estimated. Their share is that of the
-//! samples of the prefix, and of all samples where it has few. A host that sends segments of TCP connections receives
-//! others in return: as many segments to it have proof. SYN-ACKs and resets do not count, because made-up packets cause
-//! them.
+//! Counts say nothing of single conversations, so which packets have no proof is estimated. Their share is taken from
+//! the samples of the prefix, or from all samples if the prefix has few. A host that sends segments of TCP connections
+//! receives others in return: as many segments to it have proof. SYN-ACKs and resets do not count, because made-up
+//! packets cause them.
 
 use super::Window;
 use super::counts::Counts;
@@ -25,7 +25,7 @@ const SHARED_SAMPLES: f64 = 4.0;
 /// Segments that a host receives for each one that it sends in return: it acknowledges at least every second one (RFC
 /// 9293, section 3.8.6.3).
 const SEGMENTS_PER_ANSWER: u64 = 2;
-/// Exact counts that are older say nothing of now.
+/// Older exact counts say nothing about the present.
 const AGE_MAX_NS: u64 = 3_000_000_000;
 
 /// The exact counts of a time.
@@ -93,7 +93,7 @@ impl Observed {
     }
 }
 
-/// The sums of counts that follow each other and belong to one prefix of a level. Coarser counts are left out.
+/// Sums up successive counts that belong to one prefix of a level. Coarser counts are left out.
 fn for_runs(level: Level, each: impl IntoIterator<Item = Counts>, mut take: impl FnMut(Counts)) {
     let mut last: Option<Counts> = None;
     for counts in each {

@@ -14,20 +14,20 @@ impl Handshake {
 /// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pickup {
-    /// They pass: only SYNs need a handshake.
+    /// Such packets pass: only SYNs need a handshake.
     On,
-    /// They are refused.
+    /// Such packets are refused.
     Off,
 }
 
 /// What a SYN proxy does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxied {
-    /// It is a SYN, which the proxy answers. The host gets it if the handshake completes.
+    /// The packet is a SYN, which the proxy answers. The host gets it if the handshake completes.
     Waits(Handshake),
-    /// It belongs to no connection, or is a SYN that was repeated too often.
+    /// The packet belongs to no connection, or is a SYN that was repeated too often.
     Refused,
-    /// It passes, and so do the SYNs of its connection, because the handshake is complete.
+    /// The packet passes, and so do the SYNs of its connection, because the handshake is complete.
     Completes {
         /// The handshake.
         handshake: Handshake,
@@ -36,7 +36,7 @@ pub enum Proxied {
         /// Whether it belongs to a conversation of a proven source.
         is_proven: bool,
     },
-    /// It passes.
+    /// The packet passes.
     Passes {
         /// Whether it belongs to a conversation of a proven source.
         is_proven: bool,

@@ -3,14 +3,14 @@
 use super::slots::hash;
 use crate::header::Header;
 
-/// What a packet's sender is taken for.
+/// How far a packet's sender is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Anybody.
+    /// Not at all.
     None,
-    /// Somebody to whom the protected host has sent few answers. He may have forged the questions.
+    /// The protected host has sent it few answers. Its questions may be forged.
     Vouched,
-    /// Somebody whom the protected host has answered in many turns. He may still have forged the questions.
+    /// The protected host has answered it in many turns. Its questions may still be forged.
     Settled,
     /// Probably real.
     Plausible,

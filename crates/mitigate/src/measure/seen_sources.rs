@@ -1,4 +1,4 @@
-//! Whether a source was ever seen: two Bloom filters, of which the older is forgotten when the newer is full.
+//! Whether a source was ever seen: two Bloom filters. The older one is forgotten when the newer one is full.
 
 use super::slots::hash;
 

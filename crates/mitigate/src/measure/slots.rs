@@ -1,7 +1,7 @@
 //! A table of fixed capacity in sets of eight, as the datapath can have it.
 //!
-//! A new entry takes a free slot of its set, else that of the least valuable entry. So an attack that fills the table
-//! displaces its own entries and those of little value, and memory is bounded whatever it sends.
+//! A new entry takes a free slot of its set, else the slot of the least valuable entry. So an attack that fills the
+//! table displaces its own entries and entries of little value. Memory is bounded whatever it sends.
 
 /// Entries of a set.
 const WAYS: usize = 8;

@@ -33,9 +33,9 @@ pub struct Window {
     pub unproven: Vec<Header>,
     /// Headers of packets without proof, with equal room for each group of destinations.
     pub strata: Vec<Header>,
-    /// Headers of packets without proof that belong to streams. They are in neither of the two.
+    /// Headers of packets without proof that belong to streams. They are in neither `unproven` nor `strata`.
     pub streamed: Vec<Header>,
-    /// The same, with equal room for each group of destinations.
+    /// Headers of packets without proof that belong to streams, with equal room for each group of destinations.
     pub streamed_strata: Vec<Header>,
     /// Headers of packets of plausible sources.
     pub plausible: Vec<Header>,
@@ -45,7 +45,7 @@ pub struct Window {
     pub settled: Vec<Header>,
     /// Headers of packets of real sources.
     pub real: Vec<Header>,
-    /// Those of them that came before the proof: the first packets of conversations.
+    /// Headers of packets of real sources that came before the proof: the first packets of conversations.
     pub opening: Vec<Header>,
     /// Headers of datagrams without proof that were answered.
     pub answered: Vec<Header>,
@@ -104,7 +104,7 @@ impl Window {
         });
     }
 
-    /// Whether a victim answers nearly all datagrams without proof that it receives: it serves whoever asks.
+    /// Whether a victim answers nearly all datagrams without proof that it receives: it serves all clients.
     pub fn is_served(&self, victim: &Prefix) -> bool {
         self.are_answered(victim, &self.answered, class::is_datagram)
     }

@@ -59,7 +59,7 @@ impl Mitigator {
     pub(super) fn undo_mistakes(&mut self) {
         for attack in &mut self.attacks {
             let undone = retreat::undo_mistakes(attack);
-            // Whoever is hit by mistake uses the victim.
+            // Sources that were hit by mistake are users of the victim.
             attack.may_be_unused &= undone.is_empty();
             self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));

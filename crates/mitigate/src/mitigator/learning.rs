@@ -76,15 +76,17 @@ impl Mitigator {
         learned
     }
 
-    /// Whether nobody used the victim before but streams in one direction. What other hosts receive says nothing of it.
+    /// Whether the victim's only users before were streams in one direction. Then traffic of other hosts says nothing
+    /// about it.
     fn is_only_streamed(&self, attack: &Attack) -> bool {
         let usual = self.peace.baselines.of(&attack.victim);
         let is_used = usual.is_used_since(u64::MAX) || !attack.proven().is_empty();
         !is_used && usual.is_streamed_since(attack.from_ns.saturating_sub(DOUBTFUL_NS))
     }
 
-    /// Classes of answers that the victim does not get: it asks nobody, or others. What other hosts receive, and what is
-    /// everyday elsewhere, says nothing of it then. A server may be asked from the ports of services too.
+    /// Classes of answers that the victim does not get, because it asks no questions of the class. Then traffic of
+    /// other hosts, and everyday traffic elsewhere, says nothing about it. A server may be asked from the ports of
+    /// services too.
     pub(super) fn foreign(&self, attack: &Attack, window: &Window) -> Vec<PacketClass> {
         if !window.is_two_way {
             return Vec::new();

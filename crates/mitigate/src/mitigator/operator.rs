@@ -22,8 +22,8 @@ impl Mitigator {
         self.protected = Protected::new(protected);
     }
 
-    /// Sets another mode. Returns the actions that were carried out and are not any more: all, if the mode is not `act`.
-    /// Those that wait end too, and are decided again as the mode says.
+    /// Sets another mode. Returns the actions that are no longer carried out: all, if the mode is not `act`. Waiting
+    /// actions end too, and are decided again as the mode says.
     pub fn set_mode(&mut self, mode: Mode) -> Vec<ActionId> {
         if mode == self.settings.mode {
             return Vec::new();
@@ -63,8 +63,8 @@ impl Mitigator {
         self.end(id, State::Proposed, Ending::Dismissed)
     }
 
-    /// Ends an action that somebody else has undone. Its signature is not used again for this attack, and other actions
-    /// wait, also in the mode `act`.
+    /// Ends an action that another program has undone. Its signature is not used again for this attack, and other
+    /// actions wait, also in the mode `act`.
     pub fn removed(&mut self, id: ActionId) -> bool {
         self.end(id, State::Active, Ending::Removed)
     }

@@ -14,9 +14,9 @@ use std::hash::Hash;
 /// Why a card refuses a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
-    /// It has no room.
+    /// The card has no room.
     Full,
-    /// It failed; the entry is as before.
+    /// The change failed; the entry is as before.
     Failed,
 }
 
@@ -25,7 +25,7 @@ pub enum TableError {
 pub struct Hits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// The time of the last one, ns of the system's monotonic clock; 0 if there was none.
     pub last_ns: u64,
@@ -83,7 +83,7 @@ pub trait OffloadTable<K> {
     /// Time that one change takes, ns. The paper's card needs up to 2 ms.
     fn update_ns(&self) -> u64;
 
-    /// Time that [`OffloadTable::clear`] takes, ns: that of one change, unless the card deletes one entry after the
+    /// Time that [`OffloadTable::clear`] takes, ns: the time of one change, unless the card deletes one entry after the
     /// other.
     fn clear_ns(&self) -> u64 {
         self.update_ns()

@@ -51,8 +51,8 @@ impl Thresholds {
         (self.full_load / load.max(f64::MIN_POSITIVE)).clamp(self.full_load, self.idle)
     }
 
-    /// Whether a candidate should replace an entry. The variance of a Poisson count is its mean, and that of a difference
-    /// the sum of both.
+    /// Whether a candidate should replace an entry. The variance of a Poisson count is its mean. The variance of a
+    /// difference is the sum of both variances.
     fn is_worth(&self, candidate: u64, entry: u64, load: f64) -> bool {
         let (candidate, entry) = (candidate as f64, entry as f64);
         let noise = self.noise_deviations * (candidate + entry).sqrt();

@@ -70,7 +70,7 @@ impl<K: Copy + Eq + Hash> OffloadTable<K> for SimulatedCard<K> {
     }
 }
 
-/// Hits of packets without bytes, which nobody asks a simulation for.
+/// Hits of packets, without bytes: nothing reads the bytes of a simulation.
 fn hits(packets: u64) -> Hits {
     Hits { packets, ..Hits::default() }
 }

@@ -80,14 +80,14 @@ pub struct Examples<'a> {
     pub usual: &'a [&'a Header],
     /// Headers of streams to the victim, such as tunnels, which are spared.
     pub streamed: &'a [Header],
-    /// Whether somebody uses the victim. Then a signature must spare everyday packets too, also those that the victim has
+    /// Whether the victim has users. Then a signature must spare everyday packets too, also those that the victim has
     /// not received yet.
     pub is_used: bool,
     /// Share of the sample that a signature must cover, if more than usual.
     pub share_min: f64,
     /// Sources that no signature names, because they are known to be real customers.
     pub is_known: &'a dyn Fn(&Header) -> bool,
-    /// Nets of sources that no signature names, because somebody in them is a customer.
+    /// Nets of sources that no signature names, because customers are in them.
     pub is_known_net: &'a dyn Fn(&Prefix) -> bool,
 }
 
@@ -174,7 +174,7 @@ fn covers(terms: &[Term], header: &Header) -> bool {
     terms.iter().all(|term| term.matches(header))
 }
 
-/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be those of another
+/// Whether a term covers a legitimate packet. Ports and protocols that the victim does not use may be in use at another
 /// host.
 fn hits(term: &Term, legitimate: &Header, victim: &Prefix) -> bool {
     let is_unused = matches!(term.field, Field::Dport | Field::Protocol) && term.first != term.last;
@@ -269,8 +269,8 @@ fn covers_a_group(terms: &[Term], prior: &[Vec<Header>]) -> bool {
     })
 }
 
-/// Whether the terms cover first packets of what the victim serves. They have a share of their own, because they are few
-/// among all packets: who loses them does not come in.
+/// Whether the terms cover first packets of what the victim serves. They have a share of their own, because they are
+/// few among all packets: a client that loses them cannot connect.
 fn covers_first(terms: &[Term], examples: &Examples<'_>) -> bool {
     let covered = examples.first.iter().filter(|header| covers(terms, header)).count();
     covered as f64 > examples.first.len() as f64 * FIRST_MAX
@@ -314,7 +314,7 @@ fn candidates(covered: &[&Header], terms: &[Term], examples: &Examples<'_>, unus
     found
 }
 
-/// Nets that many of the sorted sources are in, and no customer. Whoever has a /64 has as many sources as he likes.
+/// Nets with many of the sorted sources and no customer. An attacker with a /64 has any number of sources.
 fn nets(covered: &[&Header], sources: &[u128], examples: &Examples<'_>) -> Vec<Term> {
     let is_ipv6 = examples.victim.is_ipv6();
     let net = |source: u128| Prefix::at(Level::Net, is_ipv6, source);

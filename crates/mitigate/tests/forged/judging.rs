@@ -7,7 +7,7 @@ use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
 
-/// A server of names that nobody else uses.
+/// A server of names without other users.
 pub const NAMES: u32 = SERVER + 9;
 /// When attacks begin and recordings end, seconds.
 pub const BEGIN_S: f64 = 20.0;
@@ -85,7 +85,7 @@ pub fn run(traffic: Traffic) -> Outcome {
     }
 }
 
-/// A question that the attacker sends with somebody's address, and the answer of the server.
+/// A question that the attacker sends with a forged address, and the answer of the server.
 pub fn ask(traffic: &mut Traffic, time_s: f64, (saddr, sport): (u32, u16)) {
     let question = datagram(saddr, NAMES, sport, 53, 60);
     let answer = datagram(NAMES, saddr, 53, sport, 120);

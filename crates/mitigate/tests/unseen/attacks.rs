@@ -22,7 +22,7 @@ pub const fn attack(name: &'static str, mix: Mix, victim: u32, pps: f64, make: M
     Attack { name, mix, victim, pps, make }
 }
 
-/// A host that nobody uses.
+/// A host without users.
 const UNUSED: u32 = SERVER + 77;
 
 pub const DEVELOPED: [Attack; 17] = [
@@ -118,7 +118,7 @@ fn memcached(random: &mut Random, _: f64, victim: u32) -> Header {
     with_ttl(fixed(header, [random.below(256) as u8, 0, 0, 0]), random)
 }
 
-/// Answers of which some are short, because a server refuses, and most have fragments.
+/// Answers. Some are short, because a server refuses, and most have fragments.
 fn dns(random: &mut Random, _: f64, victim: u32) -> Header {
     let saddr = reflector(random, 250);
     let question = [random.below(256) as u8, random.below(256) as u8, 0x83, 0x80];
@@ -169,7 +169,7 @@ fn three(random: &mut Random, time_s: f64, victim: u32) -> Header {
     }
 }
 
-/// 300 bots, each with a connection, that send requests faster than anybody else and get no answer.
+/// 300 bots, each with a connection, that send requests faster than all others and get no answer.
 fn bots(random: &mut Random, time_s: f64, victim: u32) -> Header {
     let bot = random.below(300);
     let (saddr, sport) = (0x6500_0000 + bot * 31, 20_000 + bot as u16);
@@ -209,7 +209,7 @@ fn fin(random: &mut Random, _: f64, victim: u32) -> Header {
     raw_segment(random, victim, dport, tcp::FIN)
 }
 
-/// SYNs with options and windows as of real hosts; the port is one that nobody uses.
+/// SYNs with options and windows as of real hosts, to an unused port.
 fn real_syn(random: &mut Random, _: f64, victim: u32) -> Header {
     let (saddr, sport, seq) = (random.address(), 32768 + random.below(28_000) as u16, random.below(u32::MAX));
     let header = segment(saddr, victim, sport, 80, tcp::SYN, seq, 0, 0);

@@ -17,7 +17,7 @@ pub enum Mix {
     Web,
     /// Web, QUIC, a game, DNS, NTP, pings, and uploads.
     Varied,
-    /// The same, of which only packets towards the protected hosts are seen.
+    /// As `Varied`, but only packets towards the protected hosts are seen.
     OneWay,
 }
 

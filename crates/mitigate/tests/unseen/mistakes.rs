@@ -6,17 +6,17 @@ use super::legitimate::RELAY;
 use super::traffic::{Packet, Random, SERVER, Traffic, datagram, segment};
 use weir_mitigate::header::{Header, tcp};
 
-/// A server of names that nobody outside this file uses.
+/// A server of names. Only this file uses it.
 pub const NAMES: u32 = SERVER + 9;
 
-/// Answers of all lengths to a web server that asks nobody, beside a relay that does.
+/// Answers of all lengths to a web server that asks no questions, beside a relay that does.
 pub const ANSWERS: [Attack; 3] = [
     attack("short dns answers", Varied, SERVER, 1800.0, |random, _, victim| answers(random, victim, 180, 900)),
     attack("dns answers of any length", Web, SERVER, 700.0, |random, _, victim| answers(random, victim, 60, 1400)),
     attack("syn-acks of real stacks", Varied, SERVER, 1500.0, syn_ack),
 ];
 
-/// The same at the victim that does ask.
+/// Answers of all lengths to a relay that does ask.
 pub const RESOLVER: Attack =
     attack("dns answers to a resolver", Varied, RELAY, 2500.0, |random, _, victim| answers(random, victim, 400, 1000));
 
@@ -85,7 +85,7 @@ pub fn resolver(traffic: &mut Traffic, per_second: u32, seconds: f64) {
     add(traffic, packets);
 }
 
-/// Single questions to a server, of which each has an answer.
+/// Single questions to a server. Each has an answer.
 pub fn questions(traffic: &mut Traffic, per_second: u32, from_s: f64, until_s: f64) {
     let mut random = Random::new(6);
     let mut packets = Vec::new();
@@ -98,7 +98,7 @@ pub fn questions(traffic: &mut Traffic, per_second: u32, from_s: f64, until_s: f
     add(traffic, packets);
 }
 
-/// A flood of SYNs of customers' stacks, each of which the server answers.
+/// A flood of SYNs of customers' stacks. The server answers each SYN.
 pub fn answered_syns(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) {
     let mut answers = Vec::new();
     traffic.attack(begin_s, end_s, pps, |random, time_s| {

@@ -3,7 +3,7 @@
 use super::traffic::{Packet, Random, SERVER, Traffic, customer, datagram, segment};
 use weir_mitigate::header::{Header, tcp};
 
-/// A host that nobody else uses.
+/// A host without other users.
 pub const COLLECTOR: u32 = SERVER + 60;
 
 /// One sender: packets from one port to one port.
@@ -55,7 +55,7 @@ impl Stream {
         traffic.add(sent.map(|(time_s, header)| Packet { time_s, header, is_attack: true }));
     }
 
-    /// Adds its packets as those of a tunnel, with an answer to every tenth.
+    /// Adds its packets as packets of a tunnel, with an answer to every tenth.
     pub fn add_tunnel(self, traffic: &mut Traffic, until_s: f64) {
         let esp = |header: Header| Header {
             protocol: 50,

@@ -40,7 +40,7 @@ pub(super) struct Checker<'a> {
     pub rule_slots: HashMap<&'a str, Declared<RuleSlotId>>,
     /// The label ids of each table.
     pub labels: Vec<HashMap<String, LabelId>>,
-    /// The labels that the policy writes in each table. The catalog lacks those of invalid elements.
+    /// The labels that the policy writes in each table. The catalog lacks the labels of invalid elements.
     pub written_labels: Vec<HashSet<&'a str>>,
     pub defines: HashMap<&'a str, Declared<Definition<'a>>>,
     /// Number of elements that may still be expanded.

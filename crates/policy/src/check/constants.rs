@@ -92,7 +92,7 @@ const PROTOCOLS: &[(&str, u16)] = &[
 const TCP_FLAGS: &[(&str, u16)] =
     &[("fin", 1), ("syn", 2), ("rst", 4), ("psh", 8), ("ack", 16), ("urg", 32), ("ecn", 64), ("cwr", 128)];
 
-/// The numbers are those of [`crate::tracking::PacketState`].
+/// The numbers are the numbers of [`crate::tracking::PacketState`].
 const PACKET_STATES: &[(&str, u16)] =
     &[("invalid", 1), ("established", 2), ("related", 4), ("new", 8), ("untracked", 64)];
 

@@ -18,14 +18,14 @@ use weir_abi::{Action, Reason};
 /// IPv4 sources that no prefix makes inside: unspecified, link-local, multicast and broadcast addresses (RFC 6890).
 const NEVER_IPV4: [(u128, u128); 4] =
     [(0, 0), (0xa9fe_0000, 0xa9fe_ffff), (0xe000_0000, 0xefff_ffff), (0xffff_ffff, 0xffff_ffff)];
-/// The same for IPv6 (RFC 4291).
+/// IPv6 sources that no prefix makes inside (RFC 4291).
 const NEVER_IPV6: [(u128, u128); 3] = [(0, 0), (0xfe80 << 112, (0xfec0 << 112) - 1), (0xff00 << 112, u128::MAX)];
 
 /// The sources of a family.
 #[derive(Clone, Copy)]
 struct Source {
     key: Field,
-    /// Those that are never inside.
+    /// Sources that are never inside.
     never: &'static [(u128, u128)],
 }
 
@@ -40,7 +40,7 @@ enum Negated {
 }
 
 impl Checker<'_> {
-    /// Reads all `inside`, of which each makes its own rules.
+    /// Reads all `inside` items. Each makes its own rules.
     pub(super) fn inside(&mut self, tables: &[Table]) -> Option<Inside> {
         let mut inside: Option<Inside> = None;
         let action = match self.spoofed {
@@ -119,7 +119,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports more rules than have a number, with those of `inside` in every posture.
+    /// Reports more rules than have a number. The rules of `inside` count in every posture.
     pub(super) fn bound_rules(&mut self, inside: Option<&Inside>, postures: &[Posture]) {
         let chains = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten();
         let rules: usize = chains.map(Vec::len).sum();
@@ -131,8 +131,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Warns of a policy that tracks and does not say which sources are inside: then whoever sends from outside with an
-    /// inside address plays both sides of a connection.
+    /// Warns of a policy that tracks and does not say which sources are inside. Then an outside sender with a forged
+    /// inside address can play both sides of a connection.
     pub(super) fn warn_of_missing_inside(&mut self, tracking: Option<&(Tracking, Span)>, postures: &[Posture]) {
         let has_upstream = postures.iter().any(|posture| posture.upstream.is_some());
         let is_said = self.spoofed.is_some() || self.items.iter().any(|item| matches!(item, Item::Inside(_)));
@@ -146,8 +146,8 @@ impl Checker<'_> {
     }
 }
 
-/// Puts the rules of `inside` in front of the upstream rules of every posture. A posture without them inherits those of
-/// the base policy.
+/// Puts the rules of `inside` in front of the upstream rules of every posture. A named posture without upstream rules
+/// inherits the upstream rules of the base policy, which contain them.
 pub(super) fn put_in_front(inside: Option<&Inside>, postures: &mut [Posture]) {
     let Some(inside) = inside.filter(|inside| !inside.rules.is_empty()) else { return };
     for posture in postures {

@@ -35,7 +35,7 @@ pub struct Members {
     pub first: u128,
     /// The last address.
     pub last: u128,
-    /// Their label; `None` in a set.
+    /// The label of the addresses; `None` in a set.
     pub label: Option<String>,
     /// Where they are written.
     pub span: Span,

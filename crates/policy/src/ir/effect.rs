@@ -15,7 +15,8 @@ pub struct Limiter {
     pub name: String,
     /// The direction of its statements.
     pub direction: Direction,
-    /// Ordinal from 0 of the statement among those of its chain with the same list and family, or with the same kind.
+    /// Ordinal from 0 of the statement among the statements of its chain with the same list and family, or with the
+    /// same kind.
     pub nth: u16,
     /// How a bucket is selected.
     pub kind: LimiterKind,
@@ -52,7 +53,7 @@ pub struct Adder {
     pub key: Field,
     /// Prefix length: the entry is the prefix of the address.
     pub length: u8,
-    /// The timeout of the entry, ms; `None`: that of the table.
+    /// The timeout of the entry, ms; `None`: the timeout of the table.
     pub timeout_ms: Option<u64>,
 }
 
@@ -131,7 +132,7 @@ pub enum Effect {
     },
     /// Drops packets of TCP that the tracker refuses. The rule does not count them. The first effect of its rule.
     Track,
-    /// The same, and answers SYNs that would open a connection. The first effect of its rule.
+    /// As `Track`, and answers SYNs that would open a connection. The first effect of its rule.
     Synproxy,
     /// Drops the packet if a rule of a slot does. At most one of a chain for each slot.
     Slot(RuleSlotId),
@@ -153,8 +154,7 @@ impl Effect {
         }
     }
 
-    /// The verdict and the reason of packets that it ends, besides those of a verdict: those that exceed a limit, and
-    /// those that a slot drops.
+    /// The verdict and the reason of packets that exceed the limit or that the slot drops. `None` for other effects.
     pub fn ends(&self) -> Option<(Action, Reason)> {
         match self {
             Effect::Slot(_) => Some((VERDICT, Reason::SLOT)),

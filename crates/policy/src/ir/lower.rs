@@ -21,7 +21,7 @@ pub struct Lowered {
     pub plan: Plan,
     /// The text of each rule.
     pub spans: Vec<Span>,
-    /// Whether each rule has a `counter` statement. All rules count; the statement says that somebody reads it.
+    /// Whether each rule has a `counter` statement. All rules count; the statement says that the counter is read.
     pub counters: Vec<bool>,
     /// Where the policy says that flows are tracked.
     pub tracking: Option<Span>,
@@ -109,7 +109,7 @@ fn slot(policy: &Checked, planned: &Planned) -> Slot {
     }
 }
 
-/// Tables at whose entries no rule counts need no numbers.
+/// Tables need no numbers if no rule counts at their entries.
 fn only_used_counters(program: &mut Program) {
     let mut counted = vec![false; program.slots.len()];
     for chain in &program.chains {

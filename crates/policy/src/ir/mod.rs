@@ -56,7 +56,8 @@ pub struct Program {
     pub rule_slots: Vec<RuleSlot>,
     /// The rules of all chains.
     pub rules: Vec<Rule>,
-    /// Two for each posture, upstream first. Those of the base policy come first. The chain for a card's answers is the last.
+    /// Two chains for each posture, upstream first. The chains of the base policy come first, the chain for a card's
+    /// answers comes last.
     pub chains: Vec<Chain>,
     /// The chain that reads a card's answers; `None` if there is no card.
     pub card: Option<Answering>,
@@ -139,8 +140,8 @@ pub fn symbol(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// A lookup of a key in a slot. Its result is the label of the longest matching prefix, or 0. For a fused slot it is
-/// one bit for each table that contains the key.
+/// A lookup of a key in a slot. Its result is the label of the longest matching prefix, or 0. In a fused slot, one bit
+/// for each table that contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Find {
     /// The slot.
@@ -151,8 +152,8 @@ pub struct Find {
 
 impl Program {
     /// Rules with limits or slots that decide packets, each with verdict and reason, in order of the rules. Each has a
-    /// counter of the packets that were decided so. These counters follow those of the rules, in this order. The counter of a rule
-    /// counts all packets that matched.
+    /// counter of the packets that were decided so. These counters follow the counters of the rules, in this order. The
+    /// counter of a rule counts all packets that matched.
     pub fn limited(&self) -> Vec<(RuleId, Action, Reason)> {
         let mut limited = Vec::new();
         for (index, rule) in (0..).zip(&self.rules) {
@@ -166,7 +167,7 @@ impl Program {
         limited
     }
 
-    /// The address fields that the effects of a rule read: those of `limit each`, and those that are added to tables.
+    /// The address fields that the effects of a rule read: fields of `limit each`, and fields that are added to tables.
     pub fn addresses_read(&self, rule: RuleId) -> impl Iterator<Item = Field> {
         self.rule(rule).effects.iter().flat_map(|effect| {
             let limited = effect.limiter().and_then(|limiter| match self.limiter(limiter).kind {

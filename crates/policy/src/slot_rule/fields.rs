@@ -11,7 +11,7 @@ pub(super) enum Target {
     Narrow(SlotField),
 }
 
-/// Help for matches that no record has.
+/// Help for matches that a record cannot have.
 pub(super) const KNOWN: &str = "a rule of a slot tests addresses, `meta l4proto`, `meta fragment`, `meta length`, ports, \
     `tcp flags`, `tcp doff`, `tcp window`, types and codes of ICMP, `ip ttl`, `ip6 hoplimit`, and `@th,64,32`";
 

@@ -51,7 +51,7 @@ pub fn text(record: &Record) -> String {
             _ => narrow(of, record.first[field as usize], record.span[field as usize]),
         });
     }
-    // Ports of any protocol need no guard, those of one protocol name it.
+    // Ports of any protocol need no guard. Ports of one protocol name it.
     let missing = GUARDS.iter().filter(|(bit, _)| record.headers & bit != 0 && named & bit == 0);
     words.extend(missing.map(|(_, name)| (*name).to_owned()));
     words.push(act(record));

@@ -67,7 +67,7 @@ impl SlotRule {
     /// Reads a rule such as `ip daddr 192.0.2.1 udp sport 53 drop`.
     ///
     /// # Errors
-    /// The text is no rule of a slot. The positions in the error are those in the text.
+    /// The text is no rule of a slot. The positions in the error are positions in the text.
     pub fn parse(text: &str) -> Result<Self, Refused> {
         rule(text)
     }
@@ -154,7 +154,7 @@ fn convert(written: &tree::Rule, rule: &Rule) -> Result<SlotRule, Vec<Diagnostic
 enum Problem {
     /// No record has the field.
     Unknown(String),
-    /// It is not one value or range.
+    /// The value is not one value or range.
     NotARange,
     /// The match inverts its values.
     Inverted,

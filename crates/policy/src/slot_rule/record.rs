@@ -8,7 +8,7 @@ use weir_abi::slot::{AddressRange, SlotField, SlotRate, SlotRule as Record, head
 /// Units of [`SlotRate`].
 pub(super) const UNITS: [&str; 4] = ["/second", "/minute", "/hour", "bit"];
 
-/// Two matches that no packet has.
+/// Two matches that no packet can satisfy together.
 pub(super) struct Conflict;
 
 /// A record whose rate is not known yet.
@@ -20,7 +20,7 @@ impl Default for Draft {
     }
 }
 
-/// Pairs of headers of which a packet has at most one.
+/// Pairs of headers. A packet has at most one header of each pair.
 const EXCLUSIVE: [(u32, u32); 4] = [
     (header::IPV4 | header::ICMP, header::IPV6 | header::ICMP6),
     (header::TCP, header::UDP),

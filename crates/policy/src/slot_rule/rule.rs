@@ -11,18 +11,18 @@ pub struct SlotRule {
     pub tests: Vec<Test>,
     /// What happens to packets that match.
     pub act: Act,
-    /// The same for engines. Its cell and number are 0.
+    /// The rule as engines read it. Its cell and number are 0.
     pub record: Record,
 }
 
 /// What happens to packets that match a rule of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// They are counted.
+    /// The packets are counted.
     Count,
-    /// They are dropped.
+    /// The packets are dropped.
     Drop,
-    /// They are dropped above a rate.
+    /// The packets are dropped above a rate.
     Limit(Limit),
 }
 

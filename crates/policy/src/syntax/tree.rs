@@ -38,7 +38,7 @@ impl Parsed {
     /// All items except includes, in order. The items of an included file take the position of its `include`.
     pub fn items(&self) -> Vec<&Item> {
         let mut items = Vec::new();
-        // The id of an included file is greater than that of the including file, so the loop ends.
+        // The id of an included file is greater than the id of the including file, so the loop ends.
         let mut stack: Vec<std::slice::Iter<'_, Item>> =
             self.files.first().map(|f| f.items.iter()).into_iter().collect();
         while let Some(top) = stack.last_mut() {
@@ -176,7 +176,7 @@ pub enum TableSetting {
 pub struct Element {
     /// The addresses.
     pub value: Value,
-    /// Their label.
+    /// The label of the addresses.
     pub label: Option<Atom>,
 }
 

@@ -32,7 +32,7 @@ pub struct FeatureEntry {
 /// What was counted of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectionSnapshot {
-    /// The protected addresses or prefixes of which packets passed, in no order.
+    /// The protected addresses or prefixes whose packets passed, in no order.
     pub entries: Vec<FeatureEntry>,
     /// Packets whose address had no room.
     pub rest: FeatureCell,
@@ -51,12 +51,12 @@ pub struct Samples {
     pub seen: u64,
     /// Number of samples. If there are more than [`RECORDS`], later ones have replaced some of them.
     pub taken: u64,
-    /// Their records.
+    /// The records of the samples.
     pub records: Vec<FeatureRecord>,
 }
 
 impl DirectionSnapshot {
-    /// All counts together: those of the packets that passed.
+    /// All counts together: the counts of all packets that passed.
     pub fn total(&self) -> (u64, u64) {
         let sums = [&self.rest, &self.without_address, &self.outside];
         let all = self.entries.iter().map(|entry| &entry.counts).chain(sums);
@@ -64,7 +64,7 @@ impl DirectionSnapshot {
     }
 }
 
-/// Takes the counts of all sheets, which nobody writes, and clears them.
+/// Takes the counts of all sheets and clears them. No worker may write the sheets meanwhile.
 pub(super) fn take(shape: &FeatureShape, sheets: &[&[AtomicU64]], snapshot: &mut Snapshot) {
     for (direction, of) in snapshot.directions.iter_mut().enumerate() {
         let sum = |at: usize| {
@@ -177,7 +177,7 @@ fn take_words(words: &[AtomicU64]) -> [u64; ELEMENT_WORDS] {
     taken
 }
 
-/// Takes a word. A page that nobody has written stays without memory.
+/// Takes a word. A page that was never written stays without memory.
 fn take_word(word: &AtomicU64) -> u64 {
     let taken = word.load(Ordering::Relaxed);
     if taken > 0 {

@@ -12,7 +12,7 @@ use weir_abi::features::{
 
 use super::snapshot::{BYTES, element};
 
-/// Counts the packets of a queue in its sheet, which nobody writes, and empties it.
+/// Counts the packets of a queue in its sheet, and empties the queue. No worker may write the sheet meanwhile.
 pub(super) fn count_waiting(
     shape: &FeatureShape,
     seed: u64,

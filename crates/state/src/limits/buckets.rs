@@ -72,8 +72,8 @@ impl Buckets {
         self.bring_forward(slots, |word| if word.wrapping_sub(now) > DEBT_MAX { now } else { word });
     }
 
-    /// The same for tables of addresses ([`weir_abi::each`]). Their words wrap around sooner: after nine minutes if the
-    /// limit is the highest possible.
+    /// Like `refresh`, for tables of addresses ([`weir_abi::each`]). Their words wrap around sooner: after nine minutes
+    /// if the limit is the highest possible.
     pub(crate) fn refresh_addresses(&self, slots: Range<u32>, now_ns: u64, coarse: u64) {
         let now = each::ticks(now_ns, coarse);
         self.bring_forward(slots, |word| each::refreshed(word, now));
@@ -89,7 +89,7 @@ impl Buckets {
         self.reduce(slots, clock, &bounded)
     }
 
-    /// The same for tables of addresses.
+    /// Like `bound`, for tables of addresses.
     pub(super) fn bound_addresses(&self, slots: Range<u32>, profile: LimitProfile, clock: &dyn Fn() -> u64) -> bool {
         let LimitProfile { room, coarse, .. } = profile;
         self.reduce(slots, clock, &|word, now_ns| each::bounded(word, each::ticks(now_ns, coarse), room))

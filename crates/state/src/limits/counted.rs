@@ -27,7 +27,7 @@ pub struct LimiterBuckets {
 }
 
 /// The records of the addresses that exceeded their limits most ([`weir_abi::each::RECORD_WORDS`]). They are among the
-/// counts of packets without room, after those of the table's buckets.
+/// counts of packets without room, after the counts of the table's buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Exceeders {
     /// The family of the addresses.
@@ -65,7 +65,7 @@ impl Counted {
         Ok(Some(counted))
     }
 
-    /// The same limiters with counts in the memory of maps.
+    /// These limiters with counts in the memory of maps.
     pub fn in_maps(&self, exceeded: Option<Words>, passed: Option<Words>) -> Self {
         Counted { counts: Arc::new(Counts::of_maps(exceeded, passed)), ..self.clone() }
     }
@@ -87,8 +87,8 @@ impl Counted {
         self.each_by(limiter, Counter::get, (exceeded, passed), visit);
     }
 
-    /// The same as [`Counted::each`], with the counts of the same bucket since the previous call, or since the start.
-    /// Only one thread may call this.
+    /// Like [`Counted::each`], with the counts of the same bucket since the previous call, or since the start. Only one
+    /// thread may call this.
     ///
     /// # Errors
     /// There is no memory for the previous counts.
@@ -162,7 +162,7 @@ mod tests {
         LimitStore::new(7, Buckets::reserve(16).expect("it is little"))
     }
 
-    /// A generation with two limiters by these labels, of which the second counts. Labels in capitals have no limit.
+    /// A generation with two limiters by these labels. The second one counts. Labels in capitals have no limit.
     fn generation(store: &LimitStore, labels: &[&str], logged: Logged) -> Option<Counted> {
         let entries = EntryNames::Labels(labels.iter().map(|&label| Box::from(label)).collect());
         let declaration = BucketsDeclared { entries, width: 2, format: WordFormat::Buckets };

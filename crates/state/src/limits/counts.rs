@@ -31,7 +31,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Allocates the words, beside those of the buckets.
+    /// Allocates the words, beside the words of the buckets.
     fn make(&self, buckets: &Words, name: &str) -> Result<(), StateError> {
         if self.words.get().is_none() {
             // If another thread was faster, its words serve as well.

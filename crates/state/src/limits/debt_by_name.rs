@@ -18,7 +18,7 @@ pub enum EntryName {
 pub struct SavedDebt {
     /// The entry.
     pub entry: EntryName,
-    /// The limiter among those of the list.
+    /// The limiter among the limiters of the list.
     pub limiter: u32,
     /// The time of shared state at which the bucket is full.
     pub until_ns: u64,

@@ -267,7 +267,7 @@ impl LimitStore {
         self.store.loaded()
     }
 
-    /// Debts that nobody has declared yet.
+    /// Saved debts of limits that no generation has declared yet.
     pub(super) fn saved(&self) -> MutexGuard<'_, HashMap<String, SavedDebts>> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,8 +17,8 @@ use crate::store::Declared;
 pub const DEBTS_MAX: usize = 1 << 21;
 
 impl LimitStore {
-    /// Assigns buckets to the limiters of a generation. New buckets are full at `now_ns`, except for those of a
-    /// declaration with saved debts, which the first generation with this name takes.
+    /// Assigns buckets to the limiters of a generation. New buckets are full at `now_ns`, except for the buckets of a
+    /// declaration with saved debts. The first generation with its name takes these debts.
     ///
     /// # Errors
     /// Not enough buckets are left. Nothing is assigned then.
@@ -38,8 +38,8 @@ impl LimitStore {
         self.saved().extend(debts.into_iter().map(|debts| (debts.name.clone(), debts)));
     }
 
-    /// The debts of all loaded generations at `now_ns`, and those that nobody has declared yet. Takes milliseconds with
-    /// a million buckets. Packets charge them meanwhile.
+    /// The debts of all loaded generations at `now_ns`, and the debts that no generation has declared yet. Takes
+    /// milliseconds with a million buckets. Packets charge them meanwhile.
     pub fn debts(&self, now_ns: u64) -> Vec<SavedDebts> {
         let mut all = debts(self.loaded().iter().map(|binding| &**binding), self.buckets(), now_ns);
         let undeclared: Vec<SavedDebts> = self.saved().values().cloned().collect();

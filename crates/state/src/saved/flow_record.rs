@@ -32,7 +32,7 @@ const _: () = assert!((SIZE_MAX as usize + SLOTS).ilog2() < CONTENTS);
 pub(super) struct FrameTime {
     /// Nanoseconds since 1970.
     pub day_ns: u64,
-    /// The same moment in ticks of flows.
+    /// The time `day_ns` in ticks of flows.
     pub now: u32,
 }
 

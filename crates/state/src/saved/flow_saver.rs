@@ -27,13 +27,13 @@ use crate::flows::{FlowTable, KnownFlow, Slot};
 
 /// Slots that a step reads, at least four times a second.
 const SLOTS_AT_ONCE: usize = 1 << 18;
-/// Time from the beginning of a pass to that of the next.
+/// Time from the beginning of a pass to the beginning of the next.
 const PASS: Duration = Duration::from_secs(1);
 /// The pause after a step is this many times as long as the step.
 const SHARE: u32 = 4;
 /// Bytes after which a file is synced, so that the disk has time for other files in between.
 const PIECE_BYTES: usize = 1 << 20;
-/// A file may have this many bytes, and twice those of its flows alone, before another one is made.
+/// A file may have this many bytes, and twice the bytes of its flows alone, before another one is made.
 const FILE_BYTES_MIN: u64 = 4 << 20;
 /// The record of a flow in use is written again after an eighth of its timeout, and after this time at the latest.
 const RENEWED_MS: u64 = 60_000;
@@ -60,7 +60,7 @@ struct Watched {
     table: Weak<FlowTable>,
     /// What is on disk of each slot: 0 is nothing, else [`Watched::mark`].
     marks: Vec<u64>,
-    /// Makes it unlikely that two flows have one mark, also for somebody who chooses their keys.
+    /// Makes it unlikely that two flows have one mark, even if an attacker chooses their keys.
     seed: u64,
     /// Where the next step begins.
     next: usize,
@@ -79,8 +79,8 @@ impl FlowSaver {
         FlowSaver { folder, watched: None, reopened: 0, day: DayWatch::default(), due: None, has_failed: false }
     }
 
-    /// Writes what has changed in some of the slots, at most for a fifth of the time. To be called several times a second.
-    /// The timeouts are those of the active policy. Without a table, the file stays as it is.
+    /// Writes what has changed in some of the slots, at most for a fifth of the time. To be called several times a
+    /// second. The timeouts are the timeouts of the active policy. Without a table, the file stays as it is.
     ///
     /// # Errors
     /// The disk refuses. A later call writes all flows to a new file, but not before [`RETRY`].
@@ -114,7 +114,7 @@ impl FlowSaver {
         };
         let (begun, clocks) = (Instant::now(), Clocks::now());
         if self.day.has_moved(clocks) || self.reopened != folder.reopened() {
-            // The times in the file are those of the former clock, or the file is in another folder.
+            // The times in the file are times of the former clock, or the file is in another folder.
             self.watched = None;
             self.day.note(clocks);
             self.reopened = folder.reopened();

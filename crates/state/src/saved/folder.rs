@@ -136,8 +136,8 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) })
     }
 
-    /// Opens what is at the path now, because it is another folder, or because the lock was lost. Nobody has read the
-    /// files there, so they are set aside.
+    /// Opens what is at the path now, because it is another folder, or because the lock was lost. The files there were
+    /// not read, so they are set aside.
     fn reopen(&self) -> io::Result<()> {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         if held.check_still_own().is_ok() {
@@ -178,7 +178,7 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Names that look like those of numbered files, but have no number of such a file.
+    /// Names that look like names of numbered files, but have no valid number.
     pub(super) fn misnumbered(&self) -> io::Result<Vec<String>> {
         let looks = |name: &str, kind: Numbered| kind.number_text(name).is_some() && kind.number(name).is_none();
         let mut names = self.names()?;
@@ -245,7 +245,7 @@ impl Folder {
     /// Gives a complete file its name, which lasts once the folder is synced.
     ///
     /// # Errors
-    /// The same as [`Folder::publish`].
+    /// As for [`Folder::publish`].
     pub(super) fn rename(&self, new: &str, name: &str) -> io::Result<()> {
         let held = self.held();
         held.check_still_own()?;

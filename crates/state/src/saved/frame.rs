@@ -18,7 +18,7 @@ pub(super) enum Purpose {
     Journal = 2,
     /// The debts of limits at one time, with a last record too.
     Debts = 3,
-    /// Flows, record by record. The number of such a file is that of the table's slots.
+    /// Flows, record by record. The number of such a file is the number of the table's slots.
     Flows = 4,
 }
 
@@ -36,7 +36,7 @@ impl Purpose {
     fn oldest(self) -> u32 {
         match self {
             Purpose::Snapshot | Purpose::Journal | Purpose::Debts => 1,
-            // Before, sides of flows were not those from which their packets had arrived.
+            // Before, sides of flows were not the sides of arrival of their packets.
             Purpose::Flows => 3,
         }
     }

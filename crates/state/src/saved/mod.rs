@@ -8,7 +8,7 @@
 //! The debts of limits change with every packet. Another thread writes them anew each second, or less often if that takes
 //! long. A third thread goes over the table of flows and writes what has changed.
 //!
-//! A change waits for nobody: it appends some bytes to memory. Records say what an entry is afterwards, so a journal may
+//! A change never waits: it appends some bytes to memory. Records say what an entry is afterwards, so a journal may
 //! contain changes that its snapshot has already. The previous snapshot and the journals since then are kept too, in
 //! case the newest snapshot is damaged.
 //!

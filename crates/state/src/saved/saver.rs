@@ -14,7 +14,7 @@ use super::log::{ChangeLog, Clocks, DayWatch, Waiting};
 use super::record::{SavedEntry, Written, append_end, append_put};
 use crate::tables::{SavedTable, TableBinding, TableStore};
 
-/// A journal may have this many bytes, and twice those of the snapshot, before another snapshot is made.
+/// A journal may have this many bytes, and twice the bytes of the snapshot, before another snapshot is made.
 const JOURNAL_BYTES_MIN: u64 = 4 << 20;
 /// Entries of a snapshot that are written before changes are written again.
 const ENTRIES_AT_ONCE: usize = 1 << 16;
@@ -102,7 +102,7 @@ impl Saver {
     /// Like [`Saver::step`], at a time.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Saver::step`].
     pub fn step_at(&mut self, store: &TableStore, active: Option<&TableBinding>, clocks: Clocks) -> io::Result<()> {
         self.is_snapshot_due |= self.day.has_moved(clocks);
         self.follow_folder()?;
@@ -144,7 +144,7 @@ impl Saver {
         Ok(())
     }
 
-    /// Begins a journal that continues those in the folder, or the last snapshot if its journal is missing.
+    /// Begins a journal that continues the journals in the folder, or the last snapshot if its journal is missing.
     fn first_journal(&mut self, folder: &Folder) -> io::Result<Journal> {
         let last = |kind: Numbered| folder.numbers(kind).map(|numbers| numbers.last().copied().unwrap_or(0));
         self.number = last(Numbered::Snapshot)?.max(higher(last(Numbered::Journal)?, 1)?);
@@ -177,7 +177,7 @@ impl Saver {
         let folder = self.folder.clone();
         if folder.get().is_none() {
             let opened = Folder::open(&self.path)?;
-            // Nobody has read these files, so nobody may remove them.
+            // These files were not read, so they must not be removed.
             opened.set_all_aside()?;
             self.unread = opened.unread()?;
             let _is_first = folder.set(opened);
@@ -202,7 +202,7 @@ impl Saver {
         clocks: Clocks,
     ) -> io::Result<()> {
         let file = folder.create(NEW_SNAPSHOT)?;
-        // That may have opened another folder.
+        // Creating the file may have opened another folder.
         self.follow_folder()?;
         let mut before = Waiting::default();
         // Changes from here on belong to the new journal. It has those that the tables include already before the

@@ -1,8 +1,8 @@
 //! Opens a file of saved state for reading, whatever lies at its place.
 //!
-//! A file is read if it is a regular file of root or of the caller, if nobody else can write it, and if it is not larger
-//! than Weir makes such files. Opening never waits and follows no link. A file with another name besides (a hard link) is
-//! read too: who can write it by that name is a matter of its owner and mode.
+//! A file is read if it is a regular file of root or of the caller, if no other user can write it, and if it is not
+//! larger than Weir makes such files. Opening never waits and follows no link. A file with a second name (a hard link)
+//! is read too: its owner and mode decide who can write it by that name.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, Take};
@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1 << 16;
 /// are smaller. Files are read piece by piece, so this bounds time and not memory.
 const FILE_BYTES_MAX: i64 = 1 << 36;
 
-/// An open file, which is read up to the end that it had when it was opened.
+/// An open file. It is read up to the end that it had when it was opened.
 pub(super) struct StateFile {
     file: File,
     bytes: u64,

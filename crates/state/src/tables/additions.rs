@@ -82,8 +82,8 @@ impl Batch {
         self.pending.push(key);
     }
 
-    /// Applies the additions of the sources, at a time from which their timeouts count. The batch then has those of
-    /// tables that others change for long.
+    /// Applies the additions of the sources, at a time from which their timeouts count. The batch then has the
+    /// additions to tables that are being changed for long.
     fn apply(&mut self, store: &TableStore, sources: &[Adders], now_ns: u64) -> AdditionCounts {
         self.seen.clear();
         let mut counts = AdditionCounts { overflow: std::mem::take(&mut self.overflow), ..AdditionCounts::default() };
@@ -299,7 +299,7 @@ pub struct ListedEntries {
     pub table: String,
     /// The entries.
     pub entries: Arc<Table>,
-    /// Their timeout, ms.
+    /// The timeout of the entries, ms.
     pub timeout_ms: u64,
 }
 

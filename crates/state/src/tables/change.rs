@@ -14,14 +14,14 @@ pub enum TableChange<'a> {
     Add {
         /// The entries.
         entries: &'a Table,
-        /// Their timeout, ms; 0 for none. `None`: the timeout of the table's declaration, or none.
+        /// The timeout of the entries, ms; 0 for none. `None`: the timeout of the table's declaration, or none.
         timeout_ms: Option<u64>,
     },
     /// Adds entries. An entry that is there gets the new label, and its timeout begins anew.
     Update {
         /// The entries.
         entries: &'a Table,
-        /// Their timeout, as for [`TableChange::Add`].
+        /// The timeout of the entries, as for [`TableChange::Add`].
         timeout_ms: Option<u64>,
     },
     /// Removes entries. An entry must be removed as the prefix that it was added as.
@@ -48,7 +48,7 @@ impl<'a> TableChange<'a> {
         matches!(self, TableChange::Replace(_) | TableChange::Flush)
     }
 
-    /// The timeout of the entries, ms. `declared_ms` is that of the table's declaration.
+    /// The timeout of the entries, ms. `declared_ms` is the timeout of the table's declaration.
     pub(super) fn timeout_ms(self, declared_ms: Option<u64>) -> Option<u64> {
         let own_ms = match self {
             TableChange::Add { timeout_ms, .. } | TableChange::Update { timeout_ms, .. } => timeout_ms,
@@ -133,7 +133,7 @@ impl NotTaken {
 /// Makes a change of set `set`, whose deadlines are `expiry`.
 ///
 /// # Errors
-/// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+/// The errors of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
 pub(super) fn apply(
     (live, set): (&mut LiveTable, usize),
     expiry: &mut Expiry,

@@ -1,8 +1,9 @@
 //! Counters of the entries of a table, and their labels, by the number of an entry
 //! ([`weir_tables::live::NumberedMemory`]).
 //!
-//! Each worker has counters of its own, and in the kernel each CPU, so that nobody waits. An entry takes 16 bytes for
-//! each of them, and a map 4 bytes more for the label. In this process memory that nobody counts in is not taken.
+//! Each worker has counters of its own, and in the kernel each CPU, so that counting never waits. An entry takes 16
+//! bytes for each of them, and a map 4 bytes more for the label. In this process, counters that are never used take no
+//! memory.
 
 use std::collections::HashMap;
 use std::io;
@@ -169,8 +170,8 @@ impl EntryCounters {
         Some(EntryMaps { capacity: self.capacity, cpus, counters, labels: labels.map(MapHandle::as_fd) })
     }
 
-    /// What all workers have counted for a number. `now` is the time of which this is the state, in units of
-    /// [`weir_abi::entry`]. Without packets, the time of the last hit is when the entry was added.
+    /// What all workers have counted for a number. `now` is the time of the call, in units of [`weir_abi::entry`].
+    /// Without packets, the time of the last hit is when the entry was added.
     pub fn read(&self, number: u32, now: u32) -> EntryCounts {
         let (mut sum, mut added) = (EntryCounts::default(), None);
         self.each(number, |words, waiting| {
@@ -198,7 +199,7 @@ impl EntryCounters {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Visits the words of a number, of each worker or CPU, and those in which a hit of the CPU waits.
+    /// Visits the words of a number, of each worker or CPU, and the words in which a hit of the CPU waits.
     fn each(&self, number: u32, mut visit: impl FnMut(&[AtomicU64; WORDS], Option<&[AtomicU64; WORDS]>)) {
         assert!((number as usize) < self.capacity, "numbers are below the capacity");
         match &self.counters {
@@ -240,7 +241,7 @@ impl Beside {
         }
     }
 
-    /// Forgets the counts of a number, or replaces them by those of another one.
+    /// Forgets the counts of a number, or replaces them by the counts of another one.
     fn begin(&self, number: u32, like: Option<u32>) {
         if self.any.load(Ordering::Acquire) {
             let mut counts = self.lock();
@@ -301,7 +302,7 @@ impl NumberedMemory for EntryCounters {
             // The first counter has the time of the addition, until it counts.
             let EntryCounter { head, size } = added.take().unwrap_or_default();
             for (word, value) in words.iter().zip([head, size]) {
-                // Reading does not take memory where nobody has counted.
+                // Reading takes no memory where nothing was counted.
                 if word.load(Ordering::Relaxed) != value {
                     word.store(value, Ordering::Relaxed);
                 }

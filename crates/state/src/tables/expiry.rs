@@ -11,7 +11,7 @@ pub(super) fn tick(now_ns: u64) -> u64 {
     now_ns / TICK_NS
 }
 
-/// The tick at which an entry expires that begins its timeout at `now_ns`. It is not before the end of the timeout.
+/// The tick at which an entry expires, if its timeout begins at `now_ns`. It is not before the end of the timeout.
 pub(super) fn deadline(now_ns: u64, timeout_ms: u64) -> u64 {
     now_ns.saturating_add(timeout_ms.saturating_mul(1_000_000)).div_ceil(TICK_NS)
 }

@@ -98,7 +98,7 @@ struct Shared {
 pub(super) struct Continued {
     /// Its entries, if they are other than those that were declared.
     pub entries: Option<Arc<Table>>,
-    /// Their deadlines.
+    /// The deadlines of the entries.
     pub expiry: Expiry,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Continued {
 enum Contents {
     /// The tables have not changed. Boxed, because it is large.
     Constant(Box<PublishedImage>, Vec<Arc<Table>>),
-    /// They can change.
+    /// The tables can change.
     Live(Box<LiveTable>),
     /// Only while [`Contents::live`] runs.
     Taken,
@@ -249,7 +249,7 @@ impl TableImage {
             && used <= map.bytes() / 8 * 7
     }
 
-    /// The same image for a later declaration that fits.
+    /// This image for a later declaration that fits.
     pub(super) fn for_declaration(&self, declared: ImageDeclared) -> Self {
         TableImage { members: declared.members.into(), shared: self.shared.clone() }
     }
@@ -373,7 +373,7 @@ impl TableImage {
     /// Makes a change of a table.
     ///
     /// # Errors
-    /// Those of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
+    /// The errors of [`LiveTable`]. A part of the change may have been made; its entries have their deadlines.
     pub(super) fn apply(&self, position: usize, order: Order<'_>) -> Result<Applied, LiveError> {
         self.with_expiry(position, |live, expiry| change::apply((live, position), expiry, order))
     }

@@ -43,7 +43,7 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: u
         Layout::ExactLeaf6 => (2 * LEAF_BYTES_MIN, 84),
     };
     let grown = match layout {
-        // Their number of buckets doubles.
+        // The number of buckets of these layouts doubles.
         Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactLeaf | Layout::ExactLeaf6 => {
             2 * image_bytes + image_bytes / 8
         }

@@ -52,8 +52,8 @@ impl SavedTable {
         saved(&self.entries, &self.expiry, clocks)
     }
 
-    /// What a table of a policy continues with. Also returns the number of entries that it cannot take: those with a
-    /// label that the policy does not know, and those beyond its size.
+    /// What a table of a policy continues with. Also returns the number of entries that it cannot take: entries with a
+    /// label that the policy does not know, and entries beyond its size.
     fn continued_by(&self, member: &Member) -> (Continued, usize) {
         let declared = &member.table;
         let mut entries = Entries::with_labels(declared.family(), declared.kind(), declared.labels());
@@ -118,13 +118,13 @@ pub(super) fn log_change(log: &ChangeLog, key: &TableKey, (image, set): (&TableI
 ///   waiting ──a policy declares it──> taken ──it decides packets──> in effect ──no generation has it──> waiting
 ///                  waiting <──it is unloaded before that──┘
 /// ```
-/// A policy that is loaded and never decides a packet changes nothing: the table as it was waits again, whatever of it
-/// the policy could take.
+/// A policy that is loaded and never decides a packet changes nothing. The whole table waits again as it was before,
+/// even if the policy could take only a part of it.
 pub(super) struct Lasting {
     pub log: Arc<ChangeLog>,
     /// Tables that no loaded generation has, oldest first.
     waiting: Vec<SavedTable>,
-    /// Tables as they were before generations got them of which none has decided packets.
+    /// Tables as they were before they were given to generations that never decided a packet.
     taken: HashMap<TableKey, SavedTable>,
     /// The loaded images with tables that last.
     loaded: Vec<LoadedImage>,

@@ -24,8 +24,9 @@
 //! | `contents` of an image, then `expiry`, `listed` | its entries and deadlines | while the image is changed or read |
 //!
 //! A change of a large table may take half a second, and in the kernel the wait for a grace period comes on top. Only
-//! changes of the same table wait for it, and whoever reads the same image: the table itself, or sets that are fused
-//! with it. Expiry waits for nobody: it skips a table that others change. Their turn, or the next tick, makes up for it.
+//! changes of this table, and requests that read its image, wait for it. The image is the table itself, or the sets
+//! that are fused with it. Expiry never waits: it skips a table while it is being changed. That change, or the next
+//! tick, removes the expired entries.
 
 mod addition_ring;
 mod additions;

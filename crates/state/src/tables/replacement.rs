@@ -28,8 +28,8 @@ struct Before {
 pub(super) struct Undo(Vec<Before>);
 
 impl Undo {
-    /// Replaces all entries of a table in the images of one generation, and in those of other generations that can hold
-    /// them. Images of other generations that refuse have their previous entries again.
+    /// Replaces all entries of a table in the images of one generation, and in the images of other generations that can
+    /// hold them. Images of other generations that refuse have their previous entries again.
     ///
     /// # Errors
     /// An image of the generation refuses. [`Undo::restore`] undoes what was done, also in that image.
@@ -94,7 +94,7 @@ impl Before {
     /// Gives the table its previous entries and deadlines again.
     ///
     /// # Errors
-    /// Those of a change. A part may have been made.
+    /// The errors of a change. A part may have been made.
     fn restore(self, visibility: Visibility) -> Result<(), LiveError> {
         let Before { image, position, entries, expiry, listed } = self;
         image.with_expiry(position, |live, current| {

@@ -142,7 +142,7 @@ impl TableStore {
     /// Changes a table as [`TableStore::change`] does. Packets may see a part of the change or not.
     ///
     /// # Errors
-    /// The same as [`TableStore::change`].
+    /// As for [`TableStore::change`].
     pub fn change_by(
         &self,
         active: &TableBinding,
@@ -347,8 +347,8 @@ impl TableStore {
         Ok(image.with_expiry(set, |live, expiry| work(&TableView { live, expiry, counters, set, family, kind, size })))
     }
 
-    /// Number of entries that were removed from a table with counters so far, in the image of a generation. Waits for
-    /// nobody. `None`: there is no such table, or it has no counters.
+    /// Number of entries that were removed from a table with counters so far, in the image of a generation. Never
+    /// waits. `None`: there is no such table, or it has no counters.
     pub fn removed_so_far(&self, binding: &TableBinding, name: &str) -> Option<u64> {
         let image = binding.objects().find(|image| image.position(name).is_some())?;
         image.counters().map(|counters| counters.removed_so_far())

@@ -1,7 +1,7 @@
-//! Turns: who may change a table.
+//! Turns: which thread may change a table.
 //!
-//! A turn is for one table or for several by name. Whoever came earlier and shares a table with it goes first, so nobody
-//! starves, and a turn for several tables is taken at once or not at all. Nobody waits for turns of other tables.
+//! A turn is for one table or for several by name. Of two claims that share a table, the earlier one goes first, so no
+//! claim starves. A turn for several tables is taken at once or not at all. No claim waits for turns of other tables.
 //!
 //! ```text
 //!   claims, oldest first    bad        bad+admin     geo        admin
@@ -21,7 +21,7 @@ pub(super) struct Turns {
 #[derive(Default)]
 struct Claims {
     next: u64,
-    /// Those who change tables or wait for it, oldest first. As many as there are threads.
+    /// Claims of threads that change tables or wait for a turn, oldest first. As many as there are threads.
     waiting: Vec<Claim>,
 }
 
@@ -138,7 +138,7 @@ mod tests {
             while turns.claims().waiting.len() < 2 {
                 thread::yield_now();
             }
-            // Later than a claim for the same table, although nobody changes that table now.
+            // Later than a claim for the same table, although no thread changes that table now.
             assert!(turns.take_until("admin", soon()).is_none());
             scope.spawn(move || {
                 let _turn = turns.take("admin");

@@ -42,7 +42,8 @@ const WINDOW: u64 = 1 << WINDOW_BITS;
 const WINDOW_BITS: u32 = 8;
 /// Slots of a level: two windows.
 const SLOTS: u64 = 2 * WINDOW;
-/// The heads of the lists are the first nodes: those of the slots, level by level, then the other lists.
+/// The heads of the lists are the first nodes: the heads of the slots, level by level, then the heads of the other
+/// lists.
 const FAR: u32 = LEVELS * SLOTS as u32;
 const DUE: u32 = FAR + 1;
 const MOVING: u32 = FAR + 2;
@@ -149,8 +150,8 @@ impl<K: Copy + Default + Eq + Hash> Wheel<K> {
         next >= to
     }
 
-    /// Handles up to `keys` keys. Those that have expired are removed and added to `expired`. Returns whether nothing is
-    /// left to be done at this tick.
+    /// Handles up to `keys` keys. Expired keys are removed and added to `expired`. Returns whether nothing is left to
+    /// be done at this tick.
     pub fn step(&mut self, keys: usize, expired: &mut Vec<K>) -> bool {
         for _ in 0..keys {
             let due = self.node(DUE).next;

@@ -223,7 +223,7 @@ impl Header {
         }
     }
 
-    /// The same as [`Header::section`], for a section whose position is a constant in C.
+    /// Like [`Header::section`], for a section whose position is a constant in C.
     pub fn section_at<'a, const N: usize>(
         &self,
         image: &'a [u8],

@@ -18,7 +18,7 @@ impl Image {
     /// Copies and checks an image, such as one from an archive.
     ///
     /// # Errors
-    /// The same as [`ImageView::new`].
+    /// As for [`ImageView::new`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
         let layout = ImageView::new(bytes)?.layout();
         let mut memory = ImageMemory::zeroed(bytes.len());

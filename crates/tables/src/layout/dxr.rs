@@ -4,8 +4,8 @@
 //! Bits 31..16 of the key index the *direct* table, which names a block of 16 *extension* entries. Bits 15..12 index
 //! the block. An extension entry is a label (a hit) or a block of *ranges*, searched with bits 11..0. Equal extension
 //! blocks are stored once, and so are equal range blocks. The length of a block is unlimited: a length that does not
-//! fit the entry is stored in the block's head. The algorithm is [`crate::scheme::dxr`], of which policies use this
-//! instance. This file has its image, which may come from another machine and is therefore checked.
+//! fit the entry is stored in the block's head. Policies use this instance of the algorithm [`crate::scheme::dxr`].
+//! This file has its image, which may come from another machine and is therefore checked.
 //!
 //! ```text
 //! direct     2^16 of   15            0    at byte 64

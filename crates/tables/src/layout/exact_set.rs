@@ -170,7 +170,7 @@ pub(crate) fn build(prefixes: &[Prefix4], room: Room) -> Result<Image, BuildErro
     Writer { layout, entries: prefixes.len(), labels: 1 }.write(&sections, &[numbers, overflow.numbers].concat())
 }
 
-/// Chooses the smallest buckets, then the fewest, of which few enough overflow.
+/// Chooses the geometry with the smallest buckets, then with the fewest, at which few enough buckets overflow.
 fn choose(prefixes: &[Prefix4]) -> Geometry {
     for bits in BUCKET_BITS_MIN..BUCKET_BITS_MAX {
         let shift = 32 - bits;

@@ -1,8 +1,8 @@
 //! Exact sets: up to four sets of IPv4 addresses for the same key, in shared buckets. A lookup compares the key with
 //! one cache line for all of them.
 //!
-//! Buckets, remainders and overflow are those of exact_set.rs. The words of a bucket are divided among the *members*.
-//! The first member has the words up to its end, the next member those from there to its own end, and so on. A lookup
+//! Buckets, remainders and overflow are as in exact_set.rs. The words of a bucket are divided among the *members*. The
+//! first member has the words up to its end, the next member the words from there to its own end, and so on. A lookup
 //! returns one bit per member that holds the key. The labels of a fused table are such masks.
 //!
 //! ```text

@@ -262,7 +262,7 @@ impl<'a> View<'a> {
             self.starts.get(block.start + half).into_iter().for_each(&start);
             match self.start(block.start + half).is_some_and(|start| start <= addr) {
                 true => block.start += half,
-                // The number of steps is that of the C lookup, whose loop does not depend on the data.
+                // The number of steps equals the steps of the C lookup, whose loop does not depend on the data.
                 false => block.end -= half,
             }
         }

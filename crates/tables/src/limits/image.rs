@@ -20,8 +20,8 @@
 //! wait for. They hold both as long as bucket and profile have 31 bits together: a million buckets and a thousand
 //! rates. Lists with more rates, and nested ones, keep 8 bytes a bucket in `entries`.
 //!
-//! Several limiters may police by one list, upstream and downstream say. They share its image and its tickets; a ticket
-//! then names the first of as many neighbouring buckets, of which each limiter has its own (`offset`).
+//! Several limiters may police by one list, for example upstream and downstream. They share its image and its tickets.
+//! A ticket then names the first of several neighbouring buckets, one for each limiter (`offset`).
 //!
 //! Example: 300,000 prefixes at two rates have buckets below 2^19, and tickets of 19 + 2 bits: label `2 << 19 | 77` is
 //! bucket 77 at the second rate.

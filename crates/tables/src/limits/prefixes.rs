@@ -314,7 +314,7 @@ impl LimitTable {
     /// If there are several rates, the number of the rate is in the bits above the bucket.
     ///
     /// # Errors
-    /// The same as [`LimitTable::build`].
+    /// As for [`LimitTable::build`].
     pub fn build_new(&self, family: Family, layout: Layout) -> Result<Image, BuildError> {
         let limits = &self.family(family).limits;
         let bits = (limits.len() + 1).next_power_of_two().ilog2();
@@ -334,7 +334,7 @@ impl LimitTable {
     /// Builds like [`LimitTable::build`], with `tickets[label]` instead of each label.
     ///
     /// # Errors
-    /// The same as [`LimitTable::build`].
+    /// As for [`LimitTable::build`].
     ///
     /// # Panics
     /// Panics if there is no ticket for a label.

@@ -1,7 +1,7 @@
 //! Recognises files that are not lists: compressed data, encodings with two bytes per character, or a web page that a
 //! server sent instead of a list.
 //!
-//! They are refused even in lenient reading, because the remaining lines of such a file are not a list.
+//! Such files are refused even in lenient reading, because the remaining lines of such a file are not a list.
 
 use super::error::ListError;
 use super::text::first_line;

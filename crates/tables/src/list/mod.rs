@@ -59,8 +59,9 @@ impl Entries {
     /// Adds the prefixes of a list. `name` is used in messages and to recognise the format.
     ///
     /// # Errors
-    /// There are bad lines, of which the first [`ERRORS_MAX`] are reported with their text, and `options` is not
-    /// lenient. Lenient or not, the database cannot be read or the file is not a list. The table is then unchanged.
+    /// There are bad lines, and `options` is not lenient. The first [`ERRORS_MAX`] bad lines are reported with
+    /// their text. Lenient or not, the database cannot be read, or the file is not a list. After an error the table is
+    /// unchanged.
     pub fn read(&mut self, name: &str, bytes: &[u8], options: &ReadOptions) -> Result<ReadReport, ListError> {
         if !mmdb::is_mmdb(bytes) {
             recognise(name, bytes)?;

@@ -5,7 +5,7 @@
 //! 192.0.2.0/24,3
 //! ```
 //! Labels have numbers because compiled code knows them by number, and because a label may be text that no list can
-//! contain. Whoever keeps the list keeps the labels.
+//! contain. The owner of the list also keeps the labels.
 
 use std::fmt::{Display, Write};
 

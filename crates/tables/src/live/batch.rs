@@ -54,7 +54,7 @@ impl LiveTable {
     /// prefixes changed.
     ///
     /// # Errors
-    /// The same as [`LiveTable::check`] and [`LiveTable::change`].
+    /// As for [`LiveTable::check`] and [`LiveTable::change`].
     pub fn insert_all(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
         let ids = self.ids(table)?;
@@ -95,10 +95,10 @@ impl LiveTable {
         self.make_steps(steps)
     }
 
-    /// Replaces the contents of set `set` by those of `table`. Returns how many prefixes changed.
+    /// Replaces the contents of set `set` by the contents of `table`. Returns how many prefixes changed.
     ///
     /// # Errors
-    /// The same as [`LiveTable::check`] and [`LiveTable::change`].
+    /// As for [`LiveTable::check`] and [`LiveTable::change`].
     pub fn replace(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
         let ids = self.ids(table)?;
@@ -171,7 +171,7 @@ fn with(sets: usize, set: usize, old: u32, label: u32) -> u32 {
     }
 }
 
-/// The steps that make the contents of set `set` those of `entries`. Both are in order.
+/// The steps that make the contents of set `set` equal to `entries`. Both are in order.
 fn differences(
     held: impl Iterator<Item = (Net, u32)>,
     entries: impl Iterator<Item = (Net, u32)>,

@@ -86,7 +86,7 @@ impl<'a> Change<'a> {
         Change { set: 0, addr, len, to: To::Absent }
     }
 
-    /// The same change in set `set` of a fused table, counted from 0.
+    /// This change in set `set` of a fused table, counted from 0.
     pub fn in_set(self, set: usize) -> Self {
         Change { set, ..self }
     }

@@ -103,7 +103,8 @@ impl LiveTable {
         found.find(|&(_, label)| is_in(self.sets, set, label)).map(|(net, label)| self.entry(net, label))
     }
 
-    /// Where the prefixes of `table` overlap those of set `set`. It costs a few lookups for each prefix of `table`.
+    /// Where the prefixes of `table` overlap the prefixes of set `set`. It costs a few lookups for each prefix of
+    /// `table`.
     pub fn overlap(&self, set: usize, table: &Table) -> Option<Overlap> {
         if table.family() != self.family() {
             return None;

@@ -1,5 +1,5 @@
-//! Exact sets of IPv6 networks and hosts that change in place. The steps are those of exact.rs. Unlike there, a host
-//! takes two words and an overflow entry takes three.
+//! Exact sets of IPv6 networks and hosts that change in place. The steps are as in exact.rs. Unlike there, a host takes
+//! two words and an overflow entry takes three.
 //!
 //! A pair of words is free if its high half says so, and lookups match the high half first. An insert therefore writes
 //! the low half first, and a removal writes only the high half. A reader that loads one half of the old pair and one of

@@ -21,12 +21,12 @@ pub(super) struct HalvesPublisher {
     half: usize,
     image: SharedImage,
     readers: Readers,
-    /// The epoch after which nobody reads the other half.
+    /// The epoch after which no reader uses the other half.
     other_is_free: Option<u64>,
 }
 
 impl HalvesPublisher {
-    /// Publishes a constant image in half 0, which nobody reads yet.
+    /// Publishes a constant image in half 0, which no reader uses yet.
     ///
     /// # Errors
     /// The image is too large.
@@ -47,7 +47,7 @@ impl HalvesPublisher {
         &self.image
     }
 
-    /// Waits until nobody reads the other half.
+    /// Waits until no reader uses the other half.
     ///
     /// # Errors
     /// Readers took too long.

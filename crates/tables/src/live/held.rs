@@ -198,7 +198,7 @@ impl Held {
         }
     }
 
-    /// The same without prefixes of some lengths.
+    /// Like `under`, without prefixes of some lengths.
     pub fn under_without(&self, net: Net, without: &'static [u8]) -> impl Iterator<Item = (Net, u32)> + '_ {
         self.under(net).filter(|(inside, _)| !without.contains(&inside.len))
     }
@@ -213,7 +213,7 @@ impl Held {
         self.cover_without(net, &[])
     }
 
-    /// The same without prefixes of some lengths.
+    /// Like `cover`, without prefixes of some lengths.
     fn cover_without(&self, net: Net, without: &[u8]) -> u32 {
         let lengths = (0..=net.len).rev().filter(|&len| self.by_length[usize::from(len)] > 0);
         let lengths = lengths.filter(|len| !without.contains(len));
@@ -228,7 +228,7 @@ impl Held {
         let inside = self.under_without(net, without).map(prefix);
         let prefixes: Vec<_> = std::iter::once(around).chain(inside).collect();
         let mut ranges = flatten(&prefixes);
-        // Addresses outside `net` have label 0 here. Their ranges merge with those of `net` if its own label is 0.
+        // Addresses outside `net` have label 0 here. Their ranges merge with the ranges of `net` if its own label is 0.
         ranges.truncate(ranges.partition_point(|range| range.start <= net.last()));
         let first = ranges.partition_point(|range| range.start <= net.first);
         let label = ranges[first - 1].label;

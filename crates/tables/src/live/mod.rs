@@ -165,10 +165,10 @@ pub struct LiveTable {
 }
 
 impl LiveTable {
-    /// A live table with the contents of `table`. Label ids are those of `table` and never change.
+    /// A live table with the contents of `table`. Label ids are taken from `table` and never change.
     ///
     /// # Errors
-    /// The same as [`Table::build`].
+    /// As for [`Table::build`].
     pub fn new(readers: &Readers, table: &Table, layout: Layout) -> Result<Self, LiveError> {
         Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels_of(table))
     }
@@ -177,7 +177,7 @@ impl LiveTable {
     /// `tables[m]` holds the address.
     ///
     /// # Errors
-    /// The same as [`crate::exact_sets`].
+    /// As for [`crate::exact_sets`].
     pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
         exact_sets::check(tables)?;
         Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::of_sets(tables), Labels::default())
@@ -285,7 +285,7 @@ impl LiveTable {
     /// Inserts the prefix of `len` bits around `addr`, or changes its label. Returns whether that changed anything.
     ///
     /// # Errors
-    /// The same as [`LiveTable::change`].
+    /// As for [`LiveTable::change`].
     pub fn insert(&mut self, addr: IpAddr, len: u8, label: Option<&str>) -> Result<bool, LiveError> {
         Ok(self.change(&[Change::insert(addr, len, label)])? > 0)
     }
@@ -293,7 +293,7 @@ impl LiveTable {
     /// Removes the prefix of `len` bits around `addr`. Returns whether it was there.
     ///
     /// # Errors
-    /// The same as [`LiveTable::change`].
+    /// As for [`LiveTable::change`].
     pub fn remove(&mut self, addr: IpAddr, len: u8) -> Result<bool, LiveError> {
         Ok(self.change(&[Change::remove(addr, len)])? > 0)
     }

@@ -1,5 +1,5 @@
 //! Tests the orders of stores and loads in every interleaving and with every value that the memory model allows (loom;
-//! Norris and Demsky, "CDSChecker", OOPSLA 2013). The code under test is that of the tables. Only its words are the
+//! Norris and Demsky, "CDSChecker", OOPSLA 2013). The code under test is the code of the tables. Only its words are the
 //! checker's.
 
 use std::collections::{BTreeSet, HashMap};
@@ -53,7 +53,7 @@ impl Word for AtomicU64 {
     }
 }
 
-/// An image of which some words are the checker's. The others are constant.
+/// An image. Some of its words belong to the model checker. The others are constant.
 struct Words {
     shared: HashMap<usize, AtomicU64>,
     rest: Arc<Vec<u8>>,

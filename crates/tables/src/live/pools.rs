@@ -1,4 +1,4 @@
-//! Tracks which entries and lanes of a rank leaf image are free, and how many parents share those in use.
+//! Tracks which entries and lanes of a rank leaf image are free, and how many parents share each one in use.
 
 use std::collections::{BTreeSet, HashMap};
 

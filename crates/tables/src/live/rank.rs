@@ -171,7 +171,7 @@ impl<C: CellsMut> Writing<'_, C> {
         self.pools.entries.give_back(base, count);
     }
 
-    /// The same for a word of a block.
+    /// Removes a parent of the block or leaf that a word of a block names.
     fn release_entry(&mut self, entry: u32) {
         if entry & FLAG != 0 {
             return self.release_block(nested_of(entry));

@@ -52,8 +52,8 @@ impl Readers {
         Some(Reader { readers: self.clone(), index, announced: IDLE })
     }
 
-    /// Starts the epoch after which no reader holds what was unlinked before. For those who publish something else than
-    /// images to the same readers.
+    /// Starts the epoch after which no reader holds what was unlinked before. For code that publishes something else
+    /// than images to these readers.
     pub fn next_epoch(&self) -> u64 {
         self.unlinked()
     }

@@ -56,14 +56,14 @@ impl SharedImage {
         }
     }
 
-    /// Copies an image to a half that nobody reads.
+    /// Copies an image to a half that no reader uses.
     ///
     /// # Panics
     /// Panics if the half is too small.
     pub fn copied(image: &Image, halves: &Arc<dyn TwoHalves>, half: usize) -> Self {
         let bytes = image.as_bytes();
         assert!(bytes.len() <= halves.capacity(), "the caller has compared the sizes");
-        // SAFETY: a half has `capacity` bytes, and nobody else accesses this one (the caller's promise).
+        // SAFETY: a half has `capacity` bytes, and nothing else accesses this one (the caller's promise).
         unsafe { halves.start(half).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         SharedImage { bytes: bytes.len(), live: Self::layout_of(image), memory: Memory::Half(halves.clone(), half) }
     }

@@ -1,4 +1,4 @@
-//! Memory for two images, of which programs in the kernel read one.
+//! Memory for two images. Programs in the kernel read one of them.
 //!
 //! ```text
 //!   | half 0: the image that programs read |  half 1: free, or still read by programs that began before the swap |

@@ -289,7 +289,7 @@ impl View<'_> {
             let half = block.len() / 2;
             block = match read(&block[half]) >> shape.label_bits() <= key {
                 true => &block[half..],
-                // The number of steps is that of the C lookup, whose loop does not depend on the data.
+                // The number of steps equals the steps of the C lookup, whose loop does not depend on the data.
                 false => &block[..block.len() - half],
             };
         }
@@ -311,7 +311,7 @@ impl View<'_> {
         found as f64 / (1u64 << shape.indexed_bits()) as f64
     }
 
-    /// phi in the paper's Table 1: the size of the direct and extension tables, divided by that of the original's
+    /// phi in the paper's Table 1: the size of the direct and extension tables, divided by the size of the original's
     /// direct table with as many indexed bits.
     pub fn footprint_ratio(&self, shape: Shape) -> f64 {
         let bytes = size_of_val(self.direct) + size_of_val(self.extension);

@@ -1,5 +1,6 @@
 //! Images of schemes. Like table images they are flat, position-independent, little-endian bytes that start with a
-//! [`weir_abi::ImageHeader`]. Their layout words are not those of table images, and they are never read from outside.
+//! [`weir_abi::ImageHeader`]. Their layout words differ from the words of table images, and they are never read from
+//! outside.
 //!
 //! `section[2 * i]` and `section[2 * i + 1]` of the header are the offset and size of section `i`. Sections are in
 //! order, each aligned to 64 bytes.

@@ -5,7 +5,7 @@
 //! choose them, because they are no [`weir_abi::Layout`]. Their images are never read from outside, and none runs in
 //! the kernel.
 //!
-//! They are for IPv4 only. A table that exceeds a scheme is refused with the limit, which the paper shows as (NC).
+//! Schemes are for IPv4 only. A table that exceeds a scheme is refused with the limit, which the paper shows as (NC).
 //!
 //! Sizes in MiB ([`Characteristics::bytes`]) of uniformly random addresses, and of a country list of 493,630 prefixes
 //! with 250 labels:

@@ -2,10 +2,10 @@
 //! trie with population count for fast and scalable software IP routing table lookup" (SIGCOMM 2015), sections 3.1 to
 //! 3.3, with direct pointing by the top 18 bits (the paper's Poptrie18).
 //!
-//! A node stands for 6 bits of the key. `vector` has a bit for each of its 64 slots that has a child; the children lie one
-//! after the other from `base1`. All other slots are leaves, of which `leafvec` marks those that start a run of equal
-//! labels; one label for each run lies from `base0`. Below the direct table there are at most 3 nodes: for bits 13..8, 7..2
-//! and 1..0, the last padded with zero bits. Ranges of equal labels are merged before the trie is built.
+//! A node stands for 6 bits of the key. `vector` has a bit for each of its 64 slots that has a child; the children lie
+//! one after the other from `base1`. All other slots are leaves. `leafvec` marks the leaves that start a run of equal
+//! labels; one label for each run lies from `base0`. Below the direct table there are at most 3 nodes: for bits 13..8,
+//! 7..2 and 1..0, the last padded with zero bits. Ranges of equal labels are merged before the trie is built.
 //!
 //! ```text
 //! direct     2^18 of   31 30                     0    at byte 64

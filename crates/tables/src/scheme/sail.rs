@@ -2,8 +2,8 @@
 //! explosion" (SIGCOMM 2014), section 4. Prefixes are pushed to the next level, and the bitmap of a level is merged
 //! into its array. An entry with longer prefixes below holds the number of a *chunk* of the next level.
 //!
-//! A label is one byte, of which level 24 needs two codes: one means "see C24", one means "no prefix". Equal chunks of
-//! level 32 (leaf blocks) are stored once, as in section II of Zec et al., "RFPF: surgical DDoS filtering with fast
+//! A label is one byte. Level 24 needs two codes of that byte: one means "see C24", one means "no prefix". Equal chunks
+//! of level 32 (leaf blocks) are stored once, as in section II of Zec et al., "RFPF: surgical DDoS filtering with fast
 //! LPM". Without that, few tables with /32s fit. The paper's level 16 entries have a flag bit. Here a threshold
 //! separates labels from chunks in the same 2 bytes, so nearly every /16 can have a chunk.
 //!

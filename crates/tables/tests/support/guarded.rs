@@ -1,4 +1,4 @@
-//! Memory between two pages that nobody may touch: what reads or writes outside of it is killed.
+//! Memory between two forbidden pages. A test that reads or writes outside of it is killed.
 
 use std::ptr;
 
@@ -6,7 +6,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 const PAGE: usize = 4096;
 
-/// Bytes at the end of a mapping, the next page of which is forbidden, as is the one before the mapping.
+/// Bytes at the end of a mapping. The pages before and behind the mapping are forbidden.
 pub struct Guarded {
     mapping: *mut u8,
     mapped: usize,

@@ -49,7 +49,7 @@ pub fn entries6() -> impl Strategy<Value = Vec<Entry<u128>>> {
     proptest::collection::vec((addr, len, 1u32..6), 0..250)
 }
 
-/// IPv6 prefixes of /64 and /128 only, some of which look like the marks of exact sets.
+/// IPv6 prefixes of /64 and /128 only. Some look like the marks of exact sets.
 pub fn exact6() -> impl Strategy<Value = Vec<Entry<u128>>> {
     let half = || prop_oneof![4 => 0u64..40, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|back| u64::MAX - back)];
     let entry = (half(), half(), prop_oneof![Just(64u8), Just(128u8)]);
@@ -102,7 +102,7 @@ pub fn edges6(list: &[Entry<u128>]) -> Vec<u128> {
     list.iter().flat_map(edges).chain([0, 1, u128::MAX]).collect()
 }
 
-/// The same numbers every time (xorshift64).
+/// Random numbers that are the same in every run (xorshift64).
 pub struct Random(pub u64);
 
 impl Random {

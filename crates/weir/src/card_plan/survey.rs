@@ -35,7 +35,7 @@ pub(crate) struct Survey<'a> {
     place: BTreeMap<RuleId, usize>,
     card: Card<'a, &'a CardImages>,
     port: Port,
-    /// Packets so far, their bytes, and those with answers or dropped by the card.
+    /// Packets so far, their bytes, the packets with answers, and the packets that the card dropped.
     pub packets: u64,
     bytes: u64,
     answered: u64,

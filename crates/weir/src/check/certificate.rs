@@ -52,7 +52,7 @@ pub(super) struct Certificate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observe: Option<ObserveCost>,
     pub chains: Vec<ChainCost>,
-    /// Names of the compiled chains: those of the base policy, unless options select postures.
+    /// Names of the compiled chains: the chains of the base policy, unless options select postures.
     pub compiled: Vec<String>,
     /// Why code was not compiled or measured.
     pub not_measured: Vec<String>,

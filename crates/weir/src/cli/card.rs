@@ -143,9 +143,9 @@ pub struct GivenHybrid {
 pub enum CardRules {
     /// All that it can take, the first ones first.
     All,
-    /// Those that `weir card plan` chooses without a capture.
+    /// The rules that `weir card plan` chooses without a capture.
     Plan,
-    /// First those of the plan, then those that live traffic makes worth it.
+    /// First the rules of the plan, then the rules that are worth it for live traffic.
     Follow,
     /// None: it only seals packets.
     None,

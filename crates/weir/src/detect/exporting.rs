@@ -13,7 +13,7 @@ use weir_mitigate::mitigator::Mitigator;
 
 /// Attacks of a recording that are exported.
 const EXPORTS_MAX: usize = 100;
-/// The slot of the policy in whose place the rules are put.
+/// The slot of the policy that the rules replace.
 const SLOT: &str = "attacks";
 
 /// Writes exports into a folder.

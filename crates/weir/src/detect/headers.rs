@@ -15,7 +15,7 @@ const TOTAL_LENGTH: std::ops::Range<usize> = 2..4;
 /// Why detection does not see a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// It has no IP header that can be read.
+    /// The packet has no IP header that can be read.
     WithoutHeader,
     /// The capture ends inside its headers, so fields are unknown.
     CutShort,

@@ -46,7 +46,7 @@ pub struct Readings {
     outside: u64,
     /// Packets without an IP header that can be read.
     without_header: u64,
-    /// Packets of which the capture does not have all headers.
+    /// Packets without some of their headers in the capture.
     cut_short: u64,
     /// Packets that have the time of the previous packet, because their own is late or wrong.
     times_corrected: u64,

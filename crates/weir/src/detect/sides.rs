@@ -46,9 +46,9 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// The side from which a packet came, if its line says so. `interface` is that of the capture. `is_inside` says whether
-    /// its source and its destination are inside. Packets between two hosts inside may be routed from one to the other, so
-    /// their line says nothing.
+    /// The side from which a packet came, if its line says so. `interface` is its interface in the capture. `is_inside`
+    /// says whether its source and its destination are inside. Packets between two hosts inside may be routed from one
+    /// to the other, so their line says nothing.
     pub fn of(&mut self, frame: &Frame<'_>, interface: u32, is_inside: (bool, bool)) -> Option<Arrival> {
         let line = Line::of(frame, interface);
         match is_inside {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn where_lines_say_nothing_nothing_is_known() {
-        // The same addresses in all packets, and none.
+        // All packets have the same addresses, or none.
         for ends in [(OUTSIDE, INSIDE), (0, 0)] {
             let mut sides = Sides::default();
             see(&mut sides, ends, INWARDS, 100);

@@ -56,7 +56,7 @@ pub struct About {
     pub rules: Vec<String>,
     /// The blocked sources.
     pub sources: Vec<String>,
-    /// Packets of the victim since the detection, of which the capture has a part.
+    /// Packets of the victim since the detection. The capture contains some of them.
     pub packets_seen: u64,
     /// What the exported policy lacks, or has a part of.
     pub notes: Vec<String>,

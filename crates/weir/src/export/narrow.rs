@@ -113,7 +113,7 @@ pub fn len(table: &Table) -> usize {
     }
 }
 
-/// The limits that matter, as `elements` of a policy, with their number and that of all.
+/// The limits that matter, as `elements` of a policy, with their number and the number of all limits.
 pub fn limits(listed: &ListedLimits, addresses: &Addresses) -> (String, usize, usize) {
     let (limits, all) = match listed {
         ListedLimits::Prefixes(table) => prefix_limits(table, addresses),

@@ -1,4 +1,4 @@
-//! All counts since the start: those of policies that decide packets, and those of previous policies.
+//! All counts since the start: counts of policies that decide packets, and counts of previous policies.
 
 use crate::run::interfaces;
 use crate::run::tally::{self, GONE_RULES_MAX, LoadedNames};
@@ -43,7 +43,7 @@ impl Account {
         }
     }
 
-    /// All counts: those of the active policy, and the totals. Totals include `others`, whose counts are not final.
+    /// All counts: of the active policy, and the totals. Totals include `others`, whose counts are not final.
     pub fn stats(&self, active: Counted<'_>, others: &[Counted<'_>], ports: &[PortStatus]) -> Stats {
         let worker = |worker: usize| {
             let [upstream, downstream] =
@@ -57,7 +57,7 @@ impl Account {
             downstream,
             workers: (0..active.counts.len()).map(worker).collect(),
             interfaces: interfaces::sums(ports),
-            // The tables' state counts additions, whoever decides packets.
+            // The tables' state counts additions, for workers and for the kernel.
             additions: AdditionStats::default(),
             card: None,
         }

@@ -1,5 +1,5 @@
-//! The posture that mitigation has activated by itself, in place of the operator's: who may end it, and why it ended
-//! (docs/guide/mitigation.md, "Automatic postures").
+//! The posture that mitigation has activated by itself, in place of the operator's: which holder may end it, and why it
+//! ended (docs/guide/mitigation.md, "Automatic postures").
 //!
 //! It is a lease. Its holder renews it in each window, so it ends although its holder hangs. What ended the last one is
 //! kept, because its holder asks in its own time.
@@ -11,7 +11,7 @@ use weir_control::Active;
 /// A lease that is not renewed for this long ends. Rules of mitigation end after the same time.
 pub const LEASE: Duration = Duration::from_secs(60);
 
-/// Who holds an automatic posture: the number of an action of mitigation.
+/// The holder of an automatic posture: the number of an action of mitigation.
 pub type Holder = u32;
 
 /// A posture that is held until a time.
@@ -40,7 +40,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether the operator has ended it. Then nobody activates it again by itself against the same attack.
+    /// Whether the operator has ended it. Then it is not activated again automatically against this attack.
     pub fn is_operators(&self) -> bool {
         matches!(self, Why::ByHand | Why::Rollback)
     }
@@ -62,7 +62,7 @@ impl Display for Why {
 /// An automatic posture that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Who held it.
+    /// Its holder.
     pub holder: Holder,
     /// The posture.
     pub posture: String,
@@ -89,7 +89,7 @@ impl Automatic {
         self.lease.as_ref().map(|lease| lease.posture.as_str())
     }
 
-    /// Whether somebody holds it.
+    /// Whether `holder` holds it.
     pub fn is_held_by(&self, holder: Holder) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.holder == holder)
     }

@@ -145,7 +145,7 @@ impl Part for Card {
     fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
         match request {
             Request::Card { top } => Some(Ok(json!(self.status(software(), (*top).min(TABLE_ENTRIES_MAX))))),
-            // The answer has the counters of entries, also those of the card.
+            // The answer has the counters of entries, including the counters of the card.
             Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => {
                 self.look();
                 None

@@ -21,11 +21,11 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
-    /// It has a carrier.
+    /// The link has a carrier.
     Alive,
-    /// It was put up at this time and has had no carrier yet.
+    /// The link was put up at this time and has had no carrier yet.
     Settling(Instant),
-    /// It has no carrier, its administrator has taken it down, or it does not exist.
+    /// The link has no carrier, its administrator has taken it down, or it does not exist.
     Dead,
     /// Weir has taken it down.
     TakenDown,
@@ -41,7 +41,7 @@ enum Step {
 struct WatchedLink {
     link: LinkSwitch,
     health: Health,
-    /// Indices of the links to which packets of this link go, or from which they come.
+    /// Indices of the links that packets of this link go to or come from.
     opposite: Vec<usize>,
 }
 
@@ -133,7 +133,7 @@ impl Health {
     }
 }
 
-/// The change that a link needs, from its health and that of the opposite links.
+/// The change that a link needs, from its health and the health of the opposite links.
 fn step(own: Health, mut opposite: impl Iterator<Item = Health> + Clone) -> Option<Step> {
     match own {
         Health::TakenDown => opposite.any(|other| other == Health::Alive).then_some(Step::PutUp),

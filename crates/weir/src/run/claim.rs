@@ -116,7 +116,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.' | '_')
 }
 
-/// Whether it is a virtual port of DPDK. Their names begin with the name of a driver (`net_memif0`), as those of kernel
+/// Whether it is a virtual port of DPDK. Their names begin with the name of a driver (`net_memif0`), as names of kernel
 /// interfaces may too.
 fn is_private(port: &str) -> bool {
     port.starts_with("net_")
@@ -209,17 +209,17 @@ fn settling(by: Option<u32>) -> Duration {
     if pid.is_some_and(runs) { Duration::ZERO } else { UNNAMED_MAX }
 }
 
-/// Removes the files of claims that nobody holds.
+/// Removes the files of claims without a holder.
 fn remove_stale(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_claim = |name: &str| name.starts_with("net-") || name.starts_with("port-");
     for entry in entries.filter(|entry| entry.file_name().to_str().is_some_and(is_claim)) {
-        // If one remains, it is in nobody's way.
+        // A file that remains does no harm.
         let _stays = remove_if_stale(&entry.path());
     }
 }
 
-/// The file is locked while it is removed, as by its holder. Whoever claims it meanwhile tries again.
+/// The file is locked while it is removed, as by its holder. A process that claims it meanwhile tries again.
 fn remove_if_stale(path: &Path) -> io::Result<()> {
     let file = options().open(path)?;
     if file.try_lock().is_ok() && is_at(&file, path) {

@@ -54,8 +54,8 @@ struct State<C> {
     activations: u64,
     /// Start of the current change.
     changing_since: Instant,
-    /// Previously active generations since the last [`Controller::take_superseded`], the oldest first. `None` if nobody
-    /// reads them.
+    /// Previously active generations since the last [`Controller::take_superseded`], the oldest first. `None` if they
+    /// are not read.
     superseded: Option<Vec<Shared<C>>>,
 }
 
@@ -97,7 +97,7 @@ impl<D: Datapath> Controller<D> {
         };
         first.id = succession.active().generation;
         first.take_effect();
-        // Debts of before the start may be those of lower rates.
+        // Debts from before the start may belong to lower rates.
         first.bound_debts();
         let generation = Arc::new(first);
         let state = State {
@@ -280,7 +280,7 @@ impl<D: Datapath> Controller<D> {
         let _first = self.saved.set(Box::new(report));
     }
 
-    /// The status of all generations. Its caller adds that of updates.
+    /// The status of all generations. The caller adds the status of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
         let state = self.state();
@@ -331,7 +331,7 @@ impl<D: Datapath> Controller<D> {
         generation.has_code(&code).then(|| sums(&counts, Direction::Upstream))
     }
 
-    /// Packets since the start of which a copy went to the divert interface, besides diverted ones.
+    /// Packets since the start that were sampled: a copy went to the divert interface. Diverted packets do not count.
     pub fn sampled(&self) -> u64 {
         self.datapath.ports().iter().map(|port| port.reading.sampled).sum()
     }

@@ -1,5 +1,5 @@
-//! The one entrance of the daemon: whoever changes something, a client, mitigation, a list file, a timer or a card that
-//! follows traffic, comes through here, and the same parts watch over the change.
+//! The one entrance of the daemon. Every change passes here, whether from a client, mitigation, a list file, a timer or
+//! a card that follows traffic. The same parts watch over each change.
 //!
 //! ```text
 //!   clients (server.rs) ------ request --------------+
@@ -30,7 +30,7 @@ use weir_control::{Changes, ListName, Reloaded, Request, Stats};
 use weir_engine::live::Datapath;
 use weir_policy::ir::RuleId;
 
-/// A part of the daemon that watches over changes, whoever makes them, and answers requests of its own.
+/// A part of the daemon that watches over the changes of all origins, and answers requests of its own.
 pub trait Part: Send + Sync {
     /// Prepares for a change.
     ///
@@ -145,7 +145,7 @@ impl<L: Loader> Door<L> {
     /// Reads the files of the wanted lists again, and applies what has changed.
     ///
     /// # Errors
-    /// Those of [`Updater::update`].
+    /// The errors of [`Updater::update`].
     pub fn update(
         &self,
         wanted: impl Fn(&ListName) -> bool,
@@ -158,7 +158,7 @@ impl<L: Loader> Door<L> {
     /// Whether a list has the contents of its files.
     ///
     /// # Errors
-    /// Those of [`Updater::is_as_in_files`].
+    /// The errors of [`Updater::is_as_in_files`].
     pub fn is_as_in_files(&self, list: &ListName) -> Result<bool, Failure> {
         self.updater().is_as_in_files(list)
     }
@@ -166,7 +166,7 @@ impl<L: Loader> Door<L> {
     /// Activates a generation with another choice of rules that a card has. Returns its number.
     ///
     /// # Errors
-    /// Those of [`Updater::choose`].
+    /// The errors of [`Updater::choose`].
     pub fn choose(&self, active: &Arc<Generation<Code<L>>>, choice: &BTreeSet<RuleId>) -> Result<u64, Failure> {
         self.guarded(Changes::Policy, || self.updater().choose(active, choice))
     }

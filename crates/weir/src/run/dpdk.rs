@@ -20,7 +20,8 @@ pub(super) fn check_options(options: &RunOptions) -> Result<(), Failure> {
 /// Arguments of virtual ports that name a kernel interface (`net_af_packet`, `net_af_xdp`, `net_pcap`, `net_tap`).
 const INTERFACE_ARGUMENTS: [&str; 5] = ["iface", "rx_iface", "rx_iface_in", "tx_iface", "remote"];
 
-/// The kernel interfaces that the given virtual ports of DPDK use. They are claimed like those of other engines.
+/// The kernel interfaces that the given virtual ports of DPDK use. They are claimed like the interfaces of other
+/// engines.
 ///
 /// # Errors
 /// Two ports use the same interface, so its packets would be received twice.

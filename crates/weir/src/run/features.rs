@@ -110,7 +110,7 @@ fn direction(of: &DirectionSnapshot, (all_packets, all_bytes): (u64, u64)) -> Di
     DirectionFeatures { all_packets, all_bytes, addresses, total, rest, without_address, outside, samples }
 }
 
-/// The addresses with most packets in both directions together, those with most first.
+/// The addresses with the most packets in both directions together, in descending order.
 fn heaviest(snapshot: &Snapshot, known: &KnownPeers, top: usize, shape: &FeatureShape) -> Vec<AddressFeatures> {
     let mut all: Vec<(usize, &FeatureEntry)> = Vec::new();
     for (direction, of) in snapshot.directions.iter().enumerate() {

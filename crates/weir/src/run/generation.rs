@@ -70,7 +70,7 @@ impl NativeLoader {
         NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)), splitter: None }
     }
 
-    /// The same for policies that a card has a part of.
+    /// This loader for policies with a part on a card.
     #[must_use]
     pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
         NativeLoader { splitter, ..self }
@@ -116,7 +116,7 @@ impl KernelLoader {
         KernelLoader { trust, ports, shared, splitter: None }
     }
 
-    /// The same for policies that a card has a part of.
+    /// This loader for policies with a part on a card.
     #[must_use]
     pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
         KernelLoader { splitter, ..self }
@@ -183,7 +183,7 @@ impl<C> Generation<C> {
         Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new(), offloaded })
     }
 
-    /// The same policy with other contents of some lists, compiled and loaded. `stamps` are those of their files.
+    /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
     ///
     /// # Errors
     /// The policy has an error with these lists, or cannot be compiled or loaded.
@@ -199,11 +199,11 @@ impl<C> Generation<C> {
         self.with_choice(lists, stamps, choice, loader)
     }
 
-    /// The same with a choice of rules that a card has; without one that of the start. A policy whose lists leave other
-    /// rules has that of the start, too.
+    /// Like `with_lists`, with a choice of rules for the card. Without one it uses the choice of the start. It also
+    /// does so if the rules differ with these lists.
     ///
     /// # Errors
-    /// Those of [`Generation::with_lists`].
+    /// As for [`Generation::with_lists`].
     pub fn with_choice<L: Loader<Datapath: Datapath<Code = C>>>(
         &self,
         lists: &[(ListId, ListContents)],

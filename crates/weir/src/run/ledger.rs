@@ -1,8 +1,8 @@
 //! Counts while generations change.
 //!
-//! The datapath holds the counts of generations that decide packets; the account holds those of previous generations.
-//! Counts move from one to the other at the end of a change. Counters are read without the lock, and a snapshot is
-//! repeated if counts moved meanwhile.
+//! The datapath holds the counts of generations that decide packets; the account holds the counts of previous
+//! generations. Counts move from one to the other at the end of a change. Counters are read without the lock, and a
+//! snapshot is repeated if counts moved meanwhile.
 //!
 //! ```text
 //!   stats:  copy account and version     read counters             the same version? else again

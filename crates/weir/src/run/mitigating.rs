@@ -198,7 +198,7 @@ fn seed() -> u64 {
 
 fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, places: &Places) -> Copies {
     let (active, status) = (controller.active(), controller.status());
-    // The posture may be that of a later generation, if one is activated meanwhile; the next window has its own.
+    // The posture may belong to a later generation, if one is activated meanwhile; the next window has its own.
     let one_in = sampled::one_in(active.program(), status.posture.as_deref(), &places.slot, &places.tables);
     Copies { made: controller.sampled(), one_in }
 }
@@ -211,7 +211,7 @@ fn protected<C>(active: &Generation<C>, shared: &SharedState) -> Vec<Prefix> {
     let contents = Contents::new(declared, shared.tables().zip(active.tables()));
     let mut prefixes = Vec::new();
     for index in indices {
-        // Entries that were lost are those of the policy until the table is read again.
+        // Lost entries count as entries of the policy until the table is read again.
         let table = contents.table(index).unwrap_or_else(|_| declared.all()[index].entries.clone());
         prefixes.extend(prefixes_of(&table));
     }

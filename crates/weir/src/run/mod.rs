@@ -70,8 +70,8 @@ use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Workers};
 use weir_policy::ir::OnExit;
 
-/// Interval of setting the words of full buckets to the present. Those of addresses wrap around after nine minutes at
-/// the earliest.
+/// Interval of setting the words of full buckets to the present. Words of address buckets wrap around after nine
+/// minutes at the earliest.
 const REFRESH: Duration = Duration::from_secs(60);
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use weir_engine::live::Datapath;
 /// prepares again.
 ///
 /// # Errors
-/// Those of `make`, or too few descriptors are left.
+/// The errors of `make`, or too few descriptors are left.
 pub fn prepare<D: Datapath>(
     controller: &Controller<D>,
     make: impl Fn() -> Result<Generation<D::Code>, Failure>,

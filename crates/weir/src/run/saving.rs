@@ -137,7 +137,7 @@ impl StateFolder {
         });
         let (restored, folder) = match opened {
             Ok((restored, folder)) => (restored, Some(folder)),
-            // Whoever can write there could give Weir any state, also while it runs.
+            // Another user who can write there could give Weir any state, also while it runs.
             Err(FolderError::Refused(why)) => {
                 return Err(Failure::Runtime(format!("--state {}: {why}", path.display())));
             }

@@ -217,8 +217,8 @@ impl Clients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a free slot, or that of the client that has hung up or been silent longest. If there is none, refuses the
-    /// client.
+    /// Takes a free slot, or the slot of the client that has hung up or been silent longest. If there is none, refuses
+    /// the client.
     fn enter(clients: &Arc<Self>, stream: UnixStream) -> Option<ClientSlot> {
         let mut list = clients.lock();
         if list.len() >= CLIENTS_MAX {

@@ -60,9 +60,9 @@ pub fn perform(
 /// What happened to a rule since it was put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewal {
-    /// It stands, and has dropped so many packets.
+    /// The rule stands, and has dropped so many packets.
     Stands(u64),
-    /// It is not in the slot any more.
+    /// The rule is not in the slot any more.
     Gone,
     /// The active policy has no such slot.
     NoSlot,

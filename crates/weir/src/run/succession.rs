@@ -50,12 +50,12 @@ pub enum Change {
     Posture(Option<String>),
     /// Activates an automatic posture of the active generation, until it is released or its lease ends.
     Take {
-        /// Who holds it.
+        /// Its holder.
         holder: Holder,
         /// The posture.
         posture: String,
     },
-    /// Ends the automatic posture of a holder, who needs it no more.
+    /// Ends the automatic posture of a holder that no longer needs it.
     Release(Holder),
     /// Ends the automatic posture, because its lease has ended.
     Lapse,
@@ -255,7 +255,7 @@ impl Succession {
             .any(|one| one.generation == generation)
     }
 
-    /// Adds a ready generation. Returns its number and those of the removed generations.
+    /// Adds a ready generation. Returns its number and the numbers of the removed generations.
     pub fn add(&mut self) -> (u64, Vec<u64>) {
         let added = self.next;
         self.next += 1;

@@ -1,4 +1,4 @@
-//! Lists entries of a table: in the order of addresses, or those with the most packets.
+//! Lists entries of a table: in the order of addresses, or the entries with the most packets.
 
 use crate::failure::Failure;
 use crate::run::table_answers::{Counted, entry, refused};

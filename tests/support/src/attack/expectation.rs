@@ -18,7 +18,7 @@ pub enum Claim {
     Packets {
         /// Which packets.
         whose: Whose,
-        /// Their fate.
+        /// The fate of these packets.
         fate: String,
         /// How many.
         amount: Amount,
@@ -57,9 +57,9 @@ pub enum Claim {
 pub struct Whose {
     /// The word at the beginning of their lines; `everyone` for all.
     pub sender: String,
-    /// Those from this time on, ns from the beginning.
+    /// Packets from this time on, ns from the beginning.
     pub from_ns: u64,
-    /// Those before this time.
+    /// Packets before this time.
     pub until_ns: u64,
 }
 

@@ -94,7 +94,7 @@ pub struct Attack {
 pub struct Step {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// Whose it is.
+    /// Its sender.
     pub sender: String,
     /// Whether it goes upstream.
     pub is_upstream: bool,

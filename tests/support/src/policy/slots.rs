@@ -8,7 +8,7 @@ use proptest::sample::{select, subsequence};
 
 /// The slots of every policy.
 pub const NAMES: [&str; 2] = ["one", "two"];
-/// Their sizes.
+/// The size of each slot.
 pub const SIZE: usize = 12;
 
 /// Matches of each kind of packet. A rule has some of one kind, so that they do not contradict each other.

@@ -26,8 +26,8 @@ use weir_engine::live::dpdk::wire::Wire;
 use weir_engine::measure::Spread;
 use weir_engine::traffic;
 
-/// Names of the engines. Over memif, Weir copies all packets, or all but those of the lower port. Without a wire there
-/// is no memif.
+/// Names of the engines. Over memif, Weir copies all packets, or all packets except the ones of the lower port. Without
+/// a wire there is no memif.
 pub const ENGINES: [&str; 3] = [COPIED, ZERO_COPY, NO_WIRE];
 const COPIED: &str = "dpdk-memif";
 const ZERO_COPY: &str = "dpdk-memif-zero-copy";

@@ -17,9 +17,9 @@ use crate::live::lane::{PortReading, Side, add, poll_sockets};
 /// What becomes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It ends here.
+    /// The frame ends here.
     Dropped,
-    /// It leaves on the other side, with these bytes behind it.
+    /// The frame leaves on the other side, with these bytes behind it.
     Passed(Vec<u8>),
     /// Other bytes leave on the side from which it came.
     Answered(Vec<u8>),
@@ -97,7 +97,7 @@ impl Bump {
                 add(&other.counters.tx_too_long, 1);
                 continue;
             }
-            // SAFETY: the ring keeps the frame's block from the kernel until release(), and nobody else refers to it.
+            // SAFETY: the ring keeps the frame's block from the kernel until release(), and nothing else refers to it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(frame.data.cast_mut(), frame.len as usize) };
             match handle(from, bytes) {
                 Passage::Dropped => {}

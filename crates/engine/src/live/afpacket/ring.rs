@@ -31,7 +31,7 @@ const BLOCKS: usize = 128;
 const FRAME_BYTES: usize = 1 << 11;
 /// Maximum age in milliseconds of a packet in a partly filled block, if others wait for the packet.
 pub(super) const SOON_MS: u32 = 1;
-/// The same if packets may wait but none may be missed.
+/// Maximum age in milliseconds of a packet in a partly filled block, if packets may wait but none may be missed.
 pub(super) const LATE_MS: u32 = 8;
 
 const VLAN_BYTES: u32 = 4;
@@ -61,7 +61,7 @@ pub(in crate::live) struct Offload {
 impl VnetHeader {
     const NEEDS_CSUM: u8 = 1;
 
-    /// Whether whoever sends the packet completes its checksum.
+    /// Whether the checksum of the packet is incomplete, so that its next sender must complete it.
     pub fn needs_checksum(&self) -> bool {
         self.flags & Self::NEEDS_CSUM != 0
     }
@@ -202,7 +202,7 @@ impl Ring {
     }
 
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: a block starts with a descriptor, of which this word is shared with the kernel.
+        // SAFETY: a block starts with a descriptor, and this word of it is shared with the kernel.
         unsafe {
             let block = self.block_start().cast::<tpacket_block_desc>();
             AtomicU32::from_ptr(&raw mut (*block).hdr.bh1.block_status)
@@ -215,8 +215,8 @@ fn put_tag_back(frame: Frame, tpid: u16, tci: u16) -> Frame {
     let [a, b] = tpid.to_be_bytes();
     let [c, d] = tci.to_be_bytes();
     let old = frame.data.cast_mut();
-    // SAFETY: this process owns the block. Before the frame are the packet's header and more than 4 bytes that are not
-    // read again. The frame has at least both addresses.
+    // SAFETY: this process owns the block. The packet's header and more than 4 bytes that are not read again lie before
+    // the frame. The frame has at least both addresses.
     unsafe {
         let new = old.sub(VLAN_BYTES as usize);
         std::ptr::copy(old, new, MACS);

@@ -21,7 +21,7 @@ use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
 
-/// Number of frames per socket: those in its rings, and a burst being processed.
+/// Number of frames per socket: all frames of its rings, and a burst being processed.
 const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;
 
 /// How long to retry a busy queue. The kernel takes time to free the queue of a closed socket, for example after Weir

@@ -4,7 +4,7 @@ use rustix::net::xdp::SocketAddrXdpFlags;
 
 use super::busy::Waiting;
 
-/// Who copies packets between the card and the umem.
+/// What copies packets between the card and the umem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Copying {
     /// The card accesses the umem directly (zero-copy).

@@ -210,8 +210,8 @@ impl Port {
         Ok(self.tx.is_drained())
     }
 
-    /// Counts what the kernel took since the last call as sent, except refused packets. Of several packets the last is
-    /// the refused one.
+    /// Counts what the kernel took since the last call as sent, except refused packets. If there are several packets,
+    /// the last one was refused.
     fn count_sent(&mut self) {
         let (mut packets, mut bytes, mut last) = (0, 0, 0);
         let mut is_first = true;
@@ -295,7 +295,7 @@ impl Port {
         Ok(())
     }
 
-    /// The same as [`Port::look`], after the interface refused a packet.
+    /// Like [`Port::look`], after the interface refused a packet.
     fn look_after_refusal(&mut self) -> Result<(), EngineError> {
         self.looked = Instant::now();
         self.state = State::Down;

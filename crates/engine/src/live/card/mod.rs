@@ -5,9 +5,9 @@
 //!   a network namespace                     Weir's
 //!   wire --- outer ==== card ==== inner --------- lower
 //! ```
-//! The card passes packets between two interfaces, and drops those of its entries. It reaches them through the network
-//! namespace, whichever that is. Like a real card it goes on without Weir: it then has no entries and passes everything.
-//! Cards that the kernel programs are in `flower`.
+//! The card passes packets between two interfaces, and drops the packets of its entries. It reaches them through the
+//! network namespace, whichever that is. Like a real card it goes on without Weir: it then has no entries and passes
+//! everything. Cards that the kernel programs are in `flower`.
 
 mod driver_table;
 pub mod flower;

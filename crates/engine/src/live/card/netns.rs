@@ -18,7 +18,7 @@ fn file(namespace: &Path) -> PathBuf {
     if is_name { Path::new(NAMED).join(namespace) } else { namespace.to_owned() }
 }
 
-/// Runs `work` on a thread of its own in a namespace. `None` is that of the caller.
+/// Runs `work` on a thread of its own in a namespace. `None` is the namespace of the caller.
 ///
 /// # Errors
 /// There is no such namespace, the process lacks the right to enter it (CAP_SYS_ADMIN), or `work` fails.

@@ -93,8 +93,8 @@ fn set(map: &MapHandle, key: u32, value: u32) -> Result<(), EngineError> {
     done.map_err(|error| failed(&map.name().to_string_lossy(), error.to_string()).caused_by_libbpf(&error))
 }
 
-/// Attaches the programs to the interfaces, the outer one first, in place of those of an earlier card. Returns how they
-/// run.
+/// Attaches the programs to the interfaces, the outer one first. They replace the programs of an earlier card. Returns
+/// how they run.
 fn attach(object: &Object, ends: &[Device; 2]) -> Result<Vec<String>, EngineError> {
     let names = [OUTER, INNER];
     let mut is_new = Vec::new();

@@ -18,7 +18,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for `entries`, of which each takes `update` until more is known.
+    /// Room for `entries`. Until changes are measured, a change counts with the time `update`.
     pub fn new(entries: usize, update: Duration) -> Self {
         Room { entries, full: None, update }
     }

@@ -33,7 +33,7 @@ unsafe impl Sync for Counters {}
 /// Why a place refuses an entry.
 #[derive(Debug)]
 pub enum Refused {
-    /// It has no room.
+    /// The place has no room.
     Full,
     /// The kernel refuses.
     Failed(io::Error),

@@ -33,7 +33,7 @@ pub(super) fn opened(ports: &Arc<Ports>) {
     *OPEN.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(ports);
 }
 
-/// A flow, of which its driver knows the rest.
+/// A pointer to a flow of the driver. Only the driver reads the flow itself.
 struct Handle(*mut Flow);
 
 // SAFETY: DPDK's functions for flows may be called by any thread, and take a lock if their driver needs one.
@@ -80,7 +80,7 @@ impl FlowTable {
         Ok(FlowTable { room: Room::new(entries, UPDATE), flows: Arc::new(Mutex::new(flows)) })
     }
 
-    /// What deletes all flows if nobody can use the table any more.
+    /// The flows, for deleting all of them when the table itself cannot be used any more.
     pub fn held(&self) -> HeldFlows {
         HeldFlows(self.flows.clone())
     }
@@ -159,7 +159,7 @@ impl Flows {
         // A counter that cannot be read must not keep the flow.
         let last = self.hits(&own.flow).map_or(own.count, |hits| later(own.count, hits));
         self.on_port(|port| {
-            // SAFETY: the port is open and has the flow, which nobody uses afterwards. The words are writable.
+            // SAFETY: the port is open and has the flow, which is not used afterwards. The words are writable.
             with_words(|words| unsafe { shim::dpdk_flow_delete(port.id, own.flow.0, words.as_mut_ptr(), words.len()) })
         })?;
         self.sources.remove(&source);

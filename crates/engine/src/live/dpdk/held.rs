@@ -109,7 +109,8 @@ impl Sender {
             }
         }
         held.count = others;
-        // SAFETY: the packets belonged to `held`, which has them no longer. Those that the port does not take are freed.
+        // SAFETY: the packets belonged to `held`, which has them no longer. Packets that the port does not take are
+        // freed.
         unsafe {
             let sent = shim::dpdk_send(self.port, 0, accepted.as_mut_ptr(), count as u32) as usize;
             shim::dpdk_free(accepted.as_mut_ptr().add(sent), (count - sent) as u32);

@@ -37,8 +37,8 @@ impl Queue {
     }
 }
 
-/// Completes the checksums of received packets that a frame shows whole, if their senders left them to the card: in the
-/// frame, and in the packet, of which the frame may be a copy.
+/// Completes the checksums of received packets that a frame shows whole, if their senders left them to the card. It
+/// does so in the frame and in the packet, because the frame may be a copy.
 ///
 /// # Safety
 /// The caller owns the packets exclusively, and the frames are their beginnings.
@@ -103,8 +103,8 @@ impl Outgoing {
             return;
         }
         let (port, queue) = to.id;
-        // SAFETY: the queue belongs to this worker, which owns the packets. Those that the queue takes are not accessed
-        // again.
+        // SAFETY: the queue belongs to this worker, which owns the packets. Packets that the queue takes are not
+        // accessed again.
         let sent = unsafe { shim::dpdk_send(port, queue, self.packets.as_mut_ptr(), self.count as u32) as usize };
         add(&to.counters.tx_packets, sent as u64);
         add(&to.counters.tx_bytes, self.lengths[..sent].iter().map(|&length| u64::from(length)).sum());

@@ -73,7 +73,7 @@ impl Route {
                 return Err(io::Error::last_os_error());
             }
         }
-        // Who may change filters may have the room. Others get less, and are refused later.
+        // A process that may change filters gets the room. Others get less, and are refused later.
         let _refused = sockopt::set_socket_recv_buffer_size_force(&socket, ROOM_BYTES);
         Ok(Route { socket, sequence: 0, datagram: vec![0; DATAGRAM_BYTES] })
     }

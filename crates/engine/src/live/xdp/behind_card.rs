@@ -25,7 +25,7 @@ pub(in crate::live) struct BehindCard {
 }
 
 impl BehindCard {
-    /// Those of a loaded object, whose policy reads a card's answers.
+    /// The programs of a loaded object. Its policy must read a card's answers.
     pub fn of(object: &Object, program: &ProgramShape) -> Result<Self, EngineError> {
         let front = |chain: usize| {
             let name = front_name(chain);

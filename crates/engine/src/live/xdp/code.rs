@@ -79,13 +79,13 @@ pub struct KernelCode {
     _halves: Arc<SelectedHalves>,
     /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
     _limits: Option<Arc<LimitBinding>>,
-    /// The same for tables.
+    /// Keeps the tables that the programs read assigned, and lets later generations find them.
     _tables: Option<Arc<TableBinding>>,
-    /// The same for flows.
+    /// Keeps the flows, and lets later generations find them.
     _flows: Option<Arc<FlowTable>>,
-    /// The same for slots of rules.
+    /// Keeps the slots of rules, and lets later generations find them.
     _slots: Vec<Arc<RuleSlot>>,
-    /// The same for features.
+    /// Keeps the features, and lets later generations find them.
     _features: Option<Arc<Features>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
@@ -159,7 +159,8 @@ fn own_program(object: &Object, chain: &str) -> Result<OwnedFd, EngineError> {
     descriptor.map_err(|error| failed(&name, error.to_string()).caused_by(&error))
 }
 
-/// Loads the programs for what a host sends. They share all data with those for what it receives, which are loaded.
+/// Loads the programs for what a host sends. They share all data with the programs for packets that the host receives,
+/// which are loaded.
 fn load_sent(
     name: &str,
     file: &BpfObject,
@@ -173,7 +174,7 @@ fn load_sent(
     let own = own.filter(|(section, _)| is_own(section));
     let shared: Vec<(String, BorrowedFd<'_>)> = plan.shared.iter().cloned().chain(own).collect();
     let program = |name: &str| is_of_downstream(program, name);
-    // They complete no checksums.
+    // Programs for packets that the host sends complete no checksums.
     let lengths = plan.lengths.iter().copied().filter(|&(section, _)| section != CHECKSUMS).collect::<Vec<_>>();
     let (mode, sizes) = (plan.mode, plan.sizes.clone());
     load_object(name, file, &Plan { mode, lengths: &lengths, sizes, shared: &shared, program: &program, map: plan.map })
@@ -280,7 +281,7 @@ impl KernelCode {
         self.run(front, received.bytes, &context.words())
     }
 
-    /// Refuses answers that are not those of the chain that reads them.
+    /// Refuses answers if they do not belong to the chain that reads them.
     pub(super) fn check_answered(&self, answered: Option<Answered>) -> Result<(), EngineError> {
         let own = self.behind_card.as_ref().map(|card| card.answered);
         let given = answered.map(|Answered { chain, configured }| (chain, usize::from(configured.body)));

@@ -227,8 +227,8 @@ fn port_at(number: usize) -> usize {
     offset_of!(kernel::Ports, port) + number * size_of::<kernel::Port>()
 }
 
-/// Combines the counters of programs that send with those of programs that trace losses (`lost`). The lengths of lost
-/// packets are unknown and are estimated by the mean.
+/// Combines the counters of programs that send with the counters of programs that trace losses (`lost`). The lengths of
+/// lost packets are unknown and are estimated by the mean.
 pub(super) fn reading(sent: PortCounters, lost: PortCounters) -> PortReading {
     let PortCounters { tx_full, tx_unsupported, .. } = lost;
     let not_sent = tx_full + lost.tx_link_down + lost.tx_too_long + tx_unsupported;

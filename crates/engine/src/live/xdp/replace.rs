@@ -7,7 +7,7 @@
 pub(super) enum Outcome<P, E> {
     /// All interfaces have the new policy.
     Replaced,
-    /// They have the previous policy, except for `strays`: interfaces by number, with their policies.
+    /// The interfaces have the previous policy, except for `strays`: interfaces by number, with their policies.
     Failed { strays: Vec<(usize, P)>, error: E },
 }
 

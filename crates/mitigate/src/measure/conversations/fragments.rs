@@ -57,7 +57,7 @@ impl Fragments {
         proof
     }
 
-    /// A first fragment was seen, of whose sender this is known.
+    /// A first fragment was seen. `proof` is what is known of its sender.
     pub fn vouch(&mut self, header: &Header, now_ns: u64, proof: Proof) {
         let key = self.datagram(header);
         let first = FirstFragment { key, time_ns: now_ns, proof, left: LATER_MAX };

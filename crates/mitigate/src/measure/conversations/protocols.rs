@@ -4,7 +4,7 @@ use super::turns::Pay;
 use crate::header::{Header, protocol};
 use weir_abi::packet::Fragment;
 
-/// Whether packets of a protocol can be a stream. Whoever uses TCP and ICMP in good faith has answers.
+/// Whether packets of a protocol can be a stream. Legitimate senders of TCP and ICMP have answers.
 pub fn may_be_stream(header: &Header) -> bool {
     !matches!(header.protocol, protocol::TCP | protocol::ICMP | protocol::ICMP6)
 }

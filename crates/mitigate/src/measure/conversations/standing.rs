@@ -7,9 +7,9 @@ pub enum Proof {
     None,
     /// Its own numbers continue since this time, ns.
     Plausible(u64),
-    /// It is of a protocol without numbers, and answers pay for what it sends. Anybody can have forged it.
+    /// The packet is of a protocol without numbers, and answers pay for what its sender sends. It may be forged.
     Vouched(Voucher),
-    /// It has received answers: it knows their sequence numbers.
+    /// The sender has received answers: it knows their sequence numbers.
     Real,
 }
 
@@ -22,7 +22,8 @@ pub enum Voucher {
     InTurn,
     /// Answers again and again.
     Settled,
-    /// A question of the other side, which certainly came from there. Who forges an answer has guessed what was asked.
+    /// A question of the other side, which certainly came from there. The sender of a forged answer has guessed what
+    /// was asked.
     Asked,
 }
 

@@ -68,7 +68,7 @@ fn one_direction_alone_is_judged_by_its_own_numbers() {
     all.see(&segment(true, tcp::SYN, 100, 0, 0), 1);
     all.see(&segment(true, tcp::ACK, 101, 501, 0), 2);
     assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 10), 3).proof, Proof::Plausible(2));
-    // The same segment again and again is a flood.
+    // One segment that is sent again and again is a flood.
     let mut all = Conversations::new(1);
     for at in 0..100 {
         assert_eq!(all.see(&segment(true, tcp::ACK, 101, 501, 0), at).proof, Proof::None);
@@ -85,7 +85,7 @@ fn an_answer_to_a_question_is_vouched_for_and_an_answer_without_one_is_not() {
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4000), 1).proof, Proof::None);
     assert_eq!(all.see(&datagram(SERVER, CLIENT, 4001, 53), 2).proof, Proof::None);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4001), 3).proof, Proof::Vouched(Voucher::InTurn));
-    // If it is known that the question came from inside, who answers it has guessed it or was asked.
+    // If it is known that the question came from inside, the sender of an answer has guessed the question or was asked.
     let question = Header { arrival: Some(Arrival::Inside), ..datagram(SERVER, CLIENT, 4002, 53) };
     all.see(&question, 4);
     assert_eq!(all.see(&datagram(CLIENT, SERVER, 53, 4002), 5).proof, Proof::Vouched(Voucher::Asked));
@@ -102,7 +102,7 @@ fn a_dropped_packet_can_be_the_proof() {
     let answer = datagram(CLIENT, SERVER, 53, 4001);
     assert_eq!(all.see_dropped(&answer, 2), (Proof::Vouched(Voucher::InTurn), true));
     assert_eq!(all.see_dropped(&datagram(CLIENT, SERVER, 53, 4002), 2), (Proof::None, false));
-    // Whoever answers one question again and again is an attacker.
+    // A sender that answers one question again and again is an attacker.
     let vouched = (0..1000).filter(|_| all.see_dropped(&answer, 3).0 != Proof::None).count();
     assert!(vouched < 20, "{vouched}");
     // The server itself asks, and the dropped SYN-ACK answers it.
@@ -131,7 +131,7 @@ fn made_up_clients_that_are_answered_displace_no_real_ones() {
     let mut all = Conversations::new(1);
     let early = 1_000_000;
     assert!(handshake(&mut all, early, 1));
-    // 20 s of 20,000 SYNs a second, each of which gets a SYN-ACK.
+    // 20 s of 20,000 SYNs per second. Each gets a SYN-ACK.
     for made_up in 0..400_000 {
         let now_ns = u64::from(made_up) * 50_000;
         all.see(&segment_of(made_up, true, tcp::SYN, 100, 0), now_ns);
@@ -180,7 +180,7 @@ fn an_answer_pays_for_some_packets_of_some_seconds() {
     // The answer pays for a few of ever more questions, and for none after a pause.
     assert_eq!([vouched(0, 1), vouched(second, 1000), vouched(2 * second, 1000)], [0, 16, 16]);
     assert_eq!(vouched(30 * second, 1000), 0);
-    // Who takes turns is paid for more.
+    // For a sender that takes turns, answers pay for more.
     let turns: Vec<usize> = (31..51).map(|at| vouched(at * second, 1)).collect();
     assert_eq!(turns[2..], [1; 18], "{turns:?}");
     assert_eq!(vouched(51 * second, 100_000), 256);
@@ -189,7 +189,7 @@ fn an_answer_pays_for_some_packets_of_some_seconds() {
 #[test]
 fn a_busy_server_has_room_for_new_clients() {
     let mut all = Conversations::new(1);
-    // A minute of 5,000 clients a second, half of whom leave their connections open. A few find their set full.
+    // A minute of 5,000 clients per second. Half of them leave their connections open. A few find their set full.
     let mut proven = 0;
     for client in 0..300_000 {
         let now_ns = u64::from(client) * 200_000;

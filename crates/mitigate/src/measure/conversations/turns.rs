@@ -1,6 +1,6 @@
 //! What answers pay for, where no sequence numbers show that a sender has received them.
 //!
-//! Whoever knows two addresses and ports can write a datagram of their conversation, and a host answers made-up
+//! An attacker who knows two addresses and ports can forge a datagram of their conversation, and a host answers forged
 //! questions too. So an answer never proves a source. It vouches for a number of the source's next packets, for some
 //! seconds. This bounds what a forged conversation is worth by what the protected host itself sends.
 
@@ -18,7 +18,7 @@ const SETTLED_TURNS: u32 = 8;
 pub enum Pay {
     /// Echo replies: each request has one, and networks double few.
     Echo,
-    /// Datagrams of a new conversation, and those of a settled one.
+    /// Datagrams of a new conversation, and of a settled one.
     Datagrams,
 }
 
@@ -57,7 +57,7 @@ pub struct Turns {
 impl Turns {
     /// The other side sends a packet, which pays for packets of some time.
     pub fn earn(&mut self, pay: Pay, now_ns: u64, paid_ns: u64) {
-        // Who has not been answered for some time begins anew.
+        // A side without answers for some time begins anew.
         if self.is_stale(now_ns) {
             (self.credit, self.turns) = (0, 0);
         }
@@ -66,7 +66,7 @@ impl Turns {
         (self.until_ns, self.is_fresh) = (now_ns.saturating_add(paid_ns), true);
     }
 
-    /// It sends a packet. Returns whether an answer pays for it.
+    /// This side sends a packet. Returns whether an answer pays for it.
     pub fn spend(&mut self, now_ns: u64) -> bool {
         self.has_spoken = true;
         if !self.has_credit(now_ns) {
@@ -77,15 +77,15 @@ impl Turns {
         true
     }
 
-    /// Earlier packets of it that are paid for too, of so many.
+    /// Redeems at most so many earlier packets of this side. Returns how many its credit pays for.
     pub fn redeem(&mut self, packets: u32) -> u32 {
         let redeemed = packets.min(self.credit);
         self.credit -= redeemed;
         redeemed
     }
 
-    /// Whether its packet is the first behind an answer. A question has one answer at least, and a rule that drops it does
-    /// harm. More may be anybody's.
+    /// Whether its packet is the first behind an answer. A question has one answer at least, and a rule that drops it
+    /// does harm. Further packets may be forged.
     pub fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.is_fresh)
     }

@@ -22,9 +22,9 @@ const FIRSTS_MIN: usize = 3;
 /// The rules of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Those before the tracking point. They may leave packets open.
+    /// The rules before the tracking point. They may leave packets open.
     BeforeTracking,
-    /// The others.
+    /// The other rules.
     Rules,
 }
 

@@ -33,7 +33,8 @@ pub(super) struct ChainEmitter<'a> {
     pub(super) counts: Vec<(FindId, usize)>,
 }
 
-/// The fields of `struct packet` that `observe` reads besides [`OBSERVED_COLUMNS`]: IPv6 addresses, and those of samples.
+/// The fields of `struct packet` that `observe` reads besides [`OBSERVED_COLUMNS`]: IPv6 addresses, and the fields of
+/// samples.
 const OBSERVED_FIELDS: [&str; 5] = ["saddr6", "daddr6", "dport", "proto", "ttl"];
 
 /// The fields whose columns `observe` reads.
@@ -421,7 +422,7 @@ fn finds(nodes: &[Node]) -> bool {
     })
 }
 
-/// The columns that rules and staged finds of the chain read, except those of raw bits.
+/// The columns that rules and staged finds of the chain read, except columns of raw bits.
 fn columns(program: &Program, chain: &Chain, conditions: &Conditions<'_>) -> BTreeSet<Column> {
     let mut columns = BTreeSet::new();
     for id in &chain.tree.staged {

@@ -148,7 +148,8 @@ impl ChainEmitter<'_> {
             out.open("for (uint32_t i = 0; i < burst->count; i++)");
         }
         out.line("const struct frame frame = burst_frame(burst, i);");
-        // Compilers drop the fields that nothing reads. The tracker parses the packets again of which it needs others.
+        // Compilers drop the fields that nothing reads. The tracker parses a packet again if it needs fields that the
+        // parser skipped.
         out.line("struct packet parsed;");
         let raws = self.conditions.raw_columns();
         if defaults.apply_to_well_formed()

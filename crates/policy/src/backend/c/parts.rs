@@ -14,10 +14,10 @@ use crate::pass::{self, Placement};
 use std::iter;
 use weir_abi::Family;
 
-/// Most parts of a chain. The kernel allows 33 tail calls, of which one enters the first part.
+/// Maximum number of parts of a chain. The kernel allows 33 tail calls, and one of them enters the first part.
 const PARTS_MAX: usize = 32;
 
-/// Writes everything after the declarations of tables. `chains` are those of `program`, optimised.
+/// Writes everything after the declarations of tables. `chains` are the optimised chains of `program`.
 pub(super) fn emit(program: &Program, rules: usize, chains: &[ChainEmitter<'_>], out: &mut Writer) {
     for slot in 0..program.slots.len() {
         find_function(program, SlotId(slot as u16), out);

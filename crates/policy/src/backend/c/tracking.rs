@@ -41,7 +41,7 @@ fn synproxy(proxy: &Synproxy, out: &mut Writer) {
     out.close_with(",");
 }
 
-/// The side in C from which packets arrive that go in a direction.
+/// The side of arrival, in C, of packets that go in a direction.
 pub(super) fn arrival(direction: Direction) -> &'static str {
     match direction {
         Direction::Upstream => "FROM_OUTSIDE",

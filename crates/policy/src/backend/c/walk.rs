@@ -38,7 +38,7 @@ pub(super) trait Sink {
     fn count_entries(&mut self, find: FindId);
     /// Adds an address of the packets to a table.
     fn add(&mut self, addition: &Addition);
-    /// Drops packets as the rules of a slot say, and counts them by this counter besides that of the reason.
+    /// Drops packets as the rules of a slot say, and counts them by this counter besides the counter of the reason.
     fn slot(&mut self, slot: RuleSlotId, counter: &str);
     /// Decides the packets.
     fn verdict(&mut self, rule: RuleId, verdict: Action);
@@ -46,7 +46,7 @@ pub(super) trait Sink {
 
 /// The tests on the path to a rule or a block of rules.
 pub(super) struct TestPath<'n> {
-    /// Tests that must all hold, besides those of the enclosing blocks.
+    /// Tests that must all hold, besides the tests of the enclosing blocks.
     pub(super) tests: Vec<&'n Test>,
     /// Number of enclosing blocks.
     pub(super) depth: usize,
@@ -83,9 +83,9 @@ pub(super) enum Bucket {
 
 /// What happens to packets that exceed a limit.
 pub(super) enum Exceeding {
-    /// They are decided, and counted by this counter besides that of the reason.
+    /// The packets are decided, and counted by this counter besides the counter of the reason.
     Decide(Action, String),
-    /// They are marked.
+    /// The packets are marked.
     Mark,
     /// No rule tests the mark.
     Ignore,

@@ -49,7 +49,7 @@ impl Writer {
         self.open("");
     }
 
-    /// Writes a function whose body may not use all its parameters: casts those to void that it does not.
+    /// Writes a function whose body may not use all its parameters: casts the unused ones to void.
     pub fn function_with(&mut self, head: &str, parameters: &[String], write: impl FnOnce(&mut Self)) {
         self.function(head, parameters);
         let start = self.text.len();

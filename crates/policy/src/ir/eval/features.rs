@@ -22,7 +22,7 @@ pub struct DirectionFeatures {
     pub outside: FeatureCell,
     /// Which packets to protected addresses are sampled.
     pub sampler: FeatureSampler,
-    /// Those that are.
+    /// Records of the sampled packets.
     pub records: Vec<FeatureRecord>,
 }
 

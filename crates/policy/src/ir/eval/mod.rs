@@ -96,7 +96,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
         self.additions.entry_counts(slot, visit);
     }
 
-    /// Puts rules in place of those of a slot, which has none at first.
+    /// Replaces the rules of a slot, which has none at first.
     pub fn set_slot(&mut self, slot: RuleSlotId, rules: Vec<SlotRule>) {
         self.slots.set(slot, rules);
     }
@@ -233,7 +233,7 @@ impl<'a, T: Tables> Evaluator<'a, T> {
     }
 }
 
-/// The side from which packets arrive that go in a direction.
+/// The side of arrival of packets that go in a direction.
 fn arrival(direction: Direction) -> Arrival {
     match direction {
         Direction::Upstream => Arrival::Outside,

@@ -28,7 +28,7 @@ impl Slots {
         Slots { slots: program.rule_slots.iter().map(|_| Vec::new()).collect(), clock_ns: None }
     }
 
-    /// Puts rules in place of those of a slot. Their buckets are full.
+    /// Replaces the rules of a slot. Their buckets are full.
     pub(super) fn set(&mut self, slot: RuleSlotId, rules: Vec<SlotRule>) {
         let word = ticks(self.clock_ns.unwrap_or(0));
         let held = |rule: SlotRule| Held { rule, word, counts: SlotCounter::default() };

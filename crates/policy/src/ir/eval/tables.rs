@@ -27,7 +27,7 @@ pub trait Tables {
 /// Addresses that rules must not add to a table.
 #[derive(Clone, Debug)]
 pub enum Protected {
-    /// Those of a dynamic table.
+    /// The addresses of a dynamic table.
     Slot(SlotId),
     /// These prefixes, each with its length.
     Prefixes(Vec<(u128, u8)>),

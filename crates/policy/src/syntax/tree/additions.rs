@@ -23,7 +23,7 @@ pub struct Add {
 /// What happens to an entry that is in the table already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddKind {
-    /// It stays as it is.
+    /// The entry stays as it is.
     Add,
     /// Its timeout begins again.
     Update,

@@ -114,12 +114,12 @@ impl Log {
 /// What happens to a packet that exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Exceed {
-    /// It is dropped.
+    /// The packet is dropped.
     #[default]
     Drop,
-    /// It is diverted.
+    /// The packet is diverted.
     Divert,
-    /// It is marked and the rule continues. Later rules can test `meta exceeded`.
+    /// The packet is marked and the rule continues. Later rules can test `meta exceeded`.
     Mark,
 }
 

@@ -5,7 +5,7 @@ use crate::tables::{DynamicBounds, Member, Published};
 use weir_abi::Layout;
 use weir_tables::Entries;
 
-/// Images of exact sets have 512 KiB, and those of rank leaves less.
+/// Images of exact sets have 512 KiB, images of rank leaves less.
 const HALF_MAX: usize = 1 << 19;
 
 fn set(last: u8) -> Table {

@@ -36,7 +36,7 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     }
 }
 
-/// The same, but never rank leaves.
+/// Like [`build4`], but never builds rank leaves.
 pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, BuildError> {
     let width = label_bytes(labels, Layout::CountedLeaf)?;
     let mut encoder = Encoder::new(Builder::new(width));

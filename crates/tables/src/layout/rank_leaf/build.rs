@@ -35,7 +35,7 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     encoder.store.write(writer, &root.words, room)
 }
 
-/// Sets `runs` to those of the block that begins at `first`. The first range may start before it.
+/// Sets `runs` to the runs of the block that begins at `first`. The first range may start before it.
 pub(in crate::layout) fn set_runs(runs: &mut Vec<Run>, first: u32, ranges: &[Range<u32>]) {
     runs.clear();
     runs.extend(ranges.iter().map(|range| Run { start: (range.start.max(first) - first) as u16, value: range.label }));

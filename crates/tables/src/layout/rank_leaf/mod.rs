@@ -73,7 +73,7 @@ pub(crate) fn block_of(word: u32) -> (usize, usize) {
     (((word & !FLAG) >> NUMBER_SHIFT) as usize, 1 << (CHUNK_BITS - (word & LOW_MASK)))
 }
 
-/// The same for a nested entry.
+/// First entry and number of entries of the block that a nested entry names.
 pub(crate) fn nested_of(entry: u32) -> (usize, usize) {
     (((entry & !FLAG) >> NESTED_BASE_SHIFT) as usize, 1 << (entry & LOW_MASK))
 }

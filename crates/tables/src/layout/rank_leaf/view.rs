@@ -102,7 +102,7 @@ impl Offsets {
         Self::leaf_from(cells, ENTRIES_OFFSET, word, chunk)
     }
 
-    /// The same, with entry 0 at byte `entries`.
+    /// Like `leaf`, with entry 0 at byte `entries`.
     pub fn leaf_from(cells: &(impl Cells + ?Sized), entries: usize, word: u32, chunk: u32) -> u32 {
         let entry = |index: u32| cells.u32(entries + index as usize * size_of::<u32>());
         match entry((word >> NUMBER_SHIFT) + (chunk >> (word & LOW_MASK))) {

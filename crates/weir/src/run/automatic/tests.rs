@@ -232,7 +232,7 @@ fn a_change_that_fails_keeps_it_and_its_end_is_tried_again() {
     assert!(attacked.daemon.door.request(Request::Posture { name: None }).is_err());
     assert_eq!((attacked.decides().as_str(), attacked.learns()), ("high", vec![]));
     assert!(attacked.carried.undo(ACTION, 0).is_err());
-    // Nobody renews it any more.
+    // Its lease is not renewed any more.
     attacked.daemon.pass(LEASE);
     assert_eq!(attacked.daemon.door.controller.due(), Some(Change::Lapse));
     attacked.daemon.succeed();

@@ -1,6 +1,6 @@
-//! The rule for which packets count that a card has dropped.
+//! The rule that counts the packets that a card has dropped.
 
-/// A rule that packets count for which the card drops.
+/// A rule that counts the packets that the card drops.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountedRule {
     /// Its citation.

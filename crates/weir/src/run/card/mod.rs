@@ -51,7 +51,7 @@ const YIELD: Duration = Duration::from_micros(100);
 #[derive(Clone)]
 pub struct Card(Arc<Inner>);
 
-/// A card that nobody uses yet.
+/// A card that is open but not used yet.
 pub struct Opened {
     places: Vec<(&'static str, Box<dyn OffloadTable<IpAddr> + Send>)>,
     /// The card passes everything when this is dropped.
@@ -123,7 +123,8 @@ impl Card {
         let own = card.clone();
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| own.0.keep())).is_err() {
-                // Nobody would notice what leaves tables. This needs nothing of the state, which may be inconsistent.
+                // Without the thread, removals from tables would not reach the card. This call does not use the state,
+                // which may be inconsistent.
                 own.0.pass_everything();
                 eprintln!("weir: card: its thread has failed, so the card passes everything from now on");
             }
@@ -139,7 +140,7 @@ impl Card {
         self.0.asked().follow_all();
     }
 
-    /// The same, if only a table has changed since the last look.
+    /// Like `follow`, if only a table has changed since the last look.
     pub fn follow_table(&self, table: &str) {
         self.0.asked().follow_table(table);
     }

@@ -123,7 +123,7 @@ impl Blocked {
         self.family.bits()
     }
 
-    /// Those of some sources that the card may drop: entries of the table, and not exempt.
+    /// Selects the sources that the card may drop: entries of the table that are not exempt.
     pub fn may_drop(&self, policy: &dyn Policy, sources: &[IpAddr]) -> HashSet<IpAddr> {
         let (store, tables, length) = (policy.store(), policy.tables(), self.full_length());
         let mut left: HashSet<IpAddr> = store
@@ -142,7 +142,7 @@ impl Blocked {
                     });
                     match others {
                         Ok(others) => others.iter().for_each(|other| _ = left.remove(other)),
-                        // Nothing is known of who is exempt.
+                        // The exempt sources are unknown.
                         Err(_) => left.clear(),
                     }
                 }

@@ -151,27 +151,28 @@ impl State {
         }
     }
 
-    /// The same, for nobody who waits. A place with many entries takes long to look at, and gets pauses for that.
+    /// Like `follow`, for periodic calls: no caller waits for the result. A place with many entries takes long to
+    /// check, so there are pauses between checks.
     pub fn follow_paced(&mut self) {
         if Instant::now() >= self.rested || (self.now)().0 != self.activation {
             self.follow();
         }
     }
 
-    /// The same, and looks at all sources that may have become exempt.
+    /// Like `follow`, and checks all sources that may have become exempt.
     pub fn follow_all(&mut self) {
         self.follow();
         self.expel_where(Blocked::is_exempt_by_tables);
     }
 
-    /// The same, if only a table has changed.
+    /// Like `follow`, if only a table has changed.
     pub fn follow_table(&mut self, table: &str) {
         self.follow();
         self.expel_where(|blocked| blocked.is_exempt_by(table));
     }
 
     /// Follows, looks at all sources that may have become exempt, and reads the counters of the card. Returns the time
-    /// that this took, without that of the card's changes.
+    /// that this took, without the time of the card's changes.
     pub fn look_at_all(&mut self) -> Duration {
         let (begun, deleting) = (Instant::now(), self.deleting);
         self.follow_all();

@@ -4,7 +4,7 @@ use super::state::State;
 use std::cmp::Reverse;
 use weir_control::{CardEntry, CardPlace, CardStatus, CardTableStatus, Stats};
 
-/// The card. `stats` are all counters, those of the card included.
+/// The card. `stats` are all counters, with the counters of the card.
 pub fn status(state: &State, card: String, placement: &str, stats: &Stats, top: usize) -> CardStatus {
     let tables = state.blocked.iter().enumerate().map(|(of, blocked)| {
         let table = state.name(of).to_owned();

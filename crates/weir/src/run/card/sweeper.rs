@@ -1,9 +1,9 @@
 //! A process that deletes the filters of a card when Weir ends for any reason.
 //!
-//! A driver keeps filters that no process holds. Without Weir nobody would delete those whose sources are not blocked any
-//! more. So `weir run` starts this process, in the network namespace of the card, before its first filter. It waits for
-//! the end of a pipe of which Weir has the other end. It deletes filters of that Weir only: another one may be running by
-//! then.
+//! A driver keeps the filters of an ended process. Without Weir, filters of sources that are not blocked any more would
+//! stay. So `weir run` starts this process, in the network namespace of the card, before its first filter. It waits
+//! until the other end of its pipe, which Weir holds, is closed. It deletes filters of that Weir only: another one may
+//! be running by then.
 
 use crate::cli::SweepOptions;
 use crate::failure::Failure;

@@ -78,7 +78,8 @@ fn files_of_killed_processes_are_removed_and_no_others() {
     drop((weir, guard));
 }
 
-/// Whoever removes a stale file and whoever claims it may meet: the claimant reads the process ID of a dead holder.
+/// One process may remove a stale file while another one claims it. The claimant then reads the process ID of a dead
+/// holder.
 #[test]
 fn a_holder_that_does_not_run_is_not_believed_at_once() {
     assert_eq!(settling(Some(std::process::id())), Duration::ZERO);

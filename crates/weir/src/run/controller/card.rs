@@ -25,8 +25,8 @@ impl<D: Datapath> Controller<D> {
         card.seal(&self.datapath)
     }
 
-    /// Asks a card that did not answer again. If it has lost its configuration, it is opened and gets that of the active
-    /// policy. Nothing happens during a change.
+    /// Asks a card that did not answer again. If it has lost its configuration, it is opened and gets the configuration
+    /// of the active policy. Nothing happens during a change.
     ///
     /// # Errors
     /// The card has lost its configuration and cannot be opened, or the datapath refuses.
@@ -95,7 +95,7 @@ impl<D: Datapath> Controller<D> {
         self.activate_again_now(prepare)
     }
 
-    /// The same for a caller that keeps other changes out.
+    /// Like `activate_again`, for a caller that holds the lock of changes.
     fn activate_again_now(
         &self,
         prepare: impl FnOnce(&Generation<D::Code>, Option<&str>) -> Result<Option<Next>, Failure>,

@@ -1,4 +1,4 @@
-//! Whoever asks for a change, the same parts see it, may refuse it, and follow it.
+//! Whatever the origin of a change, the same parts see it, may refuse it, and follow it.
 
 use super::{Changes, Part};
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
 //! What samples show: the most frequent sources, ports, lengths and TTLs.
 //!
-//! Each worker or CPU has a uniform sample of the packets that it has seen. So a record stands for as many packets as its
-//! worker has seen for each of its records. A value of which 1% of the packets are has about ten of 1024 records.
+//! Each worker or CPU has a uniform sample of the packets that it has seen. So a record stands for as many packets as
+//! its worker has seen for each of its records. A value that 1% of the packets have is in about ten of 1024 records.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ use weir_state::features::Samples;
 
 /// Values that are shown of each kind.
 const VALUES_MAX: usize = 10;
-/// Records of which a value must have more than one, so that it is shown: fewer are chance.
+/// With so many records, a value is shown only if more than one record has it: fewer are chance.
 const CHANCE: usize = 16;
 
 /// The shares of the packets that the samples stand for.
@@ -49,7 +49,7 @@ struct Shares<'a> {
 }
 
 impl Shares<'_> {
-    /// The values that most packets have, with those of most packets first.
+    /// The most frequent values, in descending order.
     fn of<V: Copy + Ord + Hash>(
         &self,
         value: impl Fn(&FeatureRecord) -> Option<V>,

@@ -26,7 +26,7 @@ impl From<bool> for Force {
 /// Why an update is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsafe {
-    /// It adds addresses of a protected table.
+    /// The update adds addresses of a protected table.
     Protected {
         /// The table that would be updated.
         table: String,
@@ -35,7 +35,7 @@ pub enum Unsafe {
         /// Where they overlap.
         overlap: Overlap,
     },
-    /// It grows or shrinks the table too much.
+    /// The update grows or shrinks the table too much.
     TooLarge {
         /// The table that would be updated.
         table: String,
@@ -101,7 +101,7 @@ impl<'a> GuardRails<'a> {
     /// after the update.
     ///
     /// # Errors
-    /// All reasons why the update is refused, at least one; the failure is that of `contents_of`.
+    /// All reasons why the update is refused, at least one; the failure is the failure of `contents_of`.
     pub fn check_update<T: AsRef<Table>>(
         &self,
         difference: &Difference,

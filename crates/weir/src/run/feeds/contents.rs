@@ -32,7 +32,7 @@ impl<'a> Contents<'a> {
         self.read(index, |store, binding, name| store.contents(binding, name), Arc::clone)
     }
 
-    /// Where the prefixes of `entries` overlap those of a table.
+    /// Where the prefixes of `entries` overlap the prefixes of a table.
     ///
     /// # Errors
     /// The entries were lost by a failure.

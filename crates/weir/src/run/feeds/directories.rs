@@ -75,13 +75,13 @@ impl Directories {
             // A directory that is watched already keeps its number.
             match inotify::add_watch(inotify, directory, flags()) {
                 Ok(number) => watched.entry(number).or_default().push(directory.clone()),
-                // It may come back.
+                // The directory may come back.
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(error) => failed = Some((directory.clone(), error)),
             }
         }
         for number in self.watched.keys().filter(|number| !watched.contains_key(number)) {
-            // It may be gone with its directory.
+            // The watch may be gone with its directory.
             let _gone = inotify::remove_watch(inotify, *number);
         }
         self.watched = watched;

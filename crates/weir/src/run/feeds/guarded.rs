@@ -20,7 +20,7 @@ pub struct Guarded<'a> {
     pub name: &'a str,
     /// The tables.
     pub store: &'a TableStore,
-    /// Those of the active generation.
+    /// The tables of the active generation in `store`.
     pub binding: &'a TableBinding,
     /// Records what was applied and refused.
     pub updates: &'a Updates,
@@ -30,7 +30,7 @@ impl Guarded<'_> {
     /// Adds entries by `change`, unless the table must not have them.
     ///
     /// # Errors
-    /// The entries are refused, and those of `change`.
+    /// The entries are refused, or `change` fails.
     pub fn add(&self, entries: &Table, change: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
         let Some(index) = self.index() else { return change() };
         let _checked = self.updates.change();
@@ -38,11 +38,11 @@ impl Guarded<'_> {
         change()
     }
 
-    /// Replaces all entries by those of a list file, by `change`.
+    /// Replaces all entries by the entries of a list file, with `change`.
     ///
     /// # Errors
-    /// The file cannot be read, the update is refused, and those of `change`. The failure names the file. If it is the
-    /// file's, the status shows it until the table is updated.
+    /// The file cannot be read, the update is refused, or `change` fails. The failure names the file. If it is
+    /// the file's, the status shows it until the table is updated.
     pub fn replace(
         &self,
         file: &Path,

@@ -13,7 +13,7 @@ use weir_loading::Stamp;
 
 /// A file is taken when it has not changed for this time.
 pub const QUIET: Duration = Duration::from_millis(200);
-/// The same for changes that only its stamp shows: two looks at the file find the same stamp.
+/// The time for a change that only the stamp of the file shows. At least two looks at the file find the same stamp.
 const QUIET_BY_STAMP: Duration = Duration::from_millis(1500);
 /// A file that is gone is missing after this time. Some programs delete a file before they write it.
 const MISSING: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub enum Event {
     Closed,
     /// Another file has its name now.
     Replaced,
-    /// It was deleted or renamed.
+    /// The file was deleted or renamed.
     Removed,
 }
 

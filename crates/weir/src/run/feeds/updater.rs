@@ -197,7 +197,7 @@ impl<L: Loader> Updater<'_, L> {
         refused(all)
     }
 
-    /// The lists whose contents differ from those of the active generation.
+    /// The lists whose contents differ from the contents in the active generation.
     fn compare(&self, text: &Text, active: &Active<L>, read: &[ListRead]) -> Result<Vec<Changed>, Failure> {
         let contents = self.contents(active);
         let mut changed = Vec::new();
@@ -331,7 +331,8 @@ impl<L: Loader> Updater<'_, L> {
         Ok(generation)
     }
 
-    /// Undoes changes by hand, with which tables of a generation with new lists continue. Returns notices.
+    /// Undoes changes by hand. Without it, tables of a generation with new lists would continue with them. Returns
+    /// notices.
     ///
     /// # Errors
     /// A table keeps them. It is recorded as refused, and the other lists as applied.

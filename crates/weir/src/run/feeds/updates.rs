@@ -1,4 +1,4 @@
-//! What became of updates, for `weir ctl status`, and who may update now.
+//! The results of updates, for `weir ctl status`, and which thread may update now.
 
 use crate::report;
 use std::collections::BTreeMap;

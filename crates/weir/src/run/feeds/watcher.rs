@@ -139,7 +139,7 @@ impl Watcher {
             .map(|(_, file)| file)
             .collect();
         for (index, event) in events {
-            // The files may be those of a previous generation.
+            // The files may belong to a previous generation.
             if let Some(file) = files.get_mut(index) {
                 file.event(event, now);
             }

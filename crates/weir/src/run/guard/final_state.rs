@@ -36,7 +36,7 @@ impl FinalState {
         FinalState { bypass, no_bypass: None, on_exit: None, open: false, down: BTreeSet::new() }
     }
 
-    /// The current state of the link as the final state. `on_exit` is that of the first policy.
+    /// The current state of the link as the final state. `on_exit` is the setting of the first policy.
     pub fn found(interfaces: &Interfaces, on_exit: OnExit) -> Result<Self, Failure> {
         let mut final_state = Self::new(interfaces);
         match final_state.bypass.stands() {

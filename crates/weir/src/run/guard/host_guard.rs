@@ -1,7 +1,7 @@
 //! Sets the interfaces of a host as `on-exit` says when Weir ends for any reason.
 //!
-//! No process is needed. The kernel removes the programs of Weir with its process, and everything passes: `forward`. For
-//! `block` there is a gate at each interface, which lets everything pass only as long as Weir runs
+//! No process is needed. The kernel removes the programs of Weir with its process, and everything passes: `forward`.
+//! For `block`, each interface has a gate. It lets all packets pass only as long as Weir runs
 //! (crates/engine/src/live/gate.rs).
 
 use crate::failure::Failure;

@@ -26,7 +26,7 @@ impl Guard {
     /// Starts the guard of a link. See [`LinkGuard::start`].
     ///
     /// # Errors
-    /// The same.
+    /// As for [`LinkGuard::start`].
     pub fn of_link(interfaces: Interfaces, targets: Vec<ClaimTarget>, on_exit: OnExit) -> Result<Self, Failure> {
         Ok(Guard::Link(LinkGuard::start(interfaces, targets, on_exit)?))
     }

@@ -258,7 +258,7 @@ impl<L: Loader> Following<L> {
         });
     }
 
-    /// A change has failed. The choice is that of the generation, and the follower waits as after a change.
+    /// A change has failed. The choice is the choice of the generation, and the follower waits as after a change.
     fn failed(&mut self, why: String) {
         self.status.failed += 1;
         if self.reported.as_ref() != Some(&why) {

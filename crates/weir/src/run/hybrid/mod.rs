@@ -270,7 +270,7 @@ impl HybridCard {
     pub fn add_to(&self, stats: Stats) -> Stats {
         let mut stats = stats;
         let mut state = self.0.state();
-        // The thread notices when a silent card answers again; nobody else waits for it.
+        // The thread notices when a silent card answers again. Other callers do not wait for the card.
         if state.problem.is_none() {
             state.look();
         }

@@ -15,11 +15,11 @@ use weir_engine::live::Datapath;
 /// What became of a card that did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It does not answer.
+    /// The card does not answer.
     Silence,
-    /// It answers, with the configuration that it had.
+    /// The card answers, with the configuration that it had.
     AsBefore,
-    /// It is open, passes frames as they are, and needs a configuration.
+    /// The card is open, passes frames as they are, and needs a configuration.
     Open,
 }
 
@@ -69,7 +69,7 @@ impl HybridCard {
         self.0.set_known(datapath, state, known)
     }
 
-    /// Begins a session. If it fails, the earlier one continues: perhaps somebody pretended that the card was reset.
+    /// Begins a session. If it fails, the earlier one continues: the message that the card was reset may be forged.
     fn open_again<D: Datapath>(&self, datapath: &D, state: &mut State) -> Result<(), Failure> {
         let known = state.known.clone();
         let session = state.link.begin_anew(&self.0.profile)?;

@@ -14,7 +14,7 @@ use weir_loading::Policy;
 use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Direction, Program, RuleId};
 
-/// What is offloaded, to which card.
+/// What is offloaded, and to which card.
 pub struct Splitter {
     /// The card.
     pub profile: Profile,
@@ -64,7 +64,7 @@ impl Splitter {
     }
 }
 
-/// The chain of which a card has a part.
+/// The chain that a card executes a part of.
 pub fn base(program: &Program) -> usize {
     program.chain(None, Direction::Upstream).expect("every policy has a base")
 }

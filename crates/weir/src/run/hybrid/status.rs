@@ -34,7 +34,7 @@ pub struct Facts<'a> {
     pub accounts: &'a Accounts,
 }
 
-/// The card. `stats` are all counters, those of the card included.
+/// The card. `stats` are all counters, with the counters of the card.
 pub fn status(facts: &Facts<'_>, stats: &Stats, offloaded: Option<&Offloaded>) -> HybridStatus {
     let Facts { profile, port, active, counted, alone, problem, sealed, changes, reopened, accounts } = facts;
     let dropped: BTreeMap<&str, u64> = accounts.by_rule().map(|(rule, count)| (&*rule.at, count.packets)).collect();

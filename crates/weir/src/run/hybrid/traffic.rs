@@ -25,13 +25,13 @@ pub struct Reading {
 pub struct Window {
     /// Packets that the card has received.
     pub packets: u64,
-    /// Their traffic.
+    /// Traffic of the packets that the card has received.
     pub traffic: Traffic,
 }
 
 impl Reading {
-    /// The window between an earlier reading of the same policy and this one. `nodes` are those of the chain as it was
-    /// lowered.
+    /// The window between an earlier reading of the same policy and this one. `nodes` are the nodes of the chain as it
+    /// was lowered.
     pub fn since(&self, before: &Reading, program: &Program, nodes: &[Node], seconds: f64) -> Window {
         let counters = differences(&self.counters, &before.counters);
         let dropped =

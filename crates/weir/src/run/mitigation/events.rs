@@ -27,7 +27,7 @@ const CALL_TIME: Duration = Duration::from_secs(10);
 const CALL_STEP: Duration = Duration::from_millis(10);
 /// The longest wait for both at the end.
 const END_TIME: Duration = Duration::from_secs(2);
-/// The longest details: less than a pipe holds, so that a program that does not read them delays nobody.
+/// The longest details: less than a pipe holds, so that a program that does not read them causes no delay.
 const DETAILS_BYTES: usize = 32 << 10;
 
 /// A line of the file.
@@ -255,7 +255,7 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(30));
         let none = run(&folder.path().join("none"), &call("ban"), Duration::from_secs(1)).expect_err("there is none");
         assert!(none.contains("none: No such file"), "{none}");
-        // More than a pipe holds, which nobody reads.
+        // More than a pipe holds, and the program does not read it.
         let long = Call { details: "é".repeat(1 << 20), ..call("ban") };
         run(&script(folder.path(), "exit 0"), &long, Duration::from_secs(10)).expect("it need not read");
     }

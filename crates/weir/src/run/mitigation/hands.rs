@@ -77,7 +77,7 @@ pub struct Carried {
 pub enum Lost {
     /// The operator has ended it: how.
     Removed(String),
-    /// It cannot be carried out any more.
+    /// The action cannot be carried out any more.
     Failed(String),
 }
 
@@ -141,7 +141,7 @@ impl Carried {
         Ok(Placed::Posture { generation: self.hands.renew_posture(id).unwrap_or_default() })
     }
 
-    /// Undoes an action. What somebody else has undone, or changed since, stays as it is.
+    /// Undoes an action. A change that another client has undone or changed since stays as it is.
     ///
     /// # Errors
     /// It cannot be undone: the reason. It ends by its timeout then.

@@ -143,7 +143,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the work of the thread. If it ends by itself, by a failure or a bug, nobody would end the actions: a posture
+    /// Does the work of the thread. If the thread ends by a failure or a bug, the actions would not end: a posture
     /// would stay. So all of them are undone.
     fn attend(&self, work: impl FnOnce()) {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
@@ -273,7 +273,7 @@ mod tests {
         assert!(ended.is_err());
         assert_eq!((daemon.decides(), daemon.automatic()), (None, None));
 
-        // Whoever stops it undoes them.
+        // The caller that stops the thread undoes the actions, so they stay here.
         let (inner, daemon) = with_posture();
         inner.stop.store(true, Ordering::Relaxed);
         inner.attend(|| {});

@@ -20,7 +20,8 @@ use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::ir::eval::packet::Frame;
 
-/// Reasons for which actions were not carried out that are counted by themselves. Others are counted as one.
+/// Maximum number of reasons why actions were not carried out that are counted by themselves. Others are counted as
+/// one.
 const REASONS_MAX: usize = 32;
 const OTHER_REASONS: &str = "other reasons";
 
@@ -224,7 +225,7 @@ impl State {
         }
     }
 
-    /// Renews what expires, and ends actions that somebody else has undone.
+    /// Renews what expires, and ends actions that another client has undone.
     fn renew(&mut self, now_ns: u64) {
         for (id, lost) in self.carried.renew(now_ns) {
             self.defence.lift(id);
@@ -312,7 +313,7 @@ impl State {
         self.carried.ids().into_iter().for_each(|id| self.undo(id, Ending::Stopped, now_ns));
     }
 
-    /// Undoes all actions, because nobody measures from now on.
+    /// Undoes all actions, because measurement ends.
     pub fn stop(&mut self, now_ns: u64) {
         self.defence.finish_excerpts(now_ns);
         self.export(now_ns);

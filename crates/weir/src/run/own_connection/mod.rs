@@ -1,8 +1,9 @@
-//! Whether a policy would end the connection over which the operator is logged in. Asked before anything is changed.
+//! Checks whether a policy would end the operator's own login connection. The check comes before any change.
 //!
-//! The connection is the one of `SSH_CONNECTION`, if its address here is one of this machine and its packets may pass the
-//! interfaces of Weir. The interpreter decides packets of it, of a new one between the same hosts, and of those by which
-//! neighbours are found, by the policy as it is written: without what `--state` restores, and without VLAN tags.
+//! The connection is the one of `SSH_CONNECTION`, if its address here is one of this machine and its packets may pass
+//! the interfaces of Weir. The interpreter decides packets of this connection, packets of a new one between the same
+//! hosts, and packets that find neighbours. It decides by the policy as it is written: without what `--state` restores,
+//! and without VLAN tags.
 
 mod neighbours;
 mod packets;

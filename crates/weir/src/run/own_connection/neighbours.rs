@@ -1,12 +1,12 @@
-//! Packets by which this machine and its neighbour on the way to the operator find each other. Without them a connection
-//! ends within a minute: ARP (RFC 826), and for IPv6 neighbour solicitation and advertisement (RFC 4861), as hosts send
-//! them to check that a neighbour is still there.
+//! Packets that this machine and its neighbour on the way to the operator use to find each other. Without them a
+//! connection ends within a minute: ARP (RFC 826), and for IPv6 neighbour solicitation and advertisement (RFC 4861), as
+//! hosts send them to check that a neighbour is still there.
 
 use super::packets::{ETHERNET, Passing, checksum, sixteen};
 use std::net::{IpAddr, Ipv6Addr};
 use weir_policy::ir::Direction;
 
-/// Address of the neighbour on the link, who is the operator or a router.
+/// Address of the neighbour on the link: the operator or a router.
 const NEIGHBOUR: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;

@@ -1,6 +1,6 @@
-//! The connection over which the operator is logged in, as sshd tells his shell in `SSH_CONNECTION`.
+//! The operator's login connection, as sshd passes it to the shell in `SSH_CONNECTION`.
 //!
-//! `sudo` and others do not pass that on, so the environments of the parent processes count too.
+//! `sudo` and others do not pass this variable on, so the environments of the parent processes count too.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};

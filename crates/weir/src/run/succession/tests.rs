@@ -4,7 +4,7 @@ use super::*;
 use crate::run::automatic::LEASE;
 use proptest::prelude::*;
 
-/// The automatic posture of these tests, and who holds it.
+/// The automatic posture of these tests, and its holder.
 const EMERGENCY: &str = "emergency";
 const HOLDER: Holder = 7;
 
@@ -34,7 +34,7 @@ enum Event {
     Take,
     Renew,
     Release,
-    /// So much time passes that a posture that was not renewed ends.
+    /// Lets enough time pass, so that a posture that is not renewed ends.
     Lapse,
 }
 

@@ -8,7 +8,7 @@
 //!     TCA_FLOWER_FLAGS skip_sw
 //!     TCA_FLOWER_KEY_ETH_TYPE, TCA_FLOWER_KEY_IPV4_SRC or TCA_FLOWER_KEY_IPV6_SRC, and its mask of ones
 //! ```
-//! Numbers are those of linux/pkt_cls.h, linux/rtnetlink.h, linux/gen_stats.h and linux/tc_act/tc_gact.h. The filters of
+//! Numbers are from linux/pkt_cls.h, linux/rtnetlink.h, linux/gen_stats.h and linux/tc_act/tc_gact.h. The filters of
 //! one protocol share a preference in chain 0, the only chain in which every card supports filters. The cookie tells
 //! whose filter it is.
 
@@ -60,7 +60,7 @@ const COOKIE: [u8; 8] = *b"weircard";
 /// Which counters the card has (`TCA_ACT_HW_STATS_IMMEDIATE`, `_DELAYED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// They are read from the card when the kernel is asked.
+    /// The counters are read from the card when the kernel is asked.
     Immediate,
     /// The driver reads them from time to time.
     Delayed,
@@ -71,7 +71,7 @@ pub enum Counting {
 pub struct Place {
     /// Index of the interface.
     pub index: u32,
-    /// The preference of IPv4. That of IPv6 is the next one.
+    /// The preference of IPv4 filters. IPv6 filters have the next one.
     pub pref: u16,
     /// A number of the process, which its filters have in their cookies.
     pub owner: u64,
@@ -87,10 +87,10 @@ pub enum Version {
 }
 
 impl Version {
-    /// Both.
+    /// Both versions.
     pub const BOTH: [Version; 2] = [Version::Four, Version::Six];
 
-    /// That of an address.
+    /// The version of an address.
     pub fn of(source: IpAddr) -> Self {
         if source.is_ipv4() { Version::Four } else { Version::Six }
     }
@@ -183,7 +183,7 @@ fn action(message: Message, owner: u64, counting: Counting) -> Message {
 pub struct Hits {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
     /// Time since the last one, or since the filter was added, in steps of 10 ms.
     pub idle_ns: u64,

@@ -53,7 +53,7 @@ pub fn clean(route: &mut Route, place: Place, is_meant: impl Fn(u64) -> bool) ->
         let requests = meant.map(|filter| place.delete(filter.handle, version));
         for outcome in route.request(requests.collect())? {
             match outcome {
-                // It is gone already.
+                // The filter is gone already.
                 Err(refusal) if !is(&refusal, libc::ENOENT) => return Err(refusal.into_error()),
                 _ => {}
             }
@@ -118,7 +118,7 @@ pub fn put(
     if is_taken {
         return Ok(Ok(()));
     }
-    // It would drop nothing.
+    // The filter would drop nothing.
     let _refused = route.ask(place.delete(handle, Version::of(source)))?;
     let error = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
     Ok(Err(Refusal { error, words: "the driver has not taken the filter".to_owned() }))

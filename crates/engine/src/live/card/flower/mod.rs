@@ -1,9 +1,9 @@
 //! A card that the kernel programs: filters of TC flower with `skip_sw` (docs/guide/card.md,
 //! docs/decisions/0052-flow-tables.md).
 //!
-//! Each source is one filter in the driver's table, of which software has no copy. Weir's filters have preferences of
-//! their own, and a cookie. A preference that has filters of somebody else is refused. What a killed process has left is
-//! deleted at the next start, and by its guard.
+//! Each source is one filter in the driver's table. Software has no copy of that table. Weir's filters have preferences
+//! of their own, and a cookie. A preference with filters of another program is refused. Filters that a killed process
+//! has left are deleted by its guard and at the next start.
 
 mod filter;
 mod kernel;
@@ -31,7 +31,7 @@ pub struct FlowerSpec {
     pub interface: String,
     /// Entries that its table has room for, at most.
     pub entries: usize,
-    /// The preference of filters for IPv4. That for IPv6 is the next one.
+    /// The preference of IPv4 filters. IPv6 filters have the next one.
     pub pref: u16,
 }
 
@@ -52,8 +52,8 @@ impl FlowerCard {
     /// for both IP versions.
     ///
     /// # Errors
-    /// There is no such interface, the kernel has no flower, the driver takes no such filters, the preferences have
-    /// filters of somebody else, or the process lacks a right (CAP_NET_ADMIN).
+    /// There is no such interface, the kernel has no flower, the driver takes no such filters, the preferences
+    /// have filters of another program, or the process lacks a right (CAP_NET_ADMIN).
     pub fn open(spec: &FlowerSpec) -> Result<Self, EngineError> {
         let failed = |source| failed(&spec.interface, source);
         let (index, mut route, held) = within(spec.namespace.as_deref(), || {
@@ -89,7 +89,7 @@ pub struct HeldFilters {
 
 impl Drop for HeldFilters {
     fn drop(&mut self) {
-        // Without the interface there are none, and nobody is left to be told.
+        // Without the interface there are no filters. The error has no receiver any more.
         let _failed = clean(&mut self.route, self.place, |owner| owner == self.place.owner);
     }
 }

@@ -77,7 +77,7 @@ impl DriverTable for FlowerTable {
                 }
                 Err(Refused::Failed(refusal.into_error()))
             }
-            // Nobody knows whether there is a filter, so its handle is not used again.
+            // It is unknown whether there is a filter, so its handle is not used again.
             Err(error) => Err(Refused::Failed(error)),
         }
     }
@@ -97,7 +97,7 @@ impl DriverTable for FlowerTable {
         for ((source, _), outcome) in own.into_iter().zip(outcomes) {
             let last = match outcome {
                 Ok(reply) => reply.and_then(|(_, body)| Filter::read(&body).ok().flatten()).map(|filter| filter.hits),
-                // Somebody else has deleted it.
+                // Another program has deleted it.
                 Err(refusal) if is(&refusal, libc::ENOENT) => None,
                 Err(refusal) => {
                     deleted.insert(source, Err(Refused::Failed(refusal.into_error())));
@@ -136,7 +136,7 @@ impl DriverTable for FlowerTable {
     }
 }
 
-/// The later of two counts. The first one was read before, or is that of a filter that was lost.
+/// The later of two counts. The first one was read before, or belongs to a filter that was lost.
 fn later(before: CardCount, Hits { packets, bytes, idle_ns }: Hits) -> CardCount {
     if packets <= before.packets {
         return before;
@@ -144,7 +144,7 @@ fn later(before: CardCount, Hits { packets, bytes, idle_ns }: Hits) -> CardCount
     CardCount { packets, bytes, last_ns: weir_state::now_ns().saturating_sub(idle_ns), zero: 0 }
 }
 
-/// The same error once more.
+/// A copy of the error.
 fn again(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }

@@ -1,7 +1,7 @@
 //! Segments that take the place of received ones: the answer to a SYN, and the handshake with the server.
 //!
-//! Ends, VLAN tags and, if the packet goes on, the IP header with its options are those of the received packet. The TCP
-//! header is new, and so is its checksum. What the packet carried is left out.
+//! Ends, VLAN tags and, if the packet goes on, the IP header with its options are taken from the received packet. The
+//! TCP header is new, and so is its checksum. What the packet carried is left out.
 
 use super::Leaving;
 use super::checksum::{folded, sum, updated};

@@ -1,6 +1,6 @@
 //! What leaves in place of a received packet: pure functions of its bytes.
 //!
-//! `docs/decisions/0037-synproxy.md` says which packets are rewritten. Nothing is read that was not captured.
+//! `docs/decisions/0037-synproxy.md` says which packets are rewritten. Only captured bytes are read.
 
 mod build;
 mod checksum;
@@ -11,7 +11,7 @@ pub use build::{Built, Way, build};
 /// A packet that leaves in place of a received one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Its bytes, as far as those of the received one were captured.
+    /// Its bytes, as far as the bytes of the received packet were captured.
     pub bytes: Vec<u8>,
     /// Its length on the wire, bytes.
     pub wire_len: u32,

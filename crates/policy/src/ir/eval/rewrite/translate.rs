@@ -1,4 +1,4 @@
-//! Translates the packets of a proxied flow between the numbers that its client knows and those of its server.
+//! Translates the packets of a proxied flow between the numbers that its client knows and the numbers of its server.
 //!
 //! Sequence numbers of the server, and what acknowledges them, differ by `delta`; its timestamps, and their echoes, by
 //! `stamp`; windows by their shifts ([`Proxied`]). The length of a packet stays.
@@ -22,7 +22,7 @@ pub fn from_client(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: 
     let mut patch = Patch::new(frame, packet.l4_offset, CHECKSUM);
     if packet.tcp_flags & tcp_flag::ACK != 0 {
         let back = proxied.delta.wrapping_neg();
-        // A reset of which only the number counts acknowledges 0.
+        // A reset whose only meaningful number is `seq` acknowledges 0.
         if packet.tcp_flags & tcp_flag::RST == 0 || packet.ack != 0 {
             patch.add(ACK, back);
         }

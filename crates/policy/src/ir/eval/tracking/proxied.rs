@@ -1,5 +1,5 @@
-//! Packets of proxied flows. The flow's numbers are those of the server: a packet of the client is translated before it
-//! is judged, one of the server afterwards.
+//! Packets of proxied flows. The flow has the server's numbers: a packet of the client is translated before it is
+//! judged, one of the server afterwards.
 //!
 //! One idea with `mod.rs`: the tracker, whose part for proxied flows this is.
 
@@ -35,16 +35,16 @@ impl Subject<'_> {
     }
 }
 
-/// Whether the sender has opened a connection by no cookie, and has not finished the handshake. It may be anybody: its
-/// SYN is answered as one without flow, and a cookie opens the connection anew.
+/// Whether the sender opened its connection without a cookie, and has not finished the handshake. Its address may be
+/// forged. So its SYN is answered like a SYN without a flow, and a cookie opens the connection anew.
 pub(super) fn is_unproven(flow: &Flow, sender: usize) -> bool {
     use FlowState::{SynReceived, SynReceived2, SynSent, SynSent2};
     let is_handshake = matches!(flow.state, SynSent | SynSent2 | SynReceived | SynReceived2);
     !flow.proxied && sender == flow.opener && (is_handshake || !flow.replied)
 }
 
-/// Whether a packet has an end that is no host, or the same one twice (RFC 9293, MUST-57 and MUST-63; RFC 1122, section
-/// 3.2.1.3).
+/// Whether one end of a packet cannot be a host, or both ends are equal (RFC 9293, MUST-57 and MUST-63; RFC 1122,
+/// section 3.2.1.3).
 pub(super) fn is_stray(packet: &Packet, frame: Frame<'_>) -> bool {
     // The bit of group addresses (IEEE 802, section 8.2.2).
     let has_group = frame.link == Link::Ethernet && (frame.bytes[0] | frame.bytes[6]) & 1 != 0;

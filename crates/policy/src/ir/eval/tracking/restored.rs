@@ -1,9 +1,9 @@
 //! A restored connection: established when it was saved, and not seen since. How far both sides are now is unknown.
 //!
 //! Whatever one side sends may be forged, but what both sides say of each other is not. So the connection becomes exact
-//! again once each side has acknowledged what the other one sent last. Until then `una` of a side is what the other side
-//! has acknowledged, `next` is the end of its latest segment, whoever sent that, and a window says that the latest segment
-//! of a side fits to the other one's `next`. Shifts of windows were saved and hold.
+//! again once each side has acknowledged what the other one sent last. Until then `una` of a side is what the other
+//! side has acknowledged, and `next` is the end of its latest segment, forged or not. A window says that the latest
+//! segment of a side fits to the other one's `next`. Shifts of windows were saved and hold.
 
 use super::segment::{Kind, Segment, after};
 use super::window::Fit;

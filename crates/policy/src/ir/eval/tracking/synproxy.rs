@@ -59,7 +59,7 @@ impl SynProxy {
     }
 
     /// The flow that an ACK opens, if it returns a valid cookie. It has the number behind the client's SYN; a probe of
-    /// the closed window has that of the SYN (RFC 9293, section 3.8.6.1).
+    /// the closed window has the number of the SYN (RFC 9293, section 3.8.6.1).
     pub(super) fn opened(&self, key: &FlowKey, client: usize, segment: &Segment<'_>, clock_ns: u64) -> Option<Opened> {
         let now = epoch(clock_ns);
         self.last_made.filter(|&last| now.wrapping_sub(last) <= 1)?;
@@ -111,7 +111,7 @@ pub(super) fn syn(isn: u32, segment: &Segment<'_>, proxied: &Proxied) -> Option<
         let scale = Some(agreed.client_scale).filter(|&scale| scale != Side::NO_SCALE);
         put_options(&mut options, agreed.sack, [value, 0], scale);
     }
-    // That of a SYN is never shifted (RFC 7323, section 2.2).
+    // The window of a SYN is never shifted (RFC 7323, section 2.2).
     let window = match segment.has_syn() {
         true => segment.window as u16,
         false => proxied.window_for_server(segment.window as u16, 0),

@@ -1,4 +1,4 @@
-//! The table of flows: buckets of [`SLOTS`] slots, of which each key has two.
+//! The table of flows: buckets of [`SLOTS`] slots. Each key has two buckets.
 //!
 //! All engines follow the same steps, so that they agree on which flow is refused or evicted. An expired flow counts as
 //! absent. Its slot is freed by a lookup of its key, or when a bucket has no free slot.

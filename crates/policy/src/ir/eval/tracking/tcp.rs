@@ -11,15 +11,15 @@ use weir_abi::flow::{Flow, FlowState, Side, Window};
 /// What a segment does to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It passes and changes the flow, whose timeout begins again.
+    /// The segment passes and changes the flow, whose timeout begins again.
     Update(Flow),
-    /// It passes. The timeout does not begin again.
+    /// The segment passes. The timeout does not begin again.
     Keep(Flow),
-    /// It passes and ends the flow, which nobody had answered.
+    /// The segment passes and ends the flow, which had no answer.
     Remove,
-    /// It opens the connection anew.
+    /// The segment opens the connection anew.
     Reopen,
-    /// It is invalid.
+    /// The segment is invalid.
     Refuse(Reason),
 }
 
@@ -66,7 +66,7 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
     };
     match passed {
         Err(reason) => return Outcome::Refuse(reason),
-        // Whoever forges a FIN does not know the numbers, so the connection goes on.
+        // The sender of a forged FIN does not know the numbers, so the connection goes on.
         Ok(Fit::Outside) if segment.kind == Kind::Fin => next.state = flow.state,
         Ok(Fit::Inside | Fit::Outside) => {}
     }
@@ -76,7 +76,7 @@ pub(super) fn judge(flow: &Flow, sender: usize, segment: &Segment<'_>, settings:
     if next.state == FlowState::LastAck && segment.kind == Kind::Ack && is_acknowledged {
         next.state = FlowState::TimeWait;
     }
-    // A SYN that is sent again must not keep a flow that nobody answers.
+    // A SYN that is sent again must not keep a flow without an answer.
     if segment.kind == Kind::Syn && !flow.replied && sender == flow.opener {
         Outcome::Keep(next)
     } else {
@@ -190,7 +190,7 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
         SynSent2 | SynReceived | SynReceived2 | Established | Resetting if is_old || is_beyond && !flow.liberal => {
             Outcome::Refuse(Reason::RST_OUT_OF_WINDOW)
         }
-        // Nobody knows what its numbers should be. The receiver does, and ignores or challenges a wrong reset.
+        // Its numbers are unknown here. The receiver does, and ignores or challenges a wrong reset.
         _ if flow.liberal => Outcome::Keep(*flow),
         // The receiver answers by a challenge ACK, so the connection may go on.
         Established | Resetting if flow.replied => Outcome::Update(Flow { state: Resetting, ..*flow }),
@@ -202,7 +202,7 @@ fn reset(flow: &Flow, sender: usize, segment: &Segment<'_>) -> Outcome {
     }
 }
 
-/// A reset connection. If nobody has answered yet, nothing is left of it.
+/// A reset connection. If there was no answer yet, nothing is left of it.
 fn closed(flow: &Flow) -> Outcome {
     match flow.replied {
         true => Outcome::Update(Flow { state: FlowState::Closed, syn: false, ..*flow }),

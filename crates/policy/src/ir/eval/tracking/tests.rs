@@ -141,7 +141,7 @@ fn forged_resets_end_no_connection() {
     let mut wire = Wire::new(settings(2048));
     CLIENTS.for_each(|client| wire.handshake(client));
     for nth in 0..100_000_u32 {
-        // None has the exact number. Those in the window pass, and the host answers by a challenge ACK.
+        // No reset has the exact number. Resets in the window pass, and the host answers by a challenge ACK.
         let (client, seq) = (CLIENTS.start + nth % CLIENTS.len() as u32, nth.wrapping_mul(0x9e37_79b1) | 1 << 9);
         wire.pass(client, false, RST, seq, 0);
         assert_eq!(wire.pass(client, true, ACK, 501, 101), (PacketState::Established, None), "reset {nth}");

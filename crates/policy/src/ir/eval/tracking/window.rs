@@ -19,9 +19,9 @@ const WINDOW_MAX: u32 = 1 << 30;
 /// Whether a segment that passes fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is inside all bounds.
+    /// The segment is inside all bounds.
     Inside,
-    /// It is outside of those of a liberal flow.
+    /// The segment is outside of the windows of a liberal flow.
     Outside,
 }
 
@@ -71,8 +71,8 @@ fn pick_up(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Optio
     (side.next, side.window) = (segment.end, Window::of(segment.window.max(1)));
 }
 
-/// Nobody knows the windows of a liberal flow, nor what has passed unseen. If one number of a segment fits and the other
-/// one lies above its bound, the bound follows.
+/// The windows of a liberal flow are unknown, and segments may have passed unseen. If one number of a segment fits and
+/// the other one lies above its bound, the bound follows.
 fn stretch(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Option<u32>) {
     let other = &mut flow.sides[1 - sender];
     if other.window == Window::NONE && (other.una, other.next) == (0, 0) {

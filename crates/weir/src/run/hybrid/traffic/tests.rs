@@ -1,4 +1,4 @@
-//! Traffic from counters is that of the same packets, one by one.
+//! Traffic from counters equals the traffic of the same packets, one by one.
 
 use super::{Reading, Window};
 use crate::card::{CardImages, profile, split_of};
