@@ -1,7 +1,7 @@
 //! A card in front of the software. Card and software together decide and count as the policy alone does.
 //!
-//! `WEIR_CARD_POLICIES=n` sets the number of random policies, which is 200 otherwise. Seeds of failing cases are kept in
-//! tests/card.regressions.
+//! `WEIR_CARD_POLICIES=n` sets the number of random policies, which is 200 otherwise. Seeds of failing cases are kept
+//! in tests/card.regressions.
 //! `WEIR_CARD_COMPILED=n` sets the number of those that are compiled, too.
 
 #[path = "card/categories.rs"]

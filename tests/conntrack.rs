@@ -2,9 +2,9 @@
 //!
 //! Weir and conntrack judge the same packets over IPv4 and IPv6: captures; generated TCP flows that are reordered, sent
 //! again, overlapping, wrapped around and attacked; requests and replies of UDP, ICMP and another protocol; and ICMP
-//! errors about all of them. Each difference must be one that docs/reference/tracking.md explains. `WEIR_CONNTRACK_FLOWS=100000`
-//! sets the number of generated flows, `WEIR_CONNTRACK_SEED` which they are, `WEIR_CONNTRACK_CAPTURES` names a folder
-//! with captures.
+//! errors about all of them. Each difference must be one that docs/reference/tracking.md explains.
+//! `WEIR_CONNTRACK_FLOWS=100000` sets the number of generated flows, `WEIR_CONNTRACK_SEED` which they are,
+//! `WEIR_CONNTRACK_CAPTURES` names a folder with captures.
 
 #[path = "conntrack/differences.rs"]
 mod differences;

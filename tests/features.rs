@@ -109,7 +109,8 @@ fn every_engine_decides_as_the_snapshots_say() {
 fn bundles_decide_as_their_text() {
     each_folder(|folder| {
         let policy = load(&folder.join("policy.weir"))?;
-        // The code of a bundle differs where it uses tables and limits. A bundle also contains the settings of tracking.
+        // The code of a bundle differs where it uses tables and limits. A bundle also contains the settings of
+        // tracking.
         let program = &policy.program;
         let is_same = program.limiters.is_empty()
             && program.slots.is_empty()
@@ -135,8 +136,8 @@ fn printed_policies_and_programs_read_as_themselves() {
     });
 }
 
-/// Reasons that do not depend on a packet's bytes, or that need a full table or an answer from the other side: each chain
-/// sees all packets, and none sees answers. tests/buffers.rs, tests/tracking.rs and tests/card.rs cover them.
+/// Reasons that do not depend on a packet's bytes, or that need a full table or an answer from the other side: each
+/// chain sees all packets, and none sees answers. tests/buffers.rs, tests/tracking.rs and tests/card.rs cover them.
 const NOT_OF_BYTES: [Reason; 7] = [
     Reason::UNKNOWN_INTERFACE,
     Reason::OUT_OF_WINDOW,

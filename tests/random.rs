@@ -1,7 +1,7 @@
 //! Random policies with random packets. All engines, and the optimised program, give the same verdicts and counters.
 //!
-//! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first. A
-//! change of the generators makes other cases of them, so it removes them.
+//! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first.
+//! A change of the generators makes other cases of them, so it removes them.
 //! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 12 otherwise.
 
 #[path = "conntrack/flows.rs"]

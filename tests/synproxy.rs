@@ -4,8 +4,8 @@
 //! client 10.9.0.1 (c) ---- (lower) bridge (upper) ---- (s) server 10.9.0.2
 //!       fd09::1                                                   fd09::2
 //! ```
-//! The bridge forwards, replies and rewrites as the verdicts say. Nothing else connects both hosts. It proves that Linux
-//! takes part: it answers the keep-alive, sends nothing before, and never notices the translation.
+//! The bridge forwards, replies and rewrites as the verdicts say. Nothing else connects both hosts. It proves that
+//! Linux takes part: it answers the keep-alive, sends nothing before, and never notices the translation.
 
 #[path = "synproxy/bridge.rs"]
 mod bridge;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The programs on interfaces behind a card (docs/reference/card-layout.md). They compare the last eight bytes of each frame with
- * the seals that the engine has written, remove the trailer, and jump to the chain: the one that reads answers, or the
- * plain one. Frames without a seal are dropped. The card's answers to control frames are passed to the kernel, for the
- * session that asked. crates/engine/src/sealed.rs does the same for workers.
+ * The programs on interfaces behind a card (docs/reference/card-layout.md). They compare the last eight bytes of each
+ * frame with the seals that the engine has written, remove the trailer, and jump to the chain: the one that reads
+ * answers, or the plain one. Frames without a seal are dropped. The card's answers to control frames are passed to the
+ * kernel, for the session that asked. crates/engine/src/sealed.rs does the same for workers.
  *
  * Chains see packets without trailers, and these programs see no headers. So neither makes the other harder to verify.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The table of flows: buckets of 32 slots. Each key has two buckets. docs/reference/tracking.md#the-table has the steps, which
- * all engines follow; the reference is crates/policy/src/ir/eval/tracking/table.rs.
+ * The table of flows: buckets of 32 slots. Each key has two buckets. docs/reference/tracking.md#the-table has the
+ * steps, which all engines follow; the reference is crates/policy/src/ir/eval/tracking/table.rs.
  *
  * Several CPUs may use a table at once. A CPU that changes an entry holds the lock bit of its status word. Keys and
  * tags change only under it, so a lookup compares the key again once it has the lock. A free slot is taken by locking

@@ -22,7 +22,8 @@ const MANIFEST: u8 = b'm';
 const LISTS: u8 = b'l';
 
 /// The first byte selects the target of the rest: a whole file, an object for user space, one for the kernel, a
-/// manifest, or a report with lists of tables and limits. Archives and digests are computed, since a fuzzer cannot guess a SHA-256.
+/// manifest, or a report with lists of tables and limits. Archives and digests are computed, since a fuzzer cannot
+/// guess a SHA-256.
 pub(crate) fn bundle(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
     let chains = ["upstream".to_owned(), "downstream".to_owned()];
@@ -51,8 +52,9 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Reads a report, and lists of tables and then of limits after zero bytes, in an archive whose manifest fits the report's
-/// program. If it is accepted, its images are built, and the interpreter decides packets with it. `None` if it is refused.
+/// Reads a report, and lists of tables and then of limits after zero bytes, in an archive whose manifest fits the
+/// report's program. If it is accepted, its images are built, and the interpreter decides packets with it. `None` if it
+/// is refused.
 fn lists(bytes: &[u8]) -> Option<()> {
     let mut parts = bytes.split(|&byte| byte == 0);
     let report: Value = serde_json::from_slice(parts.next()?).ok()?;

@@ -61,8 +61,8 @@ impl<'d> Input<'d> {
     }
 }
 
-/// Any frames from the software and from the network. Each control frame has one answer, which reads as such, ends with a
-/// control seal and names the request. What the card appends is a whole trailer, or nothing.
+/// Any frames from the software and from the network. Each control frame has one answer, which reads as such, ends with
+/// a control seal and names the request. What the card appends is a whole trailer, or nothing.
 pub(crate) fn card_device(data: &[u8]) {
     device(data);
 }

@@ -1,4 +1,5 @@
-//! The 25 categories of the paper's Table 2, each with its metadata (Table 3), on a card that can do a bit of everything.
+//! The 25 categories of the paper's Table 2, each with its metadata (Table 3), on a card that can do a bit of
+//! everything.
 
 use crate::engines::load;
 use weir::card::{CardReport, report, split_of};

@@ -22,7 +22,8 @@ use weir_state::features::Snapshot;
 use weir_state::limits::LimitCount;
 use weir_test_support::Packet;
 
-/// Number of random policies. Each takes a run of clang, every second one another for BPF, and every fourth one for parts.
+/// Number of random policies. Each takes a run of clang, every second one another for BPF, and every fourth one for
+/// parts.
 const POLICIES: u32 = 12;
 
 fn wanted_policies() -> u32 {
@@ -37,8 +38,8 @@ trait BehindCard: Filter {
         SealedBurst::read(seals, burst)
     }
 
-    /// Decides a burst, by the chain `plain` where there are no answers. Calls `visit` with what leaves in place of packets,
-    /// and counts frames by what they are in `kinds`.
+    /// Decides a burst, by the chain `plain` where there are no answers. Calls `visit` with what leaves in place of
+    /// packets, and counts frames by what they are in `kinds`.
     fn decide_sealed(
         &mut self,
         plain: usize,

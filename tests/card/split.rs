@@ -67,8 +67,8 @@ impl Tamper {
         match *self {
             Tamper::Cut(bytes) => frame.truncate(frame.len().saturating_sub(bytes)),
             Tamper::Flip(bit) => {
-                // On the link, a change of the epoch could make a stale answer a valid one, and a seal without an answer
-                // could become one with an answer. The FCS is for that.
+                // On the link, a change of the epoch could make a stale answer a valid one, and a seal without an
+                // answer could become one with an answer. The FCS is for that.
                 let (at, bit) = (frame.len() - 8, if is_stale { bit.max(16) } else { bit });
                 let word = u64::from_le_bytes(frame[at..].try_into().expect("8 bytes"));
                 let makes_an_answer = !Seal::of(word).answers && Seal::of(word ^ 1 << bit).answers;
@@ -248,8 +248,8 @@ fn run(case: &Case, policy: &Policy, program: &Program, form: fn(&Program) -> Pr
     Both { packets: kept, alone: interpreter::decided(&mut alone, program, vec![of_alone], leaves), hybrid: together }
 }
 
-/// The packets between two empty ones that no card drops. The policy alone and the software thus have the same clock from
-/// the first packet to the last. Time passes without packets too, but an interpreter learns it from packets only.
+/// The packets between two empty ones that no card drops. The policy alone and the software thus have the same clock
+/// from the first packet to the last. Time passes without packets too, but an interpreter learns it from packets only.
 pub fn between_ticks(packets: Vec<(Packet, Tamper)>) -> impl Iterator<Item = (Packet, Tamper)> {
     let tick = |time_ns| (Packet { bytes: vec![], wire: 0, link: Link::Ethernet, time_ns }, Tamper::None);
     let begin = packets.first().map_or(0, |(packet, _)| packet.time_ns);

@@ -95,8 +95,8 @@ impl Sandbox {
 /// The program with arguments that are separated by spaces, in a new network namespace with the veth pair.
 pub fn between(line: &str) -> Command {
     let mut command = Command::new("unshare");
-    // A shell ignores SIGINT and SIGQUIT for what it runs in the background, and nohup ignores SIGHUP. The program would
-    // inherit that from the tests.
+    // A shell ignores SIGINT and SIGQUIT for what it runs in the background, and nohup ignores SIGHUP. The program
+    // would inherit that from the tests.
     let script = "ip link add lower type veth peer name upper && exec env --default-signal=INT,QUIT,HUP \"$0\" \"$@\"";
     command.args(["-n", "sh", "-c", script, env!("CARGO_BIN_EXE_weir")]).args(line.split_whitespace());
     command

@@ -232,8 +232,8 @@ impl Difference<'_> {
         }
     }
 
-    /// Whether this is a reset of a connection that was picked up, and one side had acknowledged different numbers before
-    /// there was an answer, or before the other side had sent a window. The kernel keeps the highest.
+    /// Whether this is a reset of a connection that was picked up, and one side had acknowledged different numbers
+    /// before there was an answer, or before the other side had sent a window. The kernel keeps the highest.
     fn had_other_ack(&self) -> bool {
         let other = |(packet, flow): &(Packet, Option<Flow>)| {
             let sender = usize::from((packet.saddr, packet.sport) > (packet.daddr, packet.dport));

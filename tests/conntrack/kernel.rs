@@ -106,7 +106,8 @@ impl Conntrack {
 
     /// Forgets all flows.
     pub fn flush(&mut self) {
-        // struct nlmsghdr: length, type (subsystem conntrack, delete), flags (request), sequence, port; struct nfgenmsg.
+        // struct nlmsghdr: length, type (subsystem conntrack, delete), flags (request), sequence, port; struct
+        // nfgenmsg.
         let mut message = 20u32.to_ne_bytes().to_vec();
         message.extend((1u16 << 8 | 2).to_ne_bytes());
         message.extend(1u16.to_ne_bytes());

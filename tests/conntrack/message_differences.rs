@@ -10,8 +10,8 @@ use weir_policy::ir::eval::packet::Packet;
 /// The types of node information queries and replies (RFC 4620).
 const NODE_INFORMATION: [u8; 2] = [139, 140];
 
-/// The name of the difference at a packet, after the packets `before` of its flow; `None` if it is not known. `newest` is
-/// the last segment whose numbers the flow has.
+/// The name of the difference at a packet, after the packets `before` of its flow; `None` if it is not known. `newest`
+/// is the last segment whose numbers the flow has.
 pub fn class(
     bytes: &[u8],
     before: &[&Vec<u8>],

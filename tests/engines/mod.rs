@@ -50,9 +50,9 @@ pub fn load(path: &Path) -> Result<Policy, String> {
     Err(format!("{messages}\n{}", rejected.lists.join("\n")))
 }
 
-/// The side from which tests let an IP packet arrive: of two ends, the one with the smaller address and port is outside, so
-/// answers come from the other side than their questions. An ICMP error goes back to the sender of the packet that it
-/// quotes.
+/// The side from which tests let an IP packet arrive: of two ends, the one with the smaller address and port is
+/// outside, so answers come from the other side than their questions. An ICMP error goes back to the sender of the
+/// packet that it quotes.
 pub fn arrival(ip: &[u8]) -> Arrival {
     let frame = Frame { bytes: ip, wire_len: ip.len() as u32, link: Link::RawIp, time_ns: 0 };
     let (packet, _) = parse(frame);
@@ -137,8 +137,8 @@ pub struct Decided {
     pub features: Option<[DirectionSnapshot; 2]>,
 }
 
-/// Time in ns between the same packets in successive chains. Shared buckets are full again after it. It is a multiple of
-/// the ticks of flows and of additions, so that the same packets have the same ages later. A bit more than an hour.
+/// Time in ns between the same packets in successive chains. Shared buckets are full again after it. It is a multiple
+/// of the ticks of flows and of additions, so that the same packets have the same ages later. A bit more than an hour.
 const CHAIN_NS: u64 = (3 * 78_125) << TICK_SHIFT;
 
 /// Runs the packets through every chain of a program, one chain after the other.

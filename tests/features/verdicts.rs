@@ -106,8 +106,9 @@ fn features(entry: &FeatureCell, name: &str) -> String {
     format!("  {packets:>5} {:>7}  {name:<20} {peers} peers: {}", entry.bytes, classes.join(", "))
 }
 
-/// Checks that every rule has a matching packet, except for rules that the checker reports as never matching, and for those
-/// of answered flows: each chain sees all packets, and none sees answers from the other side. tests/tracking has those.
+/// Checks that every rule has a matching packet, except for rules that the checker reports as never matching, and for
+/// those of answered flows: each chain sees all packets, and none sees answers from the other side. tests/tracking has
+/// those.
 pub fn every_rule_is_hit(policy: &Policy, decided: &Decided) -> Result<(), String> {
     let text = policy.text().expect("features are text");
     let inside = |span: Span, rule: Span| {

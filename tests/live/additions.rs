@@ -17,7 +17,8 @@ use weir_engine::live::afpacket::wire::Wire;
 
 /// How long a source is blocked.
 const BLOCKED: Duration = Duration::from_millis(300);
-/// From the packet that exceeds the limit until the source is blocked, and from the end of its timeout until it is free.
+/// From the packet that exceeds the limit until the source is blocked, and from the end of its timeout until it is
+/// free.
 const LATE_MAX: Duration = Duration::from_millis(30);
 /// Packets of a source that show whether it is blocked: one every millisecond.
 const PROBES: usize = 450;

@@ -1,4 +1,5 @@
-//! `observe`: what passes is counted by protected address, exactly once, while sheets are exchanged and policies change.
+//! `observe`: what passes is counted by protected address, exactly once, while sheets are exchanged and policies
+//! change.
 
 use crate::device_under_test::{HOST, Running, wait_until};
 use crate::hosts::Hosts;

@@ -1,7 +1,7 @@
 //! The form in which Weir gets the policies of a test: as their text, or as bundles that are compiled from it.
 //!
-//! A test names the text (`p.weir`). If it runs with bundles, a bundle is compiled beside each text that it gives to Weir,
-//! and Weir gets that.
+//! A test names the text (`p.weir`). If it runs with bundles, a bundle is compiled beside each text that it gives to
+//! Weir, and Weir gets that.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

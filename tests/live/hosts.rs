@@ -237,8 +237,8 @@ impl Hosts {
         self.link(name)["operstate"] == "UP"
     }
 
-    /// Packets that an interface of Weir's host lost because the receiver was too slow. A host that is the server itself
-    /// loses none.
+    /// Packets that an interface of Weir's host lost because the receiver was too slow. A host that is the server
+    /// itself loses none.
     pub fn lost_on(&self, name: &str) -> u64 {
         if self.weir.namespace == self.server.namespace {
             return 0;

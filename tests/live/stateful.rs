@@ -57,8 +57,8 @@ downstream {{ tcp track; ct state established,related accept; drop }}
     )
 }
 
-/// Maximum time that a connection waits for an answer. TCP doubles its pauses between retries: if Weir was away for 26 s,
-/// because many compilers run at once, the next retry is 51 s after the first try.
+/// Maximum time that a connection waits for an answer. TCP doubles its pauses between retries: if Weir was away for 26
+/// s, because many compilers run at once, the next retry is 51 s after the first try.
 const LONGEST_PAUSE: Duration = Duration::from_secs(90);
 
 /// Connections that send and receive until told to stop.
@@ -185,7 +185,8 @@ fn no_attack_cuts_a_proxied_connection(engine: &str, hosts: &Hosts, folder: &Pat
     assert_eq!(flows, u64::from(from_environment("WEIR_TRANSFERS", 40)), "{engine}: {stats:#?}");
 }
 
-/// Attacks connections through a policy. Returns what was counted, and the number of flows before the connections ended.
+/// Attacks connections through a policy. Returns what was counted, and the number of flows before the connections
+/// ended.
 fn attack(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Stats, u64) {
     let connections = from_environment("WEIR_TRANSFERS", 40);
     let syns = from_environment("WEIR_FORGED", 4 * SIZE);
@@ -265,8 +266,8 @@ fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
 }
 
 each_engine!(proxied_transfers_survive_restarts);
-/// Without what translates them, segments would be refused, or reach hosts that know other numbers. A policy that cannot
-/// translate leaves the flows out.
+/// Without what translates them, segments would be refused, or reach hosts that know other numbers. A policy that
+/// cannot translate leaves the flows out.
 fn proxied_transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     let (setup, late, _listener) = restart(engine, hosts, folder, &proxying(0, "synproxy"));
     put(folder, "edge.weir", &policy(0));

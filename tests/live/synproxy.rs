@@ -1,5 +1,5 @@
-//! The SYN proxy on interfaces: Linux is the client and the server, and leaves checksums and segmentation to cards that do
-//! not exist. Every SYN is answered, every connection carries what was sent, and copies are of what was received.
+//! The SYN proxy on interfaces: Linux is the client and the server, and leaves checksums and segmentation to cards that
+//! do not exist. Every SYN is answered, every connection carries what was sent, and copies are of what was received.
 
 use crate::device_under_test::{Running, Setup, TIMEOUT};
 use crate::hosts::{CLIENT, Hosts, SERVER, Settings, Wires};

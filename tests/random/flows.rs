@@ -1,5 +1,5 @@
-//! Packets of a few flows that pass at the same time: TCP connections ([`crate::conntrack_flows`]), requests and replies
-//! of UDP and ICMP, and ICMP errors about them.
+//! Packets of a few flows that pass at the same time: TCP connections ([`crate::conntrack_flows`]), requests and
+//! replies of UDP and ICMP, and ICMP errors about them.
 
 use crate::conntrack_flows::{Dice, Segment, flow};
 use crate::packets::{GAPS_NS, START_NS, pool};

@@ -416,8 +416,8 @@ fn agree(
     assert!(seen.overlapped > seen.meetings / 10, "few meetings overlapped: {seen:?}");
 }
 
-/// Both CPUs have packets of one connection, each a tick later than the one before. So one CPU often has the time before
-/// the other one has written a later time to the flow.
+/// Both CPUs have packets of one connection, each a tick later than the one before. So one CPU often has the time
+/// before the other one has written a later time to the flow.
 fn stay_established(
     (_, policy): (&Scene, &Policy),
     mut filters: [Box<dyn Filter + Send>; 2],

@@ -1,8 +1,8 @@
 //! The test binaries, as cargo would run them.
 //!
-//! Cargo runs one test binary after another. `cargo xtask ci` runs several at once, and lets cargo only list them: cargo
-//! calls this program under the name [`RUNNER`] (`target.runner`) instead of each binary. Under that name, the program
-//! writes down the binary, its working directory and its environment.
+//! Cargo runs one test binary after another. `cargo xtask ci` runs several at once, and lets cargo only list them:
+//! cargo calls this program under the name [`RUNNER`] (`target.runner`) instead of each binary. Under that name, the
+//! program writes down the binary, its working directory and its environment.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -94,8 +94,8 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
 }
 
-/// Repeats the few tests on interfaces that failed while the other tests used the processors, one after another. The sum
-/// names those that pass now: their limits of time were too short for a busy machine, or they are wrong at times.
+/// Repeats the few tests on interfaces that failed while the other tests used the processors, one after another. The
+/// sum names those that pass now: their limits of time were too short for a busy machine, or they are wrong at times.
 fn repeat_alone(mut live: Command, sum: &mut Tally) {
     let failed = sum.failed_tests(LIVE);
     if (1..=REPEATED_MAX).contains(&failed.len()) {

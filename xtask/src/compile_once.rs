@@ -9,8 +9,8 @@
 //!
 //! An entry consists of two files: the input, which is compared byte for byte, and the object. A failure has the
 //! compiler's messages in place of the object: a chain may be too long for one program, and is then compiled in parts.
-//! Compilations with warnings are not cached. The answer about the version of the compiler is cached too. A lock for each
-//! entry keeps two processes from compiling the same input at once. [`Calls`] sums up what the cache did.
+//! Compilations with warnings are not cached. The answer about the version of the compiler is cached too. A lock for
+//! each entry keeps two processes from compiling the same input at once. [`Calls`] sums up what the cache did.
 
 use crate::precompiled;
 use std::collections::hash_map::DefaultHasher;
@@ -237,8 +237,8 @@ enum Call {
     Compiled,
 }
 
-/// Adds a line to [`CALLS`]: what became of a call, and how many milliseconds it took. One write appends it, so lines of
-/// several processes do not mix.
+/// Adds a line to [`CALLS`]: what became of a call, and how many milliseconds it took. One write appends it, so lines
+/// of several processes do not mix.
 fn note(cache: &Path, call: Call, start: Instant) {
     let word = match call {
         Call::Found => "found",

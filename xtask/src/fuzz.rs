@@ -171,8 +171,8 @@ fn host() -> Result<String, String> {
     version.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned).ok_or("rustc -vV: no host".into())
 }
 
-/// Runs a fuzz target and returns two summarizing lines of its output. If it fails, all output is printed, and the error
-/// begins at the panic or at the sanitizer's report.
+/// Runs a fuzz target and returns two summarizing lines of its output. If it fails, all output is printed, and the
+/// error begins at the panic or at the sanitizer's report.
 fn quiet_run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| error.to_string())?;
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,9 +1,9 @@
 //! `cargo xtask kernels`: do kernels that people run take Weir's programs, and decide as the tests expect?
 //!
-//! The verifiers of older kernels refuse code that newer ones accept. So the tests of programs in the kernel run on this
-//! machine first, which compiles everything, and then in guests with Debian's kernels. A guest has no compiler: under its
-//! name it has the cache of what was compiled here (compile_once.rs), so all kernels load the same objects. It is not
-//! part of `cargo xtask ci`, because it downloads and needs qemu.
+//! The verifiers of older kernels refuse code that newer ones accept. So the tests of programs in the kernel run on
+//! this machine first, which compiles everything, and then in guests with Debian's kernels. A guest has no compiler:
+//! under its name it has the cache of what was compiled here (compile_once.rs), so all kernels load the same objects.
+//! It is not part of `cargo xtask ci`, because it downloads and needs qemu.
 
 use crate::binaries::{self, Binary};
 use crate::compile_once;

@@ -1,8 +1,8 @@
 //! Kernels of Debian, and guests that run them in qemu.
 //!
 //! The packages are fetched with apt and unpacked below `target`. The file system of a guest is in memory: busybox, the
-//! programs that it runs and their libraries, at the paths that they have here. A guest has no disk and no network, runs
-//! the commands in `/guest/command` (tests/guest/init), and powers off at its end.
+//! programs that it runs and their libraries, at the paths that they have here. A guest has no disk and no network,
+//! runs the commands in `/guest/command` (tests/guest/init), and powers off at its end.
 
 use crate::image::Image;
 use crate::shell::{self, run};
@@ -85,8 +85,8 @@ impl Kernel {
         if output.status.success() { Ok(output.stdout) } else { Err(format!("xz: {}", compressed.display())) }
     }
 
-    /// The file system of a guest without programs. It loads `modules`, given as paths below the kernel's folder. `folder`
-    /// is for temporary files.
+    /// The file system of a guest without programs. It loads `modules`, given as paths below the kernel's folder.
+    /// `folder` is for temporary files.
     ///
     /// # Errors
     /// A file cannot be read.

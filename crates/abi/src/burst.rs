@@ -173,8 +173,8 @@ impl Features {
     pub const NONE: Features = Features { sheet: null_mut(), seed: 0 };
 }
 
-/// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled function
-/// reads it and writes `verdicts`, counters and buckets.
+/// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled
+/// function reads it and writes `verdicts`, counters and buckets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Burst {

@@ -149,8 +149,8 @@ pub mod field {
     pub const COUNT: usize = 12;
 }
 
-/// The memories of a card, by number. All are words of 32 bits, and all but counters have two banks: software writes the
-/// bank that is not active.
+/// The memories of a card, by number. All are words of 32 bits, and all but counters have two banks: software writes
+/// the bank that is not active.
 pub mod memory {
     /// The registers of the bank ([`super::register`]).
     pub const CONFIG: u8 = 0;

@@ -16,15 +16,15 @@
 //!           | lower halves of 4 keys       | upper halves of the same keys |
 //!           +------------------------------+-------------------------------+
 //! ```
-//! In the second place of a group, 192.0.2.1 is `0xffffc0000201` in word 1 and 0 in word 5. If its cell is element 9, and
-//! it was counted lately, `0xc0000201_00000009` is the word of its recent prefix ([`RECENTS`]).
+//! In the second place of a group, 192.0.2.1 is `0xffffc0000201` in word 1 and 0 in word 5. If its cell is element 9,
+//! and it was counted lately, `0xc0000201_00000009` is the word of its recent prefix ([`RECENTS`]).
 //!
-//! Each packet has exactly one class, so the classes of all cells and sums together are the packets that passed. Example:
-//! a TCP SYN of 60 bytes to 192.0.2.1 adds 60 to `bytes` and 1 to `packets[0]` of the cell of 192.0.2.1.
+//! Each packet has exactly one class, so the classes of all cells and sums together are the packets that passed.
+//! Example: a TCP SYN of 60 bytes to 192.0.2.1 adds 60 to `bytes` and 1 to `packets[0]` of the cell of 192.0.2.1.
 //!
 //! *Which cell.* If the protected prefixes are not more than there are cells, each has a cell of its own: the place of
-//! its range ([`FeatureRange`]) and its number in it. Otherwise a prefix has a cell in a group of four that a seeded hash
-//! selects. The group's keys are one element of the sheet. A prefix that finds no place there is counted in a sum.
+//! its range ([`FeatureRange`]) and its number in it. Otherwise a prefix has a cell in a group of four that a seeded
+//! hash selects. The group's keys are one element of the sheet. A prefix that finds no place there is counted in a sum.
 //!
 //! *Peers* are the other ends: sources upstream. A cell keeps a sketch of them: probabilistic counting with stochastic
 //! averaging (Flajolet and Martin, 1985). A hash selects one of eight lanes, and sets the bit of its lowest one.
@@ -59,9 +59,9 @@ pub const SAMPLERS: [usize; 2] = [6, 7];
 pub const GROUP: usize = 4;
 /// One packet in this many is sampled, as long as records have room: `FEATURE_ONE_IN`.
 pub const ONE_IN: u64 = 64;
-/// Recent prefixes of an element: `FEATURE_RECENTS`. If a hash selects cells, the IPv4 prefixes that were counted lately
-/// are found without a search, at the place of their number. A word has the prefix in the upper half and the element of
-/// its cell in the lower one, which is 0 where there is none. Readers only clear them.
+/// Recent prefixes of an element: `FEATURE_RECENTS`. If a hash selects cells, the IPv4 prefixes that were counted
+/// lately are found without a search, at the place of their number. A word has the prefix in the upper half and the
+/// element of its cell in the lower one, which is 0 where there is none. Readers only clear them.
 pub const RECENTS: usize = ELEMENT_WORDS;
 /// The exponential distribution with mean 1, in 1/256: its means in 64 parts that are equally probable (`sample_gaps`).
 pub const SAMPLE_GAPS: [u16; 64] = [
@@ -184,12 +184,12 @@ pub struct FeatureSampler {
 impl FeatureSampler {
     /// Sees a packet. Returns the place of its record if it is sampled.
     ///
-    /// One packet of each [`ONE_IN`] is sampled, at a random place among them, until there are [`RECORDS`]. From then on
-    /// each sample replaces a random record, and is one of fewer packets, so that at any time all groups of packets have
-    /// a record with the same probability: the nth group is sampled with probability `RECORDS / n`. How many groups are
-    /// left out in between is drawn at once (a reservoir with skips: J. S. Vitter, Random sampling with a reservoir, 1985),
-    /// with `(n + 1) / RECORDS - 1/2` in place of the mean of the geometric distribution, and [`SAMPLE_GAPS`] in place
-    /// of an exponential one. So a packet that has no record costs nothing.
+    /// One packet of each [`ONE_IN`] is sampled, at a random place among them, until there are [`RECORDS`]. From then
+    /// on each sample replaces a random record, and is one of fewer packets, so that at any time all groups of packets
+    /// have a record with the same probability: the nth group is sampled with probability `RECORDS / n`. How many
+    /// groups are left out in between is drawn at once (a reservoir with skips: J. S. Vitter, Random sampling with a
+    /// reservoir, 1985), with `(n + 1) / RECORDS - 1/2` in place of the mean of the geometric distribution, and
+    /// [`SAMPLE_GAPS`] in place of an exponential one. So a packet that has no record costs nothing.
     pub fn see(&mut self, seed: u64) -> Option<usize> {
         let is_sampled = self.seen == self.next;
         self.seen += 1;

@@ -16,9 +16,9 @@
 //!  |lck|syn|sack1 0|replied|liberal|family|orig| state |scale 1|scale 0|window 1 |window 0 |pxy|   time    |
 //!  +---+---+-------+-------+-------+------+----+-------+-------+-------+---------+---------+---+-----------+
 //! ```
-//! The first field of each word is in its most significant bits. Side 0 is outside, side 1 is inside ([`Arrival`]). Words
-//! 0 to 4 and the family are the key. `lck` is free for engines. `pxy` says that a SYN proxy opened the flow: what it
-//! needs to translate packets lies beside the table ([`Proxied`]).
+//! The first field of each word is in its most significant bits. Side 0 is outside, side 1 is inside ([`Arrival`]).
+//! Words 0 to 4 and the family are the key. `lck` is free for engines. `pxy` says that a SYN proxy opened the flow:
+//! what it needs to translate packets lies beside the table ([`Proxied`]).
 //!
 //! Flows of other protocols than TCP have no numbers. Their word 5 counts exchanges ([`Exchanges`]), word 6 is 0.
 
@@ -44,8 +44,8 @@ pub use window::Window;
 
 /// Number of slots of a bucket.
 pub const SLOTS: usize = 32;
-/// A new flow goes to the first bucket of its key if fewer slots than these are used there, so that nearly all flows are
-/// found with the tags of one bucket. Above it, the two choices fill the table.
+/// A new flow goes to the first bucket of its key if fewer slots than these are used there, so that nearly all flows
+/// are found with the tags of one bucket. Above it, the two choices fill the table.
 pub const PREFERRED: usize = 24;
 /// Number of words of an entry.
 pub const ENTRY_WORDS: usize = 8;

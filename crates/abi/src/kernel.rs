@@ -1,7 +1,7 @@
 //! What programs in the kernel share with the engine that loads them: the maps of datapath/engine.
 //!
-//! The engine fills these maps before a program runs, or reads them while it counts. `tests/house/abi.rs` has the compiler for BPF check every size
-//! and offset.
+//! The engine fills these maps before a program runs, or reads them while it counts. `tests/house/abi.rs` has the
+//! compiler for BPF check every size and offset.
 
 use crate::Addition;
 use std::mem::offset_of;
@@ -144,8 +144,8 @@ pub struct Ports {
     pub namespace: u32,
 }
 
-/// What one CPU did at a port: `struct port_counters`. Packets that the kernel could not send are among those sent, and in the counters of the programs
-/// that listen for losses.
+/// What one CPU did at a port: `struct port_counters`. Packets that the kernel could not send are among those sent, and
+/// in the counters of the programs that listen for losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PortCounters {
@@ -320,8 +320,8 @@ pub const fn ring_bytes(cpus: usize) -> usize {
     offset_of!(AdditionRing, records) + ring_records(cpus) * size_of::<Addition>()
 }
 
-/// What rules on one CPU add to tables: `struct addition_ring`. Records from `tail` to `head` are waiting. With many CPUs
-/// there are fewer records ([`ring_records`]).
+/// What rules on one CPU add to tables: `struct addition_ring`. Records from `tail` to `head` are waiting. With many
+/// CPUs there are fewer records ([`ring_records`]).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AdditionRing {

@@ -78,8 +78,8 @@ builtin! {
 }
 
 impl Reason {
-    /// No packet leaves with it. Its counter has the packets of a card's port that a chain decided by the card's answers:
-    /// `COUNTER_ANSWERED` in C.
+    /// No packet leaves with it. Its counter has the packets of a card's port that a chain decided by the card's
+    /// answers: `COUNTER_ANSWERED` in C.
     pub const COUNTER_ANSWERED: Reason = Reason(29);
     /// The counter of the packets of a card's port that a chain decided without answers: `COUNTER_ALONE` in C.
     pub const COUNTER_ALONE: Reason = Reason(30);

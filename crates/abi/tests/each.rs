@@ -1,4 +1,5 @@
-//! Tables of addresses: no address ever passes more than its limit, however many there are; each gets its own while there is room.
+//! Tables of addresses: no address ever passes more than its limit, however many there are; each gets its own while
+//! there is room.
 
 #![allow(missing_docs, reason = "a test")]
 
@@ -33,7 +34,8 @@ impl Table {
     }
 }
 
-/// A fluid bucket of one address that leaks exactly as the limit says: packets, or bytes, times ns times the seconds that the rate counts in.
+/// A fluid bucket of one address that leaks exactly as the limit says: packets, or bytes, times ns times the seconds
+/// that the rate counts in.
 #[derive(Default)]
 struct Exact {
     level: u128,

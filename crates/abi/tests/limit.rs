@@ -1,5 +1,5 @@
-//! Limits against exact models: no window sees more than burst + rate * time, a saturated limit gives what it says, and the
-//! wrapping arithmetic decides as one that never wraps.
+//! Limits against exact models: no window sees more than burst + rate * time, a saturated limit gives what it says, and
+//! the wrapping arithmetic decides as one that never wraps.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -47,8 +47,8 @@ impl Unwrapped {
     }
 }
 
-/// The exact leaky bucket of a limit, in fractions of a packet or byte that leave no remainder: each tick drains `rate`, each
-/// packet or byte adds `scale`.
+/// The exact leaky bucket of a limit, in fractions of a packet or byte that leave no remainder: each tick drains
+/// `rate`, each packet or byte adds `scale`.
 struct Exact {
     rate: u128,
     scale: u128,
@@ -163,8 +163,8 @@ fn spread(counts: &[u64]) -> (f64, f64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What passes in each 10 ms, of packets that come evenly or ten times as fast for a tenth of the time: as with a bucket without
-    /// rounding, so no square wave. Half a packet is what a count may be off by.
+    /// What passes in each 10 ms, of packets that come evenly or ten times as fast for a tenth of the time: as with a
+    /// bucket without rounding, so no square wave. Half a packet is what a count may be off by.
     #[test]
     fn no_window_is_less_even_than_with_an_ideal_bucket(
         rate in 500..100_000_u64,
@@ -237,8 +237,8 @@ proptest! {
         }
     }
 
-    /// Ten times as much is offered as may pass; frames of 60 bytes at least, up to 60 Gbit/s. Where a burst is less than two packets,
-    /// a packet that comes a moment late is time lost.
+    /// Ten times as much is offered as may pass; frames of 60 bytes at least, up to 60 Gbit/s. Where a burst is less
+    /// than two packets, a packet that comes a moment late is time lost.
     #[test]
     fn a_saturated_limit_gives_its_rate(limit in limits(), start: u64, bytes in 60..1515_u32) {
         prop_assume!(!matches!(limit.rate(), Rate::Bits(bits) if bits > 60_000_000_000));

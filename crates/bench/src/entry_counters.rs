@@ -1,6 +1,7 @@
-//! `entry-counters`: what it costs to count the packets of each table entry. Every packet hits an entry: a random one, the
-//! worst case for the caches; one of a few thousand, as in an attack; or always the same. Policies take turns: the table in the layout that the compiler chooses without counters, in the
-//! layout of tables with counters, and with counters.
+//! `entry-counters`: what it costs to count the packets of each table entry. Every packet hits an entry: a random one,
+//! the worst case for the caches; one of a few thousand, as in an attack; or always the same. Policies take turns: the
+//! table in the layout that the compiler chooses without counters, in the layout of tables with counters, and with
+//! counters.
 
 use super::data::Dataset;
 use crate::options::Options;

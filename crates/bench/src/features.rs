@@ -1,7 +1,7 @@
 //! `features`: what it costs to observe the packets that pass, and to read what was counted. Packets belong to 16 to a
 //! million protected addresses: all to one of them (hot), or to random ones (uniform). Each address has a cell of its
-//! own, or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel. The
-//! bare access to as many cells takes turns with them (`bare_native.c`, `bare_bpf.c`). Addresses are sources, which
+//! own, or a hash selects it. The same policy without and with `observe` takes turns, in native code and in the kernel.
+//! The bare access to as many cells takes turns with them (`bare_native.c`, `bare_bpf.c`). Addresses are sources, which
 //! traffic can set, so the chain is `downstream`.
 
 use crate::live::memory_engine::thread_time;

@@ -201,8 +201,8 @@ struct Machine {
     cpu: String,
     kernel: String,
     tsc_ghz: Value,
-    /// The part of the stretches in which the core was not shared, and the number of measurements that had hardly any, so
-    /// that they counted the others too ([`weir_engine::quiet`]).
+    /// The part of the stretches in which the core was not shared, and the number of measurements that had hardly any,
+    /// so that they counted the others too ([`weir_engine::quiet`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     quiet_share: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! A card in front of the software: what it can do, which rules it takes, and what it leaves in the packet.
 //!
-//! The way of a policy: [`profile`] says what a card can do. [`classify`] gives each rule its [`category`]. [`split`] makes
-//! two programs of one: a [`program`] for the card, and a chain for the software that uses the card's answers.
+//! The way of a policy: [`profile`] says what a card can do. [`classify`] gives each rule its [`category`]. [`split`]
+//! makes two programs of one: a [`program`] for the card, and a chain for the software that uses the card's answers.
 //! [`distributor`] chooses which rules are worth it. [`image`] is the card's program as words for its memories.
 //!
 //! The way of a packet: [`eval`] does what a card does with it, and [`receive`] reads what the card has appended

@@ -1,7 +1,7 @@
 //! The patterns of a rule, and what a card can do with each.
 //!
-//! A pattern is one match of a rule, with the header that it implies. A header that no other match of the rule implies is
-//! a pattern of its own.
+//! A pattern is one match of a rule, with the header that it implies. A header that no other match of the rule implies
+//! is a pattern of its own.
 
 use crate::TableSizes;
 use crate::category::Kind;

@@ -58,8 +58,8 @@ pub struct Placed {
     pub why: String,
 }
 
-/// Splits a chain of a program as it was lowered, before passes. `counters` says which rules have a `counter` statement.
-/// Only rules that are `wanted` are offloaded, and in the order of the chain as far as the card has room.
+/// Splits a chain of a program as it was lowered, before passes. `counters` says which rules have a `counter`
+/// statement. Only rules that are `wanted` are offloaded, and in the order of the chain as far as the card has room.
 ///
 /// # Panics
 /// The program was optimised.

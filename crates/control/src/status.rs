@@ -28,8 +28,8 @@ pub struct Status {
     pub activations: u64,
     /// Seconds left to confirm the active generation, during a trial.
     pub confirm_left_s: Option<f64>,
-    /// The generation that `rollback` or the end of a trial activates. `None` during the trial of the first policy, after
-    /// which Weir ends.
+    /// The generation that `rollback` or the end of a trial activates. `None` during the trial of the first policy,
+    /// after which Weir ends.
     pub rollback_to: Option<u64>,
     /// Its posture; `None` for the base policy.
     pub rollback_posture: Option<String>,

@@ -13,8 +13,8 @@ pub struct Artifact {
     pub name: String,
     /// [`ABI_VERSION`] of the compiler.
     pub abi_version: u32,
-    /// The facts about the program that a loader needs. Artifacts are for machines without a card, so no chain reads the
-    /// answers of one.
+    /// The facts about the program that a loader needs. Artifacts are for machines without a card, so no chain reads
+    /// the answers of one.
     pub shape: ProgramShape,
     /// One source for each target, in the order of [`Target::ALL`].
     pub sources: Vec<Source>,

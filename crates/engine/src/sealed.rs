@@ -1,8 +1,8 @@
 //! Frames from a card: which seals are known, and what a frame is (`docs/reference/card-layout.md`).
 //!
 //! A card appends a trailer to each frame: a body of answers, and the seal. The front of a datapath compares the last
-//! eight bytes of each frame with the seals that it knows, removes the trailer, and chooses the chain. Nothing behind it
-//! sees trailers, but the chain that reads the body. `weir_card::receive` is the reference.
+//! eight bytes of each frame with the seals that it knows, removes the trailer, and chooses the chain. Nothing behind
+//! it sees trailers, but the chain that reads the body. `weir_card::receive` is the reference.
 
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;
@@ -54,8 +54,8 @@ pub struct CardPort {
     /// What happens to other frames.
     pub without_seal: WithoutSeal,
     /// Where workers put the card's answers to control frames, with their seals, which say the active epoch; a frame
-    /// without room is lost. Programs in the kernel pass these frames up instead: a raw socket on the interface receives
-    /// them.
+    /// without room is lost. Programs in the kernel pass these frames up instead: a raw socket on the interface
+    /// receives them.
     pub control: Option<SyncSender<Vec<u8>>>,
 }
 
@@ -259,8 +259,8 @@ impl<'a> SealedBurst<'a> {
         unsafe { self.whole.cut(0, &self.frames[..self.len()], 0) }
     }
 
-    /// Successive frames of the same kind, from the one with the index `from` on: the kind, and the frames. If they have
-    /// answers, the bodies are behind them.
+    /// Successive frames of the same kind, from the one with the index `from` on: the kind, and the frames. If they
+    /// have answers, the bodies are behind them.
     ///
     /// # Panics
     /// If there is no such frame.

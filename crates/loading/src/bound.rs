@@ -66,8 +66,8 @@ impl Policy {
         Ok(slots().map(|(_, (slot, image))| if wanted(slot) { image.get().cloned() } else { None }).collect())
     }
 
-    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own, and
-    /// only rules change tables, in the time of replayed packets.
+    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own,
+    /// and only rules change tables, in the time of replayed packets.
     ///
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.

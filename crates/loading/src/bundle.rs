@@ -22,8 +22,8 @@ pub struct Bundled {
 }
 
 impl Policy {
-    /// Compiles the policy for `cpu` and for the kernel. Code that is too large for the kernel is compiled in parts. For
-    /// that it is loaded into the kernel once, with tables as replays have them.
+    /// Compiles the policy for `cpu` and for the kernel. Code that is too large for the kernel is compiled in parts.
+    /// For that it is loaded into the kernel once, with tables as replays have them.
     ///
     /// # Errors
     /// A rule is not supported, there is no clang, or a table or list does not fit its layout.

@@ -1,9 +1,9 @@
-//! The report in a bundle's manifest: the program as IR, for reports and the interpreter, the declarations of tables, and
-//! the lists of limits.
+//! The report in a bundle's manifest: the program as IR, for reports and the interpreter, the declarations of tables,
+//! and the lists of limits.
 //!
 //! Entries of tables and of lists of prefixes are members of the archive, as lists (`prefix,label number` and
-//! `prefix,rate,burst`). Everything else about them is in the report. Loading builds all images: tables continue with what
-//! they have become, and the images of lists of limits name buckets.
+//! `prefix,rate,burst`). Everything else about them is in the report. Loading builds all images: tables continue with
+//! what they have become, and the images of lists of limits name buckets.
 
 use crate::bundle_tables::{self, TableReport};
 use crate::limit_lists::{LimitList, ListedLimits};

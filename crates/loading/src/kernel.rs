@@ -120,8 +120,8 @@ impl Policy {
         }
     }
 
-    /// Compiles the policy's text for a bundle and calls `load` with the code, like [`Policy::in_kernel`]. The code does
-    /// not depend on the sizes of `data`.
+    /// Compiles the policy's text for a bundle and calls `load` with the code, like [`Policy::in_kernel`]. The code
+    /// does not depend on the sizes of `data`.
     ///
     /// # Errors
     /// As for [`Policy::in_kernel`].

@@ -19,8 +19,8 @@ upstream { ip saddr @bad drop; ip daddr limit @customers; accept }
 downstream { accept }
 ";
 
-/// Calls `work` with 0 descriptors left, then 1, and so on, until it succeeds. Every failure before must name the limit. Returns how
-/// many failures there were.
+/// Calls `work` with 0 descriptors left, then 1, and so on, until it succeeds. Every failure before must name the
+/// limit. Returns how many failures there were.
 fn failures<T>(step: &str, work: impl Fn() -> Result<T, LoadError>) -> u64 {
     let usual = getrlimit(Resource::Nofile);
     // The lowest number that is free is the one that is given out.

@@ -207,8 +207,8 @@ impl Attack {
         self.standing().filter_map(|record| record.action.measure.signature()).any(|one| one.matches(header))
     }
 
-    /// Takes the victim's headers of a window. Returns the share of packets of each class without proof that no signature
-    /// covers: 1 if the sample has none of them.
+    /// Takes the victim's headers of a window. Returns the share of packets of each class without proof that no
+    /// signature covers: 1 if the sample has none of them.
     pub(crate) fn take(&mut self, window: &Window) -> [f64; PacketClass::COUNT] {
         let is_here = |header: &&Header| self.victim.contains(header.is_ipv6, header.daddr);
         let mut headers: Vec<&Header> = window.unproven.iter().filter(is_here).collect();

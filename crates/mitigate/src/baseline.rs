@@ -52,8 +52,8 @@ pub fn floor_pps(prefix: &Prefix) -> f64 {
 
 /// How many times as high as usual the traffic of proven sources is, for each prefix: 1 if it is not higher.
 ///
-/// A crowd brings packets that cannot have proof, such as single questions, in proportion. So thresholds rise with it. An
-/// attacker without proof cannot raise them.
+/// A crowd brings packets that cannot have proof, such as single questions, in proportion. So thresholds rise with it.
+/// An attacker without proof cannot raise them.
 #[derive(Clone, Debug, Default)]
 pub struct Growth(HashMap<Prefix, f64>);
 
@@ -97,8 +97,8 @@ pub struct Usual {
     vouched: UsualRate,
     /// Highest usual rate of packets of proven sources.
     certain: UsualRate,
-    /// Packets of each class that are proven or vouched for, and all that are proven, in peace and in attacks. Half of them
-    /// is forgotten in an hour.
+    /// Packets of each class that are proven or vouched for, and all that are proven, in peace and in attacks. Half of
+    /// them is forgotten in an hour.
     proven_packets: [f64; PacketClass::COUNT],
     certain_packets: f64,
     /// Packets of proven sources, or those that answers vouch for.
@@ -334,8 +334,8 @@ impl Baselines {
         }
     }
 
-    /// Counts packets of proven sources, also in attacks. Only where each packet is seen, in both directions, does a proof
-    /// say what a host does.
+    /// Counts packets of proven sources, also in attacks. Only where each packet is seen, in both directions, does a
+    /// proof say what a host does.
     pub fn count_proven(&mut self, all: &[Counts], seconds: f64) {
         for counts in all.iter().filter(|counts| counts.proven_total() > 0) {
             let Some(usual) = self.entry(counts.prefix) else { continue };

@@ -41,8 +41,8 @@ impl Filter {
         self.proxies = self.active.iter().filter(|active| is_proxy(&active.action)).count();
     }
 
-    /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that are
-    /// dropped.
+    /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that
+    /// are dropped.
     pub fn drops(&mut self, header: &Header, now_ns: u64, belongs: impl FnOnce() -> Belongs) -> Option<ActionId> {
         let active = self.active.iter_mut().find_map(|active| active.drops(header, now_ns).then_some(active))?;
         active.hit.packets += 1;

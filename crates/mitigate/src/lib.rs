@@ -1,8 +1,8 @@
 //! Mitigation: measurements in, decisions out.
 //!
-//! The way of a measurement: [`measure`] counts packets in windows, [`victim`] finds prefixes whose traffic exceeds their
-//! [`baseline`], [`signature`] separates the attack from the [`reference`] of peace, and [`mitigator`] decides on an
-//! [`action`], checks it and undoes it. [`release`] frees blocked sources, and [`offload`] chooses the sources for a
+//! The way of a measurement: [`measure`] counts packets in windows, [`victim`] finds prefixes whose traffic exceeds
+//! their [`baseline`], [`signature`] separates the attack from the [`reference`] of peace, and [`mitigator`] decides on
+//! an [`action`], checks it and undoes it. [`release`] frees blocked sources, and [`offload`] chooses the sources for a
 //! card.
 //!
 //! [`defence`] joins these parts, for recordings ([`recording`]) and for a running Weir.

@@ -260,8 +260,8 @@ impl Mitigator {
         }
     }
 
-    /// Packets a second of each class that are not usual and that no signature covers. `open` is the share of each class
-    /// that none covers.
+    /// Packets a second of each class that are not usual and that no signature covers. `open` is the share of each
+    /// class that none covers.
     fn rest(&self, victim: Prefix, window: &Window, open: &[f64; PacketClass::COUNT]) -> [f64; PacketClass::COUNT] {
         let usual = self.peace.baselines.of(&victim);
         let counts = window.counts_of(victim);

@@ -147,8 +147,8 @@ fn has_strange_syns(counts: &Counts, window: &Window) -> bool {
     is_certain && are_most && unproven as f64 >= STRANGE_SYNS
 }
 
-/// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do is
-/// for signatures to say.
+/// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do
+/// is for signatures to say.
 fn has_strange_answers(counts: &Counts) -> bool {
     let answers = [PacketClass::UdpService, PacketClass::Fragment, PacketClass::SynAck].map(|class| class as usize);
     let sum = |of: &[u64; PacketClass::COUNT]| answers.iter().map(|&class| of[class]).sum::<u64>() as f64;

@@ -72,8 +72,8 @@ impl Recording {
         self.defence.see(header, frame, now_ns)
     }
 
-    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one: then the report
-    /// says what a recording of a fraction of a second shows, although nothing can be done about it any more.
+    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one: then the
+    /// report says what a recording of a fraction of a second shows, although nothing can be done about it any more.
     pub fn finish(&mut self) {
         if let Some(begin_ns) = self.window_ns
             && self.closed < SHORT_WINDOWS

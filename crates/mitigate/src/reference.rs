@@ -2,9 +2,9 @@
 //!
 //! It grows only in peace, so an attack does not teach it. Headers of real sources are taken at once. All others wait:
 //! if their destination comes under suspicion meanwhile, they are thrown away, because an attack begins before it is
-//! detected. In the first minute of a life those that answers vouch for wait for a few seconds only: nothing else is known
-//! of services without connections. One source has a bounded share, so an attacker who prepares for days poisons little of
-//! it.
+//! detected. In the first minute of a life those that answers vouch for wait for a few seconds only: nothing else is
+//! known of services without connections. One source has a bounded share, so an attacker who prepares for days poisons
+//! little of it.
 
 use crate::header::Header;
 use crate::measure::Window;
@@ -19,13 +19,13 @@ const OTHERS: usize = 2048;
 const FIRST: usize = 1024;
 /// Headers of one window that are offered, of each kind.
 const OFFERED: usize = 64;
-/// After so many offers, half of the headers are renewed in an hour of as many offers as there can be, and in a longer time
-/// of fewer: 64 in each of 14,400 windows, divided by ln 2.
+/// After so many offers, half of the headers are renewed in an hour of as many offers as there can be, and in a longer
+/// time of fewer: 64 in each of 14,400 windows, divided by ln 2.
 const FADING: u64 = 1_330_000;
 /// Headers of one source in a window that are offered: an eighth.
 const OFFERED_OF_SOURCE: usize = OFFERED / 8;
-/// The time that others wait, and the time that those that answers vouch for wait in the beginning: longer than detection
-/// takes.
+/// The time that others wait, and the time that those that answers vouch for wait in the beginning: longer than
+/// detection takes.
 const WAIT_NS: u64 = 60_000_000_000;
 const SHORT_WAIT_NS: u64 = 5_000_000_000;
 /// Headers that wait at once.
@@ -178,8 +178,8 @@ impl Reference {
         self.real.kept().iter().chain(self.plausible.kept()).chain(self.vouched.kept())
     }
 
-    /// Headers that begin what a host serves: first packets of conversations, and datagrams that it has answered. They are
-    /// few among all packets, and without them there is no conversation.
+    /// Headers that begin what a host serves: first packets of conversations, and datagrams that it has answered. They
+    /// are few among all packets, and without them there is no conversation.
     pub fn first(&self) -> impl Iterator<Item = &Header> {
         self.opening.kept().iter().chain(self.answered.kept())
     }

@@ -3,8 +3,8 @@
 //! A source that is slower than the fastest source of normal times does no harm. If it was released by mistake,
 //! detection blocks it again in its next window.
 
-/// Sources released in one period, at most this share of the blocked ones. If a threshold is wrong, the mistake shows in
-/// the next window while most sources are still blocked.
+/// Sources released in one period, at most this share of the blocked ones. If a threshold is wrong, the mistake shows
+/// in the next window while most sources are still blocked.
 const SHARE_MAX: f64 = 0.1;
 
 /// A blocked source and its current rate.

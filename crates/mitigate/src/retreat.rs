@@ -53,8 +53,8 @@ pub fn slow_sources(attacks: &[Attack], normal_max_pps: f64) -> Vec<ActionId> {
     release(blocked.map(|(key, _, rate_pps)| Blocked { key, rate_pps }).collect(), normal_max_pps)
 }
 
-/// Ends the actions of an attack that are quiet for `hold_ns`, or whose time is over. `slow` are the sources to release.
-/// Streams of harmless rates are released too: if they become a load, the rule comes back.
+/// Ends the actions of an attack that are quiet for `hold_ns`, or whose time is over. `slow` are the sources to
+/// release. Streams of harmless rates are released too: if they become a load, the rule comes back.
 pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64) -> Vec<(Action, Ending)> {
     let mut ended = Vec::new();
     for record in attack.standing_mut() {

@@ -1,8 +1,8 @@
 //! Streams without proof that are spared: new services that send in one direction, such as logs, monitoring or video.
 //!
-//! A stream is one sender: packets from one port of one source to one port, again and again. Made-up sources do not make
-//! streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets without
-//! proof as long as all of them together are below a harmless rate. Above it, each counts.
+//! A stream is one sender: packets from one port of one source to one port, again and again. Made-up sources do not
+//! make streams, and a few senders of an ordinary rate are no load. So streams of a prefix do not count as packets
+//! without proof as long as all of them together are below a harmless rate. Above it, each counts.
 //!
 //! This also holds for datagrams that few answers vouch for, because an attacker can forge their conversations.
 
@@ -72,8 +72,8 @@ fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {
     !is_reflected && is_harmless(&counts.prefix, pps(counts.streamed_total()), baselines)
 }
 
-/// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of what
-/// the network around receives, or usual.
+/// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of
+/// what the network around receives, or usual.
 pub fn is_harmless(prefix: &Prefix, pps: f64, baselines: &Baselines) -> bool {
     let wide = Prefix::at(Level::Wide, prefix.is_ipv6(), prefix.address());
     let (usual, network) = (baselines.of(prefix), baselines.of(&wide));

@@ -1,8 +1,9 @@
-//! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten seconds.
+//! Which prefix is attacked: the finest whose traffic without proof exceeds its baseline, in two windows of ten
+//! seconds.
 //!
 //! Two windows need not follow each other, so pulses that are timed to one window are found at the second pulse. Pulses
-//! that are further apart are found at the third one of a minute, if each is far above the threshold. If an attack visits
-//! the hosts of a net in turn, the net is the victim after three windows.
+//! that are further apart are found at the third one of a minute, if each is far above the threshold. If an attack
+//! visits the hosts of a net in turn, the net is the victim after three windows.
 
 use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::class;

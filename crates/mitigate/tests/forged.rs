@@ -215,8 +215,8 @@ fn conversation(client: (u32, u16), server: (u32, u16), (begin_s, pps, one_in): 
     both.flatten().collect()
 }
 
-/// Uploads over VPN and QUIC, whose receiver acknowledges each second packet or merges 64 KB; calls that begin within six
-/// seconds; players that join at once.
+/// Uploads over VPN and QUIC, whose receiver acknowledges each second packet or merges 64 KB; calls that begin within
+/// six seconds; players that join at once.
 #[test]
 fn services_of_datagrams_that_begin_are_no_attack() {
     let host = (SERVER + 5, 4500);

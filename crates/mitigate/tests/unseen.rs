@@ -44,8 +44,8 @@ fn developed() {
     assert_eq!(failing(&DEVELOPED, 1), Vec::<String>::new());
 }
 
-/// What headers do not separate: a SYN flood that looks as customers do is reported (a posture with `tcp synproxy` is the
-/// answer), and less than three times the usual rate without proof is not seen.
+/// What headers do not separate: a SYN flood that looks as customers do is reported (a posture with `tcp synproxy` is
+/// the answer), and less than three times the usual rate without proof is not seen.
 const BEYOND: [(&str, Mix); 2] = [("syn flood of real stacks", Mix::Varied), ("ssdp at a low rate", Mix::OneWay)];
 
 #[test]
@@ -243,8 +243,8 @@ fn pulses_of_syns_are_stopped_from_the_second_on() {
     assert!(outcome.holds(), "{outcome:?}");
 }
 
-/// Customers repeat their SYNs to a server that answers none, and come back when it does. They are known, or they are not
-/// more than before.
+/// Customers repeat their SYNs to a server that answers none, and come back when it does. They are known, or they are
+/// not more than before.
 #[test]
 fn a_server_that_is_down_is_not_attacked() {
     let is_down = |time_s: f64| (20.0..40.0).contains(&time_s);

@@ -25,7 +25,8 @@ pub struct Offload {
     pub family: Family,
     /// Sources that must not be in the card, although they are in the table.
     pub exempt: Vec<Exempt>,
-    /// Rules in front that count, sample or drop packets of these sources too, and do not see those that the card drops.
+    /// Rules in front that count, sample or drop packets of these sources too, and do not see those that the card
+    /// drops.
     pub unseen: Vec<RuleId>,
 }
 

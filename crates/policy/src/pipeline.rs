@@ -40,8 +40,8 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
     lower::lower(policy, sources, catalog, model)
 }
 
-/// One diagnostic for each rule and feature that an engine does not support. If there are none, [`emit`] can compile the
-/// program.
+/// One diagnostic for each rule and feature that an engine does not support. If there are none, [`emit`] can compile
+/// the program.
 pub fn unsupported(lowered: &Lowered, engines: &[Engine]) -> Vec<Diagnostic> {
     let refuse = |unsupported: Unsupported| {
         let of_rule = unsupported.rule.map(|rule| lowered.spans[usize::from(rule.0)]);

@@ -1,8 +1,8 @@
 //! The card's RTL (`hw/rtl`) in simulation: a process that Verilator builds, with frames in its pipes.
 //!
 //! `hw/bench/driver.cpp` says what goes through the pipes. Numbers in them have 32 bits, little-endian. The crate knows
-//! nothing of what frames mean: tests compare the simulation with the card's interpreter, and `weir bench hybrid --rtl` lets
-//! software decide by its answers.
+//! nothing of what frames mean: tests compare the simulation with the card's interpreter, and `weir bench hybrid --rtl`
+//! lets software decide by its answers.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;

@@ -7,7 +7,8 @@ use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 
-/// An array map with values of `bytes` bytes, all zeros, and their memory: one after the other, each at a multiple of 8.
+/// An array map with values of `bytes` bytes, all zeros, and their memory: one after the other, each at a multiple of
+/// 8.
 ///
 /// # Errors
 /// The kernel refuses the map or its memory.
@@ -25,8 +26,8 @@ pub(crate) fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<
     Ok((map, memory))
 }
 
-/// Number of CPUs that have memory of their own in the kernel: the most that the machine can have, rounded up to a power
-/// of two.
+/// Number of CPUs that have memory of their own in the kernel: the most that the machine can have, rounded up to a
+/// power of two.
 ///
 /// # Errors
 /// The kernel does not say how many there are.

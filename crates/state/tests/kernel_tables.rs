@@ -154,8 +154,8 @@ fn all_entries_are_replaced_in_all_images_or_in_none() {
     for visibility in [Visibility::Gradual, Visibility::AtOnce] {
         let store = TableStore::for_kernel();
         let (old, other) = (addresses(0, 2), addresses(1, 3));
-        // As if rules looked the table up with two keys. The first image is fused with another table, and the second one is
-        // small.
+        // As if rules looked the table up with two keys. The first image is fused with another table, and the second
+        // one is small.
         let image = Arc::new(weir_tables::exact_sets(&[&old, &other]).unwrap());
         let member =
             |name: &str, table: &Table| Member { name: name.to_owned(), table: Arc::new(table.clone()), dynamic: None };

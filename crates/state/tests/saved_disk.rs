@@ -98,8 +98,8 @@ fn names(path: &Path) -> Vec<String> {
     files(path).into_keys().collect()
 }
 
-/// A folder with two snapshots, journals and debts. The entries are 10.0.0.1 in the first journal, 10.0.0.2 in the next,
-/// and so on.
+/// A folder with two snapshots, journals and debts. The entries are 10.0.0.1 in the first journal, 10.0.0.2 in the
+/// next, and so on.
 fn saved() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut process = Process::start(folder.path());

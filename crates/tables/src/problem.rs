@@ -5,7 +5,8 @@ use weir_abi::{Family, LimitProblem};
 /// Longest label in bytes.
 pub const LABEL_BYTES_MAX: usize = 255;
 
-/// Prefixes that a table can be given, duplicates included. Keeps a hostile list of IPv6 ranges, 254 prefixes each, in memory.
+/// Prefixes that a table can be given, duplicates included. Keeps a hostile list of IPv6 ranges, 254 prefixes each, in
+/// memory.
 pub const PREFIXES_MAX: usize = 1 << 24;
 
 /// The family as messages name it.

@@ -1,4 +1,5 @@
-//! The C lookups against the Rust ones: `datapath/include/lookup.h`, compiled by every compiler here, on the same images.
+//! The C lookups against the Rust ones: `datapath/include/lookup.h`, compiled by every compiler here, on the same
+//! images.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

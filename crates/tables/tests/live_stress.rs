@@ -1,8 +1,9 @@
-//! One writer and several readers at once, for as long as one likes: `WEIR_STRESS_SECONDS=60` for each layout, else two.
+//! One writer and several readers at once, for as long as one likes: `WEIR_STRESS_SECONDS=60` for each layout, else
+//! two.
 //!
-//! Before each change the writer notes, for every key that is watched, the label that the key gets. A reader takes the number of the
-//! last change that is complete, looks keys up, and then reads the notes: each answer must be the key's label after that
-//! change, or one that it was given since.
+//! Before each change the writer notes, for every key that is watched, the label that the key gets. A reader takes the
+//! number of the last change that is complete, looks keys up, and then reads the notes: each answer must be the key's
+//! label after that change, or one that it was given since.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -49,7 +50,8 @@ impl Watched {
         self.count.store(count + 1, Ordering::Release);
     }
 
-    /// Whether the bits of `mask` in the label are those after change `since` or a later one; `None` if the notes do not go back so far.
+    /// Whether the bits of `mask` in the label are those after change `since` or a later one; `None` if the notes do
+    /// not go back so far.
     fn was(&self, since: u64, label: u32, mask: u32) -> Option<bool> {
         let count = self.count.load(Ordering::Acquire);
         for index in (0..count).rev() {
@@ -80,8 +82,9 @@ struct Shared {
 }
 
 impl Shared {
-    /// As [`Watched::was`]. Each fused set is a table of its own: two changes of an address may come between the looks at two sets, so that a
-    /// lookup finds what the address was in one set before the first and in another after the second.
+    /// As [`Watched::was`]. Each fused set is a table of its own: two changes of an address may come between the looks
+    /// at two sets, so that a lookup finds what the address was in one set before the first and in another after the
+    /// second.
     fn was(&self, watched: &Watched, since: u64, label: u32) -> Option<bool> {
         if self.layout != Layout::ExactSets {
             return watched.was(since, label, u32::MAX);
@@ -119,8 +122,8 @@ impl Finder<'_> {
         let (image, count) = (view.as_ptr(), keys.len() as u32);
         let (hi, lo): (Vec<u64>, Vec<u64>) = keys.iter().map(|&key| ((key >> 64) as u64, key as u64)).unzip();
         let addrs: Vec<u32> = keys.iter().map(|&key| (key >> 96) as u32).collect();
-        // SAFETY: the shim defines the symbols with these types, as many keys and labels are there, and the view is of the
-        // burst that goes on.
+        // SAFETY: the shim defines the symbols with these types, as many keys and labels are there, and the view is of
+        // the burst that goes on.
         unsafe {
             match (is_ipv6(self.layout), lookup(self.layout).1) {
                 (false, true) => {

@@ -302,8 +302,8 @@ pub struct ReplayOptions {
     /// The engine; by default native if there is clang or the policy is a bundle, else eval.
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
-    /// Compare the counts with this file (`expected.json` of an exported attack), which also says direction and posture.
-    /// If one differs, the exit code is 1 and a message names it.
+    /// Compare the counts with this file (`expected.json` of an exported attack), which also says direction and
+    /// posture. If one differs, the exit code is 1 and a message names it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["direction", "inside", "posture"])]
     pub expect: Option<PathBuf>,
     /// Print one JSON object.
@@ -377,8 +377,8 @@ pub struct RunOptions {
     /// Interfaces towards the protected hosts.
     #[arg(long, value_name = "IF", value_delimiter = ',', required_unless_present = "host")]
     pub upper: Vec<String>,
-    /// Engine `xdp`: protect this machine, at these interfaces of it. Received packets are decided by `upstream`, and go
-    /// up to the kernel if accepted. Packets that the machine sends are decided by `downstream`.
+    /// Engine `xdp`: protect this machine, at these interfaces of it. Received packets are decided by `upstream`, and
+    /// go up to the kernel if accepted. Packets that the machine sends are decided by `downstream`.
     #[arg(long, value_name = "IF", value_delimiter = ',', conflicts_with_all = ["lower", "upper", "divert", "carry_link"])]
     pub host: Vec<String>,
     /// The interface for diverted packets and samples.
@@ -390,8 +390,8 @@ pub struct RunOptions {
     /// What a card drops.
     #[command(flatten)]
     pub card: CardOptions,
-    /// Try the policy: unless `weir ctl confirm` comes within this time (`60s`, `5m`), Weir ends and everything passes, as
-    /// without Weir. Until then that also happens if Weir is killed, whatever `on-exit` says.
+    /// Try the policy: unless `weir ctl confirm` comes within this time (`60s`, `5m`), Weir ends and everything passes,
+    /// as without Weir. Until then that also happens if Weir is killed, whatever `on-exit` says.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub confirm: Option<Duration>,
     /// Start although the policy drops packets of the connection over which you are logged in (`SSH_CONNECTION`).

@@ -8,8 +8,8 @@ use weir_engine::clang::Clang;
 use weir_loading::Policy;
 use weir_policy::capability::{self, Engine};
 
-/// The engine of the option. By default it is native, if the policy is a bundle or there is a compiler that supports it.
-/// Otherwise it is the interpreter, with a note on standard error.
+/// The engine of the option. By default it is native, if the policy is a bundle or there is a compiler that supports
+/// it. Otherwise it is the interpreter, with a note on standard error.
 ///
 /// # Errors
 /// `WEIR_CLANG` names a compiler that does not work.

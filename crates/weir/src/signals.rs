@@ -15,8 +15,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Pause between two looks at [`ENDING`].
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waits for the end if a signal is about to end the process. Its compilers were stopped, so the command has failed, but
-/// the exit status must tell the signal.
+/// Waits for the end if a signal is about to end the process. Its compilers were stopped, so the command has failed,
+/// but the exit status must tell the signal.
 pub fn wait_if_ending() {
     while ENDING.load(Ordering::SeqCst) {
         thread::sleep(LOOK);

@@ -87,7 +87,7 @@ pub fn constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for slots.
+/// Names in C and values in Rust of the constants of slots.
 fn slot_constants() -> Vec<(String, u64)> {
     let mut constants: Vec<(String, u64)> = [
         ("SLOT_RULES_MAX", slot::RULES_MAX as u64),
@@ -131,7 +131,7 @@ fn slot_constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for flows.
+/// Names in C and values in Rust of the constants of flows.
 fn flow_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FLOW_SLOTS".into(), flow::SLOTS as u64),
@@ -164,7 +164,7 @@ fn flow_constants() -> Vec<(String, u64)> {
     constants
 }
 
-/// The same for features.
+/// Names in C and values in Rust of the constants of features.
 fn feature_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
         ("FEATURE_GROUP".into(), features::GROUP as u64),

@@ -1,5 +1,5 @@
-//! Ports of DPDK whose drivers take flows (rte_flow). No virtual driver takes flows that count, so a library in front of
-//! DPDK has them (tests/live/card/flows.c).
+//! Ports of DPDK whose drivers take flows (rte_flow). No virtual driver takes flows that count, so a library in front
+//! of DPDK has them (tests/live/card/flows.c).
 
 use super::running::{POLICY, arrive, counted_for_table, filled, frame, in_card, source, status};
 use crate::device_under_test::{Running, Setup};

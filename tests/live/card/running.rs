@@ -1,5 +1,5 @@
-//! `weir run --card`: the card drops the fastest sources of a table, follows the table and the policy, and its packets are
-//! counted like all others.
+//! `weir run --card`: the card drops the fastest sources of a table, follows the table and the policy, and its packets
+//! are counted like all others.
 
 use crate::device_under_test::{HOST, Running, Setup};
 use crate::hosts::{Host, Hosts, Wires};

@@ -15,8 +15,8 @@ use weir_control::Request;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
-/// Each policy accepts one of two kinds of packets and no other. The card of `a` drops packets to port 30 and answers the
-/// others with a number that means the opposite to `b`.
+/// Each policy accepts one of two kinds of packets and no other. The card of `a` drops packets to port 30 and answers
+/// the others with a number that means the opposite to `b`.
 const POLICIES: [(&str, &str); 2] = [
     (
         "a.weir",
@@ -38,7 +38,8 @@ fn changes() -> usize {
 
 /// Packets of each kind that may be on their way. Queues have room for them on a machine that does something else.
 const ON_THEIR_WAY: u64 = 64;
-/// After this time without an arrival, what is on its way counts as lost, and the flood goes on: the counts will say so.
+/// After this time without an arrival, what is on its way counts as lost, and the flood goes on: the counts will say
+/// so.
 pub const LOST: Duration = Duration::from_secs(2);
 
 /// Sends the four packets over and over until told to stop, but never more than fit into the queues. Of the four, one
@@ -91,8 +92,8 @@ pub fn follow(host: &Host, interface: &'static str, stop: Arc<AtomicBool>) -> (A
     (arrived, following)
 }
 
-/// Every packet is accepted by one policy and dropped by the other, whichever decides it. So of each kind, those that are
-/// accepted and those that are dropped add up to what was sent; a packet that card and software judge by different
+/// Every packet is accepted by one policy and dropped by the other, whichever decides it. So of each kind, those that
+/// are accepted and those that are dropped add up to what was sent; a packet that card and software judge by different
 /// policies would be in neither, or leave although no policy accepts it.
 fn no_packet_is_judged_by_a_mixture(hosts: &Hosts, card: &Host, folder: &Path, setup: &Setup) {
     POLICIES.iter().for_each(|(name, text)| put(folder, name, text));

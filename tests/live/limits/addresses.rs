@@ -17,8 +17,8 @@ fn own_counts(hosts: usize) -> impl Iterator<Item = (String, u64)> {
     (1..=hosts).filter(|&number| number as u64 > PASSED).map(|number| host(number, number as u64 - PASSED))
 }
 
-/// Whether the hash of this start gives two of the hosts one bucket and one record. Then one of them is listed, with the
-/// packets of both but those that pass.
+/// Whether the hash of this start gives two of the hosts one bucket and one record. Then one of them is listed, with
+/// the packets of both but those that pass.
 fn two_share_a_record(listed: &[(String, u64)], hosts: usize) -> bool {
     let pairs = (1..=hosts).flat_map(|other| (1..other).map(move |one| [one, other]));
     let mut shared = pairs.filter(|pair| {

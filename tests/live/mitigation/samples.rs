@@ -28,8 +28,8 @@ fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path
 
 each_kind!(a_flood_that_samples_do_not_show_is_found_by_what_is_observed);
 fn a_flood_that_samples_do_not_show_is_found_by_what_is_observed(engine: &str, hosts: &Hosts, folder: &Path) {
-    // Of 1,600 packets a second at most, a window has less than one sample. From samples alone, the least rate that can be
-    // told from chance is 200,000.
+    // Of 1,600 packets a second at most, a window has less than one sample. From samples alone, the least rate that can
+    // be told from chance is 200,000.
     let policy = POLICY.replace("sample 1/1", "sample 1/2000");
     put(folder, "p.weir", &format!("observe {{ size 64; inside 10.9.0.0/24 }}\n{policy}"));
     let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));

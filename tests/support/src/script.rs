@@ -12,8 +12,8 @@
 //! ```
 //! A packet begins with the seconds since the packet before it, and `>` (upstream, from the client) or `<` (downstream,
 //! from the server). It is a packet in the usual notation ([`crate::notation`]), or a TCP segment between 192.0.2.1
-//! port 40000 and 198.51.100.1 port 80. A segment has flags (letters of `FSRPAUEC`, or `-`), the fields of `tcp`, and the
-//! options `mss=N`, `wscale=N`, `sackok`, `sack=A-B` and `ts=VALUE,ECHO`.
+//! port 40000 and 198.51.100.1 port 80. A segment has flags (letters of `FSRPAUEC`, or `-`), the fields of `tcp`, and
+//! the options `mss=N`, `wscale=N`, `sackok`, `sack=A-B` and `ts=VALUE,ECHO`.
 //!
 //! Behind ` : ` comes `new`, `established`, `related` or `untracked`; a reason (`bad-ack`); or `drop` or `accept`, the
 //! verdict of a `rule`. `in STATES` lists the states of all flows after the packet, sorted, or `none`.

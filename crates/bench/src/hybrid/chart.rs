@@ -1,5 +1,5 @@
-//! Draws the scenario: Fig. 7 and 8 as cycles alone and behind the card, Fig. 9 with the paper's values next to ours. Frames
-//! of the RTL have bars of their own.
+//! Draws the scenario: Fig. 7 and 8 as cycles alone and behind the card, Fig. 9 with the paper's values next to ours.
+//! Frames of the RTL have bars of their own.
 
 use super::Maker;
 use crate::plot::by_fields::{self, Plan};

@@ -1,11 +1,12 @@
 //! The card as RTL, simulated: frames with the answers that hardware would give (the paper's section 4.1).
 //!
-//! Verilator builds the simulation of a profile (`weir_simulation`), which nothing else here needs. A session configures it
-//! with control frames, as it would configure a card on a wire: it writes all tables, and reads them back.
+//! Verilator builds the simulation of a profile (`weir_simulation`), which nothing else here needs. A session
+//! configures it with control frames, as it would configure a card on a wire: it writes all tables, and reads them
+//! back.
 //!
 //! A word takes a cycle to write and six to read, and the simulation takes 4 us a cycle: 10 s for a table of 20,000
-//! blocks. So tables are written as seldom as possible. A plain configuration stands between two programs; then programs
-//! are always in the same bank, and the session writes only what that bank does not have yet.
+//! blocks. So tables are written as seldom as possible. A plain configuration stands between two programs; then
+//! programs are always in the same bank, and the session writes only what that bank does not have yet.
 
 use std::io;
 use std::path::Path;

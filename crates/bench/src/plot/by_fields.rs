@@ -20,8 +20,8 @@ pub struct Plan {
     pub unit: &'static str,
 }
 
-/// Draws the charts of plans, one below the other, each with its title behind the scenario's. Plans without rows are left
-/// out.
+/// Draws the charts of plans, one below the other, each with its title behind the scenario's. Plans without rows are
+/// left out.
 pub fn svg(title: &str, plans: &[(&str, &Plan)], rows: &[Row]) -> String {
     let charts = plans.iter().filter_map(|(of, plan)| chart(format!("{title}{of}"), rows, plan));
     grouped::svg_of_all(&charts.collect::<Vec<_>>())

@@ -130,8 +130,8 @@ impl Weir {
     }
 }
 
-/// The options of a card. Its table has as many entries as the paper's. It takes changes at once, and often: it is measured
-/// when it has chosen.
+/// The options of a card. Its table has as many entries as the paper's. It takes changes at once, and often: it is
+/// measured when it has chosen.
 fn card_arguments(name: &str, card: &Host) -> Vec<String> {
     let table = format!("entries={CARD_ENTRIES},update=0ms");
     let place = match name {

@@ -190,8 +190,8 @@ impl Door {
         Ok(Door { host, near, far, receiver, card })
     }
 
-    /// Gives both ends of the wire what TCP needs. The end outside is received by a thread on the calling thread's core,
-    /// not by the sender on the host's.
+    /// Gives both ends of the wire what TCP needs. The end outside is received by a thread on the calling thread's
+    /// core, not by the sender on the host's.
     ///
     /// # Errors
     /// `ip` or `ethtool` fails.

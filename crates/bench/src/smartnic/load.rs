@@ -1,8 +1,8 @@
 //! Fig. 3: the CPU time of the host by number of sources, at a constant attack; and what a card leaves over of it.
 //!
-//! The generator sends at a pace that a host with XDP sustains. So nothing is lost on the way, unless a host is too slow:
-//! then its core is busy all the time. The rate at which a core is full follows from the CPU time, also for a host whose
-//! card drops most of the attack.
+//! The generator sends at a pace that a host with XDP sustains. So nothing is lost on the way, unless a host is too
+//! slow: then its core is busy all the time. The rate at which a core is full follows from the CPU time, also for a
+//! host whose card drops most of the attack.
 
 use super::blockers;
 use super::drops::{Effort, Stand, Stands, Turn};
@@ -19,7 +19,8 @@ const PACE_NS: u64 = 1000;
 const LEFT_OVER_MIN: f64 = 0.1;
 /// Most turns of a host: a pace makes them long.
 const ROUNDS_MAX: usize = 3;
-/// Turns until a card has chosen its entries: its part differs no more than this in so many turns, or there were enough.
+/// Turns until a card has chosen its entries: its part differs no more than this in so many turns, or there were
+/// enough.
 const SETTLED_TURNS: usize = 6;
 const SETTLED_TURNS_MAX: usize = 24;
 const SETTLED_SHARE: f64 = 0.03;

@@ -1,8 +1,8 @@
-//! `smartnic`: Miano et al., *Introducing SmartNICs in Server-Based Data Plane Processing* (2019), section V, with Weir on
-//! the host that it protects, and what an operator would use instead.
+//! `smartnic`: Miano et al., *Introducing SmartNICs in Server-Based Data Plane Processing* (2019), section V, with Weir
+//! on the host that it protects, and what an operator would use instead.
 //!
-//! * What dropping costs by number of sources (`drops.rs`): Fig. 2a and 2b; with 1K and 128K sources in turn (`growth.rs`);
-//!   and what Weir's program alone takes of it (`program.rs`).
+//! * What dropping costs by number of sources (`drops.rs`): Fig. 2a and 2b; with 1K and 128K sources in turn
+//!   (`growth.rs`); and what Weir's program alone takes of it (`program.rs`).
 //! * The CPU of the host (`load.rs`): Fig. 3, with cards.
 //! * Requests that a web server completes (`web.rs`): Fig. 4a and 4b, with cards.
 

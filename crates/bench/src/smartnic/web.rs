@@ -4,8 +4,8 @@
 //!   clients and generator, on the last core(s)  ==veth== (card) ==veth==  host on its core: receiver and server
 //! ```
 //! Clients request more than they could if the host did nothing else, but at a constant rate: the paper's clients and
-//! attackers have machines of their own, and here the attack takes time from the clients. A request that is not answered
-//! in five seconds has failed.
+//! attackers have machines of their own, and here the attack takes time from the clients. A request that is not
+//! answered in five seconds has failed.
 
 use super::door::{Door, HOST_CORE, VICTIM};
 use super::drops::{Effort, NEAR, Stand};

@@ -1,5 +1,5 @@
-//! A real web server with a constant demand, less than it can serve, under floods of SYNs, ACKs and forged resets: which
-//! part of the requests is answered. The server has no SYN cookies of its own.
+//! A real web server with a constant demand, less than it can serve, under floods of SYNs, ACKs and forged resets:
+//! which part of the requests is answered. The server has no SYN cookies of its own.
 
 use super::device::{Device, PORT};
 use super::flood::{Flood, Kind};

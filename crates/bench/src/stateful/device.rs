@@ -1,5 +1,5 @@
-//! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine without and with its
-//! SYN proxy.
+//! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine without and with
+//! its SYN proxy.
 
 use super::hosts::Hosts;
 use crate::process::Process;

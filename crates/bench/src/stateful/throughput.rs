@@ -1,5 +1,5 @@
-//! Throughput with packets of 88 and 1500 bytes (RFC 9411, sections 7.1 and 7.3; the paper's Fig. 5), and the CPU time of
-//! a packet that crosses a user-space engine: each forwarder between two veth pairs, with established flows.
+//! Throughput with packets of 88 and 1500 bytes (RFC 9411, sections 7.1 and 7.3; the paper's Fig. 5), and the CPU time
+//! of a packet that crosses a user-space engine: each forwarder between two veth pairs, with established flows.
 //!
 //! The generator runs on the last core, a worker on the first. For throughput it sends more than forwarders can take.
 //! For CPU time it sends few packets at a time and waits until all have arrived, so none is lost; a worker that sleeps
@@ -30,7 +30,8 @@ const FRAMES: [usize; 2] = [88, 1500];
 /// Duration of a turn, and number of turns, usually and in a quick run.
 const TURN: Duration = Duration::from_millis(400);
 pub const ROUNDS: [usize; 2] = [5, 2];
-/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system call.
+/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system
+/// call.
 const WARM_UP_PACKETS: u32 = 1 << 16;
 const CALL: Duration = Duration::from_millis(20);
 const PACKETS_MAX: u32 = 1 << 23;

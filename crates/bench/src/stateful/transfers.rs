@@ -1,5 +1,5 @@
-//! Transfers of a real server and real clients through each device, with and without a flood of SYNs (RFC 9411, sections
-//! 7.2 to 7.5): pages of 1 KB and 1 MB over new connections, and connections that are held at the same time.
+//! Transfers of a real server and real clients through each device, with and without a flood of SYNs (RFC 9411,
+//! sections 7.2 to 7.5): pages of 1 KB and 1 MB over new connections, and connections that are held at the same time.
 
 use super::device::Device;
 use super::flood::{Flood, Kind};

@@ -5,9 +5,9 @@
 //!              requests -> control socket -^
 //! ```
 //! Weir runs in its own process with 178,000 addresses in each of three tables, one for each way in which a layout
-//! changes: `exact-set` by one store, `rank-leaf` by a new leaf, `d16x4r` by a new image. Three more tables of 1.1 million
-//! addresses are replaced as a whole. nftables and the kernel's own maps hold the same addresses and are changed in the
-//! same run (`peers.rs`).
+//! changes: `exact-set` by one store, `rank-leaf` by a new leaf, `d16x4r` by a new image. Three more tables of 1.1
+//! million addresses are replaced as a whole. nftables and the kernel's own maps hold the same addresses and are
+//! changed in the same run (`peers.rs`).
 
 mod lists;
 mod peers;
@@ -150,8 +150,9 @@ impl Table<'_> {
         Ok((times, rate))
     }
 
-    /// Changes a second if a request does not wait for the answers of those before it, as in `weir ctl table stream` and
-    /// `nft -i`, and their number: additions and then removals of the same addresses. `rate` is the rate one by one.
+    /// Changes a second if a request does not wait for the answers of those before it, as in `weir ctl table stream`
+    /// and `nft -i`, and their number: additions and then removals of the same addresses. `rate` is the rate one by
+    /// one.
     fn together(&mut self, rate: f64) -> Result<(f64, f64), Failure> {
         let at_once = (rate as usize).clamp(1, TOGETHER);
         let (start, absent) = (Instant::now(), self.lists.absent(REQUESTS_MAX / 2));

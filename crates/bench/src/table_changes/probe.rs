@@ -1,9 +1,9 @@
 //! Finds out when packets see a change.
 //!
 //! A thread sends packets from one source, each with a number, and remembers when. Another thread remembers which
-//! arrived. The kernel hands packets over a block at a time, milliseconds late, so only the times of sending count. After
-//! an address was blocked, the first packet that did not arrive has seen the change; after it was released, the first one
-//! that arrived. The time is therefore too long by up to the distance of two packets.
+//! arrived. The kernel hands packets over a block at a time, milliseconds late, so only the times of sending count.
+//! After an address was blocked, the first packet that did not arrive has seen the change; after it was released, the
+//! first one that arrived. The time is therefore too long by up to the distance of two packets.
 
 use std::panic;
 use std::sync::Arc;

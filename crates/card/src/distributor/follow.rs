@@ -1,5 +1,5 @@
-//! Following traffic: a choice is changed only if another one is better for some time. Each change is an epoch of the card,
-//! so no packet is judged by a mixture.
+//! Following traffic: a choice is changed only if another one is better for some time. Each change is an epoch of the
+//! card, so no packet is judged by a mixture.
 
 use super::cost::{Bill, Traffic};
 use super::{Advised, Distributor};

@@ -186,8 +186,8 @@ fn a_choice_changes_when_another_stays_better() {
     });
 }
 
-/// Each window is measured with an error. Where two choices cost about the same, nothing changes; where one is better in
-/// most windows, changes are few.
+/// Each window is measured with an error. Where two choices cost about the same, nothing changes; where one is better
+/// in most windows, changes are few.
 #[test]
 fn noise_changes_nothing() {
     // A lookup costs the software 20 cycles, and its second half 5. Without offloaded rules there are seals, too.

@@ -9,9 +9,9 @@
 //! and no answer behind it can be forged. Every other configuration is written into the bank that is not active, read
 //! back, and committed when the software is ready.
 //!
-//! The link keeps the order of frames and may lose some. Writes and reads are repeated until they are answered. A commit
-//! changes the bank each time, so it is not repeated: if its answer is missing, a read behind it tells by the seal of
-//! its answer which configuration is active.
+//! The link keeps the order of frames and may lose some. Writes and reads are repeated until they are answered. A
+//! commit changes the bank each time, so it is not repeated: if its answer is missing, a read behind it tells by the
+//! seal of its answer which configuration is active.
 
 mod answers;
 mod error;
@@ -34,8 +34,8 @@ use weir_abi::card::{SEAL_BYTES, Seal, memory, register};
 
 pub use error::SessionError;
 
-/// Tries of a request without any answer after which a card is silent: they take 2.7 s. Tries count and not time, because
-/// a busy machine may keep the session itself from receiving.
+/// Tries of a request without any answer after which a card is silent: they take 2.7 s. Tries count and not time,
+/// because a busy machine may keep the session itself from receiving.
 const TRIES: u32 = 7;
 /// Tries for a card that was silent in the previous task: 0.7 s.
 const TRIES_AGAIN: u32 = 3;
@@ -174,8 +174,8 @@ impl Session {
         self.active.map(|active| active.configured)
     }
 
-    /// Begins to write a configuration with which the card passes frames as they are. The first one of a session must be
-    /// such a one.
+    /// Begins to write a configuration with which the card passes frames as they are. The first one of a session must
+    /// be such a one.
     ///
     /// # Errors
     /// Only the errors of [`Session::write_program`], because every card has the registers.
@@ -200,8 +200,8 @@ impl Session {
         self.write(all, Active { configured, counters: program.dropped.len() })
     }
 
-    /// Begins to make the written configuration active. If an earlier commit of it had no answer, this finds out whether
-    /// it was carried out, and repeats it if not.
+    /// Begins to make the written configuration active. If an earlier commit of it had no answer, this finds out
+    /// whether it was carried out, and repeats it if not.
     pub fn commit(&mut self) {
         assert!(self.written.is_some(), "compiler bug: a commit without a configuration");
         self.commits = 0;
@@ -212,7 +212,8 @@ impl Session {
         self.begin(task);
     }
 
-    /// Whether a commit had no answer. Then the card has either of two configurations, until [`Session::commit`] succeeds.
+    /// Whether a commit had no answer. Then the card has either of two configurations, until [`Session::commit`]
+    /// succeeds.
     pub fn is_in_doubt(&self) -> bool {
         self.doubt.is_some()
     }

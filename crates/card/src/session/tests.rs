@@ -167,7 +167,8 @@ fn the_next_session_takes_a_configured_card_over() {
     assert!(matches!(link.run(&mut first), Err(SessionError::Silent { .. })));
 }
 
-/// A fifth of the frames is lost each way. Each configuration is committed once, and no counter is lost or counted twice.
+/// A fifth of the frames is lost each way. Each configuration is committed once, and no counter is lost or counted
+/// twice.
 #[test]
 fn lost_frames_are_repeated_and_commits_are_not() {
     let mut link = Link::new(50);

@@ -56,7 +56,8 @@ pub fn table(lookup: usize, image: &Image) -> [Memory; 2] {
     weir_card::image::table(lookup, stages.direct(), stages.extension())
 }
 
-/// The frames of a configuration: all memories but tables whole, so that nothing of an earlier one stays; then a commit.
+/// The frames of a configuration: all memories but tables whole, so that nothing of an earlier one stays; then a
+/// commit.
 pub fn configuration(program: &CardProgram, token: u64, epoch: u16) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for mut memory in memories(program, token, epoch) {

@@ -305,8 +305,8 @@ impl Bundle {
         members
     }
 
-    /// Reads an archive and checks the signature, every member's digest and the ABI version. Its lists are not interpreted
-    /// here. Its code is checked and run only on request.
+    /// Reads an archive and checks the signature, every member's digest and the ABI version. Its lists are not
+    /// interpreted here. Its code is checked and run only on request.
     pub fn read(path: &Path, trust: &Trust) -> Result<Self, EngineError> {
         let file = File::open(path).map_err(|source| EngineError::Io { path: path.to_owned(), source })?;
         Self::read_file(path, file, trust)

@@ -172,21 +172,21 @@ pub struct Access {
 /// A queue pair of each interface, which one worker owns.
 pub trait Lane: Send {
     /// Receives up to [`weir_abi::BURST_MAX`] packets from a side; none if no packet waits. The packets stay in place
-    /// until [`Lane::dispatch`], which must precede the next call. [`FrameBurst::port`] is the number of their port among
-    /// [`Lane::ports`] of the side.
+    /// until [`Lane::dispatch`], which must precede the next call. [`FrameBurst::port`] is the number of their port
+    /// among [`Lane::ports`] of the side.
     fn receive(&mut self, from: Side) -> Result<FrameBurst<'_>, EngineError>;
 
-    /// Removes bytes from the end of each packet of the last burst, a number for each packet. Whatever leaves of a packet
-    /// ends before them.
+    /// Removes bytes from the end of each packet of the last burst, a number for each packet. Whatever leaves of a
+    /// packet ends before them.
     ///
     /// # Panics
     /// Panics if a packet is shorter.
     fn cut(&mut self, bytes: &[u8]);
 
-    /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side, replies out
-    /// of the port at which they arrived, and releases the others. A packet that was changed leaves as the element of
-    /// `rewrites` with its index says; the slice is empty if the program changes none. Copies are of received packets. A
-    /// packet that cannot be sent is dropped and counted with its reason.
+    /// Carries out the verdicts of the last burst, one per packet. Sends accepted packets to the other side, replies
+    /// out of the port at which they arrived, and releases the others. A packet that was changed leaves as the element
+    /// of `rewrites` with its index says; the slice is empty if the program changes none. Copies are of received
+    /// packets. A packet that cannot be sent is dropped and counted with its reason.
     ///
     /// # Panics
     /// Panics if the number of verdicts differs from the number of packets.

@@ -48,8 +48,8 @@ impl PacketSocket {
         promiscuous::join(self, self.device.index()).map_err(|error| self.device.failed(error))
     }
 
-    /// Binds it to the interface. It receives packets of this protocol (an EtherType, or ETH_P_ALL) from now on; with 0 it
-    /// only sends.
+    /// Binds it to the interface. It receives packets of this protocol (an EtherType, or ETH_P_ALL) from now on; with 0
+    /// it only sends.
     pub fn bind(&self, protocol: u16) -> Result<(), EngineError> {
         // SAFETY: zeros are a valid value of this plain structure.
         let mut address: sockaddr_ll = unsafe { zeroed() };

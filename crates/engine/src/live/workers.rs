@@ -26,8 +26,8 @@ const SWITCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time that workers may take to change back after another worker failed to change.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time that workers may take to end. One that hangs is left to the end of the process. On an overloaded machine
-/// ten seconds were too little once. Service managers wait longer: systemd for 90 seconds.
+/// Maximum time that workers may take to end. One that hangs is left to the end of the process. On an overloaded
+/// machine ten seconds were too little once. Service managers wait longer: systemd for 90 seconds.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval of the controller's checks during a change.

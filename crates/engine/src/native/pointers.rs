@@ -79,7 +79,7 @@ unsafe impl Send for SlotPointers {}
 unsafe impl Sync for SlotPointers {}
 
 impl SlotPointers {
-    /// Those of a worker.
+    /// The pointers of a worker.
     pub(super) fn new(slots: &[Arc<RuleSlot>], worker: usize) -> Self {
         let slots = slots.iter().map(|slot| slot.as_ptr()).collect();
         SlotPointers { slots, stripe: (worker % STRIPES) as u64 }

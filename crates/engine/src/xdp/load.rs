@@ -35,7 +35,8 @@ const TABLE: &str = ".bss.table";
 /// Prefixes of the sections of the counters of entries and of their labels, before the number of the slot.
 const ENTRIES: &str = ".bss.entries";
 const LABELS: &str = ".bss.labels";
-/// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at least.
+/// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at
+/// least.
 const SIZES: &str = ".rodata.sizes";
 const TABLE_WORDS: usize = 3;
 /// Bytes after the image of limits, which lookups may read.

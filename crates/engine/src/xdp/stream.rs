@@ -21,8 +21,9 @@ const SECTION: &str = ".bss.stream";
 
 impl XdpFilter {
     /// Decides frame `index` of `burst` once from each of `sources` (host byte order). The frame must be Ethernet and
-    /// IPv4 without VLAN tags. Returns the kernel's average time of a packet in ns, of runs of some hundred packets each
-    /// without a system call in between. Runs on a shared core do not count ([`crate::quiet`]). Every packet is counted.
+    /// IPv4 without VLAN tags. Returns the kernel's average time of a packet in ns, of runs of some hundred packets
+    /// each without a system call in between. Runs on a shared core do not count ([`crate::quiet`]). Every packet is
+    /// counted.
     ///
     /// # Errors
     /// The object has no such program, or the kernel refuses to run it.
@@ -77,8 +78,8 @@ pub(super) fn fill(object: &Object, sources: &[u32]) -> Result<(), EngineError> 
     assert!(sources.len() <= SOURCES_MAX, "at most {SOURCES_MAX} sources");
     let stream = map(object, SECTION, size_of::<Stream>())?;
     let network: Vec<u32> = sources.iter().map(|source| source.to_be()).collect();
-    // SAFETY: the mapping has room for the first words and all sources (checked by `map` and above), and is aligned to a
-    // page. Programs write it too, but they run only in calls by the owner of the object, who is the caller.
+    // SAFETY: the mapping has room for the first words and all sources (checked by `map` and above), and is aligned to
+    // a page. Programs write it too, but they run only in calls by the owner of the object, who is the caller.
     unsafe {
         stream.as_mut_ptr().add(offset_of!(Stream, next)).cast::<u32>().write_volatile(0);
         stream.as_mut_ptr().add(offset_of!(Stream, count)).cast::<u32>().write_volatile(network.len() as u32);

@@ -101,9 +101,9 @@ impl Conversation {
         Conversation { key, last_ns: now_ns, window, sides, asker, is_asker_known: false }
     }
 
-    /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if the
-    /// asker is real. A host answers made-up askers too, so answers alone must not fill the table, nor must what answers
-    /// vouch for.
+    /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if
+    /// the asker is real. A host answers made-up askers too, so answers alone must not fill the table, nor must what
+    /// answers vouch for.
     fn value(&self, now_ns: u64) -> u64 {
         let idle_ns = now_ns.saturating_sub(self.last_ns);
         let is_stream = self.sides.iter().any(Party::is_stream);
@@ -124,8 +124,8 @@ impl Conversation {
 }
 
 impl Conversation {
-    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it has
-    /// sent does not prove the source.
+    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it
+    /// has sent does not prove the source.
     fn numbers(&self, side: usize) -> Proof {
         let (own, other) = (&self.sides[side], &self.sides[1 - side]);
         match (own.is_real, own.plausible_ns) {
@@ -290,8 +290,8 @@ impl Conversations {
         standing
     }
 
-    /// Whether the sender of a packet that was seen shows that it has received an answer. Where the other side's packets
-    /// are not seen, that its own numbers continue is enough.
+    /// Whether the sender of a packet that was seen shows that it has received an answer. Where the other side's
+    /// packets are not seen, that its own numbers continue is enough.
     pub fn has_shown(&self, header: &Header, proof: Proof) -> bool {
         let is_other_seen = || {
             let (key, side) = self.key(header);

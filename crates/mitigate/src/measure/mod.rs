@@ -39,8 +39,8 @@ pub const WINDOW_NS: u64 = 250_000_000;
 const PREFIXES: [usize; 3] = [4096, 1024, 256];
 /// Heaviest sources that are counted.
 const SOURCES: usize = 1024;
-/// A source that became plausible within this time before an attack was detected may belong to it: attacks begin slowly,
-/// and detection takes a second.
+/// A source that became plausible within this time before an attack was detected may belong to it: attacks begin
+/// slowly, and detection takes a second.
 pub const DOUBTFUL_NS: u64 = 5_000_000_000;
 /// Headers of dropped packets of proven sources.
 const DROPPED_HEADERS: usize = 256;

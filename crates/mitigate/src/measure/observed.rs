@@ -1,8 +1,8 @@
 //! Exact counts of protected addresses, which generated code makes behind the rules (`observe`).
 //!
-//! Where packets are sampled, rates are estimates, and a victim with less than 25 samples in a window cannot be told from
-//! chance. Exact counts replace such estimates. They are of a second, and samples of a window, so at the beginning of an
-//! attack enough samples may show more, and then count.
+//! Where packets are sampled, rates are estimates, and a victim with less than 25 samples in a window cannot be told
+//! from chance. Exact counts replace such estimates. They are of a second, and samples of a window, so at the beginning
+//! of an attack enough samples may show more, and then count.
 //!
 //! Counts say nothing of single conversations, so which packets have no proof is estimated. Their share is taken from
 //! the samples of the prefix, or from all samples if the prefix has few. A host that sends segments of TCP connections
@@ -48,8 +48,8 @@ struct Exact {
 }
 
 impl Observed {
-    /// The counts of addresses or prefixes, added up for each level that contains them: `to` them and `from` them. What is
-    /// too little to matter is left out. Neighbours should follow each other, so that their sums are at hand.
+    /// The counts of addresses or prefixes, added up for each level that contains them: `to` them and `from` them. What
+    /// is too little to matter is left out. Neighbours should follow each other, so that their sums are at hand.
     pub fn new<T>(from_ns: u64, to_ns: u64, to: T, from: T) -> Self
     where
         T: IntoIterator<Item = Counts> + Clone,

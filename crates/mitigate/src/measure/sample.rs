@@ -34,8 +34,8 @@ impl<T> Reservoir<T> {
         Self::fading(capacity, seed, u64::MAX)
     }
 
-    /// A sample in which each item is replaced with a chance of one in `seen_max` for each one that is offered, as soon as
-    /// so many were offered.
+    /// A sample in which each item is replaced with a chance of one in `seen_max` for each one that is offered, as soon
+    /// as so many were offered.
     pub fn fading(capacity: usize, seed: u64, seen_max: u64) -> Self {
         Reservoir { kept: Vec::with_capacity(capacity), capacity, seen: 0, seen_max, random: seed }
     }

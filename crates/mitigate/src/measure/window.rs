@@ -7,7 +7,8 @@ use crate::header::Header;
 use crate::prefix::Prefix;
 use weir_abi::PacketClass;
 
-/// A victim that answers this share of a sample of datagrams without proof serves them. The others wait for their answers.
+/// A victim that answers this share of a sample of datagrams without proof serves them. The others wait for their
+/// answers.
 const SERVED: f64 = 0.8;
 const SERVED_MIN: f64 = 8.0;
 
@@ -59,8 +60,8 @@ pub struct Window {
     pub sampling: Sampling,
 }
 
-/// A source that sends much in conversations of TCP that prove it real. A made-up source is never among them, so an attacker
-/// cannot choose who is.
+/// A source that sends much in conversations of TCP that prove it real. A made-up source is never among them, so an
+/// attacker cannot choose who is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeavySource {
     /// The source.

@@ -9,8 +9,8 @@ use crate::retreat::{self, QUIET_PPS};
 use crate::streams;
 use weir_abi::PacketClass;
 
-/// An action that hits streams in this share of its packets hits hardly anything else. The first packets of a stream are
-/// not known to belong to one.
+/// An action that hits streams in this share of its packets hits hardly anything else. The first packets of a stream
+/// are not known to belong to one.
 const STREAMED_SHARE: f64 = 0.8;
 
 impl Mitigator {

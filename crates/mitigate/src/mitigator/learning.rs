@@ -27,8 +27,8 @@ impl Mitigator {
         of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
     }
 
-    /// Signatures for headers of an attack. Where answers are not seen, a host that is used like a client may look unused,
-    /// so everyday packets are spared there too.
+    /// Signatures for headers of an attack. Where answers are not seen, a host that is used like a client may look
+    /// unused, so everyday packets are spared there too.
     pub(super) fn learn(
         &self,
         at: usize,

@@ -34,8 +34,8 @@ const TERMS_MAX: usize = 6;
 /// A value that this share of the covered packets has belongs to the signature, once it covers `SPECIAL_MIN` packets.
 const SPECIAL_SHARE: f64 = 0.995;
 const SPECIAL_MIN: usize = 64;
-/// A group of everyday packets is not needed if the reference has this many of its class to the victim. What none of them
-/// has is had by less than 1 % (95 % confidence: 3 of 400).
+/// A group of everyday packets is not needed if the reference has this many of its class to the victim. What none of
+/// them has is had by less than 1 % (95 % confidence: 3 of 400).
 const KNOWN_MIN: usize = 400;
 /// Protocols that an attack has at least, before a range of them is named.
 const PROTOCOLS_MIN: usize = 8;
@@ -276,8 +276,8 @@ fn covers_first(terms: &[Term], examples: &Examples<'_>) -> bool {
     covered as f64 > examples.first.len() as f64 * FIRST_MAX
 }
 
-/// FOIL's gain: the bits that the term saves for the packets of the attack that it keeps. `None` if it keeps too few, or
-/// changes nothing.
+/// FOIL's gain: the bits that the term saves for the packets of the attack that it keeps. `None` if it keeps too few,
+/// or changes nothing.
 fn gain(term: &Term, covered: &[&Header], spare: &Weighed<'_>, least: usize) -> Option<f64> {
     let kept = covered.iter().filter(|header| term.matches(header)).count();
     if kept < least {

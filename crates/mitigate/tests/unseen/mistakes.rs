@@ -112,7 +112,8 @@ pub fn answered_syns(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) 
     add(traffic, answers);
 }
 
-/// SYNs of made-up sources and the acknowledgements of answers that these have not seen. The server answers all of them.
+/// SYNs of made-up sources and the acknowledgements of answers that these have not seen. The server answers all of
+/// them.
 pub fn blind_handshakes(traffic: &mut Traffic, pps: f64, begin_s: f64, end_s: f64) {
     let mut syns = Vec::new();
     traffic.attack(begin_s, end_s, pps, |random, time_s| {

@@ -1,8 +1,8 @@
 //! Checks `inside { ... }`, and makes rules of it.
 //!
 //! A packet from outside whose source is inside is forged, or has lost its way (RFC 2827, RFC 3704). Each statement
-//! becomes ordinary rules in front of the upstream rules of every posture, so every engine, bundle and card has it. They
-//! have the statement's place and text.
+//! becomes ordinary rules in front of the upstream rules of every posture, so every engine, bundle and card has it.
+//! They have the statement's place and text.
 
 use super::observe::Ranges;
 use super::{Check, Checker, SET_RANGES_MAX, WIDE_SET_RANGES_MAX};

@@ -6,8 +6,8 @@ use crate::ir::id::SlotId;
 use crate::ir::match_tree::Test;
 use weir_abi::card::{BODY_BYTES_MAX, FIRST_BITS_MAX, FLAGS_BITS_MAX, LOOKUP_BYTES, LOOKUPS_MAX, header, source};
 
-/// The chain of a program that reads a card's answers, and where they are. No policy declares it: the split between card
-/// and software adds it.
+/// The chain of a program that reads a card's answers, and where they are. No policy declares it: the split between
+/// card and software adds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answering {
     /// Index of the chain, the last one.
@@ -16,7 +16,8 @@ pub struct Answering {
     pub plain: usize,
     /// What the body has.
     pub body: BodyLayout,
-    /// For each lookup of the body, the slot whose image finishes it: the same as on the card, so its table is constant.
+    /// For each lookup of the body, the slot whose image finishes it: the same as on the card, so its table is
+    /// constant.
     pub lookups: Vec<SlotId>,
 }
 

@@ -1,5 +1,5 @@
-//! What rules do with packets that match: effects, the limiters that effects charge, and the adders that effects use. Tests are in
-//! [`super::match_tree`].
+//! What rules do with packets that match: effects, the limiters that effects charge, and the adders that effects use.
+//! Tests are in [`super::match_tree`].
 
 use super::id::{AdderId, Direction, FindId, LimiterId, RuleSlotId, SlotId};
 use crate::checked::{AddKind, Exceed, LimitEach, Log};

@@ -43,8 +43,8 @@ pub struct Program {
     pub tracking: Option<Tracking>,
     /// What is observed of the packets that pass; `None` if nothing is.
     pub observe: Option<Observe>,
-    /// The sources that are inside, of IPv4 and of IPv6: where packets come from that go downstream. Empty if the policy
-    /// does not say so, or by tables. That packets from outside do not come from them is said by rules.
+    /// The sources that are inside, of IPv4 and of IPv6: where packets come from that go downstream. Empty if the
+    /// policy does not say so, or by tables. That packets from outside do not come from them is said by rules.
     pub inside: [ValueSet; 2],
     /// Images of tables and lists of limits.
     pub slots: Vec<Slot>,

@@ -1,5 +1,5 @@
-//! Rules of slots: text that is checked as a rule of the language (`read`), the tests that define what it means, and the
-//! record that engines interpret ([`weir_abi::slot`]).
+//! Rules of slots: text that is checked as a rule of the language (`read`), the tests that define what it means, and
+//! the record that engines interpret ([`weir_abi::slot`]).
 
 mod fields;
 mod print;

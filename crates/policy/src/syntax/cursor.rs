@@ -278,8 +278,8 @@ impl<'a> Cursor<'a> {
         self.expect(TokenKind::OpenBrace, &format!("`{{` after {of}"))
     }
 
-    /// Reads the settings of a block up to its `}`. An invalid setting is skipped. `nested` are settings that are called
-    /// like items.
+    /// Reads the settings of a block up to its `}`. An invalid setting is skipped. `nested` are settings that are
+    /// called like items.
     pub(super) fn settings<S>(
         &mut self,
         open: Span,

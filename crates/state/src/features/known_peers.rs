@@ -1,8 +1,8 @@
 //! Sources of protected addresses that recent snapshots have seen.
 //!
-//! Sketches are joined, so what a snapshot adds to the sources before it can be estimated. There are two generations: the
-//! current one takes in snapshots, and replaces the previous one after [`SNAPSHOTS`] of them. So memory is bounded by
-//! what two generations of snapshots have seen, and sources are known for that many to twice as many snapshots.
+//! Sketches are joined, so what a snapshot adds to the sources before it can be estimated. There are two generations:
+//! the current one takes in snapshots, and replaces the previous one after [`SNAPSHOTS`] of them. So memory is bounded
+//! by what two generations of snapshots have seen, and sources are known for that many to twice as many snapshots.
 
 use std::collections::HashMap;
 use std::mem;

@@ -1,5 +1,5 @@
-//! The debts of buckets by name, for the disk. Tables of addresses (`limit each`) are not among them: their words depend
-//! on the hash seed of the process.
+//! The debts of buckets by name, for the disk. Tables of addresses (`limit each`) are not among them: their words
+//! depend on the hash seed of the process.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //!     limiter u32   until u64: the time of day at which the bucket is full, in nanoseconds since 1970
 //!   last     length 0xffff, count u64 of the frames before it
 //! ```
-//! `written` is the time of day of the frame: a bucket then was in debt for `until - written`, and never gets more. Version
-//! 1 of the format has no `written`; the time at which the file was last changed takes its place.
+//! `written` is the time of day of the frame: a bucket then was in debt for `until - written`, and never gets more.
+//! Version 1 of the format has no `written`; the time at which the file was last changed takes its place.
 
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Reads the file of flows. It is read twice, a frame at a time: at the start to find damage and the last record of each
-//! slot, and when there is a table that the flows enter. So it may be larger than memory should hold.
+//! Reads the file of flows. It is read twice, a frame at a time: at the start to find damage and the last record of
+//! each slot, and when there is a table that the flows enter. So it may be larger than memory should hold.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,8 +42,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Finds the flows of a folder. Without a file there are none. Damage is told in `notices`; the flows before it count. A
-/// file that is no such file, or that another version of Weir wrote, is set aside.
+/// Finds the flows of a folder. Without a file there are none. Damage is told in `notices`; the flows before it count.
+/// A file that is no such file, or that another version of Weir wrote, is set aside.
 ///
 /// # Errors
 /// The file cannot be set aside.
@@ -155,8 +155,8 @@ impl SavedFlows {
 
 /// A flow as it continues: its time in the present clock, and a connection without checks of windows, because more may
 /// have passed than was saved. One that is open and whose numbers were known is `restored` until both sides have shown
-/// where they are. A server that has not answered the proxy's SYN must still acknowledge it. `None` if the last packet is
-/// so long ago that no timeout lasts.
+/// where they are. A server that has not answered the proxy's SYN must still acknowledge it. `None` if the last packet
+/// is so long ago that no timeout lasts.
 fn continued(flow: Flow, time: FrameTime, clocks: Clocks) -> Option<Flow> {
     let since = clocks.day_ns.saturating_sub(time.day_ns) >> TICK_SHIFT;
     let age = since + u64::from(age(time.now, flow.time));

@@ -4,10 +4,10 @@
 //!   table of flows ──some slots at a time──> what has changed ──> flows
 //!                                        └─> what is there ─────> flows.new      if `flows` is too large, or there is none
 //! ```
-//! A mark for each slot says which flow is on disk. A pass goes over all slots and writes records of those whose flow is
-//! another one, has another state, or is used again after some time. So a flow that is used all the time is written
-//! again rarely, and one that does not change is not. If the file has become large, a pass writes all flows to a new one
-//! besides. That replaces the file when the pass is complete; until then the file goes on.
+//! A mark for each slot says which flow is on disk. A pass goes over all slots and writes records of those whose flow
+//! is another one, has another state, or is used again after some time. So a flow that is used all the time is written
+//! again rarely, and one that does not change is not. If the file has become large, a pass writes all flows to a new
+//! one besides. That replaces the file when the pass is complete; until then the file goes on.
 //!
 //! Packets wait for nothing: slots are read as `weir ctl flows` reads them.
 
@@ -130,7 +130,8 @@ impl FlowSaver {
         };
         self.has_failed = written.is_err();
         if self.has_failed {
-            // What was written last may be torn. The disk may be full: what cannot be removed is replaced the next time.
+            // What was written last may be torn. The disk may be full: what cannot be removed is replaced the next
+            // time.
             self.watched = None;
             let _removed = folder.remove(NEW);
         }
@@ -219,7 +220,8 @@ impl Watched {
         (changed, all)
     }
 
-    /// The mark of a flow on disk: the time of its last packet in the low 32 bits, and a hash of the rest in the others.
+    /// The mark of a flow on disk: the time of its last packet in the low 32 bits, and a hash of the rest in the
+    /// others.
     fn mark(&self, KnownFlow { key, flow, proxied }: &KnownFlow) -> u64 {
         let words = key.words.into_iter().chain([u64::from(key.is_ipv6) << 8 | flow.state as u64]);
         let words = words.chain(proxied.iter().flat_map(Proxied::pack));

@@ -9,10 +9,10 @@
 //!   clear    nothing
 //!   end      count u64 of the frames before it; it has no table
 //! ```
-//! `until` is the time of day at which the entry expires, in milliseconds since 1970, or 0. `written` is the time of day
-//! of the record itself: the entry then had `until - written` left, and never gets more. Version 1 of the format has no
-//! `written`; the time at which the file was last changed takes its place. In the kind of a record, the highest bit says
-//! that the next record belongs to the same change.
+//! `until` is the time of day at which the entry expires, in milliseconds since 1970, or 0. `written` is the time of
+//! day of the record itself: the entry then had `until - written` left, and never gets more. Version 1 of the format
+//! has no `written`; the time at which the file was last changed takes its place. In the kind of a record, the highest
+//! bit says that the next record belongs to the same change.
 
 use std::net::IpAddr;
 
@@ -110,8 +110,8 @@ pub(super) enum Record<'a> {
     End(u64),
 }
 
-/// Appends frames that say that a table has these entries, and returns their number. With `more`, the next frame belongs
-/// to the same change.
+/// Appends frames that say that a table has these entries, and returns their number. With `more`, the next frame
+/// belongs to the same change.
 pub(crate) fn append_put(bytes: &mut Vec<u8>, key: &TableKey, all: Written<&[SavedEntry<'_>]>, more: bool) -> u64 {
     let mut frames = 0;
     let mut chunks = all.entries.chunks(RECORD_ENTRIES_MAX);

@@ -17,8 +17,8 @@ use crate::owner;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 16;
-/// The largest file that is read: more than six times the flows of the largest table, over IPv6 and proxied. Other files
-/// are smaller. Files are read piece by piece, so this bounds time and not memory.
+/// The largest file that is read: more than six times the flows of the largest table, over IPv6 and proxied. Other
+/// files are smaller. Files are read piece by piece, so this bounds time and not memory.
 const FILE_BYTES_MAX: i64 = 1 << 36;
 
 /// An open file. It is read up to the end that it had when it was opened.

@@ -142,8 +142,8 @@ impl TableAdder {
     }
 }
 
-/// Removes the entries that overlap a protected table, and returns their number. `None` if others change a protected table
-/// for long. All entries are for the same table.
+/// Removes the entries that overlap a protected table, and returns their number. `None` if others change a protected
+/// table for long. All entries are for the same table.
 fn allow(
     store: &TableStore,
     binding: &TableBinding,

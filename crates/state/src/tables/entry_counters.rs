@@ -276,8 +276,9 @@ fn read([head, size]: &[AtomicU64; WORDS]) -> EntryCounter {
     }
 }
 
-/// Reads the counter of a number with the hit that may wait for it. A hit is counted before it is removed. So if the same
-/// hit waits before and after, the sum is right. If another one waits before, the counter is at most as old as that.
+/// Reads the counter of a number with the hit that may wait for it. A hit is counted before it is removed. So if the
+/// same hit waits before and after, the sum is right. If another one waits before, the counter is at most as old as
+/// that.
 fn read_with(words: &[AtomicU64; WORDS], waiting: Option<&[AtomicU64; WORDS]>, number: u32, now: u32) -> EntryCounts {
     let waits = || WaitingHit::of(read(waiting?)).filter(|hit| hit.number == number);
     loop {

@@ -177,8 +177,8 @@ impl TableImage {
     /// their declaration at `now_ns`.
     ///
     /// # Errors
-    /// The layout cannot hold the current entries, or the kernel refuses the memory. Or the image is too large to change
-    /// in the kernel, although a table is dynamic or has other entries than the policy declares.
+    /// The layout cannot hold the current entries, or the kernel refuses the memory. Or the image is too large to
+    /// change in the kernel, although a table is dynamic or has other entries than the policy declares.
     pub(super) fn new(
         readers: &Readers,
         read_by: ReadBy,
@@ -259,8 +259,8 @@ impl TableImage {
         (0..self.members.len()).find(|&position| self.is_continued(position, member))
     }
 
-    /// Whether a later declaration continues with the entries of a table. Its labels must have the same ids, also if the
-    /// list was read again.
+    /// Whether a later declaration continues with the entries of a table. Its labels must have the same ids, also if
+    /// the list was read again.
     fn is_continued(&self, position: usize, later: &Member) -> bool {
         let own = &self.members[position];
         let listed = Member { table: self.listed(position), ..own.clone() };

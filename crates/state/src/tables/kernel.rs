@@ -1,9 +1,9 @@
 //! Tables that programs in the kernel read.
 //!
 //! An image is in the value of a map, which programs of all generations that share the image address directly. The
-//! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in words
-//! of its own (`struct words` in datapath/include/env_bpf.h). A program reads the word of the first 64 slots once a packet.
-//! So a packet sees a swap of such a table as a whole or not at all.
+//! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in
+//! words of its own (`struct words` in datapath/include/env_bpf.h). A program reads the word of the first 64 slots once
+//! a packet. So a packet sees a swap of such a table as a whole or not at all.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,8 +27,8 @@ const PADDING: usize = size_of::<u64>();
 const EXACT_BYTES_MIN: usize = 1 << 16;
 const LEAF_BYTES_MIN: usize = 1 << 19;
 
-/// Size of a half for an image that may grow to half as many entries again, and to `size` entries if its table is dynamic.
-/// `None` if the image is too large for two halves of at most `max` bytes.
+/// Size of a half for an image that may grow to half as many entries again, and to `size` entries if its table is
+/// dynamic. `None` if the image is too large for two halves of at most `max` bytes.
 ///
 /// Rank leaves of a million random addresses take 11 bytes each, of random IPv6 networks (/64) 48. Random hosts in
 /// random networks take 164, for which there may be no room. Exact sets are at least a third full.

@@ -69,8 +69,8 @@ impl Undo {
         self.0[done..].iter().for_each(|before| before.image.set_listed(before.position, list));
     }
 
-    /// Restores the previous entries and deadlines, latest first. `turn` waits for the turn of a table. Returns the names
-    /// of the tables for which that failed: an image has at least a part of the new entries.
+    /// Restores the previous entries and deadlines, latest first. `turn` waits for the turn of a table. Returns the
+    /// names of the tables for which that failed: an image has at least a part of the new entries.
     pub fn restore<T>(self, visibility: Visibility, turn: impl Fn(&str) -> T) -> Vec<String> {
         let mut not_restored = Vec::new();
         for before in self.0.into_iter().rev() {

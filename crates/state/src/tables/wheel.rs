@@ -10,8 +10,8 @@
 //!   moving    one list                    keys of slots of a higher level that time comes near to
 //! ```
 //! Slots and lists are rings of nodes, so time moves on without touching a key: a slot is joined to `due` or `moving`
-//! as a whole. [`Wheel::step`] then handles a limited number of keys at a time, those that are due first. A key moves to
-//! the lower level one window ahead, so it is there in time.
+//! as a whole. [`Wheel::step`] then handles a limited number of keys at a time, those that are due first. A key moves
+//! to the lower level one window ahead, so it is there in time.
 //!
 //! A later deadline of a key is only written. The key is placed again when its old slot is due. An earlier deadline
 //! moves the key. No key is in the wheel twice, and a removed key leaves it at once.
@@ -31,7 +31,8 @@ pub const TIMEOUT_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 /// Longest time to a deadline, ticks. Deadlines are kept as their lowest 32 bits. A deadline that seems to be farther
 /// away than this has passed.
 const LEFT_MAX: u64 = TIMEOUT_MS_MAX * 1_000_000 / TICK_NS + WINDOW;
-/// Time moves on by at most this many ticks before all due keys are handled, so that a passed deadline is known as such.
+/// Time moves on by at most this many ticks before all due keys are handled, so that a passed deadline is known as
+/// such.
 const STRIDE_MAX: u64 = 1 << 30;
 const _: () = assert!(LEFT_MAX + STRIDE_MAX < 1 << 32, "passed and coming deadlines are different numbers");
 
@@ -170,8 +171,8 @@ impl<K: Copy + Default + Eq + Hash> Wheel<K> {
         self.node(DUE).next == DUE && self.node(MOVING).next == MOVING
     }
 
-    /// Whether at least `count` keys are due now. Looks at twice as many at most, so the answer may be no although there
-    /// are enough, if more than half of the keys were prolonged.
+    /// Whether at least `count` keys are due now. Looks at twice as many at most, so the answer may be no although
+    /// there are enough, if more than half of the keys were prolonged.
     pub fn has_due(&self, count: usize) -> bool {
         let (mut at, mut due) = (self.node(DUE).next, 0);
         for _ in 0..2 * count {

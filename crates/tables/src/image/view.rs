@@ -31,8 +31,8 @@ impl Image {
         ImageView::open(&self.header(), self.as_bytes()).expect("an image is valid by construction")
     }
 
-    /// Name and size in bytes of each section, the header first. Padding between sections, and an image inside this one,
-    /// are not counted.
+    /// Name and size in bytes of each section, the header first. Padding between sections, and an image inside this
+    /// one, are not counted.
     pub fn sections(&self) -> Vec<(&'static str, usize)> {
         let header = self.header();
         let names: &[&'static str] = match self.layout {

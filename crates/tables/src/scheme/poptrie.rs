@@ -21,11 +21,12 @@
 //!                     +---------------------------+
 //! leaves     u16 each: labels, so at most 2^16 - 1
 //! ```
-//! Example: a set of 10.1.2.3/32 alone. The top 18 bits are 0x2804: `direct[0x2804]` is 0, the root's node number, and all
-//! other entries are `1 << 31 | 0`. The next 6 bits are 2: node 0 has vector `1 << 2`, base1 1, leafvec `1 << 0` (one run of
-//! label 0 that goes on after the child), base0 0. The next 6 bits are 0: node 1 has vector `1 << 0`, base1 2, leafvec
-//! `1 << 1`, base0 1. Of the last 2 bits, padded, slots 48..63 are address 3: node 2 has leafvec `1 << 0 | 1 << 48`, base0 2.
-//! Leaves are 0, 0, 0, 1. For the address itself, `base0 + popcount(leafvec & (2 << 48) - 1) - 1` is 3.
+//! Example: a set of 10.1.2.3/32 alone. The top 18 bits are 0x2804: `direct[0x2804]` is 0, the root's node number, and
+//! all other entries are `1 << 31 | 0`. The next 6 bits are 2: node 0 has vector `1 << 2`, base1 1, leafvec `1 << 0`
+//! (one run of label 0 that goes on after the child), base0 0. The next 6 bits are 0: node 1 has vector `1 << 0`, base1
+//! 2, leafvec `1 << 1`, base0 1. Of the last 2 bits, padded, slots 48..63 are address 3: node 2 has leafvec `1 << 0 | 1
+//! << 48`, base0 2. Leaves are 0, 0, 0, 1. For the address itself, `base0 + popcount(leafvec & (2 << 48) - 1) - 1` is
+//! 3.
 
 use crate::flatten::{Range, flatten};
 use crate::image::{HEADER_BYTES, Section};

@@ -158,8 +158,8 @@ pub fn comb4() -> Vec<Entry<u32>> {
     (0..4096).map(|index| (0x0a01_0000 + 2 * index, 32, 1 + index % 5)).collect()
 }
 
-/// Prefixes whose labels count up but for some, and so many that an image of counted leaves is smaller than one of rank leaves. The first
-/// lie in 10.0.0.0/8 and are of all kinds; their number.
+/// Prefixes whose labels count up but for some, and so many that an image of counted leaves is smaller than one of rank
+/// leaves. The first lie in 10.0.0.0/8 and are of all kinds; their number.
 pub fn counting4() -> (Vec<Entry<u32>>, usize) {
     let (mut list, mut late) = (Vec::new(), Vec::new());
     for net in 0..240u32 {

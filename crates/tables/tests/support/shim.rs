@@ -58,8 +58,8 @@ pub fn shim() -> String {
     text + "#endif\n"
 }
 
-/// Compilers, each for this machine, for the one that bundles are compiled for (with the kernels that are chosen when the
-/// code runs, and without), and for one without AVX2.
+/// Compilers, each for this machine, for the one that bundles are compiled for (with the kernels that are chosen when
+/// the code runs, and without), and for one without AVX2.
 const COMPILERS: [(&str, &[&str]); 6] = [
     ("clang-19", &["-march=native"]),
     ("clang-19", &["-march=x86-64-v3"]),

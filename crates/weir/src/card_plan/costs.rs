@@ -13,8 +13,8 @@ const SEAL: f64 = 8.0;
 const BYTE: f64 = 0.05;
 /// Rules are tested for a burst at once.
 const TEST: f64 = 0.4;
-/// The cost of the second half of a lookup in D16X4R, as a part of the whole. The search among ranges is what a processor
-/// cannot foresee, so the first half saves little where tables are in its caches.
+/// The cost of the second half of a lookup in D16X4R, as a part of the whole. The search among ranges is what a
+/// processor cannot foresee, so the first half saves little where tables are in its caches.
 const FINISH_SHARE: f64 = 1.0;
 /// Cycles of a lookup for which there is no estimate.
 const LOOKUP: f64 = 10.0;

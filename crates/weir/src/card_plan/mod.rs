@@ -60,8 +60,8 @@ struct RulePlan {
     category: String,
     /// `hardware`, `hybrid` or `software`.
     offload: &'static str,
-    /// Cycles a packet that offloading the rule saves beside the rest of the choice; less than 0 if it costs more than it
-    /// saves, null if the card cannot take it.
+    /// Cycles a packet that offloading the rule saves beside the rest of the choice; less than 0 if it costs more than
+    /// it saves, null if the card cannot take it.
     saves_cycles: Option<f64>,
     /// Bytes of metadata that it takes beside the rest of the choice.
     metadata_bytes: usize,

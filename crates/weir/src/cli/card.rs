@@ -14,14 +14,15 @@ use weir_engine::live::card::flower::FlowerSpec;
 #[derive(Clone, Debug, Args)]
 pub struct CardOptions {
     /// Use a card. `wire:outer=IF,inner=IF[,netns=NAME|PATH][,entries=N][,update=TIME][,place=hybrid|card|card-cpu]
-    /// [,cpu-entries=N][,cpu-slowdown=TIME]` drops the fastest sources of tables; it is a stand-in for a card, between two
-    /// interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is one whose driver takes filters of
-    /// TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
-    /// `hybrid:profile=PROFILE[,interface=IF][,rules=all|plan|follow|none][,link=GBIT]` answers a part of the policy's rules
-    /// for every packet that the lower interface IF receives.
+    /// [,cpu-entries=N][,cpu-slowdown=TIME]` drops the fastest sources of tables; it is a stand-in for a card, between
+    /// two interfaces on the wire. `flower:dev=IF[,netns=NAME|PATH][,entries=N][,pref=N]` is one whose driver takes
+    /// filters of TC flower, `rte-flow:port=PORT[,entries=N]` a port of `--engine dpdk` whose driver takes flows.
+    /// `hybrid:profile=PROFILE[,interface=IF][,rules=all|plan|follow|none][,link=GBIT]` answers a part of the policy's
+    /// rules for every packet that the lower interface IF receives.
     #[arg(long, value_name = "CARD", value_parser = given_card)]
     pub card: Option<GivenCard>,
-    /// The tables of a card `wire:`. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else happens to its sources.
+    /// The tables of a card `wire:`. Each needs `counters` and a rule `ip saddr @NAME drop` in front of what else
+    /// happens to its sources.
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "card")]
     pub card_table: Vec<String>,
     /// How often entries are exchanged.

@@ -44,7 +44,8 @@ pub struct CardPlanOptions {
     /// The card: a profile that comes with Weir (`netfpga-sume`, `open-nic`), or a file.
     #[arg(long, value_name = "PROFILE")]
     pub card: String,
-    /// Measure the hits of rules over this capture. Otherwise every packet has answers, reaches every rule and matches none.
+    /// Measure the hits of rules over this capture. Otherwise every packet has answers, reaches every rule and matches
+    /// none.
     #[arg(long = "in", value_name = "CAPTURE")]
     pub input: Option<PathBuf>,
     /// Plan for the upstream rules of this posture.

@@ -151,8 +151,8 @@ pub enum BaselineAction {
     Set {
         /// `source`, or a prefix.
         of: String,
-        /// A rate of the prefix, such as `unproven.udp`, `vouched` or `proven`, and packets a second. Only the latter for
-        /// `source`.
+        /// A rate of the prefix, such as `unproven.udp`, `vouched` or `proven`, and packets a second. Only the latter
+        /// for `source`.
         #[arg(required = true, num_args = 1..=2, value_names = ["RATE", "PPS"])]
         values: Vec<String>,
     },

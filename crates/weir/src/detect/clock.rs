@@ -4,8 +4,8 @@ use weir_mitigate::measure::WINDOW_NS;
 
 /// A packet further ahead of the latest time is doubted: the next one confirms it, unless it is back again.
 const AHEAD_MAX_NS: i64 = 300_000_000_000;
-/// Packets in a wrong order are late by at most this time. A packet that is later is doubted: if the next one is near it,
-/// the clock was set back, and time goes on from the latest time.
+/// Packets in a wrong order are late by at most this time. A packet that is later is doubted: if the next one is near
+/// it, the clock was set back, and time goes on from the latest time.
 const LATE_MAX_NS: i64 = 5_000_000_000;
 /// Lateness that detection notices.
 const NOTICED_NS: i64 = WINDOW_NS as i64;

@@ -24,7 +24,8 @@ pub enum Unseen {
 /// The headers of a frame of a recording. A malformed packet has the fields that were read.
 ///
 /// # Errors
-/// It has no IP header, or the capture does not contain all of its headers. TCP options may be missing: none is a field.
+/// It has no IP header, or the capture does not contain all of its headers. TCP options may be missing: none is a
+/// field.
 pub fn of(frame: Frame<'_>) -> Result<Header, Unseen> {
     match read(frame) {
         None => Err(Unseen::WithoutHeader),
@@ -33,8 +34,8 @@ pub fn of(frame: Frame<'_>) -> Result<Header, Unseen> {
     }
 }
 
-/// The headers of a sample, which has the beginning of a packet. Fields behind its end are 0: an attacker must not be able
-/// to hide by headers that are longer than a sample. `None` if it has no IP header.
+/// The headers of a sample, which has the beginning of a packet. Fields behind its end are 0: an attacker must not be
+/// able to hide by headers that are longer than a sample. `None` if it has no IP header.
 pub fn of_sample(frame: Frame<'_>) -> Option<Header> {
     read(frame).map(|(header, _)| header)
 }

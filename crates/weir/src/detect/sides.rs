@@ -2,10 +2,10 @@
 //!
 //! Addresses are the sender's to write. Which router passed a packet on is not: the Ethernet addresses of a hop, or the
 //! interface of a tap, differ by direction. A line is one direction between two hops. An attacker outside can send any
-//! packet, but only on lines that come from outside, and these carry his attack too. So a line is one from inside only if
-//! it carries sources inside and none outside, and the opposite line carries sources outside. What an attacker sends can
-//! neither make him such a line nor take it from the hosts inside. Where no line is one from inside, as in a recording of
-//! one direction, or with the same addresses in all packets, the source decides alone.
+//! packet, but only on lines that come from outside, and these carry his attack too. So a line is one from inside only
+//! if it carries sources inside and none outside, and the opposite line carries sources outside. What an attacker sends
+//! can neither make him such a line nor take it from the hosts inside. Where no line is one from inside, as in a
+//! recording of one direction, or with the same addresses in all packets, the source decides alone.
 
 use std::collections::HashMap;
 use weir_abi::Link;

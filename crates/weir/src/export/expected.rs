@@ -6,8 +6,8 @@
 //!  "counts": {"packets": 2640, "passed": 420, "dropped": 2220},
 //!  "rules": [{"rule": "ip daddr 192.0.2.1 udp sport 53 counter drop", "packets": 2220}]}
 //! ```
-//! Only what the file has is compared, so a count or rule that does not matter can be removed from it. Rules are found by
-//! their text, because lines move.
+//! Only what the file has is compared, so a count or rule that does not matter can be removed from it. Rules are found
+//! by their text, because lines move.
 
 use crate::cli::{ChainOptions, DirectionName};
 use crate::failure::Failure;

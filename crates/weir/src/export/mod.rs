@@ -1,4 +1,5 @@
-//! Attacks as files: each is a folder with a capture, a policy and expected counts, which together are a regression test.
+//! Attacks as files: each is a folder with a capture, a policy and expected counts, which together are a regression
+//! test.
 //!
 //! ```text
 //! 20260301T120010Z-1-udp-flood-192.0.2.1/

@@ -28,7 +28,8 @@ fn given(options: &RunOptions) -> Option<&GivenDropping> {
     }
 }
 
-/// Opens the card, if there is one, for this Weir alone, which has claimed `own`. Nothing of Weir's is attached to the interfaces yet.
+/// Opens the card, if there is one, for this Weir alone, which has claimed `own`. Nothing of Weir's is attached to the
+/// interfaces yet.
 ///
 /// # Errors
 /// It cannot be used, or another Weir uses it.

@@ -9,10 +9,10 @@
 //!   /run/weir/port-0000:01:00.0            a card of DPDK
 //! ```
 //! An interface is identified by its network namespace and its index, because it may have several names. Each file
-//! contains the process ID of its holder, which removes the file. A Weir that starts removes those that killed processes have
-//! left, because an interface of a namespace that is gone is never claimed again. Virtual ports of DPDK are not claimed: they belong to
-//! their process, even if another process has one of the same name. Reasons and limits are in
-//! `docs/decisions/0018-claims.md`.
+//! contains the process ID of its holder, which removes the file. A Weir that starts removes those that killed
+//! processes have left, because an interface of a namespace that is gone is never claimed again. Virtual ports of DPDK
+//! are not claimed: they belong to their process, even if another process has one of the same name. Reasons and limits
+//! are in `docs/decisions/0018-claims.md`.
 
 use crate::failure::Failure;
 use rustix::fs::OFlags;

@@ -79,8 +79,8 @@ impl<D: Datapath> Drop for PendingChange<'_, D> {
 }
 
 impl<D: Datapath> Controller<D> {
-    /// Controls a datapath that was started with the base policy of the generation `first`. With `trial` it is on trial:
-    /// unless it is confirmed in this time, [`Controller::has_given_up`].
+    /// Controls a datapath that was started with the base policy of the generation `first`. With `trial` it is on
+    /// trial: unless it is confirmed in this time, [`Controller::has_given_up`].
     ///
     /// # Errors
     /// The trial is too long.

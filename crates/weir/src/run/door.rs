@@ -8,11 +8,11 @@
 //!   timers (run/mod.rs) ------ end_due --------------+
 //!   rules=follow (hybrid) ---- choose ---------------+
 //! ```
-//! A part is a card or mitigation. It may refuse a change before it is made, and follows it after it was made, so a card
-//! never drops by what has changed. What changes nothing is not guarded.
+//! A part is a card or mitigation. It may refuse a change before it is made, and follows it after it was made, so a
+//! card never drops by what has changed. What changes nothing is not guarded.
 //!
-//! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and rules
-//! add entries (`table_ticks.rs`).
+//! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and
+//! rules add entries (`table_ticks.rs`).
 
 use crate::failure::Failure;
 use crate::run::automatic::{Holder, Why};

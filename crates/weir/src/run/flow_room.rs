@@ -14,7 +14,8 @@ const SHORT_PERCENT: u64 = 80;
 /// Percent of the table below which it is no longer.
 const ENOUGH_PERCENT: u64 = 70;
 
-/// The room in the table of the program's flows; `None` if it does not track. `refused` are the packets that found none.
+/// The room in the table of the program's flows; `None` if it does not track. `refused` are the packets that found
+/// none.
 pub fn room(program: &Program, shared: &SharedState, refused: u64) -> Option<FlowsStatus> {
     let table = shared.flows(&program.flow_needs()?).ok()?;
     let [proven, embryonic, unproven, closing] = table.classes();
@@ -41,8 +42,8 @@ impl RoomWatch {
         is_due
     }
 
-    /// What is to be said now: when room becomes short, when it is enough again, and with the first refused packet since
-    /// then.
+    /// What is to be said now: when room becomes short, when it is enough again, and with the first refused packet
+    /// since then.
     pub fn see(&mut self, room: &FlowsStatus) -> Vec<String> {
         let FlowsStatus { size, used, is_short, refused, .. } = *room;
         let mut said = Vec::new();

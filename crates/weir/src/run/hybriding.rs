@@ -1,5 +1,5 @@
-//! Joins a card that answers rules to the rest of the daemon: its options, the controller, and the changes that it watches
-//! over.
+//! Joins a card that answers rules to the rest of the daemon: its options, the controller, and the changes that it
+//! watches over.
 
 use crate::card::profile;
 use crate::card_plan;
@@ -115,8 +115,8 @@ pub fn end<D: Datapath>(controller: &Controller<D>) {
     }
 }
 
-/// A card that answers rules, as a part of the daemon. A table that the card has is decided by the software alone before
-/// it changes.
+/// A card that answers rules, as a part of the daemon. A table that the card has is decided by the software alone
+/// before it changes.
 struct HybridPart<D: Datapath>(Arc<Controller<D>>, HybridCard);
 
 impl<D: Datapath> Part for HybridPart<D> {

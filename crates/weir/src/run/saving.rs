@@ -1,8 +1,8 @@
 //! `weir run --state`: dynamic tables, the debts of limits and flows continue after a restart.
 //!
-//! The folder is read before the first policy is loaded. Then a thread writes the changes of tables, another the debts of
-//! limits, and a third one flows, so that a slow disk delays nothing else, and neither debts nor flows delay changes. An
-//! error of the disk is told and never stops the filter.
+//! The folder is read before the first policy is loaded. Then a thread writes the changes of tables, another the debts
+//! of limits, and a third one flows, so that a slow disk delays nothing else, and neither debts nor flows delay
+//! changes. An error of the disk is told and never stops the filter.
 
 use crate::failure::Failure;
 use crate::run::controller::Controller;

@@ -1,5 +1,5 @@
-//! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state machine
-//! without input or output; its caller passes the time (docs/decisions/0017-trials.md).
+//! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state
+//! machine without input or output; its caller passes the time (docs/decisions/0017-trials.md).
 //!
 //! ```text
 //!                  activate --confirm

@@ -1,5 +1,5 @@
-//! The ends of ticks: every 10 ms entries whose time is over leave their tables, rules leave their slots, and what rules
-//! add enters tables.
+//! The ends of ticks: every 10 ms entries whose time is over leave their tables, rules leave their slots, and what
+//! rules add enters tables.
 
 use crate::failure::Failure;
 use std::sync::Arc;

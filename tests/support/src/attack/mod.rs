@@ -20,18 +20,18 @@
 //! expect flows established 1
 //! expect detect attack on 192.0.2.53 before 4s
 //! ```
-//! A packet has a sender, which is any word; a side, `>` (upstream, from outside) or `<` (downstream, from inside); and a
-//! packet in the usual notation ([`crate::notation`]). All packets are sorted by their times, so attacker and customers
-//! are written one after the other, with `at` between them. `/ at=S` in a packet is a timestamp that differs from the
-//! time at which it comes.
+//! A packet has a sender, which is any word; a side, `>` (upstream, from outside) or `<` (downstream, from inside); and
+//! a packet in the usual notation ([`crate::notation`]). All packets are sorted by their times, so attacker and
+//! customers are written one after the other, with `at` between them. `/ at=S` in a packet is a timestamp that differs
+//! from the time at which it comes.
 //!
 //! Behind ` : ` stands what must happen to the packet: a verdict (`accept`, `drop`, `divert`, `reply`), a reason
-//! (`bad-ack`), a state, if the policy has a rule `ct state STATE accept`, or `any`. `in STATES` lists the states of all
-//! flows after the packet, sorted, or `none`.
+//! (`bad-ack`), a state, if the policy has a rule `ct state STATE accept`, or `any`. `in STATES` lists the states of
+//! all flows after the packet, sorted, or `none`.
 //!
-//! `$` is the number of the innermost loop, `$NAME` that of `each NAME = A-B`. `[...]` is an expression ([`expression`]):
-//! `[10.0.0.0 + $ * 256]`, `[mix($) % 65536]`. `C` as a value is the number of the last SYN-ACK that the SYN proxy has
-//! sent, `C+1` the next one.
+//! `$` is the number of the innermost loop, `$NAME` that of `each NAME = A-B`. `[...]` is an expression
+//! ([`expression`]): `[10.0.0.0 + $ * 256]`, `[mix($) % 65536]`. `C` as a value is the number of the last SYN-ACK that
+//! the SYN proxy has sent, `C+1` the next one.
 //!
 //! | `expect` | |
 //! | --- | --- |

@@ -1,4 +1,5 @@
-//! A bump in the wire between two interfaces: frames pass one by one, in order, and may leave with more bytes at the end.
+//! A bump in the wire between two interfaces: frames pass one by one, in order, and may leave with more bytes at the
+//! end.
 //!
 //! A sender of a virtual link leaves checksums to its card, and a checksum that is completed later would include what
 //! was appended. So the bump completes it before. Packets of many segments have no end to append to: they are refused
@@ -62,8 +63,8 @@ impl Bump {
         Ok([self.ports[0].socket.device().mtu()?, self.ports[1].socket.device().mtu()?])
     }
 
-    /// Passes a burst from each side to `handle`, one frame after the other, and sends what it says. Waits up to `timeout`
-    /// if there is nothing. Returns the number of frames.
+    /// Passes a burst from each side to `handle`, one frame after the other, and sends what it says. Waits up to
+    /// `timeout` if there is nothing. Returns the number of frames.
     ///
     /// # Errors
     /// An interface failed.

@@ -4,8 +4,8 @@ use weir_abi::{Frame, Rewrite};
 
 use crate::live::afpacket::ring::Offload;
 
-/// The pieces: new bytes, then received ones. If the kernel is to complete the checksum, the field is as received: the sum
-/// of the pseudo header, which a translation does not change.
+/// The pieces: new bytes, then received ones. If the kernel is to complete the checksum, the field is as received: the
+/// sum of the pseudo header, which a translation does not change.
 pub(super) fn pieces(frame: &Frame, rewrite: &Rewrite, offload: &Offload) -> impl Iterator<Item = Frame> {
     let (head, at) = (rewrite.head(), rewrite.checksum_at as usize);
     let new = match is_unfinished(rewrite, offload) {

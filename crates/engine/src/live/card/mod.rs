@@ -43,8 +43,8 @@ pub struct WireCard {
 impl WireCard {
     /// Opens the card: its interfaces pass packets from now on, if they did not before.
     ///
-    /// Whether its programs run in the drivers is decided now, by what the neighbours accept. So a card is opened before
-    /// Weir attaches anything, and goes on passing packets when Weir has ended.
+    /// Whether its programs run in the drivers is decided now, by what the neighbours accept. So a card is opened
+    /// before Weir attaches anything, and goes on passing packets when Weir has ended.
     ///
     /// # Errors
     /// There is no such namespace or interface, an interface has a program of another user, there is no clang, or the

@@ -168,8 +168,8 @@ impl Counters {
     fn words(&self, cpu: usize, number: u32) -> &[AtomicU64; CardCount::WORDS] {
         let at = cpu * self.stride + number as usize;
         assert!((at + 1) * COUNT_BYTES <= self.memory.len(), "the counter is in the mapping");
-        // SAFETY: the counter is in the mapping, whose start is a page. It lives as long as the borrow, and all accesses
-        // are atomic.
+        // SAFETY: the counter is in the mapping, whose start is a page. It lives as long as the borrow, and all
+        // accesses are atomic.
         unsafe { &*self.memory.as_mut_ptr().cast::<[AtomicU64; CardCount::WORDS]>().add(at) }
     }
 

@@ -64,8 +64,8 @@ struct Flows {
 }
 
 impl FlowTable {
-    /// The table of an open port, for at most `entries` sources. Asks its driver whether it takes flows of both IP versions
-    /// that drop and count.
+    /// The table of an open port, for at most `entries` sources. Asks its driver whether it takes flows of both IP
+    /// versions that drop and count.
     ///
     /// # Errors
     /// The port is not open, or its driver does not take such flows.

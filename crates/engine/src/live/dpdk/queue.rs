@@ -59,8 +59,8 @@ pub(super) unsafe fn finish_checksums(packets: &[*mut Mbuf], frames: &[Frame]) {
     }
 }
 
-/// Changes a packet into what leaves in its place, after [`finish_checksums`]. Returns whether its last segment has room
-/// for a longer packet.
+/// Changes a packet into what leaves in its place, after [`finish_checksums`]. Returns whether its last segment has
+/// room for a longer packet.
 ///
 /// # Safety
 /// The caller owns the packet exclusively, and the frame is its beginning.

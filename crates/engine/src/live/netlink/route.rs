@@ -78,7 +78,8 @@ impl Route {
         Ok(Route { socket, sequence: 0, datagram: vec![0; DATAGRAM_BYTES] })
     }
 
-    /// Makes requests, several at once. `Message`s have the flags that are special to them. Returns the outcome of each.
+    /// Makes requests, several at once. `Message`s have the flags that are special to them. Returns the outcome of
+    /// each.
     ///
     /// # Errors
     /// The socket fails. Some requests may have been carried out.

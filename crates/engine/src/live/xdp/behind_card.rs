@@ -48,7 +48,8 @@ impl BehindCard {
         self.fronts[chain].as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Sets the seals of each port, from the next packet on. No program that began before the previous call may still run.
+    /// Sets the seals of each port, from the next packet on. No program that began before the previous call may still
+    /// run.
     pub fn write(&self, ports: &[CardSeals; PORTS_MAX]) {
         // SAFETY: the mapping holds a `CardPorts` (checked by `map`) and is aligned to a page. Programs only read.
         let half = unsafe { &*self.memory.as_ptr().cast::<AtomicU32>() };

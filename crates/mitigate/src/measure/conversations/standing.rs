@@ -40,8 +40,8 @@ pub struct Standing {
     pub stream: Stream,
 }
 
-/// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender does
-/// what a stream does, however many packets it has.
+/// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender
+/// does what a stream does, however many packets it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// It is of none.

@@ -5,8 +5,8 @@
 //! seconds. This bounds what a forged conversation is worth by what the protected host itself sends.
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// An answer pays for packets of this time, if every packet is seen. Clients of a service that is in use are answered more
-/// often.
+/// An answer pays for packets of this time, if every packet is seen. Clients of a service that is in use are answered
+/// more often.
 pub const PAID_NS: u64 = 10 * SECOND_NS;
 /// Packets that are paid for at once, at most.
 const CREDIT_MAX: u32 = 256;

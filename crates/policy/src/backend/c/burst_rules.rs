@@ -15,8 +15,8 @@ use crate::field::Subject;
 use crate::ir::{FindId, Node, Program, RuleId, RuleSlotId, Test, eval, match_tree};
 use weir_abi::{Action, Family};
 
-/// Rules in a row that are decided in one step, if the card says which of them is the first to match. With fewer, a mask
-/// for each costs less.
+/// Rules in a row that are decided in one step, if the card says which of them is the first to match. With fewer, a
+/// mask for each costs less.
 const FIRSTS_MIN: usize = 3;
 
 /// The rules of a function.

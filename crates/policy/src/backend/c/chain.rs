@@ -100,8 +100,8 @@ impl<'a> ChainEmitter<'a> {
     }
 
     /// An emitter for `part`, which has some of the chain's rules. It keeps the columns of the whole chain, because a
-    /// part may read marks that another part set. `program` has the chain's parts. Passes leave more rules in them than in
-    /// the whole chain.
+    /// part may read marks that another part set. `program` has the chain's parts. Passes leave more rules in them than
+    /// in the whole chain.
     pub(super) fn part(&self, program: &'a Program, part: &'a Chain, name: String) -> Self {
         let conditions = Conditions::new(program, part, &name, self.dialect);
         let samples = program.chains.iter().any(|part| rules::samples(program, &part.tree.nodes));

@@ -273,8 +273,8 @@ impl ChainEmitter<'_> {
         }
     }
 
-    /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide. There
-    /// is none if other programs have the rules.
+    /// BPF: writes the function that decides one frame. `rules` is the expression for its verdict if the rules decide.
+    /// There is none if other programs have the rules.
     /// A plain frame is parsed on the stack, so that the compiler can drop fields that nothing reads; the other fields
     /// are copied to `packet`. All other frames are parsed to `packet` directly. `packet` is in a map value, whose
     /// contents the verifier does not track. All paths through the parser are thus the same state for the rules.
@@ -329,8 +329,8 @@ impl ChainEmitter<'_> {
         }
     }
 
-    /// BPF: writes the body of a function that returns the verdict of `decide`, after the packet was tracked and observed.
-    /// `first` comes before.
+    /// BPF: writes the body of a function that returns the verdict of `decide`, after the packet was tracked and
+    /// observed. `first` comes before.
     pub(super) fn ended(&self, first: &str, decide: &str, out: &mut Writer) {
         let decided = match self.tracks() {
             true => format!("track_verdict(frame, {}, {decide})", tracking::arrival(self.chain.direction)),

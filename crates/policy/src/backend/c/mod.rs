@@ -60,8 +60,8 @@ pub fn emit(program: &Program, dialect: Dialect) -> String {
     out.finish()
 }
 
-/// Writes the programs of interfaces behind a card, one for each chain of packets from the lower side. The card's answers
-/// are about the rules of one of them.
+/// Writes the programs of interfaces behind a card, one for each chain of packets from the lower side. The card's
+/// answers are about the rules of one of them.
 fn fronts(program: &Program, card: &Answering, out: &mut Writer) {
     out.blank();
     for (number, chain) in program.chains.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Tables that rules change or that count, and the ticks in which additions take effect.
 //!
-//! Such a table is a map from prefixes to deadlines and counts. Additions of a tick are collected. At the end of the tick,
-//! expired entries leave. Additions that overlap an entry of a protected table, as it is then, are refused. Then the
-//! others are applied in the order of their first packets.
+//! Such a table is a map from prefixes to deadlines and counts. Additions of a tick are collected. At the end of the
+//! tick, expired entries leave. Additions that overlap an entry of a protected table, as it is then, are refused. Then
+//! the others are applied in the order of their first packets.
 
 use super::{Protected, Tables};
 use crate::checked::{AddKind, Dynamic};

@@ -5,7 +5,8 @@ use crate::field::{Field, Raw, RawBase, Subject};
 use weir_abi::WINDOW_BYTES;
 use weir_abi::packet::{L3, ext};
 
-/// The value of a subject whose guard holds. `None` for raw bits that were not captured, and for what only a card knows.
+/// The value of a subject whose guard holds. `None` for raw bits that were not captured, and for what only a card
+/// knows.
 pub fn subject(subject: Subject, frame: Frame<'_>, packet: &Packet) -> Option<u128> {
     match subject {
         Subject::Field(field) => Some(value(field, packet)),

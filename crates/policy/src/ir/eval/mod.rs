@@ -452,7 +452,8 @@ impl<T: Tables> Run<'_, '_, T> {
         self.eval.additions.add(program, adder, address);
     }
 
-    /// Counts a packet that a limit or a slot decided: by the built-in reason, and by the rule's counter of such packets.
+    /// Counts a packet that a limit or a slot decided: by the built-in reason, and by the rule's counter of such
+    /// packets.
     fn end(&mut self, rule: RuleId, action: Action, reason: Reason) -> (Action, Reason) {
         let limited = self.eval.limited.iter().position(|&known| known == (rule, action, reason));
         let index = limited.expect("every effect that decides packets is in `limited`");

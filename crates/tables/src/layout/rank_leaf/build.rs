@@ -78,7 +78,8 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Im
 /// The words that name blocks.
 struct Root {
     words: Vec<u32>,
-    /// Value and word of the last block with one value. Most blocks of most tables are such, and neighbours have the same value.
+    /// Value and word of the last block with one value. Most blocks of most tables are such, and neighbours have the
+    /// same value.
     uniform: Option<(u32, u32)>,
 }
 
@@ -87,7 +88,8 @@ impl Root {
         Root { words: Vec::with_capacity(ROOT_WORDS), uniform: None }
     }
 
-    /// Adds the word of a block in which all addresses have this value. Encodes the block only if its value is a new one.
+    /// Adds the word of a block in which all addresses have this value. Encodes the block only if its value is a new
+    /// one.
     fn push_uniform(&mut self, value: u32, encode: impl FnOnce() -> Result<u32, NoRoom>) -> Result<(), NoRoom> {
         let word = match self.uniform {
             Some((known, word)) if known == value => word,

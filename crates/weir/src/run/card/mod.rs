@@ -242,8 +242,8 @@ impl Inner {
         Instant::now() + LOOK.max(looked * LOOK_SHARE)
     }
 
-    /// Makes changes one after the other, and follows meanwhile. Requests do not wait for more than one. Returns when it is
-    /// time to look at all sources again.
+    /// Makes changes one after the other, and follows meanwhile. Requests do not wait for more than one. Returns when
+    /// it is time to look at all sources again.
     fn make(&self, changes: &[PlaceChange], mut look: Instant) -> Instant {
         for &change in changes {
             if self.stop.load(Ordering::Relaxed) {

@@ -129,8 +129,8 @@ impl State {
         self.blocked = blocked;
     }
 
-    /// Takes every source out of the card that the active policy would not drop now. Looks at sources only if the policy
-    /// or a table has changed.
+    /// Takes every source out of the card that the active policy would not drop now. Looks at sources only if the
+    /// policy or a table has changed.
     pub fn follow(&mut self) {
         let (activation, policy) = (self.now)();
         let is_new = activation != self.activation;

@@ -1,5 +1,5 @@
-//! The controller's part in what a card that answers rules does: its use begins and ends, and what is active is activated
-//! again with other answers of it.
+//! The controller's part in what a card that answers rules does: its use begins and ends, and what is active is
+//! activated again with other answers of it.
 
 use super::Controller;
 use crate::failure::Failure;

@@ -8,8 +8,8 @@ use std::sync::PoisonError;
 use weir_engine::live::Datapath;
 
 impl<D: Datapath> Controller<D> {
-    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one. If nothing was ever
-    /// confirmed, Weir ends.
+    /// Rolls back: during a trial to the confirmed policy, otherwise to the previously confirmed one. If nothing was
+    /// ever confirmed, Weir ends.
     ///
     /// # Errors
     /// There is no rollback target, or a worker failed.

@@ -28,7 +28,8 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// Pause between two attempts to start another guard.
 const RENEW_PAUSE: Duration = Duration::from_secs(1);
 
-/// The handle of the guard process. If it is dropped without [`LinkGuard::end`], the guard process sets the final state.
+/// The handle of the guard process. If it is dropped without [`LinkGuard::end`], the guard process sets the final
+/// state.
 pub struct LinkGuard {
     interfaces: Interfaces,
     targets: Vec<ClaimTarget>,

@@ -1,8 +1,8 @@
 //! `weir run --card hybrid:`: a card that answers rules for every packet (docs/guide/hybrid.md, decision 50).
 //!
-//! The card has a configuration for what decides packets: a generation and its posture. A change writes the next one into
-//! the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows the
-//! seals of both configurations, and uses the answers of its own only.
+//! The card has a configuration for what decides packets: a generation and its posture. A change writes the next one
+//! into the card's other bank, lets the datapath decide by the new policy, and commits. In between, the datapath knows
+//! the seals of both configurations, and uses the answers of its own only.
 
 pub mod following;
 pub mod link;
@@ -400,8 +400,8 @@ pub fn changed(table: &str) -> String {
 }
 
 impl State {
-    /// The earlier configurations whose frames may still arrive, with the one that is about to be replaced. There is room
-    /// for a few: a change that comes too soon waits until the oldest is no longer in any queue.
+    /// The earlier configurations whose frames may still arrive, with the one that is about to be replaced. There is
+    /// room for a few: a change that comes too soon waits until the oldest is no longer in any queue.
     fn replaced(&mut self) -> Vec<Configured> {
         let active = self.link.active();
         if self.earlier.back().is_none_or(|(last, _)| *last != active) {

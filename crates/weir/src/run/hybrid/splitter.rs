@@ -39,8 +39,8 @@ pub struct Offloaded {
 }
 
 impl Splitter {
-    /// The policy with a chain that reads answers, and the card's part: the rules of a choice, or those that the options
-    /// say. A bundle's code has the chains that it has, so nothing of it is offloaded.
+    /// The policy with a chain that reads answers, and the card's part: the rules of a choice, or those that the
+    /// options say. A bundle's code has the chains that it has, so nothing of it is offloaded.
     pub fn split(&self, policy: Policy, choice: Option<BTreeSet<RuleId>>) -> (Policy, Option<Offloaded>) {
         if policy.is_bundle() {
             return (policy, None);

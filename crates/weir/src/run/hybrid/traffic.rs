@@ -1,8 +1,8 @@
 //! The traffic of a window, from counters of running code: what the distributor asks for.
 //!
 //! Exact are the packets and bytes that the card has received, the share that it answered or dropped, the packets that
-//! match each rule, and those that reach it: all that no default, no earlier rule, limit or slot, and not the tracker has
-//! decided before. The model's only assumption is that packets with answers and without match the same rules.
+//! match each rule, and those that reach it: all that no default, no earlier rule, limit or slot, and not the tracker
+//! has decided before. The model's only assumption is that packets with answers and without match the same rules.
 //!
 //! Counters of card and workers are not read at the same moment. What is in between counts in the next window.
 

@@ -1,5 +1,5 @@
-//! Tells others about attacks: a file with a JSON line for each event, and a program that is called with the arguments of
-//! FastNetMon's notify script.
+//! Tells others about attacks: a file with a JSON line for each event, and a program that is called with the arguments
+//! of FastNetMon's notify script.
 //!
 //! ```text
 //! {"time":"2026-03-01T12:00:10.000Z","event":"action-taken","attack":1,"victim":"192.0.2.1","kind":"udp-flood","pps":1600,

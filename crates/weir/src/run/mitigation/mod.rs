@@ -1,8 +1,8 @@
 //! `weir run --mitigate`: measures what passes, finds attacks, and acts on them (docs/guide/mitigation.md).
 //!
 //! A thread reads the samples that rules make, and decides once a window. It takes no part in
-//! moving packets: if it is slow, samples are lost, which is counted and taken into account. If it ends, what it has put
-//! in place ends by its timeouts.
+//! moving packets: if it is slow, samples are lost, which is counted and taken into account. If it ends, what it has
+//! put in place ends by its timeouts.
 
 pub mod answers;
 mod baseline;

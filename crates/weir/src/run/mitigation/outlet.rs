@@ -1,4 +1,5 @@
-//! A bounded queue with a thread that handles what is in it, so that neither a slow disk nor a slow program delays anything.
+//! A bounded queue with a thread that handles what is in it, so that neither a slow disk nor a slow program delays
+//! anything.
 
 use crate::failure::Failure;
 use std::sync::atomic::{AtomicU64, Ordering};

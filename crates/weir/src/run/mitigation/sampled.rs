@@ -3,8 +3,8 @@
 use weir_policy::ir::match_tree::{Condition, Test, Wanted, conditions};
 use weir_policy::ir::{Chain, Direction, Effect, Program};
 
-/// The N of `sample 1/N` of a posture. Samples must come from in front of the slot and of rules with the tables of blocked
-/// sources, so that an action sees whom it hits.
+/// The N of `sample 1/N` of a posture. Samples must come from in front of the slot and of rules with the tables of
+/// blocked sources, so that an action sees whom it hits.
 ///
 /// # Errors
 /// Packets to protected hosts are not sampled, or in a way that cannot be measured.

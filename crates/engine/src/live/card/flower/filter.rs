@@ -300,8 +300,8 @@ mod tests {
     use crate::live::netlink::Malformed;
     use std::net::IpAddr;
 
-    /// What Linux 6.1 has answered in a guest to [`Place::list`] (`cargo xtask guest`): all filters of a preference, and
-    /// one that has dropped a packet of 98 bytes 190 ms before.
+    /// What Linux 6.1 has answered in a guest to [`Place::list`] (`cargo xtask guest`): all filters of a preference,
+    /// and one that has dropped a packet of 98 bytes 190 ms before.
     const ALL: &str = "000000000300000000000000f2ffffff080062160b000100666c6f776572000008000b0000000000";
     const ONE: &str = "000000000300000001000000f2ffffff080062160b000100666c6f776572000008000b00000000000401020006000800 \
          0800000008000a000a42000a08000b00ffffffff08001600060000000800560001000000d8000300d400010009000100 \

@@ -60,8 +60,8 @@ pub fn from_server(packet: &Packet, frame: Frame<'_>, proxied: &Proxied, scale: 
     patch.done()
 }
 
-/// An ICMP error about a segment of the server that the client's side has seen translated. The quoted sequence number is
-/// `at` bytes behind the beginning of the frame.
+/// An ICMP error about a segment of the server that the client's side has seen translated. The quoted sequence number
+/// is `at` bytes behind the beginning of the frame.
 pub fn quote_from_client(packet: &Packet, frame: Frame<'_>, at: usize, proxied: &Proxied) -> Leaving {
     let mut patch = Patch::new(frame, packet.l4_offset, ICMP_CHECKSUM);
     patch.add(at - packet.l4_offset, proxied.delta.wrapping_neg());

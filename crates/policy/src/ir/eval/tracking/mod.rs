@@ -86,8 +86,8 @@ impl Tracker {
         ticks(self.clock_ns.expect("the clock is set before a packet is tracked"))
     }
 
-    /// Tracks a well-formed packet that arrived from a side: updates the flow that it belongs to. A packet that may open
-    /// a flow changes nothing until it is accepted ([`Tracker::open`]).
+    /// Tracks a well-formed packet that arrived from a side: updates the flow that it belongs to. A packet that may
+    /// open a flow changes nothing until it is accepted ([`Tracker::open`]).
     pub(super) fn track(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         self.tick(frame.time_ns);
         let is_ip = matches!(packet.l3, L3::Ipv4 | L3::Ipv6);

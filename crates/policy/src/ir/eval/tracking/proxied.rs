@@ -76,8 +76,8 @@ impl Tracker {
         }
     }
 
-    /// A packet of the client before the server has answered. The SYN may have been lost, so each acknowledgement of the
-    /// cookie becomes the SYN again.
+    /// A packet of the client before the server has answered. The SYN may have been lost, so each acknowledgement of
+    /// the cookie becomes the SYN again.
     fn client_waits(&mut self, subject: Subject<'_>) -> Tracked {
         let Subject { segment, key, sender, slot, flow, .. } = subject;
         let proxied = self.table.proxied(slot);
@@ -203,8 +203,8 @@ impl Tracker {
         Some(Tracked::opens(key, flow, Some(opened.proxied)).leaving(syn))
     }
 
-    /// Counts a SYN, and answers it if the proxy is on and it opens a connection, or might as well. The packet must have
-    /// been tracked.
+    /// Counts a SYN, and answers it if the proxy is on and it opens a connection, or might as well. The packet must
+    /// have been tracked.
     pub(in crate::ir::eval) fn answer(
         &mut self,
         tracked: &Tracked,

@@ -22,9 +22,9 @@ const ICMP_HEADER: usize = 8;
 /// Bytes of the transport header that every error quotes.
 const TRANSPORT_MIN: usize = 8;
 
-/// Reads the quoted packet of an error in a VLAN, which had come from a side: an IP header without IPv6 extension headers,
-/// and eight bytes behind it. Its checksums and lengths are not checked, because routers cut it. `None` if it is no such
-/// packet, or a later fragment.
+/// Reads the quoted packet of an error in a VLAN, which had come from a side: an IP header without IPv6 extension
+/// headers, and eight bytes behind it. Its checksums and lengths are not checked, because routers cut it. `None` if it
+/// is no such packet, or a later fragment.
 pub(super) fn read(packet: &Packet, vlan: [u16; 2], frame: Frame<'_>, arrival: Arrival) -> Option<Quoted> {
     let end = (packet.l4_offset + usize::from(packet.l4_length)).min(frame.bytes.len()).min(WINDOW_BYTES);
     let bytes = frame.bytes.get(packet.l4_offset + ICMP_HEADER..end)?;

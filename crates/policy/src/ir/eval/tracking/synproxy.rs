@@ -35,7 +35,8 @@ impl SynProxy {
         self.settings.threshold.is_none_or(|threshold| self.switch.counts(clock_ns, &threshold))
     }
 
-    /// The SYN-ACK for a client's SYN. Its window is 0, so that the client sends nothing before the server has answered.
+    /// The SYN-ACK for a client's SYN. Its window is 0, so that the client sends nothing before the server has
+    /// answered.
     pub(super) fn answer(&mut self, key: &FlowKey, client: usize, segment: &Segment<'_>, clock_ns: u64) -> Built {
         let epoch = epoch(clock_ns);
         self.last_made = Some(epoch);

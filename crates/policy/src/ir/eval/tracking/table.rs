@@ -133,15 +133,15 @@ impl FlowTable {
     /// Finds a slot for a new flow:
     ///
     /// 1. The better of its two buckets is the one in which its class has not its share. If that is no difference, the
-    ///    first, if fewer than [`PREFERRED`] of its slots have flows that do not close; else the one with fewer of them;
-    ///    else the first.
+    ///    first, if fewer than [`PREFERRED`] of its slots have flows that do not close; else the one with fewer of
+    ///    them; else the first.
     /// 2. If its class has its share of that bucket, one of the class makes room.
-    /// 3. Else, if [`PREFERRED`] slots of that bucket are used, a closing flow makes room whose weighted age is at least
-    ///    [`RECLAIM_TICKS`].
+    /// 3. Else, if [`PREFERRED`] slots of that bucket are used, a closing flow makes room whose weighted age is at
+    ///    least [`RECLAIM_TICKS`].
     /// 4. Else the first free slot is taken.
     /// 5. If there is none, both buckets are freed of expired flows, and steps 1 to 4 are repeated.
-    /// 6. If there is still none, a closing flow makes room, or an unproven one, or for a connection an embryonic one: in
-    ///    that bucket, or in the other one.
+    /// 6. If there is still none, a closing flow makes room, or an unproven one, or for a connection an embryonic one:
+    ///    in that bucket, or in the other one.
     ///
     /// Of a class, the flow with the highest weighted age makes room.
     fn place(&mut self, key: &FlowKey, now: u32) -> Place {
@@ -201,8 +201,8 @@ impl FlowTable {
         self.count(bucket, class) >= share
     }
 
-    /// The flow of a class that makes room first, and its weighted age. Of several with the same age, as in a flood, the
-    /// first from slot `start` on, so that each of them may be chosen.
+    /// The flow of a class that makes room first, and its weighted age. Of several with the same age, as in a flood,
+    /// the first from slot `start` on, so that each of them may be chosen.
     fn spare(&self, bucket: usize, class: FlowClass, start: usize, now: u32) -> Option<(Slot, u32)> {
         let slots = (start..start + SLOTS).map(|slot| slot % SLOTS);
         let is_of_class = |&slot: &usize| {

@@ -166,8 +166,8 @@ fn update(flow: &mut Flow, sender: usize, segment: &Segment<'_>, highest: Option
     }
 }
 
-/// Records the SYN of a side, also one with another number. Which of two the other side answers, and so which windows and
-/// options hold, is not known then.
+/// Records the SYN of a side, also one with another number. Which of two the other side answers, and so which windows
+/// and options hold, is not known then.
 pub(super) fn record_syn(flow: &mut Flow, sender: usize, segment: &Segment<'_>) {
     let side = &mut flow.sides[sender];
     let is_first = side.window == Window::NONE;
