@@ -1,7 +1,6 @@
 //! The syntax tree: the written text with its positions. Names and types are not resolved; [`crate::check`] does that.
 //!
-//! One idea with `tree/additions.rs`, `tree/inside.rs`, `tree/limits.rs`, `tree/observe.rs`, `tree/slot.rs`,
-//! `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
+//! One idea with `tree/additions.rs`, `tree/inside.rs`, `tree/limits.rs`, `tree/observe.rs`, `tree/slot.rs`, `tree/tracking.rs` and `tree/values.rs`: the types of the tree contain one another.
 
 mod additions;
 mod inside;
