@@ -14,7 +14,7 @@ use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::native::Sharing;
 use weir_engine::{EngineError, Filter};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// More workers than cores, so that some workers use an old time when they charge.
 const WORKERS: usize = 4;
@@ -175,7 +175,7 @@ fn with_policy(policy: &str, test: &dyn Fn(&str, &Filters<'_>)) {
     let code = compiled.load(policy.bind(None).expect("there is memory")).expect("it loads");
     test("native", &|| Box::new(code.filter(Sharing::Shared, 0)));
 
-    let shared = SharedState::with_seed(Memory::Kernel { limits_room: None }, each::REPLAY_SEED);
+    let shared = SharedState::with_seed(UsedBy::Kernel { limits_room: None }, each::REPLAY_SEED);
     let data = policy.bind(Some(&shared)).expect("there are buckets");
     let compiled = policy.compile_bpf(&data).expect("it compiles");
     test("kernel", &|| Box::new(compiled.filter().expect("the verifier takes it")));

@@ -10,7 +10,7 @@ use weir_engine::live::Interfaces;
 use weir_engine::live::sample_ring::SampleRing;
 use weir_engine::live::xdp::Ports;
 use weir_loading::{LoadError, Policy};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// Packets in one buffer, and in several.
 const MTUS: [u32; 2] = [1500, 9000];
@@ -83,7 +83,7 @@ fn every_policy_loads_wherever_programs_run() {
     let (places, mut loaded, mut refused) = (places(), 0, Vec::new());
     for (name, policy) in policies() {
         for (place, ports) in &places {
-            let shared = SharedState::new(Memory::Kernel { limits_room: None });
+            let shared = SharedState::new(UsedBy::Kernel { limits_room: None });
             let data = policy.bind(Some(&shared)).expect("there is memory");
             match policy.kernel(&data, &Arc::new(ports.clone())) {
                 Ok(_) => loaded += 1,

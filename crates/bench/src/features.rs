@@ -20,7 +20,7 @@ use weir_engine::traffic::{self, SplitMix};
 use weir_engine::xdp::stream::SOURCES_MAX;
 use weir_engine::{Bound, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
-use weir_state::features::{FeatureMemory, Features, Snapshot};
+use weir_state::features::{Features, Snapshot};
 
 /// The bare access, in native code and in the kernel.
 const BARE: &str = include_str!("features/bare_native.c");
@@ -151,8 +151,7 @@ fn native(
 fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
     let shape = observing.program.observe.as_ref().expect("the policy observes").shape();
     let cells = shape.size;
-    let features = Features::new(FeatureMemory::Process, shape, REPLAY_SEED);
-    let features = features.map_err(|error| Failure::Runtime(error.to_string()))?;
+    let features = Features::of_process(shape, REPLAY_SEED);
     let source = BARE.replace("CELLS", &cells.to_string());
     let object = Clang::find()?.native("bare", &source, Cpu::Native)?.object;
     let shape = ProgramShape { chains: vec!["upstream".to_owned(), "downstream".to_owned()], ..observing.shape() };

@@ -13,13 +13,13 @@ use weir_abi::slot::{RULES_MAX, SlotImage};
 use weir_engine::Bound;
 use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
 use weir_policy::slot_rule::SlotRule;
-use weir_state::features::{FeatureMemory, Features};
-use weir_state::flows::{FlowMemory, FlowTable};
+use weir_state::features::Features;
+use weir_state::flows::FlowTable;
 use weir_state::limits::LimitNeeds;
 use weir_state::slot_store::{LiveSlots, SlotDeclared};
 use weir_state::slots::RuleSlot;
 use weir_state::tables::{LiveTables, TableStore};
-use weir_state::{Memory, SharedState, StateError};
+use weir_state::{Memory, SharedState, StateError, UsedBy};
 use weir_tables::Image;
 
 impl Policy {
@@ -72,7 +72,7 @@ impl Policy {
     /// # Errors
     /// A table or list does not fit its layout, or there are not enough buckets.
     pub fn bind(&self, shared: Option<&SharedState>) -> Result<Bound, LoadError> {
-        self.bind_with(shared, FlowMemory::Process)
+        self.bind_with(shared, Memory::Process)
     }
 
     /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::bind`] without
@@ -81,16 +81,16 @@ impl Policy {
     /// # Errors
     /// As for [`Policy::bind`], or the kernel refuses the memory of tables.
     pub fn bind_kernel_replay(&self) -> Result<Bound, LoadError> {
-        self.bind_with(None, FlowMemory::Kernel)
+        self.bind_with(None, Memory::Kernel)
     }
 
     /// Tables and flows of a replay are in `replayed` memory.
-    fn bind_with(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Bound, LoadError> {
+    fn bind_with(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Bound, LoadError> {
         let mut images = self.images_of_tables()?;
         let tables = self.bind_tables(&images, shared, replayed)?;
         let mut limits = None;
         if !self.program.limiters.is_empty() {
-            let own = SharedState::new(Memory::OnePolicy);
+            let own = SharedState::new(UsedBy::OnePolicy);
             let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
             let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;
             for (image, tickets) in images.iter_mut().zip(assembled.images) {
@@ -107,20 +107,19 @@ impl Policy {
     }
 
     /// Where features are counted: in `shared` state, or in empty sheets for a replay.
-    fn features(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<Features>>, LoadError> {
+    fn features(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Option<Arc<Features>>, LoadError> {
         let Some(observe) = &self.program.observe else { return Ok(None) };
-        let memory = match replayed {
-            FlowMemory::Process => FeatureMemory::Process,
-            FlowMemory::Kernel => FeatureMemory::Kernel(1),
-        };
         Ok(Some(match shared {
             Some(shared) => shared.features(observe.shape())?,
-            None => Features::new(memory, observe.shape(), REPLAY_SEED)?,
+            None => match replayed {
+                Memory::Process => Features::of_process(observe.shape(), REPLAY_SEED),
+                Memory::Kernel => Features::of_kernel(observe.shape(), REPLAY_SEED, 1)?,
+            },
         }))
     }
 
     /// The table of flows: from `shared` state, or an empty one for a replay.
-    fn flows(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<Option<Arc<FlowTable>>, LoadError> {
+    fn flows(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Option<Arc<FlowTable>>, LoadError> {
         let Some(needs) = self.program.flow_needs() else { return Ok(None) };
         if let Some(shared) = shared {
             return Ok(Some(shared.flows(&needs)?));
@@ -133,7 +132,7 @@ impl Policy {
     }
 
     /// The slots: from `shared` state, or for a replay new ones with the rules that were given for it.
-    fn bind_slots(&self, shared: Option<&SharedState>, replayed: FlowMemory) -> Result<LiveSlots, LoadError> {
+    fn bind_slots(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<LiveSlots, LoadError> {
         let declared = &self.program.rule_slots;
         if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {
             let declared = declared.iter().map(|slot| SlotDeclared { name: slot.name.clone(), size: slot.size.into() });
@@ -155,7 +154,7 @@ impl Policy {
         &self,
         images: &[Option<Arc<Image>>],
         shared: Option<&SharedState>,
-        replayed: FlowMemory,
+        replayed: Memory,
     ) -> Result<Option<LiveTables>, LoadError> {
         Ok(match shared {
             Some(shared) => match (shared.tables(), shared.additions()) {
@@ -163,11 +162,7 @@ impl Policy {
                 _ => None,
             },
             None if self.program.changes_tables() || self.program.counts_entries() => {
-                let store = match replayed {
-                    FlowMemory::Process => TableStore::for_threads(),
-                    FlowMemory::Kernel => TableStore::for_kernel(),
-                };
-                Some(tables::bind_replayed(self.tables_of(), images, store)?)
+                Some(tables::bind_replayed(self.tables_of(), images, TableStore::new(replayed))?)
             }
             None => None,
         })

@@ -39,15 +39,6 @@ const POLL: Duration = Duration::from_micros(20);
 /// Maximum time that a worker may take for a burst. A worker that is runnable may wait seconds for a core.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Where features are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FeatureMemory {
-    /// In this process: a pair of sheets for each worker that asks for it. Untouched pages take no memory.
-    Process,
-    /// In maps of the kernel, for this many CPUs.
-    Kernel(usize),
-}
-
 /// The sheets of all workers or CPUs.
 pub struct Features {
     shape: FeatureShape,
@@ -94,17 +85,23 @@ struct KernelSheets {
 }
 
 impl Features {
-    /// Empty sheets.
+    /// Empty sheets in this process: a pair for each worker that asks for it. Untouched pages take no memory.
+    pub fn of_process(shape: FeatureShape, seed: u64) -> Arc<Self> {
+        Self::new(Sheets::Process { selected: AtomicU64::new(0), workers: Mutex::new(Vec::new()) }, shape, seed)
+    }
+
+    /// Empty sheets in maps of the kernel, for this many CPUs.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(memory: FeatureMemory, shape: FeatureShape, seed: u64) -> Result<Arc<Self>, StateError> {
-        let sheets = match memory {
-            FeatureMemory::Process => Sheets::Process { selected: AtomicU64::new(0), workers: Mutex::new(Vec::new()) },
-            FeatureMemory::Kernel(cpus) => Sheets::Kernel(Box::new(KernelSheets::new(&shape, seed, cpus)?)),
-        };
+    pub fn of_kernel(shape: FeatureShape, seed: u64, cpus: usize) -> Result<Arc<Self>, StateError> {
+        let sheets = Sheets::Kernel(Box::new(KernelSheets::new(&shape, seed, cpus)?));
+        Ok(Self::new(sheets, shape, seed))
+    }
+
+    fn new(sheets: Sheets, shape: FeatureShape, seed: u64) -> Arc<Self> {
         let (began_ns, taken, spare) = (Mutex::new(crate::now_ns()), Mutex::default(), Mutex::default());
-        Ok(Arc::new(Features { shape, seed, sheets, began_ns, taken, spare }))
+        Arc::new(Features { shape, seed, sheets, began_ns, taken, spare })
     }
 
     /// What is counted by.
@@ -323,7 +320,7 @@ mod tests {
 
     #[test]
     fn workers_are_added_up_and_a_snapshot_begins_anew() {
-        let features = Features::new(FeatureMemory::Process, shape(), REPLAY_SEED).expect("there is memory");
+        let features = Features::of_process(shape(), REPLAY_SEED);
         let writers = [0, 1].map(|worker| features.writer(worker).expect("there is memory"));
         writers.iter().for_each(|writer| count(writer, 0xc000_0201));
         count(&writers[1], 0xc000_0201);
@@ -339,7 +336,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_while_workers_count() {
-        let features = Features::new(FeatureMemory::Process, shape(), REPLAY_SEED).expect("there is memory");
+        let features = Features::of_process(shape(), REPLAY_SEED);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let counting: Vec<_> = (0..2)

@@ -10,8 +10,8 @@ use weir_abi::flow::{
     TAG_HASH, TICKS, age, buckets, ticks,
 };
 
-use crate::StateError;
 use crate::words::Words;
+use crate::{Memory, StateError};
 
 /// Words of a bucket, and of its tags.
 const BUCKET_WORDS: usize = BUCKET_BYTES / size_of::<u64>();
@@ -31,15 +31,6 @@ const READS_MAX: usize = 1000;
 const FLOWS_AT_ONCE: usize = 64;
 
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
-
-/// Where flows are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowMemory {
-    /// In this process.
-    Process,
-    /// In maps of the kernel.
-    Kernel,
-}
 
 /// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +60,7 @@ pub struct FlowTable {
     buckets: Words,
     /// What is kept of proxied flows, one for each slot, once a policy needs it.
     proxied: OnceLock<Words>,
-    memory: FlowMemory,
+    memory: Memory,
     count: u32,
     keys: HashKeys,
     /// When old times were brought forward last, ns.
@@ -81,13 +72,13 @@ impl FlowTable {
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(memory: FlowMemory, size: u32, secrets: FlowSecrets) -> Result<Arc<Self>, StateError> {
+    pub fn new(memory: Memory, size: u32, secrets: FlowSecrets) -> Result<Arc<Self>, StateError> {
         let count = buckets(size);
         let words = BUCKET_WORDS * count as usize;
         let reserve = || {
             Ok(match memory {
-                FlowMemory::Process => (Words::of_process(HEAD_WORDS)?, Words::of_process(words)?),
-                FlowMemory::Kernel => (
+                Memory::Process => (Words::of_process(HEAD_WORDS)?, Words::of_process(words)?),
+                Memory::Kernel => (
                     Words::of_kernel("weir_flow_head", HEAD_WORDS)?,
                     Words::elements_of_kernel("weir_flows", BUCKET_BYTES, count)?,
                 ),
@@ -130,8 +121,8 @@ impl FlowTable {
         let bytes = SLOTS * size_of::<Proxied>();
         let count = PROXIED_WORDS * self.slot_count();
         let words = match self.memory {
-            FlowMemory::Process => Words::of_process(count),
-            FlowMemory::Kernel => Words::elements_of_kernel("weir_proxied", bytes, self.count),
+            Memory::Process => Words::of_process(count),
+            Memory::Kernel => Words::elements_of_kernel("weir_proxied", bytes, self.count),
         };
         let words = words.map_err(|source| StateError::Memory { count, source })?;
         // If another thread was faster, its memory is used.
@@ -373,12 +364,12 @@ mod tests {
 
     #[test]
     fn an_empty_table_has_no_flows_and_takes_no_memory() {
-        let table = FlowTable::new(FlowMemory::Process, 10_000_000, SECRETS).expect("it is only set aside");
+        let table = FlowTable::new(Memory::Process, 10_000_000, SECRETS).expect("it is only set aside");
         assert_eq!(table.buckets(), 312_500);
         let (head, _) = table.as_ptrs();
         assert!(!head.is_null());
         assert_eq!(table.keys, HashKeys::of(1));
-        let table = FlowTable::new(FlowMemory::Process, 1000, SECRETS).expect("it is little");
+        let table = FlowTable::new(Memory::Process, 1000, SECRETS).expect("it is little");
         table.each(&mut |key, _| panic!("{key:?}"));
         assert_eq!(table.verify(), Ok(()));
     }
@@ -394,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_translates_a_flow_lies_beside_its_slot() {
-        let table = FlowTable::new(FlowMemory::Process, 320, SECRETS).expect("it is little");
+        let table = FlowTable::new(Memory::Process, 320, SECRETS).expect("it is little");
         let agreed = Agreed { client_scale: 3, told_scale: 7, timestamps: true, sack: true };
         let known = |nth: u32| {
             let known = established(nth, nth);
@@ -417,7 +408,7 @@ mod tests {
 
     #[test]
     fn flows_are_entered_until_the_table_is_full_and_once_each() {
-        let table = FlowTable::new(FlowMemory::Process, 320, SECRETS).expect("it is little");
+        let table = FlowTable::new(Memory::Process, 320, SECRETS).expect("it is little");
         let entered: Vec<u32> = (0..1000).filter(|&nth| table.enter(&[established(nth, nth)]) == 1).collect();
         assert_eq!(entered.len(), table.slot_count(), "all slots are used");
         assert_eq!(table.verify(), Ok(()));
@@ -432,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_table_with_a_wrong_tag_is_found() {
-        let table = FlowTable::new(FlowMemory::Process, 64, SECRETS).expect("it is little");
+        let table = FlowTable::new(Memory::Process, 64, SECRETS).expect("it is little");
         table.buckets.all()[0].store(1 << 16, Ordering::Relaxed);
         assert_eq!(table.verify(), Err("slot 1 of bucket 0 is locked".to_owned()));
     }

@@ -23,6 +23,7 @@ pub mod features;
 pub mod flows;
 mod kernel_map;
 pub mod limits;
+pub mod memory;
 pub mod owner;
 pub mod saved;
 pub mod shared;
@@ -34,7 +35,8 @@ pub mod words;
 
 pub use error::StateError;
 pub use kernel_map::cpus;
-pub use shared::{Memory, SharedState};
+pub use memory::Memory;
+pub use shared::{SharedState, UsedBy};
 pub use store::{Binding, Declared, StateKind, Store};
 
 /// The time of shared state on interfaces: `CLOCK_MONOTONIC`, which programs in the kernel read too.

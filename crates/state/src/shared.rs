@@ -8,28 +8,38 @@ use weir_abi::features::REPLAY_SEED;
 use weir_abi::flow::{FlowNeeds, FlowSecrets, buckets};
 use weir_abi::{FeatureShape, each};
 
-use crate::StateError;
-use crate::features::{FeatureMemory, Features};
-use crate::flows::{FlowMemory, FlowTable};
+use crate::features::Features;
+use crate::flows::FlowTable;
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::{Clocks, SavedFlows};
 use crate::slot_store::SlotStore;
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
+use crate::{Memory, StateError};
 
-/// The location of shared state and its capacity.
+/// The code that uses shared state. It says where the state is, and how much is reserved.
 #[derive(Clone, Copy, Debug)]
-pub enum Memory {
-    /// Memory of this process for exactly one policy, with a fixed hash seed: runs on captures repeat to the bit.
+pub enum UsedBy {
+    /// Exactly one policy in this process, with a fixed hash seed: runs on captures repeat to the bit.
     OnePolicy,
-    /// Memory of this process for all policies to come. Untouched pages take no memory, so as much as possible is
+    /// Workers of this process, with all policies to come. Untouched pages take no memory, so as much as possible is
     /// reserved.
-    Process,
-    /// Maps of the kernel, which take all of their memory at once.
+    Workers,
+    /// Programs in the kernel.
     Kernel {
         /// Number of limits to reserve. Without it, as many as the first policy has, and a quarter more.
         limits_room: Option<usize>,
     },
+}
+
+impl UsedBy {
+    /// Where the state is.
+    pub fn memory(self) -> Memory {
+        match self {
+            UsedBy::OnePolicy | UsedBy::Workers => Memory::Process,
+            UsedBy::Kernel { .. } => Memory::Kernel,
+        }
+    }
 }
 
 /// Minimum number of spare buckets in the kernel, besides the buckets of the first policy. They take 512 KiB.
@@ -38,7 +48,7 @@ const BUCKETS_SPARE_MIN: usize = 1 << 16;
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
 /// declares it, so other policies pay nothing.
 pub struct SharedState {
-    memory: Memory,
+    used_by: UsedBy,
     /// The hash seed of addresses.
     seed: u32,
     limits: OnceLock<LimitStore>,
@@ -56,23 +66,23 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Takes no memory yet. The hash seed is random, except for [`Memory::OnePolicy`]: an attacker must not know which
+    /// Takes no memory yet. The hash seed is random, except for [`UsedBy::OnePolicy`]: an attacker must not know which
     /// addresses share a set of a table.
-    pub fn new(memory: Memory) -> Self {
-        let seed = match memory {
-            Memory::OnePolicy => each::REPLAY_SEED,
-            Memory::Process | Memory::Kernel { .. } => RandomState::new().hash_one(()) as u32,
+    pub fn new(used_by: UsedBy) -> Self {
+        let seed = match used_by {
+            UsedBy::OnePolicy => each::REPLAY_SEED,
+            UsedBy::Workers | UsedBy::Kernel { .. } => RandomState::new().hash_one(()) as u32,
         };
-        SharedState::with_seed(memory, seed)
+        SharedState::with_seed(used_by, seed)
     }
 
     /// Shared state with a known hash seed, to compare the decisions of engines.
-    pub fn with_seed(memory: Memory, seed: u32) -> Self {
+    pub fn with_seed(used_by: UsedBy, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let slots = OnceLock::new();
         let (flows, saved_flows, debts) = (Mutex::default(), Mutex::default(), Mutex::default());
         let features = Mutex::default();
-        SharedState { memory, seed, limits, tables, additions, slots, flows, features, saved_flows, debts }
+        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, saved_flows, debts }
     }
 
     /// The state of limits, reserved at the first call.
@@ -81,10 +91,10 @@ impl SharedState {
     /// There is no memory for the buckets.
     pub fn limits(&self, needs: LimitNeeds) -> Result<&LimitStore, StateError> {
         if self.limits.get().is_none() {
-            let buckets = match self.memory {
-                Memory::OnePolicy => Buckets::reserve(needs.buckets)?,
-                Memory::Process => Buckets::reserve(BUCKETS_MAX)?,
-                Memory::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
+            let buckets = match self.used_by {
+                UsedBy::OnePolicy => Buckets::reserve(needs.buckets)?,
+                UsedBy::Workers => Buckets::reserve(BUCKETS_MAX)?,
+                UsedBy::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
             let store = LimitStore::new(self.seed, buckets);
             store.keep_debts(self.debts.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -106,11 +116,10 @@ impl SharedState {
 
     /// The state of tables, if they can change. A single policy needs no state.
     pub fn tables(&self) -> Option<&TableStore> {
-        match self.memory {
-            Memory::Process => Some(self.tables.get_or_init(|| Arc::new(TableStore::for_threads()))),
-            Memory::Kernel { .. } => Some(self.tables.get_or_init(|| Arc::new(TableStore::for_kernel()))),
-            Memory::OnePolicy => None,
+        if let UsedBy::OnePolicy = self.used_by {
+            return None;
         }
+        Some(self.tables.get_or_init(|| Arc::new(TableStore::new(self.used_by.memory()))))
     }
 
     /// The queues of what rules add to tables, if tables can change.
@@ -122,13 +131,8 @@ impl SharedState {
 
     /// The slots of rules, if tables can change. Code that reads tables reads slots, too.
     pub fn slots(&self) -> Option<&SlotStore> {
-        let memory = match self.memory {
-            Memory::OnePolicy => return None,
-            Memory::Process => FlowMemory::Process,
-            Memory::Kernel { .. } => FlowMemory::Kernel,
-        };
         let readers = self.tables()?.readers().clone();
-        Some(self.slots.get_or_init(|| SlotStore::new(memory, readers)))
+        Some(self.slots.get_or_init(|| SlotStore::new(self.used_by.memory(), readers)))
     }
 
     /// Keeps saved flows. New tables of flows begin with them until [`SharedState::end_saved_flows`].
@@ -160,12 +164,11 @@ impl SharedState {
             }
             return Ok(known);
         }
-        let (memory, secrets) = match self.memory {
-            Memory::OnePolicy => (FlowMemory::Process, FlowSecrets::REPLAY),
-            Memory::Process => (FlowMemory::Process, drawn_secrets()?),
-            Memory::Kernel { .. } => (FlowMemory::Kernel, drawn_secrets()?),
+        let secrets = match self.used_by {
+            UsedBy::OnePolicy => FlowSecrets::REPLAY,
+            UsedBy::Workers | UsedBy::Kernel { .. } => drawn_secrets()?,
         };
-        let table = FlowTable::new(memory, needs.size, secrets)?;
+        let table = FlowTable::new(self.used_by.memory(), needs.size, secrets)?;
         if needs.proxied {
             table.keep_proxied()?;
         }
@@ -186,15 +189,17 @@ impl SharedState {
         if let Some(known) = all.iter().filter_map(Weak::upgrade).find(|features| *features.shape() == shape) {
             return Ok(known);
         }
-        let (memory, seed) = match self.memory {
-            Memory::OnePolicy => (FeatureMemory::Process, REPLAY_SEED),
-            Memory::Process => (FeatureMemory::Process, RandomState::new().hash_one(())),
-            Memory::Kernel { .. } => {
+        let seed = match self.used_by {
+            UsedBy::OnePolicy => REPLAY_SEED,
+            UsedBy::Workers | UsedBy::Kernel { .. } => RandomState::new().hash_one(()),
+        };
+        let features = match self.used_by.memory() {
+            Memory::Process => Features::of_process(shape, seed),
+            Memory::Kernel => {
                 let cpus = crate::cpus().map_err(|error| StateError::Features { problem: error.to_string() })?;
-                (FeatureMemory::Kernel(cpus), RandomState::new().hash_one(()))
+                Features::of_kernel(shape, seed, cpus)?
             }
         };
-        let features = Features::new(memory, shape, seed)?;
         all.push(Arc::downgrade(&features));
         Ok(features)
     }
@@ -261,9 +266,9 @@ mod tests {
 
     #[test]
     fn only_replays_have_a_known_seed() {
-        let seed = |memory: Memory| SharedState::new(memory).seed;
-        assert_eq!(seed(Memory::OnePolicy), each::REPLAY_SEED);
-        let seeds = [(); 4].map(|()| seed(Memory::Process));
+        let seed = |used_by: UsedBy| SharedState::new(used_by).seed;
+        assert_eq!(seed(UsedBy::OnePolicy), each::REPLAY_SEED);
+        let seeds = [(); 4].map(|()| seed(UsedBy::Workers));
         assert!(seeds.iter().any(|&one| one != seeds[0]), "four of 32 bits are not all the same");
     }
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use weir_abi::slot::{RULES_MAX, SlotImage};
 use weir_tables::live::Readers;
 
-use crate::StateError;
-use crate::flows::FlowMemory;
 use crate::slots::RuleSlot;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
+use crate::{Memory, StateError};
 
 /// What a policy says about a slot.
 #[derive(Clone, Debug)]
@@ -49,7 +48,7 @@ impl From<Arc<SlotBinding>> for LiveSlots {
 
 /// Slots as a kind of shared state.
 pub struct RuleSlots {
-    memory: FlowMemory,
+    memory: Memory,
     readers: Readers,
 }
 
@@ -90,7 +89,7 @@ pub struct SlotStore(Store<RuleSlots>);
 
 impl SlotStore {
     /// A store for slots in some memory, whose readers are in `readers`.
-    pub fn new(memory: FlowMemory, readers: Readers) -> Self {
+    pub fn new(memory: Memory, readers: Readers) -> Self {
         SlotStore(Store::new(RuleSlots { memory, readers }))
     }
 
@@ -133,7 +132,7 @@ mod tests {
     use weir_abi::slot::SlotRule;
 
     fn store() -> SlotStore {
-        SlotStore::new(FlowMemory::Process, Readers::new())
+        SlotStore::new(Memory::Process, Readers::new())
     }
 
     fn declared(name: &str, size: usize) -> Vec<SlotDeclared> {

@@ -16,7 +16,7 @@ use weir_abi::limit::{debt, ticks};
 use weir_abi::slot::{CELLS, RULES_MAX, STRIPES, SlotCounter, SlotImage, SlotRule};
 use weir_tables::live::Readers;
 
-use crate::flows::FlowMemory;
+use crate::Memory;
 use crate::words::Words;
 
 /// The longest wait for readers of the other copy.
@@ -90,10 +90,10 @@ impl RuleSlot {
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn new(memory: FlowMemory, readers: Option<Readers>) -> io::Result<Arc<Self>> {
+    pub fn new(memory: Memory, readers: Option<Readers>) -> io::Result<Arc<Self>> {
         let words = match memory {
-            FlowMemory::Process => Words::of_process(SlotImage::WORDS)?,
-            FlowMemory::Kernel => Words::of_kernel("weir_slot", SlotImage::WORDS)?,
+            Memory::Process => Words::of_process(SlotImage::WORDS)?,
+            Memory::Kernel => Words::of_kernel("weir_slot", SlotImage::WORDS)?,
         };
         Ok(Arc::new(RuleSlot { words, rules: Mutex::default(), readers }))
     }
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn rules_keep_their_numbers_and_have_cells_of_their_own() {
-        let slot = RuleSlot::new(FlowMemory::Process, None).expect("it is little");
+        let slot = RuleSlot::new(Memory::Process, None).expect("it is little");
         for number in 1..=3 {
             assert_eq!(slot.add(rule(1), None, 3, 7), Ok(number));
         }
@@ -376,7 +376,7 @@ mod tests {
     fn the_copy_that_is_read_never_changes() {
         let readers = Readers::new();
         let mut reader = readers.register().expect("there is room");
-        let slot = RuleSlot::new(FlowMemory::Process, Some(readers)).expect("it is little");
+        let slot = RuleSlot::new(Memory::Process, Some(readers)).expect("it is little");
         let burst = reader.start_burst();
         slot.add(rule(1), Some(1), 9, 0).expect("the other copy is free");
         let (count, copy) = active(&slot);
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn counters_of_a_new_rule_begin_at_0() {
-        let slot = RuleSlot::new(FlowMemory::Process, None).expect("it is little");
+        let slot = RuleSlot::new(Memory::Process, None).expect("it is little");
         slot.add(rule(1), None, 1, 0).expect("there is room");
         let cell = slot.list()[0].record.cell as usize;
         for (stripe, words) in (1..).zip(slot.counters(cell)) {

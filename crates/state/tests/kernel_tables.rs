@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_abi::{Family, Layout};
-use weir_state::Declared;
 use weir_state::tables::{
     DynamicBounds, ImageDeclared, KernelImage, Member, Published, TableBinding, TableChange, TableError, TableStore,
     TableView, Visibility,
 };
+use weir_state::{Declared, Memory};
 use weir_tables::live::{LiveError, TwoHalves};
 use weir_tables::{Entries, Kind, Table};
 
@@ -56,7 +56,7 @@ fn add(store: &TableStore, binding: &TableBinding, table: &Table) -> Result<usiz
 #[test]
 fn a_full_image_refuses_entries_and_takes_them_after_others_are_gone() {
     for layout in [Layout::ExactSet, Layout::RankLeaf] {
-        let store = TableStore::for_kernel();
+        let store = TableStore::new(Memory::Kernel);
         let binding = store.bind(declared(&addresses(0, 1), layout, None), 0).unwrap();
         let step = map(&binding).bytes() as u32 / 200;
         let mut held = 1;
@@ -82,7 +82,7 @@ fn a_full_image_refuses_entries_and_takes_them_after_others_are_gone() {
 
 #[test]
 fn a_later_generation_gets_the_room_that_it_declares() {
-    let (store, layout, none) = (TableStore::for_kernel(), Layout::RankLeaf, addresses(0, 0));
+    let (store, layout, none) = (TableStore::new(Memory::Kernel), Layout::RankLeaf, addresses(0, 0));
     let small = store.bind(declared(&none, layout, Some(1000)), 0).unwrap();
     assert_eq!(add(&store, &small, &addresses(0, 900)), Ok(900));
     let same = store.bind(declared(&none, layout, Some(2000)), 0).unwrap();
@@ -101,7 +101,7 @@ fn a_later_generation_gets_the_room_that_it_declares() {
 #[test]
 fn halves_are_copies_of_an_image_with_room() {
     let table = addresses(0, 5000);
-    let store = TableStore::for_kernel();
+    let store = TableStore::new(Memory::Kernel);
     let binding = store.bind(declared(&table, Layout::ExactSet, None), 0).unwrap();
     let (map, image) = (map(&binding), table.build(Layout::ExactSet).unwrap());
     let bytes = image.as_bytes();
@@ -113,7 +113,7 @@ fn halves_are_copies_of_an_image_with_room() {
 
 #[test]
 fn nothing_waits_for_another_table_that_waits_for_the_kernel() {
-    let (store, layout, none) = (TableStore::for_kernel(), Layout::RankLeaf, addresses(0, 0));
+    let (store, layout, none) = (TableStore::new(Memory::Kernel), Layout::RankLeaf, addresses(0, 0));
     let other = || named("other", &none, layout, Some(1000));
     let active = store.bind(vec![named("slow", &none, layout, Some(1000)), other()], 0).unwrap();
     let brief = addresses(0, 10);
@@ -152,7 +152,7 @@ fn nothing_waits_for_another_table_that_waits_for_the_kernel() {
 #[test]
 fn all_entries_are_replaced_in_all_images_or_in_none() {
     for visibility in [Visibility::Gradual, Visibility::AtOnce] {
-        let store = TableStore::for_kernel();
+        let store = TableStore::new(Memory::Kernel);
         let (old, other) = (addresses(0, 2), addresses(1, 3));
         // As if rules looked the table up with two keys. The first image is fused with another table, and the second
         // one is small.

@@ -18,7 +18,7 @@ use weir_abi::{Family, Layout};
 use weir_state::limits::{BucketsDeclared, EntryNames, LimitNeeds, SavedDebts, WordFormat};
 use weir_state::saved::{Clocks, Folder, restore};
 use weir_state::tables::{DynamicBounds, ImageDeclared, TableChange};
-use weir_state::{Declared, Memory, SharedState};
+use weir_state::{Declared, SharedState, UsedBy};
 use weir_tables::{BadLines, LimitTable, PrefixLimits, Table};
 
 const MS: u64 = 1_000_000;
@@ -402,7 +402,7 @@ fn debts_of_limits_continue_by_name() {
     let geo = || declared("geo", EntryNames::Labels(["AA".into(), "BB".into()].into()), 1);
     let one = || declared("rule", EntryNames::One, 1);
     const NEEDS: LimitNeeds = LimitNeeds { buckets: 100, largest_address_table: 0 };
-    let first = SharedState::new(Memory::Process);
+    let first = SharedState::new(UsedBy::Workers);
     let limits = first.limits(NEEDS).unwrap();
     let binding =
         limits.bind(vec![customers("10.0.0.0/8,5\n10.1.0.0/16,5\n192.0.2.0/24,9\n"), geo(), one()], 0).unwrap();
@@ -429,13 +429,13 @@ fn debts_of_limits_continue_by_name() {
     let active = process.bind(vec![suspects()]);
     process.save(&active);
     let shifted = first_debts(saved, now, clocks.now_ns);
-    let again = SharedState::new(Memory::Process);
+    let again = SharedState::new(UsedBy::Workers);
     again.keep_debts(shifted);
     process.saver.debts().step(again.limits(NEEDS).unwrap()).unwrap();
     drop((process, active));
 
     let later = Clocks { day_ns: clocks.day_ns + 15_000 * MS, now_ns: 7_000 * MS };
-    let second = SharedState::new(Memory::Process);
+    let second = SharedState::new(UsedBy::Workers);
     let read = restore(&Folder::open(folder.path()).unwrap(), later).unwrap();
     assert_eq!(read.notices, Vec::<String>::new());
     second.keep_debts(read.debts);

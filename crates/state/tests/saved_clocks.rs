@@ -17,7 +17,7 @@ use weir_abi::Layout;
 use weir_state::limits::{EntryName, LimitNeeds, SavedDebt, SavedDebts};
 use weir_state::saved::{Clocks, Folder, restore};
 use weir_state::tables::{DynamicBounds, TableBinding, TableChange};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const YEAR_NS: u64 = 365 * 24 * 3600 * SECOND_NS;
@@ -99,7 +99,7 @@ fn a_clock_that_is_set_while_weir_runs_ends_no_block() {
 fn a_clock_that_begins_in_1970_makes_no_debt_larger() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path());
-    let shared = SharedState::new(Memory::Process);
+    let shared = SharedState::new(UsedBy::Workers);
     let until_ns = weir_state::now_ns() + GIVEN_S * SECOND_NS;
     let debts = vec![SavedDebt { entry: EntryName::First, limiter: 0, until_ns }];
     shared.keep_debts(vec![SavedDebts { name: "rate".to_owned(), debts }]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_abi::{Family, Layout};
 use weir_state::saved::{ChangeLog, Clocks, Folder, Saver, restore};
 use weir_state::tables::{DynamicBounds, ImageDeclared, Member, TableBinding, TableChange, TableStore};
-use weir_state::{Declared, Memory, SharedState};
+use weir_state::{Declared, SharedState, UsedBy};
 use weir_tables::{Entries, Kind, Table};
 
 /// Longer than the pause of a saver after an error.
@@ -110,7 +110,7 @@ fn saved() -> tempfile::TempDir {
     process.snapshot();
     process.add("10.0.0.3");
     process.step().unwrap();
-    let shared = SharedState::new(Memory::Process);
+    let shared = SharedState::new(UsedBy::Workers);
     let needs = weir_state::limits::LimitNeeds { buckets: 1, largest_address_table: 0 };
     process.saver.debts().step(shared.limits(needs).unwrap()).unwrap();
     let expected = ["debts", "tables-2.journal", "tables-2.snapshot", "tables-3.journal", "tables-3.snapshot"];

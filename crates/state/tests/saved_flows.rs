@@ -15,9 +15,9 @@ use weir_abi::flow::{
     Arrival, Flow, FlowKey, FlowNeeds, FlowSecrets, FlowState, Side, TICK_SHIFT, TICKS, Timeout, Timeouts, Window, age,
     ticks,
 };
-use weir_state::flows::{FlowMemory, FlowTable, KnownFlow, Slot};
+use weir_state::flows::{FlowTable, KnownFlow, Slot};
 use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, Saver, restore};
-use weir_state::{Memory, SharedState};
+use weir_state::{Memory, SharedState, UsedBy};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -79,7 +79,7 @@ fn needs(size: u32, proxied: bool) -> FlowNeeds {
 }
 
 fn table(size: u32, seed: u64) -> Arc<FlowTable> {
-    FlowTable::new(FlowMemory::Process, size, FlowSecrets { seed, cookies: [seed; 2] }).unwrap()
+    FlowTable::new(Memory::Process, size, FlowSecrets { seed, cookies: [seed; 2] }).unwrap()
 }
 
 fn flows(table: &FlowTable) -> Vec<(FlowKey, Flow)> {
@@ -281,7 +281,7 @@ fn flows_wait_for_each_new_table_until_one_is_saved() {
     let first = table(1000, 1);
     (0..100).for_each(|nth| assert!(enter(&first, &key(nth, TCP), &flow(FlowState::Established, nth))));
     save(folder.path(), &first);
-    let shared = SharedState::new(Memory::Process);
+    let shared = SharedState::new(UsedBy::Workers);
     shared.keep_flows(restore(&Folder::open(folder.path()).unwrap(), Clocks::now()).unwrap().flows);
     let count = |size: u32| flows(&shared.flows(&needs(size, false)).unwrap()).len();
     assert_eq!((count(1000), count(2000)), (100, 100), "a policy may never become active");

@@ -24,7 +24,7 @@ use support::{image, set};
 use weir_abi::Layout;
 use weir_state::saved::{Clocks, Folder, Restored, restore};
 use weir_state::tables::{DynamicBounds, TableBinding, TableChange};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// All names of files with state.
 const NAMES: [&str; 4] = ["tables-7.snapshot", "tables-7.journal", "debts", "flows"];
@@ -263,7 +263,7 @@ fn nothing_is_written_through_other_names() {
         }
         add(&process, &active, "10.0.0.9");
         process.save(&active);
-        let shared = SharedState::new(Memory::Process);
+        let shared = SharedState::new(UsedBy::Workers);
         let needs = weir_state::limits::LimitNeeds { buckets: 1, largest_address_table: 0 };
         process.saver.debts().step(shared.limits(needs).unwrap()).unwrap();
         if name == "tables.new" || name == "journal.new" {
@@ -291,7 +291,7 @@ fn another_folder_under_the_same_name_is_used_if_nobody_else_does() {
     drop(other);
     set_mode(&path, 0o777);
     let needs = weir_state::limits::LimitNeeds { buckets: 1, largest_address_table: 0 };
-    let shared = SharedState::new(Memory::Process);
+    let shared = SharedState::new(UsedBy::Workers);
     let limits = shared.limits(needs).unwrap();
     let problem = process.saver.debts().step(limits).unwrap_err().to_string();
     assert!(problem.contains("can be written by others"), "{problem}");

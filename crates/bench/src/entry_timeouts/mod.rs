@@ -23,7 +23,7 @@ use weir_engine::measure::Spread;
 use weir_engine::native::Sharing;
 use weir_engine::traffic::{self, SplitMix};
 use weir_loading::{Policy, load};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// The layouts whose tables change entry by entry.
 const LAYOUTS: [&str; 2] = ["exact-set", "rank-leaf"];
@@ -72,7 +72,7 @@ struct Filter {
 type MakeFilter = fn(&Policy, &[u32]) -> Result<Filter, Failure>;
 
 fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(Memory::Process));
+    let shared = Arc::new(SharedState::new(UsedBy::Workers));
     let data = policy.bind(Some(&shared))?;
     let entries = Steady::new(shared, &data, addresses);
     let mut filter = policy.compile_native(Cpu::Native)?.load(data)?.filter(Sharing::Alone, 0);
@@ -83,7 +83,7 @@ fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
 }
 
 fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
+    let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room: None }));
     let data = policy.bind(Some(&shared))?;
     let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
     let entries = Steady::new(shared, &data, addresses);

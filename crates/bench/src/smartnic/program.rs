@@ -17,7 +17,7 @@ use weir_engine::measure::Spread;
 use weir_engine::traffic;
 use weir_engine::{Filter as _, XdpFilter};
 use weir_loading::load;
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// The hosts whose programs are measured.
 const NAMES: [&str; 4] = ["weir-host", "weir-host-set", ALONE, "weir-host-list"];
@@ -71,7 +71,7 @@ impl Blocking {
         fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
         fs::write(&blocked, list(sources)).map_err(|error| Failure::file(&blocked, error))?;
         let policy = load(&path)?;
-        let shared = SharedState::new(Memory::Kernel { limits_room: None });
+        let shared = SharedState::new(UsedBy::Kernel { limits_room: None });
         let (artifact, data) = (policy.artifact()?, policy.bind(Some(&shared))?);
         let filter = stream::load(artifact.source(Target::Bpf), &artifact.shape, &data)?;
         Ok(Blocking { filter, _tables: (shared, data) })

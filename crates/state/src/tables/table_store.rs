@@ -23,10 +23,10 @@ use super::table_error::TableError;
 use super::table_images::{TableBinding, TableImages};
 use super::turns::{Turn, Turns};
 use super::wheel::TICK_NS;
-use crate::StateError;
 use crate::saved::log::ChangeLog;
 use crate::saved::record::TableKey;
 use crate::store::{Declared, Store};
+use crate::{Memory, StateError};
 
 /// The result of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,23 +61,21 @@ pub struct TableStore {
 
 impl Default for TableStore {
     fn default() -> Self {
-        Self::for_threads()
+        Self::new(Memory::Process)
     }
 }
 
 impl TableStore {
-    /// Tables that threads of this process read.
-    pub fn for_threads() -> Self {
-        Self::new(ReadBy::Threads)
+    /// No tables yet. Workers of this process read those in its memory, programs in the kernel those in maps. For maps a
+    /// thread must announce when programs have ended ([`weir_tables::live::Reader::pass`]).
+    pub fn new(memory: Memory) -> Self {
+        Self::read_by(match memory {
+            Memory::Process => ReadBy::Threads,
+            Memory::Kernel => ReadBy::Kernel { half_max: HALF_BYTES_MAX },
+        })
     }
 
-    /// Tables that programs in the kernel read. A thread must announce when programs have ended
-    /// ([`weir_tables::live::Reader::pass`]).
-    pub fn for_kernel() -> Self {
-        Self::new(ReadBy::Kernel { half_max: HALF_BYTES_MAX })
-    }
-
-    pub(super) fn new(read_by: ReadBy) -> Self {
+    pub(super) fn read_by(read_by: ReadBy) -> Self {
         let readers = Readers::new();
         let store = Store::new(TableImages { readers: readers.clone(), read_by, lasting: None });
         TableStore {

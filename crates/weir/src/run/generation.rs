@@ -19,7 +19,7 @@ use weir_policy::ir::{Direction, Program, Rule, RuleId};
 use weir_state::limits::{Counted, Limits};
 use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{LiveTables, TableBinding};
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// Compiles and loads policies for a datapath.
 pub trait Loader: Clone + Send + Sync + 'static {
@@ -67,7 +67,7 @@ pub struct NativeLoader {
 impl NativeLoader {
     /// A loader with new shared state. `trust` says which bundles it accepts.
     pub fn new(trust: Trust) -> Self {
-        NativeLoader { trust, shared: Arc::new(SharedState::new(Memory::Process)), splitter: None }
+        NativeLoader { trust, shared: Arc::new(SharedState::new(UsedBy::Workers)), splitter: None }
     }
 
     /// This loader for policies with a part on a card.
@@ -112,7 +112,7 @@ impl KernelLoader {
     /// A loader for these interfaces, with new shared state. `trust` says which bundles it accepts. Without
     /// `limits_room`, the first policy with limits determines the room for limits.
     pub fn new(ports: Arc<Ports>, limits_room: Option<usize>, trust: Trust) -> Self {
-        let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room }));
+        let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room }));
         KernelLoader { trust, ports, shared, splitter: None }
     }
 

@@ -18,7 +18,7 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use weir_loading::Policy;
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 /// Rules that have counters.
 const RULES_MAX: usize = 64;
@@ -112,7 +112,7 @@ impl Daemon {
     /// A daemon that runs a policy.
     pub fn new(policy: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let loader = StillLoader(Trust::default(), Arc::new(SharedState::new(Memory::Process)));
+        let loader = StillLoader(Trust::default(), Arc::new(SharedState::new(UsedBy::Workers)));
         let path = file(&folder, "first.weir", policy);
         let first = Generation::prepare(&path, &loader).expect("it is right");
         let active = Arc::new(Mutex::new(first.loaded(None).expect("it has a base policy")));

@@ -23,7 +23,7 @@ fn declared(layout: Layout, dynamic: Option<DynamicBounds>) -> Vec<Declared<Imag
 
 #[test]
 fn a_table_that_was_changed_is_not_loaded_as_declared() {
-    let store = TableStore::new(ReadBy::Kernel { half_max: HALF_MAX });
+    let store = TableStore::read_by(ReadBy::Kernel { half_max: HALF_MAX });
     let (small, large) = (Layout::RankLeaf, Layout::ExactSet);
     let first = store.bind(declared(small, None), 0).expect("two images have room");
     let constant = store.bind(declared(large, None), 0).expect("it is as declared");

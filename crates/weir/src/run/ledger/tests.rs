@@ -12,7 +12,7 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
 use weir_loading::Policy;
-use weir_state::{Memory, SharedState};
+use weir_state::{SharedState, UsedBy};
 
 const WORKERS: usize = 2;
 /// Least number of changes in a test.
@@ -152,7 +152,7 @@ impl Loader for NoLoader {
 /// Generations with different rules.
 fn generations(count: usize) -> Vec<Shared<Code>> {
     let folder = tempfile::tempdir().expect("a folder");
-    let loader = NoLoader(Trust::default(), Arc::new(SharedState::new(Memory::Process)));
+    let loader = NoLoader(Trust::default(), Arc::new(SharedState::new(UsedBy::Workers)));
     let generation = |number: usize| {
         let path = folder.path().join(format!("p{number}.weir"));
         fs::write(&path, "upstream { accept }\ndownstream { drop }\n").expect("a file");
