@@ -3,11 +3,13 @@
 //! A measurement decides packets until enough of them are undisturbed (`weir_engine::quiet`), so counters of measurements
 //! are of different packets. Here each way decides each packet once more, and what this adds to its counters is compared.
 
-use super::RING;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{EngineError, Filter, FrameBurst, NativeFilter};
+
+/// Number of frames that are in memory at the same time.
+const TOGETHER: usize = 1024;
 
 /// What the filter counts when it decides each frame once.
 ///
@@ -20,7 +22,7 @@ pub fn counted<F: AsRef<[u8]>>(
 ) -> Result<Vec<Counter>, Failure> {
     let before = filter.counters();
     let mut verdicts = [Verdict(0); BURST_MAX];
-    for frames in frames.chunks(RING) {
+    for frames in frames.chunks(TOGETHER) {
         let frames = frames.iter().map(AsRef::as_ref);
         let set = FrameSet::new(Link::Ethernet, frames.map(|frame| (frame, frame.len() as u32)));
         for burst in set.bursts() {
