@@ -43,17 +43,15 @@ use weir_engine::traffic::SplitMix;
 use weir_engine::xdp::generate::Generator;
 use weir_xdp::WeirXdp;
 
-/// The contenders that drop packets on a veth pair.
-const CONTENDERS: [&str; 6] =
-    [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
-/// The contenders, the engines in the rows of Fig. 4, and those on DPDK ports if built with DPDK.
+/// The contenders that drop packets on a veth pair, the engines in the rows of Fig. 4, and those on DPDK ports if built
+/// with DPDK.
 const MEMBERS: &[Member] = &[
-    Member::plain(CONTENDERS[0]),
-    Member::plain(CONTENDERS[1]),
-    Member::plain(CONTENDERS[2]),
-    Member::plain(CONTENDERS[3]),
-    Member::with(CONTENDERS[4], &[Need::Program("nft")]),
-    Member::with(CONTENDERS[5], &[Need::Program("nft")]),
+    Member::plain(dropped::DROP_ALL),
+    Member::plain(dropped::WEIR),
+    Member::plain("xdp-hash-map"),
+    Member::plain("xdp-lpm-trie"),
+    Member::with("nft-hash", &[Need::Program("nft")]),
+    Member::with("nft-interval", &[Need::Program("nft")]),
     Member::with(MEMORY, &[Need::List("country.csv")]),
     Member::plain(engines::ENGINES[0]),
     Member::plain(engines::ENGINES[1]),
@@ -67,6 +65,11 @@ const MEMBERS: &[Member] = &[
 ];
 /// The engine without interfaces.
 const MEMORY: &str = "memory";
+/// The engines on DPDK ports.
+#[cfg(feature = "dpdk")]
+const DPDK_ENGINES: &[&str] = &dpdk::ENGINES;
+#[cfg(not(feature = "dpdk"))]
+const DPDK_ENGINES: &[&str] = &[];
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {
@@ -126,8 +129,9 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
 /// # Errors
 /// The process may not make network namespaces, or something that the scenario needs is missing.
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
-    let measured = plan.members("contender");
-    let (dropping, engines): (Vec<&str>, Vec<&str>) = measured.iter().partition(|name| CONTENDERS.contains(name));
+    let is_engine = |name: &&str| *name == MEMORY || engines::ENGINES.contains(name) || DPDK_ENGINES.contains(name);
+    let (engines, dropping): (Vec<&'static str>, Vec<&'static str>) =
+        plan.members("contender").iter().partition(|name| is_engine(name));
     let mut rows = Vec::new();
     if !dropping.is_empty() {
         plan.begin("dropped packets");
@@ -174,7 +178,7 @@ fn figure4_rows(plan: &Plan<'_>, wanted: &[&str]) -> Result<Vec<Row>, Failure> {
 }
 
 /// Measures the rows for the cost of a dropped packet.
-fn dropped_rows(data: &Data, wanted: &[&str], plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+fn dropped_rows(data: &Data, wanted: &[&'static str], plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let clang = Clang::find()?;
     let core = generating_core()?;
     let addresses = data.addresses();
@@ -184,7 +188,7 @@ fn dropped_rows(data: &Data, wanted: &[&str], plan: &Plan<'_>) -> Result<Vec<Row
         Generator::load(&Generator::compile(&clang)?, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
     let peers = peers::load(&clang, &addresses)?;
     let mut contenders = Vec::new();
-    for name in CONTENDERS.into_iter().filter(|name| wanted.contains(name)) {
+    for &name in wanted {
         let contender: Result<Box<dyn Contender>, Failure> = match name {
             dropped::WEIR => WeirXdp::load(name, &far, &upper, &addresses).map(boxed),
             dropped::DROP_ALL => Ok(boxed(XdpPeer::new(name, "peer_drop_all", &peers))),
