@@ -5,8 +5,12 @@
 //! traffic can set, so the chain is `downstream`.
 
 use crate::live::memory_engine::thread_time;
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Axis, Member, Picks, Scenario};
 use crate::stream;
 use std::fs;
 use weir::failure::Failure;
@@ -27,49 +31,73 @@ const BARE: &str = include_str!("features/bare_native.c");
 const BARE_IN_KERNEL: &str = include_str!("features/bare_bpf.c");
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Number of packets of a turn.
-const PACKETS: usize = 1 << 17;
-/// Number of turns of each policy.
-const ROUNDS: usize = 11;
 /// The chain whose packets are counted by source.
 const DOWNSTREAM: usize = 1;
 
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "features",
+    paper: "smartnic section IV-B: features by a double map, read entry by entry in 30 us; the goal is 15 ns a packet in XDP, 10 cycles in native code, and a million entries in 50 ms",
+    needs: &[Need::Clang],
+    axes: &[
+        Axis {
+            name: "addresses",
+            members: &[Member::plain("16"), Member::plain("1K"), Member::plain("64K"), Member::plain("1M")],
+        },
+        Axis { name: "cells", members: &[Member::plain("own"), Member::plain("hashed")] },
+        Axis { name: "spread", members: &[Member::plain("hot"), Member::plain("uniform")] },
+        Axis { name: "engine", members: &[Member::plain("native"), Member::with("xdp", &[Need::Root])] },
+    ],
+    smoke_only: &["16", "own", "uniform"],
+    picks: Picks::Members,
+    seconds: Scaled { full: 240, quick: 90, smoke: 4 },
+    run,
+    plot: |title, rows| plot::bars(title, "more_ns_per_packet", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of packets of a turn.
+    packets: usize,
+    /// Number of turns of each policy.
+    rounds: usize,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings { packets: 1 << 17, rounds: 11 },
+    quick: Settings { packets: 1 << 17, rounds: 3 },
+    smoke: Settings { packets: 1 << 10, rounds: 1 },
+};
+
 /// The number of protected addresses, and the length of the prefix that contains them.
 const ADDRESSES: [(&str, u32); 4] = [("16", 28), ("1K", 22), ("64K", 16), ("1M", 12)];
-/// Which of them packets belong to.
-const SPREADS: [&str; 2] = ["hot", "uniform"];
 
 /// Runs the scenario.
 ///
 /// # Errors
 /// Files cannot be written, there is no clang, or the kernel refuses the programs.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let selected = Selected::of(&options.only)?;
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let mut rows = Vec::new();
-    for (name, length) in ADDRESSES.into_iter().filter(|(name, _)| selected.has(name)) {
+    for name in plan.each("addresses") {
+        let (_, length) = ADDRESSES.into_iter().find(|(known, _)| *known == name).expect("all members are there");
         let count = 1u32 << (32 - length);
         let all: Vec<u32> = (0..count).map(|host| 0x0a00_0000 + host).collect();
         let plain = policy("")?;
         let own = policy(&format!("observe {{ size {count}; inside 10.0.0.0/{length} }}").replace("size 16;", ""))?;
         // Half of the places are free.
         let hashed = policy(&format!("observe {{ size {} }}", (2 * count).max(64)))?;
-        for (cells, observing) in
-            [("own", &own), ("hashed", &hashed)].into_iter().filter(|(cells, _)| selected.has(cells))
-        {
-            for spread in SPREADS.into_iter().filter(|spread| selected.has(spread)) {
+        for &cells in plan.members("cells") {
+            let observing = if cells == "own" { &own } else { &hashed };
+            for &spread in plan.members("spread") {
                 let sources = if spread == "hot" { &all[..1] } else { &all[..] };
                 let row = Row::default().of("addresses", name).of("cells", cells).of("spread", spread);
                 let mut random = SplitMix::new(23);
-                for (engine, measured) in [("native", native as Measured), ("xdp", kernel)] {
-                    if selected.has(engine) {
-                        rows.extend(measured(
-                            &plain,
-                            observing,
-                            sources,
-                            &mut random,
-                            &row.clone().of("engine", engine),
-                        )?);
-                    }
+                for &engine in plan.members("engine") {
+                    let measured: Measured = if engine == "native" { native } else { kernel };
+                    let mut contest = Contest { plain: &plain, observing, sources, random: &mut random, settings };
+                    rows.push(measured(&mut contest, row.clone().of("engine", engine))?);
                 }
             }
         }
@@ -77,31 +105,16 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of an engine.
-type Measured = fn(&Policy, &Policy, &[u32], &mut SplitMix, &Row) -> Result<Vec<Row>, Failure>;
+/// Measures on an engine.
+type Measured = fn(&mut Contest<'_>, Row) -> Result<Row, Failure>;
 
-/// The names in `--only`. A name excludes the others of its kind.
-struct Selected<'a>(&'a [String]);
-
-impl<'a> Selected<'a> {
-    /// The kinds of names.
-    const KINDS: [&'static [&'static str]; 4] =
-        [&["16", "1K", "64K", "1M"], &["own", "hashed"], &SPREADS, &["native", "xdp"]];
-
-    fn of(only: &'a [String]) -> Result<Self, Failure> {
-        match only.iter().find(|name| !Self::KINDS.concat().contains(&name.as_str())) {
-            Some(unknown) => {
-                let known = Self::KINDS.concat().join(", ");
-                Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {known}")))
-            }
-            None => Ok(Selected(only)),
-        }
-    }
-
-    fn has(&self, name: &str) -> bool {
-        let kind = Self::KINDS.into_iter().find(|kind| kind.contains(&name)).expect("rows have known names");
-        self.0.iter().any(|only| only == name) || !self.0.iter().any(|only| kind.contains(&only.as_str()))
-    }
+/// The policies that take turns, and their packets.
+struct Contest<'a> {
+    plain: &'a Policy,
+    observing: &'a Policy,
+    sources: &'a [u32],
+    random: &'a mut SplitMix,
+    settings: Settings,
 }
 
 fn policy(observe: &str) -> Result<Policy, Failure> {
@@ -112,21 +125,16 @@ fn policy(observe: &str) -> Result<Policy, Failure> {
     Ok(load(&path)?)
 }
 
-fn native(
-    plain: &Policy,
-    observing: &Policy,
-    sources: &[u32],
-    random: &mut SplitMix,
-    row: &Row,
-) -> Result<Vec<Row>, Failure> {
+fn native(contest: &mut Contest<'_>, row: Row) -> Result<Row, Failure> {
+    let Contest { plain, observing, sources, random, settings } = contest;
     let mut filters = [plain.native()?, observing.native()?, bare(observing)?];
     let mut ring = traffic::packets_from(&[0; RING]);
     let cycles = |filter: &mut NativeFilter, ring: &mut FrameSet, random: &mut SplitMix| {
         let write = |packet: &mut [u8]| traffic::set_source(packet, sources[random.draw() as usize % sources.len()]);
-        measure::measure_ring(filter, DOWNSTREAM, ring, PACKETS, write)
+        measure::measure_ring(filter, DOWNSTREAM, ring, settings.packets, write)
     };
     let mut turns: [Vec<f64>; 3] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..settings.rounds {
         for (filter, turns) in filters.iter_mut().zip(&mut turns) {
             turns.push(cycles(filter, &mut ring, random)?);
         }
@@ -138,13 +146,13 @@ fn native(
         let write = |packet: &mut [u8]| traffic::set_source(packet, *next.next().expect("there are sources"));
         Ok(measure::measure_ring(&mut filters[1], DOWNSTREAM, &mut ring, sources.len(), write).map(drop)?)
     };
-    let read = reading(&features, &mut fill, sources.len())?;
+    let read = reading(&features, &mut fill, sources.len(), settings.rounds)?;
     let of = |turns: &[f64]| Spread::of(turns.to_vec()).expect("each had its turns");
     let more: Vec<f64> = turns[1].iter().zip(&turns[0]).map(|(own, plain)| own - plain).collect();
     let times: Vec<f64> = more.iter().zip(&turns[2]).map(|(more, bare)| more / bare).collect();
-    let row = row.clone().spread("cycles_per_packet", of(&turns[1])).spread("more_cycles_per_packet", of(&more));
+    let row = row.spread("cycles_per_packet", of(&turns[1])).spread("more_cycles_per_packet", of(&more));
     let row = row.spread("bare_cycles_per_packet", of(&turns[2])).spread("more_to_bare", of(&times));
-    Ok(vec![row.spread("more_ns_per_packet", of(&more).scaled(1e9 / tsc::frequency_hz())).spread("read_cpu_ms", read)])
+    Ok(row.spread("more_ns_per_packet", of(&more).scaled(1e9 / tsc::frequency_hz())).spread("read_cpu_ms", read))
 }
 
 /// The bare access to the cells of a policy, in sheets of their own.
@@ -159,13 +167,8 @@ fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
     Ok(NativeFilter::load("bare", &object, &shape, data)?)
 }
 
-fn kernel(
-    plain: &Policy,
-    observing: &Policy,
-    sources: &[u32],
-    random: &mut SplitMix,
-    row: &Row,
-) -> Result<Vec<Row>, Failure> {
+fn kernel(contest: &mut Contest<'_>, row: Row) -> Result<Row, Failure> {
+    let Contest { plain, observing, sources, random, settings } = contest;
     let mut filters =
         [in_kernel(plain)?, in_kernel(observing)?, bare_in_kernel(observing, 0)?, bare_in_kernel(observing, 1)?];
     let mut drawn = sources.to_vec();
@@ -177,18 +180,18 @@ fn kernel(
     }
     let run = |filter: &mut XdpFilter| stream::cost(filter, DOWNSTREAM, &drawn);
     let mut turns: [Vec<f64>; 4] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..settings.rounds {
         for (filter, turns) in filters.iter_mut().zip(&mut turns) {
             turns.push(run(filter)?);
         }
     }
     let features = filters[1].features().expect("the policy observes").clone();
-    let read = reading(&features, &mut || run(&mut filters[1]).map(drop), sources.len())?;
+    let read = reading(&features, &mut || run(&mut filters[1]).map(drop), sources.len(), settings.rounds)?;
     let of = |turns: &[f64]| Spread::of(turns.to_vec()).expect("each had its turns");
     let more: Vec<f64> = turns[1].iter().zip(&turns[0]).map(|(own, plain)| own - plain).collect();
     let bare: Vec<f64> = turns[3].iter().zip(&turns[2]).map(|(touching, without)| touching - without).collect();
-    let row = row.clone().spread("ns_per_packet", of(&turns[1])).spread("more_ns_per_packet", of(&more));
-    Ok(vec![row.spread("bare_ns_per_packet", of(&bare)).spread("read_cpu_ms", read)])
+    let row = row.spread("ns_per_packet", of(&turns[1])).spread("more_ns_per_packet", of(&more));
+    Ok(row.spread("bare_ns_per_packet", of(&bare)).spread("read_cpu_ms", read))
 }
 
 fn in_kernel(policy: &Policy) -> Result<XdpFilter, Failure> {
@@ -209,6 +212,7 @@ fn reading(
     features: &Features,
     fill: &mut dyn FnMut() -> Result<(), Failure>,
     addresses: usize,
+    rounds: usize,
 ) -> Result<Spread, Failure> {
     let mut snapshot = Snapshot::default();
     let mut exchange = || {
@@ -223,7 +227,7 @@ fn reading(
         let _first: Result<_, Failure> = exchange();
     }
     let mut times = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         fill()?;
         let (time, entries): (f64, usize) = exchange()?;
         if entries < addresses - addresses / 8 {

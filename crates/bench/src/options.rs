@@ -1,5 +1,6 @@
 //! The command line of `weir bench`.
 
+use crate::scale::Scale;
 use clap::Parser;
 use std::path::PathBuf;
 
@@ -8,11 +9,17 @@ use std::path::PathBuf;
 #[command(name = "weir-bench", bin_name = "weir bench", version)]
 pub struct Options {
     /// The scenario.
-    #[arg(required_unless_present = "list")]
+    #[arg(required_unless_present_any = ["list", "all"])]
     pub scenario: Option<String>,
     /// List the scenarios with the papers' figures.
     #[arg(long)]
     pub list: bool,
+    /// Run all scenarios, one after the other, each in a process of its own.
+    #[arg(long, conflicts_with_all = ["scenario", "list", "table", "layout", "keys", "only", "rtl", "plot"])]
+    pub all: bool,
+    /// End with the process that runs all scenarios.
+    #[arg(long, hide = true, conflicts_with = "all")]
+    pub of_all: bool,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
@@ -28,17 +35,31 @@ pub struct Options {
     /// Scenario `tables`: only these keys; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub keys: Vec<String>,
-    /// Scenarios `features`, `hybrid`, `live`, `smartnic`, `stateful` and `table-changes`: only this engine, contender,
-    /// part, card, ruleset or kind of row; may be given more than once.
+    /// Scenarios `features`, `hybrid`, `live`, `smartnic`, `stateful`, `table-changes` and `thread-layouts`: only this
+    /// engine, contender, part, card, ruleset or kind of row; may be given more than once.
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
-    /// Scenarios `hybrid`, `smartnic`, `stateful` and `thread-layouts`: fewer and shorter turns.
+    /// Fewer and shorter turns.
     #[arg(long)]
-    pub quick: bool,
+    quick: bool,
+    /// The least that runs all of a scenario, in seconds. Its checks count, its figures mean nothing.
+    #[arg(long, conflicts_with = "quick")]
+    smoke: bool,
     /// Scenario `hybrid`: with frames of the RTL, whose simulation is built in this folder with Verilator.
     #[arg(long, value_name = "DIR")]
     pub rtl: Option<PathBuf>,
     /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,
+}
+
+impl Options {
+    /// How much is measured.
+    pub fn scale(&self) -> Scale {
+        match (self.quick, self.smoke) {
+            (_, true) => Scale::Smoke,
+            (true, false) => Scale::Quick,
+            (false, false) => Scale::Full,
+        }
+    }
 }

@@ -16,6 +16,15 @@ const PROGRAM: &str = "weir";
 /// Maximum time for its start.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The path of the program.
+///
+/// # Errors
+/// The path of this program is not known.
+pub fn program() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
+    Ok(own.with_file_name(PROGRAM))
+}
+
 /// A running `weir run`, which is terminated when this value is dropped.
 pub struct Process {
     child: Child,
@@ -29,8 +38,7 @@ impl Process {
     /// The process does not start.
     pub fn start(folder: &Path, policy: &Path, arguments: &[String]) -> Result<Self, Failure> {
         let (control, log) = (folder.join("control.sock"), folder.join("log"));
-        let own = std::env::current_exe().map_err(|error| Failure::Runtime(format!("this program: {error}")))?;
-        let program = own.with_file_name(PROGRAM);
+        let program = program()?;
         let log_file = fs::File::create(&log).map_err(|error| Failure::file(&log, error))?;
         let mut command = Command::new(&program);
         command.arg("run").arg(policy).args(arguments).arg("--control").arg(&control);

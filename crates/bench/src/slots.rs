@@ -2,8 +2,12 @@
 //! The rules of the filled slot test the destination, the port and the length. They match no packet, so every packet is
 //! compared with all of them.
 
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
 use std::fs;
 use weir::failure::Failure;
 use weir_engine::frame_set::FrameSet;
@@ -13,12 +17,36 @@ use weir_loading::{Policy, load};
 
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Number of packets of a turn.
-const PACKETS: usize = 1 << 19;
-/// Number of packets of a turn in the kernel.
-const KERNEL_PACKETS: u32 = 1 << 20;
-/// Number of turns of each policy.
-const ROUNDS: usize = 15;
+
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "slots",
+    paper: "no paper interprets rules; the goal is that an empty slot costs a load",
+    needs: &[Need::Root, Need::Clang],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Nothing,
+    seconds: Scaled { full: 30, quick: 8, smoke: 6 },
+    run,
+    plot: |title, rows| plot::bars(title, "cycles_per_packet", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of packets of a turn.
+    packets: usize,
+    /// Number of packets of a turn in the kernel.
+    kernel_packets: u32,
+    /// Number of turns of each policy.
+    rounds: usize,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings { packets: 1 << 19, kernel_packets: 1 << 20, rounds: 15 },
+    quick: Settings { packets: 1 << 19, kernel_packets: 1 << 20, rounds: 3 },
+    smoke: Settings { packets: 1 << 10, kernel_packets: 1 << 10, rounds: 1 },
+};
 
 /// The policies: the number of rules in the slot; `None` without a slot.
 const RULES: [Option<usize>; 5] = [None, Some(0), Some(1), Some(4), Some(16)];
@@ -27,18 +55,19 @@ const RULES: [Option<usize>; 5] = [None, Some(0), Some(1), Some(4), Some(16)];
 ///
 /// # Errors
 /// Files cannot be written, there is no clang, or no right to load BPF programs.
-pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let policies = RULES.into_iter().map(policy).collect::<Result<Vec<_>, _>>()?;
     let mut natives = policies.iter().map(Policy::native).collect::<Result<Vec<_>, _>>()?;
     let mut kernels = policies.iter().map(Policy::xdp).collect::<Result<Vec<_>, _>>()?;
     let mut ring = traffic::packets_from(&[0x0a00_0001; RING]);
     let (mut native, mut kernel) = (vec![Vec::new(); RULES.len()], vec![Vec::new(); RULES.len()]);
-    for _ in 0..ROUNDS {
+    for _ in 0..settings.rounds {
         for (index, filter) in natives.iter_mut().enumerate() {
-            native[index].push(cycles(filter, &mut ring)?);
+            native[index].push(cycles(filter, &mut ring, settings.packets)?);
         }
         for (index, filter) in kernels.iter_mut().enumerate() {
-            kernel[index].push(kernel_cycles(filter, &ring)?);
+            kernel[index].push(kernel_cycles(filter, &ring, settings.kernel_packets)?);
         }
     }
     let rows = [("native", native), ("xdp", kernel)].into_iter().flat_map(|(engine, turns)| rows_of(engine, &turns));
@@ -61,19 +90,19 @@ fn rows_of(engine: &str, turns: &[Vec<f64>]) -> Vec<Row> {
 }
 
 /// Average cost of a packet in cycles.
-fn cycles(filter: &mut NativeFilter, ring: &mut FrameSet) -> Result<f64, Failure> {
+fn cycles(filter: &mut NativeFilter, ring: &mut FrameSet, packets: usize) -> Result<f64, Failure> {
     let mut next = 0;
     let write = |packet: &mut [u8]| {
         next += 1;
         traffic::set_source(packet, next);
     };
-    Ok(measure::measure_ring(filter, 0, ring, PACKETS, write)?)
+    Ok(measure::measure_ring(filter, 0, ring, packets, write)?)
 }
 
-/// Cycles of a packet in the kernel, which repeats one packet.
-fn kernel_cycles(filter: &mut XdpFilter, ring: &FrameSet) -> Result<f64, Failure> {
+/// The same in the kernel, which repeats one packet.
+fn kernel_cycles(filter: &mut XdpFilter, ring: &FrameSet, packets: u32) -> Result<f64, Failure> {
     let burst = ring.bursts().next().expect("the ring has packets");
-    let took = filter.time_frame(0, &burst, 0, KERNEL_PACKETS)?;
+    let took = filter.time_frame(0, &burst, 0, packets)?;
     Ok(took.as_secs_f64() * tsc::frequency_hz())
 }
 

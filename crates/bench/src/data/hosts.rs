@@ -16,17 +16,18 @@ pub struct HostShape {
     pub adjacent_per_mille: u64,
 }
 
-/// The addresses of a shape, sorted.
+/// The addresses of a shape, sorted: all of them, or those of a smaller shape of about `count_max` addresses.
 ///
 /// # Panics
 /// If the number of blocks of a length does not fit the number of shorter blocks.
-pub fn invent(shape: &HostShape, random: &mut SplitMix) -> Vec<u32> {
+pub fn invent(shape: &HostShape, count_max: usize, random: &mut SplitMix) -> Vec<u32> {
     let [(16, first), deeper @ ..] = shape.occupied else { panic!("compiler bug: shapes start with /16") };
-    let mut blocks = networks(*first, random);
+    let part = deeper.last().map_or(1, |(_, addresses)| addresses.div_ceil(count_max));
+    let mut blocks = networks(first.div_ceil(part), random);
     let mut len = 16;
     for &(deeper, count) in deeper {
         let adjacent = if deeper == 32 { shape.adjacent_per_mille } else { 0 };
-        blocks = fill(&blocks, deeper - len, count, adjacent, random);
+        blocks = fill(&blocks, deeper - len, count.div_ceil(part), adjacent, random);
         len = deeper;
     }
     assert_eq!(len, 32, "compiler bug: shapes end with /32");

@@ -4,9 +4,6 @@ use super::Data;
 use weir_abi::Family;
 use weir_engine::traffic::{Mix, SplitMix};
 
-/// Number of keys of a run. 4 MB of IPv4 addresses come from memory, not from the first caches.
-pub const KEYS: usize = 1 << 20;
-
 /// Maximum number of runs of neighbouring addresses in sequential keys.
 const RUNS_MAX: usize = 1 << 14;
 

@@ -14,14 +14,15 @@ mod tests;
 
 use geo::GeoShape;
 use hosts::HostShape;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir::failure::Failure;
 use weir_abi::Family;
 use weir_engine::traffic::SplitMix;
-use weir_tables::{Entries, Kind, ReadOptions, Table};
+use weir_tables::{Entries, Kind, Prefix4, ReadOptions, Table};
 
 /// A list with a stable name.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +95,26 @@ impl Dataset {
         Dataset { name, extension: "csv", family, kind: Kind::Labels, recipe: Recipe::Geo(shape) }
     }
 
+    /// The path of its file.
+    pub fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{}.{}", self.name, self.extension))
+    }
+
     /// Loads the list from `directory`, or generates it if there is no file.
     ///
     /// # Errors
     /// The file cannot be read, or is not a list.
     pub fn load(&self, directory: &Path) -> Result<Data, Failure> {
-        let path = directory.join(format!("{}.{}", self.name, self.extension));
+        self.load_part(directory, usize::MAX)
+    }
+
+    /// Loads the list in the same way. Of a longer list, it has a part: about
+    /// `prefixes_max` prefixes, and one of each label.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a list.
+    pub fn load_part(&self, directory: &Path, prefixes_max: usize) -> Result<Data, Failure> {
+        let path = self.path(directory);
         let mut entries = Entries::new(self.family, self.kind);
         let source = if path.exists() {
             let bytes = fs::read(&path).map_err(|error| Failure::file(&path, error))?;
@@ -108,21 +123,21 @@ impl Dataset {
             read.map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
             "file"
         } else {
-            self.invent(&mut entries);
+            self.invent(&mut entries, prefixes_max);
             "synthetic"
         };
-        Ok(Data { name: self.name.to_owned(), source, table: entries.settle() })
+        Ok(Data { name: self.name.to_owned(), source, table: entries.settle() }.part(prefixes_max))
     }
 
-    fn invent(&self, entries: &mut Entries) {
+    fn invent(&self, entries: &mut Entries, prefixes_max: usize) {
         match self.recipe {
             Recipe::Hosts(shape) => {
-                for host in hosts::invent(shape, &mut self.random()) {
+                for host in hosts::invent(shape, prefixes_max, &mut self.random()) {
                     insert(entries, Ipv4Addr::from(host).into(), 32, None);
                 }
             }
             Recipe::Hosts6(count) => {
-                for (addr, len) in hosts::invent6(count, &mut self.random()) {
+                for (addr, len) in hosts::invent6(count.min(prefixes_max), &mut self.random()) {
                     insert(entries, Ipv6Addr::from(addr).into(), len, None);
                 }
             }
@@ -209,6 +224,39 @@ impl Data {
             insert(&mut entries, address, length, None);
         }
         Data { name: name.to_owned(), source: "synthetic", table: entries.settle() }
+    }
+
+    /// A part of the list with about `prefixes_max` prefixes, and one of each label. All of it, if it is no longer.
+    pub fn part(self, prefixes_max: usize) -> Self {
+        let step = self.table.facts().entries.div_ceil(prefixes_max);
+        if step <= 1 {
+            return self;
+        }
+        let Data { name, source, table } = self;
+        let mut entries = Entries::new(table.family(), table.kind());
+        let mut known = HashSet::new();
+        let mut is_kept = |at: usize, label: u32| known.insert(label) || at.is_multiple_of(step);
+        let label_of = |label: u32| table.labels().get(label as usize - 1).map(AsRef::as_ref);
+        for (at, prefix) in table.prefixes4().iter().enumerate() {
+            if is_kept(at, prefix.label) {
+                insert(&mut entries, Ipv4Addr::from(prefix.addr).into(), prefix.len, label_of(prefix.label));
+            }
+        }
+        for (at, prefix) in table.prefixes6().iter().enumerate() {
+            if is_kept(at, prefix.label) {
+                insert(&mut entries, Ipv6Addr::from(prefix.addr).into(), prefix.len, label_of(prefix.label));
+            }
+        }
+        Data { name, source, table: entries.settle() }
+    }
+
+    /// The IPv4 prefixes as a list file, with their labels if they have any.
+    pub fn text(&self) -> String {
+        let line = |prefix: &Prefix4| match self.table.labels().get(prefix.label as usize - 1) {
+            Some(label) => format!("{prefix},{label}\n"),
+            None => format!("{prefix}\n"),
+        };
+        self.table.prefixes4().iter().map(line).collect()
     }
 
     /// First address of each IPv4 prefix, sorted.

@@ -62,7 +62,7 @@ fn the_allow_list_lies_between_the_papers() {
 
 #[test]
 fn the_same_every_time() {
-    let lists = [7, 7, 8].map(|seed| hosts::invent(&shapes::ALLOW_100K, &mut SplitMix::new(seed)));
+    let lists = [7, 7, 8].map(|seed| hosts::invent(&shapes::ALLOW_100K, usize::MAX, &mut SplitMix::new(seed)));
     assert!(lists[0] == lists[1] && lists[0] != lists[2]);
     let tables = [7, 7, 8].map(|seed| {
         let mut prefixes = Vec::new();
@@ -128,4 +128,17 @@ fn edges_are_the_ends_and_beyond() {
 #[test]
 fn addresses_are_listed_in_lines() {
     assert_eq!(list(&[0x0102_0304, 0xff00_0001]), "1.2.3.4\n255.0.0.1\n");
+}
+
+#[test]
+fn a_part_of_a_list_is_small_and_has_every_label() {
+    let directory = tempfile::tempdir().unwrap();
+    let line = |host: u32| format!("192.0.{}.{},L{}\n", host / 250, host % 250, host / 100);
+    fs::write(directory.path().join("country.csv"), (0..1000).map(line).collect::<String>()).unwrap();
+    let data = Dataset::COUNTRY.load_part(directory.path(), 50).unwrap();
+    assert_eq!((data.source, data.table.labels().len()), ("file", 10));
+    assert!((50..=60).contains(&data.table.facts().entries), "{}", data.table.facts().entries);
+    assert!(data.text().contains("192.0.0.0/32,L0\n") || data.text().contains("192.0.0.0,L0\n"), "{}", data.text());
+    let hosts = Dataset::BLOCK_1_1M.load_part(directory.path(), 1000).unwrap();
+    assert!((900..=1100).contains(&hosts.addresses().len()), "{}", hosts.addresses().len());
 }

@@ -6,8 +6,12 @@ mod steady;
 
 use crate::data::{Dataset, list};
 use crate::live::memory_engine::thread_time;
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
 use crate::stream;
 use std::fs;
 use std::path::Path;
@@ -27,11 +31,36 @@ use weir_state::{SharedState, UsedBy};
 
 /// The layouts whose tables change entry by entry.
 const LAYOUTS: [&str; 2] = ["exact-set", "rank-leaf"];
-/// Number of packets, each from its own source, that are decided again and again.
-const PACKETS: usize = 1 << 16;
-/// Number of turns of each filter, and their length. Short turns meet the same noise of other users.
-const ROUNDS: usize = 151;
-const TURN: Duration = Duration::from_millis(50);
+
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "entry-timeouts",
+    paper: "no paper lets a million entries expire; the goal is that packets take at most 5% longer",
+    needs: &[Need::Root, Need::Clang],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Nothing,
+    seconds: Scaled { full: 180, quick: 40, smoke: 6 },
+    run,
+    plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of packets, each from its own source, that are decided again and again.
+    packets: usize,
+    /// Number of turns of each filter.
+    rounds: usize,
+    /// Length of a turn. Short turns meet the same noise of other users.
+    turn: Duration,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings { packets: 1 << 16, rounds: 151, turn: Duration::from_millis(50) },
+    quick: Settings { packets: 1 << 16, rounds: 21, turn: Duration::from_millis(50) },
+    smoke: Settings { packets: 1 << 10, rounds: 1, turn: Duration::from_millis(20) },
+};
 
 /// The timeouts of the turns, and the speed at which a timeout of ten minutes passes. The first filter has no timeouts.
 /// The turns after it are of another one, at first without time passing: the difference is what the place of a table in
@@ -42,8 +71,9 @@ const TIMEOUTS: [(&str, u64); 4] = [("none", 0), ("idle", 0), ("ten minutes", 1)
 ///
 /// # Errors
 /// There is no clang, or the process may not load BPF programs.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let data = Dataset::BLOCK_1_1M.load(&options.data)?;
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
+    let data = plan.load(Dataset::BLOCK_1_1M)?;
     let addresses = shuffled(data.addresses());
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     put(&folder.path().join("list.txt"), &list(&addresses))?;
@@ -55,8 +85,9 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
         put(&path, &text(layout, addresses.len()))?;
         let policy = load(&path)?;
         for (engine, filter) in [("native", native as MakeFilter), ("xdp", kernel)] {
-            let filters = [filter(&policy, &addresses)?, filter(&policy, &addresses)?];
-            rows.extend(contest(filters, &row.clone().of("engine", engine).of("layout", layout))?);
+            plan.begin(&format!("{engine}, {layout}"));
+            let make = || filter(&policy, &addresses, settings.packets);
+            rows.extend(contest([make()?, make()?], settings, &row.clone().of("engine", engine).of("layout", layout))?);
         }
     }
     Ok(rows)
@@ -69,28 +100,28 @@ struct Filter {
     decide: Box<dyn FnMut() -> Result<(), Failure>>,
 }
 
-type MakeFilter = fn(&Policy, &[u32]) -> Result<Filter, Failure>;
+type MakeFilter = fn(&Policy, &[u32], usize) -> Result<Filter, Failure>;
 
-fn native(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(UsedBy::Workers));
-    let data = policy.bind(Some(&shared))?;
+fn native(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, Failure> {
+    let shared = Arc::new(SharedState::new(Memory::Process));
+    let data = policy.data(Some(&shared))?;
     let entries = Steady::new(shared, &data, addresses);
     let mut filter = policy.compile_native(Cpu::Native)?.load(data)?.filter(Sharing::Alone, 0);
-    let frames = traffic::packets_from(&addresses[..PACKETS]);
+    let frames = traffic::packets_from(&addresses[..packets]);
     let mut verdicts = [Verdict(0); BURST_MAX];
     let decide = move || Ok(frames.bursts().try_for_each(|burst| filter.decide(0, &burst, &mut verdicts))?);
     Ok(Filter { entries, decide: Box::new(decide) })
 }
 
-fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room: None }));
-    let data = policy.bind(Some(&shared))?;
+fn kernel(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, Failure> {
+    let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
+    let data = policy.data(Some(&shared))?;
     let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
     let entries = Steady::new(shared, &data, addresses);
     let artifact = policy.artifact()?;
     let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape, &data)?;
     let frames = traffic::packets_from(&[0]);
-    let sources = addresses[..PACKETS].to_vec();
+    let sources = addresses[..packets].to_vec();
     let decide = move || {
         // The program's table and its reader live as long as the program.
         let _used = (&reader, &data);
@@ -101,28 +132,28 @@ fn kernel(policy: &Policy, addresses: &[u32]) -> Result<Filter, Failure> {
 }
 
 /// Nanoseconds of CPU time per packet.
-fn turn(decide: &mut dyn FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
+fn turn(settings: Settings, decide: &mut dyn FnMut() -> Result<(), Failure>) -> Result<f64, Failure> {
     let (start, before, mut packets) = (Instant::now(), thread_time(), 0);
-    while start.elapsed() < TURN {
+    while packets == 0 || start.elapsed() < settings.turn {
         decide()?;
-        packets += PACKETS;
+        packets += settings.packets;
     }
     Ok((thread_time() - before).as_secs_f64() * 1e9 / packets as f64)
 }
 
 /// Compares a filter without timeouts with one whose entries have some.
-fn contest([mut without, mut with]: [Filter; 2], row: &Row) -> Result<Vec<Row>, Failure> {
+fn contest([mut without, mut with]: [Filter; 2], settings: Settings, row: &Row) -> Result<Vec<Row>, Failure> {
     without.entries.set_all(Timeouts::None)?;
     with.entries.set_all(Timeouts::Spread)?;
     let mut turns = TIMEOUTS.map(|_| Vec::new());
     let mut expired = TIMEOUTS.map(|_| (0, Duration::ZERO));
-    for _ in 0..ROUNDS {
-        turns[0].push(turn(&mut without.decide)?);
+    for _ in 0..settings.rounds {
+        turns[0].push(turn(settings, &mut without.decide)?);
         for (index, (_, speed)) in TIMEOUTS.into_iter().enumerate().skip(1) {
             let (before, start) = (with.entries.returned(), Instant::now());
             turns[index].push(match speed {
-                0 => turn(&mut with.decide)?,
-                _ => with.entries.during(speed, || turn(&mut with.decide))?,
+                0 => turn(settings, &mut with.decide)?,
+                _ => with.entries.during(speed, || turn(settings, &mut with.decide))?,
             });
             expired[index].0 += with.entries.returned() - before;
             expired[index].1 += start.elapsed();

@@ -30,7 +30,7 @@ const LISTS: [&str; 3] = [
 ];
 
 /// All of them, in the order of the paper's Table 3.
-pub const RULESETS: [Ruleset; 6] = [
+const RULESETS: [Ruleset; 6] = [
     Ruleset { name: "ports", categories: ["ONc", "OAc"], rules: &PORTS, has_ends: true },
     Ruleset {
         name: "ports-and-ttl",
@@ -91,6 +91,14 @@ table admin      { type ipv4; elements = { 198.51.100.0/28, 192.0.2.77 } }
 table public     { type ipv4; elements = { 203.0.113.0/24, 198.18.0.0/15 } }
 table suspicious { type ipv4; elements = { 5.0.0.0/12, 45.128.0.0/11, 91.192.0.0/10, 185.0.0.0/9 } }
 "#;
+
+/// The ruleset with a name.
+///
+/// # Panics
+/// If there is none.
+pub fn named(name: &str) -> &'static Ruleset {
+    RULESETS.iter().find(|ruleset| ruleset.name == name).expect("compiler bug: the scenario names a ruleset")
+}
 
 impl Ruleset {
     /// The policy. `country` is the path of the list of countries.

@@ -17,14 +17,20 @@ use weir::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 
-/// Number of turns of each contender.
-const ROUNDS: usize = 21;
-/// CPU time of a turn; the warm-up takes the given fraction more.
-const TURN: Duration = Duration::from_millis(100);
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of turns of each contender.
+    pub rounds: usize,
+    /// CPU time of a turn, without its warm-up.
+    pub turn: Duration,
+    /// The fewest packets of a turn. 2^17 make the time of the system call negligible.
+    pub packets_min: u32,
+}
+
+/// The part of a turn that its warm-up takes more.
 const WARM_UP_PART: u32 = 4;
-/// Limits for the packets of a turn. The minimum makes the time of the system call negligible, the maximum bounds the
-/// time of slow contenders.
-const PACKETS_MIN: u32 = 1 << 17;
+/// The most packets of a turn, which bounds the time of slow contenders.
 const PACKETS_MAX: u32 = 1 << 21;
 /// The contender that drops without looking at packets, and Weir.
 pub const DROP_ALL: &str = "xdp-drop-all";
@@ -56,15 +62,16 @@ pub fn race(
     generator: &mut Generator,
     far: &Port,
     core: &Core,
+    effort: Effort,
     row: &Row,
 ) -> Result<Vec<Row>, Failure> {
     let mut packets = Vec::new();
     for contender in contenders.iter_mut() {
-        let first = turn(&mut **contender, generator, far, core, PACKETS_MIN)?;
-        packets.push(packets_of_turn(first.ns_per_packet()));
+        let first = turn(&mut **contender, generator, far, core, effort.packets_min)?;
+        packets.push(packets_of_turn(first.ns_per_packet(), effort));
     }
     let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); contenders.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..effort.rounds {
         for ((contender, turns), &packets) in contenders.iter_mut().zip(&mut turns).zip(&packets) {
             turns.push(turn(&mut **contender, generator, far, core, packets)?);
         }
@@ -77,9 +84,9 @@ pub fn race(
         .collect())
 }
 
-fn packets_of_turn(ns_per_packet: f64) -> u32 {
-    let packets = TURN.as_nanos() as f64 / ns_per_packet;
-    (packets.clamp(PACKETS_MIN.into(), PACKETS_MAX.into()) as u32).next_multiple_of(64)
+fn packets_of_turn(ns_per_packet: f64, effort: Effort) -> u32 {
+    let packets = effort.turn.as_nanos() as f64 / ns_per_packet;
+    (packets.clamp(effort.packets_min.into(), PACKETS_MAX.into()) as u32).next_multiple_of(64)
 }
 
 fn turn(
@@ -194,8 +201,9 @@ mod tests {
 
     #[test]
     fn a_turn_has_enough_packets_and_not_too_many() {
-        assert_eq!(packets_of_turn(1.0), PACKETS_MAX);
-        assert_eq!(packets_of_turn(200.0), 500_032);
-        assert_eq!(packets_of_turn(1e9), PACKETS_MIN);
+        let effort = Effort { rounds: 1, turn: Duration::from_millis(100), packets_min: 1 << 17 };
+        assert_eq!(packets_of_turn(1.0, effort), PACKETS_MAX);
+        assert_eq!(packets_of_turn(200.0, effort), 500_032);
+        assert_eq!(packets_of_turn(1e9, effort), 1 << 17);
     }
 }

@@ -36,18 +36,24 @@ pub const ENGINES: [&str; 3] = ["xdp", "afxdp", "afpacket"];
 /// Numbers of workers, and of queues of each interface.
 pub const WORKERS: [usize; 2] = [1, 2];
 
-/// Number of warm-up packets of a generator, and the fixed time of its system call. Their time determines the number of
-/// packets in a turn.
-const WARM_UP_PACKETS: u32 = 1 << 17;
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of turns for each number of workers.
+    pub rounds: usize,
+    /// Length of a turn.
+    pub turn: Duration,
+    /// Number of warm-up packets of a generator. Their time determines the number of packets in a turn.
+    pub warm_up: u32,
+}
+
+/// The fixed time of a generator's system call.
 const CALL: Duration = Duration::from_millis(20);
-const TURN: Duration = Duration::from_millis(500);
 const PACKETS_MAX: u32 = 1 << 23;
 /// Time after a turn in which engines process the packets in their queues.
 const SETTLE: Duration = Duration::from_millis(30);
 /// Number of sources of a generator.
 const SOURCES: usize = 1 << 16;
-/// Number of turns for each number of workers.
-const ROUNDS: usize = 3;
 
 /// The interfaces.
 pub struct Wires {
@@ -79,12 +85,12 @@ struct Turn {
 ///
 /// # Errors
 /// The engine cannot be started, or fails.
-pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, row: &Row) -> Result<Vec<Row>, Failure> {
+pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, effort: Effort, row: &Row) -> Result<Vec<Row>, Failure> {
     let code = Code::load(engine, ruleset, wires)?;
     let mut turns: [Vec<Turn>; WORKERS.len()] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..effort.rounds {
         for (workers, turns) in WORKERS.into_iter().zip(&mut turns) {
-            turns.push(turn(engine, &code, workers, ruleset, wires)?);
+            turns.push(turn((engine, workers), &code, ruleset, wires, effort)?);
         }
     }
     let row = row.clone().of("engine", engine).of("ruleset", ruleset.name);
@@ -159,9 +165,15 @@ impl Running {
     }
 }
 
-fn turn(engine: &str, code: &Code, workers: usize, ruleset: &Ruleset, wires: &Wires) -> Result<Turn, Failure> {
+fn turn(
+    (engine, workers): (&str, usize),
+    code: &Code,
+    ruleset: &Ruleset,
+    wires: &Wires,
+    effort: Effort,
+) -> Result<Turn, Failure> {
     let running = code.start(engine, workers, wires)?;
-    let counted = under_load(workers, ruleset, wires, &running);
+    let counted = under_load(workers, ruleset, wires, &running, effort);
     running.stop()?;
     counted
 }
@@ -187,14 +199,20 @@ impl Reading {
 }
 
 /// Runs `generators` generators at the same time and counts.
-fn under_load(generators: usize, ruleset: &Ruleset, wires: &Wires, running: &Running) -> Result<Turn, Failure> {
+fn under_load(
+    generators: usize,
+    ruleset: &Ruleset,
+    wires: &Wires,
+    running: &Running,
+    effort: Effort,
+) -> Result<Turn, Failure> {
     thread::scope(|scope| {
         let (tell, warm) = channel();
         let (begin, threads): (Vec<Sender<()>>, Vec<_>) = (0..generators)
             .map(|number| {
                 let (begin, begun) = channel();
                 let tell = tell.clone();
-                (begin, scope.spawn(move || generate(number, ruleset, wires, &tell, &begun)))
+                (begin, scope.spawn(move || generate(number, ruleset, wires, effort, (&tell, &begun))))
             })
             .unzip();
         drop(tell);
@@ -229,8 +247,8 @@ fn generate(
     number: usize,
     ruleset: &Ruleset,
     wires: &Wires,
-    tell: &Sender<()>,
-    begun: &Receiver<()>,
+    effort: Effort,
+    (tell, begun): (&Sender<()>, &Receiver<()>),
 ) -> Result<(), Failure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // A container may not be allowed to use the core. Then the thread stays unpinned.
@@ -238,8 +256,8 @@ fn generate(
     let sources = ruleset.sources(SOURCES, 31 + number as u64);
     let mut generator = Generator::load(&wires.generator, wires.source.index, &traffic::small_packet(0), &sources)?;
     let start = Instant::now();
-    generator.send(WARM_UP_PACKETS)?;
-    let packets = packets_of_turn(start.elapsed().saturating_sub(CALL) / WARM_UP_PACKETS);
+    generator.send(effort.warm_up)?;
+    let packets = packets_of_turn(start.elapsed().saturating_sub(CALL) / effort.warm_up, effort);
     // The receiver is gone if another generator failed.
     let _nobody = tell.send(());
     if begun.recv().is_ok() {
@@ -248,9 +266,9 @@ fn generate(
     Ok(())
 }
 
-fn packets_of_turn(a_packet: Duration) -> u32 {
-    let packets = TURN.as_nanos() / a_packet.as_nanos().max(1);
-    u32::try_from(packets).unwrap_or(u32::MAX).clamp(WARM_UP_PACKETS, PACKETS_MAX)
+fn packets_of_turn(a_packet: Duration, effort: Effort) -> u32 {
+    let packets = effort.turn.as_nanos() / a_packet.as_nanos().max(1);
+    u32::try_from(packets).unwrap_or(u32::MAX).clamp(effort.warm_up, PACKETS_MAX)
 }
 
 fn to_row(row: Row, ruleset: &Ruleset, turns: &[Turn]) -> Row {
@@ -282,8 +300,9 @@ mod tests {
 
     #[test]
     fn slow_engines_get_fewer_packets() {
-        assert_eq!(packets_of_turn(Duration::from_nanos(500)), 1_000_000);
-        assert_eq!(packets_of_turn(Duration::ZERO), PACKETS_MAX);
-        assert_eq!(packets_of_turn(Duration::from_millis(1)), WARM_UP_PACKETS);
+        let effort = Effort { rounds: 1, turn: Duration::from_millis(500), warm_up: 1 << 17 };
+        assert_eq!(packets_of_turn(Duration::from_nanos(500), effort), 1_000_000);
+        assert_eq!(packets_of_turn(Duration::ZERO, effort), PACKETS_MAX);
+        assert_eq!(packets_of_turn(Duration::from_millis(1), effort), 1 << 17);
     }
 }

@@ -21,15 +21,21 @@ use weir_engine::traffic;
 
 /// Number of packets of each worker. With their descriptors they take 5 MB, more than the caches of a core.
 const PACKETS: usize = 1 << 16;
-/// Number of packets per measured window.
-const WINDOW: u64 = 1 << 20;
-/// Number of windows of each worker in a turn, and the maximum duration of a turn.
-const WINDOWS: usize = 9;
+/// The maximum duration of a turn.
 const TURN_MAX: Duration = Duration::from_secs(20);
-/// Number of turns for each number of workers.
-const ROUNDS: usize = 7;
 /// Numbers of workers.
 const WORKERS: [usize; 2] = [1, 2];
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of turns for each number of workers.
+    pub rounds: usize,
+    /// Number of windows of each worker in a turn.
+    pub windows: usize,
+    /// Number of packets per measured window.
+    pub window: u64,
+}
 
 /// Nanoseconds per packet of each window.
 type Windows = Arc<Mutex<Vec<f64>>>;
@@ -37,6 +43,8 @@ type Windows = Arc<Mutex<Vec<f64>>>;
 /// Measures the time of one worker.
 struct Clock {
     windows: Windows,
+    /// Number of packets per window.
+    window: u64,
     packets: u64,
     /// CPU time of the thread at the start of the window; `None` before the first packet.
     began: Option<Duration>,
@@ -45,7 +53,7 @@ struct Clock {
 impl Witness for Clock {
     fn decided(&mut self, _: Side, verdicts: &[Verdict]) {
         self.packets += verdicts.len() as u64;
-        if self.packets < WINDOW && self.began.is_some() {
+        if self.packets < self.window && self.began.is_some() {
             return;
         }
         let now = thread_time();
@@ -67,16 +75,16 @@ pub fn thread_time() -> Duration {
 ///
 /// # Errors
 /// The policy cannot be compiled, or a worker fails.
-pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
+pub fn rows(ruleset: &Ruleset, effort: Effort, row: &Row) -> Result<Vec<Row>, Failure> {
     let policy = &ruleset.policy;
     let code = policy.compile_native(Cpu::Native)?.load(policy.bind(None)?)?;
     let loaded = Loaded::plain(code, [0, 1]);
     let frames = |seed| Arc::new(traffic::packets_from(&ruleset.sources(PACKETS, seed)));
     let frames: Vec<Arc<FrameSet>> = (0..WORKERS[1]).map(|worker| frames(11 + worker as u64)).collect();
     let mut samples: [Vec<f64>; WORKERS.len()] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..effort.rounds {
         for (workers, samples) in WORKERS.into_iter().zip(&mut samples) {
-            samples.push(turn(&loaded, &frames[..workers])?);
+            samples.push(turn(&loaded, &frames[..workers], effort)?);
         }
     }
     let row = row.clone().of("engine", "memory").of("ruleset", ruleset.name);
@@ -84,17 +92,19 @@ pub fn rows(ruleset: &Ruleset, row: &Row) -> Result<Vec<Row>, Failure> {
 }
 
 /// Runs one worker for each set of frames. Returns the sum of their rates in millions of packets per second.
-fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>]) -> Result<f64, Failure> {
+fn turn(loaded: &Loaded<weir_engine::NativeCode>, frames: &[Arc<FrameSet>], effort: Effort) -> Result<f64, Failure> {
     let windows: Vec<Windows> = frames.iter().map(|_| Windows::default()).collect();
     let idle = Arc::new(traffic::packets_from(&[0]));
     let lanes = frames.iter().zip(&windows).map(|(frames, windows)| -> Box<dyn Lane> {
-        let clock = Clock { windows: windows.clone(), packets: 0, began: None };
+        let clock = Clock { windows: windows.clone(), window: effort.window, packets: 0, began: None };
         Box::new(MemoryLane::new([frames.clone(), idle.clone()], [u64::MAX, 0], clock))
     });
     let workers = Workers::start(lanes.collect(), loaded)?;
     let start = Instant::now();
     let count = |windows: &Windows| windows.lock().unwrap_or_else(PoisonError::into_inner).len();
-    while windows.iter().any(|windows| count(windows) < WINDOWS) && start.elapsed() < TURN_MAX && !workers.has_failed()
+    while windows.iter().any(|windows| count(windows) < effort.windows)
+        && start.elapsed() < TURN_MAX
+        && !workers.has_failed()
     {
         thread::sleep(Duration::from_millis(5));
     }
@@ -137,7 +147,8 @@ mod tests {
     #[test]
     fn a_clock_sees_whole_windows() {
         let windows = Windows::default();
-        let mut clock = Clock { windows: windows.clone(), packets: 0, began: None };
+        const WINDOW: u64 = 1 << 10;
+        let mut clock = Clock { windows: windows.clone(), window: WINDOW, packets: 0, began: None };
         let burst = [Verdict(0); 64];
         // The first burst starts the clock.
         for _ in 0..1 + 2 * WINDOW / 64 {

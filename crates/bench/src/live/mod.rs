@@ -24,13 +24,17 @@ mod weir_xdp;
 pub mod wire;
 
 use super::data::{Data, Dataset};
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Axis, Member, Picks, Scenario};
 use contender::{Contender, XdpPeer};
 use engines::Wires;
 use nft::NftSet;
 use rulesets::Ruleset;
 use spent::Core;
+use std::time::Duration;
 use weir::failure::Failure;
 use weir_engine::clang::Clang;
 use weir_engine::cpu;
@@ -39,16 +43,81 @@ use weir_engine::traffic::SplitMix;
 use weir_engine::xdp::generate::Generator;
 use weir_xdp::WeirXdp;
 
-/// The contenders that drop packets on a veth pair.
-const CONTENDERS: [&str; 6] =
-    [dropped::DROP_ALL, dropped::WEIR, "xdp-hash-map", "xdp-lpm-trie", "nft-hash", "nft-interval"];
-/// The engines in the rows of Fig. 4.
-const ENGINES: [&str; 4] = ["memory", engines::ENGINES[0], engines::ENGINES[1], engines::ENGINES[2]];
-/// The engines in the rows of Fig. 4 on DPDK ports, if built with DPDK.
+/// The contenders that drop packets on a veth pair, the engines in the rows of Fig. 4, and those on DPDK ports if built
+/// with DPDK.
+const MEMBERS: &[Member] = &[
+    Member::plain(dropped::DROP_ALL),
+    Member::plain(dropped::WEIR),
+    Member::plain("xdp-hash-map"),
+    Member::plain("xdp-lpm-trie"),
+    Member::with("nft-hash", &[Need::Program("nft")]),
+    Member::with("nft-interval", &[Need::Program("nft")]),
+    Member::with(MEMORY, &[Need::List("country.csv")]),
+    Member::plain(engines::ENGINES[0]),
+    Member::plain(engines::ENGINES[1]),
+    Member::plain(engines::ENGINES[2]),
+    #[cfg(feature = "dpdk")]
+    Member::with(dpdk::ENGINES[0], &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with(dpdk::ENGINES[1], &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with(dpdk::ENGINES[2], &[Need::Weir]),
+];
+/// The engine without interfaces.
+const MEMORY: &str = "memory";
+/// The engines on DPDK ports.
 #[cfg(feature = "dpdk")]
 const DPDK_ENGINES: &[&str] = &dpdk::ENGINES;
 #[cfg(not(feature = "dpdk"))]
 const DPDK_ENGINES: &[&str] = &[];
+
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "live",
+    paper: "RFPF Fig. 4: 28 Mpps forwarded and 29.8 dropped on one core of 3.6 GHz, 7.3 and 11.5 by the paper's XDP programs",
+    needs: &[Need::Root, Need::Clang, Need::Program("ip"), Need::Program("ethtool")],
+    axes: &[Axis { name: "contender", members: MEMBERS }],
+    smoke_only: &[],
+    picks: Picks::Members,
+    seconds: Scaled { full: 150, quick: 60, smoke: 12 },
+    run,
+    plot,
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Turns of contenders that drop.
+    dropped: dropped::Effort,
+    /// Turns in memory.
+    memory: memory_engine::Effort,
+    /// Turns on interfaces.
+    engines: engines::Effort,
+    /// Number of turns on DPDK ports.
+    #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "only DPDK's ports read it"))]
+    dpdk_rounds: usize,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings {
+        dropped: dropped::Effort { rounds: 21, turn: Duration::from_millis(100), packets_min: 1 << 17 },
+        memory: memory_engine::Effort { rounds: 7, windows: 9, window: 1 << 20 },
+        engines: engines::Effort { rounds: 3, turn: Duration::from_millis(500), warm_up: 1 << 17 },
+        dpdk_rounds: 5,
+    },
+    quick: Settings {
+        dropped: dropped::Effort { rounds: 5, turn: Duration::from_millis(100), packets_min: 1 << 17 },
+        memory: memory_engine::Effort { rounds: 3, windows: 5, window: 1 << 20 },
+        engines: engines::Effort { rounds: 1, turn: Duration::from_millis(500), warm_up: 1 << 17 },
+        dpdk_rounds: 2,
+    },
+    smoke: Settings {
+        dropped: dropped::Effort { rounds: 1, turn: Duration::from_millis(1), packets_min: 1 << 12 },
+        memory: memory_engine::Effort { rounds: 1, windows: 1, window: 1 << 14 },
+        engines: engines::Effort { rounds: 1, turn: Duration::from_millis(5), warm_up: 1 << 12 },
+        dpdk_rounds: 1,
+    },
+};
 
 /// Draws the rows.
 pub fn plot(title: &str, rows: &[Row]) -> String {
@@ -59,49 +128,35 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
 ///
 /// # Errors
 /// The process may not make network namespaces, or something that the scenario needs is missing.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let selection = Selection::of(&options.only)?;
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let is_engine = |name: &&str| *name == MEMORY || engines::ENGINES.contains(name) || DPDK_ENGINES.contains(name);
+    let (engines, dropping): (Vec<&'static str>, Vec<&'static str>) =
+        plan.members("contender").iter().partition(|name| is_engine(name));
     let mut rows = Vec::new();
-    if CONTENDERS.iter().any(|name| selection.has(name)) {
-        let data = Dataset::BLOCK_178K.load(&options.data)?;
-        rows.extend(wire::in_namespace(|| dropped_rows(&data, &selection))?);
+    if !dropping.is_empty() {
+        plan.begin("dropped packets");
+        let data = plan.load(Dataset::BLOCK_178K)?;
+        rows.extend(wire::in_namespace(|| dropped_rows(&data, &dropping, plan))?);
     }
-    if ENGINES.iter().chain(DPDK_ENGINES).any(|name| selection.has(name)) {
-        rows.extend(figure4_rows(options, &selection)?);
+    if !engines.is_empty() {
+        rows.extend(figure4_rows(plan, &engines)?);
     }
     Ok(rows)
 }
 
-/// The names in `--only`.
-struct Selection<'a>(&'a [String]);
-
-impl<'a> Selection<'a> {
-    fn of(only: &'a [String]) -> Result<Self, Failure> {
-        let known: Vec<&str> = CONTENDERS.into_iter().chain(ENGINES).chain(DPDK_ENGINES.iter().copied()).collect();
-        match only.iter().find(|name| !known.contains(&name.as_str())) {
-            Some(unknown) => {
-                Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {}", known.join(", "))))
-            }
-            None => Ok(Selection(only)),
-        }
-    }
-
-    /// Whether the name is selected, or nothing is.
-    fn has(&self, name: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|wanted| wanted == name)
-    }
-}
-
 /// Measures the rows of Fig. 4.
-fn figure4_rows(options: &Options, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+fn figure4_rows(plan: &Plan<'_>, wanted: &[&str]) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let baselines = [Ruleset::forward()?, Ruleset::drop()?];
     let mut rows = Vec::new();
-    if selection.has("memory") {
-        for ruleset in baselines.iter().chain(&[Ruleset::three_tables(options)?]) {
-            rows.extend(memory_engine::rows(ruleset, &Row::default())?);
+    if wanted.contains(&MEMORY) {
+        plan.begin(MEMORY);
+        for ruleset in baselines.iter().chain(&[Ruleset::three_tables(plan)?]) {
+            rows.extend(memory_engine::rows(ruleset, settings.memory, &Row::default())?);
         }
     }
-    for engine in engines::ENGINES.into_iter().filter(|name| selection.has(name)) {
+    for engine in engines::ENGINES.into_iter().filter(|name| wanted.contains(name)) {
+        plan.begin(engine);
         // A separate namespace, so that nothing of the previous engine remains.
         rows.extend(
             wire::in_namespace(|| {
@@ -109,21 +164,21 @@ fn figure4_rows(options: &Options, selection: &Selection<'_>) -> Result<Vec<Row>
                 let [source, lower] = wire::pair(["source", "lower"], queues)?;
                 let [upper, sink] = wire::pair(["upper", "sink"], queues)?;
                 let wires = Wires { source, lower, upper, sink, generator: Generator::compile(&Clang::find()?)? };
-                let rows = baselines.iter().map(|ruleset| engines::rows(engine, ruleset, &wires, &Row::default()));
-                rows.collect::<Result<Vec<_>, Failure>>()
+                let rows = |ruleset| engines::rows(engine, ruleset, &wires, settings.engines, &Row::default());
+                baselines.iter().map(rows).collect::<Result<Vec<_>, Failure>>()
             })?
             .into_iter()
             .flatten(),
         );
     }
     #[cfg(feature = "dpdk")]
-    rows.extend(dpdk::rows(&baselines, |name| selection.has(name), &Row::default())?);
+    rows.extend(dpdk::rows(&baselines, |name| wanted.contains(&name), settings.dpdk_rounds, &Row::default())?);
     rows.extend(paper::rows());
     Ok(rows)
 }
 
 /// Measures the rows for the cost of a dropped packet.
-fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Failure> {
+fn dropped_rows(data: &Data, wanted: &[&'static str], plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let clang = Clang::find()?;
     let core = generating_core()?;
     let addresses = data.addresses();
@@ -133,7 +188,7 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
         Generator::load(&Generator::compile(&clang)?, near.index, &traffic::small_packet(0), &shuffled(&addresses))?;
     let peers = peers::load(&clang, &addresses)?;
     let mut contenders = Vec::new();
-    for name in CONTENDERS.into_iter().filter(|name| selection.has(name)) {
+    for &name in wanted {
         let contender: Result<Box<dyn Contender>, Failure> = match name {
             dropped::WEIR => WeirXdp::load(name, &far, &upper, &addresses).map(boxed),
             dropped::DROP_ALL => Ok(boxed(XdpPeer::new(name, "peer_drop_all", &peers))),
@@ -145,12 +200,13 @@ fn dropped_rows(data: &Data, selection: &Selection<'_>) -> Result<Vec<Row>, Fail
         };
         match contender {
             Ok(contender) => contenders.push(contender),
-            Err(failure) if name.starts_with("nft") => eprintln!("weir: {name} is left out: {}", failure.message()),
+            Err(failure) if name.starts_with("nft") => plan.leave_out(name, &failure),
             Err(failure) => return Err(failure),
         }
     }
     let row = Row::default().of("table", &data.name).of("source", data.source);
-    dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), &row)
+    let effort = SETTINGS.at(plan.scale).dropped;
+    dropped::race(&mut contenders, &mut generator, &far, &Core::new(core), effort, &row)
 }
 
 /// Pins this thread to the last core, because the first handles more interrupts. Falls back to the current core.

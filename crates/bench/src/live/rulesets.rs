@@ -1,7 +1,7 @@
 //! The rulesets with which the paper's datapath was measured.
 
 use crate::data::Dataset;
-use crate::options::Options;
+use crate::plan::Plan;
 use crate::rfpf_three_tables;
 use std::fs;
 use std::path::PathBuf;
@@ -55,12 +55,11 @@ impl Ruleset {
     ///
     /// # Errors
     /// The list of countries is missing, or files cannot be written.
-    pub fn three_tables(options: &Options) -> Result<Self, Failure> {
-        let country = options.data.join("country.csv");
-        let country = country.canonicalize().map_err(|error| Failure::file(&country, error))?;
-        let addresses = |dataset: Dataset| Ok::<_, Failure>(dataset.load(&options.data)?.addresses());
+    pub fn three_tables(plan: &Plan<'_>) -> Result<Self, Failure> {
+        let addresses = |dataset: Dataset| Ok::<_, Failure>(plan.load(dataset)?.addresses());
         let (allowed, blocked) = (addresses(Dataset::ALLOW_100K)?, addresses(Dataset::BLOCK_178K)?);
         let directory = directory()?;
+        let country = plan.file(Dataset::COUNTRY, directory.path())?;
         let policy = rfpf_three_tables::write_policy(directory.path(), &country, &allowed, &blocked)?;
         let sources = Sources::Botnet { allowed, blocked };
         let path = directory.path().join(rfpf_three_tables::POLICY_FILE);

@@ -13,13 +13,15 @@ use std::thread;
 use weir::failure::Failure;
 
 /// The external programs and their Debian packages.
-const PACKAGES: [(&str, &str); 6] = [
+const PACKAGES: [(&str, &str); 8] = [
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("nft", "nftables"),
     ("ipset", "ipset"),
     ("iptables-legacy-restore", "iptables"),
     ("iptables-nft-restore", "iptables"),
+    ("unshare", "util-linux"),
+    ("verilator", "verilator"),
 ];
 
 /// The interfaces of this thread's namespace.
@@ -64,9 +66,14 @@ pub fn call(program: &str, arguments: &str, input: &str) -> Result<String, Failu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The package of an external program.
+pub fn package(program: &str) -> Option<&'static str> {
+    PACKAGES.iter().find(|(name, _)| *name == program).map(|(_, package)| *package)
+}
+
 fn missing(program: &str, error: &std::io::Error) -> String {
-    match PACKAGES.iter().find(|(name, _)| *name == program) {
-        Some((_, package)) => format!("{error}; install it with `apt-get install {package}`"),
+    match package(program) {
+        Some(package) => format!("{error}; install it with `apt-get install {package}`"),
         None => error.to_string(),
     }
 }

@@ -14,15 +14,21 @@ use weir_loading::{Policy, load};
 
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Number of packets of a turn. Their random sources hit almost every cache line of a million buckets.
-const PACKETS: usize = 1 << 18;
-/// Number of turns of each policy.
-const ROUNDS: usize = 11;
 /// Size of a bucket in bytes.
 const BUCKET_BYTES: f64 = 8.0;
 
+/// The turns of each policy.
+#[derive(Clone, Copy)]
+pub struct Turns {
+    /// Number of packets of a turn. The random sources of 2^18 hit almost every cache line of a million buckets.
+    pub packets: usize,
+    /// Number of turns.
+    pub rounds: usize,
+}
+
 /// The policies of a comparison.
 pub struct Contest {
+    turns: Turns,
     packets: Packets,
     accepting: NativeFilter,
     entrants: Vec<Entrant>,
@@ -36,10 +42,10 @@ struct Packets {
 
 impl Packets {
     /// Average cost of a packet in cycles.
-    fn cycles(&mut self, filter: &mut NativeFilter) -> Result<f64, Failure> {
+    fn cycles(&mut self, filter: &mut NativeFilter, packets: usize) -> Result<f64, Failure> {
         let Packets { ring, sources } = self;
         let write = |packet: &mut [u8]| traffic::set_source(packet, sources.draw() as u32);
-        Ok(measure::measure_ring(filter, 0, ring, PACKETS, write)?)
+        Ok(measure::measure_ring(filter, 0, ring, packets, write)?)
     }
 }
 
@@ -63,10 +69,10 @@ impl Contest {
     ///
     /// # Errors
     /// There is no clang.
-    pub fn new(packet_bytes: usize) -> Result<Self, Failure> {
+    pub fn new(packet_bytes: usize, turns: Turns) -> Result<Self, Failure> {
         let accepting = policy("upstream { accept }\ndownstream { accept }\n", "")?;
         let packets = Packets { ring: traffic::packets_of(packet_bytes, &[0; RING]), sources: SplitMix::new(11) };
-        Ok(Contest { packets, accepting: accepting.native()?, entrants: Vec::new() })
+        Ok(Contest { turns, packets, accepting: accepting.native()?, entrants: Vec::new() })
     }
 
     /// Adds a policy that limits sources by a list.
@@ -108,10 +114,11 @@ impl Contest {
     /// # Errors
     /// A filter fails.
     pub fn rows(mut self) -> Result<Vec<Row>, Failure> {
-        for _ in 0..ROUNDS {
+        let Turns { packets, rounds } = self.turns;
+        for _ in 0..rounds {
             for entrant in &mut self.entrants {
-                let accepting = self.packets.cycles(&mut self.accepting)?;
-                let cycles = self.packets.cycles(&mut entrant.filter)?;
+                let accepting = self.packets.cycles(&mut self.accepting, packets)?;
+                let cycles = self.packets.cycles(&mut entrant.filter, packets)?;
                 entrant.turns.push(Turn { cycles, limit_cycles: cycles - accepting });
             }
         }

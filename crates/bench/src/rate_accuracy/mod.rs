@@ -9,8 +9,11 @@ mod chart;
 mod model;
 mod offer;
 
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
 use model::{Exact, Model, Refilled};
 use offer::{Offer, Pattern, Seen};
 use std::fs;
@@ -23,33 +26,60 @@ pub use chart::svg as plot;
 /// The limit in packets per second, and its burst: the packets of 10 ms.
 const RATE_PPS: u64 = 100_000;
 const BURST: u64 = 1000;
-/// Offered rates in multiples of the limit, over all workers.
-const OFFERED: [f64; 6] = [0.5, 0.9, 1.1, 2.0, 10.0, 100.0];
-const WORKERS: [usize; 3] = [1, 2, 4];
-/// Duration of a run, and the part at its start that is ignored, because a full bucket passes more.
-const TURN_NS: u64 = 1_000_000_000;
+/// The part at the start of a run that is ignored, because a full bucket passes more.
 const SETTLE_NS: u64 = 100_000_000;
 /// Minimum number of refills in a run for a result of the refilled model.
 const REFILLS_MIN: usize = 5;
 /// Length of a sample.
 const WINDOW_NS: u64 = 10_000_000;
 
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "rate-accuracy",
+    paper: "MoonPol section IV-E: tokens are added after every millionth packet, and a limit is to be a horizontal line, not a square wave",
+    needs: &[Need::Clang],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Nothing,
+    seconds: Scaled { full: 40, quick: 20, smoke: 2 },
+    run,
+    plot,
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Offered rates in multiples of the limit, over all workers.
+    offered: &'static [f64],
+    /// Numbers of workers.
+    workers: &'static [usize],
+    /// Duration of a run.
+    turn_ns: u64,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings { offered: &[0.5, 0.9, 1.1, 2.0, 10.0, 100.0], workers: &[1, 2, 4], turn_ns: 1_000_000_000 },
+    quick: Settings { offered: &[0.5, 0.9, 1.1, 2.0, 10.0, 100.0], workers: &[1, 2, 4], turn_ns: 400_000_000 },
+    smoke: Settings { offered: &[0.5, 2.0], workers: &[1, 2], turn_ns: 150_000_000 },
+};
+
 /// Runs the scenario.
 ///
 /// # Errors
 /// There is no clang, or a worker fails.
-pub fn run(_: &Options) -> Result<Vec<Row>, Failure> {
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let Settings { offered, workers, turn_ns } = SETTINGS.at(plan.scale);
     let policy = policy()?;
     let compiled = policy.compile_native(Cpu::Native)?;
     let mut rows = Vec::new();
     for pattern in [Pattern::Even, Pattern::Bursts] {
-        for times in OFFERED {
-            for workers in WORKERS {
-                let code = compiled.load(policy.bind(None)?)?;
-                let offer = Offer { pattern, pps: times * RATE_PPS as f64, workers, length_ns: TURN_NS };
+        for times in offered {
+            for &workers in workers {
+                let code = compiled.load(policy.data(None)?)?;
+                let offer = Offer { pattern, pps: times * RATE_PPS as f64, workers, length_ns: turn_ns };
                 let seen = offer.to(&code)?;
                 let row = Row::default().of("pattern", pattern.name()).of("offered", &format!("{times} x"));
-                rows.push(compared(row.of("workers", &workers.to_string()), &seen));
+                rows.push(compared(row.of("workers", &workers.to_string()), &seen, turn_ns));
             }
         }
     }
@@ -65,13 +95,13 @@ fn policy() -> Result<Policy, Failure> {
 }
 
 /// Adds the results of Weir and the models.
-fn compared(row: Row, seen: &[Seen]) -> Row {
-    let own = Passed::of(seen, |seen| seen.passed.into());
-    let of_model = |model: &mut dyn Model| Passed::of(seen, |seen| model.passed(seen));
+fn compared(row: Row, seen: &[Seen], turn_ns: u64) -> Row {
+    let own = Passed::of(seen, turn_ns, |seen| seen.passed.into());
+    let of_model = |model: &mut dyn Model| Passed::of(seen, turn_ns, |seen| model.passed(seen));
     let exact = of_model(&mut Exact::new(RATE_PPS, BURST));
     let mut refilled = Refilled::new(RATE_PPS);
     let of_refilled = of_model(&mut refilled);
-    let offered = Passed::of(seen, |seen| seen.packets.into());
+    let offered = Passed::of(seen, turn_ns, |seen| seen.packets.into());
     let row = row
         .number("offered_kpps", offered.kpps)
         .number("kpps", own.kpps)
@@ -95,8 +125,8 @@ struct Passed {
 
 impl Passed {
     /// Adds up the result of `passed` for each burst, in order of time.
-    fn of(seen: &[Seen], mut passed: impl FnMut(&Seen) -> u64) -> Self {
-        let mut windows = vec![0_u64; ((TURN_NS - SETTLE_NS) / WINDOW_NS) as usize];
+    fn of(seen: &[Seen], turn_ns: u64, mut passed: impl FnMut(&Seen) -> u64) -> Self {
+        let mut windows = vec![0_u64; ((turn_ns - SETTLE_NS) / WINDOW_NS) as usize];
         for seen in seen {
             let count = passed(seen);
             // A worker that runs late has bursts after the end.
@@ -108,7 +138,7 @@ impl Passed {
         let (count, sum) = (windows.len() as f64, windows.iter().sum::<u64>() as f64);
         let mean = sum / count;
         let variance = windows.iter().map(|&passed| (passed as f64 - mean).powi(2)).sum::<f64>() / count;
-        Passed { kpps: sum / (TURN_NS - SETTLE_NS) as f64 * 1e6, deviation: variance.sqrt() }
+        Passed { kpps: sum / (turn_ns - SETTLE_NS) as f64 * 1e6, deviation: variance.sqrt() }
     }
 }
 
@@ -116,11 +146,13 @@ impl Passed {
 mod tests {
     use super::*;
 
+    const TURN_NS: u64 = SETTINGS.full.turn_ns;
+
     #[test]
     fn windows_are_counted_once_the_bucket_has_settled() {
         let at = |at_ns, passed| Seen { at_ns, packets: 64, passed };
         let seen = [at(SETTLE_NS - 1, 64), at(SETTLE_NS, 30), at(SETTLE_NS + WINDOW_NS, 60), at(TURN_NS, 9)];
-        let passed = Passed::of(&seen, |seen| seen.passed.into());
+        let passed = Passed::of(&seen, TURN_NS, |seen| seen.passed.into());
         assert!((passed.kpps - 0.1).abs() < 1e-9, "{}", passed.kpps);
         // Windows with 30, 60 and 88 times 0 packets: the mean is 1, the mean of squares (900 + 3600) / 90.
         assert!((passed.deviation - (4500.0_f64 / 90.0 - 1.0).sqrt()).abs() < 1e-9, "{}", passed.deviation);

@@ -9,7 +9,7 @@
 //! * As `cold_`: one system call per packet. Before every burst, another program runs and displaces code, tables,
 //!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
 
-use super::super::Row;
+use crate::row::Row;
 use crate::stream;
 use std::fs;
 use std::sync::Arc;
@@ -21,10 +21,14 @@ use weir_engine::measure::Spread;
 use weir_engine::{Bound, Filter, Image, ProgramShape, XdpFilter};
 use weir_loading::Policy;
 
-/// Number of streams of all packets for each program.
-const STREAMS: usize = 15;
-/// Number of frames that are timed individually.
-const COLD_FRAMES: usize = 1 << 14;
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of streams of all packets for each program.
+    pub streams: usize,
+    /// Number of frames that are timed individually.
+    pub cold_frames: usize,
+}
 
 /// An empty program and three programs. Each extends the previous one.
 const PROGRAMS: usize = 4;
@@ -65,17 +69,30 @@ downstream { accept }
 ///
 /// # Errors
 /// clang or the kernel rejects a program, or the kernel and native code count different packets.
-pub fn run(policy: &Policy, sources: &[u32], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+pub fn run(
+    policy: &Policy,
+    sources: &[u32],
+    frames: &FrameSet,
+    Effort { streams, cold_frames }: Effort,
+    row: Row,
+) -> Result<Row, Failure> {
     let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, filter(policy)?];
-    let row = streams(&mut programs, sources, frames, row)?;
-    compare(&programs[PROGRAMS - 1].counters(), &native_counters(policy, frames)?)?;
-    cold(&mut programs, frames, row)
+    let row = stream_all(&mut programs, sources, frames, streams, row)?;
+    compare(&programs[PROGRAMS - 1].counters(), &native_counters(policy, frames)?, streams as u64)?;
+    cold(&mut programs, frames, cold_frames, row)
 }
 
-fn streams(programs: &mut [XdpFilter; PROGRAMS], sources: &[u32], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+/// Streams all packets through each program, as often as `streams` says.
+fn stream_all(
+    programs: &mut [XdpFilter; PROGRAMS],
+    sources: &[u32],
+    frames: &FrameSet,
+    streams: usize,
+    row: Row,
+) -> Result<Row, Failure> {
     let first = frames.bursts().next().expect("there are frames");
     let mut samples: [Vec<f64>; PROGRAMS] = Default::default();
-    for _ in 0..STREAMS {
+    for _ in 0..streams {
         for (program, samples) in programs.iter_mut().zip(&mut samples) {
             samples.push(program.stream(0, &first, 0, sources)?);
         }
@@ -83,9 +100,9 @@ fn streams(programs: &mut [XdpFilter; PROGRAMS], sources: &[u32], frames: &Frame
     Ok(figures("", samples, row))
 }
 
-fn cold(programs: &mut [XdpFilter; PROGRAMS], frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+fn cold(programs: &mut [XdpFilter; PROGRAMS], frames: &FrameSet, count: usize, row: Row) -> Result<Row, Failure> {
     let mut samples: [Vec<f64>; PROGRAMS] = Default::default();
-    for burst in frames.bursts().take(COLD_FRAMES / BURST_MAX) {
+    for burst in frames.bursts().take(count / BURST_MAX) {
         for (program, samples) in programs.iter_mut().zip(&mut samples) {
             let mut took = Duration::ZERO;
             for index in 0..burst.len() {
@@ -119,13 +136,12 @@ fn native_counters(policy: &Policy, frames: &FrameSet) -> Result<Vec<Counter>, F
 }
 
 /// Refuses the figures of a program that decides differently from native code.
-fn compare(streamed: &[Counter], once: &[Counter]) -> Result<(), Failure> {
-    let streams = STREAMS as u64;
+fn compare(streamed: &[Counter], once: &[Counter], streams: u64) -> Result<(), Failure> {
     for (index, (streamed, once)) in streamed.iter().zip(once).enumerate() {
         let expected = Counter { packets: once.packets * streams, bytes: once.bytes * streams };
         if *streamed != expected {
             let problem = format!("reason {index}: the kernel counted {streamed:?}, native code {expected:?}");
-            return Err(Failure::Runtime(format!("weir: {problem}")));
+            return Err(Failure::Runtime(problem));
         }
     }
     Ok(())
@@ -159,9 +175,9 @@ mod tests {
     #[test]
     fn another_count_is_refused() {
         let once = [Counter { packets: 2, bytes: 128 }, Counter::default()];
-        let mut streamed = [Counter { packets: 2 * STREAMS as u64, bytes: 128 * STREAMS as u64 }, Counter::default()];
-        assert!(compare(&streamed, &once).is_ok());
+        let mut streamed = [Counter { packets: 2 * 15, bytes: 128 * 15 }, Counter::default()];
+        assert!(compare(&streamed, &once, 15).is_ok());
         streamed[1].packets = 1;
-        assert!(compare(&streamed, &once).is_err());
+        assert!(compare(&streamed, &once, 15).is_err());
     }
 }

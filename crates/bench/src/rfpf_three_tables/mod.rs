@@ -8,8 +8,12 @@
 mod kernel;
 
 use super::data::Dataset;
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
 use std::fmt::Write;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -25,9 +29,51 @@ use weir_engine::traffic::{self, Mix};
 use weir_engine::{Bound, Filter, NativeFilter};
 use weir_loading::{Policy, load};
 
-/// Number of packets. Their frames take 64 MB, so that they displace the lines of tables from every cache.
-const PACKETS: usize = 1 << 18;
-const REPEATS: usize = 15;
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "rfpf-three-tables",
+    paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
+    needs: &[Need::Root, Need::Clang, Need::List("country.csv")],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Nothing,
+    seconds: Scaled { full: 90, quick: 45, smoke: 9 },
+    run,
+    plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of packets. The frames of 2^18 take 64 MB, so that they displace the lines of tables from every cache.
+    packets: usize,
+    /// Number of turns in native code.
+    repeats: usize,
+    kernel: kernel::Effort,
+    /// The block lists.
+    blocked: &'static [Dataset],
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings {
+        packets: 1 << 18,
+        repeats: 15,
+        kernel: kernel::Effort { streams: 15, cold_frames: 1 << 14 },
+        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+    },
+    quick: Settings {
+        packets: 1 << 18,
+        repeats: 3,
+        kernel: kernel::Effort { streams: 3, cold_frames: 1 << 12 },
+        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+    },
+    smoke: Settings {
+        packets: 1 << 10,
+        repeats: 1,
+        kernel: kernel::Effort { streams: 1, cold_frames: 64 },
+        blocked: &[Dataset::BLOCK_178K],
+    },
+};
 
 const POLICY: &str = r#"
 table allow   { type ipv4; file "allow.txt" }
@@ -47,25 +93,26 @@ downstream { accept }
 pub const POLICY_FILE: &str = "three.weir";
 
 /// Runs the scenario.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let country = options.data.join("country.csv");
-    let country = country.canonicalize().map_err(|error| {
-        Failure::Rejected(format!("weir: {}: {error}; set the directory of lists with --data", country.display()))
-    })?;
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let mut rows = Vec::new();
-    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
-    for blocked in [Dataset::BLOCK_178K, Dataset::BLOCK_1_1M] {
-        let (name, blocked) = (blocked.name, blocked.load(&options.data)?.addresses());
+    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
+    for &blocked in settings.blocked {
+        plan.begin(blocked.name);
+        let (name, blocked) = (blocked.name, plan.load(blocked)?.addresses());
         let directory =
             tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let country = plan.file(Dataset::COUNTRY, directory.path())?;
         let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
         let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
         for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
-            let sources = traffic::sources(PACKETS, mix, 11);
+            let sources = traffic::sources(settings.packets, mix, 11);
             let frames = traffic::packets_from(&sources);
             let row = || Row::default().of("policy", name).of("keys", mix.name());
-            rows.push(native(&policy, &frames, row().of("engine", "native"))?.number("bytes", bytes as f64));
-            rows.push(kernel::run(&policy, &sources, &frames, row().of("engine", "xdp"))?);
+            rows.push(
+                native(&policy, &frames, settings.repeats, row().of("engine", "native"))?.number("bytes", bytes as f64),
+            );
+            rows.push(kernel::run(&policy, &sources, &frames, settings.kernel, row().of("engine", "xdp"))?);
         }
     }
     Ok(rows)
@@ -96,9 +143,9 @@ fn list(addresses: &[u32]) -> String {
 
 /// Measures the cycles per packet, and the share of each stage in a second build with the stage clock. The first run
 /// warms up.
-fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> {
+fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Row, Failure> {
     let mut filter = policy.native()?;
-    let cost = measure::measure(&mut filter, 0, frames, REPEATS)?;
+    let cost = measure::measure(&mut filter, 0, frames, repeats)?;
     let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
     let mpps = 1e3 / cost.ns_per_packet.median;
     row = row.number("mpps", mpps);
@@ -110,7 +157,7 @@ fn native(policy: &Policy, frames: &FrameSet, row: Row) -> Result<Row, Failure> 
     let mut verdicts = [Verdict(0); BURST_MAX];
     let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
     let mut before = clocked.stage_cycles().expect("compiled with the clock");
-    for _ in 0..=REPEATS {
+    for _ in 0..=repeats {
         for burst in frames.bursts() {
             clocked.decide(0, &burst, &mut verdicts)?;
         }

@@ -6,7 +6,9 @@ use super::door::Door;
 use super::netfilter::{IpSet, IpTables, Nft};
 use crate::data::list;
 use crate::live::peers;
+use crate::need::Need;
 use crate::process::Process;
+use crate::scenario::Member;
 use crate::stateful::hosts::Host;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,22 +23,22 @@ pub const DROP_ALL: &str = "xdp-drop-all";
 pub const ALONE: &str = "weir-host-counters";
 /// The host [`ALONE`] again, which receives only what a card leaves over (rows of `load`).
 pub const LEFT_OVER: &str = "weir-host-left-over";
-/// The names of all, in the order of their turns.
-pub const BLOCKERS: [&str; 14] = [
-    DROP_ALL,
-    "xdp-hash-map",
-    "weir-host",
-    "weir-host-set",
-    ALONE,
-    "weir-host-list",
-    "weir-card-hybrid",
-    "weir-card",
-    "weir-card-cpu",
-    "nft-netdev",
-    "nft-raw",
-    "ipset",
-    "iptables",
-    "iptables-nft",
+/// All of them, in the order of their turns.
+pub const BLOCKERS: [Member; 14] = [
+    Member::plain(DROP_ALL),
+    Member::plain("xdp-hash-map"),
+    Member::with("weir-host", &[Need::Weir]),
+    Member::with("weir-host-set", &[Need::Weir]),
+    Member::with(ALONE, &[Need::Weir]),
+    Member::with("weir-host-list", &[Need::Weir]),
+    Member::with("weir-card-hybrid", &[Need::Weir]),
+    Member::with("weir-card", &[Need::Weir]),
+    Member::with("weir-card-cpu", &[Need::Weir]),
+    Member::with("nft-netdev", &[Need::Program("nft")]),
+    Member::with("nft-raw", &[Need::Program("nft")]),
+    Member::with("ipset", &[Need::Program("ipset"), Need::Program("iptables-legacy-restore")]),
+    Member::with("iptables", &[Need::Program("iptables-legacy-restore")]),
+    Member::with("iptables-nft", &[Need::Program("iptables-nft-restore")]),
 ];
 /// The blockers that Fig. 4 compares. It leaves out the hosts that drop everything, which serve no client.
 pub const SERVING: [&str; 8] =
@@ -49,6 +51,11 @@ pub const CARD_ENTRIES: usize = 512;
 /// Whether a card stands in front of the host.
 pub fn has_card(name: &str) -> bool {
     name.starts_with("weir-card")
+}
+
+/// Whether the kernel's netfilter blocks.
+pub fn is_of_netfilter(name: &str) -> bool {
+    ["nft", "ipset", "iptables"].iter().any(|program| name.starts_with(program))
 }
 
 /// The most sources that a blocker is measured with.

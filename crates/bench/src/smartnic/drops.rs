@@ -7,7 +7,7 @@
 use super::blocker::Blocker;
 use super::blockers::{self, DROP_ALL};
 use super::door::Door;
-use super::sources::{COUNTS, Traffic};
+use super::sources::Traffic;
 use crate::row::Row;
 use std::path::Path;
 use std::time::Duration;
@@ -25,14 +25,17 @@ pub struct Effort {
     pub packets: u32,
     /// Packets that are sent in a turn at a pace.
     pub paced: u32,
+    /// Packets that are sent in a turn until a card has chosen its entries.
+    pub settling: u32,
     /// How long clients request pages under each attack.
     pub during: Duration,
+    /// Numbers of sources, ascending, as in the paper's figures.
+    pub counts: &'static [usize],
+    /// Rates of the attack on a web server in packets per second; 0 first. The generator's core gives no more than a few
+    /// million.
+    pub rates: &'static [u64],
 }
 
-/// Some minutes for each part.
-pub const FULL: Effort = Effort { rounds: 7, packets: 1 << 19, paced: 150_000, during: Duration::from_millis(1500) };
-/// Two short turns, which show that it runs.
-pub const QUICK: Effort = Effort { rounds: 2, packets: 1 << 16, paced: 20_000, during: Duration::from_millis(300) };
 impl Effort {
     /// Packets that warm up the caches before a turn.
     pub fn warm_up(self) -> u32 {
@@ -122,6 +125,7 @@ impl Stand {
 pub struct Stands<'a> {
     stands: Vec<Stand>,
     attackers: &'a [u32],
+    counts: &'static [usize],
     /// Where blockers have their files.
     _folder: TempDir,
 }
@@ -131,19 +135,24 @@ impl<'a> Stands<'a> {
     ///
     /// # Errors
     /// A blocker cannot be started.
-    pub fn open(names: &[&'static str], attackers: &'a [u32], generator: &mut Generator) -> Result<Self, Failure> {
+    pub fn open(
+        names: &[&'static str],
+        attackers: &'a [u32],
+        generator: &mut Generator,
+        counts: &'static [usize],
+    ) -> Result<Self, Failure> {
         let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-        let most = COUNTS[COUNTS.len() - 1].min(attackers.len());
+        let most = counts[counts.len() - 1].min(attackers.len());
         let attackers = &attackers[..most];
         generator.set_sources(attackers)?;
         let stands = Stand::open_all(names, folder.path(), attackers, generator)?;
-        Ok(Stands { stands, attackers, _folder: folder })
+        Ok(Stands { stands, attackers, counts, _folder: folder })
     }
 
     /// The sources of each measurement, from few to many.
     pub fn sources(&self) -> impl Iterator<Item = &'a [u32]> + use<'a> {
         let attackers = self.attackers;
-        COUNTS.into_iter().filter(|&count| count <= attackers.len()).map(|count| &attackers[..count])
+        self.counts.iter().copied().filter(|&count| count <= attackers.len()).map(|count| &attackers[..count])
     }
 
     /// The hosts that can block so many sources, and block them now.
@@ -202,7 +211,7 @@ pub fn rows(
     generator: &mut Generator,
     effort: Effort,
 ) -> Result<Vec<Row>, Failure> {
-    let mut stands = Stands::open(names, attackers, generator)?;
+    let mut stands = Stands::open(names, attackers, generator, effort.counts)?;
     let mut rows = Vec::new();
     for sources in stands.sources() {
         let taking = stands.blocking(sources)?;

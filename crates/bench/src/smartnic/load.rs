@@ -24,7 +24,6 @@ const ROUNDS_MAX: usize = 3;
 const SETTLED_TURNS: usize = 6;
 const SETTLED_TURNS_MAX: usize = 24;
 const SETTLED_SHARE: f64 = 0.03;
-const SETTLING_PACKETS: u32 = 100_000;
 
 /// Measures the named blockers with each number of sources and each distribution.
 ///
@@ -36,7 +35,7 @@ pub fn rows(
     generator: &mut Generator,
     effort: Effort,
 ) -> Result<Vec<Row>, Failure> {
-    let mut stands = Stands::open(names, attackers, generator)?;
+    let mut stands = Stands::open(names, attackers, generator, effort.counts)?;
     generator.set_pace(PACE_NS)?;
     let mut rows = Vec::new();
     for sources in stands.sources() {
@@ -45,7 +44,7 @@ pub fn rows(
             let packets = traffic.packets(sources);
             generator.set_sources(&packets)?;
             for stand in taking.iter().filter(|stand| stand.door.has_card()) {
-                settle(stand, generator)?;
+                settle(stand, generator, effort)?;
             }
             let mut turns = vec![Vec::new(); taking.len()];
             for _ in 0..effort.rounds.min(ROUNDS_MAX) {
@@ -99,10 +98,10 @@ fn left_over_turns(
 }
 
 /// Sends until the card drops a nearly constant part of the attack. Sources of the same rate may still change places.
-pub fn settle(stand: &Stand, generator: &mut Generator) -> Result<(), Failure> {
+pub fn settle(stand: &Stand, generator: &mut Generator, effort: Effort) -> Result<(), Failure> {
     let mut left = Vec::new();
     for _ in 0..SETTLED_TURNS_MAX {
-        left.push(stand.turn(generator, SETTLING_PACKETS)?.left_share());
+        left.push(stand.turn(generator, effort.settling)?.left_share());
         let last = left.last_chunk::<SETTLED_TURNS>();
         let range = last.and_then(|last| Spread::of(last.to_vec()));
         if range.is_some_and(|range| range.max - range.min < SETTLED_SHARE) {

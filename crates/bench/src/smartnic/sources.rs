@@ -2,15 +2,13 @@
 
 use crate::data::Dataset;
 use crate::live::shuffled;
+use crate::plan::Plan;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use weir::failure::Failure;
 use weir_engine::traffic::SplitMix;
 use weir_engine::xdp::stream::SOURCES_MAX;
 
-/// Numbers of sources, as in the paper's figures.
-pub const COUNTS: [usize; 8] = [1, 16, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 17];
 /// A normal distribution over all sources: the standard deviation as a part of their number, and the number of uniform
 /// numbers whose sum is nearly normal.
 const DEVIATION_PART: f64 = 1.0 / 6.0;
@@ -78,8 +76,8 @@ fn normal_index(count: usize, random: &mut SplitMix) -> usize {
 ///
 /// # Errors
 /// The list cannot be read.
-pub fn attackers(data: &Path) -> Result<(Vec<u32>, &'static str), Failure> {
-    let data = Dataset::BLOCK_178K.load(data)?;
+pub fn attackers(plan: &Plan<'_>) -> Result<(Vec<u32>, &'static str), Failure> {
+    let data = plan.load(Dataset::BLOCK_178K)?;
     Ok((shuffled(&data.addresses()), data.source))
 }
 

@@ -25,8 +25,6 @@ use weir_engine::xdp::generate::Generator;
 
 /// Numbers of attackers: Fig. 4a and 4b.
 const ATTACKERS: [(&str, usize); 2] = [("4a", 1 << 10), ("4b", 1 << 12)];
-/// Rates of the attack in packets per second; 0 first. The generator's core gives no more than a few million.
-const RATES: [u64; 7] = [0, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 4_000_000];
 /// Requests in a second, bytes of a page, and requests at the same time, as many as the paper's.
 const REQUESTS_PER_S: usize = 4000;
 const PAGE_BYTES: usize = 1 << 10;
@@ -62,9 +60,9 @@ pub fn rows(
             generator.set_sources(&Traffic::Uniform.packets(sources))?;
             if stand.door.has_card() {
                 generator.set_pace(1000)?;
-                super::load::settle(&stand, generator)?;
+                super::load::settle(&stand, generator, effort)?;
             }
-            for rate in RATES {
+            for &rate in effort.rates {
                 let row = Row::default().of("part", "web").of("figure", figure).of("blocker", name);
                 let row = row.of("sources", &count.to_string()).of("attack_pps", &rate.to_string());
                 rows.push(under_attack(row, &stand.door, generator, rate, effort.during)?);

@@ -18,24 +18,33 @@ const REQUESTS_PER_S: usize = 200;
 const PAGE_BYTES: usize = 1 << 10;
 /// Clients: so many requests may wait at the same time. Each gives up after two seconds.
 const CLIENTS: usize = 512;
-/// How long each flood is measured: in full, and quickly.
-pub const DURING: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(3)];
-/// Time after which a flood has filled every queue.
-const FILLED: Duration = Duration::from_secs(3);
+/// No flood, and all others.
+pub const FLOODS: [Option<Kind>; 4] = [None, Some(Kind::Syn), Some(Kind::Ack), Some(Kind::Reset)];
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// The floods; `None` is none.
+    pub floods: &'static [Option<Kind>],
+    /// How long each flood is measured.
+    pub during: Duration,
+    /// Time after which a flood has filled every queue.
+    pub filling: Duration,
+}
 
 /// Measures the devices for a while under each flood.
 ///
 /// # Errors
 /// The process may not make network namespaces, or something that a device needs is missing.
-pub fn rows(devices: &[&str], during: Duration) -> Result<Vec<Row>, Failure> {
+pub fn rows(devices: &[&str], effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for device in devices {
-        rows.extend(of_device(device, during)?);
+        rows.extend(of_device(device, effort)?);
     }
     Ok(rows)
 }
 
-fn of_device(name: &str, during: Duration) -> Result<Vec<Row>, Failure> {
+fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let hosts = Hosts::new()?;
     hosts.server.set("ipv4/tcp_syncookies", "0")?;
@@ -44,16 +53,16 @@ fn of_device(name: &str, during: Duration) -> Result<Vec<Row>, Failure> {
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGE_BYTES, Duration::from_millis(200));
     let mut rows = Vec::new();
-    for kind in [None, Some(Kind::Syn), Some(Kind::Ack), Some(Kind::Reset)] {
+    for &kind in effort.floods {
         let flood = kind.map(|kind| Flood::start(&hosts, kind));
         if flood.is_some() {
-            thread::sleep(FILLED);
+            thread::sleep(effort.filling);
         }
         let sent = || flood.as_ref().map_or(0, Flood::sent);
         let before = sent();
-        let wanted = (during.as_secs_f64() * REQUESTS_PER_S as f64) as usize;
+        let wanted = (effort.during.as_secs_f64() * REQUESTS_PER_S as f64) as usize;
         let answered = answered(&hosts, wanted);
-        let packets_per_s = (sent() - before) as f64 / during.as_secs_f64();
+        let packets_per_s = (sent() - before) as f64 / effort.during.as_secs_f64();
         let row = Row::default().of("part", "demand").of("device", name).of("flood", kind.map_or("none", Kind::name));
         let row = row.number("requests", wanted as f64).number("answered_requests", answered as f64);
         let row = row.number("answered_percent", 100.0 * answered as f64 / wanted as f64);

@@ -2,40 +2,33 @@
 //! its SYN proxy.
 
 use super::hosts::Hosts;
+use crate::need::Need;
 use crate::process::Process;
+use crate::scenario::Member;
 use std::fs;
 use std::path::Path;
 use weir::failure::Failure;
 use weir_control::{FlowOperation, FlowsCounted, Request};
 
-/// The names of devices. Names of engines with Weir's SYN proxy end with [`PROXIED`].
-#[cfg(feature = "dpdk")]
-pub const DEVICES: &[&str] = &[
-    "none",
-    "conntrack",
-    "synproxy",
-    "xdp",
-    "xdp-synproxy",
-    "afxdp",
-    "afxdp-synproxy",
-    "afpacket",
-    "afpacket-synproxy",
-    "dpdk",
-    "dpdk-synproxy",
-];
-#[cfg(not(feature = "dpdk"))]
-pub const DEVICES: &[&str] = &[
-    "none",
-    "conntrack",
-    "synproxy",
-    "xdp",
-    "xdp-synproxy",
-    "afxdp",
-    "afxdp-synproxy",
-    "afpacket",
-    "afpacket-synproxy",
+/// All of them. The names of engines with Weir's SYN proxy end with [`PROXIED`].
+pub const DEVICES: &[Member] = &[
+    Member::plain(NONE),
+    Member::with("conntrack", &[Need::Program("nft")]),
+    Member::with("synproxy", &[Need::Program("nft")]),
+    Member::with("xdp", &[Need::Weir]),
+    Member::with("xdp-synproxy", &[Need::Weir]),
+    Member::with("afxdp", &[Need::Weir]),
+    Member::with("afxdp-synproxy", &[Need::Weir]),
+    Member::with("afpacket", &[Need::Weir]),
+    Member::with("afpacket-synproxy", &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with("dpdk", &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with("dpdk-synproxy", &[Need::Weir]),
 ];
 
+/// The device without a filter.
+pub const NONE: &str = "none";
 /// The end of the names of engines that answer SYNs.
 const PROXIED: &str = "-synproxy";
 
@@ -75,7 +68,7 @@ impl Device {
     /// It does not start, or something that it needs is missing.
     pub fn start(name: &str, hosts: &Hosts, folder: &Path) -> Result<Self, Failure> {
         match name {
-            "none" => hosts.route()?,
+            NONE => hosts.route()?,
             "conntrack" => {
                 hosts.route()?;
                 hosts.device.set("netfilter/nf_conntrack_tcp_loose", "0")?;

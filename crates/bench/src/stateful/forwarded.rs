@@ -21,15 +21,22 @@ use weir_engine::measure::Spread;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 use weir_engine::xdp::generate::Generator;
 
-/// Numbers of connections.
-const CONNECTIONS: [usize; 2] = [4096, 32_768];
-/// Number of turns of each forwarder, usually and in a quick run.
-pub const ROUNDS: [usize; 2] = [15, 5];
-/// CPU time of a turn; the warm-up takes the given fraction more.
-const TURN: Duration = Duration::from_millis(100);
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Numbers of connections.
+    pub connections: &'static [usize],
+    /// Number of turns of each forwarder.
+    pub rounds: usize,
+    /// CPU time of a turn, without its warm-up.
+    pub turn: Duration,
+    /// The fewest packets of a turn.
+    pub packets_min: u32,
+}
+
+/// The part of a turn that its warm-up takes more.
 const WARM_UP_PART: u32 = 4;
-/// Limits for the packets of a turn.
-const PACKETS_MIN: u32 = 1 << 17;
+/// The most packets of a turn.
 const PACKETS_MAX: u32 = 1 << 21;
 /// Share of the packets that a turn may lose.
 const LOST_MAX: f64 = 0.001;
@@ -93,19 +100,19 @@ impl Turn {
     }
 }
 
-/// Measures each number of connections in a namespace of its own, `rounds` times.
+/// Measures each number of connections in a namespace of its own.
 ///
 /// # Errors
 /// The process may not make network namespaces, something that is needed is missing, or packets were lost.
-pub fn rows(rounds: usize) -> Result<Vec<Row>, Failure> {
+pub fn rows(effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for connections in CONNECTIONS {
-        rows.extend(wire::in_namespace(|| race(connections, rounds))?);
+    for &connections in effort.connections {
+        rows.extend(wire::in_namespace(|| race(connections, effort))?);
     }
     Ok(rows)
 }
 
-fn race(connections: usize, number: usize) -> Result<Vec<Row>, Failure> {
+fn race(connections: usize, effort: Effort) -> Result<Vec<Row>, Failure> {
     let core = Core::new(generating_core()?);
     let wires = Wires::open()?;
     wires.route()?;
@@ -128,12 +135,12 @@ fn race(connections: usize, number: usize) -> Result<Vec<Row>, Failure> {
         if number != GENERATOR {
             wires.open_flows(&clients)?;
         }
-        let first = run(&mut generator, number, &wires, &core, PACKETS_MIN)?;
-        packets.push(packets_of_turn(first.ns_per_packet()));
+        let first = run(&mut generator, number, &wires, &core, effort.packets_min)?;
+        packets.push(packets_of_turn(first.ns_per_packet(), effort));
         forwarder.leave()?;
     }
     let mut rounds = Vec::new();
-    for _ in 0..number {
+    for _ in 0..effort.rounds {
         let mut round = [Turn::default(); NAMES.len()];
         for (number, forwarder) in forwarders.iter_mut().enumerate() {
             forwarder.enter(&wires)?;
@@ -145,9 +152,9 @@ fn race(connections: usize, number: usize) -> Result<Vec<Row>, Failure> {
     Ok(to_rows(connections, &rounds))
 }
 
-fn packets_of_turn(ns_per_packet: f64) -> u32 {
-    let packets = TURN.as_nanos() as f64 / ns_per_packet;
-    (packets.clamp(PACKETS_MIN.into(), PACKETS_MAX.into()) as u32).next_multiple_of(64)
+fn packets_of_turn(ns_per_packet: f64, effort: Effort) -> u32 {
+    let packets = effort.turn.as_nanos() as f64 / ns_per_packet;
+    (packets.clamp(effort.packets_min.into(), PACKETS_MAX.into()) as u32).next_multiple_of(64)
 }
 
 /// Runs the generator with the forwarder of that number.

@@ -11,15 +11,19 @@ use weir_engine::measure::Spread;
 use weir_engine::{Filter, NativeFilter, tsc};
 use weir_state::flows::FlowTable;
 
-/// Number of flows of the table.
-const SIZE: u32 = 1 << 20;
-/// Number of connections that are opened in a turn: three quarters of the table.
-const CONNECTIONS: u32 = SIZE / 4 * 3;
-/// Number of turns. One more warms up.
-const ROUNDS: usize = 5;
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of flows of the table.
+    pub size: u32,
+    /// Number of turns. One more warms up.
+    pub rounds: usize,
+}
 
 /// An empty table, which each turn empties again.
 struct Fresh {
+    /// Number of flows of the table.
+    size: u32,
     filter: NativeFilter,
     table: Arc<FlowTable>,
     ring: FrameSet,
@@ -37,13 +41,13 @@ struct Turn {
 ///
 /// # Errors
 /// Files cannot be written, or there is no clang.
-pub fn rows() -> Result<Vec<Row>, Failure> {
-    let settings = format!("tracking {{ size {SIZE}; pickup off }}\n");
+pub fn rows(Effort { size, rounds }: Effort) -> Result<Vec<Row>, Failure> {
+    let settings = format!("tracking {{ size {size}; pickup off }}\n");
     let filter =
         policy(&(settings + "upstream { tcp track; accept }\ndownstream { tcp track; accept }\n"))?.native()?;
     let table = filter.flow_table().expect("the policy tracks").clone();
-    let mut fresh = Fresh { filter, table, ring: Segment::ring(BURST_MAX), verdicts: [Verdict(0); BURST_MAX] };
-    let turns = (0..=ROUNDS).map(|_| fresh.turn()).collect::<Result<Vec<_>, Failure>>()?;
+    let mut fresh = Fresh { size, filter, table, ring: Segment::ring(BURST_MAX), verdicts: [Verdict(0); BURST_MAX] };
+    let turns = (0..=rounds).map(|_| fresh.turn()).collect::<Result<Vec<_>, Failure>>()?;
     let spread = |of: fn(&Turn) -> f64| Spread::of(turns[1..].iter().map(of).collect()).expect("there were turns");
     let row = |traffic: &str| Row::default().of("part", "memory").of("engine", "native").of("traffic", traffic);
     let cycles = |spread: Spread| {
@@ -71,9 +75,12 @@ pub fn rows() -> Result<Vec<Row>, Failure> {
 
 impl Fresh {
     fn turn(&mut self) -> Result<Turn, Failure> {
+        let size = self.size;
+        // Three quarters of the table.
+        let connections = size / 4 * 3;
         self.table.clear();
         let (mut opened, mut shaken) = (0, 0);
-        for first in (0..CONNECTIONS).step_by(BURST_MAX) {
+        for first in (0..connections).step_by(BURST_MAX) {
             let syn = self.step(first, Segment::SYN)?;
             (opened, shaken) = (opened + syn, shaken + syn);
             for segment in [Segment::SYN_ACK, Segment::ACK] {
@@ -83,18 +90,18 @@ impl Fresh {
         // As many SYNs as the table has slots use up their share; then each evicts another.
         self.table.clear();
         let mut flooded = 0;
-        for first in (0..2 * SIZE).step_by(BURST_MAX) {
+        for first in (0..2 * self.size).step_by(BURST_MAX) {
             let syn = self.step(first, Segment::SYN)?;
-            flooded += if first >= SIZE { syn } else { 0 };
+            flooded += if first >= size { syn } else { 0 };
         }
         let rate = |flows: u32, cycles: u64| f64::from(flows) * tsc::frequency_hz() / cycles as f64;
-        Ok(Turn { opened: rate(CONNECTIONS, opened), shaken: rate(CONNECTIONS, shaken), flooded: rate(SIZE, flooded) })
+        Ok(Turn { opened: rate(connections, opened), shaken: rate(connections, shaken), flooded: rate(size, flooded) })
     }
 
     /// Opens connections until one is refused. Returns the number of those before.
     fn fill(&mut self) -> Result<u32, Failure> {
         self.table.clear();
-        for first in (0..2 * SIZE).step_by(BURST_MAX) {
+        for first in (0..2 * self.size).step_by(BURST_MAX) {
             for segment in [Segment::SYN, Segment::SYN_ACK, Segment::ACK] {
                 self.step(first, segment)?;
                 let full = |verdict: &Verdict| verdict.reason() == Reason::STATE_FULL;

@@ -19,23 +19,28 @@ use weir_state::flows::FlowTable;
 const BARE: &str = include_str!("bare.c");
 /// Number of buffers of the ring: the default of drivers.
 const RING: usize = 1024;
-/// Number of packets of a turn.
-const PACKETS: usize = 1 << 19;
-/// Number of turns of each filter.
-const ROUNDS: usize = 9;
 /// Share of the table's slots that connections take.
 const FILLED_PERCENT: u64 = 80;
-/// Number of connections.
-const CONNECTIONS: [u32; 3] = [4096, 1_000_000, 10_000_000];
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Numbers of connections.
+    pub connections: &'static [u32],
+    /// Number of packets of a turn.
+    pub packets: usize,
+    /// Number of turns of each filter.
+    pub rounds: usize,
+}
 
 /// Measures all numbers of connections.
 ///
 /// # Errors
 /// Files cannot be written, or there is no clang.
-pub fn rows() -> Result<Vec<Row>, Failure> {
+pub fn rows(effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for connections in CONNECTIONS {
-        rows.extend(established(connections)?);
+    for &connections in effort.connections {
+        rows.extend(established(connections, effort)?);
     }
     Ok(rows)
 }
@@ -82,7 +87,7 @@ impl Filters {
 }
 
 /// Segments of established connections.
-fn established(connections: u32) -> Result<Vec<Row>, Failure> {
+fn established(connections: u32, effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut filters = Filters::load(connections)?;
     let mut ring = Segment::ring(RING);
     filters.open(connections, &mut ring)?;
@@ -91,11 +96,11 @@ fn established(connections: u32) -> Result<Vec<Row>, Failure> {
     let mut random = SplitMix::new(17);
     let mut turns: [Vec<f64>; 3] = Default::default();
     // The first round warms up: pages of the table, and the core's clock.
-    for round in 0..=ROUNDS {
+    for round in 0..=effort.rounds {
         let Filters { tracking, bare, stateless, .. } = &mut filters;
         for (filter, turns) in [tracking, bare, stateless].into_iter().zip(&mut turns) {
             let write = |packet: &mut [u8]| Segment::ACK.write(packet, random.below(connections.into()) as u32);
-            let cycles = measure::measure_ring(filter, 0, &mut ring, PACKETS, write)?;
+            let cycles = measure::measure_ring(filter, 0, &mut ring, effort.packets, write)?;
             if round > 0 {
                 turns.push(cycles);
             }

@@ -5,7 +5,7 @@
 //! For CPU time it sends few packets at a time and waits until all have arrived, so none is lost; a worker that sleeps
 //! meanwhile takes no time. Workers on DPDK never sleep, so theirs is only measured under load.
 
-use super::device::{DEVICES, engine_arguments, is_proxy};
+use super::device::{NONE, engine_arguments, is_proxy};
 use super::rules;
 use super::segments::clients;
 use super::wires::{DROP_ALL, Wires};
@@ -27,17 +27,23 @@ use weir_engine::xdp::generate::Generator;
 const CONNECTIONS: usize = 4096;
 /// Bytes of frames.
 const FRAMES: [usize; 2] = [88, 1500];
-/// Duration of a turn, and number of turns, usually and in a quick run.
-const TURN: Duration = Duration::from_millis(400);
-pub const ROUNDS: [usize; 2] = [5, 2];
-/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system
-/// call.
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Number of turns.
+    pub rounds: usize,
+    /// Duration of a turn.
+    pub turn: Duration,
+    /// How often packets are sent without loss in a turn.
+    pub times: u32,
+}
+
+/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system call.
 const WARM_UP_PACKETS: u32 = 1 << 16;
 const CALL: Duration = Duration::from_millis(20);
 const PACKETS_MAX: u32 = 1 << 23;
-/// Packets that are sent at a time without loss, and how often in a turn.
+/// Packets that are sent at a time without loss.
 const AT_ONCE: u32 = 1 << 11;
-const TIMES: u32 = 50;
 /// Maximum time until they have arrived.
 const ARRIVAL: Duration = Duration::from_millis(200);
 
@@ -45,26 +51,26 @@ const ARRIVAL: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// The process may not make network namespaces, or something that a device needs is missing.
-pub fn rows(wanted: &[&str], rounds: usize) -> Result<Vec<Row>, Failure> {
+pub fn rows(wanted: &[&str], effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     // The proxy lets established flows pass like conntrack alone.
     for name in wanted.iter().filter(|name| !is_proxy(name)) {
         let policies: &[&str] = match *name {
-            "none" => &["no"],
+            NONE => &["no"],
             "conntrack" => &["yes"],
             _ => &["no", "yes"],
         };
         for tracking in policies {
-            rows.extend(wire::in_namespace(|| of_device(name, tracking, rounds))?);
+            rows.extend(wire::in_namespace(|| of_device(name, tracking, effort))?);
         }
     }
-    if wanted.contains(&DEVICES[0]) {
-        rows.push(wire::in_namespace(|| dropped_at_once(rounds))?);
+    if wanted.contains(&NONE) {
+        rows.push(wire::in_namespace(|| dropped_at_once(effort))?);
     }
     Ok(rows)
 }
 
-fn of_device(name: &str, tracking: &str, rounds: usize) -> Result<Vec<Row>, Failure> {
+fn of_device(name: &str, tracking: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let wires = Wires::open()?;
     let process = start(name, tracking, &wires, folder.path())?;
@@ -75,13 +81,13 @@ fn of_device(name: &str, tracking: &str, rounds: usize) -> Result<Vec<Row>, Fail
     let mut rows = Vec::new();
     if let (Some(process), true) = (&process, ["afxdp", "afpacket"].contains(&name)) {
         let mut generator = wires.generator(&clients, SMALL_FRAME_BYTES)?;
-        let turns = (0..=rounds).map(|_| paced(&mut generator, &wires, core, Some(process)));
+        let turns = (0..=effort.rounds).map(|_| paced(&mut generator, &wires, core, Some(process), effort.times));
         let turns = turns.collect::<Result<Vec<_>, Failure>>()?;
         rows.push(paced_row(row("paced"), &turns[1..]));
     }
     for bytes in FRAMES {
         let mut generator = wires.generator(&clients, bytes)?;
-        let turns = (0..=rounds).map(|_| flooded(&mut generator, &wires, process.as_ref()));
+        let turns = (0..=effort.rounds).map(|_| flooded(&mut generator, &wires, process.as_ref(), effort.turn));
         let turns = turns.collect::<Result<Vec<_>, Failure>>()?;
         rows.push(flooded_row(row("throughput").of("frame_bytes", &bytes.to_string()), bytes, &turns[1..]));
     }
@@ -89,19 +95,21 @@ fn of_device(name: &str, tracking: &str, rounds: usize) -> Result<Vec<Row>, Fail
 }
 
 /// What the generator's packets cost when they are dropped in front of the device, as many at a time.
-fn dropped_at_once(rounds: usize) -> Result<Row, Failure> {
+fn dropped_at_once(effort: Effort) -> Result<Row, Failure> {
     let wires = Wires::open()?;
     let _drops = wires.programs.attach(DROP_ALL, wires.lower.name, wires.lower.index)?;
     let core = generating_core()?;
     let mut generator = wires.generator(&clients(CONNECTIONS), SMALL_FRAME_BYTES)?;
-    let turns = (0..=rounds).map(|_| paced(&mut generator, &wires, core, None)).collect::<Result<Vec<_>, Failure>>()?;
+    let turns = (0..=effort.rounds)
+        .map(|_| paced(&mut generator, &wires, core, None, effort.times))
+        .collect::<Result<Vec<_>, Failure>>()?;
     Ok(paced_row(Row::default().of("part", "paced").of("device", "none: dropped at once"), &turns[1..]))
 }
 
 /// Starts a device. Kernels forward without a process.
 fn start(name: &str, tracking: &str, wires: &Wires, folder: &Path) -> Result<Option<Process>, Failure> {
     match name {
-        "none" => wires.route().map(|()| None),
+        NONE => wires.route().map(|()| None),
         "conntrack" => {
             wires.route()?;
             rules::set_conntrack()?;
@@ -126,14 +134,20 @@ struct Paced {
     device_s: f64,
 }
 
-fn paced(generator: &mut Generator, wires: &Wires, core: usize, process: Option<&Process>) -> Result<Paced, Failure> {
+fn paced(
+    generator: &mut Generator,
+    wires: &Wires,
+    core: usize,
+    process: Option<&Process>,
+    times: u32,
+) -> Result<Paced, Failure> {
     let arrives = if process.is_some() { &wires.sink } else { &wires.lower };
     let (core, first) = (Core::new(core), Core::new(0));
     let time = || process.map_or(Ok(Duration::ZERO), Process::processor);
     let (before, device) = (arrives.count()?.received, time()?);
     let mut turn = Paced::default();
     let ((), others) = first.spend(|| {
-        for _ in 0..TIMES {
+        for _ in 0..times {
             let (_, spent) = core.spend(|| generator.send(AT_ONCE))?;
             turn.sending_s += spent.processor.as_secs_f64();
             turn.sent += u64::from(AT_ONCE);
@@ -170,11 +184,16 @@ struct Flooded {
     device_s: f64,
 }
 
-fn flooded(generator: &mut Generator, wires: &Wires, process: Option<&Process>) -> Result<Flooded, Failure> {
+fn flooded(
+    generator: &mut Generator,
+    wires: &Wires,
+    process: Option<&Process>,
+    turn: Duration,
+) -> Result<Flooded, Failure> {
     let start = Instant::now();
     generator.send(WARM_UP_PACKETS)?;
     let each = start.elapsed().saturating_sub(CALL) / WARM_UP_PACKETS;
-    let packets = u32::try_from(TURN.as_nanos() / each.as_nanos().max(1)).unwrap_or(u32::MAX).min(PACKETS_MAX);
+    let packets = u32::try_from(turn.as_nanos() / each.as_nanos().max(1)).unwrap_or(u32::MAX).min(PACKETS_MAX);
     let time = || process.map_or(Ok(Duration::ZERO), Process::processor);
     let (before, device, start) = (wires.sink.count()?.received, time()?, Instant::now());
     generator.send(packets)?;

@@ -14,8 +14,6 @@ use weir_engine::measure::Spread;
 
 /// Pages with their names.
 const PAGES: [(&str, usize); 2] = [("1 KB", 1 << 10), ("1 MB", 1 << 20)];
-/// Time after which a flood has filled every table.
-const FILLED: Duration = Duration::from_secs(5);
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +26,9 @@ pub struct Effort {
     pub turn: Duration,
     /// Number of connections that are held.
     pub held: usize,
+    /// Time after which a flood has filled every table.
+    pub filling: Duration,
 }
-
-/// Four minutes with all devices.
-pub const FULL: Effort =
-    Effort { connections: &[1, 4, 16, 64, 256], rounds: 3, turn: Duration::from_millis(500), held: 9000 };
-/// One turn of each.
-pub const QUICK: Effort =
-    Effort { connections: &[1, 16, 256], rounds: 1, turn: Duration::from_millis(400), held: 2000 };
 
 /// Measures the devices.
 ///
@@ -60,7 +53,7 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
     rows.extend(pages(&row("http", "none"), &hosts, effort, None));
     let flood = Flood::start(&hosts, Kind::Syn);
-    thread::sleep(FILLED);
+    thread::sleep(effort.filling);
     rows.extend(pages(&row("http", "SYN"), &hosts, effort, Some(&flood)));
     if let Some(flows) = device.flows(&hosts) {
         rows.push(row("held", "SYN").number("flood_syns", flood.sent() as f64).number("flows", flows));

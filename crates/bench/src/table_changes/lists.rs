@@ -1,7 +1,7 @@
 //! The policy of the scenario, and its lists.
 
 use crate::data::{Dataset, list};
-use crate::options::Options;
+use crate::plan::Plan;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ impl Lists {
     ///
     /// # Errors
     /// The folder cannot be written to.
-    pub fn write(folder: &Path, options: &Options) -> Result<Self, Failure> {
-        let addresses = Dataset::BLOCK_178K.load(&options.data)?.addresses();
-        let many = Dataset::BLOCK_1_1M.load(&options.data)?.addresses();
+    pub fn write(folder: &Path, plan: &Plan<'_>) -> Result<Self, Failure> {
+        let addresses = plan.load(Dataset::BLOCK_178K)?.addresses();
+        let many = plan.load(Dataset::BLOCK_1_1M)?.addresses();
         let put = |name: &str, text: &str| {
             let path = folder.join(name);
             fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;

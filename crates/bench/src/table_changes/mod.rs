@@ -16,29 +16,76 @@ mod timing;
 
 use crate::data::list;
 use crate::live::wire;
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::process::Process;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Axis, Member, Picks, Scenario};
 use lists::{LAYOUTS, Lists, large, name_of};
 use probe::Probe;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use timing::{BATCH, ROUNDS, TURN, p99, spread};
+use timing::{Effort, p99, spread};
 use weir::failure::Failure;
 use weir_control::{Client, GivenEntries, Request, TableOperation};
 
-/// The engines with the names of their ports.
-const ENGINES: &[&str] =
-    if cfg!(feature = "dpdk") { &["xdp", "afxdp", "afpacket", "dpdk"] } else { &["xdp", "afxdp", "afpacket"] };
 /// The name of the peers in `--only`.
 const PEERS: &str = "peers";
 
-/// Number of changes of one address. Packets must see each change.
-const SEEN: usize = 400;
-/// Maximum number of requests that follow one another without a pause.
-const REQUESTS_MAX: usize = 200_000;
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "table-changes",
+    paper: "RFPF Fig. 2: an external detector changes the tables of the filter while it runs",
+    needs: &[Need::Root, Need::Clang, Need::Program("ip"), Need::Program("ethtool")],
+    axes: &[
+        Axis {
+            name: "engine",
+            members: &[
+                Member::with("xdp", &[Need::Weir]),
+                Member::with("afxdp", &[Need::Weir]),
+                Member::with("afpacket", &[Need::Weir]),
+                #[cfg(feature = "dpdk")]
+                Member::with("dpdk", &[Need::Weir]),
+                Member::plain(PEERS),
+            ],
+        },
+        Axis { name: "peer", members: &peers::PEERS },
+    ],
+    smoke_only: &[],
+    picks: Picks::Members,
+    seconds: Scaled { full: 150, quick: 60, smoke: 8 },
+    run,
+    plot: |title, rows| plot::bars(title, "request_us", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of changes of one address of which packets must see each.
+    seen: usize,
+    /// How long and how often other changes are measured.
+    effort: Effort,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings {
+        seen: 400,
+        effort: Effort { turn: Duration::from_secs(2), requests_max: 200_000, batch: 10_000, rounds: 5 },
+    },
+    quick: Settings {
+        seen: 100,
+        effort: Effort { turn: Duration::from_millis(500), requests_max: 200_000, batch: 10_000, rounds: 3 },
+    },
+    smoke: Settings {
+        seen: 4,
+        effort: Effort { turn: Duration::from_millis(10), requests_max: 1000, batch: 100, rounds: 1 },
+    },
+};
+
 /// Maximum number of requests that are sent together.
 const TOGETHER: usize = 128;
 
@@ -46,26 +93,22 @@ const TOGETHER: usize = 128;
 ///
 /// # Errors
 /// The process may not make network namespaces, or something that the scenario needs is missing.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let known: Vec<&str> = ENGINES.iter().copied().chain([PEERS]).collect();
-    if let Some(unknown) = options.only.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {}", known.join(", "))));
-    }
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-    let lists = Lists::write(folder.path(), options)?;
+    let lists = Lists::write(folder.path(), plan)?;
     let mut rows = Vec::new();
-    for engine in ENGINES.iter().filter(|engine| wanted(engine)) {
-        rows.extend(wire::in_namespace(|| of_engine(engine, &lists))?);
-    }
-    if wanted(PEERS) {
-        rows.extend(wire::in_namespace(|| peers::rows(&lists))?);
+    for engine in plan.each("engine") {
+        rows.extend(wire::in_namespace(|| match engine {
+            PEERS => peers::rows(plan.members("peer"), &lists, settings.effort),
+            engine => of_engine(engine, &lists, settings),
+        })?);
     }
     Ok(rows)
 }
 
 /// Measures an engine between two veth pairs.
-fn of_engine(engine: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
+fn of_engine(engine: &str, lists: &Lists, settings: Settings) -> Result<Vec<Row>, Failure> {
     wire::pair(["source", "lower"], 1)?;
     wire::pair(["upper", "sink"], 1)?;
     let port = |wire: &str| if engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() };
@@ -79,7 +122,8 @@ fn of_engine(engine: &str, lists: &Lists) -> Result<Vec<Row>, Failure> {
     let weir = Process::start(&lists.folder, &lists.policy, &arguments)?;
     let mut rows = Vec::new();
     for layout in LAYOUTS {
-        let table = |name: String| Ok::<_, Failure>(Table { name, client: Client::connect(weir.control())?, lists });
+        let table =
+            |name: String| Ok::<_, Failure>(Table { name, client: Client::connect(weir.control())?, lists, settings });
         let row = |what: &str| Row::default().of("change", what).of("engine", engine).of("layout", layout);
         rows.extend(table(name_of(layout))?.rows(row)?);
         let replaced = table(large(layout))?.replaced()?;
@@ -93,6 +137,7 @@ struct Table<'l> {
     name: String,
     client: Client,
     lists: &'l Lists,
+    settings: Settings,
 }
 
 impl Table<'_> {
@@ -121,7 +166,7 @@ impl Table<'_> {
     fn seen(&mut self) -> Result<Vec<f64>, Failure> {
         let probe = Probe::start("source", "sink")?;
         let mut seen = Vec::new();
-        for address in self.lists.absent(SEEN / 2) {
+        for address in self.lists.absent(self.settings.seen / 2) {
             probe.watch(address)?;
             let asked = probe.now_ns();
             self.ask(TableOperation::Add(one(address)))?;
@@ -137,9 +182,10 @@ impl Table<'_> {
     /// Microseconds of each request, and requests a second: additions and then removals of the same addresses.
     fn answered(&mut self) -> Result<(Vec<f64>, f64), Failure> {
         let (mut times, start) = (Vec::new(), Instant::now());
-        let absent = self.lists.absent(REQUESTS_MAX / 2);
+        let absent = self.lists.absent(self.settings.effort.requests_max / 2);
         let mut added = 0;
-        for &address in absent.iter().take_while(|_| start.elapsed() < TURN / 2) {
+        let turn = self.settings.effort.turn / 2;
+        for (_, &address) in absent.iter().enumerate().take_while(|(at, _)| *at == 0 || start.elapsed() < turn) {
             times.push(self.timed(TableOperation::Add(one(address)))?);
             added += 1;
         }
@@ -155,8 +201,8 @@ impl Table<'_> {
     /// one.
     fn together(&mut self, rate: f64) -> Result<(f64, f64), Failure> {
         let at_once = (rate as usize).clamp(1, TOGETHER);
-        let (start, absent) = (Instant::now(), self.lists.absent(REQUESTS_MAX / 2));
-        let added = self.all_together(absent.chunks(at_once), TableOperation::Add, TURN / 2)?;
+        let (start, absent) = (Instant::now(), self.lists.absent(self.settings.effort.requests_max / 2));
+        let added = self.all_together(absent.chunks(at_once), TableOperation::Add, self.settings.effort.turn / 2)?;
         let removed = self.all_together(absent[..added].chunks(at_once), TableOperation::Del, Duration::MAX)?;
         let changes = (added + removed) as f64;
         Ok((changes / start.elapsed().as_secs_f64(), changes))
@@ -170,7 +216,7 @@ impl Table<'_> {
         turn: Duration,
     ) -> Result<usize, Failure> {
         let (start, mut changes) = (Instant::now(), 0);
-        for part in parts.take_while(|_| start.elapsed() < turn) {
+        for (_, part) in parts.enumerate().take_while(|(at, _)| *at == 0 || start.elapsed() < turn) {
             let request = |&address| Request::Table { table: self.name.clone(), operation: operation(one(address)) };
             let requests: Vec<Request> = part.iter().map(request).collect();
             let mut answers = Vec::new();
@@ -184,8 +230,9 @@ impl Table<'_> {
     /// Microseconds to add a batch from a file. It is removed again.
     fn batches(&mut self) -> Result<Vec<f64>, Failure> {
         let path = self.lists.folder.join("batch.txt");
-        let absent = self.lists.absent(BATCH * ROUNDS);
-        let rounds = absent.chunks_exact(BATCH).map(|batch| {
+        let Effort { batch, rounds, .. } = self.settings.effort;
+        let absent = self.lists.absent(batch * rounds);
+        let rounds = absent.chunks_exact(batch).map(|batch| {
             fs::write(&path, list(batch)).map_err(|error| Failure::file(&path, error))?;
             let given = || GivenEntries { file: Some(path.clone()), ..Default::default() };
             let took = self.timed(TableOperation::Add(given()))?;
@@ -200,7 +247,7 @@ impl Table<'_> {
         let replace = |file: &Path| TableOperation::Replace { file: file.to_owned(), atomic: false, force: false };
         let lists = self.lists;
         self.ask(replace(&lists.large[1]))?;
-        (0..ROUNDS).map(|round| self.timed(replace(&lists.large[round % 2]))).collect()
+        (0..self.settings.effort.rounds).map(|round| self.timed(replace(&lists.large[round % 2]))).collect()
     }
 
     fn timed(&mut self, operation: TableOperation) -> Result<f64, Failure> {

@@ -5,18 +5,25 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_engine::measure::Spread;
 
-/// Time for which requests follow one another without a pause.
-pub const TURN: Duration = Duration::from_secs(2);
-/// Number of addresses in a batch.
-pub const BATCH: usize = 10_000;
-/// Number of batches and of replaced lists.
-pub const ROUNDS: usize = 5;
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Time for which requests follow one another without a pause.
+    pub turn: Duration,
+    /// Maximum number of requests that follow one another without a pause.
+    pub requests_max: usize,
+    /// Number of addresses in a batch.
+    pub batch: usize,
+    /// Number of batches and of replaced lists.
+    pub rounds: usize,
+}
 
 /// Samples of as many changes as fit into a turn, within `count`.
 ///
 /// # Errors
 /// A change failed.
 pub fn repeated<C>(
+    turn: Duration,
     count: RangeInclusive<usize>,
     changes: impl Iterator<Item = C>,
     timed: impl FnMut(C) -> Result<f64, Failure>,
@@ -24,7 +31,7 @@ pub fn repeated<C>(
     let start = Instant::now();
     let wanted = changes.take(*count.end()).enumerate();
     wanted
-        .take_while(|&(done, _)| done < *count.start() || start.elapsed() < TURN)
+        .take_while(|&(done, _)| done < *count.start() || start.elapsed() < turn)
         .map(|(_, change)| change)
         .map(timed)
         .collect()
@@ -46,15 +53,17 @@ pub fn p99(samples: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
+    const TURN: Duration = Duration::from_millis(200);
+
     #[test]
     fn slow_changes_are_repeated_less_often() {
         let slow = |_| {
             std::thread::sleep(TURN / 3);
             Ok(1.0)
         };
-        assert_eq!(repeated(2..=9, 0.., slow).expect("none fails").len(), 3);
-        assert_eq!(repeated(4..=9, 0.., slow).expect("none fails").len(), 4);
-        assert_eq!(repeated(2..=9, 0.., |_| Ok(1.0)).expect("none fails").len(), 9);
+        assert_eq!(repeated(TURN, 2..=9, 0.., slow).expect("none fails").len(), 3);
+        assert_eq!(repeated(TURN, 4..=9, 0.., slow).expect("none fails").len(), 4);
+        assert_eq!(repeated(TURN, 2..=9, 0.., |_| Ok(1.0)).expect("none fails").len(), 9);
     }
 
     #[test]

@@ -4,14 +4,31 @@
 
 use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
 use crate::tables::race::{self, Oracle};
-use crate::tables::{enter, prepare};
+use crate::tables::{PEERS, enter, prepare};
 use weir::failure::Failure;
 
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "agree",
+    paper: "RFPF section IV: every scheme gives the same answers",
+    needs: &[Need::Clang],
+    axes: &[PEERS],
+    smoke_only: &[],
+    picks: Picks::Cells,
+    seconds: Scaled { full: 600, quick: 120, smoke: 3 },
+    run,
+    plot: |title, rows| plot::bars(title, "keys_checked", rows),
+};
+
 /// Number of keys per table. There are more if the table has more prefixes.
-const KEYS: usize = 10_000_000;
+const KEYS: Scaled<usize> = Scaled { full: 10_000_000, quick: 1_000_000, smoke: 10_000 };
 /// Number of keys that are looked up together.
 const PART: usize = 1 << 20;
 
@@ -19,12 +36,13 @@ const PART: usize = 1 << 20;
 ///
 /// # Errors
 /// The errors of `tables`; in particular, a layout returns a wrong label.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let (selection, lookups, mut peer) = prepare(options)?;
-    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let (selection, lookups, mut peer) = prepare(plan)?;
+    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
     let mut rows = Vec::new();
     for dataset in &selection.datasets {
-        let data = dataset.load(&options.data)?;
+        plan.begin(dataset.name);
+        let data = plan.load(*dataset)?;
         let mut facts = Vec::new();
         let entrants = enter(&data, &selection, &lookups, &mut peer, &mut facts)?;
         let oracle = Oracle::new(&data.table)?;
@@ -37,7 +55,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
             Ok(())
         };
         check(&edges)?;
-        let rest = KEYS.saturating_sub(edges.len());
+        let rest = KEYS.at(plan.scale).saturating_sub(edges.len());
         for (mix, count) in [(KeyMix::Random, rest / 2), (KeyMix::Botnet, rest - rest / 2)] {
             check(&Keys::of(mix, &data, &allowed, &blocked(&data), count))?;
         }

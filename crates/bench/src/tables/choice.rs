@@ -9,10 +9,15 @@
 //! (`chosen_measured`). It has the expected size (`expected_bytes`) next to the real one. `over_best` is the ratio of
 //! its cycles to the cycles of the best layout for these keys. The keys `both` are the mean of the two mixes.
 
-use crate::data::keys::{KEYS, KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
-use crate::options::Options;
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
 use crate::row::Row;
+use crate::scale::{Scale, Scaled};
+use crate::scenario::{Picks, Scenario};
+use crate::tables::effort::{EFFORT, Effort};
 use crate::tables::layouts::{Builder, Built, CONTENDERS, Lookups};
 use crate::tables::race::{self, Entrant, Oracle};
 use crate::tables::{EDGES, chosen, select};
@@ -24,6 +29,19 @@ use weir_engine::cpu;
 use weir_policy::pass::choose_layouts::{CostModel, Estimate, Reason};
 use weir_tables::Table;
 
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "layout-choice",
+    paper: "RFPF section IV: which scheme is the fastest depends on what the table holds",
+    needs: &[Need::Clang],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Cells,
+    seconds: Scaled { full: 900, quick: 300, smoke: 2 },
+    run,
+    plot: |title, rows| plot::bars(title, "cycles_per_lookup", rows),
+};
+
 /// Small synthetic tables: name, number of prefixes, and their length.
 const SMALL: [(&str, usize, u8); 5] =
     [("few6", 5, 32), ("some6", 300, 48), ("nets6", 3000, 64), ("hosts6", 3000, 128), ("few4", 5, 24)];
@@ -32,7 +50,8 @@ const SMALL: [(&str, usize, u8); 5] =
 ///
 /// # Errors
 /// A list cannot be read, there is no clang, or a layout returns a wrong label.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+pub fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let options = plan.options;
     if !options.layout.is_empty() {
         return Err(Failure::Rejected("weir: layout-choice takes no --layout: it compares all layouts".to_owned()));
     }
@@ -42,14 +61,19 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
     names.extend(lists.iter().map(|(name, _)| name.as_str()));
     names.sort_unstable();
     names.dedup();
-    let names = select("table", &names, |name| name, &options.table)?;
+    let mut names = select("table", &names, |name| name, &options.table)?;
+    let few = EFFORT.at(plan.scale).tables;
+    if options.table.is_empty() && !few.is_empty() {
+        names.retain(|name| few.contains(name) || SMALL.iter().any(|(small, ..)| small == name));
+    }
     let mixes = select("keys", &[KeyMix::Entries, KeyMix::Random], |mix| mix.name(), &options.keys)?;
     let lookups = Lookups::compile()?;
     cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
     let mut rows = Vec::new();
     for name in names {
-        let data = load(name, &lists, &options.data)?;
-        rows.extend(compare(&data, &mixes, &lookups)?);
+        plan.begin(name);
+        let data = load(name, &lists, plan)?;
+        rows.extend(compare(&data, &mixes, &lookups, plan.scale)?);
     }
     Ok(rows)
 }
@@ -71,15 +95,15 @@ fn lists(directory: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     Ok(lists)
 }
 
-fn load(name: &str, lists: &[(String, PathBuf)], directory: &Path) -> Result<Data, Failure> {
+fn load(name: &str, lists: &[(String, PathBuf)], plan: &Plan<'_>) -> Result<Data, Failure> {
     if let Some((_, path)) = lists.iter().find(|(known, _)| known == name) {
-        return Data::read(name, path);
+        return Ok(plan.part_of(Data::read(name, path)?));
     }
     if let Some((_, count, length)) = SMALL.iter().find(|(known, ..)| *known == name) {
         return Ok(Data::small(name, *count, *length));
     }
     let dataset = Dataset::ALL.into_iter().find(|dataset| dataset.name == name).expect("the name was selected");
-    dataset.load(directory)
+    plan.load(dataset)
 }
 
 /// The expected costs of each layout with a cost model.
@@ -92,17 +116,18 @@ fn expected(table: &Table, model: &CostModel) -> Result<Vec<Estimate>, Failure> 
 }
 
 /// Measures all layouts. Returns a row for each layout and key mix.
-fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups) -> Result<Vec<Row>, Failure> {
+fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups, scale: Scale) -> Result<Vec<Row>, Failure> {
+    let Effort { keys: count, rounds, .. } = EFFORT.at(scale);
     let built_in = expected(&data.table, &CostModel::default())?;
-    let measured = expected(&data.table, chosen::model())?;
+    let measured = expected(&data.table, chosen::model(scale))?;
     let entrants =
         built_in.iter().map(|estimate| enter(data, *estimate, lookups)).collect::<Result<Vec<_>, Failure>>()?;
     let edges = Keys::edges(data, EDGES);
     race::check(data, &entrants, &edges, &Oracle::new(&data.table)?.labels(&edges, 1)?)?;
     let mut of_mixes: Vec<Vec<Row>> = Vec::new();
     for &mix in mixes {
-        let keys = Keys::of(mix, data, &[], &[], KEYS);
-        of_mixes.push(race::run(data, mix, &entrants, &keys));
+        let keys = Keys::of(mix, data, &[], &[], count);
+        of_mixes.push(race::run(data, mix, &entrants, &keys, rounds));
     }
     if let [entries, random] = of_mixes.as_slice() {
         let mean = |(one, other): (&Row, &Row)| {

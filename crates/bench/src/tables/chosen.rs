@@ -1,6 +1,7 @@
 //! The layouts that the policy compiler chooses for tables, in a policy with one rule per table, all for the same key.
 
 use crate::line_costs;
+use crate::scale::Scale;
 use std::sync::OnceLock;
 use weir::failure::Failure;
 use weir_abi::{Family, Layout};
@@ -37,17 +38,17 @@ impl Catalog for Known<'_> {
 }
 
 /// The measured costs of this machine. They are measured once.
-pub fn model() -> &'static CostModel {
+pub fn model(scale: Scale) -> &'static CostModel {
     static MODEL: OnceLock<CostModel> = OnceLock::new();
-    MODEL.get_or_init(line_costs::model)
+    MODEL.get_or_init(|| line_costs::model(scale))
 }
 
 /// The expected cost of the chosen layout in cycles.
 ///
 /// # Errors
 /// The compiler rejects the policy.
-pub fn expected_cycles(table: &Table) -> Result<Option<f64>, Failure> {
-    let images = images(&[table], model())?;
+pub fn expected_cycles(table: &Table, scale: Scale) -> Result<Option<f64>, Failure> {
+    let images = images(&[table], model(scale))?;
     Ok(images.first().and_then(|image| image.reason.expected_cycles(image.layout)))
 }
 

@@ -1,5 +1,6 @@
 //! The layouts that are compared, and the C that calls their lookups.
 
+use crate::scale::Scale;
 use crate::tables::chosen;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -144,10 +145,10 @@ impl Built {
 impl Contender {
     /// The layout to build and its lookups. The contender names them, or the policy compiler chooses them for the
     /// table.
-    pub fn resolve(&self, table: &Table) -> Result<(Builder, Vec<Way>), Failure> {
+    pub fn resolve(&self, table: &Table, scale: Scale) -> Result<(Builder, Vec<Way>), Failure> {
         match self.builder {
             Builder::Chosen => {
-                let layout = chosen::images(&[table], chosen::model())?[0].layout;
+                let layout = chosen::images(&[table], chosen::model(scale))?[0].layout;
                 Ok((Builder::Layout(layout), vec![*best_way(layout)]))
             }
             builder => Ok((builder, self.ways.to_vec())),

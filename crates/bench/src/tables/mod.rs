@@ -14,6 +14,7 @@ pub mod agree;
 mod chart;
 pub mod choice;
 mod chosen;
+mod effort;
 mod facts;
 mod layouts;
 mod race;
@@ -24,11 +25,16 @@ mod updates;
 #[cfg(test)]
 mod tests;
 
-use crate::data::keys::{KEYS, KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
+use crate::need::Need;
 use crate::options::Options;
+use crate::plan::Plan;
 use crate::row::Row;
+use crate::scale::{Scale, Scaled};
+use crate::scenario::{Axis, Member, Picks, Scenario};
 pub use chart::svg as plot;
+use effort::EFFORT;
 use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
 use race::{Entrant, Oracle, REFERENCE_ONE_IN};
 use rte_fib::Peer;
@@ -38,6 +44,22 @@ use weir::failure::Failure;
 use weir_engine::cpu;
 use weir_engine::measure::Spread;
 
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "tables",
+    paper: "RFPF Table 1: size of each table in each lookup scheme (D16X4R: 2.41 MB for 178k addresses, 9.40 MB for 1.1M)",
+    needs: &[Need::Clang],
+    axes: &[PEERS],
+    smoke_only: &[],
+    picks: Picks::Cells,
+    seconds: Scaled { full: 900, quick: 300, smoke: 4 },
+    run,
+    plot,
+};
+
+/// Other systems that take part. A row says why a table has no figures of them.
+const PEERS: Axis = Axis { name: "peer", members: &[Member::with("rte-fib", &[Need::Dpdk])] };
+
 /// Number of prefixes whose ends are looked up before the measurement.
 const EDGES: usize = 1 << 14;
 
@@ -45,13 +67,15 @@ const EDGES: usize = 1 << 14;
 ///
 /// # Errors
 /// An option has an unknown name, a list cannot be read, there is no clang, or a layout returns a wrong label.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    let (selection, lookups, mut peer) = prepare(options)?;
-    let allowed = Dataset::ALLOW_100K.load(&options.data)?.addresses();
-    let blocked = Dataset::BLOCK_178K.load(&options.data)?.addresses();
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let effort = EFFORT.at(plan.scale);
+    let (selection, lookups, mut peer) = prepare(plan)?;
+    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
+    let blocked = plan.load(Dataset::BLOCK_178K)?.addresses();
     let mut rows = Vec::new();
     for dataset in &selection.datasets {
-        let data = dataset.load(&options.data)?;
+        plan.begin(dataset.name);
+        let data = plan.load(*dataset)?;
         // For the larger block list, the botnet's blocked sources come from the same list.
         let own = (dataset.name == Dataset::BLOCK_1_1M.name).then(|| data.addresses());
         let entrants = enter(&data, &selection, &lookups, &mut peer, &mut rows)?;
@@ -59,20 +83,21 @@ pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
         let edges = Keys::edges(&data, EDGES);
         race::check(&data, &entrants, &edges, &oracle.labels(&edges, 1)?)?;
         for &mix in &selection.mixes {
-            let keys = Keys::of(mix, &data, &allowed, own.as_deref().unwrap_or(&blocked), KEYS);
+            let keys = Keys::of(mix, &data, &allowed, own.as_deref().unwrap_or(&blocked), effort.keys);
             race::check(&data, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
-            rows.extend(race::run(&data, mix, &entrants, &keys));
+            rows.extend(race::run(&data, mix, &entrants, &keys, effort.rounds));
         }
     }
     for &table in &selection.threes {
-        rows.extend(three::run(table, &options.data, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
+        plan.begin(table.0);
+        rows.extend(three::run(plan, table, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
     }
     Ok(rows)
 }
 
 /// Parses the options, compiles the lookups and pins the thread to a core.
-fn prepare(options: &Options) -> Result<(Selection, Lookups, Peer), Failure> {
-    let selection = Selection::of(options)?;
+fn prepare(plan: &Plan<'_>) -> Result<(Selection, Lookups, Peer), Failure> {
+    let selection = Selection::of(plan.options)?;
     let lookups = Lookups::compile()?;
     let core = cpu::pin().map_err(|error| Failure::Runtime(format!("pinning to a core: {error}")))?;
     Ok((selection, lookups, Peer::on(core)))
@@ -84,6 +109,7 @@ struct Selection {
     threes: Vec<(&'static str, Dataset)>,
     mixes: Vec<KeyMix>,
     layouts: Vec<&'static str>,
+    scale: Scale,
 }
 
 impl Selection {
@@ -92,11 +118,15 @@ impl Selection {
         layouts.dedup();
         let tables: Vec<&str> = Dataset::ALL.iter().map(|one| one.name).chain(three::TABLES.map(|one| one.0)).collect();
         let tables = select("table", &tables, |name| name, &options.table)?;
+        let few = EFFORT.at(options.scale()).tables;
+        let is_measured = |name: &str| !options.table.is_empty() || few.is_empty() || few.contains(&name);
+        let tables: Vec<&str> = tables.into_iter().filter(|name| is_measured(name)).collect();
         Ok(Selection {
             datasets: Dataset::ALL.into_iter().filter(|dataset| tables.contains(&dataset.name)).collect(),
             threes: three::TABLES.into_iter().filter(|(name, _)| tables.contains(name)).collect(),
             mixes: select("keys", &KeyMix::ALL, |mix| mix.name(), &options.keys)?,
             layouts: select("layout", &layouts, |name| name, &options.layout)?,
+            scale: options.scale(),
         })
     }
 }
@@ -133,9 +163,9 @@ fn enter(
             entrants.extend(enter_peer(data, peer, row, rows)?);
             continue;
         }
-        let (builder, ways) = contender.resolve(&data.table)?;
+        let (builder, ways) = contender.resolve(&data.table, selection.scale)?;
         let is_chosen = contender.builder == Builder::Chosen;
-        let expected = if is_chosen { chosen::expected_cycles(&data.table)? } else { None };
+        let expected = if is_chosen { chosen::expected_cycles(&data.table, selection.scale)? } else { None };
         let row = match expected {
             Some(cycles) => row.of("picked", builder.name()).number("expected_cycles", cycles),
             None => row,
@@ -148,7 +178,7 @@ fn enter(
             }
         };
         let row = facts::layout(row, data, &built).spread("build_s", build_s);
-        rows.push(updates::add(row, builder, &data.table)?);
+        rows.push(updates::add(row, builder, &data.table, EFFORT.at(selection.scale).changes)?);
         let (bytes, built) = (built.size(), Rc::new(built));
         for way in ways {
             let find = lookups.find(&way, family)?;

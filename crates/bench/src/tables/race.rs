@@ -18,9 +18,6 @@ use weir_tables::{Reference, Table};
 /// One key of this many is checked with the reference, which is slow. All keys are checked with a fast layout.
 pub const REFERENCE_ONE_IN: usize = 16;
 
-/// Number of rounds in which every layout has a turn.
-const ROUNDS: usize = 11;
-
 /// Maximum number of builds of a table.
 const BUILDS: usize = 5;
 /// Builds are not repeated after this time in seconds.
@@ -144,10 +141,10 @@ fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failur
     Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, but {right} is correct"))
 }
 
-/// Times a turn of each entrant in every round. Returns cycles per key. The first round is not counted.
-pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
-    let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(ROUNDS); entrants.len()];
-    for round in 0..=ROUNDS {
+/// Times a turn of each entrant in every round. Returns cycles per key. One round more comes first, which is not counted.
+pub fn turns<T>(entrants: &[T], keys: &Keys, rounds: usize, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
+    let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(rounds); entrants.len()];
+    for round in 0..=rounds {
         for (entrant, samples) in entrants.iter().zip(&mut samples) {
             // An untimed turn restores the caches after the previous entrant.
             turn(entrant, keys);
@@ -163,9 +160,10 @@ pub fn rounds<T>(entrants: &[T], keys: &Keys, mut turn: impl FnMut(&T, &Keys)) -
 }
 
 /// Measures the entrants. Returns a row for each.
-pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
+pub fn run(data: &Data, mix: KeyMix, entrants: &[Entrant], keys: &Keys, rounds: usize) -> Vec<Row> {
     let mut labels = [0; BURST_MAX];
-    let spreads = rounds(entrants, keys, |entrant, keys| entrant.find.run_bursts(entrant.table(), keys, &mut labels));
+    let turn = |entrant: &Entrant, keys: &Keys| entrant.find.run_bursts(entrant.table(), keys, &mut labels);
+    let spreads = turns(entrants, keys, rounds, turn);
     let row = |(entrant, spread): (&Entrant, Spread)| {
         Row::default()
             .of("table", &data.name)

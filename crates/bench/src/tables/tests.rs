@@ -2,11 +2,13 @@
 
 use super::layouts::{Builder, Built, CONTENDERS, Lookups};
 use super::race::{Entrant, Oracle};
-use super::{Selection, choice, chosen, race, run};
+use super::{SCENARIO, Selection, choice, chosen, race, run};
 use crate::data::Dataset;
 use crate::data::keys::Keys;
 use crate::options::Options;
+use crate::plan::Plan;
 use crate::row::Row;
+use crate::scale::Scale;
 use clap::Parser;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -45,7 +47,8 @@ fn unknown_names_are_refused_with_the_known_ones() {
 fn rows_of_a_table() {
     let layouts = ["--layout", "sail", "--layout", "exact-set", "--layout", "rank-leaf", "--layout", "chosen"];
     let arguments: Vec<&str> = ["--table", "private", "--keys", "sequential"].into_iter().chain(layouts).collect();
-    let rows = run(&options(&arguments)).unwrap();
+    let options = options(&arguments);
+    let rows = run(&Plan::new(&SCENARIO, &options).unwrap()).unwrap();
     assert!(rows.iter().all(|row| row.text("table") == Some("private") && row.text("source") == Some("synthetic")));
     let of = |layout: &str, timed: bool| -> Vec<&Row> {
         let of_layout = rows.iter().filter(|row| row.text("layout") == Some(layout));
@@ -91,7 +94,7 @@ fn a_wrong_layout_fails_the_scenario() {
     let other = Dataset::ALLOW_100K.load(Path::new("/nonexistent")).unwrap();
     let lookups = Lookups::compile().unwrap();
     let contender = CONTENDERS.iter().find(|contender| contender.name == "d16x4r").unwrap();
-    let (builder, ways) = contender.resolve(&data.table).unwrap();
+    let (builder, ways) = contender.resolve(&data.table, Scale::Full).unwrap();
     let entrant = |built: Built| Entrant {
         layout: "d16x4r",
         mode: ways[0].mode.to_owned(),
@@ -116,7 +119,7 @@ fn layouts_of_both_families_are_compared() {
     let keys = Keys::edges(&data, 5000);
     let right = Oracle::new(&data.table).unwrap().labels(&keys, 7).unwrap();
     for contender in CONTENDERS.iter().filter(|contender| contender.family == Family::Ipv6) {
-        let (builder, ways) = contender.resolve(&data.table).unwrap();
+        let (builder, ways) = contender.resolve(&data.table, Scale::Full).unwrap();
         let built = match builder.build(&data.table) {
             Ok(built) => built,
             Err(limit) => {
@@ -196,7 +199,7 @@ fn a_choice_is_judged_against_every_other_layout() {
     let of = |arguments: &[&str]| {
         let mut options = options(arguments);
         options.data = directory.path().to_owned();
-        choice::run(&options)
+        choice::run(&Plan::new(&choice::SCENARIO, &options)?)
     };
     let rows = of(&["--table", "own-ipv6", "--table", "few4"]).unwrap();
     for (table, source, layouts) in

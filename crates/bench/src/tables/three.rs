@@ -5,14 +5,16 @@
 //! the cycles of all three lookups. D16X4R looks up single keys, as in the paper, and rte_fib bursts. `chosen` are the
 //! images that the compiler chooses for the three tables, each with its best lookup.
 
-use crate::data::keys::{KEYS, KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys};
 use crate::data::{Data, Dataset};
+use crate::plan::Plan;
 use crate::row::Row;
+use crate::scale::Scale;
 use crate::tables::chosen;
+use crate::tables::effort::{EFFORT, Effort};
 use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, Way, best_way};
 use crate::tables::race::{self, Oracle, REFERENCE_ONE_IN};
 use crate::tables::rte_fib::Peer;
-use std::path::Path;
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Family};
 use weir_engine::lookup::{Bytes, Lookup4};
@@ -75,8 +77,8 @@ impl Step {
 /// # Errors
 /// A list cannot be read, or a layout returns a wrong label.
 pub fn run(
+    plan: &Plan<'_>,
     (name, blocked): (&'static str, Dataset),
-    directory: &Path,
     mixes: &[KeyMix],
     layouts: &[&'static str],
     lookups: &Lookups,
@@ -84,14 +86,14 @@ pub fn run(
 ) -> Result<Vec<Row>, Failure> {
     let mut data = Vec::new();
     for dataset in [Dataset::ALLOW_100K, blocked, Dataset::COUNTRY] {
-        data.push(dataset.load(directory)?);
+        data.push(plan.load(dataset)?);
     }
     let mut rows = Vec::new();
     let mut entrants = Vec::new();
     for &layout in LAYOUTS.iter().filter(|layout| layouts.contains(layout)) {
         let found = match layout {
             "rte-fib" => peers(&data, peer)?,
-            "chosen" => Ok(vec![chosen(&data, lookups)?]),
+            "chosen" => Ok(vec![chosen(&data, lookups, plan.scale)?]),
             _ => d16x4r(&data, lookups)?.map(|one| vec![one]),
         };
         match found {
@@ -100,22 +102,23 @@ pub fn run(
         }
     }
     let oracles: Vec<Oracle> = data.iter().map(|data| Oracle::new(&data.table)).collect::<Result<_, _>>()?;
+    let Effort { keys: count, rounds, .. } = EFFORT.at(plan.scale);
     for &mix in mixes {
-        let keys = Keys::of(mix, &data[1], &data[0].addresses(), &data[1].addresses(), KEYS);
+        let keys = Keys::of(mix, &data[1], &data[0].addresses(), &data[1].addresses(), count);
         for (index, oracle) in oracles.iter().enumerate() {
             check(name, index, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
         }
-        rows.extend(race(name, mix, &data, &entrants, &keys));
+        rows.extend(race(name, mix, &data, &entrants, &keys, rounds));
     }
     Ok(rows)
 }
 
 /// The images that the compiler chooses for the tables, each with its best lookup.
-fn chosen(data: &[Data], lookups: &Lookups) -> Result<Entrant, Failure> {
+fn chosen(data: &[Data], lookups: &Lookups, scale: Scale) -> Result<Entrant, Failure> {
     let tables: Vec<&Table> = data.iter().map(|data| &data.table).collect();
     let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
     let (mut modes, mut picked) = (Vec::new(), Vec::new());
-    for image in chosen::images(&tables, chosen::model())? {
+    for image in chosen::images(&tables, chosen::model(scale))? {
         let members: Vec<usize> = image.tables().iter().map(|id| usize::from(id.0)).collect();
         let built = match members.as_slice() {
             &[one] => tables[one].build(image.layout),
@@ -199,9 +202,9 @@ fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: 
     Ok(())
 }
 
-fn race(name: &str, mix: KeyMix, data: &[Data], entrants: &[Entrant], keys: &Keys) -> Vec<Row> {
+fn race(name: &str, mix: KeyMix, data: &[Data], entrants: &[Entrant], keys: &Keys, rounds: usize) -> Vec<Row> {
     let mut labels = vec![[0; BURST_MAX]; 3];
-    let spreads = race::rounds(entrants, keys, |entrant, keys| {
+    let spreads = race::turns(entrants, keys, rounds, |entrant, keys| {
         let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
         for burst in addresses.chunks(BURST_MAX) {
             for (step, labels) in entrant.steps.iter().zip(&mut labels) {

@@ -15,23 +15,21 @@ use weir_engine::measure::Spread;
 use weir_engine::traffic::SplitMix;
 use weir_tables::{Kind, LiveError, LiveTable, Readers, Table, host_lengths};
 
-/// Number of prefixes that are inserted and removed.
-const CHANGES: usize = 1000;
-/// Number of candidates for these prefixes.
-const DRAWS: usize = 16 * CHANGES;
+/// Number of candidates for a prefix that is inserted and removed.
+const DRAWS: usize = 16;
 /// Maximum duration in seconds. Layouts that are rebuilt for each change therefore have fewer changes.
 const SECONDS_MAX: f64 = 1.0;
 /// Distance of a new neighbour, and additional length of a prefix inside another one.
 const NEIGHBOURS: u64 = 256;
 const LONGER_BITS: u64 = 4;
 
-/// Adds the fields of changes to a layout's row: `insert_us` and `remove_us` with their spread (`_min`, `_p99`,
-/// `_max`), `live_bytes`, the number of `changes`, and the number of changes that rebuilt the image (`built_anew`).
-/// Schemes, and layouts that cannot contain the table, get none of these fields.
+/// Makes up to `changes` changes and adds their fields to a layout's row: `insert_us` and `remove_us` with their spread (`_min`, `_p99`,
+/// `_max`), `live_bytes`, the number of `changes`, and how many of them rebuilt the image (`built_anew`). Schemes, and
+/// layouts that cannot contain the table, get none of these fields.
 ///
 /// # Errors
 /// A lookup does not see a change.
-pub fn add(row: Row, builder: Builder, table: &Table) -> Result<Row, Failure> {
+pub fn add(row: Row, builder: Builder, table: &Table, changes: usize) -> Result<Row, Failure> {
     let Builder::Layout(layout) = builder else { return Ok(row) };
     let readers = Readers::new();
     let Ok(mut live) = LiveTable::new(&readers, table, layout) else { return Ok(row) };
@@ -48,7 +46,7 @@ pub fn add(row: Row, builder: Builder, table: &Table) -> Result<Row, Failure> {
     };
     let (mut inserts, mut removals) = (Vec::new(), Vec::new());
     let begun = Instant::now();
-    for Wish { addr, len, label } in wishes(table, layout) {
+    for Wish { addr, len, label } in wishes(table, layout, changes) {
         if begun.elapsed().as_secs_f64() > SECONDS_MAX {
             break;
         }
@@ -101,7 +99,7 @@ fn name(table: &Table, label: u32) -> Option<&str> {
 }
 
 /// The prefixes to insert, the same in every run.
-fn wishes(table: &Table, layout: Layout) -> Vec<Wish> {
+fn wishes(table: &Table, layout: Layout, count: usize) -> Vec<Wish> {
     let sorted: Vec<(u128, u8)> = match table.family() {
         Family::Ipv4 => table.prefixes4().iter().map(|prefix| (u128::from(prefix.addr) << 96, prefix.len)).collect(),
         Family::Ipv6 => table.prefixes6().iter().map(|prefix| (prefix.addr, prefix.len)).collect(),
@@ -132,7 +130,7 @@ fn wishes(table: &Table, layout: Layout) -> Vec<Wish> {
         };
         is_free.then_some(Wish { addr, len, label })
     };
-    (0..DRAWS).filter_map(|_| wish()).take(CHANGES).collect()
+    (0..DRAWS * count).filter_map(|_| wish()).take(count).collect()
 }
 
 #[cfg(test)]
@@ -149,7 +147,7 @@ mod tests {
             (Dataset::COUNTRY6, Layout::Range6),
         ] {
             let table = dataset.load(Path::new("/nonexistent")).unwrap().table;
-            let row = add(Row::default(), Builder::Layout(layout), &table).unwrap();
+            let row = add(Row::default(), Builder::Layout(layout), &table, 1000).unwrap();
             for field in ["insert_us", "insert_us_p99", "remove_us", "live_bytes"] {
                 assert!(row.get(field).is_some_and(|figure| figure > 0.0), "{}: {field}", layout.name());
             }
@@ -163,8 +161,8 @@ mod tests {
     fn what_is_not_for_policies_has_no_changes() {
         let table = Dataset::PRIVATE.load(Path::new("/nonexistent")).unwrap().table;
         let scheme = Builder::Scheme(weir_tables::scheme::Scheme::SailL);
-        assert!(add(Row::default(), scheme, &table).unwrap().get("insert_us").is_none());
+        assert!(add(Row::default(), scheme, &table, 1000).unwrap().get("insert_us").is_none());
         let refused = Builder::Layout(Layout::ExactSet);
-        assert!(add(Row::default(), refused, &table).unwrap().get("insert_us").is_none());
+        assert!(add(Row::default(), refused, &table, 1000).unwrap().get("insert_us").is_none());
     }
 }

@@ -9,9 +9,12 @@ mod layout;
 mod threads;
 
 use crate::live::wire;
-use crate::options::Options;
-use crate::plot::by_fields::{self, Plan};
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot::by_fields;
 use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Axis, Member, Picks, Scenario};
 use crate::stateful::filters::policy;
 use crate::stateful::rules;
 use crate::stateful::segments::{Segment, clients};
@@ -30,43 +33,69 @@ use weir_engine::traffic::SMALL_FRAME_BYTES;
 use weir_engine::{Filter, NativeCode};
 use weir_state::now_ns;
 
-/// The engines.
-const ENGINES: &[&str] = if cfg!(feature = "dpdk") { &["afpacket", "dpdk"] } else { &["afpacket"] };
 /// Number of established flows.
 const CONNECTIONS: usize = 4096;
 /// Bytes of frames.
 const FRAMES: [usize; 2] = [88, 1500];
-/// Duration of a turn.
-const TURN: Duration = Duration::from_millis(400);
-/// Number of turns of each, usually and in a quick run.
-const ROUNDS: [usize; 2] = [7, 2];
+
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "thread-layouts",
+    paper: "Moving down the stack, Fig. 4-5: one thread is fastest on DPDK, and five on packet sockets",
+    needs: &[Need::Root, Need::Clang, Need::Program("ip"), Need::Program("ethtool")],
+    axes: &[Axis {
+        name: "engine",
+        members: &[
+            Member::plain("afpacket"),
+            #[cfg(feature = "dpdk")]
+            Member::plain("dpdk"),
+        ],
+    }],
+    smoke_only: &[],
+    picks: Picks::Members,
+    seconds: Scaled { full: 60, quick: 20, smoke: 8 },
+    run,
+    plot,
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Duration of a turn.
+    turn: Duration,
+    /// Number of turns of each.
+    rounds: usize,
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings { turn: Duration::from_millis(400), rounds: 7 },
+    quick: Settings { turn: Duration::from_millis(400), rounds: 2 },
+    smoke: Settings { turn: Duration::from_millis(5), rounds: 1 },
+};
 
 /// Runs the scenario.
 ///
 /// # Errors
 /// The process may not make network namespaces, or something that the scenario needs is missing.
-pub fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    if let Some(unknown) = options.only.iter().find(|name| !ENGINES.contains(&name.as_str())) {
-        return Err(Failure::Rejected(format!("weir: --only {unknown}: unknown; known are {}", ENGINES.join(", "))));
-    }
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    let rounds = ROUNDS[usize::from(options.quick)];
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
     let clients = clients(CONNECTIONS);
     let codes = load(&clients)?;
     let mut rows = Vec::new();
-    if wanted("afpacket") {
-        rows.extend(wire::in_namespace(|| on_sockets(&codes, &clients, rounds))?);
-    }
-    #[cfg(feature = "dpdk")]
-    if wanted("dpdk") {
-        rows.extend(on_dpdk(&codes, &clients, rounds)?);
+    for engine in plan.each("engine") {
+        rows.extend(match engine {
+            "afpacket" => wire::in_namespace(|| on_sockets(&codes, &clients, settings))?,
+            #[cfg(feature = "dpdk")]
+            "dpdk" => on_dpdk(&codes, &clients, settings)?,
+            unknown => unreachable!("compiler bug: there is no engine {unknown}"),
+        });
     }
     Ok(rows)
 }
 
 /// Draws the rows.
 pub fn plot(title: &str, rows: &[Row]) -> String {
-    let plan = Plan {
+    let plan = by_fields::Plan {
         part: "layouts",
         panels: ["frame_bytes", "part"],
         group: "engine",
@@ -101,14 +130,14 @@ fn frames(segment: Segment, clients: &[u32], bytes: usize) -> FrameSet {
     FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)))
 }
 
-fn on_sockets(codes: &Codes, clients: &[u32], rounds: usize) -> Result<Vec<Row>, Failure> {
+fn on_sockets(codes: &Codes, clients: &[u32], Settings { turn, rounds }: Settings) -> Result<Vec<Row>, Failure> {
     let _core = crate::live::generating_core()?;
     let wires = Wires::open()?;
     let mut rows = Vec::new();
     for bytes in FRAMES {
         let mut generator = wires.generator(clients, bytes)?;
         for threads in Threads::all() {
-            let turns = afpacket::turns(threads, codes, &wires, &mut generator, TURN, rounds)?;
+            let turns = afpacket::turns(threads, codes, &wires, &mut generator, turn, rounds)?;
             rows.push(to_row("afpacket", threads, bytes, &turns));
         }
     }
@@ -116,7 +145,7 @@ fn on_sockets(codes: &Codes, clients: &[u32], rounds: usize) -> Result<Vec<Row>,
 }
 
 #[cfg(feature = "dpdk")]
-fn on_dpdk(codes: &Codes, clients: &[u32], rounds: usize) -> Result<Vec<Row>, Failure> {
+fn on_dpdk(codes: &Codes, clients: &[u32], Settings { turn, rounds }: Settings) -> Result<Vec<Row>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let captures = FRAMES.map(|bytes| folder.path().join(format!("{bytes}.pcap")));
     for (path, bytes) in captures.iter().zip(FRAMES) {
@@ -132,7 +161,7 @@ fn on_dpdk(codes: &Codes, clients: &[u32], rounds: usize) -> Result<Vec<Row>, Fa
     }
     let eal = dpdk::start(&pairs.iter().map(|pair| pair.2).collect::<Vec<_>>())?;
     let rows = pairs.iter().enumerate().map(|(pair, &(threads, bytes, _))| {
-        let turns = dpdk::turns(threads, codes, &eal, pair, TURN, rounds)?;
+        let turns = dpdk::turns(threads, codes, &eal, pair, turn, rounds)?;
         Ok(to_row("dpdk", threads, bytes, &turns))
     });
     rows.collect()

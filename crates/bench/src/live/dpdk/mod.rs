@@ -37,9 +37,8 @@ const NO_WIRE: &str = "dpdk-no-wire";
 const PACKETS: usize = 1 << 10;
 /// Maximum length of a packet in bytes.
 const LONGEST: u16 = 2048;
-/// Duration of a turn, and number of turns per row. One more turn warms up.
+/// Duration of a turn.
 const TURN: Duration = Duration::from_millis(500);
-const ROUNDS: usize = 5;
 /// Number of bursts between two readings of the clock.
 const BURSTS: usize = 256;
 /// Maximum time until the first packet arrives; and the pause after which no more packets are expected.
@@ -59,21 +58,27 @@ struct Turn {
     arrived: u64,
 }
 
-/// Measures the rulesets with the wanted engines. It can be called once per process.
+/// Measures the rulesets with the wanted engines, in `rounds` turns and one that warms up. It can be called once per
+/// process.
 ///
 /// # Errors
 /// DPDK or Weir does not start.
-pub fn rows(rulesets: &[Ruleset], wanted: impl Fn(&str) -> bool, row: &Row) -> Result<Vec<Row>, Failure> {
+pub fn rows(
+    rulesets: &[Ruleset],
+    wanted: impl Fn(&str) -> bool,
+    rounds: usize,
+    row: &Row,
+) -> Result<Vec<Row>, Failure> {
     let engines: Vec<&str> = ENGINES.into_iter().filter(|name| wanted(name)).collect();
     if engines.is_empty() {
         return Ok(Vec::new());
     }
     // A separate thread, because it is pinned to a core.
-    let measured = thread::scope(|scope| scope.spawn(|| measure(rulesets, &engines, row)).join());
+    let measured = thread::scope(|scope| scope.spawn(|| measure(rulesets, &engines, rounds, row)).join());
     measured.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
-fn measure(rulesets: &[Ruleset], engines: &[&str], row: &Row) -> Result<Vec<Row>, Failure> {
+fn measure(rulesets: &[Ruleset], engines: &[&str], rounds: usize, row: &Row) -> Result<Vec<Row>, Failure> {
     let last = thread::available_parallelism().map_or(1, usize::from) - 1;
     // A container may not be allowed to use the core. Then the thread stays unpinned.
     let _not_allowed = cpu::pin_to(last);
@@ -86,10 +91,10 @@ fn measure(rulesets: &[Ruleset], engines: &[&str], row: &Row) -> Result<Vec<Row>
             if *engine == NO_WIRE {
                 for workers in [1, 2] {
                     let row = row.clone().of("workers", &workers.to_string());
-                    rows.push(to_row(row, ruleset, &no_wire_turns(wires.folder.path(), ruleset, workers)?));
+                    rows.push(to_row(row, ruleset, &no_wire_turns(wires.folder.path(), ruleset, workers, rounds)?));
                 }
             } else {
-                let turns = wires.turns(engine, ruleset)?;
+                let turns = wires.turns(engine, ruleset, rounds)?;
                 rows.push(to_row(row.of("workers", "1"), ruleset, &turns));
             }
         }
@@ -112,13 +117,13 @@ impl Wires {
         Ok(Wires { lower: open("net_memif_lower")?, upper: open("net_memif_upper")?, folder })
     }
 
-    fn turns(&mut self, engine: &str, ruleset: &Ruleset) -> Result<Vec<Turn>, Failure> {
+    fn turns(&mut self, engine: &str, ruleset: &Ruleset, rounds: usize) -> Result<Vec<Turn>, Failure> {
         let lower = if engine == ZERO_COPY { "client,zero-copy=yes" } else { "client" };
         let eal = format!("{EAL} {}", memif_ports(self.folder.path(), [lower, "client"]));
         let weir = start(self.folder.path(), ruleset, 1, ["net_memif_lower", "net_memif_upper"], &eal)?;
         let bursts = self.lower.stock(&traffic::packets_from(&ruleset.sources(PACKETS, 11)));
         self.wait_for(&weir)?;
-        let turns = (0..=ROUNDS).map(|_| self.turn(&weir, bursts)).collect::<Result<Vec<_>, Failure>>()?;
+        let turns = (0..=rounds).map(|_| self.turn(&weir, bursts)).collect::<Result<Vec<_>, Failure>>()?;
         Ok(turns[1..].to_vec())
     }
 
@@ -190,7 +195,7 @@ fn start(
 }
 
 /// Measures Weir between a port that gives packets and one that frees them.
-fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize) -> Result<Vec<Turn>, Failure> {
+fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize, rounds: usize) -> Result<Vec<Turn>, Failure> {
     let capture = folder.join("packets.pcap");
     let frames = traffic::packets_from(&ruleset.sources(PACKETS, 11));
     fs::write(&capture, pcap(&frames)).map_err(|error| Failure::file(&capture, error))?;
@@ -198,7 +203,7 @@ fn no_wire_turns(folder: &Path, ruleset: &Ruleset, workers: usize) -> Result<Vec
     let eal = format!("{EAL} --vdev=net_pcap0,infinite_rx=1{} --vdev=net_null0,no-rx=1", queue.repeat(workers));
     let weir = start(folder, ruleset, workers, ["net_pcap0", "net_null0"], &eal)?;
     let mut turns = Vec::new();
-    for _ in 0..=ROUNDS {
+    for _ in 0..=rounds {
         let before = (counted(&weir)?, Instant::now());
         thread::sleep(TURN);
         let after = (counted(&weir)?, Instant::now());
