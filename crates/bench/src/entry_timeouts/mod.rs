@@ -103,8 +103,8 @@ struct Filter {
 type MakeFilter = fn(&Policy, &[u32], usize) -> Result<Filter, Failure>;
 
 fn native(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(Memory::Process));
-    let data = policy.data(Some(&shared))?;
+    let shared = Arc::new(SharedState::new(UsedBy::Workers));
+    let data = policy.bind(Some(&shared))?;
     let entries = Steady::new(shared, &data, addresses);
     let mut filter = policy.compile_native(Cpu::Native)?.load(data)?.filter(Sharing::Alone, 0);
     let frames = traffic::packets_from(&addresses[..packets]);
@@ -114,8 +114,8 @@ fn native(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, 
 }
 
 fn kernel(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, Failure> {
-    let shared = Arc::new(SharedState::new(Memory::Kernel { limits_room: None }));
-    let data = policy.data(Some(&shared))?;
+    let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room: None }));
+    let data = policy.bind(Some(&shared))?;
     let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
     let entries = Steady::new(shared, &data, addresses);
     let artifact = policy.artifact()?;

@@ -75,7 +75,7 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     for pattern in [Pattern::Even, Pattern::Bursts] {
         for times in offered {
             for &workers in workers {
-                let code = compiled.load(policy.data(None)?)?;
+                let code = compiled.load(policy.bind(None)?)?;
                 let offer = Offer { pattern, pps: times * RATE_PPS as f64, workers, length_ns: turn_ns };
                 let seen = offer.to(&code)?;
                 let row = Row::default().of("pattern", pattern.name()).of("offered", &format!("{times} x"));
