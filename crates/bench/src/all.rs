@@ -1,5 +1,5 @@
-//! All scenarios, one after the other. Each has a process of its own: scenarios pin their threads, and DPDK starts once a
-//! process.
+//! All scenarios, one after the other. Each has a process of its own: scenarios pin their threads, and DPDK starts once
+//! a process.
 
 use crate::options::Options;
 use crate::plan::SMOKE;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use weir::failure::Failure;
 use weir::report;
 
-/// The JSON objects of all scenarios. That of a scenario that failed has its `error`.
+/// The JSON objects of all scenarios. The object of a scenario that failed has its `error`.
 #[derive(Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,8 +31,8 @@ pub struct Scenario {
     pub plot: fn(&str, &[Row]) -> String,
 }
 
-/// A dimension of what a scenario measures, such as its parts or its contenders. A name in `--only` excludes the others of
-/// its axis.
+/// A dimension of what a scenario measures, such as its parts or its contenders. A name in `--only` excludes the others
+/// of its axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
     /// The word for one of its members.

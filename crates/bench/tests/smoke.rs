@@ -1,5 +1,5 @@
-//! Runs every scenario at the smallest scale. Needs root and two cores. No figure is compared: the scenarios' own checks
-//! decide, such as that engines count the same packets.
+//! Runs every scenario at the smallest scale. Needs root and two cores. No figure is compared: the scenarios' own
+//! checks decide, such as that engines count the same packets.
 
 use serde_json::Value;
 use std::process::Command;

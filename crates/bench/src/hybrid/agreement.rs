@@ -1,7 +1,8 @@
 //! Compares the counters of the policy alone with those behind a card.
 //!
-//! A measurement decides packets until enough of them are undisturbed (`weir_engine::quiet`), so counters of measurements
-//! are of different packets. Here each way decides each packet once more, and what this adds to its counters is compared.
+//! A measurement decides packets until enough of them are undisturbed (`weir_engine::quiet`), so counters of
+//! measurements are of different packets. Here each way decides each packet once more, and what this adds to its
+//! counters is compared.
 
 use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};

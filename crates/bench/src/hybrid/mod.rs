@@ -1,10 +1,10 @@
 //! `hybrid`: Fig. 7 to 9 of the hybrid paper. What a card's answers save the software, for each kind of metadata.
 //!
 //! As in the paper's section 4.1, a generator appends what a card would append: the card's interpreter. With `--rtl` a
-//! second row has the frames of the card itself: its RTL in simulation, which must send the interpreter's frames byte for
-//! byte. The software decides bursts in memory, written as a network card writes them. All ways take turns: the policy
-//! alone on packets without trailers, and the same policy behind the card. Their counters over the same packets must be
-//! equal (`agreement.rs`).
+//! second row has the frames of the card itself: its RTL in simulation, which must send the interpreter's frames byte
+//! for byte. The software decides bursts in memory, written as a network card writes them. All ways take turns: the
+//! policy alone on packets without trailers, and the same policy behind the card. Their counters over the same packets
+//! must be equal (`agreement.rs`).
 
 mod agreement;
 mod chart;

@@ -31,8 +31,8 @@ pub struct Effort {
     pub during: Duration,
     /// Numbers of sources, ascending, as in the paper's figures.
     pub counts: &'static [usize],
-    /// Rates of the attack on a web server in packets per second; 0 first. The generator's core gives no more than a few
-    /// million.
+    /// Rates of the attack on a web server in packets per second; 0 first. The generator's core gives no more than a
+    /// few million.
     pub rates: &'static [u64],
 }
 

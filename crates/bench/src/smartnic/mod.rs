@@ -131,8 +131,8 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     Ok(rows.into_iter().map(|row| row.of("source", source)).chain(paper::rows()).collect())
 }
 
-/// The blockers, without those of netfilter that this kernel does not have: their program may be there, and their module
-/// not.
+/// The blockers, without those of netfilter that this kernel does not have: their program may be there, and their
+/// module not.
 fn working(plan: &Plan<'_>) -> Result<Vec<&'static str>, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let mut names = Vec::new();

@@ -38,7 +38,8 @@ pub struct Effort {
     pub times: u32,
 }
 
-/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system call.
+/// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system
+/// call.
 const WARM_UP_PACKETS: u32 = 1 << 16;
 const CALL: Duration = Duration::from_millis(20);
 const PACKETS_MAX: u32 = 1 << 23;

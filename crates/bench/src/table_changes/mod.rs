@@ -65,7 +65,7 @@ pub const SCENARIO: Scenario = Scenario {
 /// How much is measured.
 #[derive(Clone, Copy)]
 struct Settings {
-    /// Number of changes of one address of which packets must see each.
+    /// Number of changes of one address. Packets must see each change.
     seen: usize,
     /// How long and how often other changes are measured.
     effort: Effort,

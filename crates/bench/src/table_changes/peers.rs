@@ -26,8 +26,8 @@ const MAPS: &str = "bpf-maps";
 /// Number of changes by an nft each. An nft reads an interval set as a whole before it changes one address, which takes
 /// seconds.
 const PROCESSES: RangeInclusive<usize> = 3..=2000;
-/// The fewest batches. They stay in the set: to delete 10,000 addresses of an interval set, nft 1.0.6 compares each with
-/// all others, which takes minutes.
+/// The fewest batches. They stay in the set: to delete 10,000 addresses of an interval set, nft 1.0.6 compares each
+/// with all others, which takes minutes.
 const BATCHES_MIN: usize = 2;
 
 /// Measures the peers with the addresses of the lists.

@@ -141,7 +141,8 @@ fn wrong(who: &str, keys: &Keys, index: usize, found: u32, right: u32) -> Failur
     Failure::Runtime(format!("bench tables: {who} finds label {found} for {key}, but {right} is correct"))
 }
 
-/// Times a turn of each entrant in every round. Returns cycles per key. One round more comes first, which is not counted.
+/// Times a turn of each entrant in every round. Returns cycles per key. One round more comes first, which is not
+/// counted.
 pub fn turns<T>(entrants: &[T], keys: &Keys, rounds: usize, mut turn: impl FnMut(&T, &Keys)) -> Vec<Spread> {
     let mut samples: Vec<Vec<f64>> = vec![Vec::with_capacity(rounds); entrants.len()];
     for round in 0..=rounds {

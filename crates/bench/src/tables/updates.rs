@@ -23,9 +23,9 @@ const SECONDS_MAX: f64 = 1.0;
 const NEIGHBOURS: u64 = 256;
 const LONGER_BITS: u64 = 4;
 
-/// Makes up to `changes` changes and adds their fields to a layout's row: `insert_us` and `remove_us` with their spread (`_min`, `_p99`,
-/// `_max`), `live_bytes`, the number of `changes`, and how many of them rebuilt the image (`built_anew`). Schemes, and
-/// layouts that cannot contain the table, get none of these fields.
+/// Makes up to `changes` changes and adds their fields to a layout's row: `insert_us` and `remove_us` with their spread
+/// (`_min`, `_p99`, `_max`), `live_bytes`, the number of `changes`, and how many of them rebuilt the image
+/// (`built_anew`). Schemes, and layouts that cannot contain the table, get none of these fields.
 ///
 /// # Errors
 /// A lookup does not see a change.

@@ -66,8 +66,8 @@ impl Default for TableStore {
 }
 
 impl TableStore {
-    /// No tables yet. Workers of this process read those in its memory, programs in the kernel those in maps. For maps a
-    /// thread must announce when programs have ended ([`weir_tables::live::Reader::pass`]).
+    /// No tables yet. Workers of this process read those in its memory, programs in the kernel those in maps. For maps
+    /// a thread must announce when programs have ended ([`weir_tables::live::Reader::pass`]).
     pub fn new(memory: Memory) -> Self {
         Self::read_by(match memory {
             Memory::Process => ReadBy::Threads,
