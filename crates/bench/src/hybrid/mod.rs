@@ -64,7 +64,7 @@ pub const SCENARIO: Scenario = Scenario {
     ],
     smoke_only: &["open-nic", "specific", "lists-and-ports"],
     picks: Picks::Members,
-    seconds: Scaled { full: 300, quick: 120, smoke: 4 },
+    seconds: Scaled { full: 600, quick: 240, smoke: 4 },
     run,
     plot,
 };
