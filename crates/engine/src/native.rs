@@ -216,7 +216,6 @@ pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedF
     Ok((library?, file))
 }
 
-/// The message of the dynamic loader, which is the source of the error.
 impl NativeFilter {
     /// Loads code like [`NativeCode::load`], for one filter that alone charges its buckets. They are full at the time
     /// of its first burst.

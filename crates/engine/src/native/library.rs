@@ -51,7 +51,7 @@ pub(super) fn front(name: &str, library: &Library, program: &ProgramShape) -> Re
     function.map(|function| Some(*function)).map_err(missing)
 }
 
-/// The message of the dynamic loader.
+/// The message of the dynamic loader, which is the source of the error.
 pub(super) fn loader_message(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
