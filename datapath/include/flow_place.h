@@ -20,7 +20,7 @@ enum { RECLAIM_TICKS = 953 };
  * What a bucket has room for, for a flow of a class: one number, because a function of the kernel returns no other.
  *
  *	bit 18      whether the class has its share
- *	bits 12-17  number of slots whose flows do not close; if less than FLOW_PREFERRED slots are used, of all of them
+ *	bits 12-17  number of used slots without closing flows; bits 6-11 again if less than FLOW_PREFERRED are used
  *	bits 6-11   number of slots that are used
  *	bits 0-5    the first free slot, or FLOW_SLOTS
  */

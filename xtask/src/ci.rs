@@ -19,6 +19,9 @@ const TESTS_PER_CORE: usize = 2;
 const LIVE: &str = "weir live";
 /// The binaries that take longest, which begin first.
 const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
+/// All scenarios of the benchmarks at their smallest scale, which run alone: they use the same interfaces of the kernel as
+/// other tests, and notice lost packets.
+const ALONE: &str = "weir-bench smoke";
 /// Gives the processors to [`LIVE`] first. The other tests compile and compute.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
 /// Ends a test binary, and what it has started, after 45 minutes, or when this program ends. Without it, one test that
@@ -79,10 +82,14 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
     let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
+    let alone = binaries.extract_if(.., |binary| binary.name == ALONE).collect::<Vec<_>>();
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
     *fuzz_build = Some(fuzz::Build::start());
     let mut sum = Tally::default();
-    for (name, took, tally) in std::iter::once(documents).chain(shell::in_parallel(binaries, cores, run_tests)) {
+    let mut results = vec![documents];
+    results.extend(shell::in_parallel(binaries, cores, run_tests));
+    results.extend(alone.into_iter().map(run_tests));
+    for (name, took, tally) in results {
         times.add(name, took);
         sum += tally;
     }

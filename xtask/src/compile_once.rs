@@ -104,8 +104,14 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let Some(job) = Job::of(&args)? else { return Err(command.exec()) };
     let entry = cache.join(format!("{:016x}", job.hash()));
     let start = Instant::now();
-    let _locked = lock(&entry);
-    if let Some(code) = known(&entry, &job)? {
+    let mut code = known(&entry, &job)?;
+    let mut _locked = None;
+    if code.is_none() {
+        // Another process may compile the same input now.
+        _locked = lock(&entry);
+        code = known(&entry, &job)?;
+    }
+    if let Some(code) = code {
         note(cache, Call::Found, start);
         return Ok(code);
     }
@@ -216,13 +222,14 @@ fn source_text(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Generated C without its comments and without empty lines. It has no comment inside a string, and none that begins in
-/// a line of the preprocessor.
+/// C with a space in place of each comment, and without empty lines. No C that is compiled here has a comment mark in a
+/// string, in a comment of one line or behind a line that continues.
 fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, comment)) = rest.split_once("/*") {
         code.push_str(before);
+        code.push(' ');
         rest = comment.split_once("*/").map_or("", |(_, after)| after);
     }
     code.push_str(rest);
@@ -274,7 +281,7 @@ impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ((found, waited), (compiled, took)) = (self.found, self.compiled);
         let [waited, took] = [waited, took].map(|time| time.as_secs());
-        write!(f, "{compiled} compilations in {took} s; {found} found compiled, or waited for: {waited} s")
+        write!(f, "{compiled} compilations in {took} s, {found} calls answered by the cache in {waited} s")
     }
 }
 
@@ -309,6 +316,6 @@ mod tests {
     #[test]
     fn comments_and_empty_lines_are_left_out() {
         let text = "/* a\n * b */\n#define A 1\n\nint a; /* c */\n\t/* d */ int b;\n";
-        assert_eq!(without_comments(text), "#define A 1\nint a;\n\t int b;\n");
+        assert_eq!(without_comments(text), "#define A 1\nint a;\n\t  int b;\n");
     }
 }

@@ -129,7 +129,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         return Err(Failure::Rejected(format!("weir: no scenario `{name}`; `weir bench --list` names them")));
     };
     if options.of_all {
-        // Without it the scenario goes on until its end.
+        // If this fails, the scenario only runs on when its parent ends.
         let _goes_on = set_parent_process_death_signal(Some(Signal::TERM));
     }
     let plan = Plan::new(scenario, options)?;

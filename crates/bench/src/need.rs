@@ -21,7 +21,7 @@ pub enum Need {
     Weir,
     /// A program in `PATH`.
     Program(&'static str),
-    /// A file in the directory of lists, which no generated list replaces.
+    /// A file in the directory of lists. No list is generated in its place.
     List(&'static str),
     /// DPDK's library and headers.
     Dpdk,

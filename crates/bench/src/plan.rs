@@ -97,7 +97,7 @@ impl<'a> Plan<'a> {
         self.members(axis).contains(&member)
     }
 
-    /// The same members. Each is announced on standard error when its turn comes.
+    /// Like `members`. Announces each member on standard error when its turn comes.
     pub fn each(&self, axis: &str) -> impl Iterator<Item = &'static str> {
         let members = self.members(axis);
         members.iter().enumerate().map(move |(at, member)| {

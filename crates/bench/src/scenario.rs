@@ -3,7 +3,7 @@
 //! Each scenario declares itself in its own module, next to its settings for each scale. [`crate::plan`] compares the
 //! declaration with the command line and with the machine.
 //!
-//! One idea with `plan.rs`: a scenario runs by a plan, and a plan is that of a scenario.
+//! One idea with `plan.rs`: a plan refers to its scenario, and a scenario runs with a plan.
 
 use crate::need::Need;
 use crate::plan::Plan;

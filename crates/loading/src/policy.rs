@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use weir_abi::{ABI_VERSION, LimitEntries, Target};
 use weir_engine::bundle::Bundle;
 use weir_engine::bundle::trust::Trust;
-use weir_engine::{Artifact, Source};
+use weir_engine::{Artifact, ProgramShape, Source};
 use weir_policy::backend;
 use weir_policy::capability::{self, Engine, Unsupported};
 use weir_policy::ir::{Chain, Direction, FindId, Program, Slot, SlotContents};
@@ -281,7 +281,7 @@ impl Policy {
         Ok(Artifact {
             name: self.program.name.clone(),
             abi_version: ABI_VERSION,
-            shape: self.shape(),
+            shape: ProgramShape { answered: None, ..self.shape() },
             sources: sources.into(),
             report: bundle_report::written(&self.program, &self.tables, &self.lists),
         })

@@ -108,8 +108,8 @@ impl Dataset {
         self.load_part(directory, usize::MAX)
     }
 
-    /// Loads the list in the same way. Of a longer list, it has a part: about
-    /// `prefixes_max` prefixes, and one of each label.
+    /// Loads the list like `load`. From a list with more than `prefixes_max` prefixes it keeps every nth prefix, and one of
+    /// each label.
     ///
     /// # Errors
     /// The file cannot be read, or is not a list.

@@ -37,7 +37,8 @@ pub fn counted<F: AsRef<[u8]>>(
     Ok(filter.counters().into_iter().zip(before).map(added).collect())
 }
 
-/// Checks that both ways have counted the same. Only behind a card packets are counted by who decided them.
+/// Checks that both ways have counted the same. Two counters exist only behind a card: packets with
+/// answers, and packets without.
 ///
 /// # Errors
 /// They differ. The message names the first counter that does.

@@ -28,7 +28,7 @@ pub struct Effort {
     pub packets_min: u32,
 }
 
-/// The part of a turn that its warm-up takes more.
+/// The warm-up has this fraction of the packets of a turn: one quarter.
 const WARM_UP_PART: u32 = 4;
 /// The most packets of a turn, which bounds the time of slow contenders.
 const PACKETS_MAX: u32 = 1 << 21;

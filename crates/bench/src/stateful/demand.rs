@@ -24,7 +24,7 @@ pub const FLOODS: [Option<Kind>; 4] = [None, Some(Kind::Syn), Some(Kind::Ack), S
 /// How much is measured.
 #[derive(Clone, Copy)]
 pub struct Effort {
-    /// The floods; `None` is none.
+    /// The floods. `None` measures without a flood.
     pub floods: &'static [Option<Kind>],
     /// How long each flood is measured.
     pub during: Duration,

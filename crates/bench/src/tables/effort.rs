@@ -15,6 +15,7 @@ pub struct Effort {
     pub tables: &'static [&'static str],
 }
 
+/// The effort at each scale.
 pub const EFFORT: Scaled<Effort> = Scaled {
     full: Effort { keys: 1 << 20, rounds: 11, changes: 1000, tables: &[] },
     quick: Effort { keys: 1 << 20, rounds: 3, changes: 100, tables: &[] },

@@ -16,7 +16,7 @@ use weir_abi::{Counter, Rewrite};
 use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::LimitBinding;
-use weir_state::slots::RuleSlot;
+use weir_state::slot_store::LiveSlots;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
 use super::behind_card::BehindCard;
@@ -84,7 +84,7 @@ pub struct KernelCode {
     /// Keeps the flows, and lets later generations find them.
     _flows: Option<Arc<FlowTable>>,
     /// Keeps the slots of rules, and lets later generations find them.
-    _slots: Vec<Arc<RuleSlot>>,
+    _slots: LiveSlots,
     /// Keeps the features, and lets later generations find them.
     _features: Option<Arc<Features>>,
     /// The queues of what rules add to tables. They are emptied while this lives.
@@ -250,7 +250,7 @@ impl KernelCode {
             _limits,
             _tables,
             _flows: bound.flows.clone(),
-            _slots: bound.slots.slots.clone(),
+            _slots: bound.slots.clone(),
             _features: bound.features.clone(),
             _additions,
         }))
