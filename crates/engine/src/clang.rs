@@ -203,23 +203,18 @@ impl BpfShape {
     pub fn new(program: &ProgramShape, bound: &Bound) -> Self {
         let tables = bound.images.iter().enumerate().map(|(slot, image)| TableRoom::of(bound, slot, image)).collect();
         let sizes = DataSizes::Known { tables, limits: bound.limits.as_ref().map(LimitsRoom::of) };
-        BpfShape {
-            sizes,
-            counters: program.counters().next_power_of_two(),
-            logged: logged(bound),
-            hook: Hook::Received,
-        }
+        Self::with_sizes(sizes, program, bound)
     }
 
     /// The shape for a bundle, which is loaded with data of any size.
     pub fn for_bundle(program: &ProgramShape, bound: &Bound) -> Self {
         let sizes = DataSizes::AtLoad { tables: program.tables.len() };
-        BpfShape {
-            sizes,
-            counters: program.counters().next_power_of_two(),
-            logged: logged(bound),
-            hook: Hook::Received,
-        }
+        Self::with_sizes(sizes, program, bound)
+    }
+
+    fn with_sizes(sizes: DataSizes, program: &ProgramShape, bound: &Bound) -> Self {
+        let counters = program.counters().next_power_of_two();
+        BpfShape { sizes, counters, logged: logged(bound), hook: Hook::Received }
     }
 
     /// The flags of the compiler.

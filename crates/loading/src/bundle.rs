@@ -30,22 +30,22 @@ impl Policy {
     pub fn bundle(&self, cpu: Cpu) -> Result<Bundled, LoadError> {
         let artifact = self.artifact()?;
         // Engines in user space can run policies with tables that the kernel has no memory for.
-        let (data, no_data) = match self.bind_kernel_replay() {
-            Ok(data) => (data, None),
+        let (bound, unbound) = match self.bind_kernel_replay() {
+            Ok(bound) => (bound, None),
             Err(error @ LoadError::State(_)) => (self.bind(None)?, Some(error)),
             Err(error) => return Err(error),
         };
         let native = self.compile_native(cpu)?;
         let for_hosts = self.refuse_unsupported(&[Engine::Host]).is_ok();
-        let (bpf, sent, bpf_took, refused) = self.in_kernel_for_bundle(&data, |compiled| {
-            let refused = if no_data.is_some() { None } else { not_permitted(compiled)? };
+        let (bpf, sent, bpf_took, refused) = self.in_kernel_for_bundle(&bound, |compiled| {
+            let refused = if unbound.is_some() { None } else { not_permitted(compiled)? };
             let sent = for_hosts.then(|| compiled.sent()).transpose()?;
             Ok((compiled.object.clone(), sent, compiled.took, refused))
         })?;
         let tables = bundle_tables::members(self.tables());
         let lists = bundle_report::lists(&self.program, &self.lists);
         let bundle = Bundle::new(artifact, tables, lists, native.object, bpf, sent, cpu)?;
-        Ok(Bundled { bundle, took: native.took + bpf_took, unchecked: no_data.or(refused.map(LoadError::from)) })
+        Ok(Bundled { bundle, took: native.took + bpf_took, unchecked: unbound.or(refused.map(LoadError::from)) })
     }
 }
 

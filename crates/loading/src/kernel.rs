@@ -17,13 +17,13 @@ use weir_policy::capability::Engine;
 /// fails.
 pub const PART_RULES: [usize; 2] = [32, 4];
 
-/// The sizes that code is compiled for, from a program and its data.
+/// The sizes that code is compiled for, from a program and the state that it is bound to.
 type ShapeOf = fn(&ProgramShape, &Bound) -> BpfShape;
 
-/// BPF code of a policy for its data, before loading.
+/// BPF code of a policy for the state that it is bound to, before loading.
 pub struct CompiledBpf<'p> {
     policy: &'p Policy,
-    data: &'p Bound,
+    bound: &'p Bound,
     /// The code.
     pub object: BpfObject,
     /// Run time of clang, or zero for the code of a bundle.
@@ -45,8 +45,8 @@ impl CompiledBpf<'_> {
     /// # Errors
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn filter(&self) -> Result<XdpFilter, EngineError> {
-        let (name, data) = (&self.policy.program.name, self.data);
-        XdpFilter::load(name, &self.object, &self.policy.shape(), data)
+        let (name, bound) = (&self.policy.program.name, self.bound);
+        XdpFilter::load(name, &self.object, &self.policy.shape(), bound)
     }
 
     /// Loads the code into the kernel, for interfaces. For the interfaces of a host, text is compiled once more for
@@ -55,9 +55,9 @@ impl CompiledBpf<'_> {
     /// # Errors
     /// The process may not load BPF programs, or the verifier rejects the code.
     pub fn load(&self, ports: &Ports) -> Result<Arc<KernelCode>, EngineError> {
-        let (name, data) = (&self.policy.program.name, self.data);
+        let (name, bound) = (&self.policy.program.name, self.bound);
         let sent = if ports.is_host() { Some(self.sent()?) } else { None };
-        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), data, ports)
+        KernelCode::load(name, &self.object, sent.as_ref(), &self.policy.shape(), bound, ports)
     }
 
     /// The code for what a host sends. Only for policies that support hosts.
@@ -80,16 +80,16 @@ impl CompiledBpf<'_> {
 }
 
 impl Policy {
-    /// Compiles the policy for its data, one program per chain. A bundle is compiled already.
+    /// Compiles the policy for its bound state, one program per chain. A bundle is compiled already.
     ///
     /// # Errors
     /// There is no clang, a rule is not supported, or the code of a bundle is not trusted.
-    pub fn compile_bpf<'p>(&'p self, data: &'p Bound) -> Result<CompiledBpf<'p>, LoadError> {
+    pub fn compile_bpf<'p>(&'p self, bound: &'p Bound) -> Result<CompiledBpf<'p>, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
-            Origin::Bundle(bundle) => Ok(self.precompiled(data, bundle)?),
+            Origin::Bundle(bundle) => Ok(self.precompiled(bound, bundle)?),
             Origin::Text(_) => {
-                Ok(self.compile_bpf_c(data, &backend::emit(&self.program, Target::Bpf), BpfShape::new)?)
+                Ok(self.compile_bpf_c(bound, &backend::emit(&self.program, Target::Bpf), BpfShape::new)?)
             }
         }
     }
@@ -98,49 +98,49 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, or the parts are still too large.
-    pub fn compile_bpf_in_parts<'p>(&'p self, data: &'p Bound, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
-        self.compile_bpf_c(data, &c::emit(&self.program, c::Dialect::BpfParts { rules }), BpfShape::new)
+    pub fn compile_bpf_in_parts<'p>(&'p self, bound: &'p Bound, rules: usize) -> Result<CompiledBpf<'p>, EngineError> {
+        self.compile_bpf_c(bound, &c::emit(&self.program, c::Dialect::BpfParts { rules }), BpfShape::new)
     }
 
-    /// Compiles the policy for its data and calls `load` with the code. A chain that is too large for one program is
-    /// compiled in parts.
+    /// Compiles the policy for its bound state and calls `load` with the code. A chain that is too large for one
+    /// program is compiled in parts.
     ///
     /// # Errors
     /// There is no clang, the process may not load BPF programs, a rule is not supported, or the parts are still too
     /// large.
     pub fn in_kernel<T>(
         &self,
-        data: &Bound,
+        bound: &Bound,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
         match &self.origin {
-            Origin::Bundle(bundle) => Ok(load(&self.precompiled(data, bundle)?)?),
-            Origin::Text(_) => self.in_kernel_with(data, BpfShape::new, load),
+            Origin::Bundle(bundle) => Ok(load(&self.precompiled(bound, bundle)?)?),
+            Origin::Text(_) => self.in_kernel_with(bound, BpfShape::new, load),
         }
     }
 
     /// Compiles the policy's text for a bundle and calls `load` with the code, like [`Policy::in_kernel`]. The code
-    /// does not depend on the sizes of `data`.
+    /// does not depend on the sizes of `bound`.
     ///
     /// # Errors
     /// As for [`Policy::in_kernel`].
     pub fn in_kernel_for_bundle<T>(
         &self,
-        data: &Bound,
+        bound: &Bound,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
         self.refuse_unsupported(&[Engine::Xdp])?;
-        self.in_kernel_with(data, BpfShape::for_bundle, load)
+        self.in_kernel_with(bound, BpfShape::for_bundle, load)
     }
 
     fn in_kernel_with<T>(
         &self,
-        data: &Bound,
+        bound: &Bound,
         shape: ShapeOf,
         load: impl Fn(&CompiledBpf<'_>) -> Result<T, EngineError>,
     ) -> Result<T, LoadError> {
-        let compile = |c: &str| self.compile_bpf_c(data, c, shape);
+        let compile = |c: &str| self.compile_bpf_c(bound, c, shape);
         let mut loaded = compile(&backend::emit(&self.program, Target::Bpf)).and_then(|whole| load(&whole));
         for rules in PART_RULES {
             if !matches!(loaded, Err(EngineError::TooLarge { .. })) {
@@ -156,11 +156,11 @@ impl Policy {
     ///
     /// # Errors
     /// There is no clang, the process may not load BPF programs, or the verifier rejects the code.
-    pub fn kernel(&self, data: &Bound, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
+    pub fn kernel(&self, bound: &Bound, ports: &Ports) -> Result<Arc<KernelCode>, LoadError> {
         if ports.is_host() {
             self.refuse_unsupported(&[Engine::Host])?;
         }
-        self.in_kernel(data, |compiled| compiled.load(ports))
+        self.in_kernel(bound, |compiled| compiled.load(ports))
     }
 
     /// Compiles the policy and loads it into the kernel, for test runs on frames.
@@ -171,15 +171,15 @@ impl Policy {
         self.in_kernel(&self.bind_kernel_replay()?, |compiled| compiled.filter())
     }
 
-    fn precompiled<'p>(&'p self, data: &'p Bound, bundle: &Bundle) -> Result<CompiledBpf<'p>, EngineError> {
+    fn precompiled<'p>(&'p self, bound: &'p Bound, bundle: &Bundle) -> Result<CompiledBpf<'p>, EngineError> {
         let (object, sent) = (bundle.bpf()?.clone(), Sent::Bundled(bundle.sent()?.cloned()));
-        Ok(CompiledBpf { policy: self, data, object, took: Duration::ZERO, sent })
+        Ok(CompiledBpf { policy: self, bound, object, took: Duration::ZERO, sent })
     }
 
-    fn compile_bpf_c<'p>(&'p self, data: &'p Bound, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
-        let shape = shape(&self.shape(), data);
+    fn compile_bpf_c<'p>(&'p self, bound: &'p Bound, c: &str, shape: ShapeOf) -> Result<CompiledBpf<'p>, EngineError> {
+        let shape = shape(&self.shape(), bound);
         let compiled = Clang::find()?.bpf(&self.program.name, c, &shape)?;
         let sent = Sent::Uncompiled(c.to_owned(), shape);
-        Ok(CompiledBpf { policy: self, data, object: compiled.object, took: compiled.took, sent })
+        Ok(CompiledBpf { policy: self, bound, object: compiled.object, took: compiled.took, sent })
     }
 }

@@ -26,17 +26,17 @@ impl CompiledNative<'_> {
     ///
     /// # Errors
     /// The code is not for this machine.
-    pub fn load(&self, data: Bound) -> Result<Arc<NativeCode>, LoadError> {
+    pub fn load(&self, bound: Bound) -> Result<Arc<NativeCode>, LoadError> {
         let Policy { program, .. } = self.policy;
-        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), data)?)
+        Ok(NativeCode::load(&program.name, &self.object, &self.policy.shape(), bound)?)
     }
 
     /// Loads the code, for one filter.
     ///
     /// # Errors
     /// The code is not for this machine.
-    pub fn filter(&self, data: Bound) -> Result<NativeFilter, LoadError> {
-        Ok(NativeFilter::alone(&self.load(data)?))
+    pub fn filter(&self, bound: Bound) -> Result<NativeFilter, LoadError> {
+        Ok(NativeFilter::alone(&self.load(bound)?))
     }
 }
 
@@ -60,12 +60,12 @@ impl Policy {
     /// # Errors
     /// There is no clang, a rule is not supported, or a table does not fit its layout.
     pub fn native(&self) -> Result<NativeFilter, LoadError> {
-        let (compiled, data) = std::thread::scope(|scope| {
+        let (compiled, bound) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| self.compile_native(Cpu::Native));
-            let data = self.bind(None);
-            (compiled.join().expect("compiling does not panic"), data)
+            let bound = self.bind(None);
+            (compiled.join().expect("compiling does not panic"), bound)
         });
-        let data = data?;
-        compiled?.filter(data)
+        let bound = bound?;
+        compiled?.filter(bound)
     }
 }

@@ -81,9 +81,9 @@ impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
-        let data = policy.bind(Some(&self.shared))?;
-        let (limits, tables, slots) = (data.limits.clone(), data.tables.clone(), data.slots.binding.clone());
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(data)?, limits, tables, slots })
+        let bound = policy.bind(Some(&self.shared))?;
+        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots })
     }
 
     fn trust(&self) -> &Trust {
@@ -127,9 +127,9 @@ impl Loader for KernelLoader {
     type Datapath = KernelPath;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
-        let data = policy.bind(Some(&self.shared))?;
-        let code = policy.kernel(&data, &self.ports)?;
-        Ok(Prepared { code, limits: data.limits, tables: data.tables, slots: data.slots.binding })
+        let bound = policy.bind(Some(&self.shared))?;
+        let code = policy.kernel(&bound, &self.ports)?;
+        Ok(Prepared { code, limits: bound.limits, tables: bound.tables, slots: bound.slots.binding })
     }
 
     fn trust(&self) -> &Trust {

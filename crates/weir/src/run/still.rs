@@ -85,8 +85,8 @@ impl Loader for StillLoader {
     type Datapath = Still;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<StillCode>, Failure> {
-        let data = policy.bind(Some(&self.1))?;
-        let (limits, tables, slots) = (data.limits.clone(), data.tables.clone(), data.slots.binding.clone());
+        let bound = policy.bind(Some(&self.1))?;
+        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
         Ok(Prepared { code: Arc::new(StillCode), limits, tables, slots })
     }
 
