@@ -68,11 +68,9 @@ impl DirectionSnapshot {
 pub(super) fn take(shape: &FeatureShape, sheets: &[&[AtomicU64]], snapshot: &mut Snapshot) {
     for (direction, of) in snapshot.directions.iter_mut().enumerate() {
         let sum = |at: usize| {
-            let taken = sheets.iter().filter_map(|sheet| take_cell(element(sheet, at)));
-            taken.fold(FeatureCell::default(), |mut sum, cell| {
-                sum.add(&cell);
-                sum
-            })
+            let mut sum = FeatureCell::default();
+            sheets.iter().for_each(|sheet| sum.add(&FeatureCell::from_words(take_words(element(sheet, at)))));
+            sum
         };
         of.rest = sum(REST[direction]);
         of.without_address = sum(WITHOUT_ADDRESS[direction]);
@@ -161,20 +159,14 @@ pub(super) fn element(sheet: &[AtomicU64], at: usize) -> &[AtomicU64] {
     &sheet[at * ELEMENT_WORDS..(at + 1) * ELEMENT_WORDS]
 }
 
-/// Whether a cell has counted anything.
+/// Whether the cell of an address has counted anything. Packets with an address have bytes; a frame behind a card that
+/// ends with its header has none.
 fn is_counted(words: &[AtomicU64]) -> bool {
     words[BYTES].load(Ordering::Relaxed) > 0
 }
 
-/// Takes a cell, unless it has counted nothing.
-fn take_cell(words: &[AtomicU64]) -> Option<FeatureCell> {
-    is_counted(words).then(|| FeatureCell::from_words(take_words(words)))
-}
-
 fn take_words(words: &[AtomicU64]) -> [u64; ELEMENT_WORDS] {
-    let taken = std::array::from_fn(|word| words[word].load(Ordering::Relaxed));
-    words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    taken
+    std::array::from_fn(|word| take_word(&words[word]))
 }
 
 /// Takes a word. A page that was never written stays without memory.
@@ -184,4 +176,22 @@ fn take_word(word: &AtomicU64) -> u64 {
         word.store(0, Ordering::Relaxed);
     }
     taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_abi::features::SIZE_MIN;
+
+    #[test]
+    fn packets_without_bytes_are_taken_once() {
+        let shape = FeatureShape::new(SIZE_MIN, [32, 128], [&[], &[]]);
+        let sheet: Vec<AtomicU64> = (0..shape.elements() * ELEMENT_WORDS).map(|_| AtomicU64::new(0)).collect();
+        element(&sheet, WITHOUT_ADDRESS[1])[0].store(3, Ordering::Relaxed);
+        let mut snapshot = Snapshot::default();
+        for packets in [3, 0] {
+            take(&shape, &[&sheet], &mut snapshot);
+            assert_eq!(snapshot.directions[1].without_address.packets[0], packets);
+        }
+    }
 }
