@@ -415,6 +415,22 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 	return at;
 }
 
+/* The frame, as if nothing had been read yet: the verifier forgets how much of it has been found to be there. */
+WEIR_INLINE struct frame frame_again(const struct frame *frame)
+{
+	uint32_t padding = frame->padding;
+	struct frame again = *frame;
+
+	/* It was compared with its bound in another register. */
+	__asm__ volatile("" : "+r"(padding));
+	again.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK);
+	again.end = context_end(frame->ctx);
+#ifdef WEIR_SENT
+	again.tagged = context_is_tagged(frame->ctx);
+#endif
+	return again;
+}
+
 /*
  * frame_at() for rules. The verifier would distinguish what it learns of a packet's length in all rules that follow.
  * Rules in parts make it forget that: they begin anew at the start of the memory.
@@ -422,18 +438,7 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 WEIR_INLINE const uint8_t *frame_at_again(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
 #ifdef WEIR_PARTS
-	uint32_t padding = frame->padding;
-
-	/* It was compared with its bound in another register. */
-	__asm__ volatile("" : "+r"(padding));
-	const struct frame again = {
-		.data = context_data(frame->ctx) + (padding & FRAME_PADDING_MASK),
-		.end = context_end(frame->ctx),
-		.ctx = frame->ctx,
-#ifdef WEIR_SENT
-		.tagged = context_is_tagged(frame->ctx),
-#endif
-	};
+	const struct frame again = frame_again(frame);
 
 	return frame_at(&again, offset, bytes);
 #else

@@ -267,7 +267,7 @@ WEIR_INLINE enum reason parse_ext(const struct frame *frame, struct packet *pack
 	enum reason reason;
 
 	for (uint32_t i = 0; i < EXT_HEADERS_MAX; i++) {
-		uint8_t bit = ext_bit(forget(packet->proto));
+		uint8_t bit = (uint8_t)forget(ext_bit(forget(packet->proto)));
 		const uint8_t *at;
 		uint32_t bytes;
 
@@ -357,6 +357,7 @@ WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *pack
 {
 	uint32_t ether_type, offset;
 	enum reason reason;
+	struct frame again;
 
 	*packet = (struct packet){.data = frame->data, .cap = frame->cap, .len = frame->len};
 	reason = parse_link(frame, &ether_type, &offset);
@@ -369,11 +370,14 @@ WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *pack
 	}
 	packet->ether_type = (uint16_t)ether_type;
 	packet->l3_offset = (uint16_t)offset;
+	/* What follows is the same to the verifier, whichever headers came before. */
+	again = frame_again(frame);
+	offset = forget(offset);
 	switch (ether_type) {
 	case ETHER_IPV4:
-		return parse_ipv4(frame, packet, offset);
+		return parse_ipv4(&again, packet, offset);
 	case ETHER_IPV6:
-		return parse_ipv6(frame, packet, offset);
+		return parse_ipv6(&again, packet, offset);
 	case ETHER_ARP:
 		packet->l3 = L3_ARP;
 		return REASON_NONE;

@@ -233,7 +233,7 @@ WEIR_INLINE enum reason tcp_pass(struct flow *flow, const struct segment *segmen
 	/* One-way: the first ACK must continue the SYN. */
 	if (segment->kind == SEGMENT_ACK && opening && segment->seq != flow->mine.next)
 		return REASON_OUT_OF_WINDOW;
-	unfit = flow->state == FLOW_RESTORED ? restored_pass(flow, segment) : window_pass(flow, segment);
+	unfit = flow->state == FLOW_RESTORED ? restored_pass(flow, segment) : weir_window_pass(flow, segment);
 	return flow->liberal && segment->kind != SEGMENT_FIN ? REASON_NO_MATCH : unfit;
 }
 

@@ -192,11 +192,17 @@ WEIR_INLINE bool acknowledges_opening(const struct flow *flow, const struct segm
  * Checks a segment that is not a reset, and updates both sides. A liberal flow is only updated by segments that fit.
  * Returns why it does not fit, or REASON_NO_MATCH.
  */
-WEIR_INLINE enum reason window_pass(struct flow *flow, const struct segment *segment)
-{
-	const uint32_t highest = flow->theirs.sack ? segment->options.highest : segment->ack;
-	enum reason refused;
+WEIR_GLOBAL enum reason weir_window_pass(struct flow *flow, const struct segment *segment);
 
+WEIR_GLOBAL enum reason weir_window_pass(struct flow *flow, const struct segment *segment)
+{
+	enum reason refused;
+	uint32_t highest;
+
+	/* The verifier wants to know. */
+	if (!flow || !segment)
+		return REASON_OUT_OF_WINDOW;
+	highest = flow->theirs.sack ? segment->options.highest : segment->ack;
 	if (flow->mine.window == WINDOW_NONE)
 		window_pick_up(flow, segment, highest);
 	if (flow->liberal)
