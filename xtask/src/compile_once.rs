@@ -170,40 +170,31 @@ fn keep(bytes: &[u8], path: &Path) -> io::Result<()> {
     fs::rename(&unfinished, path)
 }
 
-/// A compilation of one source, with the headers of one folder, to one file.
+/// A compilation of one source to a file in the same folder.
 struct Job {
-    /// Arguments and texts, without the name of the temporary folder.
+    /// Arguments and text, without the name of the temporary folder.
     input: Vec<u8>,
     output: PathBuf,
 }
 
 impl Job {
-    /// `None` if the arguments do not compile generated code.
+    /// `None` if the arguments do not compile generated code, which is one file: its headers are in it.
     fn of(args: &[OsString]) -> io::Result<Option<Self>> {
         let after = |option: &str| args.windows(2).find(|pair| pair[0] == option).map(|pair| PathBuf::from(&pair[1]));
-        let (Some(folder), Some(output), Some(source)) = (after("-I"), after("-o"), args.first().map(PathBuf::from))
-        else {
+        let (Some(output), Some(source)) = (after("-o"), args.first().map(PathBuf::from)) else { return Ok(None) };
+        let (Some(folder), false) = (output.parent().and_then(Path::to_str), args.iter().any(|arg| arg == "-I")) else {
             return Ok(None);
         };
-        let (Some(name), true) = (folder.to_str(), source.starts_with(&folder) && output.starts_with(&folder)) else {
+        if output.parent() != source.parent() {
             return Ok(None);
-        };
+        }
         let mut input = Vec::new();
         for arg in args.iter().skip(1) {
-            let arg = arg.to_string_lossy().replace(name, ".");
+            let arg = arg.to_string_lossy().replace(folder, ".");
             input.extend_from_slice(arg.as_bytes());
             input.push(0);
         }
-        let mut texts = vec![("source".into(), source_text(&source)?)];
-        for header in crate::shell::files(&folder, &["h"]) {
-            let text = fs::read(&header)?;
-            texts.push((header.strip_prefix(&folder).unwrap_or(&header).to_path_buf(), text));
-        }
-        for (name, text) in texts {
-            input.extend_from_slice(name.as_os_str().as_encoded_bytes());
-            input.extend_from_slice(&(text.len() as u64).to_le_bytes());
-            input.extend_from_slice(&text);
-        }
+        input.extend(source_text(&source)?);
         Ok(Some(Job { input, output }))
     }
 
@@ -222,7 +213,10 @@ fn source_text(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// C with a space in place of each comment, and without empty lines. No C that is compiled here has a comment mark in a
+/// What begins a line that names the file and the line of the text behind it.
+const LINE_MARKER: &str = "# ";
+
+/// C with a space in place of each comment, and without empty lines and line markers. No C that is compiled here has a comment mark in a
 /// string, in a comment of one line or behind a line that continues.
 fn without_comments(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
@@ -233,7 +227,7 @@ fn without_comments(text: &str) -> String {
         rest = comment.split_once("*/").map_or("", |(_, after)| after);
     }
     code.push_str(rest);
-    let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines = code.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with(LINE_MARKER));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
@@ -291,11 +285,10 @@ mod tests {
     use std::ffi::OsString;
     use std::path::Path;
 
-    fn job(folder: &Path, source: &str, header: &str) -> Job {
+    fn job(folder: &Path, source: &str, level: &str) -> Job {
         std::fs::create_dir_all(folder).expect("the folder can be made");
         std::fs::write(folder.join("a.c"), source).expect("the folder can be written to");
-        std::fs::write(folder.join("a.h"), header).expect("the folder can be written to");
-        let line = format!("{0}/a.c -O3 -I {0} -ffile-prefix-map={0}=. -o {0}/object", folder.display());
+        let line = format!("{0}/a.c {level} -ffile-prefix-map={0}=. -o {0}/object", folder.display());
         let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         Job::of(&args).expect("the files are there").expect("it is a job")
     }
@@ -303,11 +296,12 @@ mod tests {
     #[test]
     fn the_same_text_is_the_same_job_in_any_folder() {
         let folder = std::env::temp_dir().join(format!("xtask-compile-once-{}", std::process::id()));
-        let [one, two] = ["one", "two"].map(|name| job(&folder.join(name), "int a;", "int h;"));
+        let [one, two] = ["one", "two"].map(|name| job(&folder.join(name), "int a;", "-O3"));
         assert!(one.input == two.input && one.output != two.output);
-        assert!(job(&folder.join("one"), "\n/* edge.weir:3:\n * accept */ \nint a;", "int h;").input == two.input);
-        assert!(job(&folder.join("one"), "int b;", "int h;").input != two.input);
-        assert!(job(&folder.join("one"), "int a;", "int i;").input != two.input);
+        let other_lines = "# 7 \"a.c\"\n/* edge.weir:3:\n * accept */ \nint a;";
+        assert!(job(&folder.join("one"), other_lines, "-O3").input == two.input);
+        assert!(job(&folder.join("one"), "int b;", "-O3").input != two.input);
+        assert!(job(&folder.join("one"), "int a;", "-O2").input != two.input);
         let version = ["--version"].map(OsString::from);
         assert!(Job::of(&version).expect("nothing is read").is_none());
         std::fs::remove_dir_all(folder).expect("it was made above");

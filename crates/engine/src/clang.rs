@@ -322,16 +322,11 @@ impl Clang {
         more_headers: &[(&str, &str)],
     ) -> Result<(Vec<u8>, Duration), EngineError> {
         let folder = scratch::Folder::new().map_err(|source| EngineError::Io { path: env::temp_dir(), source })?;
-        for (header, text) in headers::of(c, more_headers).iter().chain(more_headers) {
-            let path = folder.path().join(header);
-            let parent = path.parent().expect("a header lies in the folder");
-            fs::create_dir_all(parent).map_err(|source| EngineError::Io { path: parent.to_owned(), source })?;
-            write(&path, text)?;
-        }
         let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(64).collect();
-        let source = folder.path().join(format!("{stem}.{machine}.c"));
-        let object = folder.path().join("object");
-        write(&source, c)?;
+        let file = format!("{stem}.{machine}.c");
+        let (source, object) = (folder.path().join(&file), folder.path().join("object"));
+        fs::write(&source, headers::inlined(&file, c, more_headers))
+            .map_err(|error| EngineError::Io { path: source.clone(), source: error })?;
         let start = Instant::now();
         let output = self.build(folder.path(), &source, &object, flags)?;
         let took = start.elapsed();
@@ -342,8 +337,7 @@ impl Clang {
                 return Err(EngineError::TooLarge { object: name.to_owned(), limit });
             }
             // The folder is kept, so that a bug report can include the file that clang's message names.
-            let file = folder.keep().join(source.file_name().expect("the source has a name"));
-            return Err(EngineError::Refused { file, stderr });
+            return Err(EngineError::Refused { file: folder.keep().join(file), stderr });
         }
         let bytes = fs::read(&object).map_err(|source| EngineError::Io { path: object, source })?;
         Ok((bytes, took))
@@ -364,18 +358,14 @@ impl Clang {
     fn run(&self, folder: &Path, source: &Path, object: &Path, flags: &[String]) -> Result<Output, EngineError> {
         let mut command = Command::new(&self.program);
         // The source precedes the flags, because linkers search libraries only for symbols of preceding files.
-        command.arg(source).args(FLAGS).args(WARNINGS).args(flags).arg("-I").arg(folder);
-        // Independence of the temporary folder's path: the same text gives the same bytes.
-        command.arg(format!("-ffile-prefix-map={}=.", folder.display()));
+        command.arg(source).args(FLAGS).args(WARNINGS).args(flags);
+        // Independence of the temporary and the current folder: the same text gives the same bytes.
+        command.arg(format!("-ffile-prefix-map={}=.", folder.display())).arg("-ffile-compilation-dir=.");
         // The compiler ignores linker flags and vice versa. Temporary files of clang go into the private folder and are
         // removed with it.
         command.arg("-Qunused-arguments").arg("-o").arg(object).env("LC_ALL", "C").env("TMPDIR", folder);
         scratch::output(&mut command).map_err(|source| EngineError::Io { path: self.program.clone(), source })
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<(), EngineError> {
-    fs::write(path, text).map_err(|source| EngineError::Io { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

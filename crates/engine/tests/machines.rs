@@ -283,7 +283,7 @@ fn what_clang_refuses_is_kept() {
     let error = Clang::find().unwrap().native("my policy", "int f(void) { return x; }\n", Cpu::Native).unwrap_err();
     let EngineError::Refused { file, stderr } = &error else { panic!("{error}") };
     assert!(stderr.contains("undeclared identifier 'x'"), "{stderr}");
-    assert_eq!(std::fs::read_to_string(file).unwrap(), "int f(void) { return x; }\n");
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "# 1 \"my_policy.native.c\"\nint f(void) { return x; }\n");
     assert!(file.ends_with("my_policy.native.c"), "{}", file.display());
     assert!(error.to_string().starts_with("compiler bug: clang refuses generated code, kept as "), "{error}");
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
