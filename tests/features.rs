@@ -1,27 +1,29 @@
-//! The features of the language: each folder of tests/policies is one feature.
+//! The features of the language. Most are cases of a few lines in tests/cases (features/cases.rs). Each folder of
+//! tests/policies is a feature that needs more: counters, tables, several chains, or a look at the generated code.
 //!
 //! A folder contains policy.weir, packets.txt (one packet per line, in the notation of tests/support) and snapshots.
-//! The snapshots are the lowered IR, the generated C for user space and for BPF, and each packet's verdict with the
-//! counters. For most features the C is reduced to its rules (features/excerpt.rs). The packets go through every chain
-//! of the policy in every engine. All results must agree with each other and with the snapshot. Features that cannot be
-//! compiled yet (`tracking`) run only in the interpreter.
+//! The snapshots are each packet's verdict with the counters, and of some features the lowered IR and the generated C for
+//! user space and for BPF (features/whole.rs). The packets go through every chain of the policy in every engine. All
+//! results must agree with each other and with the snapshot.
 //!
 //! `cargo xtask bless` writes the snapshots; review them like code before committing. `WEIR_FEATURE=vlan` runs one
 //! folder.
 
 #[path = "features/bundled.rs"]
 mod bundled;
+#[path = "features/cases.rs"]
+mod cases;
 #[path = "features/counted.rs"]
 mod counted;
 mod engines;
-#[path = "features/excerpt.rs"]
-mod excerpt;
 #[path = "features/observed.rs"]
 mod observed;
 #[path = "features/printing.rs"]
 mod printing;
 #[path = "features/verdicts.rs"]
 mod verdicts;
+#[path = "features/whole.rs"]
+mod whole;
 
 use engines::{Engines, load, root};
 use insta::assert_snapshot;
@@ -83,21 +85,16 @@ fn every_engine_decides_as_the_snapshots_say() {
         let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
         let decided = Engines::load(&policy)?.agree(&packets)?;
 
-        let mut programs = Vec::new();
-        if policy.unsupported().is_empty() {
-            for target in Target::ALL {
-                let source = backend::emit(&policy.program, target);
-                programs.push((target.file_name(), excerpt::shown(folder, &source)?));
-            }
-        }
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(folder);
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
         settings.bind(|| {
-            assert_snapshot!("ir", &policy.program);
-            for (name, program) in &programs {
-                assert_snapshot!(*name, program);
+            if whole::is_shown(folder) {
+                assert_snapshot!("ir", &policy.program);
+                for target in Target::ALL {
+                    assert_snapshot!(target.file_name(), backend::emit(&policy.program, target));
+                }
             }
             assert_snapshot!("verdicts", verdicts::report(&policy, &lines, &decided));
         });
@@ -148,18 +145,18 @@ const NOT_OF_BYTES: [Reason; 7] = [
     Reason::CARD_CONTROL,
 ];
 
-/// Every other built-in reason has a packet in one of the folders.
+/// Every other built-in reason has a packet.
 #[test]
 fn every_reason_has_a_packet() {
     if std::env::var_os("WEIR_FEATURE").is_some() {
         return;
     }
     let mut seen = String::new();
-    for folder in folders() {
-        seen += &std::fs::read_to_string(folder.join("verdicts.snap")).unwrap_or_default();
+    for path in folders().into_iter().map(|folder| folder.join("verdicts.snap")).chain(cases::files()) {
+        seen += &std::fs::read_to_string(path).unwrap_or_default();
     }
     let words: std::collections::BTreeSet<&str> = seen.split_whitespace().collect();
     let of_bytes = Reason::BUILTIN.iter().filter(|(reason, _)| !NOT_OF_BYTES.contains(reason));
     let unseen: Vec<&str> = of_bytes.map(|(_, name)| *name).filter(|name| !words.contains(name)).collect();
-    assert!(unseen.is_empty(), "no packet in tests/policies has the reason {unseen:?}");
+    assert!(unseen.is_empty(), "no packet in tests/policies and tests/cases has the reason {unseen:?}");
 }

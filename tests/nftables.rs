@@ -12,7 +12,7 @@ mod packets;
 #[path = "nftables/rules.rs"]
 mod rules;
 
-use engines::{frame_sets, load, root};
+use engines::{frame_sets, load};
 use namespace::{FRAME_BYTES_MAX, Wire, with_wire};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -67,11 +67,7 @@ fn on_ethernet(packet: Packet) -> Packet {
 
 /// The packets of all features and random ones.
 fn sent() -> Vec<Packet> {
-    let mut packets = Vec::new();
-    for entry in std::fs::read_dir(root().join("tests/policies")).expect("tests/policies exists") {
-        let path = entry.expect("the folder can be read").path().join("packets.txt");
-        packets.extend(support::packets(&std::fs::read_to_string(path).expect("it is there")).expect("it reads"));
-    }
+    let mut packets = support::cases::packets_of_features();
     let mut runner = TestRunner::deterministic();
     let kinds = [packets::well_formed(), packets::broken(), packets::well_formed(), packets::real()];
     for kind in kinds.iter().cycle().take(RANDOM_PACKETS) {

@@ -132,12 +132,7 @@ fn compare_fields(packet: &support::Packet, c: &[u8], expected: &Packet) {
 
 /// The packets of all features.
 fn feature_packets() -> Vec<support::Packet> {
-    let mut packets = Vec::new();
-    for entry in std::fs::read_dir(root().join("tests/policies")).expect("tests/policies exists") {
-        let path = entry.expect("the folder can be read").path().join("packets.txt");
-        let text = std::fs::read_to_string(&path).expect("a feature has packets");
-        packets.extend(support::packets(&text).expect("packets.txt reads"));
-    }
+    let mut packets = support::cases::packets_of_features();
     packets.sort_by_key(|packet| (packet.link.linktype(), packet.bytes.clone(), packet.wire));
     packets.dedup();
     packets

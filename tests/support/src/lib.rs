@@ -17,6 +17,7 @@
 
 mod args;
 pub mod attack;
+pub mod cases;
 mod checksum;
 mod layer;
 mod link;
