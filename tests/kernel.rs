@@ -53,6 +53,21 @@ fn agrees(policy: &Policy, filter: &mut dyn Filter, packets: &[Packet]) {
     }
 }
 
+/// A test of parsing or tracking that depends on what came before it multiplies what the verifier follows, and with it
+/// the time until a policy is active.
+#[test]
+fn the_verifier_follows_parser_and_tracker_once() {
+    for (upstream, most) in [("accept", 20_000), ("tcp track accept; accept", 250_000)] {
+        let filter =
+            written(&format!("inside {{ 192.0.2.0/24 }}\nupstream {{ {upstream} }}\ndownstream {{ accept }}\n"))
+                .xdp()
+                .unwrap_or_else(|error| panic!("{error}"));
+        for cost in filter.verifier_costs() {
+            assert!(cost.verified_insns < most, "{upstream}: {cost:?}");
+        }
+    }
+}
+
 /// Number of parts of each chain.
 fn parts(filter: &XdpFilter) -> Vec<usize> {
     filter.verifier_costs().iter().map(|cost| cost.parts).collect()

@@ -19,9 +19,9 @@ const TESTS_PER_CORE: usize = 2;
 const LIVE: &str = "weir live";
 /// The binaries that take longest, which begin first.
 const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
-/// All scenarios of the benchmarks at their smallest scale, which run alone: they use the same interfaces of the kernel as
-/// other tests, and notice lost packets.
-const ALONE: &str = "weir-bench smoke";
+/// All scenarios of the benchmarks at their smallest scale. They run beside fuzzing only: they use the same interfaces of
+/// the kernel as other tests, and notice lost packets.
+const SMOKE: &str = "weir-bench smoke";
 /// Gives the processors to [`LIVE`] first. The other tests compile and compute.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
 /// Ends a test binary, and what it has started, after 45 minutes, or when this program ends. Without it, one test that
@@ -43,13 +43,9 @@ pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let clippy = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
     report.step("clippy", cargo(clippy));
     report.step("build tests", cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"]));
-    let mut by_binary = Times::default();
-    let mut fuzz_build = None;
-    report.runner("tests", || tests(&mut by_binary, &mut fuzz_build));
-    report.runner("fuzz", || {
-        fuzz_build.unwrap_or_else(fuzz::Build::start)?.wait()?;
-        Ok(fuzz::run_built(fuzz_seconds))
-    });
+    let (mut by_binary, mut later) = (Times::default(), Later::default());
+    report.runner("tests", || tests(&mut by_binary, &mut later));
+    report.runner("fuzz and smoke", || later.run(&mut by_binary, fuzz_seconds));
     report.end(&by_binary)
 }
 
@@ -71,7 +67,7 @@ fn clang_format() -> Command {
 
 /// Runs the tests, one binary per core at a time. The fuzz targets are built meanwhile. Their build starts after the
 /// tests in documents, because cargo locks the folder that both build in.
-fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>) -> Result<Tally, String> {
+fn tests(times: &mut Times, later: &mut Later) -> Result<Tally, String> {
     let cores = shell::cores();
     let cache = target_dir().join("compile-once");
     let path = compile_once::install(&cache, None)?;
@@ -86,13 +82,12 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
     let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
-    let alone = binaries.extract_if(.., |binary| binary.name == ALONE).collect::<Vec<_>>();
+    later.smoke = binaries.extract_if(.., |binary| binary.name == SMOKE).collect();
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
-    *fuzz_build = Some(fuzz::Build::start());
+    later.fuzz_build = Some(fuzz::Build::start());
     let mut sum = Tally::default();
     let mut results = vec![documents];
     results.extend(shell::in_parallel(binaries, cores, run_tests));
-    results.extend(alone.into_iter().map(run_tests));
     for (name, took, tally) in results {
         times.add(name, took);
         sum += tally;
@@ -103,6 +98,34 @@ fn tests(times: &mut Times, fuzz_build: &mut Option<Result<fuzz::Build, String>>
     println!("ci: {}", compile_once::Calls::of(&cache));
     // A test runner without tests succeeds, which would hide an error here.
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
+}
+
+/// What runs after the tests.
+#[derive(Default)]
+struct Later {
+    smoke: Vec<Binary>,
+    fuzz_build: Option<Result<fuzz::Build, String>>,
+}
+
+impl Later {
+    /// Runs the smallest benchmarks, which leave the processors idle half of the time, and meanwhile every fuzz target.
+    fn run(self, times: &mut Times, fuzz_seconds: u32) -> Result<Tally, String> {
+        let Later { smoke, fuzz_build } = self;
+        std::thread::scope(|scope| {
+            let smoke = scope.spawn(|| smoke.into_iter().map(run_tests).collect::<Vec<_>>());
+            let built = fuzz_build.unwrap_or_else(fuzz::Build::start).and_then(fuzz::Build::wait);
+            let mut sum = Tally::default();
+            match built {
+                Ok(()) => sum += fuzz::run_built(fuzz_seconds),
+                Err(problem) => sum.failures.push(Failure::new("fuzz", &problem)),
+            }
+            for (name, took, tally) in smoke.join().map_err(|_| "a thread panicked".to_owned())? {
+                times.add(name, took);
+                sum += tally;
+            }
+            Ok(sum)
+        })
+    }
 }
 
 /// Repeats the few tests on interfaces that failed while the other tests used the processors, one after another. The

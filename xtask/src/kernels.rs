@@ -25,7 +25,7 @@ const TESTS: [(&str, &str); 3] =
 /// Programs that tests start.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/ip", "/usr/sbin/ethtool"];
 /// Files of the tree that tests read.
-const FOLDERS: [&str; 3] = ["tests/policies", "tests/kernel", "examples"];
+const FOLDERS: [&str; 4] = ["tests/cases", "tests/policies", "tests/kernel", "examples"];
 /// The processor that the compiler targets: qemu emulates no later one.
 const CPU: &str = "x86-64-v3";
 /// The compiler of the guest.
