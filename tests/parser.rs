@@ -7,7 +7,7 @@ mod engines;
 #[path = "random/packets.rs"]
 mod packets;
 
-use engines::{frame_sets, link_of, root};
+use engines::{frame_sets, link_of};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use weir_abi::packet::flag;
