@@ -75,7 +75,7 @@ struct flow_side {
 	uint32_t next;
 	uint32_t window; /* in eight bits, see window_of() */
 	uint32_t scale;
-	bool sack;
+	uint32_t sack; /* 0 or 1 */
 };
 
 /* A flow as the sender of a packet sees it. */
@@ -89,6 +89,7 @@ struct flow {
 	bool replied;
 	bool syn;
 	bool proxied;
+	uint8_t padding[3]; /* named, so that all bytes are written: verifiers before 6.3 want that of arguments */
 };
 
 /* The smallest window that is not less than a number of bytes, in eight bits: Window::of(). */

@@ -52,9 +52,12 @@ fn outcomes(policy: &Policy, block: &Block<'_>, chain: usize, packets: &[Packet]
             block.rules.iter().position(|of_block| of_block + 1 == line)
         };
         let mut text = verdict.action().map_or("?", |action| action.name()).to_owned();
+        if verdict.sampled() {
+            text.push('*');
+        }
         match (verdict.reason(), number(verdict.reason())) {
             (Reason::NO_MATCH, _) => {}
-            (_, Some(_)) if block.rules.len() == 1 && text != "accept" => {}
+            (_, Some(_)) if block.rules.len() == 1 && !text.starts_with("accept") => {}
             (_, Some(rule)) => write!(text, " {}", rule + 1).expect("a string takes all"),
             (reason, None) => write!(text, " {}", weir::report::reason_name(program, reason)).expect("as above"),
         }

@@ -24,6 +24,7 @@ mod features;
 mod flows;
 mod limits;
 mod message;
+mod reply;
 mod slots;
 mod stats;
 mod status;
@@ -46,6 +47,7 @@ pub use features::{
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Request};
+pub use reply::Reply;
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,

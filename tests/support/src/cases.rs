@@ -11,10 +11,10 @@
 //!   accept 2    ip / udp
 //! ```
 //!
-//! A block has rules, then packets, which are indented: the verdict, two spaces, and the packet. Behind the action is
-//! what gave it: the number of a rule in its block, or the name of another reason. Without it, no rule did, or the only
-//! one of the block. `+1` is a rule that counts the packet and does not end the chain. Lines above `---` are statements
-//! for all blocks of the file.
+//! A block has rules, then packets, which are indented: the verdict, two spaces, and the packet. A verdict is an action,
+//! with `*` if the packet is sampled, and what gave it: the number of a rule in its block, or the name of another
+//! reason. Without it, no rule did, or the only one of the block. `+1` is a rule that counts the packet and does not end
+//! the chain. Lines above `---` are statements for all blocks of the file.
 
 use crate::{Packet, packets};
 use std::path::Path;

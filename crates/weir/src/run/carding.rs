@@ -8,10 +8,9 @@ use crate::run::card::{Card, Opened, Properties};
 use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
 use crate::run::door::{Door, Part};
 use crate::run::generation::Loader;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_control::{Changes, Request, Stats, TABLE_ENTRIES_MAX, TableOperation};
+use weir_control::{CardReport, Changes, Reply, Request, Stats, TABLE_ENTRIES_MAX, TableOperation};
 use weir_engine::live::Datapath;
 use weir_engine::live::card::flower::{FlowerCard, FlowerSpec};
 use weir_engine::live::card::{CardSpec, WireCard, within};
@@ -143,9 +142,12 @@ impl Part for Card {
         Card::add_to(self, stats)
     }
 
-    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Reply, Failure>> {
         match request {
-            Request::Card { top } => Some(Ok(json!(self.status(software(), (*top).min(TABLE_ENTRIES_MAX))))),
+            Request::Card { top } => {
+                let status = self.status(software(), (*top).min(TABLE_ENTRIES_MAX));
+                Some(Ok(CardReport::Tables(status).into()))
+            }
             // The answer has the counters of entries, including the counters of the card.
             Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => {
                 self.look();

@@ -23,10 +23,9 @@ use crate::run::requests;
 use crate::run::slots;
 use crate::run::slots::Renewal;
 use crate::run::succession::Change;
-use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
-use weir_control::{Changes, ListName, Reloaded, Request, Stats};
+use weir_control::{Changes, ListName, Reloaded, Reply, Request, Stats};
 use weir_engine::live::Datapath;
 use weir_policy::ir::RuleId;
 
@@ -49,7 +48,7 @@ pub trait Part: Send + Sync {
     }
 
     /// Answers a request of its own; `None` if it is not its own. `software` are the counters of the software.
-    fn answer(&self, _request: &Request, _software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+    fn answer(&self, _request: &Request, _software: &dyn Fn() -> Stats) -> Option<Result<Reply, Failure>> {
         None
     }
 }
@@ -99,14 +98,14 @@ impl<L: Loader> Door<L> {
     ///
     /// # Errors
     /// The request is refused and nothing has changed, or it has failed.
-    pub fn request(&self, request: Request) -> Result<Value, Failure> {
+    pub fn request(&self, request: Request) -> Result<Reply, Failure> {
         let software = || requests::stats(&self.controller, &self.loader);
         let parts = self.parts();
         if let Some(answer) = parts.iter().find_map(|part| part.answer(&request, &software)) {
             return answer;
         }
         if request == Request::Stats {
-            return Ok(json!(parts.iter().fold(software(), |stats, part| part.add_to(stats))));
+            return Ok(parts.iter().fold(software(), |stats, part| part.add_to(stats)).into());
         }
         self.guarded(request.clone().changes(), || {
             requests::perform(request, &self.controller, &self.loader, &self.updates)

@@ -1,13 +1,12 @@
 //! Requests about tracked flows.
 
 use crate::failure::Failure;
-use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::FlowState;
 use weir_abi::flow::{Flow, FlowKey, TICK_SHIFT, Timeouts, age, ticks};
-use weir_control::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
+use weir_control::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Reply};
 use weir_loading::flow_match::{FlowMatch, Opening};
 use weir_policy::ir::{Program, Tracking};
 use weir_state::SharedState;
@@ -24,7 +23,7 @@ struct Flows<'a> {
 ///
 /// # Errors
 /// The program does not track, or the request is wrong.
-pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedState) -> Result<Value, Failure> {
+pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedState) -> Result<Reply, Failure> {
     let Some((tracking, needs)) = program.tracking.as_ref().zip(program.flow_needs()) else {
         return Err(Failure::Rejected("weir: the active policy does not track flows".to_owned()));
     };
@@ -34,14 +33,14 @@ pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedStat
         FlowOperation::List { top, state, matches } => {
             let state = state.as_deref().map(named).transpose()?;
             let matches = matches.as_deref().map(read).transpose()?;
-            json!(flows.list((*top).min(FLOWS_MAX), state, matches.as_ref()))
+            flows.list((*top).min(FLOWS_MAX), state, matches.as_ref()).into()
         }
-        FlowOperation::Count => json!(flows.count(tracking)),
+        FlowOperation::Count => flows.count(tracking).into(),
         FlowOperation::Kill { matches } => {
             let matches = read(matches)?;
             let is_wanted =
                 |key: &FlowKey, flow: &Flow| flows.is_alive(key, flow) && matches.matches(&Opening::of(key, flow));
-            json!(FlowsKilled { killed: table.end(flows.now, &is_wanted) })
+            FlowsKilled { killed: table.end(flows.now, &is_wanted) }.into()
         }
     })
 }

@@ -13,9 +13,8 @@ use crate::run::hybrid::HybridCard;
 use crate::run::hybrid::following;
 use crate::run::hybrid::link::CardLink;
 use crate::run::hybrid::splitter::Splitter;
-use serde_json::{Value, json};
 use std::sync::Arc;
-use weir_control::{CardReport, Changes, Request, Stats};
+use weir_control::{CardReport, Changes, Reply, Request, Stats};
 use weir_engine::live::Datapath;
 
 fn given(options: &RunOptions) -> Option<&GivenHybrid> {
@@ -132,9 +131,9 @@ impl<D: Datapath> Part for HybridPart<D> {
         self.1.add_to(stats)
     }
 
-    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+    fn answer(&self, request: &Request, software: &dyn Fn() -> Stats) -> Option<Result<Reply, Failure>> {
         match request {
-            Request::Card { .. } => Some(Ok(json!(CardReport::Hybrid(self.1.status(software(), &self.0.active()))))),
+            Request::Card { .. } => Some(Ok(CardReport::Hybrid(self.1.status(software(), &self.0.active())).into())),
             _ => None,
         }
     }

@@ -17,11 +17,10 @@ use crate::run::mitigation::sampled;
 use crate::run::mitigation::state::{Copies, State};
 use crate::run::mitigation::{Mitigation, Surroundings};
 use crate::run::slots::Renewal;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Weak};
-use weir_control::{Request, Stats};
+use weir_control::{Reply, Request, Stats};
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Prepared;
 use weir_mitigate::mitigator::Settings;
@@ -121,7 +120,7 @@ impl<L: Loader> Hand<L> {
 }
 
 impl<L: Loader> Hands for Hand<L> {
-    fn ask(&self, request: Request) -> Result<Value, Failure> {
+    fn ask(&self, request: Request) -> Result<Reply, Failure> {
         self.through(|door| door.request(request))
     }
 
@@ -144,7 +143,7 @@ impl<L: Loader> Hands for Hand<L> {
 
 /// Mitigation as a part of the daemon, which answers requests about attacks.
 impl Part for Mitigation {
-    fn answer(&self, request: &Request, _: &dyn Fn() -> Stats) -> Option<Result<Value, Failure>> {
+    fn answer(&self, request: &Request, _: &dyn Fn() -> Stats) -> Option<Result<Reply, Failure>> {
         match request {
             Request::Attacks { operation } => Some(self.perform(operation)),
             _ => None,

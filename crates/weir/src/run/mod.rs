@@ -53,6 +53,7 @@ use guard::Guard;
 use limits_log::LimitsLog;
 use mitigation::Mitigation;
 use saving::StateFolder;
+use serde_json::json;
 use server::Server;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,7 +238,7 @@ fn run_on<L: Loader>(
         let mitigation = samples.map(|samples| mitigating::start(options, samples, &door, card.clone()));
         let mitigation = mitigation.transpose()?;
         let asked = door.clone();
-        server.serve(move |request| asked.request(request))?;
+        server.serve(move |request| asked.request(request).map(|reply| json!(reply)))?;
         let carried = options.carry_link.then(|| CarriedLinks::watch(&interfaces)).transpose()?;
         watch(&controller, &guard, carried, &loader, signals, &door.updates);
         drop(server);

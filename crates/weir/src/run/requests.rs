@@ -12,10 +12,9 @@ use crate::run::preparation;
 use crate::run::slots;
 use crate::run::succession::Refusal;
 use crate::run::tables;
-use serde_json::{Value, json};
 use std::time::Duration;
 use weir_abi::Reason;
-use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Request, Stats, Status, TOP_MAX};
+use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Stats, Status, TOP_MAX};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 use weir_state::SharedState;
@@ -29,12 +28,12 @@ pub fn perform<L: Loader>(
     controller: &Controller<L::Datapath>,
     loader: &L,
     updates: &Updates,
-) -> Result<Value, Failure> {
+) -> Result<Reply, Failure> {
     match request {
         Request::Status => {}
-        Request::Stats => return Ok(json!(stats(controller, loader))),
+        Request::Stats => return Ok(stats(controller, loader).into()),
         Request::Limits { top, list } => {
-            return Ok(json!(controller.active().limits(top.min(TOP_MAX), list.as_deref())?));
+            return Ok(controller.active().limits(top.min(TOP_MAX), list.as_deref())?.into());
         }
         Request::Load { policy } => {
             if !policy.is_absolute() {
@@ -45,7 +44,7 @@ pub fn perform<L: Loader>(
                 .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
             // The active generation continues meanwhile.
             let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
-            return Ok(json!(Ready { generation: controller.add(generation) }));
+            return Ok(Ready { generation: controller.add(generation) }.into());
         }
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
         Request::Confirm => controller.confirm()?,
@@ -55,7 +54,7 @@ pub fn perform<L: Loader>(
             return tables::perform(&table, operation, &controller.active(), loader.shared(), updates);
         }
         Request::Features { top } => {
-            return Ok(json!(features::shown(top, controller.active().program(), loader.shared())?));
+            return Ok(features::shown(top, controller.active().program(), loader.shared())?.into());
         }
         Request::Flows { operation } => {
             return flows::perform(&operation, controller.active().program(), loader.shared());
@@ -72,10 +71,10 @@ pub fn perform<L: Loader>(
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };
             let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);
-            return Ok(json!(reloaded.map_err(|refused| refused.failure)?));
+            return Ok(reloaded.map_err(|refused| refused.failure)?.into());
         }
     }
-    Ok(json!(status(controller, loader, updates)))
+    Ok(status(controller, loader, updates).into())
 }
 
 /// All counters of the software.

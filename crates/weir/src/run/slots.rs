@@ -1,10 +1,9 @@
 //! Requests about slots of rules.
 
 use crate::failure::Failure;
-use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_control::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
+use weir_control::{Reply, SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 use weir_policy::slot_rule::{self, SlotRule};
 use weir_state::SharedState;
 use weir_state::slot_store::{BoundSlot, SlotBinding};
@@ -22,7 +21,7 @@ pub fn perform(
     operation: SlotOperation,
     bound: Option<&SlotBinding>,
     shared: &SharedState,
-) -> Result<Value, Failure> {
+) -> Result<Reply, Failure> {
     let named = || bound.into_iter().flat_map(SlotBinding::named);
     let Some((_, BoundSlot { slot, .. })) = named().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = named().map(|(name, _)| name).collect();
@@ -37,7 +36,7 @@ pub fn perform(
         timeout_ms.filter(|&ms| ms > 0).map(|ms| now_ns.saturating_add(ms.saturating_mul(1_000_000)))
     };
     let number = match operation {
-        SlotOperation::List => return Ok(json!(list(name, &slot.list(), || slot.list(), room()))),
+        SlotOperation::List => return Ok(list(name, &slot.list(), || slot.list(), room()).into()),
         SlotOperation::Add { rule, timeout_ms } => {
             Some(slot.add(read(&rule)?.record, expires(timeout_ms), room(), now_ns).map_err(refused)?)
         }
@@ -54,7 +53,7 @@ pub fn perform(
             None
         }
     };
-    Ok(json!(SlotChanged { number, rules: slot.count(), size: room() }))
+    Ok(SlotChanged { number, rules: slot.count(), size: room() }.into())
 }
 
 /// What happened to a rule since it was put in.

@@ -6,7 +6,7 @@ use crate::run::door::Door;
 use crate::run::generation::{Generation, Loader, Prepared};
 use crate::run::guard::Guard;
 use crate::run::succession::Change;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,7 @@ impl Daemon {
 
     /// Asks as a client does.
     pub fn ask(&self, request: Request) -> Value {
-        self.door.request(request).unwrap_or_else(|refused| panic!("{refused}"))
+        json!(self.door.request(request).unwrap_or_else(|refused| panic!("{refused}")))
     }
 
     /// The status.

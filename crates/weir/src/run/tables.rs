@@ -5,12 +5,11 @@ use crate::run::feeds::{Force, Guarded, Updates};
 use crate::run::generation::Generation;
 use crate::run::table_answers::{Counted, entry, refused};
 use crate::run::table_list;
-use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use weir_abi::Family;
 use weir_abi::entry::hit_time;
-use weir_control::{GivenEntries, TableChanged, TableFound, TableOperation};
+use weir_control::{GivenEntries, Reply, TableChanged, TableFound, TableOperation};
 use weir_loading::read_table;
 use weir_state::SharedState;
 use weir_state::tables::{TableBinding, TableChange, TableStore, Visibility};
@@ -26,13 +25,13 @@ pub fn perform<C>(
     active: &Generation<C>,
     shared: &SharedState,
     updates: &Updates,
-) -> Result<Value, Failure> {
+) -> Result<Reply, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
     let store = shared.tables().expect("tables of a running Weir can change");
     let binding = active.tables().expect("tables of a running Weir can change");
     let guarded = Guarded { tables: active.declared(), name, store, binding, updates };
     let tables = Tables { name, store, binding, follows_lists: active.follows_lists(name) };
-    match operation {
+    let changed = match operation {
         TableOperation::Add(given) => {
             let (entries, notices) = &tables.entries(&given, None)?;
             let change = TableChange::Add { entries, timeout_ms: given.timeout_ms };
@@ -57,9 +56,10 @@ pub fn perform<C>(
             })
         }
         TableOperation::Flush => tables.change(TableChange::Flush, false, &[]),
-        TableOperation::Get { address } => tables.get(&address),
-        TableOperation::List(wanted) => Ok(json!(table_list::list(name, store, binding, &wanted)?)),
-    }
+        TableOperation::Get { address } => return Ok(tables.get(&address)?.into()),
+        TableOperation::List(wanted) => return Ok(table_list::list(name, store, binding, &wanted)?.into()),
+    };
+    Ok(changed?.into())
 }
 
 /// A table by name.
@@ -72,23 +72,23 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    fn change(&self, change: TableChange<'_>, atomic: bool, notices: &[String]) -> Result<Value, Failure> {
+    fn change(&self, change: TableChange<'_>, atomic: bool, notices: &[String]) -> Result<TableChanged, Failure> {
         let visibility = if atomic { Visibility::AtOnce } else { Visibility::Gradual };
         let order = (change, visibility);
         let done = self.store.change_by(self.binding, self.name, order, weir_state::now_ns()).map_err(refused)?;
         let mut notices = notices.to_vec();
         notices.extend(done.left_out.notice());
-        Ok(json!(TableChanged {
+        Ok(TableChanged {
             table: self.name.to_owned(),
             changed: done.changed,
             refreshed: matches!(change, TableChange::Update { .. }).then_some(done.refreshed),
             entries: done.entries,
             reload_undoes: self.follows_lists,
             notices,
-        }))
+        })
     }
 
-    fn get(&self, address: &str) -> Result<Value, Failure> {
+    fn get(&self, address: &str) -> Result<TableFound, Failure> {
         let address: IpAddr =
             address.parse().map_err(|_| Failure::Rejected(format!("weir: `{address}` is not an address")))?;
         let (family, _) = self.table_type()?;
@@ -101,7 +101,7 @@ impl Tables<'_> {
             let one = table.longest(address)?;
             Some(entry(table, &Counted { counts: table.counts(&one, hit_time(now_ns)), one }, now_ns))
         });
-        Ok(json!(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? }))
+        Ok(TableFound { table: self.name.to_owned(), found: found.map_err(refused)? })
     }
 
     fn table_type(&self) -> Result<(Family, Kind), Failure> {

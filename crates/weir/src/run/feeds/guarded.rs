@@ -4,10 +4,9 @@ use crate::failure::Failure;
 use crate::run::feeds::checks::{Force, GuardRails};
 use crate::run::feeds::contents::Contents;
 use crate::run::feeds::updates::{Cause, Updates};
-use serde_json::Value;
 use std::path::Path;
 use weir_abi::Family;
-use weir_control::{ListChanged, ListName};
+use weir_control::{ListChanged, ListName, TableChanged};
 use weir_loading::{PolicyTables, read_table};
 use weir_state::tables::{TableBinding, TableStore};
 use weir_tables::{Kind, Table};
@@ -31,7 +30,11 @@ impl Guarded<'_> {
     ///
     /// # Errors
     /// The entries are refused, or `change` fails.
-    pub fn add(&self, entries: &Table, change: impl FnOnce() -> Result<Value, Failure>) -> Result<Value, Failure> {
+    pub fn add(
+        &self,
+        entries: &Table,
+        change: impl FnOnce() -> Result<TableChanged, Failure>,
+    ) -> Result<TableChanged, Failure> {
         let Some(index) = self.index() else { return change() };
         let _checked = self.updates.change();
         GuardRails::of(self.tables, index).check_added(entries, self.contents())?;
@@ -48,8 +51,8 @@ impl Guarded<'_> {
         file: &Path,
         (family, kind): (Family, Kind),
         force: Force,
-        change: impl FnOnce(&Table, &[String]) -> Result<Value, Failure>,
-    ) -> Result<Value, Failure> {
+        change: impl FnOnce(&Table, &[String]) -> Result<TableChanged, Failure>,
+    ) -> Result<TableChanged, Failure> {
         if !file.is_absolute() {
             return Err(Failure::Rejected(format!("weir: {}: not an absolute path", file.display())));
         }

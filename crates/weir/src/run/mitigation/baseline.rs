@@ -121,16 +121,15 @@ mod tests {
     use crate::run::mitigation::hands::{Carried, Hands, Places};
     use crate::run::mitigation::state::State;
     use crate::run::slots::Renewal;
-    use serde_json::Value;
-    use weir_control::Request;
+    use weir_control::{Reply, Request};
     use weir_mitigate::mitigator::Settings;
 
     /// Hands that have nothing to do.
     struct Idle;
 
     impl Hands for Idle {
-        fn ask(&self, _: Request) -> Result<Value, Failure> {
-            Ok(Value::Null)
+        fn ask(&self, _: Request) -> Result<Reply, Failure> {
+            unreachable!("they have nothing to do")
         }
 
         fn renew_rule(&self, _: &str, _: u32, _: u64) -> Renewal {

@@ -5,10 +5,9 @@
 use crate::failure::Failure;
 use crate::run::automatic::{Holder, Why};
 use crate::run::slots::Renewal;
-use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
-use weir_control::{GivenEntries, Request, SlotChanged, SlotOperation, TableChanged, TableOperation};
+use weir_control::{GivenEntries, Reply, Request, SlotOperation, TableOperation};
 use weir_mitigate::action::{Action, ActionId, Measure};
 use weir_mitigate::prefix::Prefix;
 
@@ -21,7 +20,7 @@ pub trait Hands: Send {
     ///
     /// # Errors
     /// It is refused, or has failed.
-    fn ask(&self, request: Request) -> Result<Value, Failure>;
+    fn ask(&self, request: Request) -> Result<Reply, Failure>;
 
     /// Makes the rule of a number in a slot expire at a time, ns.
     fn renew_rule(&self, slot: &str, number: u32, expires_ns: u64) -> Renewal;
@@ -105,15 +104,15 @@ impl Carried {
         Ok(())
     }
 
-    fn ask(&self, request: Request) -> Result<Value, String> {
+    fn ask(&self, request: Request) -> Result<Reply, String> {
         self.hands.ask(request).map_err(said)
     }
 
     fn put_rule(&self, measure: &Measure, now_ns: u64) -> Result<Placed, String> {
         let timeout_ms = Some(RULE_TIME.as_millis() as u64);
         let operation = SlotOperation::Add { rule: measure.to_string(), timeout_ms };
-        let answer = self.ask(Request::Slot { slot: self.places.slot.clone(), operation })?;
-        let changed: SlotChanged = serde_json::from_value(answer).expect("the answer of this process");
+        let reply = self.ask(Request::Slot { slot: self.places.slot.clone(), operation })?;
+        let Reply::SlotChanged(changed) = reply else { unreachable!("a change of a slot is answered so: {reply:?}") };
         let number = changed.number.expect("a rule that was added has a number");
         Ok(Placed::Rule { number, expires_ns: now_ns + RULE_TIME.as_nanos() as u64, dropped: 0 })
     }
@@ -125,10 +124,10 @@ impl Carried {
         for table in &self.places.tables {
             let given = GivenEntries { timeout_ms: Some(timeout_ms), ..GivenEntries::of(&[&entry]) };
             match self.ask(Request::Table { table: table.clone(), operation: TableOperation::Add(given) }) {
-                Ok(answer) => {
-                    let changed: TableChanged = serde_json::from_value(answer).expect("the answer of this process");
+                Ok(Reply::TableChanged(changed)) => {
                     return Ok(Placed::Entry { table: table.clone(), entry, is_own: changed.changed > 0 });
                 }
+                Ok(other) => unreachable!("a change of a table is answered otherwise: {other:?}"),
                 Err(refused) => problem = refused,
             }
         }

@@ -16,7 +16,6 @@ pub mod state;
 mod telling;
 
 use crate::failure::Failure;
-use serde_json::{Value, json};
 use state::{Copies, State};
 use std::io;
 use std::net::IpAddr;
@@ -26,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_abi::kernel::SAMPLE_BYTES;
-use weir_control::{AttackOperation, AttacksMode};
+use weir_control::{AttackOperation, AttacksMode, Reply};
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Mode;
 use weir_mitigate::measure::WINDOW_NS;
@@ -86,7 +85,7 @@ impl Mitigation {
     ///
     /// # Errors
     /// There is no such attack, or nothing to decide.
-    pub fn perform(&self, operation: &AttackOperation) -> Result<Value, Failure> {
+    pub fn perform(&self, operation: &AttackOperation) -> Result<Reply, Failure> {
         let rejected = |text: String| Failure::Rejected(format!("weir: {text}"));
         let now_ns = weir_state::now_ns();
         let mut state = self.0.state();
@@ -96,10 +95,10 @@ impl Mitigation {
                 if self.0.has_ended() {
                     listed.samples.problem = Some("the thread that measures has ended".to_owned());
                 }
-                Ok(json!(listed))
+                Ok(listed.into())
             }
             AttackOperation::Show { attack } => match answers::show(&state, *attack, now_ns) {
-                Some(entry) => Ok(json!(entry)),
+                Some(entry) => Ok(entry.into()),
                 None => Err(rejected(format!("there is no attack {attack}"))),
             },
             AttackOperation::Mode { mode } => {
@@ -108,22 +107,22 @@ impl Mitigation {
                 };
                 let undone = state.set_mode(mode, now_ns);
                 eprintln!("weir: mitigation: mode {}, {undone} actions undone", mode.name());
-                Ok(json!(AttacksMode { mode: mode.name().to_owned(), undone }))
+                Ok(AttacksMode { mode: mode.name().to_owned(), undone }.into())
             }
             AttackOperation::Accept { .. } | AttackOperation::Dismiss { .. } => {
-                Ok(json!(state.decide(operation, now_ns).map_err(rejected)?))
+                Ok(state.decide(operation, now_ns).map_err(rejected)?.into())
             }
-            AttackOperation::Baseline { top } => Ok(json!(baseline::list(&state, *top))),
+            AttackOperation::Baseline { top } => Ok(baseline::list(&state, *top).into()),
             AttackOperation::SetBaseline { of, rate, pps } => {
                 let changed = baseline::set(&mut state, of, rate.as_deref(), *pps).map_err(rejected)?;
                 let rate = rate.as_ref().map(|rate| format!(" {}", rate.escape_debug())).unwrap_or_default();
                 eprintln!("weir: mitigation: baseline of {}{rate} set to {pps} packets/s", of.escape_debug());
-                Ok(json!(changed))
+                Ok(changed.into())
             }
             AttackOperation::ResetBaseline { of } => {
                 let changed = baseline::reset(&mut state, of).map_err(rejected)?;
                 eprintln!("weir: mitigation: baseline of {} reset", of.escape_debug());
-                Ok(json!(changed))
+                Ok(changed.into())
             }
         }
     }

@@ -1,8 +1,7 @@
 use super::{Carried, Hands, Holder, Lost, Places, RULE_TIME, Renewal, Why};
 use crate::failure::Failure;
-use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use weir_control::Request;
+use weir_control::{Reply, Request, SlotChanged, TableChanged};
 use weir_mitigate::action::{Action, Measure, Trial};
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::signature::Signature;
@@ -11,7 +10,7 @@ use weir_mitigate::signature::Signature;
 #[derive(Default)]
 struct Daemon {
     asked: Vec<String>,
-    answer: Value,
+    reply: Option<Reply>,
     refuses: Option<&'static str>,
     renewal: Option<Renewal>,
     posture: Option<String>,
@@ -22,10 +21,13 @@ struct Daemon {
 struct OfDaemon(Arc<Mutex<Daemon>>);
 
 impl Hands for OfDaemon {
-    fn ask(&self, request: Request) -> Result<Value, Failure> {
+    fn ask(&self, request: Request) -> Result<Reply, Failure> {
         let mut daemon = self.0.lock().unwrap();
         daemon.asked.push(request.line().unwrap().trim().to_owned());
-        daemon.refuses.map_or_else(|| Ok(daemon.answer.clone()), |text| Err(Failure::Rejected(format!("weir: {text}"))))
+        match daemon.refuses {
+            Some(text) => Err(Failure::Rejected(format!("weir: {text}"))),
+            None => Ok(daemon.reply.clone().expect("it is asked for what it answers")),
+        }
     }
 
     fn renew_rule(&self, _: &str, _: u32, _: u64) -> Renewal {
@@ -62,13 +64,18 @@ fn rule(id: u32) -> Action {
     action(id, Measure::Drop(Signature::new(victim, Vec::new())))
 }
 
-fn daemon(answer: Value) -> Arc<Mutex<Daemon>> {
-    Arc::new(Mutex::new(Daemon { answer, ..Daemon::default() }))
+fn daemon(reply: Option<Reply>) -> Arc<Mutex<Daemon>> {
+    Arc::new(Mutex::new(Daemon { reply, ..Daemon::default() }))
+}
+
+/// A daemon that has put a rule in.
+fn with_rule() -> Arc<Mutex<Daemon>> {
+    daemon(Some(SlotChanged { number: Some(3), rules: 1, size: 4 }.into()))
 }
 
 #[test]
 fn a_rule_is_added_with_a_timeout_renewed_and_removed() {
-    let daemon = daemon(json!({ "number": 3, "rules": 1, "size": 4 }));
+    let daemon = with_rule();
     let mut carried = carried(&daemon);
     assert_eq!(carried.apply(&rule(1), 0), Ok(()));
     assert_eq!(carried.renew(1), []);
@@ -81,7 +88,7 @@ fn a_rule_is_added_with_a_timeout_renewed_and_removed() {
 
 #[test]
 fn what_others_remove_is_lost_and_not_removed_again() {
-    let daemon = daemon(json!({ "number": 3, "rules": 1, "size": 4 }));
+    let daemon = with_rule();
     let mut carried = carried(&daemon);
     let late_ns = RULE_TIME.as_nanos() as u64;
     for (renewal, now_ns, expected) in [
@@ -101,8 +108,9 @@ fn what_others_remove_is_lost_and_not_removed_again() {
 fn a_source_that_was_in_the_table_before_stays_there() {
     let block = || action(1, Measure::Block((false, 0xc000_0207), 30_000_000_000));
     for (changed, requests) in [(1, 2), (0, 1)] {
-        let answer = json!({ "table": "six", "changed": changed, "entries": 1, "reload_undoes": false, "notices": [] });
-        let daemon = daemon(answer);
+        let (table, refreshed, notices) = ("six".to_owned(), None, Vec::new());
+        let done = TableChanged { table, changed, refreshed, entries: 1, reload_undoes: false, notices };
+        let daemon = daemon(Some(done.into()));
         let mut carried = carried(&daemon);
         assert_eq!((carried.apply(&block(), 0), carried.undo(1, 0)), (Ok(()), Ok(())));
         let asked = &daemon.lock().unwrap().asked;
@@ -110,7 +118,7 @@ fn a_source_that_was_in_the_table_before_stays_there() {
         assert!(asked[0].contains(r#""entries":["192.0.2.7"]"#) && asked[0].contains(r#""timeout_ms":30000"#));
     }
     // The reason of the last table is said, after all were asked.
-    let daemon = daemon(Value::Null);
+    let daemon = daemon(None);
     daemon.lock().unwrap().refuses = Some("table four: it is full");
     assert_eq!(carried(&daemon).apply(&block(), 0), Err("table four: it is full".to_owned()));
     assert_eq!(daemon.lock().unwrap().asked.len(), 2);
@@ -127,7 +135,7 @@ fn a_posture_that_ends_is_removed_by_operators_and_fails_otherwise() {
         (Some(Why::NoPosture(2)), failed("its posture has ended: generation 2 has no such posture")),
         (None, failed("its posture has ended")),
     ] {
-        let daemon = daemon(Value::Null);
+        let daemon = daemon(None);
         let mut carried = carried(&daemon);
         assert_eq!(carried.apply(&posture, 0), Ok(()));
         assert_eq!((carried.renew(1), carried.describe(1).0.as_deref()), (vec![], Some("generation 1")));
