@@ -35,7 +35,7 @@ const REPEATED_MAX: usize = 3;
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "38");
 
 /// Runs every step. Prints the durations, the messages of all failures, and as last line the sum of all tests.
-pub fn run(fuzz_seconds: u32) -> Result<(), String> {
+pub fn run() -> Result<(), String> {
     let mut report = Report::default();
     report.step("rustfmt", cargo(["fmt", "--all", "--check"]));
     report.step("clang-format", clang_format());
@@ -43,9 +43,9 @@ pub fn run(fuzz_seconds: u32) -> Result<(), String> {
     let clippy = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
     report.step("clippy", cargo(clippy));
     report.step("build tests", cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"]));
-    let (mut by_binary, mut later) = (Times::default(), Later::default());
-    report.runner("tests", || tests(&mut by_binary, &mut later));
-    report.runner("fuzz and smoke", || later.run(&mut by_binary, fuzz_seconds));
+    let (mut by_binary, mut smoke) = (Times::default(), Vec::new());
+    report.runner("tests", || tests(&mut by_binary, &mut smoke));
+    report.runner("smoke and fuzz", || smoke_and_fuzz(smoke, &mut by_binary));
     report.end(&by_binary)
 }
 
@@ -65,9 +65,8 @@ fn clang_format() -> Command {
     command
 }
 
-/// Runs the tests, one binary per core at a time. The fuzz targets are built meanwhile. Their build starts after the
-/// tests in documents, because cargo locks the folder that both build in.
-fn tests(times: &mut Times, later: &mut Later) -> Result<Tally, String> {
+/// Runs the tests, one binary per core at a time. What is left for later is put into `smoke`.
+fn tests(times: &mut Times, smoke: &mut Vec<Binary>) -> Result<Tally, String> {
     let cores = shell::cores();
     let cache = target_dir().join("compile-once");
     let path = compile_once::install(&cache, None)?;
@@ -82,9 +81,8 @@ fn tests(times: &mut Times, later: &mut Later) -> Result<Tally, String> {
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
     let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
-    later.smoke = binaries.extract_if(.., |binary| binary.name == SMOKE).collect();
+    *smoke = binaries.extract_if(.., |binary| binary.name == SMOKE).collect();
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
-    later.fuzz_build = Some(fuzz::Build::start());
     let mut sum = Tally::default();
     let mut results = vec![documents];
     results.extend(shell::in_parallel(binaries, cores, run_tests));
@@ -100,32 +98,17 @@ fn tests(times: &mut Times, later: &mut Later) -> Result<Tally, String> {
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
 }
 
-/// What runs after the tests.
-#[derive(Default)]
-struct Later {
-    smoke: Vec<Binary>,
-    fuzz_build: Option<Result<fuzz::Build, String>>,
-}
-
-impl Later {
-    /// Runs the smallest benchmarks, which leave the processors idle half of the time, and meanwhile every fuzz target.
-    fn run(self, times: &mut Times, fuzz_seconds: u32) -> Result<Tally, String> {
-        let Later { smoke, fuzz_build } = self;
-        std::thread::scope(|scope| {
-            let smoke = scope.spawn(|| smoke.into_iter().map(run_tests).collect::<Vec<_>>());
-            let built = fuzz_build.unwrap_or_else(fuzz::Build::start).and_then(fuzz::Build::wait);
-            let mut sum = Tally::default();
-            match built {
-                Ok(()) => sum += fuzz::run_built(fuzz_seconds),
-                Err(problem) => sum.failures.push(Failure::new("fuzz", &problem)),
-            }
-            for (name, took, tally) in smoke.join().map_err(|_| "a thread panicked".to_owned())? {
-                times.add(name, took);
-                sum += tally;
-            }
-            Ok(sum)
-        })
-    }
+/// Runs the smallest benchmarks, which leave the processors idle half of the time, and meanwhile fuzzes the C.
+fn smoke_and_fuzz(smoke: Vec<Binary>, times: &mut Times) -> Result<Tally, String> {
+    std::thread::scope(|scope| {
+        let smoke = scope.spawn(|| smoke.into_iter().map(run_tests).collect::<Vec<_>>());
+        let mut sum = fuzz::run_c();
+        for (name, took, tally) in smoke.join().map_err(|_| "a thread panicked".to_owned())? {
+            times.add(name, took);
+            sum += tally;
+        }
+        Ok(sum)
+    })
 }
 
 /// Repeats the few tests on interfaces that failed while the other tests used the processors, one after another. The

@@ -8,7 +8,7 @@
 use crate::shell::{self, cargo, target_dir};
 use crate::tally::{Failure, Tally};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// Duration of each target in CI, in seconds.
 pub const CI_SECONDS: u32 = 5;
@@ -19,9 +19,6 @@ const INPUT_MAX_BYTES: u32 = 4096;
 const HANG_SECONDS: u32 = 10;
 /// Maximum memory in MiB. More means a leak or an unbounded allocation.
 const MEMORY_MAX_MIB: u32 = 1024;
-
-/// Runs a program only on processors that are idle otherwise (`SCHED_IDLE`).
-const IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 
 /// Leaves the processors to benchmarks that run meanwhile.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
@@ -54,33 +51,17 @@ pub fn run(target: Option<&str>, seconds: u32) -> Result<(), String> {
         let names: Vec<&str> = targets.iter().map(|t| t.name.as_str()).collect();
         return Err(format!("no fuzz target {}; known: {}", target.unwrap_or("at all"), names.join(", ")));
     }
-    if chosen.iter().any(|t| t.source.extension().is_some_and(|e| e == "rs")) {
+    if !chosen.iter().all(|target| target.is_c()) {
         shell::run(&mut build_rust()?)?;
     }
     let tally = fuzz_chosen(chosen, seconds);
     if tally.failures.is_empty() { Ok(()) } else { Err(format!("{tally}\n{}", tally.failures())) }
 }
 
-/// Fuzzes all targets for `seconds` each, after [`Build::wait`].
-pub fn run_built(seconds: u32) -> Tally {
-    fuzz_chosen(targets().iter().collect(), seconds)
-}
-
-/// The build of the Rust targets, in the background.
-pub struct Build(Child);
-
-impl Build {
-    /// Starts the build.
-    pub fn start() -> Result<Self, String> {
-        let started = shell::started_by(IDLE, &build_rust()?).stdin(Stdio::null()).spawn();
-        started.map(Build).map_err(|error| format!("building fuzz targets: {error}"))
-    }
-
-    /// Returns when the targets are built.
-    pub fn wait(mut self) -> Result<(), String> {
-        let status = self.0.wait().map_err(|error| format!("building fuzz targets: {error}"))?;
-        if status.success() { Ok(()) } else { Err(format!("building fuzz targets: {status}")) }
-    }
+/// Fuzzes the targets in C, for [`CI_SECONDS`] each. `fuzz/tests` has mutants for those in Rust, because their build
+/// with libFuzzer takes longer than all their tests.
+pub fn run_c() -> Tally {
+    fuzz_chosen(targets().iter().filter(|target| target.is_c()).collect(), CI_SECONDS)
 }
 
 /// Fuzzes targets in parallel, one per core, because each is a process with one thread.
@@ -114,15 +95,16 @@ fn targets() -> Vec<Target> {
 }
 
 impl Target {
+    fn is_c(&self) -> bool {
+        self.source.extension().is_some_and(|extension| extension == "c")
+    }
+
     fn fuzz(&self, seconds: u32) -> Result<(), Failure> {
         self.try_fuzz(seconds).map_err(|message| Failure::new(format!("fuzz: {}", self.name), &message))
     }
 
     fn try_fuzz(&self, seconds: u32) -> Result<(), String> {
-        let program = match self.source.extension() {
-            Some(extension) if extension == "c" => self.build_c()?,
-            _ => rust_dir()?.join(&self.name),
-        };
+        let program = if self.is_c() { self.build_c()? } else { rust_dir()?.join(&self.name) };
         let name = &self.name;
         let learnt = target_dir().join("fuzz").join(name);
         let seeds = PathBuf::from(format!("fuzz/seeds/{name}"));

@@ -32,12 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run all checks of CI: formatting, lints, tests, and every fuzz target for a limited time.
-    Ci {
-        /// Seconds for each fuzz target.
-        #[arg(long, default_value_t = fuzz::CI_SECONDS)]
-        fuzz_seconds: u32,
-    },
+    /// Run all checks of CI: formatting, lints, tests, and the fuzz targets in C for a limited time.
+    Ci,
     /// Fuzz one target, or all of them. Crashing inputs are written to fuzz/corpus/<target>.
     Fuzz {
         /// Seconds for each target.
@@ -81,7 +77,7 @@ fn main() -> ExitCode {
     }
     shell::enter_root();
     let result = match Cli::parse().task {
-        Task::Ci { fuzz_seconds } => ci::run(fuzz_seconds),
+        Task::Ci => ci::run(),
         Task::Fuzz { seconds, target } => fuzz::run(target.as_deref(), seconds),
         Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
         Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
