@@ -396,20 +396,22 @@ enum {
  */
 WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, uint32_t bytes)
 {
+	uint64_t place = offset;
 	const uint8_t *at;
 
+	/* In 64 bits: verifiers before 6.8 do not know that a copy of 32 bits has the same bound. */
 	if (!__builtin_constant_p(offset))
-		__asm__ volatile("" : "+r"(offset));
-	if (offset > WEIR_WINDOW_BYTES || offset + bytes > WEIR_WINDOW_BYTES)
+		__asm__ volatile("" : "+r"(place));
+	if (place > WEIR_WINDOW_BYTES || place + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
 #ifdef WEIR_SENT
 	if (frame->tagged)
-		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
+		return frame->ctx ? frame_copy(frame->ctx, (uint32_t)place, bytes) : NULL;
 #endif
-	at = frame->data + offset;
+	at = frame->data + place;
 	__asm__ volatile("" : "+r"(at));
 	if (WEIR_UNLIKELY(at + bytes > frame->end))
-		return frame->ctx ? frame_copy(frame->ctx, offset, bytes) : NULL;
+		return frame->ctx ? frame_copy(frame->ctx, (uint32_t)place, bytes) : NULL;
 	if (!at)
 		__builtin_unreachable();
 	return at;
