@@ -384,8 +384,9 @@ WEIR_INLINE const uint8_t *frame_copy(void *ctx, uint32_t offset, uint32_t bytes
 #pragma clang diagnostic pop
 
 enum {
-	FRAME_COPY_BYTES = 40,	 /* the most bytes of one call: an IPv6 header */
-	FRAME_PADDING_MASK = 15, /* fewer bytes than this are in front of a frame */
+	FRAME_COPY_BYTES = 40,			      /* the most bytes of one call: an IPv6 header */
+	FRAME_PADDING_MASK = 15,		      /* fewer bytes than this are in front of a frame */
+	FRAME_PLACE_MASK = 2 * WEIR_WINDOW_BYTES - 1, /* of a place that is not beyond the window */
 };
 
 /*
@@ -399,11 +400,15 @@ WEIR_INLINE const uint8_t *frame_at(const struct frame *frame, uint32_t offset, 
 	uint64_t place = offset;
 	const uint8_t *at;
 
-	/* In 64 bits: verifiers before 6.8 do not know that a copy of 32 bits has the same bound. */
 	if (!__builtin_constant_p(offset))
 		__asm__ volatile("" : "+r"(place));
 	if (place > WEIR_WINDOW_BYTES || place + bytes > WEIR_WINDOW_BYTES)
 		return NULL;
+	/* Linux 6.1 does not know that a copy on the stack has the same bound. */
+	if (!__builtin_constant_p(offset)) {
+		__asm__ volatile("" : "+r"(place));
+		place &= FRAME_PLACE_MASK;
+	}
 #ifdef WEIR_SENT
 	if (frame->tagged)
 		return frame->ctx ? frame_copy(frame->ctx, (uint32_t)place, bytes) : NULL;
