@@ -89,7 +89,7 @@ struct flow {
 	bool replied;
 	bool syn;
 	bool proxied;
-	uint8_t padding[3]; /* named, so that all bytes are written: verifiers before 6.3 want that of arguments */
+	uint8_t padding[3]; /* is written too: verifiers before 6.3 refuse arguments with unwritten bytes */
 };
 
 /* The smallest window that is not less than a number of bytes, in eight bits: Window::of(). */

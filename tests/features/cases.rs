@@ -57,7 +57,6 @@ fn outcomes(policy: &Policy, block: &Block<'_>, chain: usize, packets: &[Packet]
         }
         match (verdict.reason(), number(verdict.reason())) {
             (Reason::NO_MATCH, _) => {}
-            (_, Some(_)) if block.rules.len() == 1 && !text.starts_with("accept") => {}
             (_, Some(rule)) => write!(text, " {}", rule + 1).expect("a string takes all"),
             (reason, None) => write!(text, " {}", weir::report::reason_name(program, reason)).expect("as above"),
         }
@@ -75,9 +74,9 @@ fn outcomes(policy: &Policy, block: &Block<'_>, chain: usize, packets: &[Packet]
     Ok(outcomes)
 }
 
-/// Whether the verdict in the file means the outcome: the only rule of a block may be named.
+/// Whether the verdict in the file means the outcome: the only rule of a block need not be named.
 fn is_meant(block: &Block<'_>, verdict: &str, outcome: &str) -> bool {
-    verdict == outcome || block.rules.len() == 1 && verdict.replace(" 1", "") == outcome.replace(" 1", "")
+    verdict == outcome || block.rules.len() == 1 && verdict == outcome.replacen(" 1", "", 1)
 }
 
 /// The rules of a block that decide or count none of its packets.
@@ -85,7 +84,6 @@ fn idle(block: &Block<'_>, outcomes: &[String]) -> Vec<String> {
     let is_hit = |number: usize| {
         let names = [format!("{number}"), format!("+{number}")];
         outcomes.iter().any(|outcome| outcome.split(' ').any(|word| names.iter().any(|name| name == word)))
-            || block.rules.len() == 1 && outcomes.iter().any(|outcome| outcome != "accept")
     };
     let idle = (1..=block.rules.len()).filter(|number| !is_hit(*number));
     idle.map(|number| format!("line {}: no packet of the block matches", block.rules[number - 1] + 1)).collect()

@@ -15,8 +15,8 @@ use std::process::Command;
 const INCLUDE: &[u8] = b"#include <immintrin.h>";
 /// The source of the precompiled header.
 const SOURCE: &str = "precompiled.h";
-/// Options of a compilation that are followed by a path.
-const WITH_PATH: [&str; 2] = ["-I", "-o"];
+/// The option of a compilation that is followed by a path.
+const OUTPUT: &str = "-o";
 /// Prefixes of options that do not concern the header: a path, the end of a compilation, and the linker.
 const OTHERS: [&str; 3] = ["-ffile-prefix-map=", "-c", "-Wl,"];
 
@@ -47,7 +47,7 @@ fn flags(args: &[OsString]) -> Vec<&OsString> {
     let mut flags = Vec::new();
     let mut rest = args.iter().skip(1);
     while let Some(arg) = rest.next() {
-        if WITH_PATH.iter().any(|option| arg == option) {
+        if *arg == OUTPUT {
             rest.next();
         } else if !OTHERS.iter().any(|other| arg.as_encoded_bytes().starts_with(other.as_bytes())) {
             flags.push(arg);
