@@ -199,7 +199,7 @@ fn a_packet_is_judged_alike_wherever_its_first_buffer_ends() {
                     .into_iter()
                     .zip(before)
                     .map(|(now, then)| Counter { packets: now.packets - then.packets, bytes: now.bytes - then.bytes });
-                let reason = weir::report::reason_name(&kernel.policy.program, verdict.reason());
+                let reason = weir_command::report::reason_name(&kernel.policy.program, verdict.reason());
                 assert_eq!(since.collect::<Vec<_>>(), counters, "{form}, first buffer of {first}, {reason}: {packet}");
                 assert_eq!(did, expected, "{form}, first buffer of {first}, {reason}: {packet}");
             }
@@ -245,7 +245,7 @@ fn a_packet_that_the_host_sends_is_judged_like_any_other() {
                     .into_iter()
                     .zip(before)
                     .map(|(now, then)| Counter { packets: now.packets - then.packets, bytes: now.bytes - then.bytes });
-                let reason = weir::report::reason_name(&kernel.policy.program, verdict.reason());
+                let reason = weir_command::report::reason_name(&kernel.policy.program, verdict.reason());
                 assert_eq!(since.collect::<Vec<_>>(), counters, "{form}, {segments:?}, {reason}: {packet}");
                 assert_eq!(did, expected, "{form}, {segments:?}, {reason}: {packet}");
             }
@@ -276,7 +276,7 @@ fn a_packet_of_an_interface_that_is_no_port_is_dropped_by_name() {
         let rest = |counters: &[Counter]| [&counters[..unknown], &counters[unknown + 1..]].concat();
         assert_eq!(rest(&after), rest(&before), "nothing else is counted");
     }
-    let decided = weir::report::decided(&kernel.policy.program, &kernel.counted(1));
+    let decided = weir_command::report::decided(&kernel.policy.program, &kernel.counted(1));
     let dropped = decided.iter().find(|decided| decided.reason == Reason::UNKNOWN_INTERFACE).expect("it has a name");
     assert_eq!((dropped.action, dropped.counter.packets), (Action::Drop, 3));
 }

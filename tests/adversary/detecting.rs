@@ -1,9 +1,8 @@
 //! The packets of an attack through detection, as `weir detect --policy --inside` runs it.
 
 use crate::deciding::Decided;
-use weir::detect::headers;
-use weir::inside::Inside;
 use weir_abi::Action;
+use weir_command::inside::Inside;
 use weir_mitigate::action::{Measure, Mode, Prepared};
 use weir_mitigate::defence::Fate;
 use weir_mitigate::excerpt;
@@ -12,6 +11,7 @@ use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::recording::Recording;
 use weir_policy::ir::eval::packet::Frame;
+use weir_recording::headers;
 use weir_test_support::attack::{Attack, START_NS, Step};
 
 /// What detection did.

@@ -3,8 +3,8 @@
 use crate::deciding::{Decided, Words};
 use crate::detecting::Detected;
 use std::collections::HashSet;
-use weir::inside::Inside;
 use weir_abi::{Action, FlowState, Reason};
+use weir_command::inside::Inside;
 use weir_mitigate::prefix::Prefix;
 use weir_test_support::attack::expectation::{Amount, Claim, Whose};
 use weir_test_support::attack::{Attack, EVERYONE, Step};

@@ -2,9 +2,9 @@
 //! everything.
 
 use crate::engines::load;
-use weir::card::{CardReport, report, split_of};
 use weir_card::Profile;
 use weir_card::profile::SHIPPED;
+use weir_planning::card::{CardReport, report, split_of};
 
 /// Compares destination ports, looks up addresses, and does not parse the TTL.
 const CARD: &str = "

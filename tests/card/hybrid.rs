@@ -1,7 +1,6 @@
 //! A policy on a card and in software: both parts with their tables, and the way of a frame through them.
 
 use crate::interpreter;
-use weir::card::{CardImages, CardTables};
 use weir_abi::{Counter, Verdict};
 use weir_card::Profile;
 use weir_card::body::Body;
@@ -10,6 +9,7 @@ use weir_card::receive::{Configured, Port, Received};
 use weir_card::split::{Split, split};
 use weir_loading::Policy;
 use weir_loading::eval::SlotAnswers;
+use weir_planning::card::{CardImages, CardTables};
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
 use weir_policy::ir::{Program, RuleId};

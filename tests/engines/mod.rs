@@ -370,7 +370,7 @@ pub fn difference(program: &Program, packets: &[support::Packet], one: &Decided,
     }
     let counters = one.counters.iter().zip(&other.counters).enumerate();
     counters.into_iter().find(|(_, (one, other))| one != other).map(|(index, (one, other))| {
-        format!("counter of {}: {one:?}, {other:?}", weir::report::reason_name(program, Reason(index as u16)))
+        format!("counter of {}: {one:?}, {other:?}", weir_command::report::reason_name(program, Reason(index as u16)))
     })
 }
 
@@ -389,7 +389,7 @@ fn same_hits(one: &[EntryHits], other: &[EntryHits]) -> bool {
 
 /// Checks that the counters of reasons add up to the received packets and bytes.
 fn adds_up(program: &Program, decided: &Decided, packets: &[support::Packet]) -> Result<(), String> {
-    let deciding = weir::report::decided(program, &decided.counters);
+    let deciding = weir_command::report::decided(program, &decided.counters);
     let sum = deciding.iter().fold((0, 0), |sum, by| (sum.0 + by.counter.packets, sum.1 + by.counter.bytes));
     let chains = program.chains.len() as u64;
     let bytes: u64 = packets.iter().map(|packet| u64::from(packet.wire)).sum();
@@ -405,5 +405,5 @@ fn adds_up(program: &Program, decided: &Decided, packets: &[support::Packet]) ->
 pub fn verdict(program: &Program, verdict: Verdict) -> String {
     let action = verdict.action().map_or_else(|| format!("{:#x}", verdict.0), |action| action.name().to_owned());
     let action = action + if verdict.sampled() { "*" } else { "" };
-    format!("{action:<8} {}", weir::report::reason_name(program, verdict.reason()))
+    format!("{action:<8} {}", weir_command::report::reason_name(program, verdict.reason()))
 }

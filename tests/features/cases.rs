@@ -58,7 +58,9 @@ fn outcomes(policy: &Policy, block: &Block<'_>, chain: usize, packets: &[Packet]
         match (verdict.reason(), number(verdict.reason())) {
             (Reason::NO_MATCH, _) => {}
             (_, Some(rule)) => write!(text, " {}", rule + 1).expect("a string takes all"),
-            (reason, None) => write!(text, " {}", weir::report::reason_name(program, reason)).expect("as above"),
+            (reason, None) => {
+                write!(text, " {}", weir_command::report::reason_name(program, reason)).expect("as above")
+            }
         }
         let counted = eval.counters().into_iter().zip(before).enumerate();
         for (reason, _) in counted.filter(|(_, (now, then))| now.packets > then.packets) {

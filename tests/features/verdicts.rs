@@ -2,9 +2,9 @@
 
 use crate::engines::{Decided, verdict};
 use std::fmt::Write;
-use weir::limit_counts::{self, Counting};
 use weir_abi::features::key_address;
 use weir_abi::{Counter, FeatureCell, FeatureRecord, PacketClass, Reason};
+use weir_command::limit_counts::{self, Counting};
 use weir_control::TOP_MAX;
 use weir_loading::Policy;
 use weir_policy::ir::Node;
@@ -43,7 +43,7 @@ pub fn report(policy: &Policy, lines: &[&str], decided: &Decided) -> String {
         let reason = Reason(index as u16);
         let rule = reason.rule_index().map(|rule| &program.rules[usize::from(rule)]);
         if counter.packets > 0 || rule.is_some() {
-            line(counter, &weir::report::reason_name(program, reason), rule.map_or("", |rule| &rule.text));
+            line(counter, &weir_command::report::reason_name(program, reason), rule.map_or("", |rule| &rule.text));
         }
     }
     for ((rule, action, reason), counter) in program.limited().into_iter().zip(limited) {

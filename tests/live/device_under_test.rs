@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::{Request, Stats, Status, Tally};
 
 /// Maximum time for any step.

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::Request;
 use weir_test_support::program::{install, install_script};
 

@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use std::env;
 use std::process::{Command, Stdio};
-use weir::failure::Failure;
-use weir::report;
+use weir_command::failure::Failure;
+use weir_command::report;
 
 /// The JSON objects of all scenarios. The object of a scenario that failed has its `error`.
 #[derive(Serialize)]

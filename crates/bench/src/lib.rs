@@ -4,11 +4,8 @@
 //! with its extremes in `_min` and `_max`. No test depends on timings, which are comparable only within one run.
 #![forbid(unsafe_code)]
 
-/// Replaces the macro of the standard library: it escapes external text, and a closed standard error does not cause a
-/// panic.
-macro_rules! eprintln {
-    ($($text:tt)*) => { weir::report::say(&format!($($text)*)) };
-}
+#[macro_use]
+extern crate weir_command;
 
 mod all;
 pub mod data;
@@ -46,8 +43,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde_json::Value;
 use std::fs;
-use weir::failure::Failure;
-use weir::report;
+use weir_command::failure::Failure;
+use weir_command::report;
 use weir_engine::quiet::{self, Summary};
 
 const SCENARIOS: [&Scenario; 17] = [

@@ -7,7 +7,7 @@ use crate::row::Row;
 use crate::scale::{Scale, Scaled};
 use crate::scenario::{Picks, Scenario};
 use std::hint::black_box;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::{cpu, tsc};
 use weir_policy::pass::choose_layouts::CostModel;

@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
-use weir::report::Format;
-use weir::{entry, signals};
 use weir_bench::options::Options;
+use weir_command::report::Format;
+use weir_command::{entry, signals};
 
 fn main() -> ExitCode {
     let format = |options: &Options| if options.json { Format::Json } else { Format::Text };

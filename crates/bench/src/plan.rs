@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// Most prefixes of a list.
 const PREFIXES_MAX: Scaled<usize> = Scaled { full: usize::MAX, quick: usize::MAX, smoke: 1 << 12 };

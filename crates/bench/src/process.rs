@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::Request;
 #[cfg(feature = "dpdk")]
 use weir_control::Stats;

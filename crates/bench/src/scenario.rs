@@ -9,7 +9,7 @@ use crate::need::Need;
 use crate::plan::Plan;
 use crate::row::Row;
 use crate::scale::Scaled;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// A named experiment.
 pub struct Scenario {

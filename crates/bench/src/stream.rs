@@ -1,6 +1,6 @@
 //! Programs in the kernel that decide a stream of packets from changing sources (`datapath/engine/stream.h`).
 
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::quiet::Stretches;
 use weir_engine::traffic;

@@ -2,12 +2,12 @@
 //! the product.
 
 use crate::cli::BenchOptions;
-use crate::failure::Failure;
 use std::env;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+use weir_command::failure::Failure;
 
 const PROGRAM: &str = "weir-bench";
 

@@ -1,10 +1,6 @@
 //! `weir card serve`: a card in software between two interfaces, for tests and for users without a card.
 
-use crate::card::profile;
 use crate::cli::CardServeOptions;
-use crate::failure::Failure;
-use crate::report;
-use crate::run::claim::{ClaimTarget, Claimant, Claims, PortKind};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -12,8 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_abi::card::TRAILER_BYTES_MAX;
 use weir_card::device::{Device, FromHost, FromNetwork};
+use weir_command::failure::Failure;
+use weir_command::report;
+use weir_daemon::interfaces::claim::{ClaimTarget, Claimant, Claims, PortKind};
 use weir_engine::live::afpacket::bump::{Bump, Passage};
 use weir_engine::live::{PortReading, Side};
+use weir_planning::card::profile;
 
 /// How long the process waits for frames before it looks whether it has to end.
 const WAIT: Duration = Duration::from_millis(50);

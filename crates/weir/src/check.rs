@@ -5,11 +5,8 @@
 
 mod certificate;
 
-use crate::card::{self, CardReport};
-use crate::cli::{CheckOptions, EngineName};
+use crate::cli::CheckOptions;
 use crate::costs;
-use crate::failure::{Failure, messages};
-use crate::report;
 use certificate::{
     Certificate, ChainCost, Invalid, LimitsCost, ObserveCost, Report, Seconds, SlotCost, TableCost, describe,
 };
@@ -17,10 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_abi::slot::SlotImage;
 use weir_abi::{Family, Layout};
+use weir_command::failure::{Failure, messages};
+use weir_command::options::EngineName;
+use weir_command::report;
 use weir_engine::cpu::Cpu;
 use weir_engine::measure;
 use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, PolicyFile, Text};
+use weir_planning::card::{self, CardReport};
 use weir_policy::capability::Engine;
 use weir_policy::checked::{LimitKeys, Limits, Table, TableId, TableKind};
 use weir_policy::ir::{Direction, LimitEach, LimiterKind, Log, RuleSlot, SlotContents};

@@ -1,21 +1,21 @@
 //! `weir compile`: compiles a policy into one file, for a machine without clang.
 
-use crate::captures;
 use crate::cli::{CompileOptions, CpuName};
 use crate::costs;
-use crate::failure::Failure;
-use crate::figures;
-use crate::report;
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
+use weir_command::failure::Failure;
+use weir_command::figures;
+use weir_command::report;
 use weir_engine::Artifact;
 use weir_engine::bundle::key::Signer;
 use weir_engine::cpu::Cpu;
 use weir_loading::{Bundled, LoadError, PART_RULES, Policy, PolicyFile};
 use weir_policy::backend::c::{self, Dialect};
 use weir_policy::pass::choose_layouts::CostModel;
+use weir_recording::captures;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]

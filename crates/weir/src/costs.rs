@@ -4,11 +4,11 @@
 //! By default the compiler uses fixed costs (`CostModel::default()`), so that a policy compiles to the same code
 //! everywhere. On a machine with other caches, measured costs choose better layouts.
 
-use crate::failure::Failure;
 use serde::Deserialize;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+use weir_command::failure::Failure;
 use weir_policy::pass::choose_layouts::CostModel;
 
 /// Largest file that is read, bytes. Valid files are shorter.

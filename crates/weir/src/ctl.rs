@@ -1,7 +1,6 @@
 //! `weir ctl`: sends a request to a running Weir and prints the answer, as text or as JSON. It uses only the protocol,
 //! no code of `weir run`.
 
-use crate::additions;
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_attacks;
 use crate::ctl_card;
@@ -10,11 +9,12 @@ use crate::ctl_flows;
 use crate::ctl_slot;
 use crate::ctl_table;
 use crate::ctl_updates;
-use crate::failure::Failure;
-use crate::figures;
-use crate::limit_counts;
-use crate::report;
 use std::fmt::Write;
+use weir_command::additions;
+use weir_command::failure::Failure;
+use weir_command::figures;
+use weir_command::limit_counts;
+use weir_command::report;
 use weir_control::{
     Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, LimitsStatus, Ready, Request,
     StateStatus, Stats, Status, TxDropped, WorkerStats,

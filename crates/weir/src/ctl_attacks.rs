@@ -2,10 +2,10 @@
 
 use crate::cli::{AttacksAction, CtlOptions};
 use crate::ctl_baseline;
-use crate::failure::Failure;
-use crate::figures::grouped;
-use crate::report;
 use std::fmt::Write;
+use weir_command::failure::Failure;
+use weir_command::figures::grouped;
+use weir_command::report;
 use weir_control::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
     EventsStatus, Request, SamplesStatus,

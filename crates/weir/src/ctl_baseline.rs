@@ -1,9 +1,9 @@
 //! `weir ctl attacks baseline`: lists, sets and resets what mitigation has learned.
 
 use crate::cli::{BaselineAction, BaselineOptions};
-use crate::failure::Failure;
-use crate::figures::grouped;
 use std::fmt::Write;
+use weir_command::failure::Failure;
+use weir_command::figures::grouped;
 use weir_control::{AttackOperation, BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
 use weir_policy::diag::printable::printable;
 

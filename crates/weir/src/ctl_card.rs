@@ -1,7 +1,7 @@
 //! `weir ctl card` as text.
 
-use crate::figures::grouped;
 use std::fmt::Write;
+use weir_command::figures::grouped;
 use weir_control::{
     CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
     FollowWindow, FramesShare, HybridRule, HybridStatus,

@@ -1,7 +1,7 @@
 //! `weir ctl features`: shows what was observed in the last second.
 
-use crate::figures;
 use std::fmt::Write;
+use weir_command::figures;
 use weir_control::{AddressFeatures, DirectionFeatures, FeatureCounts, FeaturesShown, SampledFeatures};
 use weir_policy::diag::printable::printable;
 

@@ -1,10 +1,10 @@
 //! `weir ctl flows`: asks for tracked flows, and ends them.
 
 use crate::cli::{CtlOptions, FlowsAction, FlowsOptions};
-use crate::failure::Failure;
-use crate::figures;
-use crate::report;
 use std::fmt::Write;
+use weir_command::failure::Failure;
+use weir_command::figures;
+use weir_command::report;
 use weir_control::{FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Request};
 use weir_policy::diag::printable::printable;
 

@@ -1,10 +1,10 @@
 //! `weir ctl slot`: lists and changes the rules of a slot.
 
 use crate::cli::{CtlOptions, SlotAction};
-use crate::failure::Failure;
-use crate::figures;
-use crate::report;
 use std::fmt::Write;
+use weir_command::failure::Failure;
+use weir_command::figures;
+use weir_command::report;
 use weir_control::{Request, SlotChanged, SlotListed, SlotOperation};
 use weir_policy::diag::printable::printable;
 

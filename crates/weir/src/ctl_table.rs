@@ -1,13 +1,14 @@
 //! `weir ctl table`: changes and reads tables of a running Weir.
 
-use crate::cli::{CtlOptions, Given, Order, TableAction, timeout_ms};
-use crate::failure::Failure;
-use crate::figures;
-use crate::report;
+use crate::cli::{CtlOptions, Given, Order, TableAction};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use weir_command::failure::Failure;
+use weir_command::figures;
+use weir_command::report;
+use weir_command::values::timeout_ms;
 use weir_control::{
     Client, GivenEntries, ListOrder, Listing, Request, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry,
     TableFound, TableOperation,

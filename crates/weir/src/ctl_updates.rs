@@ -1,7 +1,7 @@
 //! Updates of tables and limits from list files, as text.
 
-use crate::figures;
 use std::fmt::Write as _;
+use weir_command::figures;
 use weir_control::{AppliedUpdate, ListChanged, RefusedUpdate, Reloaded, UpdatesStatus};
 use weir_policy::diag::printable::printable;
 

@@ -1,20 +1,20 @@
 //! `weir diff`: the packets whose verdict differs between two policies, by rule and by source.
 
-use crate::captures::{self, Damage};
 use crate::cli::DiffOptions;
-use crate::directions::Directions;
-use crate::engine::{self, action};
-use crate::failure::{self, Failure};
-use crate::figures;
-use crate::report;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::L3;
 use weir_abi::{BURST_MAX, Verdict};
+use weir_command::engine::{self, action};
+use weir_command::failure::{self, Failure};
+use weir_command::figures;
+use weir_command::report;
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet;
+use weir_recording::captures::{self, Damage};
+use weir_recording::directions::Directions;
 
 /// Most sources that are counted separately. Further sources are counted together.
 const SOURCES_MAX: usize = 1 << 20;

@@ -1,18 +1,12 @@
-//! The `weir` command: the command line, the commands and the daemon.
+//! The `weir` command: its command line and the reports of its commands.
 //!
-//! Each command is a module with its name. `weir-loading` loads policies and bundles for engines.
+//! Each command is a module with its name. `weir run` is `weir-daemon`.
 #![forbid(unsafe_code)]
 
-/// Replaces the macro of the standard library in this crate. It escapes text from outside, and does not panic if
-/// standard error is closed.
-macro_rules! eprintln {
-    ($($text:tt)*) => { $crate::report::say(&format!($($text)*)) };
-}
+#[macro_use]
+extern crate weir_command;
 
-pub mod additions;
 pub mod bench;
-pub mod captures;
-pub mod card;
 pub mod card_plan;
 pub mod card_serve;
 pub mod check;
@@ -28,19 +22,7 @@ pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;
 pub mod ctl_updates;
-pub mod cut_short;
 pub mod detect;
 pub mod diff;
-pub mod directions;
-pub mod engine;
-pub mod entry;
-pub mod export;
-pub mod failure;
-pub mod figures;
-pub mod inside;
-pub mod limit_counts;
 pub mod replay;
-pub mod report;
-pub mod run;
-pub mod signals;
 pub mod why;

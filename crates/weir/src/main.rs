@@ -3,8 +3,9 @@
 
 use std::process::ExitCode;
 use weir::cli::{CardCommand, Cli, Command};
-use weir::failure::Failure;
-use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, entry, replay, run, signals, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, replay, why};
+use weir_command::failure::Failure;
+use weir_command::{entry, signals};
 
 fn main() -> ExitCode {
     entry::main(|cli: &Cli| cli.command.format(), |cli| run_command(&cli.command))
@@ -22,9 +23,9 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Why(options) => why::run(options),
         Command::Diff(options) => diff::run(options),
         Command::Detect(options) => detect::run(options),
-        Command::Run(options) => run::run(options),
-        Command::Guard(options) => run::guard::process::run(options),
-        Command::Sweep(options) => run::card::sweeper::run(options),
+        Command::Run(options) => weir_daemon::run(options),
+        Command::Guard(options) => weir_daemon::interfaces::guard::process::run(options),
+        Command::Sweep(options) => weir_daemon::parts::card::sweeper::run(options),
         Command::Ctl(options) => ctl::run(options),
         Command::Card(options) => match &options.command {
             CardCommand::Plan(options) => card_plan::run(options),

@@ -1,15 +1,12 @@
 //! `weir why`: explains which rule decided a packet, and what each earlier rule saw.
 
-use crate::captures;
 use crate::cli::WhyOptions;
-use crate::directions::Directions;
-use crate::engine::action;
-use crate::failure::Failure;
-use crate::replay;
-use crate::report;
 use serde::Serialize;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::{Fragment, L3, L4};
+use weir_command::engine::action;
+use weir_command::failure::Failure;
+use weir_command::report;
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::capability::Engine;
 use weir_policy::check::name_of;
@@ -20,6 +17,9 @@ use weir_policy::ir::eval::packet::{Frame, Packet};
 use weir_policy::ir::eval::{Charge, Evaluator, Observed};
 use weir_policy::ir::{Chain, FindId, LimiterKind, Program, RuleSlotId, Test, Wanted, print};
 use weir_policy::slot_rule;
+use weir_recording::captures;
+use weir_recording::directions::Directions;
+use weir_recording::replay;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
@@ -141,7 +141,7 @@ fn find_packet(options: &WhyOptions, policy: &Policy, directions: &Directions) -
 fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, explanation: &Explanation) -> Report {
     let program = &policy.program;
     let (captured, of) = (frame.bytes.len(), frame.wire_len);
-    let malformed = crate::cut_short::cut_short(frame, explanation.verdict).is_some();
+    let malformed = weir_recording::cut_short::cut_short(frame, explanation.verdict).is_some();
     let cut = (captured < of as usize).then_some(CutPacket { captured, of, malformed });
     Report {
         packet,

@@ -19,8 +19,8 @@ use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use weir::failure::Failure;
 use weir_abi::Family;
+use weir_command::failure::Failure;
 use weir_engine::traffic::SplitMix;
 use weir_tables::{Entries, Kind, Prefix4, ReadOptions, Table};
 

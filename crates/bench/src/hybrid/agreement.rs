@@ -4,8 +4,8 @@
 //! measurements are of different packets. Here each way decides each packet once more, and what this adds to its
 //! counters is compared.
 
-use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Counter, Link, Reason, Verdict};
+use weir_command::failure::Failure;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{EngineError, Filter, FrameBurst, NativeFilter};
 

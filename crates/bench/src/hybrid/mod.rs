@@ -23,19 +23,19 @@ use rulesets::Ruleset;
 use simulated::Simulated;
 use std::fs;
 use std::path::PathBuf;
-use weir::card::{CardImages, split_of};
-use weir::card_plan::advise;
-use weir::failure::Failure;
 use weir_abi::{Counter, Link};
 use weir_card::Profile;
 use weir_card::category::Offload;
 use weir_card::eval::{Card, Configuration};
 use weir_card::split::Split;
+use weir_command::failure::Failure;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::sealed::Seals;
 use weir_engine::{CardPort, Configured, Filter, NativeFilter, WithoutSeal};
 use weir_loading::{Policy, load};
+use weir_planning::advise;
+use weir_planning::card::{CardImages, split_of};
 use weir_policy::ir::RuleId;
 use weir_policy::ir::eval::packet::Frame;
 
@@ -118,7 +118,7 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let traffic: Vec<(Kind, Vec<Packet>)> = kinds.map(packets).collect();
     let mut rows = paper_rows();
     for name in plan.each("card") {
-        let profile = weir::card::profile(name)?;
+        let profile = weir_planning::card::profile(name)?;
         let mut card = Source { profile: &profile, simulated: simulated(&profile)? };
         // Traffic changes fastest: it changes no table of the card.
         for name_of_ruleset in plan.each("ruleset") {
@@ -410,7 +410,7 @@ mod tests {
     /// The card's answers, and the policy alone.
     #[test]
     fn counters_are_of_the_same_packets_whatever_was_measured_before() {
-        let profile = weir::card::profile("netfpga-sume").expect("it is built in");
+        let profile = weir_planning::card::profile("netfpga-sume").expect("it is built in");
         let mut card = Source { profile: &profile, simulated: None };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("ports.weir");

@@ -11,12 +11,12 @@
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use weir::failure::Failure;
 use weir_card::Profile;
 use weir_card::image::Memory;
 use weir_card::program::CardProgram;
 use weir_card::receive::Configured;
 use weir_card::session::{Done, Session, SessionError, Step};
+use weir_command::failure::Failure;
 use weir_simulation::{NO_STALLS, Port, Sent, Simulation};
 
 /// Frames that are sent at once.

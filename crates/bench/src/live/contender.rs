@@ -3,7 +3,7 @@
 use super::wire::Port;
 use crate::live::peers;
 use std::sync::Arc;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::live::attach::Attached;
 use weir_engine::xdp::plain::PlainPrograms;
 

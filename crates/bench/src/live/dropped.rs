@@ -13,7 +13,7 @@ use super::spent::{Core, Spent};
 use super::wire::Port;
 use crate::row::Row;
 use std::time::Duration;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 

@@ -3,8 +3,8 @@
 use super::wire::Port;
 use std::fs;
 use std::sync::Arc;
-use weir::failure::Failure;
-use weir::run::generation::{KernelLoader, Loader};
+use weir_command::failure::Failure;
+use weir_daemon::generations::generation::{KernelLoader, Loader};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded};

@@ -35,7 +35,7 @@ use nft::NftSet;
 use rulesets::Ruleset;
 use spent::Core;
 use std::time::Duration;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::Clang;
 use weir_engine::cpu;
 use weir_engine::traffic;

@@ -5,7 +5,7 @@ use super::wire::{self, Port};
 use serde_json::Value;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// Number of addresses per run of nft, and per command.
 const ADDRESSES_A_RUN: usize = 1 << 16;

@@ -1,7 +1,7 @@
 //! The XDP programs in peers.c.
 
 use std::sync::Arc;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::{BpfShape, Clang, DataSizes, Hook};
 use weir_engine::xdp::plain::PlainPrograms;
 use weir_tables::limit_image::Logged;

@@ -6,7 +6,7 @@ use crate::rfpf_three_tables;
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::traffic::{self, Mix};
 use weir_loading::{Policy, load};
 

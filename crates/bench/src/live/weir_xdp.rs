@@ -5,8 +5,8 @@ use super::forwarder::KernelPolicy;
 use super::wire::Port;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use weir::failure::Failure;
 use weir_abi::Reason;
+use weir_command::failure::Failure;
 
 const POLICY: &str = r#"
 table bad { type ipv4; file "bad.txt" }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::panic;
 use std::process::{Command, Stdio};
 use std::thread;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// The external programs and their Debian packages.
 const PACKAGES: [(&str, &str); 8] = [

@@ -5,7 +5,7 @@
 
 use crate::row::Row;
 use std::fs;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::{self, SplitMix};

@@ -18,7 +18,7 @@ use crate::scenario::{Picks, Scenario};
 use contest::{Contest, Turns};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::traffic;
 
 pub use chart::svg as plot;

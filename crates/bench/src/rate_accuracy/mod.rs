@@ -17,7 +17,7 @@ use crate::scenario::{Picks, Scenario};
 use model::{Exact, Model, Refilled};
 use offer::{Offer, Pattern, Seen};
 use std::fs;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::cpu::Cpu;
 use weir_loading::{Policy, load};
 

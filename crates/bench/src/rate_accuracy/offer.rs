@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Barrier};
 use std::thread;
-use weir::failure::Failure;
 use weir_abi::{Action, BURST_MAX, Verdict};
+use weir_command::failure::Failure;
 use weir_engine::native::Sharing;
 use weir_engine::traffic;
 use weir_engine::{Filter, NativeCode};

@@ -1,7 +1,7 @@
 //! What blocks sources at a host.
 
 use super::door::Door;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// Blocks sources at the interface of a host.
 pub trait Blocker {

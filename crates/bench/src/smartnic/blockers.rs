@@ -12,7 +12,7 @@ use crate::scenario::Member;
 use crate::stateful::hosts::Host;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::{Request, TableOperation};
 use weir_engine::clang::Clang;
 use weir_engine::live::attach::Attached;

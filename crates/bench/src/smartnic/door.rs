@@ -17,7 +17,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// The core of the host. The generator has the last one.
 pub const HOST_CORE: usize = 0;

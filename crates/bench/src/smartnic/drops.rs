@@ -12,7 +12,7 @@ use crate::row::Row;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 

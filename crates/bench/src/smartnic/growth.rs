@@ -4,7 +4,7 @@ use super::blockers::DROP_ALL;
 use super::drops::{Effort, Stand, Turn};
 use super::sources::Traffic;
 use crate::row::Row;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 

@@ -8,7 +8,7 @@ use super::blockers;
 use super::drops::{Effort, Stand, Stands, Turn};
 use super::sources::{self, Traffic};
 use crate::row::Row;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;
 

@@ -30,7 +30,7 @@ use blockers::BLOCKERS;
 use door::{Door, HOST_CORE, MAC, VICTIM};
 use drops::Effort;
 use std::time::Duration;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::Clang;
 use weir_engine::traffic::{self, SMALL_FRAME_BYTES};
 use weir_engine::xdp::generate::Generator;

@@ -7,7 +7,7 @@ use crate::live::wire::Port;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// Number of addresses for each run of nft.
 const ADDRESSES_A_RUN: usize = 1 << 16;

@@ -5,7 +5,7 @@ use crate::live::shuffled;
 use crate::plan::Plan;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::traffic::SplitMix;
 use weir_engine::xdp::stream::SOURCES_MAX;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::cpu;
 use weir_engine::measure::Spread;
 use weir_engine::xdp::generate::Generator;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// Requests in a second, and bytes of the page.
 const REQUESTS_PER_S: usize = 200;

@@ -7,7 +7,7 @@ use crate::process::Process;
 use crate::scenario::Member;
 use std::fs;
 use std::path::Path;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::{FlowOperation, FlowsCounted, Request};
 
 /// All of them. The names of engines with Weir's SYN proxy end with [`PROXIED`].

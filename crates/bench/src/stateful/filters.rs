@@ -1,7 +1,7 @@
 //! Policies of this scenario as native code.
 
 use std::fs;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_loading::{Policy, load};
 
 /// Loads a policy from its text.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
 use weir_abi::BURST_MAX;
+use weir_command::failure::Failure;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 

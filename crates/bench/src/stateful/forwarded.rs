@@ -15,7 +15,7 @@ use crate::live::spent::{Core, Spent};
 use crate::live::wire;
 use crate::row::Row;
 use std::time::Duration;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::live::attach::Attached;
 use weir_engine::measure::Spread;
 use weir_engine::traffic::SMALL_FRAME_BYTES;

@@ -14,7 +14,7 @@ use std::net::Ipv4Addr;
 use std::path::{Display, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// The client's address.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);

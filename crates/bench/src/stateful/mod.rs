@@ -32,7 +32,7 @@ use crate::scenario::{Axis, Member, Picks, Scenario};
 use demand::FLOODS;
 use device::DEVICES;
 use std::time::Duration;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {

@@ -1,7 +1,7 @@
 //! The rules of forwarders between two veth pairs: any client may connect to one port of a server.
 
 use std::fs;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// A policy without tracking: one field of the packet decides.
 pub const STATELESS: &str = "upstream { tcp dport 443 accept; drop }\ndownstream { tcp sport 443 accept; drop }\n";

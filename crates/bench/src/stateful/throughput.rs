@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 use weir_engine::xdp::generate::Generator;

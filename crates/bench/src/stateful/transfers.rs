@@ -9,7 +9,7 @@ use super::http::{self, Measured, Server};
 use crate::row::Row;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 
 /// Pages with their names.

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::traffic::SplitMix;
 
 /// The tables, which are named after their layouts.

@@ -30,7 +30,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use timing::{Effort, p99, spread};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::{Client, GivenEntries, Request, TableOperation};
 
 /// The name of the peers in `--only`.

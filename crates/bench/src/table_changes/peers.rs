@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::Clang;
 
 /// The peers.

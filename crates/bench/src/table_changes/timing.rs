@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::measure::Spread;
 
 /// How much is measured.

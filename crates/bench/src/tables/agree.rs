@@ -12,7 +12,7 @@ use crate::scale::Scaled;
 use crate::scenario::{Picks, Scenario};
 use crate::tables::race::{self, Oracle};
 use crate::tables::{PEERS, enter, prepare};
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {

@@ -24,7 +24,7 @@ use crate::tables::{EDGES, chosen, select};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::cpu;
 use weir_policy::pass::choose_layouts::{CostModel, Estimate, Reason};
 use weir_tables::Table;

@@ -3,8 +3,8 @@
 use crate::line_costs;
 use crate::scale::Scale;
 use std::sync::OnceLock;
-use weir::failure::Failure;
 use weir_abi::{Family, Layout};
+use weir_command::failure::Failure;
 use weir_loading::image_facts::{self, Images};
 use weir_policy::catalog::{Catalog, ImageFacts, LimitsFacts, TableFacts};
 use weir_policy::pass::choose_layouts::{CostModel, Planned};

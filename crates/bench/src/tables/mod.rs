@@ -40,7 +40,7 @@ use race::{Entrant, Oracle, REFERENCE_ONE_IN};
 use rte_fib::Peer;
 use std::rc::Rc;
 use std::time::Instant;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::cpu;
 use weir_engine::measure::Spread;
 

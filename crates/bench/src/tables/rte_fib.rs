@@ -6,7 +6,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_engine::clang::{Clang, Extras};
 use weir_engine::cpu::Cpu;
 use weir_engine::lookup::{Code, Lookup4};

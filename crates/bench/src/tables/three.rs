@@ -15,8 +15,8 @@ use crate::tables::effort::{EFFORT, Effort};
 use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, Way, best_way};
 use crate::tables::race::{self, Oracle, REFERENCE_ONE_IN};
 use crate::tables::rte_fib::Peer;
-use weir::failure::Failure;
 use weir_abi::{BURST_MAX, Family};
+use weir_command::failure::Failure;
 use weir_engine::lookup::{Bytes, Lookup4};
 use weir_tables::Table;
 

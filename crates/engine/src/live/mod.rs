@@ -27,6 +27,7 @@ mod device;
 mod divert;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+pub mod engines;
 pub mod gate;
 pub mod lane;
 pub mod link;

@@ -1,11 +1,11 @@
 //! The certificate of a policy, as JSON and as text.
 
-use crate::card::{self, CardReport};
-use crate::failure::{Failed, Message};
-use crate::figures;
 use serde::Serialize;
 use std::fmt::Write;
+use weir_command::failure::{Failed, Message};
+use weir_command::figures;
 use weir_loading::Timing;
+use weir_planning::card::{self, CardReport};
 use weir_policy::ir::Observe;
 use weir_state::features::Features;
 

@@ -1,12 +1,12 @@
 //! The command line of `weir ctl`.
 
-use super::mitigation::ModeName;
-use super::values::{entries, time, timeout_ms, top};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_command::values::{entries, time, timeout_ms, top};
 use weir_control::DEFAULT_PATH;
+use weir_daemon::options::ModeName;
 
 /// `weir ctl`
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! The command line of `weir detect`.
 
-use crate::inside::Inside;
 use clap::Args;
 use std::path::PathBuf;
+use weir_command::inside::Inside;
 
 /// `weir detect`
 #[derive(Debug, Args)]

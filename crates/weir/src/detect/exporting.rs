@@ -1,15 +1,15 @@
 //! Exports the attacks of a recording.
 
 use crate::cli::DetectOptions;
-use crate::export::{self, Export, PolicyParts};
-use crate::failure::Failure;
-use crate::inside::Inside;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_command::failure::Failure;
+use weir_command::inside::Inside;
 use weir_loading::Policy;
 use weir_mitigate::excerpt::Excerpt;
 use weir_mitigate::mitigator::Mitigator;
+use weir_recording::export::{self, Export, PolicyParts};
 
 /// Attacks of a recording that are exported.
 const EXPORTS_MAX: usize = 100;

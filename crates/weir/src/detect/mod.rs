@@ -1,28 +1,18 @@
 //! `weir detect`: what mitigation would do about the attacks in recordings.
 
-mod clock;
 mod exporting;
-pub mod headers;
-mod labels;
 mod report;
-mod sides;
-#[cfg(test)]
-mod signatures;
 
-use crate::captures::{self, Damage};
-use crate::cli::{ChainOptions, DetectOptions, DirectionName};
-use crate::directions::Directions;
-use crate::engine::action;
-use crate::failure::Failure;
-use crate::inside::Inside;
-use crate::report as output;
-use clock::Clock;
+use crate::cli::DetectOptions;
 use exporting::Exporter;
-use labels::Labels;
 use report::{Figures, Report};
-use sides::Sides;
 use std::path::Path;
 use weir_abi::Action;
+use weir_command::engine::action;
+use weir_command::failure::Failure;
+use weir_command::inside::Inside;
+use weir_command::options::{ChainOptions, DirectionName};
+use weir_command::report as output;
 use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_loading::eval::{self, SlotAnswers};
@@ -36,6 +26,11 @@ use weir_mitigate::recording::Recording;
 use weir_policy::capability::Engine;
 use weir_policy::ir::eval::Evaluator;
 use weir_policy::ir::eval::packet::Frame;
+use weir_recording::captures::{self, Damage};
+use weir_recording::clock::Clock;
+use weir_recording::directions::Directions;
+use weir_recording::labels::Labels;
+use weir_recording::sides::Sides;
 
 /// Runs the command.
 ///
@@ -161,7 +156,7 @@ impl Detection<'_> {
     fn take(&mut self, frame: Frame<'_>, interface: u32) {
         let is_attack = self.labels.as_ref().map(|labels| labels.is_attack(self.figures.next_packet()));
         let is_rejected = self.rules.as_mut().is_some_and(|rules| rules.drops(frame));
-        let fate = match headers::of(frame) {
+        let fate = match weir_recording::headers::of(frame) {
             Err(unseen) => {
                 self.figures.count_unseen(unseen);
                 if is_rejected { Fate::Drops } else { Fate::Passes }

@@ -1,16 +1,11 @@
 //! The report of `weir detect`.
 
-use super::clock::Clock;
 use super::exporting::Exports;
-use super::headers::Unseen;
-use super::labels::{Beyond, Labels};
-use super::sides::Sides;
-use crate::captures::Damage;
-use crate::failure::{self, Failure};
-use crate::figures::{bytes, grouped, share};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use weir_command::failure::{self, Failure};
+use weir_command::figures::{bytes, grouped, share};
 use weir_mitigate::action::Measure;
 use weir_mitigate::defence::Fate;
 use weir_mitigate::measure::{Handshake, Way};
@@ -18,6 +13,11 @@ use weir_mitigate::mitigator::Mitigator;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::waiting::{Syns, Waiting};
 use weir_mitigate::{Attack, Record, State};
+use weir_recording::captures::Damage;
+use weir_recording::clock::Clock;
+use weir_recording::headers::Unseen;
+use weir_recording::labels::{Beyond, Labels};
+use weir_recording::sides::Sides;
 
 /// Counts of a recording.
 #[derive(Clone, Debug, Default)]
@@ -247,7 +247,7 @@ impl Report {
     /// The report as text.
     pub fn describe(&self, captures: &[PathBuf]) -> String {
         let names: Vec<String> =
-            captures.iter().map(|capture| crate::captures::name(capture).display().to_string()).collect();
+            captures.iter().map(|capture| weir_recording::captures::name(capture).display().to_string()).collect();
         let (packets, size) = (grouped(self.packets), bytes(self.bytes));
         let mut text = format!("{}: {packets} packets, {size}, {:.1} s\n", names.join(", "), self.seconds);
         if self.attacks.is_empty() {

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use weir::failure::Failure;
+use weir_command::failure::Failure;
 use weir_control::InterfaceStats;
 use weir_engine::cpu;
 use weir_engine::frame_set::FrameSet;

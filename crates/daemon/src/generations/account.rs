@@ -1,0 +1,167 @@
+//! All counts since the start: counts of policies that decide packets, and counts of previous policies.
+
+use crate::generations::interface_stats;
+use crate::generations::tally::{self, GONE_RULES_MAX, LoadedNames};
+use weir_abi::Counter;
+use weir_control::{AdditionStats, DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
+use weir_engine::live::{Counts, PortStatus, Role};
+use weir_policy::ir::{Direction, Program};
+
+/// The counts of a policy, and the program that gives them meaning.
+#[derive(Clone, Copy)]
+pub struct Counted<'a> {
+    /// The policy.
+    pub program: &'a Program,
+    /// Indexed by worker and direction.
+    pub counts: &'a Counts,
+}
+
+/// Final counts of policies that no longer decide packets.
+#[derive(Clone, Default)]
+pub struct Account {
+    /// Indexed by direction.
+    past: [Tally; 2],
+    /// Indexed by worker and direction.
+    past_workers: Vec<[Outcome; 2]>,
+}
+
+impl Account {
+    /// Adds the final counts of a policy. Its counters are exact; `ports` was read a moment later.
+    pub fn close(&mut self, counted: Counted<'_>, ports: &[PortStatus]) {
+        self.past = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
+        self.past_workers = (0..counted.counts.len())
+            .map(|worker| Direction::BOTH.map(|direction| self.worker(counted, &[], worker, direction).total))
+            .collect();
+    }
+
+    /// Sums up the rules, reasons and tables of removed policies, if there are too many to list.
+    pub fn forget<'a>(&mut self, loaded: impl IntoIterator<Item = &'a Program>) {
+        let listed = self.past.iter().map(|past| past.rules.len()).max();
+        if listed.is_some_and(|listed| listed > GONE_RULES_MAX) {
+            let loaded = LoadedNames::of(loaded);
+            self.past.iter_mut().for_each(|past| tally::forget(past, &loaded));
+        }
+    }
+
+    /// All counts: of the active policy, and the totals. Totals include `others`, whose counts are not final.
+    pub fn stats(&self, active: Counted<'_>, others: &[Counted<'_>], ports: &[PortStatus]) -> Stats {
+        let worker = |worker: usize| {
+            let [upstream, downstream] =
+                Direction::BOTH.map(|direction| self.worker(active, others, worker, direction));
+            let own_ports: Vec<PortStatus> = ports.iter().filter(|port| port.worker == worker).cloned().collect();
+            WorkerStats { worker, upstream, downstream, interfaces: interface_stats::sums(&own_ports) }
+        };
+        let [upstream, downstream] = Direction::BOTH.map(|direction| self.direction(active, others, ports, direction));
+        Stats {
+            upstream,
+            downstream,
+            workers: (0..active.counts.len()).map(worker).collect(),
+            interfaces: interface_stats::sums(ports),
+            // The tables' state counts additions, for workers and for the kernel.
+            additions: AdditionStats::default(),
+            card: None,
+        }
+    }
+
+    fn direction(
+        &self,
+        active: Counted<'_>,
+        others: &[Counted<'_>],
+        ports: &[PortStatus],
+        direction: Direction,
+    ) -> DirectionStats {
+        let past = &self.past[direction as usize];
+        let tally = |counted: &Counted<'_>| tally::tally(counted.program, &sums(counted.counts, direction));
+        let mut current = tally(&active);
+        // Ports count since the start.
+        let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
+        let sampled: u64 = ports.iter().filter(|port| port.role == from).map(|port| port.reading.sampled).sum();
+        current.sampled = sampled.saturating_sub(past.sampled);
+        let mut total = past.clone();
+        others.iter().for_each(|other| total.add(&tally(other)));
+        total.add(&current);
+        DirectionStats { current, total }
+    }
+
+    fn worker(&self, active: Counted<'_>, others: &[Counted<'_>], worker: usize, direction: Direction) -> OutcomeStats {
+        let outcome =
+            |counted: &Counted<'_>| tally::outcome(counted.program, &counted.counts[worker][direction as usize]);
+        let current = outcome(&active);
+        let past = self.past_workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
+        let others = others.iter().fold(past, |sum, other| sum.plus(outcome(other)));
+        OutcomeStats { current, total: others.plus(current) }
+    }
+}
+
+/// The counters of a direction, summed over workers.
+pub fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
+    let mut sums: Vec<Counter> = Vec::new();
+    for worker in counts {
+        let counters = &worker[direction as usize];
+        sums.resize(counters.len(), Counter::default());
+        for (sum, counter) in sums.iter_mut().zip(counters) {
+            *sum = Counter { packets: sum.packets + counter.packets, bytes: sum.bytes + counter.bytes };
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use weir_abi::Reason;
+    use weir_engine::live::PortReading;
+    use weir_policy::ir::parse::parse;
+
+    const UP: usize = Direction::Upstream as usize;
+
+    /// The counts of two workers for a program with one rule, which accepts.
+    fn counted(upstream: [u64; 2]) -> Counts {
+        let block = |packets: u64| {
+            let mut counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + 1];
+            counters[usize::from(Reason::rule(0).0)] = Counter { packets, bytes: 60 * packets };
+            counters
+        };
+        upstream.map(|packets| [block(packets), block(0)]).to_vec()
+    }
+
+    fn ports(sampled: u64) -> Vec<PortStatus> {
+        let port = |worker, interface: &str, role, sampled| PortStatus {
+            worker,
+            interface: interface.to_owned(),
+            role,
+            reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
+            knows_missed: true,
+        };
+        vec![port(0, "lower", Role::Lower, sampled), port(1, "lower", Role::Lower, 1), port(1, "upper", Role::Upper, 5)]
+    }
+
+    #[test]
+    fn counts_before_a_change_remain_in_each_total() {
+        let one = parse("program p\nrule 0 p:1 [accept] accept\nchain upstream\n  rule 0\n").expect("a program");
+        let two = parse("program p\nrule 0 p:9 [drop] drop\nchain upstream\n  rule 0\n").expect("a program");
+        let mut account = Account::default();
+        account.close(Counted { program: &one, counts: &counted([10, 20]) }, &ports(3));
+        let (of_two, of_one) = (counted([1, 0]), counted([100, 200]));
+        let (of_two, of_one) = (Counted { program: &two, counts: &of_two }, Counted { program: &one, counts: &of_one });
+        // The total includes counts of another policy that still counts, both before and after they are final.
+        let stats = account.stats(of_one, &[of_two], &ports(7));
+        account.close(of_two, &ports(3));
+        assert_eq!(json!(stats), json!(account.stats(of_one, &[], &ports(7))));
+        let DirectionStats { current, total } = &stats.upstream;
+        assert_eq!((current.packets, current.sampled, total.packets, total.sampled), (300, 4, 331, 8));
+        assert_eq!((total.passed, total.dropped, total.bytes), (330, 1, 331 * 60));
+        assert_eq!(stats.downstream.total.sampled, 5);
+        let workers: Vec<(u64, u64)> = stats
+            .workers
+            .iter()
+            .map(|worker| (worker.upstream.current.packets, worker.upstream.total.packets))
+            .collect();
+        assert_eq!(workers, [(100, 111), (200, 220)]);
+        assert_eq!(stats.workers[0].upstream.total.dropped, 1);
+        assert_eq!((stats.workers[1].interfaces.len(), stats.interfaces.len()), (2, 2));
+        assert_eq!(stats.interfaces[0].rx_packets, 8);
+        assert_eq!(account.past[UP].packets, 31);
+    }
+}

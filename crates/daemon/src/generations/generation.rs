@@ -1,0 +1,368 @@
+//! Generations: policies that are compiled and loaded for the datapath, so that they can be activated at once.
+
+use crate::parts::card::options::CardRules;
+use crate::parts::hybrid::splitter::{Offloaded, Splitter};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use weir_command::failure::Failure;
+use weir_command::limit_counts::{Counting, Top, Visit};
+use weir_command::report;
+use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
+use weir_engine::NativeCode;
+use weir_engine::bundle::trust::Trust;
+use weir_engine::cpu::Cpu;
+use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
+use weir_engine::live::{Datapath, Loaded, Workers};
+use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
+use weir_policy::ir::{Direction, Program, Rule, RuleId};
+use weir_state::limits::{Counted, Limits};
+use weir_state::slot_store::SlotBinding;
+use weir_state::tables::{LiveTables, TableBinding};
+use weir_state::{SharedState, UsedBy};
+
+/// Compiles and loads policies for a datapath.
+pub trait Loader: Clone + Send + Sync + 'static {
+    /// The datapath.
+    type Datapath: Datapath + 'static;
+
+    /// Compiles and loads a policy. The active generation is not affected.
+    ///
+    /// # Errors
+    /// The compiler, the loader or the kernel refuses it.
+    fn load(&self, policy: &Policy) -> Result<Prepared<<Self::Datapath as Datapath>::Code>, Failure>;
+
+    /// Which bundles it accepts.
+    fn trust(&self) -> &Trust;
+
+    /// The state that all of its generations share.
+    fn shared(&self) -> &SharedState;
+
+    /// Splits policies between a card and the software, if there is a card.
+    fn splitter(&self) -> Option<&Splitter> {
+        None
+    }
+}
+
+/// The code of a loader's datapath.
+pub type LoaderCode<L> = <<L as Loader>::Datapath as Datapath>::Code;
+
+/// A loaded policy.
+pub struct Prepared<C> {
+    /// The code for the datapath.
+    pub code: Arc<C>,
+    /// Its limits, if it has any.
+    pub limits: Option<Limits>,
+    /// Its tables, if they can change.
+    pub tables: Option<LiveTables>,
+    /// Its slots of rules, if it has any.
+    pub slots: Option<Arc<SlotBinding>>,
+}
+
+/// Loads native code for workers.
+#[derive(Clone)]
+pub struct NativeLoader {
+    trust: Trust,
+    shared: Arc<SharedState>,
+    splitter: Option<Arc<Splitter>>,
+}
+
+impl NativeLoader {
+    /// A loader with new shared state. `trust` says which bundles it accepts.
+    pub fn new(trust: Trust) -> Self {
+        NativeLoader { trust, shared: Arc::new(SharedState::new(UsedBy::Workers)), splitter: None }
+    }
+
+    /// This loader for policies with a part on a card.
+    #[must_use]
+    pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
+        NativeLoader { splitter, ..self }
+    }
+}
+
+impl Loader for NativeLoader {
+    type Datapath = Workers;
+
+    fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
+        let bound = policy.bind(Some(&self.shared))?;
+        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots })
+    }
+
+    fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    fn shared(&self) -> &SharedState {
+        &self.shared
+    }
+
+    fn splitter(&self) -> Option<&Splitter> {
+        self.splitter.as_deref()
+    }
+}
+
+/// Loads programs for the kernel, with the interfaces.
+#[derive(Clone)]
+pub struct KernelLoader {
+    trust: Trust,
+    ports: Arc<Ports>,
+    shared: Arc<SharedState>,
+    splitter: Option<Arc<Splitter>>,
+}
+
+impl KernelLoader {
+    /// A loader for these interfaces, with new shared state. `trust` says which bundles it accepts. Without
+    /// `limits_room`, the first policy with limits determines the room for limits.
+    pub fn new(ports: Arc<Ports>, limits_room: Option<usize>, trust: Trust) -> Self {
+        let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room }));
+        KernelLoader { trust, ports, shared, splitter: None }
+    }
+
+    /// This loader for policies with a part on a card.
+    #[must_use]
+    pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
+        KernelLoader { splitter, ..self }
+    }
+}
+
+impl Loader for KernelLoader {
+    type Datapath = KernelPath;
+
+    fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
+        let bound = policy.bind(Some(&self.shared))?;
+        let code = policy.kernel(&bound, &self.ports)?;
+        Ok(Prepared { code, limits: bound.limits, tables: bound.tables, slots: bound.slots.binding })
+    }
+
+    fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
+    fn shared(&self) -> &SharedState {
+        &self.shared
+    }
+
+    fn splitter(&self) -> Option<&Splitter> {
+        self.splitter.as_deref()
+    }
+}
+
+/// A compiled and loaded policy, which can be activated at once. `C` is its code.
+pub struct Generation<C> {
+    /// Its number, from 1.
+    pub id: u64,
+    path: PathBuf,
+    policy: Policy,
+    prepared: Prepared<C>,
+    /// Names of the tables that follow list files.
+    listed: OnceLock<Vec<String>>,
+    /// The card's part, if there is a card.
+    offloaded: Option<Offloaded>,
+}
+
+impl<C> Generation<C> {
+    /// Reads, checks, compiles and loads a policy. The active generation is not affected.
+    ///
+    /// # Errors
+    /// The policy is invalid, or cannot be compiled or loaded.
+    pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
+        let policy = PolicyFile::open(path)?.read(loader.trust())?;
+        report::say_warnings(&policy);
+        Self::load(path, policy, loader, None)
+    }
+
+    fn load<L: Loader<Datapath: Datapath<Code = C>>>(
+        path: &Path,
+        policy: Policy,
+        loader: &L,
+        choice: Option<BTreeSet<RuleId>>,
+    ) -> Result<Self, Failure> {
+        let (policy, offloaded) = match loader.splitter() {
+            Some(splitter) => splitter.split(policy, choice),
+            None => (policy, None),
+        };
+        let prepared = loader.load(&policy)?;
+        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new(), offloaded })
+    }
+
+    /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
+    ///
+    /// # Errors
+    /// The policy has an error with these lists, or cannot be compiled or loaded.
+    pub fn with_lists<L: Loader<Datapath: Datapath<Code = C>>>(
+        &self,
+        lists: &[(ListId, ListContents)],
+        stamps: Stamps,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        // A choice that follows traffic stays.
+        let follows = loader.splitter().is_some_and(|splitter| splitter.rules == CardRules::Follow);
+        let choice = self.offloaded().filter(|_| follows).map(|offloaded| offloaded.choice.clone());
+        self.with_choice(lists, stamps, choice, loader)
+    }
+
+    /// Like `with_lists`, with a choice of rules for the card. Without one it uses the choice of the start. It also
+    /// does so if the rules differ with these lists.
+    ///
+    /// # Errors
+    /// As for [`Generation::with_lists`].
+    pub fn with_choice<L: Loader<Datapath: Datapath<Code = C>>>(
+        &self,
+        lists: &[(ListId, ListContents)],
+        stamps: Stamps,
+        choice: Option<BTreeSet<RuleId>>,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        let policy = self.policy.with_lists(lists, stamps)?;
+        let same = |(one, other): (&Rule, &Rule)| one.at == other.at && one.text == other.text;
+        let [before, now] = [&self.program().rules, &policy.program.rules];
+        let has_same_rules = before.len() == now.len() && before.iter().zip(now).all(same);
+        Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))
+    }
+
+    /// Whether a card that it is loaded for looks a table up.
+    pub fn is_on_card(&self, table: &str) -> bool {
+        self.offloaded().is_some_and(|offloaded| offloaded.card.lookups.iter().any(|lookup| lookup.name == table))
+    }
+
+    /// The card's part of it, if there is a card that takes one.
+    pub fn offloaded(&self) -> Option<&Offloaded> {
+        self.offloaded.as_ref()
+    }
+
+    /// Where it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its lists of limits.
+    pub fn limit_lists(&self) -> &[LimitList] {
+        self.policy.limit_lists()
+    }
+
+    /// Its policy, with the chain that reads a card's answers.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Its text, unless it is a bundle.
+    pub fn text(&self) -> Option<&Text> {
+        self.policy.text()
+    }
+
+    /// The tables that it declares.
+    pub fn declared(&self) -> &PolicyTables {
+        self.policy.tables()
+    }
+
+    /// Its program.
+    pub fn program(&self) -> &Program {
+        &self.policy.program
+    }
+
+    /// The code and the chains of a posture.
+    ///
+    /// # Errors
+    /// There is no such posture.
+    pub fn loaded(&self, posture: Option<&str>) -> Result<Loaded<C>, Failure> {
+        let chain = |direction| {
+            self.program().chain(posture, direction).ok_or_else(|| {
+                let posture = posture.unwrap_or_default();
+                Failure::Rejected(format!("weir: {} has no posture {posture}", self.path.display()))
+            })
+        };
+        let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
+        Ok(Loaded::plain(self.prepared.code.clone(), chains))
+    }
+
+    /// The images of its tables, if they can change.
+    pub fn tables(&self) -> Option<&TableBinding> {
+        self.prepared.tables.as_ref().map(|tables| &*tables.binding)
+    }
+
+    /// Its slots of rules, if it has any.
+    pub fn slots(&self) -> Option<&SlotBinding> {
+        self.prepared.slots.as_deref()
+    }
+
+    fn counted(&self) -> Option<&Counted> {
+        self.prepared.limits.as_ref().and_then(|limits| limits.counted.as_ref())
+    }
+
+    /// Notes that it decides packets, so that its tables are its own when the process ends.
+    pub fn take_effect(&self) {
+        if let Some(tables) = self.tables() {
+            tables.take_effect();
+        }
+    }
+
+    /// Reduces the debts that limits of previous generations left to what its own limits allow. It must be active, and
+    /// no other generation may decide packets.
+    pub fn bound_debts(&self) {
+        if let Some(limits) = &self.prepared.limits {
+            limits.bound_debts(&weir_state::now_ns);
+        }
+    }
+
+    /// Whether a table follows list files. Reading them again then undoes other changes.
+    pub fn follows_lists(&self, table: &str) -> bool {
+        let listed = || self.policy.text().map(Text::tables_with_files).unwrap_or_default();
+        self.listed.get_or_init(listed).iter().any(|name| name == table)
+    }
+
+    /// Whether it comes from a bundle.
+    pub fn is_bundle(&self) -> bool {
+        self.policy.is_bundle()
+    }
+
+    /// Whether this is its code.
+    pub fn has_code(&self, code: &Arc<C>) -> bool {
+        Arc::ptr_eq(&self.prepared.code, code)
+    }
+
+    /// The posture with these chains; `None` for the base policy.
+    pub fn posture_of(&self, chains: [usize; 2]) -> Option<&str> {
+        let postures = self.program().chains.iter().filter_map(|chain| chain.posture.as_deref());
+        let has = |posture: &&str| self.loaded(Some(posture)).is_ok_and(|loaded| loaded.chains == chains);
+        if self.loaded(None).is_ok_and(|base| base.chains == chains) { None } else { postures.into_iter().find(has) }
+    }
+
+    /// The counts of the limits of one list, or of all: the `wanted` limits that were exceeded most.
+    ///
+    /// # Errors
+    /// There is no such list, or it does not count.
+    pub fn limits(&self, wanted: usize, list: Option<&str>) -> Result<LimitsStatus, Failure> {
+        let counting = Counting::of(&self.policy, list)?;
+        let top = counting.top(wanted, |limiter, visit| {
+            self.counted().iter().for_each(|counted| counted.each(limiter, visit));
+            Ok(())
+        })?;
+        let total = LimitsTotal { limits: counting.limits(), exceeded: top.exceeded_limits };
+        Ok(LimitsStatus { generation: self.id, limits: top.limits, total })
+    }
+
+    /// Counts of all lists since the previous call, for this generation or another with the same limits. Only one
+    /// thread may call this.
+    ///
+    /// # Errors
+    /// There is no memory to keep the counts that were read.
+    pub fn limits_since(&self, wanted: usize) -> Result<Top, Failure> {
+        let since = |limiter: usize, visit: &mut Visit<'_>| match self.counted() {
+            Some(counted) => Ok(counted.each_since(limiter, visit).map_err(LoadError::State)?),
+            None => Ok(()),
+        };
+        Counting::of(&self.policy, None)?.top(wanted, since)
+    }
+
+    /// Its status for `ctl status`.
+    pub fn status(&self) -> GenerationStatus {
+        let postures = self.program().chains.iter().step_by(2).filter_map(|chain| chain.posture.clone());
+        GenerationStatus {
+            id: self.id,
+            policy: self.path.display().to_string(),
+            postures: postures.collect(),
+            rules: self.program().rules.len(),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state
+//! machine without input or output; its caller passes the time (docs/decisions/0017-trials.md).
+//!
+//! ```text
+//!                  activate --confirm
+//!   confirmed ------------------------------> on trial --+  activate, posture: still on trial
+//!    |    ^  ^                                 |   |   ^--+
+//!    +----+  +--- confirm: what decides -------+   |
+//!  activate, |                                     |
+//!  posture,  +--- rollback, timeout: what was confirmed last
+//!  rollback
+//! ```
+//! The first policy may be on trial, too. Nothing was confirmed before it, so rollback and timeout give up: Weir ends.
+//!
+//! A change takes time and may fail. [`Succession::begin`] returns what to activate. [`Succession::commit`] makes it
+//! active, and [`Succession::abandon`] leaves everything as it was.
+//!
+//! What the operator decides and what acts by itself are two records (`automatic.rs`). An automatic posture stands in
+//! front of the operator's, on whatever generation the operator decides for. It is never confirmed, never a rollback
+//! target, and ends at every rollback.
+
+use crate::generations::automatic::{Automatic, Ended, Holder, Why};
+use std::fmt::{self, Display, Formatter};
+use std::time::{Duration, Instant};
+use weir_control::Active;
+
+/// Most ready generations. The oldest that are not in use are removed first.
+pub const READY_MAX: usize = 8;
+/// The longest trial.
+pub const TRIAL_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A requested change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Activates the base policy of a generation, on trial if `trial` is set.
+    Activate {
+        /// The generation.
+        generation: u64,
+        /// Length of the trial.
+        trial: Option<Duration>,
+    },
+    /// Activates a generation that is the active one with other lists, in the same posture. The rollback target stays.
+    Succeed {
+        /// The generation that has other lists now. It must be active.
+        of: u64,
+        /// The new generation.
+        generation: u64,
+    },
+    /// Activates another posture of the active generation, by the operator's hand.
+    Posture(Option<String>),
+    /// Activates an automatic posture of the active generation, until it is released or its lease ends.
+    Take {
+        /// Its holder.
+        holder: Holder,
+        /// The posture.
+        posture: String,
+    },
+    /// Ends the automatic posture of a holder that no longer needs it.
+    Release(Holder),
+    /// Ends the automatic posture, because its lease has ended.
+    Lapse,
+    /// Activates the rollback target.
+    Rollback,
+    /// Activates the rollback target, because the trial has ended.
+    Timeout,
+}
+
+/// Why a change is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such generation.
+    Unknown {
+        /// The requested generation.
+        generation: u64,
+        /// The ready generations.
+        ready: Vec<u64>,
+    },
+    /// There is no rollback target.
+    NothingBefore,
+    /// There is no trial.
+    NothingOnTrial,
+    /// The trial, or the lease of the automatic posture, has not ended.
+    NotDue,
+    /// Nothing was ever confirmed, so Weir ends.
+    GivenUp,
+    /// The length of a trial is out of bounds.
+    TrialLength,
+    /// Lists changed in a new generation, but a policy is on trial.
+    OnTrial,
+    /// Lists changed in a new generation, but another one is active now.
+    NotActive(u64),
+    /// Another change, to this generation and posture, is in progress.
+    Busy(Active),
+    /// The posture is active already.
+    IsActive(String),
+    /// The holder has no automatic posture.
+    NothingAutomatic,
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Unknown { generation, ready } => {
+                let ready: Vec<String> = ready.iter().map(u64::to_string).collect();
+                write!(f, "there is no generation {generation}; ready generations: {}", ready.join(", "))
+            }
+            Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
+            Refusal::IsActive(posture) => write!(f, "posture {posture} is active already"),
+            Refusal::NothingAutomatic => f.write_str("no posture is automatic"),
+            Refusal::NothingOnTrial => f.write_str("no policy is on trial"),
+            Refusal::NotDue => f.write_str("its time has not ended"),
+            Refusal::GivenUp => f.write_str("the first policy was not confirmed, so weir ends"),
+            Refusal::TrialLength => {
+                write!(f, "--confirm: a time above 0 and up to {} days", TRIAL_MAX.as_secs() / (24 * 3600))
+            }
+            Refusal::OnTrial => f.write_str("a policy is on trial: confirm it or roll back first"),
+            Refusal::NotActive(generation) => write!(f, "generation {generation} is not active any more; try again"),
+            Refusal::Busy(to) => {
+                write!(f, "{to} is being activated; try again when `weir ctl status` shows that this is done")
+            }
+        }
+    }
+}
+
+/// A trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trial {
+    active: Active,
+    ends: Instant,
+}
+
+/// A change that has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pending {
+    /// What the operator will have decided.
+    decided: Active,
+    /// What will decide packets.
+    to: Active,
+    /// Why the automatic posture will have ended, if there is one and it does.
+    ends: Option<Why>,
+    change: Change,
+}
+
+/// The active, ready and previous generations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Succession {
+    /// Numbers of the ready generations, the oldest first.
+    ready: Vec<u64>,
+    next: u64,
+    /// The confirmed policy. It is active unless there is a trial. `None` during the trial of the first policy.
+    confirmed: Option<Active>,
+    /// The previously confirmed policy, which differs from `confirmed`.
+    previous: Option<Active>,
+    trial: Option<Trial>,
+    automatic: Automatic,
+    pending: Option<Pending>,
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    is_given_up: bool,
+}
+
+impl Default for Succession {
+    /// The base policy of generation 1 is active.
+    fn default() -> Self {
+        let first = Active { generation: 1, posture: None };
+        let (confirmed, previous, trial, pending) = (Some(first), None, None, None);
+        let (ready, automatic) = (vec![1], Automatic::default());
+        Succession { ready, next: 2, confirmed, previous, trial, automatic, pending, is_given_up: false }
+    }
+}
+
+impl Succession {
+    /// The base policy of generation 1 is active and on trial. Nothing is confirmed.
+    ///
+    /// # Errors
+    /// The length of the trial is out of bounds.
+    pub fn on_trial(time: Duration, now: Instant) -> Result<Self, Refusal> {
+        check_length(time)?;
+        let confirmed = Succession::default();
+        let trial = Trial { active: confirmed.decided().clone(), ends: now + time };
+        Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
+    }
+
+    /// The generation and posture that decide packets.
+    pub fn active(&self) -> Active {
+        self.automatic.in_front_of(self.decided())
+    }
+
+    /// The generation and posture that the operator has decided for.
+    pub fn decided(&self) -> &Active {
+        let decided = self.trial.as_ref().map(|trial| &trial.active).or(self.confirmed.as_ref());
+        decided.expect("a policy is confirmed or on trial")
+    }
+
+    /// The policy that was confirmed last. `None` during the trial of the first policy.
+    pub fn confirmed(&self) -> Option<&Active> {
+        self.confirmed.as_ref()
+    }
+
+    /// The automatic posture.
+    pub fn automatic(&self) -> &Automatic {
+        &self.automatic
+    }
+
+    /// Extends the lease of an automatic posture. Returns the generation that has it.
+    ///
+    /// # Errors
+    /// It has ended: why, if that is known.
+    pub fn renew(&mut self, holder: Holder, now: Instant) -> Result<u64, Option<Why>> {
+        let generation = self.decided().generation;
+        self.automatic.renew(holder, now).map(|()| generation)
+    }
+
+    /// The change that is due by time.
+    pub fn due(&self, now: Instant) -> Option<Change> {
+        match self.trial_ends() {
+            Some(ends) if now >= ends => Some(Change::Timeout),
+            _ => self.automatic.has_lapsed(now).then_some(Change::Lapse),
+        }
+    }
+
+    /// The rollback target: during a trial the confirmed policy, otherwise the previously confirmed one.
+    pub fn rollback_target(&self) -> Option<&Active> {
+        if self.trial.is_some() { self.confirmed.as_ref() } else { self.previous.as_ref() }
+    }
+
+    /// Ends the trial of the first policy for good, if nothing was ever confirmed. Nothing can be changed or confirmed
+    /// any more. Returns whether it did.
+    pub fn give_up(&mut self) -> bool {
+        self.is_given_up |= self.confirmed.is_none();
+        self.is_given_up
+    }
+
+    /// Whether the first policy was not confirmed, so that Weir ends.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
+    /// When the trial ends, if there is one.
+    pub fn trial_ends(&self) -> Option<Instant> {
+        self.trial.as_ref().map(|trial| trial.ends)
+    }
+
+    /// The target of the pending change.
+    pub fn pending(&self) -> Option<&Active> {
+        self.pending.as_ref().map(|pending| &pending.to)
+    }
+
+    /// Whether a generation is active, about to be active, or a rollback target.
+    pub fn is_in_use(&self, generation: u64) -> bool {
+        let trial = self.trial.as_ref().map(|trial| &trial.active);
+        let pending = self.pending.as_ref().map(|pending| &pending.to);
+        [self.confirmed.as_ref(), self.previous.as_ref(), trial, pending]
+            .into_iter()
+            .flatten()
+            .any(|one| one.generation == generation)
+    }
+
+    /// Adds a ready generation. Returns its number and the numbers of the removed generations.
+    pub fn add(&mut self) -> (u64, Vec<u64>) {
+        let added = self.next;
+        self.next += 1;
+        self.ready.push(added);
+        let mut removed = Vec::new();
+        while self.ready.len() > READY_MAX {
+            removed.push(self.remove_oldest().expect("fewer generations are in use than ready"));
+        }
+        (added, removed)
+    }
+
+    /// Removes the oldest generation that is not in use. Returns its number, or `None` if all are in use.
+    pub fn remove_oldest(&mut self) -> Option<u64> {
+        let oldest = self.ready.iter().position(|&one| !self.is_in_use(one))?;
+        Some(self.ready.remove(oldest))
+    }
+
+    /// Removes a generation, unless it is in use. Returns whether it did.
+    pub fn remove(&mut self, generation: u64) -> bool {
+        let found = self.ready.iter().position(|&one| one == generation && !self.is_in_use(one));
+        found.map(|at| self.ready.remove(at)).is_some()
+    }
+
+    /// Checks that a generation with other lists may succeed this one.
+    ///
+    /// # Errors
+    /// It is not active, or a policy is on trial.
+    pub fn may_succeed(&self, of: u64) -> Result<(), Refusal> {
+        match (&self.trial, self.decided().generation == of) {
+            (Some(_), _) => Err(Refusal::OnTrial),
+            (None, true) => Ok(()),
+            (None, false) => Err(Refusal::NotActive(of)),
+        }
+    }
+
+    /// Begins a change. Returns what to activate. `has_posture` says whether a ready generation has a posture.
+    ///
+    /// # Errors
+    /// The change is refused. Nothing has changed.
+    pub fn begin(
+        &mut self,
+        change: Change,
+        now: Instant,
+        has_posture: impl Fn(u64, &str) -> bool,
+    ) -> Result<Active, Refusal> {
+        self.check_free()?;
+        let decided = self.target(&change, now)?;
+        let ends = self.automatic.posture().and_then(|posture| match &change {
+            Change::Activate { .. } | Change::Succeed { .. } if has_posture(decided.generation, posture) => None,
+            Change::Activate { .. } | Change::Succeed { .. } => Some(Why::NoPosture(decided.generation)),
+            Change::Posture(_) => Some(Why::ByHand),
+            Change::Rollback => Some(Why::Rollback),
+            Change::Timeout => Some(Why::TrialEnded),
+            Change::Release(_) => Some(Why::Released),
+            Change::Lapse => Some(Why::Lapsed),
+            Change::Take { .. } => None,
+        });
+        let to = match &change {
+            Change::Take { posture, .. } => Active { posture: Some(posture.clone()), ..decided.clone() },
+            _ if ends.is_some() => decided.clone(),
+            _ => self.automatic.in_front_of(&decided),
+        };
+        self.pending = Some(Pending { decided, to: to.clone(), ends, change });
+        Ok(to)
+    }
+
+    /// What the operator has decided for when a change is done.
+    fn target(&self, change: &Change, now: Instant) -> Result<Active, Refusal> {
+        Ok(match change {
+            Change::Activate { generation, trial } => {
+                if !self.ready.contains(generation) {
+                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
+                }
+                trial.map_or(Ok(()), check_length)?;
+                Active { generation: *generation, posture: None }
+            }
+            Change::Succeed { of, generation } => {
+                self.may_succeed(*of)?;
+                if !self.ready.contains(generation) {
+                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
+                }
+                Active { generation: *generation, posture: self.decided().posture.clone() }
+            }
+            Change::Posture(posture) => Active { generation: self.decided().generation, posture: posture.clone() },
+            Change::Take { posture, .. } if self.active().posture.as_ref() == Some(posture) => {
+                return Err(Refusal::IsActive(posture.clone()));
+            }
+            Change::Release(holder) if !self.automatic.is_held_by(*holder) => return Err(Refusal::NothingAutomatic),
+            Change::Lapse if !self.automatic.has_lapsed(now) => return Err(Refusal::NotDue),
+            Change::Take { .. } | Change::Release(_) | Change::Lapse => self.decided().clone(),
+            Change::Rollback => self.rollback_target().ok_or(Refusal::NothingBefore)?.clone(),
+            Change::Timeout => {
+                let trial = self.trial.as_ref().ok_or(Refusal::NothingOnTrial)?;
+                if now < trial.ends {
+                    return Err(Refusal::NotDue);
+                }
+                self.confirmed.clone().ok_or(Refusal::NothingBefore)?
+            }
+        })
+    }
+
+    /// Completes the pending change. The time of a trial, or of a lease, starts now. Returns the automatic posture that
+    /// has ended by the change.
+    pub fn commit(&mut self, now: Instant) -> Option<Ended> {
+        let Pending { decided: to, change, ends, .. } = self.pending.take()?;
+        let ended = ends.and_then(|why| self.automatic.end(why));
+        match (change, &mut self.trial) {
+            (Change::Take { holder, posture }, _) => self.automatic.take(holder, posture, now),
+            (Change::Release(_) | Change::Lapse, _) => {}
+            (Change::Rollback | Change::Timeout, Some(_)) => self.trial = None,
+            (Change::Activate { trial: Some(time), .. }, _) => {
+                self.trial = Some(Trial { active: to, ends: now + time });
+            }
+            (Change::Succeed { of, generation }, None) => {
+                self.confirmed = Some(to);
+                // A rollback to another posture of the old generation leads to that posture with the new lists.
+                let previous = self.previous.take();
+                let same = |active: Active| match active.generation == of {
+                    true => Active { generation, ..active },
+                    false => active,
+                };
+                self.previous = previous.map(same);
+            }
+            // The trial continues until its original end.
+            (_, Some(trial)) => trial.active = to,
+            (_, None) => self.make_confirmed(to),
+        }
+        ended
+    }
+
+    /// Abandons the pending change.
+    pub fn abandon(&mut self) {
+        self.pending = None;
+    }
+
+    /// Confirms what the operator has decided for. An automatic posture stays automatic.
+    ///
+    /// # Errors
+    /// There is no trial, or a change is in progress.
+    pub fn confirm(&mut self) -> Result<(), Refusal> {
+        self.check_free()?;
+        let trial = self.trial.take().ok_or(Refusal::NothingOnTrial)?;
+        self.make_confirmed(trial.active);
+        Ok(())
+    }
+
+    /// Confirming the same policy again does not change the rollback target.
+    fn make_confirmed(&mut self, active: Active) {
+        if self.confirmed.as_ref() != Some(&active) {
+            self.previous = self.confirmed.replace(active);
+        }
+    }
+
+    /// Checks that a change or a confirmation may begin.
+    fn check_free(&self) -> Result<(), Refusal> {
+        match &self.pending {
+            _ if self.is_given_up => Err(Refusal::GivenUp),
+            Some(pending) => Err(Refusal::Busy(pending.to.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Checks the length of a trial.
+///
+/// # Errors
+/// It is out of bounds.
+pub fn check_length(time: Duration) -> Result<(), Refusal> {
+    if time.is_zero() || time > TRIAL_MAX { Err(Refusal::TrialLength) } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[path = "succession/tests.rs"]
+mod tests;

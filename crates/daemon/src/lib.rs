@@ -1,0 +1,186 @@
+//! `weir run`: runs a policy between interfaces in the foreground, until SIGINT or SIGTERM.
+//!
+//! | folder | content |
+//! | --- | --- |
+//! | `interfaces` | claims, the guard of the link, the operator's own connection |
+//! | `generations` | policies that are loaded, which of them is active, and their counts |
+//! | `door.rs`, `requests` | the one entrance for every change, and what clients ask for |
+//! | `parts` | everything else that a running Weir does: cards, mitigation, feeds, saving, logs |
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate weir_command;
+
+pub mod door;
+pub mod generations;
+pub mod interfaces;
+pub mod options;
+pub mod parts;
+pub mod requests;
+mod server;
+mod signals;
+
+use door::Door;
+use generations::controller::Controller;
+use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, NativeLoader};
+use generations::succession;
+use interfaces::claim::{ClaimTarget, Claimant, Claims};
+use interfaces::{descriptors, own_connection};
+use options::RunOptions;
+use parts::part::Running;
+use parts::{hybrid, mitigation};
+use serde_json::json;
+use server::Server;
+use signals::Flags;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use weir_command::failure::Failure;
+use weir_command::signals::clean_up;
+use weir_control::Status;
+use weir_engine::bundle::trust::Trust;
+use weir_engine::live::engines::LiveEngine;
+use weir_engine::live::samples::SampleReader;
+use weir_engine::live::xdp::{KernelPath, Ports};
+use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
+use weir_policy::ir::OnExit;
+
+/// Interval of the main loop.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+///
+/// # Errors
+/// The policy is invalid, an interface cannot be used, or a worker fails.
+pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    descriptors::raise()?;
+    run_with(options).map_err(descriptors::explain)
+}
+
+fn run_with(options: &RunOptions) -> Result<(), Failure> {
+    interfaces::check(options)?;
+    parts::check(options)?;
+    options
+        .confirm
+        .map_or(Ok(()), succession::check_length)
+        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+    let trust = options.trust.read()?;
+    own_connection::check(options, &trust)?;
+    let flags = Flags::register()?;
+    clean_up()?;
+    // Claims come first, because another Weir may use the interfaces.
+    let targets = interfaces::claim_targets(options)?;
+    let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
+    let taken = Taken {
+        targets,
+        claims,
+        server: Server::listen(&options.control)?,
+        interfaces: interfaces::interfaces(options),
+        samples: mitigation::reader(options)?,
+        flags,
+    };
+    match options.engine {
+        LiveEngine::Xdp => run_kernel(options, trust, taken),
+        LiveEngine::Afpacket | LiveEngine::Afxdp | LiveEngine::Dpdk => run_workers(options, trust, taken),
+    }
+}
+
+/// What a running Weir has taken before its policy is loaded.
+struct Taken {
+    targets: Vec<ClaimTarget>,
+    claims: Claims,
+    server: Server,
+    interfaces: Interfaces,
+    samples: Option<Arc<SampleReader>>,
+    flags: Flags,
+}
+
+/// Runs the command with programs in the kernel.
+fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
+    let ports = match options.host.as_slice() {
+        [] => Ports::of(&taken.interfaces)?,
+        host => Ports::of_host(host)?,
+    };
+    let ports = Arc::new(ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring())));
+    let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
+    let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
+    run_on(options, taken, loader, |first| Ok(KernelPath::start(ports, first, Some(&readers))?))
+}
+
+/// Runs the command with workers in user space, each with a lane.
+fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
+    let loader = NativeLoader::new(trust).behind(hybrid::splitter(options)?);
+    let samples = taken.samples.as_ref().and_then(|samples| samples.queue());
+    let interfaces = taken.interfaces.clone();
+    run_on(options, taken, loader, |first| {
+        let lanes = options.engine.lanes(&interfaces, &options.lanes())?;
+        Ok(Workers::start_with(lanes, first, samples.as_ref())?)
+    })
+}
+
+/// Runs the command with one kind of datapath, which `start` starts.
+fn run_on<L: Loader>(
+    options: &RunOptions,
+    taken: Taken,
+    loader: L,
+    start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
+) -> Result<(), Failure> {
+    let Taken { targets, claims, mut server, interfaces, samples, flags } = taken;
+    let mut parts = parts::all::<L>(options, samples)?;
+    parts.iter_mut().try_for_each(|part| part.restore(&loader))?;
+    let first = match Generation::prepare(&options.policy, &loader) {
+        // Stopped before the start.
+        Err(_) if flags.is_stopped() => return Ok(()),
+        prepared => prepared?,
+    };
+    parts.iter().try_for_each(|part| part.check(&first))?;
+    let loaded = first.loaded(None)?;
+    // Until the first policy is confirmed, everything passes when Weir ends.
+    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
+    let guard = interfaces::guard(options, &interfaces, &targets, on_exit)?;
+    let ran = (|| {
+        // The guard's interfaces are as they will be without Weir.
+        parts.iter_mut().try_for_each(|part| part.open(&targets, &loader))?;
+        let datapath = start(&loaded)?;
+        guard.take_over(on_exit)?;
+        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
+        let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
+        parts.iter_mut().try_for_each(|part| part.start(&running))?;
+        report_start(options, &controller);
+        server.serve(move |request| door.request(request).map(|reply| json!(reply)))?;
+        // The main loop never waits for an activation.
+        while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
+            parts.iter_mut().for_each(|part| part.step(&running));
+            thread::sleep(TICK);
+        }
+        drop(server);
+        // Actions are undone while workers can still take changes up.
+        parts.iter_mut().rev().for_each(|part| part.end(&running));
+        // A new Weir is not refused from now on, but waits for the guard.
+        drop(claims);
+        guard.before_stop();
+        let stopped = thread::scope(|scope| {
+            scope.spawn(|| guard.open_early());
+            controller.stop()
+        });
+        parts.iter_mut().for_each(|part| part.finish());
+        stopped.and(controller.check_confirmed())
+    })();
+    ran.and(guard.end())
+}
+
+fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
+    let Status { workers, access, .. } = controller.status();
+    access.iter().for_each(|access| eprintln!("weir: {access}"));
+    let place = match options.host.as_slice() {
+        [] => format!("between {} and {}", options.lower.join(", "), options.upper.join(", ")),
+        host => format!("on this host at {}", host.join(", ")),
+    };
+    let (policy, control) = (options.policy.display(), options.control.display());
+    eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
+    if let Some(time) = options.confirm {
+        let time = humantime::format_duration(time);
+        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+    }
+}

@@ -1,0 +1,323 @@
+//! Mitigation of a running Weir: measures windows, and carries the decisions out.
+
+use super::events::Events;
+use super::hands::{Carried, Lost};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use weir_abi::Link;
+use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
+use weir_engine::live::Side;
+use weir_engine::live::samples::Sample;
+use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
+use weir_mitigate::defence::Defence;
+use weir_mitigate::excerpt;
+use weir_mitigate::header::{Arrival, Header};
+use weir_mitigate::measure::Way;
+use weir_mitigate::measure::observed::Observed;
+use weir_mitigate::measure::sampling::{Losses, Sampling};
+use weir_mitigate::mitigator::Settings;
+use weir_mitigate::prefix::Prefix;
+use weir_policy::ir::eval::packet::Frame;
+use weir_recording::headers;
+
+/// Maximum number of reasons why actions were not carried out that are counted by themselves. Others are counted as
+/// one.
+const REASONS_MAX: usize = 32;
+const OTHER_REASONS: &str = "other reasons";
+
+/// The side from which the packet of a sample came.
+fn arrival(from: Side) -> Arrival {
+    match from {
+        Side::Lower => Arrival::Outside,
+        Side::Upper => Arrival::Inside,
+    }
+}
+
+/// What the datapath says about samples at the end of a window.
+pub struct Copies {
+    /// Copies that were made since the start.
+    pub made: u64,
+    /// The N of `sample 1/N`, or why nothing is measured.
+    pub one_in: Result<u32, String>,
+}
+
+/// Mitigation with all that it knows.
+pub struct State {
+    pub(super) defence: Defence,
+    pub(super) carried: Carried,
+    losses: Losses,
+    /// Copies that were read in this window.
+    seen: u64,
+    pub(super) samples: SamplesStatus,
+    pub(super) not_carried_out: BTreeMap<String, u64>,
+    /// What rules of ended actions have dropped.
+    pub(super) dropped: HashMap<ActionId, u64>,
+    pub(super) events: Events,
+    /// Attacks for which the notify program was told `ban`.
+    pub(super) banned: HashSet<AttackId>,
+}
+
+impl State {
+    /// Nothing was seen. The seed is a secret.
+    pub fn new(inside: Vec<Prefix>, settings: Settings, carried: Carried, events: Events, seed: u64) -> Self {
+        let now_ns = weir_state::now_ns();
+        let mut defence = Defence::new(inside, settings, seed);
+        if events.exports.is_some() {
+            defence.keep_excerpts(seed);
+        }
+        defence.begin(now_ns);
+        State {
+            defence,
+            carried,
+            losses: Losses::default(),
+            seen: 0,
+            samples: SamplesStatus { one_in: 1, ..SamplesStatus::default() },
+            not_carried_out: BTreeMap::new(),
+            dropped: HashMap::new(),
+            events,
+            banned: HashSet::new(),
+        }
+    }
+
+    /// Takes a copy of a packet.
+    pub fn see(&mut self, Sample { bytes, wire_len, from }: Sample<'_>, now_ns: u64) {
+        self.seen += 1;
+        let frame = Frame { bytes, wire_len, link: Link::Ethernet, time_ns: now_ns };
+        if let Some(header) = headers::of_sample(frame) {
+            let header = Header { arrival: Some(arrival(from)), ..header };
+            self.samples.forged += u64::from(self.defence.way(&header) == Way::Forged);
+            let excerpt = excerpt::Frame { bytes, wire_len, link: frame.link };
+            self.defence.see(&header, Some(excerpt), now_ns);
+        }
+    }
+
+    /// A card has dropped packets of sources, which have no copies.
+    pub fn see_by_card(&mut self, dropped: &[(IpAddr, u64)]) {
+        for &(source, packets) in dropped {
+            let source = match source {
+                IpAddr::V4(four) => (false, u32::from(four).into()),
+                IpAddr::V6(six) => (true, six.into()),
+            };
+            self.defence.see_by_card(source, packets);
+        }
+    }
+
+    /// Takes exact counts of protected addresses.
+    pub fn observe(&mut self, observed: Observed) {
+        self.defence.observe(observed);
+    }
+
+    /// Sets the sources that are never blocked.
+    pub fn protect(&mut self, protected: Vec<Prefix>) {
+        self.defence.mitigator_mut().protect(protected);
+    }
+
+    /// Ends a window.
+    pub fn end_window(&mut self, copies: Copies, now_ns: u64) {
+        let seen = std::mem::take(&mut self.seen);
+        let (one_in, problem) = match copies.one_in {
+            Ok(one_in) => (one_in, None),
+            Err(problem) => (self.samples.one_in, Some(problem)),
+        };
+        let measured = self.losses.end_window(one_in, copies.made, seen);
+        let sampling = if problem.is_some() { Sampling::NOTHING } else { measured };
+        if problem != self.samples.problem {
+            problem.iter().for_each(|problem| eprintln!("weir: mitigation: {problem}"));
+        }
+        let samples = &mut self.samples;
+        (samples.one_in, samples.problem) = (one_in, problem);
+        samples.seen += seen;
+        samples.lost = self.losses.lost();
+        samples.windows += 1;
+        samples.blind_windows += u64::from(sampling.is_blind());
+        for decision in self.defence.end_window(now_ns, sampling) {
+            self.decided(decision, now_ns);
+        }
+        self.renew(now_ns);
+        self.defence.begin_window();
+        self.export(now_ns);
+        self.forget();
+    }
+
+    /// Exports the attacks whose excerpts are complete.
+    fn export(&mut self, now_ns: u64) {
+        for excerpt in self.defence.take_excerpts() {
+            let attack = self.defence.mitigator().attack(excerpt.attack);
+            if let (Some(attack), Some(exports)) = (attack, &self.events.exports) {
+                exports.put(attack, excerpt, now_ns);
+            }
+        }
+    }
+
+    fn decided(&mut self, decision: Decision, now_ns: u64) {
+        match decision {
+            Decision::Detected { attack, victim, .. } => {
+                let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
+                eprintln!("weir: attack {attack}: {kind} on {victim}");
+                self.tell_began(attack);
+            }
+            Decision::Apply(action) => _ = self.apply(action, now_ns),
+            Decision::Propose(action) => {
+                let (attack, measure) = (action.attack, &action.measure);
+                match self.defence.mitigator().mode() {
+                    Mode::Watch => self.tell_action("action-watched", action.id),
+                    Mode::Propose | Mode::Act => {
+                        eprintln!("weir: attack {attack}: proposed: {measure}");
+                        self.tell_action("action-proposed", action.id);
+                    }
+                }
+            }
+            Decision::Undo(id, ending) => self.undo(id, ending, now_ns),
+            Decision::Ended(attack) => {
+                eprintln!("weir: attack {attack}: over");
+                self.tell_over(attack);
+            }
+        }
+    }
+
+    /// Carries out an action. Returns why it could not.
+    fn apply(&mut self, action: Action, now_ns: u64) -> Option<String> {
+        let (attack, id) = (action.attack, action.id);
+        match self.carried.apply(&action, now_ns) {
+            Ok(()) => {
+                eprintln!("weir: attack {attack}: {}", action.measure);
+                self.defence.enforce(action, now_ns);
+                self.tell_taken(attack, id);
+                None
+            }
+            Err(problem) => {
+                self.fail(action.id, problem.clone());
+                Some(problem)
+            }
+        }
+    }
+
+    /// Counts an action that could not be carried out. Only the first for a reason is logged.
+    fn fail(&mut self, id: ActionId, problem: String) {
+        let is_room = self.not_carried_out.len() < REASONS_MAX || self.not_carried_out.contains_key(&problem);
+        let reason = if is_room { problem.as_str() } else { OTHER_REASONS };
+        let count = self.not_carried_out.entry(reason.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            eprintln!("weir: mitigation: not carried out: {problem}");
+        }
+        self.defence.mitigator_mut().failed(id, problem);
+        self.tell_ended(id, Ending::Failed);
+    }
+
+    /// Stops carrying out an action that has ended. Actions that only waited have nothing to undo.
+    fn undo(&mut self, id: ActionId, ending: Ending, now_ns: u64) {
+        self.defence.lift(id);
+        if !self.carried.ids().contains(&id) {
+            return;
+        }
+        self.note_dropped(id);
+        eprintln!("weir: action {id} is released: {}", ending.name());
+        if let Err(problem) = self.carried.undo(id, now_ns) {
+            eprintln!("weir: mitigation: action {id} ends by its timeout: {problem}");
+        }
+        self.tell_ended(id, ending);
+    }
+
+    fn note_dropped(&mut self, id: ActionId) {
+        if let (_, Some(dropped)) = self.carried.describe(id) {
+            self.dropped.insert(id, dropped);
+        }
+    }
+
+    /// Renews what expires, and ends actions that another client has undone.
+    fn renew(&mut self, now_ns: u64) {
+        for (id, lost) in self.carried.renew(now_ns) {
+            self.defence.lift(id);
+            match lost {
+                Lost::Failed(problem) => self.fail(id, problem),
+                Lost::Removed(how) => {
+                    eprintln!("weir: action {id} {how}, and is not taken again in this attack");
+                    self.defence.mitigator_mut().removed(id);
+                    self.tell_ended(id, Ending::Removed);
+                }
+            }
+        }
+    }
+
+    /// Forgets counts of actions that are not listed any more.
+    fn forget(&mut self) {
+        if self.dropped.is_empty() {
+            return;
+        }
+        let attacks = self.defence.mitigator().attacks();
+        let listed: Vec<ActionId> =
+            attacks.flat_map(|attack| attack.records.iter().map(|record| record.action.id)).collect();
+        self.dropped.retain(|id, _| listed.contains(id));
+    }
+
+    /// Decides on the actions of an attack that wait.
+    ///
+    /// # Errors
+    /// There is no such attack, none of its actions wait, or the mode does not carry out any.
+    pub fn decide(&mut self, operation: &AttackOperation, now_ns: u64) -> Result<AttacksChanged, String> {
+        let (attack, accepts) = match *operation {
+            AttackOperation::Accept { attack } => (attack, true),
+            AttackOperation::Dismiss { attack } => (attack, false),
+            AttackOperation::List
+            | AttackOperation::Show { .. }
+            | AttackOperation::Mode { .. }
+            | AttackOperation::Baseline { .. }
+            | AttackOperation::SetBaseline { .. }
+            | AttackOperation::ResetBaseline { .. } => unreachable!("they decide nothing about an attack"),
+        };
+        let waiting = self.waiting(attack)?;
+        let mut changed = AttacksChanged { attack, ..AttacksChanged::default() };
+        for id in waiting {
+            let mitigator = self.defence.mitigator_mut();
+            match accepts {
+                true => {
+                    let Some(action) = mitigator.accept(id, now_ns) else { continue };
+                    changed.problems.extend(self.apply(action, now_ns));
+                }
+                false if !mitigator.dismiss(id) => continue,
+                false => self.tell_ended(id, Ending::Dismissed),
+            }
+            changed.changed += 1;
+        }
+        Ok(changed)
+    }
+
+    fn waiting(&self, attack: AttackId) -> Result<Vec<ActionId>, String> {
+        let mitigator = self.defence.mitigator();
+        if mitigator.mode() == Mode::Watch {
+            return Err("the mode is `watch`, which carries nothing out".to_owned());
+        }
+        if mitigator.attack(attack).is_none() {
+            return Err(format!("there is no attack {attack}"));
+        }
+        let waiting = mitigator.waiting(attack);
+        if waiting.is_empty() { Err(format!("no action against attack {attack} waits")) } else { Ok(waiting) }
+    }
+
+    /// Sets the mode. Returns how many actions were undone: all, if the mode does not act.
+    pub fn set_mode(&mut self, mode: Mode, now_ns: u64) -> usize {
+        let undone = self.defence.mitigator_mut().set_mode(mode);
+        undone.iter().for_each(|id| self.undo(*id, Ending::Stopped, now_ns));
+        if !undone.is_empty() {
+            for attack in self.banned.iter().copied().collect::<Vec<_>>() {
+                self.unban(attack);
+            }
+        }
+        undone.len()
+    }
+
+    /// Undoes all actions, because the thread that measures has failed.
+    pub fn abandon(&mut self, now_ns: u64) {
+        self.set_mode(Mode::Watch, now_ns);
+        self.carried.ids().into_iter().for_each(|id| self.undo(id, Ending::Stopped, now_ns));
+    }
+
+    /// Undoes all actions, because measurement ends.
+    pub fn stop(&mut self, now_ns: u64) {
+        self.defence.finish_excerpts(now_ns);
+        self.export(now_ns);
+        self.set_mode(Mode::Watch, now_ns);
+        self.events.end();
+    }
+}

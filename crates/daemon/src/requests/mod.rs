@@ -1,0 +1,121 @@
+//! Executes the requests of clients.
+
+mod features;
+mod flows;
+pub mod slots;
+mod table_answers;
+mod table_list;
+pub mod tables;
+
+use crate::generations::controller::Controller;
+use crate::generations::generation::{Generation, Loader};
+use crate::generations::preparation;
+use crate::generations::succession::Refusal;
+use crate::parts::feeds::{Cause, Force, Updater, Updates};
+use crate::parts::flow_room;
+use std::time::Duration;
+use weir_abi::Reason;
+use weir_command::additions;
+use weir_command::failure::Failure;
+use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Stats, Status, TOP_MAX};
+use weir_engine::live::Datapath;
+use weir_loading::regular_file;
+use weir_state::SharedState;
+
+/// Executes a request. `loader` loads policies for `load` and `reload`.
+///
+/// # Errors
+/// The request is refused and nothing has changed, or it has failed.
+pub fn perform<L: Loader>(
+    request: Request,
+    controller: &Controller<L::Datapath>,
+    loader: &L,
+    updates: &Updates,
+) -> Result<Reply, Failure> {
+    match request {
+        Request::Status => {}
+        Request::Stats => return Ok(stats(controller, loader).into()),
+        Request::Limits { top, list } => {
+            return Ok(controller.active().limits(top.min(TOP_MAX), list.as_deref())?.into());
+        }
+        Request::Load { policy } => {
+            if !policy.is_absolute() {
+                return Err(Failure::Rejected(format!("weir: {}: not an absolute path", policy.display())));
+            }
+            // Reading a pipe could block for ever.
+            regular_file::check(&policy)
+                .map_err(|error| Failure::Rejected(format!("weir: {}: {error}", policy.display())))?;
+            // The active generation continues meanwhile.
+            let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
+            return Ok(Ready { generation: controller.add(generation) }.into());
+        }
+        Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
+        Request::Confirm => controller.confirm()?,
+        Request::Rollback => controller.rollback()?,
+        Request::Posture { name } => controller.posture(name.as_deref())?,
+        Request::Table { table, operation } => {
+            return tables::perform(&table, operation, &controller.active(), loader.shared(), updates);
+        }
+        Request::Features { top } => {
+            return Ok(features::shown(top, controller.active().program(), loader.shared())?.into());
+        }
+        Request::Flows { operation } => {
+            return flows::perform(&operation, controller.active().program(), loader.shared());
+        }
+        Request::Slot { slot, operation } => {
+            return slots::perform(&slot, operation, controller.active().slots(), loader.shared());
+        }
+        Request::Attacks { .. } => {
+            return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
+        }
+        Request::Card { .. } => {
+            return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
+        }
+        Request::Reload { force } => {
+            let updater = Updater { controller, loader, updates };
+            let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);
+            return Ok(reloaded.map_err(|refused| refused.failure)?.into());
+        }
+    }
+    Ok(status(controller, loader, updates).into())
+}
+
+/// All counters of the software.
+pub fn stats<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Stats {
+    Stats { additions: addition_stats(loader.shared()), ..controller.stats() }
+}
+
+/// The status with what became of updates.
+fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: &Updates) -> Status {
+    let active = controller.active();
+    let text = active.text();
+    let tables = active.declared();
+    let watched = tables.all().iter().filter(|table| table.updates.watch).map(|table| table.name.clone()).collect();
+    let has_list = |list: &ListName| match list {
+        ListName::Table(name) => tables.named(name).is_some(),
+        ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
+    };
+    let flows = flow_room(controller, loader.shared());
+    Status { updates: updates.status(watched, has_list), flows, ..controller.status() }
+}
+
+/// The room in the table of flows, if the active policy tracks.
+pub fn flow_room<D: Datapath>(controller: &Controller<D>, shared: &SharedState) -> Option<FlowsStatus> {
+    let Stats { upstream, downstream, .. } = controller.stats();
+    let reason = Reason::STATE_FULL.builtin_name().unwrap_or_default();
+    let refused =
+        [upstream, downstream].iter().map(|stats| stats.total.reasons.get(reason).copied().unwrap_or(0)).sum();
+    flow_room::room(controller.active().program(), shared, refused)
+}
+
+/// What rules have added to tables.
+fn addition_stats(shared: &SharedState) -> AdditionStats {
+    shared.additions().map(|queues| additions::stats(queues.counts())).unwrap_or_default()
+}
+
+/// The length of a trial. Its bounds are checked when the generation is activated.
+fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
+    let length = |seconds: f64| Duration::try_from_secs_f64(seconds);
+    let trial = confirm_s.map(length).transpose();
+    trial.map_err(|_| Failure::Rejected(format!("weir: {}", Refusal::TrialLength)))
+}
