@@ -44,8 +44,8 @@ impl Accounts {
 
     /// Adds everything to the counters of the software. `interface` is the name of the card.
     pub fn add_to(&self, stats: &mut Stats, interface: &str) {
-        self.current.add_to(&mut stats.upstream.current);
-        self.total.add_to(&mut stats.upstream.total);
+        stats.upstream.current.add(&self.current.tally());
+        stats.upstream.total.add(&self.total.tally());
         let Counter { packets, bytes } = self.total.sum();
         let interface = InterfaceStats {
             interface: interface.to_owned(),
@@ -88,25 +88,18 @@ impl Share {
         Outcome { packets, bytes, dropped: packets, ..Outcome::default() }
     }
 
-    fn add_to(&self, tally: &mut Tally) {
+    /// The counts in the form of all others.
+    fn tally(&self) -> Tally {
         let Counter { packets, bytes } = self.sum();
-        tally.packets += packets;
-        tally.bytes += bytes;
-        tally.dropped += packets;
-        for (CountedRule { at, text, tables }, counter) in self.0.iter().map(|(rule, counter)| (&**rule, counter)) {
-            let Counter { packets, bytes } = *counter;
+        let mut tally = Tally { packets, bytes, dropped: packets, ..Tally::default() };
+        for (rule, &Counter { packets, bytes }) in &self.0 {
+            let CountedRule { at, text, tables } = &**rule;
             *tally.reasons.entry(at.clone()).or_default() += packets;
-            match tally.rules.iter_mut().find(|rule| rule.at == *at && rule.rule == *text) {
-                Some(rule) => (rule.packets, rule.bytes) = (rule.packets + packets, rule.bytes + bytes),
-                None => tally.rules.push(RuleCount { at: at.clone(), rule: text.clone(), packets, bytes }),
-            }
-            for table in tables {
-                match tally.tables.iter_mut().find(|count| count.table == *table) {
-                    Some(count) => (count.packets, count.bytes) = (count.packets + packets, count.bytes + bytes),
-                    None => tally.tables.push(TableCount { table: table.clone(), packets, bytes }),
-                }
-            }
+            tally.rules.push(RuleCount { at: at.clone(), rule: text.clone(), packets, bytes });
+            let count = |table: &String| TableCount { table: table.clone(), packets, bytes };
+            tally.tables.extend(tables.iter().map(count));
         }
+        tally
     }
 }
 

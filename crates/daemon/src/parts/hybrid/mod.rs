@@ -44,7 +44,7 @@ const DRAINED: Duration = Duration::from_millis(300);
 /// Answers that wait for the session. More are never asked for at once.
 const ANSWERS_MAX: usize = 256;
 /// Time after the first commit in which frames without a seal are still on their way.
-const GRACE: Duration = Duration::from_millis(100);
+const IN_FLIGHT: Duration = Duration::from_millis(100);
 /// How often the card is asked for its counters, so that its failure is noticed.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause of the thread between two looks at its end.
@@ -199,7 +199,7 @@ impl HybridCard {
     /// # Errors
     /// The datapath does not take it.
     pub fn seal<D: Datapath>(&self, datapath: &D) -> Result<(), Failure> {
-        thread::sleep(GRACE);
+        thread::sleep(IN_FLIGHT);
         let mut state = self.0.state();
         state.without_seal = WithoutSeal::Drop;
         let active = state.link.active();
