@@ -7,8 +7,8 @@
  * table of flows each: in a burst, as the only worker and as one of several, and packet by packet. All three must have
  * the same verdicts, counters and tables. After each packet the table must keep its invariants.
  */
-#include "packet.h"
-#include "tcp_states.h"
+#include "core/packet.h"
+#include "track/tcp_states.h"
 
 /* The settings of this input. Generated code has a constant. */
 #define WEIR_TRACKING

@@ -5,9 +5,9 @@
  * The input has the format of the target packet_reference: a link type, how much longer the packet was on the wire, and
  * the frame. The frame is copied to memory of its exact size, so that reads beyond its end are detected.
  */
-#include "packet.h"
-#include "raw.h"
-#include "verdict.h"
+#include "core/packet.h"
+#include "core/raw.h"
+#include "core/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-//! Cookies, their hash and timestamps, and the data of proxied flows are the same in C (`datapath/include/cookie.h`,
-//! `datapath/include/flow_proxied.h`) and in Rust.
+//! Cookies, their hash and timestamps, and the data of proxied flows are the same in C (`datapath/proxy/cookie.h`,
+//! `datapath/proxy/proxied.h`) and in Rust.
 
 use std::path::Path;
 use std::process::Command;
@@ -64,8 +64,7 @@ fn both_languages_compute_the_same() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for compiler in ["clang-19", "cc"] {
         let program = folder.path().join(compiler);
-        let flags =
-            ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Idatapath/include", "tests/cookies/cookies.c", "-o"];
+        let flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-Idatapath", "tests/cookies/cookies.c", "-o"];
         let compiled = Command::new(compiler).args(flags).arg(&program).current_dir(&root).output();
         let compiled = compiled.unwrap_or_else(|error| panic!("{compiler}: {error}; run `make install-deps`"));
         assert!(compiled.status.success(), "{compiler}: {}", String::from_utf8_lossy(&compiled.stderr));

@@ -10,6 +10,8 @@ mod abi;
 mod code;
 #[path = "house/cycles.rs"]
 mod cycles;
+#[path = "house/datapath.rs"]
+mod datapath;
 #[path = "house/dependencies.rs"]
 mod dependencies;
 #[path = "house/documents.rs"]

@@ -19,7 +19,7 @@ use weir_policy::ir::eval::packet::{self, Frame, Packet};
 use weir_test_support as support;
 
 const SHIM: &str = r#"
-#include "packet.h"
+#include "core/packet.h"
 
 const uint32_t weir_abi_version = WEIR_ABI_VERSION;
 

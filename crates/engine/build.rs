@@ -4,22 +4,22 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Folders below `datapath/` whose headers generated code includes.
-const FOLDERS: [&str; 2] = ["include", "engine"];
+/// The folder of the C for DPDK, which generated code does not include.
+const DPDK: &str = "dpdk";
 
 fn main() {
     let manifest_dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let datapath = manifest_dir.join("../../datapath").canonicalize().expect("datapath/ stands beside crates/");
-    let mut headers: Vec<(String, &str)> = FOLDERS
-        .iter()
-        .flat_map(|&folder| headers_in(&datapath, folder).into_iter().map(move |name| (name, folder)))
-        .collect();
+    println!("cargo::rerun-if-changed=../../datapath");
+    let is_feature = |name: &String| name != DPDK && datapath.join(name).is_dir();
+    let features = names_in(&datapath).into_iter().filter(is_feature);
+    let mut headers: Vec<String> = features.flat_map(|folder| headers_in(&datapath, &folder)).collect();
     headers.sort();
     // The paths are relative to the manifest, so that a target folder that moves with its tree stays valid.
     let rows: String = headers
         .iter()
-        .map(|(name, folder)| {
-            let path = format!("/../../datapath/{folder}/{name}");
+        .map(|name| {
+            let path = format!("/../../datapath/{name}");
             format!("    ({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),\n")
         })
         .collect();
@@ -39,11 +39,10 @@ fn dpdk(datapath: &Path) {
         .atleast_version(VERSION_MIN)
         .probe("libdpdk")
         .unwrap_or_else(|error| panic!("the feature `dpdk` needs `apt-get install libdpdk-dev pkg-config`: {error}"));
-    let shim = datapath.join("engine/dpdk");
-    println!("cargo::rerun-if-changed=../../datapath/engine/dpdk");
+    let shim = datapath.join(DPDK);
     let mut build = cc::Build::new();
     build.files(["eal.c", "port.c", "burst.c", "flow.c"].map(|name| shim.join(name)));
-    build.includes(["include", "engine"].map(|folder| datapath.join(folder)));
+    build.include(datapath);
     // Warnings in DPDK's headers are suppressed.
     for path in &library.include_paths {
         build.flag("-isystem").flag(path);
@@ -56,14 +55,16 @@ fn dpdk(datapath: &Path) {
     build.compile("weir_dpdk");
 }
 
-/// The names of the headers in a folder of the datapath.
+/// The paths of the headers in a folder, as `#include` names them.
 fn headers_in(datapath: &Path, folder: &str) -> Vec<String> {
-    println!("cargo::rerun-if-changed=../../datapath/{folder}");
-    fs::read_dir(datapath.join(folder))
+    let names = names_in(&datapath.join(folder)).into_iter().filter(|name| name.ends_with(".h"));
+    names.map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// The names of the files and folders in a folder.
+fn names_in(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder)
         .expect("the datapath's folders exist")
-        .map(|entry| {
-            entry.expect("the folder can be read").file_name().into_string().expect("headers have plain names")
-        })
-        .filter(|name| name.ends_with(".h"))
+        .map(|entry| entry.expect("the folder can be read").file_name().into_string().expect("names are plain"))
         .collect()
 }

@@ -6,7 +6,7 @@
 #ifndef C_TRACKER_CHAINS_H
 #define C_TRACKER_CHAINS_H
 
-#include "track_burst.h"
+#include "track/burst.h"
 
 enum {
 	RULE_TELNET = 0,

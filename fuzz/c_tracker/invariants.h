@@ -6,7 +6,7 @@
 #ifndef C_TRACKER_INVARIANTS_H
 #define C_TRACKER_INVARIANTS_H
 
-#include "track_burst.h"
+#include "track/burst.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #ifndef C_TRACKER_PACKETS_H
 #define C_TRACKER_PACKETS_H
 
-#include "packet.h"
-#include "tcp_options.h"
+#include "core/packet.h"
+#include "track/tcp_options.h"
 
 #include <string.h>
 

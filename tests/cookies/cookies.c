@@ -1,6 +1,6 @@
 /* Prints hashes, cookies and timestamps of pseudo-random requests, one line each. tests/cookies.rs does the same. */
-#include "cookie.h"
-#include "flow_proxied.h"
+#include "proxy/cookie.h"
+#include "proxy/proxied.h"
 #include <stdio.h>
 
 static uint64_t state = 1;

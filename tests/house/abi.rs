@@ -1,13 +1,14 @@
 //! Rust and C agree on every shared number.
 //!
-//! The C compilers check them, for user space and for BPF. C in datapath/engine is checked for its own target: kernel
-//! programs for BPF, the C for DPDK in user space.
+//! The C compilers check them, for user space and for BPF. C that is not pure (`datapath.rs`) is checked for its own
+//! target: kernel programs for BPF, the C for DPDK in user space.
 
 #[path = "abi/constants.rs"]
 mod constants;
 
 use crate::assert_none;
-use crate::tree::{files, root, words};
+use crate::datapath::{included_as, is_pure};
+use crate::tree::{File, files, root, words};
 use constants::constants;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -64,23 +65,29 @@ fn enumerators<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// All headers except for the two parts of env.h, which includes one of them.
-fn headers() -> Vec<crate::tree::File> {
+/// The headers of the datapath whose paths below it are wanted.
+fn headers_where(is_wanted: impl Fn(&str) -> bool) -> Vec<File> {
     let mut headers = files(&["h"]);
-    headers.retain(|file| file.path.starts_with("datapath/include/") && !file.path.contains("/env_"));
+    headers.retain(|file| included_as(&file.path).is_some_and(&is_wanted));
     headers
+}
+
+/// All pure headers except for the two parts of core/env.h, which includes one of them.
+fn headers() -> Vec<File> {
+    headers_where(|path| is_pure(path) && !path.contains("/env_"))
 }
 
 /// Generated code of a policy that changes packets begins with this.
 const REWRITES: &str = "#define WEIR_REWRITES\n";
 /// Headers that only such code includes, and those that it does not.
-const REWRITING: [&str; 3] = ["rewrite.h", "syn_answer.h", "synproxy.h"];
-const KEEPING: [&str; 1] = ["no_synproxy.h"];
+const REWRITING: [&str; 3] = ["proxy/rewrite.h", "proxy/syn_answer.h", "proxy/synproxy.h"];
+const KEEPING: [&str; 1] = ["proxy/no_synproxy.h"];
 
 /// A program that includes all headers.
 fn all_headers() -> String {
-    let names = headers().iter().map(|file| file.path.replace("datapath/include/", "")).collect::<Vec<_>>();
-    let rewriting = names.iter().filter(|name| !KEEPING.contains(&name.as_str()));
+    let headers = headers();
+    let names = headers.iter().filter_map(|file| included_as(&file.path));
+    let rewriting = names.filter(|name| !KEEPING.contains(name));
     let includes = rewriting.map(|name| format!("#include \"{name}\"\n"));
     std::iter::once(REWRITES.to_owned()).chain(includes).collect()
 }
@@ -88,11 +95,7 @@ fn all_headers() -> String {
 /// Compiles a program. `Err` contains the compiler's messages.
 fn compile((compiler, flags): (&str, &[&str]), program: &str) -> Result<(), String> {
     let mut command = Command::new(compiler);
-    command
-        .args(WARNINGS)
-        .args(flags)
-        .args(["-Idatapath/include", "-Idatapath/engine", "-x", "c", "-"])
-        .current_dir(root());
+    command.args(WARNINGS).args(flags).args(["-Idatapath", "-x", "c", "-"]).current_dir(root());
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = pipes.unwrap_or_else(|error| panic!("{compiler}: {error}; run `make install-deps`"));
     let mut input = child.stdin.take().expect("standard input is piped");
@@ -115,7 +118,7 @@ fn numbers_are_the_same() {
 /// Elements of an array are no constants, so no assertion in C can compare them.
 #[test]
 fn gaps_between_samples_are_the_same() {
-    let header = std::fs::read_to_string(root().join("datapath/include/feature.h")).expect("the header is there");
+    let header = std::fs::read_to_string(root().join("datapath/observe/feature.h")).expect("the header is there");
     let (_, rest) = header.split_once("sample_gaps[64] = {").expect("the array is there");
     let (numbers, _) = rest.split_once('}').expect("the array ends");
     let numbers: Vec<u16> = numbers.split(',').map(|number| number.trim().parse().expect("a number")).collect();
@@ -247,12 +250,24 @@ fn waiting_layouts() -> String {
     program
 }
 
+/// Headers whose structures programs in the kernel share with the engine, in the order in which generated code has them.
+const KERNEL_HEADERS: &[&str] = &[
+    "core/env.h",
+    "kernel/hook.h",
+    "measure/stream.h",
+    "tables/kernel_addition.h",
+    "track/kernel.h",
+    "slots/kernel.h",
+    "tables/kernel_entry_counter.h",
+    "observe/kernel.h",
+];
+
 #[test]
 fn programs_in_the_kernel_have_the_same_layout() {
-    // Without a chain, functions of hook.h are unused.
+    // Without a chain, functions of kernel/hook.h are unused.
     let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n".to_owned() + REWRITES;
     program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
-    program += "#include \"env.h\"\n#include \"hook.h\"\n#include \"stream.h\"\n#include \"addition_ring.h\"\n#include \"cpu_flows.h\"\n#include \"cpu_slots.h\"\n#include \"cpu_entries.h\"\n#include \"cpu_observe.h\"\n";
+    program.extend(KERNEL_HEADERS.iter().map(|name| format!("#include \"{name}\"\n")));
     program += &waiting_layouts();
     layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish, samples);
     layout!(program, "port", Port, side, unfinished, receives, out);
@@ -318,7 +333,8 @@ fn programs_in_the_kernel_have_the_same_layout() {
 /// Structures that the wire-side card shares with the engine.
 #[test]
 fn the_card_has_the_same_layout() {
-    let mut program = "#pragma clang diagnostic ignored \"-Wunused-function\"\n#include \"wire_card.h\"\n".to_owned();
+    let mut program =
+        "#pragma clang diagnostic ignored \"-Wunused-function\"\n#include \"card/kernel_wire_card.h\"\n".to_owned();
     layout!(program, "card_key", CardKey, family, address);
     layout!(program, "card_count", CardCount, packets, bytes, last_ns, zero);
     let numbers = [
@@ -356,9 +372,9 @@ fn dpdk_has_the_same_layout() {
     assert_none(host.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }
 
-/// Every structure in a header of the engine is in the tests above, or in the list of those that only C uses.
+/// Every structure in a header that is not pure is in the tests above, or in the list of those that only C uses.
 #[test]
-fn rust_knows_every_structure_of_the_engine() {
+fn rust_knows_every_structure_around_the_program() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
     const C_ONLY: [&str; 15] = [
         "__sk_buff",
@@ -379,12 +395,12 @@ fn rust_knows_every_structure_of_the_engine() {
     ];
     let own = include_str!("abi.rs");
     let mut unknown = Vec::new();
-    for header in files(&["h"]).into_iter().filter(|file| file.path.starts_with("datapath/engine/")) {
+    for header in headers_where(|path| !is_pure(path)) {
         let defined = header.text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"));
         let new = defined.filter(|name| !own.contains(&format!("program, \"{name}\"")) && !C_ONLY.contains(name));
         unknown.extend(new.map(|name| format!("{}: struct {name}", header.path)));
     }
-    assert_none(unknown, "structures of datapath/engine that neither Rust nor this list knows");
+    assert_none(unknown, "structures around the program that neither Rust nor this list knows");
 }
 
 #[test]
@@ -393,10 +409,9 @@ fn every_header_stands_alone() {
     for header in headers() {
         // The second inclusion tests the guard. The declaration is needed because an empty translation unit is not
         // valid C11.
-        let name = header.path.replace("datapath/include/", "");
+        let name = included_as(&header.path).expect("headers of the datapath");
         let program = format!("#include \"{name}\"\n#include \"{name}\"\nint weir;\n");
         let rewriting = format!("{REWRITES}{program}");
-        let name = name.as_str();
         let programs =
             [(!KEEPING.contains(&name)).then_some(rewriting), (!REWRITING.contains(&name)).then_some(program)];
         let compilations =

@@ -1,7 +1,7 @@
-//! Allowed dependencies: of crates by `cargo metadata`, of C by `#include`.
+//! Allowed dependencies of crates, by `cargo metadata`.
 
 use crate::assert_none;
-use crate::tree::{File, files, paths, root};
+use crate::tree::{File, files, root};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -179,60 +179,4 @@ fn the_abi_depends_on_nothing() {
     let packages = metadata();
     let abi = packages.iter().find(|package| text(package, "name") == "weir-abi").expect("there is crates/abi");
     assert_eq!(dependencies(abi), [""; 0]);
-}
-
-/// `(line number, included file)`
-fn includes(file: &File) -> impl Iterator<Item = (usize, &str)> {
-    let lines = file.text.lines().enumerate();
-    lines.filter_map(|(at, line)| Some((at + 1, line.trim().strip_prefix("#include")?.trim())))
-}
-
-/// The C of the repository: runtime, engines, fuzz targets.
-fn c_files(folder: &str) -> Vec<File> {
-    files(&["c", "h"]).into_iter().filter(|file| file.path.starts_with(folder)).collect()
-}
-
-#[test]
-fn only_env_h_knows_bpf() {
-    let mut offences = Vec::new();
-    for file in c_files("datapath/include/").iter().filter(|file| file.path != "datapath/include/env.h") {
-        for (at, line) in file.text.lines().enumerate() {
-            if line.contains("__bpf__") || line.contains("bpf_helpers.h") {
-                offences.push(format!("{}:{}: {line}", file.path, at + 1));
-            }
-        }
-    }
-    assert_none(offences, "only env.h knows whether the code is compiled for BPF");
-}
-
-#[test]
-fn the_runtime_includes_only_itself() {
-    const STANDARD: &[&str] = &["<immintrin.h>", "<stdbool.h>", "<stddef.h>", "<stdint.h>"];
-    let known = paths();
-    let mut offences = Vec::new();
-    for file in c_files("datapath/include/") {
-        for (line, what) in includes(&file) {
-            let own = known.contains(&format!("datapath/include/{}", what.trim_matches('"')));
-            if !(own || STANDARD.contains(&what)) {
-                offences.push(format!("{}:{line}: {what}", file.path));
-            }
-        }
-    }
-    assert_none(offences, "datapath/include includes only itself and the compiler's own headers");
-}
-
-#[test]
-fn the_engines_c_includes_only_the_runtime() {
-    let known = paths();
-    let mut offences = Vec::new();
-    for file in c_files("datapath/engine/") {
-        for (line, what) in includes(&file).filter(|(_, what)| what.starts_with('"')) {
-            let name = what.trim_matches('"');
-            let folders = ["datapath/include/", "datapath/engine/"];
-            if !folders.iter().any(|folder| known.contains(&format!("{folder}{name}"))) {
-                offences.push(format!("{}:{line}: {what}", file.path));
-            }
-        }
-    }
-    assert_none(offences, "datapath/engine includes only datapath/include and system headers");
 }

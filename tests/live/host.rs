@@ -187,7 +187,7 @@ downstream { tcp track; ct state established,related accept; ct state new counte
 /// A foreign program in front of Weir's. It gives every packet a VLAN tag. The kernel keeps the tag beside the packet,
 /// and rules see it where the wire has it.
 const TAGGER: &str = r#"
-#include "plain.h"
+#include "kernel/plain.h"
 
 static long (*const bpf_skb_vlan_push)(struct __sk_buff *skb, uint16_t proto, uint16_t tci) = (void *)18;
 

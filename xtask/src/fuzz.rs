@@ -42,7 +42,7 @@ const CFLAGS: &[&str] = &[
     "-Wno-psabi",
     "-fno-sanitize-recover=all",
     "-fsanitize=fuzzer,address,undefined",
-    "-Idatapath/include",
+    "-Idatapath",
 ];
 
 /// Fuzzes `target`, or all targets, for `seconds` each. The error contains the messages of the failed ones.

@@ -1,5 +1,5 @@
 //! SYN cookies: the number of a SYN-ACK that proves, when it comes back, that Weir sent it. Also the timestamp of the
-//! SYN-ACK, which keeps the options of the SYN. `docs/decisions/0037-synproxy.md` says why; `datapath/include/cookie.h`
+//! SYN-ACK, which keeps the options of the SYN. `docs/decisions/0037-synproxy.md` says why; `datapath/proxy/cookie.h`
 //! is the same in C.
 //!
 //! ```text

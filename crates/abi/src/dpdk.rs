@@ -1,4 +1,4 @@
-//! What the C around DPDK (datapath/engine/dpdk/shim.h) tells Rust.
+//! What the C around DPDK (datapath/dpdk/shim.h) tells Rust.
 
 use std::ffi::CStr;
 

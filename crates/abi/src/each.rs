@@ -1,5 +1,5 @@
-//! Tables of token buckets for addresses that no list names (`limit each ip saddr 50pps`). `limit_each.h` implements
-//! the same in C.
+//! Tables of token buckets for addresses that no list names (`limit each ip saddr 50pps`). `datapath/limits/each.h`
+//! implements the same in C.
 //!
 //! A bucket that the clock has passed is full, and a full bucket need not be stored. So a table needs room only for the
 //! addresses in debt, and nothing has to be deleted. A table consists of sets of eight words, one cache line each. The

@@ -21,7 +21,7 @@ pub struct EntryCounter {
 }
 
 /// The last hit of a CPU, which waits to be counted, in the words of the counter of number 0
-/// (`datapath/engine/cpu_entries.h` has the bits).
+/// (`datapath/tables/kernel_entry_counter.h` has the bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitingHit {
     /// Number of the entry.

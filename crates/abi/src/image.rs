@@ -2,12 +2,12 @@
 //!
 //! A table image is flat, position-independent bytes, little-endian and aligned to 64: this header, then the sections
 //! of its layout. Native code maps the bytes, and a BPF array map has the same bytes as its value. Only `tables`
-//! (builders) and `datapath/include/lookup.h` (lookups) know what the sections contain.
+//! (builders) and `datapath/tables/lookup.h` (lookups) know what the sections contain.
 
 /// `"WEIR"` in memory.
 pub const IMAGE_MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 
-/// The layout of a table image; `enum layout` in `lookup.h`.
+/// The layout of a table image; `enum layout` in `datapath/tables/image.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Layout {

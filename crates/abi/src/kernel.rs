@@ -1,4 +1,5 @@
-//! What programs in the kernel share with the engine that loads them: the maps of datapath/engine.
+//! What programs in the kernel share with the engine that loads them: the maps of `datapath/kernel`, and of `kernel.h`
+//! and `kernel_*.h` in the folders of features.
 //!
 //! The engine fills these maps before a program runs, or reads them while it counts. `tests/house/abi.rs` has the
 //! compiler for BPF check every size and offset.

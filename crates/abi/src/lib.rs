@@ -1,7 +1,7 @@
 //! Memory layouts that Rust and the C datapath share.
 //!
 //! The compiler and the engines share only this crate. Every type is plain bytes in host byte order unless its name
-//! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath/include`.
+//! says otherwise (`Be16`). Its size and offsets are asserted here and, with the same numbers, in `datapath`.
 //! The crate contains layouts and names. It computes only what all engines must compute alike: limits, flows, SYN
 //! cookies, features and the ticks of additions.
 

@@ -1,5 +1,5 @@
-//! Token buckets: the arithmetic of limits. All engines must agree on it bit for bit. `limit.h` implements the same in
-//! C.
+//! Token buckets: the arithmetic of limits. All engines must agree on it bit for bit. `datapath/limits/limit.h`
+//! implements the same in C.
 //!
 //! A bucket is one word, its *theoretical arrival time*: the generic cell rate algorithm as virtual scheduling (ITU-T
 //! I.371, annex A). Time is in *ticks* of 2^-8 ns, modulo 2^64. The distance of the word ahead of the clock is the

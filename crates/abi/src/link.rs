@@ -2,8 +2,8 @@
 
 /// Link layer of a frame. All frames of one [`crate::Burst`] share it.
 ///
-/// The values are Weir's own (`enum link` in `packet.h`) and not LINKTYPE numbers, because several LINKTYPEs share a
-/// layout.
+/// The values are Weir's own (`enum link` in `datapath/core/fields.h`) and not LINKTYPE numbers, because several
+/// LINKTYPEs share a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Link {

@@ -1,4 +1,4 @@
-//! The parser's view of a packet: `struct packet` in `packet.h`.
+//! The parser's view of a packet: `struct packet` in `datapath/core/fields.h`.
 //!
 //! Rust never parses through this type on the fast path. It exists so that tests can compare the C parser, field by
 //! field, with the reference parser. Numbers are in host byte order.

@@ -1,6 +1,7 @@
 //! Why a packet got its verdict: a built-in reason, or the rule that decided.
 
-/// A reason, 16 bits: `0..RULE_BASE` are built in (`enum reason` in `verdict.h`), `RULE_BASE + r` is rule `r`.
+/// A reason, 16 bits: `0..RULE_BASE` are built in (`enum reason` in `datapath/core/verdict.h`), `RULE_BASE + r` is rule
+/// `r`.
 ///
 /// The number is also the index of the reason's [`crate::Counter`]. The counters of the built-in reasons and of the
 /// terminal rules add up to the packets received.

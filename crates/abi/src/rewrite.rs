@@ -5,7 +5,7 @@ use crate::WINDOW_BYTES;
 /// Most bytes of a packet that a chain changes: a window whose last header becomes longer.
 pub const REWRITE_BYTES: usize = WINDOW_BYTES + 112;
 
-/// What leaves in place of a received packet: `struct weir_rewrite` in `datapath/include/env.h`. The first `head` bytes
+/// What leaves in place of a received packet: `struct weir_rewrite` in `datapath/core/env.h`. The first `head` bytes
 /// are new. From there on the received bytes follow, up to the length of what leaves.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]

@@ -1,6 +1,6 @@
 //! SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) of messages of whole words.
 //!
-//! A message of n words is one of 8n bytes, each word with its lowest byte first. `datapath/include/siphash.h` is the
+//! A message of n words is one of 8n bytes, each word with its lowest byte first. `datapath/core/siphash.h` is the
 //! same in C.
 
 /// The state of the function.

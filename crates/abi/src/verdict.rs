@@ -2,7 +2,7 @@
 
 use crate::Reason;
 
-/// What to do with a packet. `enum action` in `verdict.h`.
+/// What to do with a packet. `enum action` in `datapath/core/verdict.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Action {

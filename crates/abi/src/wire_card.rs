@@ -1,4 +1,4 @@
-//! What the wire-side card shares with the engine that loads it: datapath/engine/wire_card.h.
+//! What the wire-side card shares with the engine that loads it: datapath/card/kernel_wire_card.h.
 
 use std::net::IpAddr;
 

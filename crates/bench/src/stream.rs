@@ -1,4 +1,4 @@
-//! Programs in the kernel that decide a stream of packets from changing sources (`datapath/engine/stream.h`).
+//! Programs in the kernel that decide a stream of packets from changing sources (`datapath/measure/stream.h`).
 
 use weir_command::failure::Failure;
 use weir_engine::clang::{BpfShape, Clang};
@@ -20,7 +20,7 @@ pub fn load(c: &str, program: &ProgramShape, data: &Bound) -> Result<XdpFilter, 
 /// # Errors
 /// As for [`load`].
 pub fn load_chain(chain: &str, c: &str, program: &ProgramShape, data: &Bound) -> Result<XdpFilter, Failure> {
-    let c = format!("{c}\n#include \"stream.h\"\n\nWEIR_XDP_STREAM({chain})\n");
+    let c = format!("{c}\n#include \"measure/stream.h\"\n\nWEIR_XDP_STREAM({chain})\n");
     let object = Clang::find()?.bpf("stream", &c, &BpfShape::new(program, data))?.object;
     Ok(XdpFilter::load("stream", &object, program, data)?)
 }

@@ -104,7 +104,7 @@ pub struct BpfShape {
     pub hook: Hook,
 }
 
-/// Where the kernel calls programs (datapath/engine/hook.h).
+/// Where the kernel calls programs (datapath/kernel/hook.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// When an interface receives a packet (XDP).
@@ -123,7 +123,7 @@ pub enum DataSizes {
         /// The room for limits, if the program has limiters.
         limits: Option<LimitsRoom>,
     },
-    /// The loader writes the sizes (`struct loaded_sizes` in `env_bpf.h`).
+    /// The loader writes the sizes (`struct loaded_sizes` in `datapath/core/env_bpf.h`).
     AtLoad {
         /// Number of table slots.
         tables: usize,

@@ -21,7 +21,7 @@ use crate::EngineError;
 use crate::clang::NativeObject;
 use crate::native::open;
 
-/// `struct table` of datapath/include/env.h.
+/// `struct table` of datapath/core/env.h.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct CTable {

@@ -274,8 +274,8 @@ impl NativeFilter {
     pub fn stage_cycles(&self) -> Option<[u64; STAGES.len()]> {
         // SAFETY: only the address of the symbol is used here.
         let symbol = unsafe { self.code.library.get::<*const c_void>(b"weir_stage_cycles") }.ok()?;
-        // SAFETY: env_native.h defines the symbol as `uint64_t[STAGES]`. Only chains write it, and they need `&mut
-        // self`.
+        // SAFETY: datapath/core/env_native.h defines the symbol as `uint64_t[STAGES]`. Only chains write it, and they
+        // need `&mut self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
     }
 

@@ -32,7 +32,7 @@ fn policy(rule: usize) -> Arc<NativeCode> {
         )
     };
     let c = format!(
-        "#include \"env.h\"\n#include \"verdict.h\"\nconst uint32_t weir_abi_version = WEIR_ABI_VERSION;\n{}{}",
+        "#include \"core/env.h\"\n#include \"core/verdict.h\"\nconst uint32_t weir_abi_version = WEIR_ABI_VERSION;\n{}{}",
         chain("upstream"),
         chain("downstream")
     );

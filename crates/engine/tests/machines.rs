@@ -56,10 +56,10 @@ fn frames(link: Link) -> FrameSet {
 
 /// Counts each packet for rule 0 or 1, by the lowest bit of its source.
 const ODD_AND_EVEN: &str = r#"
-#include "env.h"
-#include "verdict.h"
-#include "packet.h"
-#include "hook.h"
+#include "core/env.h"
+#include "core/verdict.h"
+#include "core/packet.h"
+#include "kernel/hook.h"
 
 WEIR_INLINE uint32_t odd_upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {
@@ -95,7 +95,7 @@ fn udp() -> FrameSet {
 
 #[test]
 fn a_stream_has_every_source_once() {
-    let mut filter = odd_and_even("#include \"stream.h\"\nWEIR_XDP_STREAM(odd_upstream)\n");
+    let mut filter = odd_and_even("#include \"measure/stream.h\"\nWEIR_XDP_STREAM(odd_upstream)\n");
     let frames = udp();
     let burst = frames.bursts().next().unwrap();
     let counted = |filter: &XdpFilter| {
@@ -319,8 +319,8 @@ fn an_object_of_another_shape_is_refused() {
     let other_chain = ProgramShape { chains: vec!["sideways".to_owned()], ..program.clone() };
     assert_eq!(load(&other_chain), "xdp: weir_sideways: no such program");
     let other = ABI_VERSION + 1;
-    let define = format!("#define WEIR_ABI_VERSION {other}\n#include \"hook.h\"");
-    let c = chain::bpf_c().replace("#include \"hook.h\"", &define);
+    let define = format!("#define WEIR_ABI_VERSION {other}\n#include \"kernel/hook.h\"");
+    let c = chain::bpf_c().replace("#include \"kernel/hook.h\"", &define);
     let old = Clang::find()
         .unwrap()
         .bpf("old", &c, &BpfShape::new(&program, &Bound::of_images(vec![image()])))

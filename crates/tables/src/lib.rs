@@ -1,7 +1,7 @@
 //! Prefix tables and sets, from lists to the flat images in which packets are looked up.
 //!
 //! ```text
-//! list bytes --list--> Entries --settle--> Table --build--> Image --view--> ImageView (Rust) or lookup.h (C, BPF)
+//! list bytes --list--> Entries --settle--> Table --build--> Image --view--> ImageView (Rust) or tables/lookup.h (C, BPF)
 //!                         |                  |
 //!                         +----reference-----+--> Reference, which every lookup is checked against
 //! ```

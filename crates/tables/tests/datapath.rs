@@ -1,4 +1,4 @@
-//! The C lookups against the Rust ones: `datapath/include/lookup.h`, compiled by every compiler here, on the same
+//! The C lookups against the Rust ones: `datapath/tables/lookup.h`, compiled by every compiler here, on the same
 //! images.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -301,7 +301,7 @@ fn the_same_lookups_compile_for_bpf() {
     let dir = tempfile::tempdir().unwrap();
     let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.o"));
     std::fs::write(&source, shim()).unwrap();
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath");
     let flags = ["-std=c11", "--target=bpf", "-mcpu=v3", "-O2", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-c"];
     let mut clang = Command::new("clang-19");
     clang.args(flags).args(["-DWEIR_COUNTERS=64", "-I"]).arg(include).arg("-o").args([&object, &source]);

@@ -55,12 +55,14 @@ impl Datapath {
         let dir = tempfile::tempdir().unwrap();
         let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
         std::fs::write(&source, shim()).unwrap();
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
+        let datapath = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath");
         let run = Command::new(compiler)
             .args(FLAGS)
             .arg("-march=native")
             .arg("-I")
-            .arg(include)
+            .arg(&datapath)
+            .arg("-I")
+            .arg(datapath.join("include"))
             .arg("-o")
             .args([&object, &source])
             .output();

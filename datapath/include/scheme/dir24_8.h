@@ -8,7 +8,7 @@
 #ifndef WEIR_SCHEME_DIR24_8_H
 #define WEIR_SCHEME_DIR24_8_H
 
-#include "image.h"
+#include "tables/image.h"
 
 enum {
 	DIR24_8_TBL24 = 64 / 2,		     /* first 16-bit word of TBL24 */

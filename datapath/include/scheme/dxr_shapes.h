@@ -6,7 +6,7 @@
 #ifndef WEIR_SCHEME_DXR_SHAPES_H
 #define WEIR_SCHEME_DXR_SHAPES_H
 
-#include "dxr.h"
+#include "tables/dxr.h"
 
 enum {
 	DXR20_DIRECT = 64 / 4,	/* first 32-bit word of the direct table */

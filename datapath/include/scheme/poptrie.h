@@ -9,7 +9,7 @@
 #ifndef WEIR_SCHEME_POPTRIE_H
 #define WEIR_SCHEME_POPTRIE_H
 
-#include "image.h"
+#include "tables/image.h"
 
 enum {
 	POPTRIE_DIRECT_BITS = 18,

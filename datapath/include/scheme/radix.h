@@ -8,7 +8,7 @@
 #ifndef WEIR_SCHEME_RADIX_H
 #define WEIR_SCHEME_RADIX_H
 
-#include "image.h"
+#include "tables/image.h"
 
 enum {
 	RADIX_NODES = 64 / 4, /* first 32-bit word of the nodes */

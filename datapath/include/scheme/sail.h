@@ -8,7 +8,7 @@
 #ifndef WEIR_SCHEME_SAIL_H
 #define WEIR_SCHEME_SAIL_H
 
-#include "image.h"
+#include "tables/image.h"
 
 enum {
 	SAIL_BCN16 = 64 / 2,	    /* first 16-bit word of BCN16 */

@@ -20,7 +20,7 @@ impl FlowSecrets {
     pub const REPLAY: Self = FlowSecrets { seed: REPLAY_SEED, cookies: REPLAY_SECRET };
 }
 
-/// Whether SYNs are answered: `struct syn_switch` in `datapath/include/flow_bucket.h`. Compiled code changes it.
+/// Whether SYNs are answered: `struct syn_switch` in `datapath/track/flow_bucket.h`. Compiled code changes it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct SynSwitch {
@@ -34,7 +34,7 @@ pub struct SynSwitch {
     pub is_on: u64,
 }
 
-/// The data that all users of a table share: `struct flow_head` in `datapath/include/flow_bucket.h`.
+/// The data that all users of a table share: `struct flow_head` in `datapath/track/flow_bucket.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct FlowHead {

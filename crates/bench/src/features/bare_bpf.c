@@ -4,16 +4,16 @@
  * packet's source, which is at a known place of the frame, and adds to one word of it. There is neither a parser nor a
  * class, and nothing is counted later. Without BARE_TOUCHES it is what remains of such a program.
  */
-#include "env.h"
-#include "verdict.h"
-#include "packet.h"
-#include "raw.h"
-#include "hook.h"
-#include "feature.h"
+#include "core/env.h"
+#include "core/verdict.h"
+#include "core/packet.h"
+#include "core/raw.h"
+#include "kernel/hook.h"
+#include "observe/feature.h"
 
 static const struct observing observing = {.size = CELLS, .shift4 = 0};
 
-#include "cpu_observe.h"
+#include "observe/kernel.h"
 
 WEIR_INLINE uint32_t bare(const struct frame *frame, uint32_t number)
 {

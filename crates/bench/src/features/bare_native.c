@@ -4,9 +4,9 @@
  * cells of the sources of a burst are fetched first, then one word of each is written. There is neither a parser nor a
  * class.
  */
-#include "env.h"
-#include "verdict.h"
-#include "feature.h"
+#include "core/env.h"
+#include "core/verdict.h"
+#include "observe/feature.h"
 
 const uint32_t weir_abi_version = WEIR_ABI_VERSION;
 

@@ -4,9 +4,9 @@
  * only the parts of a packet that a blocklist needs, and count only the packets that they let pass, which should be
  * none.
  */
-#include "kernel.h"
-#include "packet.h"
-#include "plain.h"
+#include "kernel/bpf.h"
+#include "core/packet.h"
+#include "kernel/plain.h"
 
 enum {
 	PEER_ENTRIES = 1 << 18,

@@ -5,7 +5,7 @@
 //!
 //! * As a *stream* (fields without a prefix): one system call for all packets, with changing sources, like the receive
 //!   loop of a driver. The packet is in the cache, and the tables are where previous packets left them. All four
-//!   programs write the source into the packet (`datapath/engine/stream.h`).
+//!   programs write the source into the packet (`datapath/measure/stream.h`).
 //! * As `cold_`: one system call per packet. Before every burst, another program runs and displaces code, tables,
 //!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
 
@@ -35,10 +35,10 @@ const PROGRAMS: usize = 4;
 
 /// A program that does nothing: the cost of the kernel and its clock.
 const EMPTY_C: &str = r#"
-#include "env.h"
-#include "verdict.h"
-#include "packet.h"
-#include "hook.h"
+#include "core/env.h"
+#include "core/verdict.h"
+#include "core/packet.h"
+#include "kernel/hook.h"
 
 WEIR_INLINE uint32_t upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
 {

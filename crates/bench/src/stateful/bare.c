@@ -4,13 +4,13 @@
  * are at known places. The keys are hashed, found and compared whole, and one line of each flow is written. There is
  * neither a parser nor a judgement.
  */
-#include "env.h"
-#include "verdict.h"
-#include "tcp_states.h"
+#include "core/env.h"
+#include "core/verdict.h"
+#include "track/tcp_states.h"
 
 static const struct tracking tracking = {.timeouts = {.of = {[CLASS_TCP * FLOW_STATES + FLOW_ESTABLISHED] = 1 << 27}}};
 
-#include "track_burst.h"
+#include "track/burst.h"
 
 const uint32_t weir_abi_version = WEIR_ABI_VERSION;
 

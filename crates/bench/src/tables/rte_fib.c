@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "env.h"
+#include "core/env.h"
 
 enum {
 	SLOTS = 3,

@@ -72,11 +72,9 @@ impl<'a> Inliner<'a> {
         }
     }
 
-    /// The header with a path. All headers of the datapath lie in one folder. Others may name it from a folder below it.
+    /// The header with a path.
     fn find(&self, path: &str) -> Option<Header<'a>> {
-        let of_datapath = path.rsplit('/').next().unwrap_or(path);
-        let other = self.others.iter().find(|(header, _)| *header == path);
-        other.or_else(|| all::HEADERS.iter().find(|(header, _)| *header == of_datapath)).copied()
+        self.others.iter().chain(all::HEADERS).find(|(header, _)| *header == path).copied()
     }
 }
 
@@ -98,13 +96,14 @@ mod tests {
 
     #[test]
     fn each_header_is_there_once() {
-        let text = inlined("a.c", "#include <stdint.h>\n\t#include \"env.h\"\n#include \"env.h\"\nint a;\n", &[]);
-        assert_eq!(count(&text, "WEIR_ENV_H"), 1);
-        assert!(text.starts_with("# 1 \"a.c\"\n#include <stdint.h>\n# 1 \"env.h\" 1\n"), "{text}");
+        let text =
+            inlined("a.c", "#include <stdint.h>\n\t#include \"core/env.h\"\n#include \"core/env.h\"\nint a;\n", &[]);
+        assert_eq!(count(&text, "WEIR_CORE_ENV_H"), 1);
+        assert!(text.starts_with("# 1 \"a.c\"\n#include <stdint.h>\n# 1 \"core/env.h\" 1\n"), "{text}");
         assert!(text.ends_with("# 3 \"a.c\" 2\n\nint a;\n"), "{text}");
-        let of_folder = inlined("a.c", "#include \"scheme/a.h\"\n", &[("scheme/a.h", "#include \"../env.h\"\n")]);
-        assert_eq!(count(&of_folder, "WEIR_ENV_H"), 1);
-        assert_eq!(inlined("a.c", "int a; /* env.h */\n", &[]), "# 1 \"a.c\"\nint a; /* env.h */\n");
+        let of_folder = inlined("a.c", "#include \"scheme/a.h\"\n", &[("scheme/a.h", "#include \"core/env.h\"\n")]);
+        assert_eq!(count(&of_folder, "WEIR_CORE_ENV_H"), 1);
+        assert_eq!(inlined("a.c", "int a; /* core/env.h */\n", &[]), "# 1 \"a.c\"\nint a; /* core/env.h */\n");
     }
 
     #[test]

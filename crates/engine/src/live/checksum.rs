@@ -5,7 +5,7 @@
 //! 3.1). A packet with that sum in the field gets its correct checksum. If the sum happens to equal the checksum, once
 //! in 65535, nothing changes. This covers TCP and UDP over IPv4 and IPv6, but not inside tunnels.
 //!
-//! The code for the kernel is `datapath/engine/checksum.h`.
+//! The code for the kernel is `datapath/kernel/checksum.h`.
 
 use weir_abi::Rewrite;
 

@@ -1,4 +1,4 @@
-//! The ring of samples of programs in the kernel (datapath/engine/sample_ring.h): the kernel's ring buffer
+//! The ring of samples of programs in the kernel (datapath/observe/kernel_samples.h): the kernel's ring buffer
 //! (Documentation/bpf/ringbuf.rst), read without copies by its one reader. Only programs that this process has loaded
 //! write to it.
 //!

@@ -1,6 +1,6 @@
 //! Generates packets in the kernel, to measure their receivers.
 //!
-//! BPF_PROG_TEST_RUN in live frames mode runs a program (datapath/engine/generate.h) on frames from a small pool. It
+//! BPF_PROG_TEST_RUN in live frames mode runs a program (datapath/measure/generate.h) on frames from a small pool. It
 //! sends them out of an interface, 64 at a time, with new headers, because a receiver that forwards changes them. The
 //! receiver is a veth peer that polls, because it has an XDP program or GRO. It processes the 64 frames in the same
 //! thread before the next ones are made. So no packet waits or is lost, and the CPU time of the thread covers both
@@ -44,7 +44,7 @@ impl Generator {
     pub fn compile(clang: &Clang) -> Result<BpfObject, EngineError> {
         let sizes = DataSizes::Known { tables: vec![], limits: None };
         let shape = BpfShape { sizes, counters: 1, logged: Logged::Nothing, hook: Hook::Received };
-        Ok(clang.bpf("generate", "#include \"generate.h\"\n", &shape)?.object)
+        Ok(clang.bpf("generate", "#include \"measure/generate.h\"\n", &shape)?.object)
     }
 
     /// A generator for the interface with the given index. `frame` is Ethernet and IPv4 without VLAN tags. Its source

@@ -41,7 +41,7 @@ const SIZES: &str = ".rodata.sizes";
 const TABLE_WORDS: usize = 3;
 /// Bytes after the image of limits, which lookups may read.
 const LIMITS_PADDING: usize = 64;
-/// The section of the rings for additions (datapath/engine/addition_ring.h).
+/// The section of the rings for additions (datapath/tables/kernel_addition.h).
 pub(crate) const ADDITIONS: &str = ".bss.additions";
 /// The slots of CPUs for tracked packets.
 pub(crate) const TRACKS: &str = ".bss.tracks";
@@ -61,16 +61,16 @@ const FEATURES: &str = "weir_features";
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
 const MODE: &str = ".rodata.mode";
-/// Prefix of the names of programs that count losses (datapath/engine/losses.h).
+/// Prefix of the names of programs that count losses (datapath/kernel/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
-/// The slots of CPUs for a card's answers (datapath/engine/cpu_answers.h).
+/// The slots of CPUs for a card's answers (datapath/card/kernel_answers.h).
 pub(crate) const ANSWERS: &str = ".bss.answers";
-/// The seals of ports behind cards, and the map of chains (datapath/engine/card_front.h).
+/// The seals of ports behind cards, and the map of chains (datapath/card/kernel_front.h).
 pub(crate) const CARD: &str = ".bss.card";
 const CHAINS: &str = "weir_chains";
-/// The ring of samples on a host (datapath/engine/sample_ring.h).
+/// The ring of samples on a host (datapath/observe/kernel_samples.h).
 pub(crate) const SAMPLES: &str = "weir_samples";
-/// The map of programs that are parts of chains (datapath/engine/parts.h).
+/// The map of programs that are parts of chains (datapath/kernel/parts.h).
 const PARTS: &str = "weir_parts";
 
 /// The parts of an object that are loaded, and their settings.
@@ -89,7 +89,7 @@ pub(crate) struct Plan<'a> {
     pub map: &'a dyn Fn(&str) -> bool,
 }
 
-/// Sizes of data, which the object of a bundle does not know: `struct loaded_sizes` in `env_bpf.h`.
+/// Sizes of data, which the object of a bundle does not know: `struct loaded_sizes` in `datapath/core/env_bpf.h`.
 #[derive(Clone)]
 pub(crate) struct LoadedSizes {
     tables: Vec<TableRoom>,

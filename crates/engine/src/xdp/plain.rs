@@ -84,7 +84,7 @@ impl PlainPrograms {
         Ok(())
     }
 
-    /// Sets the sources for datapath/engine/stream.h, repeated until the list is full.
+    /// Sets the sources for datapath/measure/stream.h, repeated until the list is full.
     pub(super) fn fill_stream(&self, sources: &[u32]) -> Result<(), EngineError> {
         let all: Vec<u32> = sources.iter().copied().cycle().take(stream::SOURCES_MAX).collect();
         stream::fill(&self.object, &all)

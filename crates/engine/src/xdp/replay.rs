@@ -10,7 +10,7 @@ use crate::FrameBurst;
 
 const HEADER_BYTES: usize = size_of::<ReplayHeader>();
 
-/// The return value of xdp.h for a frame without its header.
+/// The return value of datapath/kernel/xdp.h for a frame without its header.
 const REFUSED: u32 = 0xff;
 
 /// The input buffer of the program: header, padding, frame.

@@ -1,6 +1,6 @@
 //! Runs a chain on a sequence of packets with different sources in one system call, like a driver's receive loop.
 //!
-//! This is for measurements. The object must be compiled with datapath/engine/stream.h after the policy's own code,
+//! This is for measurements. The object must be compiled with datapath/measure/stream.h after the policy's own code,
 //! which defines a program `weir_<chain>_stream` for each chain.
 
 use std::mem::offset_of;

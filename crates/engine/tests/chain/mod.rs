@@ -69,7 +69,7 @@ WEIR_INLINE uint32_t downstream_frame(const struct env *env, const struct frame 
 WEIR_CHAIN(downstream)
 ";
 
-const HEADERS: &str = "#include \"env.h\"\n#include \"verdict.h\"\n";
+const HEADERS: &str = "#include \"core/env.h\"\n#include \"core/verdict.h\"\n";
 
 /// The chain's C for user space.
 pub fn native_c() -> String {
@@ -78,7 +78,7 @@ pub fn native_c() -> String {
 
 /// The chain's C for BPF.
 pub fn bpf_c() -> String {
-    format!("{HEADERS}#include \"hook.h\"\nWEIR_TABLE_STORAGE(0);\n{RULES}{BPF}")
+    format!("{HEADERS}#include \"kernel/hook.h\"\nWEIR_TABLE_STORAGE(0);\n{RULES}{BPF}")
 }
 
 /// The complete artifact.

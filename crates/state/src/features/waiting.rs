@@ -1,5 +1,5 @@
 //! Packets that wait in the queue of a sheet when the sheets are exchanged. Programs in the kernel count them when the
-//! queue is full (`datapath/engine/cpu_observe.h`). What is there at the exchange is counted here, in the same way. The
+//! queue is full (`datapath/observe/kernel.h`). What is there at the exchange is counted here, in the same way. The
 //! sampler, which is beside the queue, is copied into the sheet.
 
 use std::array;

@@ -110,7 +110,7 @@ impl Default for AdditionRings {
     }
 }
 
-/// The place of an addition in the cache: `recent_place()` in datapath/engine/addition_ring.h.
+/// The place of an addition in the cache: `recent_place()` in datapath/tables/kernel_addition.h.
 fn recent(Addition { high, low, adder, .. }: &Addition) -> usize {
     let mixed = (high.wrapping_add(u64::from(*adder)) ^ low.rotate_left(32) ^ low).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize % RECENT_ADDITIONS

@@ -400,7 +400,7 @@ mod tests {
         words[1].store(size, Ordering::Relaxed);
     }
 
-    /// The words of a hit that waits: `datapath/engine/cpu_entries.h`.
+    /// The words of a hit that waits: `datapath/tables/kernel_entry_counter.h`.
     fn wait(counters: &EntryCounters, cpu: usize, number: u64, packets: u64, bytes: u64, time: u64) {
         put(counters, cpu, 0, packets << 32 | number, bytes << 24 | time);
     }

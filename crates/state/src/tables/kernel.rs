@@ -2,7 +2,7 @@
 //!
 //! An image is in the value of a map, which programs of all generations that share the image address directly. The
 //! value has two halves. A bit says which of them a packet reads, and each generation has the bits of its slots in
-//! words of its own (`struct words` in datapath/include/env_bpf.h). A program reads the word of the first 64 slots once
+//! words of its own (`struct words` in datapath/core/env_bpf.h). A program reads the word of the first 64 slots once
 //! a packet. So a packet sees a swap of such a table as a whole or not at all.
 
 use std::io;

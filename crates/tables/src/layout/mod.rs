@@ -1,4 +1,4 @@
-//! Table layouts, one per file: its bit diagrams, its builder, and the same lookup that `datapath/include` has in C.
+//! Table layouts, one per file: its bit diagrams, its builder, and the same lookup that `datapath/tables` has in C.
 //!
 //! A layout file knows no text format and no other layout. There are two exceptions: counted leaves fall back to rank
 //! leaves where labels do not count up, and an exact leaf consists of two other layouts. To add a layout, add a

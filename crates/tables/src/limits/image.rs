@@ -5,7 +5,7 @@
 //! rates.
 //!
 //! ```text
-//! limiters   32 bytes each, at byte 64       struct limiter in datapath/include/limit.h
+//! limiters   32 bytes each, at byte 64       struct limiter in datapath/limits/limit.h
 //! profiles   32 bytes each, a limiter's together, the first of them "no limit"
 //! entries    64 bits a bucket from the first of a limit on: profile, and the bucket of the enclosing prefix; only of limiters
 //!            whose tickets cannot say it

@@ -29,7 +29,8 @@ pub fn is_ipv6(layout: Layout) -> bool {
 
 /// Functions that a loader finds: `shim_` and the name of the lookup.
 pub fn shim() -> String {
-    let mut text = "#include \"lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX, 0})\n".to_owned();
+    let mut text =
+        "#include \"tables/lookup.h\"\n#define TABLE(image) ((struct table){image, UINT32_MAX, 0})\n".to_owned();
     let mut define = |head: String, body: String| text.push_str(&format!("{head};\n{head}\n{{\n\t{body};\n}}\n"));
     for layout in Layout::ALL {
         let (name, _) = lookup(layout);
@@ -105,7 +106,7 @@ impl Datapath {
         let dir = tempfile::tempdir().unwrap();
         let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
         std::fs::write(&source, shim()).unwrap();
-        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath/include");
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datapath");
         let mut command = Command::new(compiler);
         command.args(FLAGS).args(machine).arg("-I").arg(include).arg("-o").args([&object, &source]);
         let run = command.output().ok()?;

@@ -1,5 +1,5 @@
 //! The wire-side card: a stand-in for a SmartNIC, on the far end of the wire (docs/guide/card.md,
-//! datapath/engine/wire_card.h).
+//! datapath/card/kernel_wire_card.h).
 //!
 //! ```text
 //!   a network namespace                     Weir's

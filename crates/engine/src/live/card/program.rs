@@ -71,7 +71,7 @@ pub fn load(spec: &CardSpec) -> Result<Loaded, EngineError> {
 fn compile(spec: &CardSpec, cpus: usize, stride: usize) -> Result<BpfObject, EngineError> {
     let source = format!(
         "#define CARD_TABLE {}\n#define CARD_CPU {}\n#define CARD_CPU_NS {}\n#define CARD_CPUS {cpus}\n\
-         #define CARD_STRIDE {stride}\n#include \"wire_card.h\"\n",
+         #define CARD_STRIDE {stride}\n#include \"card/kernel_wire_card.h\"\n",
         spec.entries,
         spec.cpu_entries,
         spec.cpu_slowdown.as_nanos(),

@@ -1,7 +1,7 @@
 //! DPDK: workers poll packets from the ports' queues, without the kernel, and send them on without copies.
 //!
 //! A lane has a queue pair of every port, and its own memory pool for packets. Rust carries out verdicts; the C code in
-//! `datapath/engine/dpdk` moves bursts. Workers are Weir's own threads. They are registered with DPDK, so that pools
+//! `datapath/dpdk` moves bursts. Workers are Weir's own threads. They are registered with DPDK, so that pools
 //! cache packets for them.
 //!
 //! Workers are not woken up. A worker polls continuously, yielding its core to other threads, until [`POLL`] after the

@@ -1,4 +1,4 @@
-//! Bindings to the C code around DPDK (datapath/engine/dpdk).
+//! Bindings to the C code around DPDK (datapath/dpdk).
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -1,5 +1,5 @@
 //! What interfaces behind a card need of a policy: the programs in front of chains, and the seals of each port
-//! (datapath/engine/card_front.h).
+//! (datapath/card/kernel_front.h).
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -31,12 +31,12 @@ use crate::xdp::load::{
 use crate::xdp::{failed, find};
 use crate::{Bound, EngineError, ProgramShape};
 
-/// Sections and maps of datapath/engine/ports.h.
+/// Sections and maps of datapath/kernel/ports.h.
 const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
-/// Section of `struct packet_slot` (datapath/engine/packet_slot.h).
+/// Section of `struct packet_slot` (datapath/kernel/packet_slot.h).
 const PACKETS: &str = ".bss.packets";
-/// Section of `struct checksum_slot` (datapath/engine/checksum.h).
+/// Section of `struct checksum_slot` (datapath/kernel/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
 /// Prefix of the sections that programs write.
 const DATA: &str = ".bss";

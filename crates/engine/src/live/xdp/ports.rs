@@ -1,6 +1,6 @@
-//! The interfaces of programs, in the form of datapath/engine/ports.h. They are numbered: lower ones first, then upper,
+//! The interfaces of programs, in the form of datapath/kernel/ports.h. They are numbered: lower ones first, then upper,
 //! then divert. On a host that Weir protects, each interface is a lower port, and the upper port opposite is the host
-//! (datapath/engine/host.h).
+//! (datapath/kernel/host.h).
 
 use std::fs;
 use std::io;

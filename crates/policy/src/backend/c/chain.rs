@@ -397,14 +397,14 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
 /// The header with the lookups of a layout.
 pub(super) fn lookup_header(layout: Layout) -> &'static str {
     match layout {
-        Layout::Dxr16x4 => "dxr.h",
-        Layout::ExactSet => "exact_set.h",
-        Layout::ExactSets => "exact_sets.h",
-        Layout::ExactSet6 => "exact_set6.h",
-        Layout::Range6 => "range6.h",
-        Layout::RankLeaf | Layout::RankLeaf6 => "rank_leaf_burst.h",
-        Layout::CountedLeaf => "counted_leaf.h",
-        Layout::ExactLeaf | Layout::ExactLeaf6 => "exact_leaf.h",
+        Layout::Dxr16x4 => "tables/dxr.h",
+        Layout::ExactSet => "tables/exact_set.h",
+        Layout::ExactSets => "tables/exact_sets.h",
+        Layout::ExactSet6 => "tables/exact_set6.h",
+        Layout::Range6 => "tables/range6.h",
+        Layout::RankLeaf | Layout::RankLeaf6 => "tables/rank_leaf_burst.h",
+        Layout::CountedLeaf => "tables/counted_leaf.h",
+        Layout::ExactLeaf | Layout::ExactLeaf6 => "tables/exact_leaf.h",
     }
 }
 

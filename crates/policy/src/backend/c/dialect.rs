@@ -36,6 +36,11 @@ impl Dialect {
     pub(super) fn is_bpf(self) -> bool {
         self != Dialect::Native
     }
+
+    /// The header for one packet in the kernel, or the one for a burst in user space.
+    pub(super) fn header(self, kernel: &'static str, burst: &'static str) -> &'static str {
+        if self.is_bpf() { kernel } else { burst }
+    }
 }
 
 /// The C name of an action.

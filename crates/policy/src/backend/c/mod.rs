@@ -3,8 +3,8 @@
 //! For user space each chain becomes `void weir_<chain>(const struct weir_burst *)`. It calls three stages:
 //! `<chain>_parse()` parses all headers of a burst into columns, `<chain>_lookups()` looks up the staged tables, and
 //! `<chain>_rules()` applies one rule after the other. For BPF each chain becomes `<chain>_frame()`, which decides one
-//! frame, and the wrappers of `hook.h`. A chain that the verifier refuses as one program is split into programs that
-//! jump to one another (`parts`, `parts.h`).
+//! frame, and the wrappers of `datapath/kernel/hook.h`. A chain that the verifier refuses as one program is split into
+//! programs that jump to one another (`parts`, `datapath/kernel/parts.h`).
 
 mod answer;
 mod burst_rules;
@@ -100,34 +100,34 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     defines(program, dialect, out);
     // Each once, in order.
     let lookups: BTreeSet<&str> = program.slots.iter().map(|slot| chain::lookup_header(slot.layout)).collect();
-    for header in ["env.h", "verdict.h", "packet.h", "raw.h"].into_iter().chain(lookups) {
-        out.line(&format!("#include \"{header}\""));
+    for header in ["core/env.h", "core/verdict.h", "core/packet.h", "core/raw.h"].into_iter().chain(lookups) {
+        out.include(header);
     }
     if dialect.is_bpf() {
-        out.line(if dialect == Dialect::Bpf { "#include \"hook.h\"" } else { "#include \"parts.h\"" });
+        out.include(if dialect == Dialect::Bpf { "kernel/hook.h" } else { "kernel/parts.h" });
     } else {
-        out.line("#include \"burst.h\"");
+        out.include("core/burst.h");
         out.blank();
         out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
     }
     if program.card.is_some() {
         out.blank();
-        out.line(if dialect.is_bpf() { "#include \"answers.h\"" } else { "#include \"answers_burst.h\"" });
+        out.include(dialect.header("card/answers.h", "card/burst.h"));
     }
     if !program.limiters.is_empty() {
         out.blank();
-        out.line("#include \"limit.h\"");
+        out.include("limits/limit.h");
         if program.limiters.iter().any(|limiter| matches!(limiter.kind, LimiterKind::Each(_))) {
-            out.line("#include \"limit_each.h\"");
+            out.include("limits/each.h");
         }
     }
     if !program.adders.is_empty() {
         out.blank();
-        out.line(if dialect.is_bpf() { "#include \"addition_ring.h\"" } else { "#include \"addition.h\"" });
+        out.include(dialect.header("tables/kernel_addition.h", "tables/addition.h"));
     }
     if program.counts_entries() {
         out.blank();
-        out.line(if dialect.is_bpf() { "#include \"cpu_entries.h\"" } else { "#include \"entry_counter.h\"" });
+        out.include(dialect.header("tables/kernel_entry_counter.h", "tables/entry_counter.h"));
     }
     slot::emit(program, dialect, out);
     if let Some(tracking) = &program.tracking {
@@ -136,6 +136,11 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     if let Some(observe) = &program.observe {
         observe::emit(observe, dialect, out);
     }
+    storage(program, dialect, out);
+}
+
+/// Writes the memory of the tables for BPF, and their names for native code.
+fn storage(program: &Program, dialect: Dialect, out: &mut Writer) {
     if !program.slots.is_empty() {
         out.blank();
     }

@@ -9,7 +9,7 @@ use crate::ir::Observe;
 pub(super) fn emit(observe: &Observe, dialect: Dialect, out: &mut Writer) {
     let shape = observe.shape();
     out.blank();
-    out.line("#include \"feature.h\"");
+    out.include("observe/feature.h");
     out.blank();
     out.open("static const struct observing observing =");
     out.line(&format!(".size = {},", shape.size));
@@ -45,7 +45,7 @@ pub(super) fn emit(observe: &Observe, dialect: Dialect, out: &mut Writer) {
     }
     out.close_with(";");
     out.blank();
-    out.line(if dialect.is_bpf() { "#include \"cpu_observe.h\"" } else { "#include \"observe_burst.h\"" });
+    out.include(dialect.header("observe/kernel.h", "observe/burst.h"));
 }
 
 /// Writes which columns of a burst are read.

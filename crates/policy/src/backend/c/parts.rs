@@ -2,7 +2,7 @@
 //!
 //! The verifier follows every path with different register states, up to a million instructions and 8192 open branches
 //! in a program. Here each program has a few dozen rules and jumps to the next by a tail call
-//! (`datapath/engine/parts.h`). The parsed packet is in a map value, so the verifier knows nothing about it at the
+//! (`datapath/kernel/parts.h`). The parsed packet is in a map value, so the verifier knows nothing about it at the
 //! start of a part. Global functions look up tables and large sets, and the verifier follows a global function once in
 //! a program. Each jump and each call costs a packet nanoseconds (docs/decisions/0020-bpf-in-parts.md).
 

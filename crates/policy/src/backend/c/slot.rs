@@ -11,10 +11,10 @@ pub(super) fn emit(program: &Program, dialect: Dialect, out: &mut Writer) {
     }
     out.blank();
     if !dialect.is_bpf() {
-        out.line("#include \"slot_burst.h\"");
+        out.include("slots/burst.h");
         return;
     }
-    out.line("#include \"cpu_slots.h\"");
+    out.include("slots/kernel.h");
     out.blank();
     for (index, slot) in program.rule_slots.iter().enumerate() {
         out.line(&format!("WEIR_SLOT({index}) /* {} */", writer::comment(&slot.name)));

@@ -52,7 +52,7 @@ pub(super) fn arrival(direction: Direction) -> &'static str {
 /// Writes the settings, and includes the tracker that reads them.
 pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.blank();
-    out.line("#include \"tcp_states.h\"");
+    out.include("track/tcp_states.h");
     out.blank();
     out.open("static const struct tracking tracking =");
     timeouts(tracking, out);
@@ -71,5 +71,5 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     }
     out.close_with(";");
     out.blank();
-    out.line(if dialect.is_bpf() { "#include \"cpu_flows.h\"" } else { "#include \"track_burst.h\"" });
+    out.include(dialect.header("track/kernel.h", "track/burst.h"));
 }

@@ -18,6 +18,11 @@ impl Writer {
         self.text.push('\n');
     }
 
+    /// Includes a header of the datapath, by its path there.
+    pub fn include(&mut self, header: &str) {
+        self.line(&format!("#include \"{header}\""));
+    }
+
     /// Writes a line one level deeper: the body of an `if` or `for` without braces.
     pub fn inner(&mut self, line: &str) {
         self.depth += 1;

@@ -1,6 +1,6 @@
 //! The reference parser, written for comparison with the RFCs.
 //!
-//! `datapath/include/packet.h` is the fast parser and must agree with this one. Reads are checked against the captured
+//! `datapath/core/packet.h` is the fast parser and must agree with this one. Reads are checked against the captured
 //! bytes and the window, header lengths against the length on the wire.
 
 use weir_abi::packet::{Fragment, L3, L4, ext};

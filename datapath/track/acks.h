@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The common case of a burst: acknowledgements of TCP over IPv4 and Ethernet without tags. Their headers are at fixed
+ * places, so they are not parsed for the tracker: their keys become columns, which are hashed together, and their
+ * numbers are read from the frame when they are judged. All other packets are tracked one by one (track/burst.h), with
+ * the same result where both apply.
+ *
+ *	acks_read()	which packets are such, and the ends of their keys
+ *	acks_hash()	puts the outer end first, hashes the keys
+ *	acks_find()	both, and fetches the tags of the first bucket
+ *	ack_guess()	finds the entry whose tag is that of the key
+ *	ack_fetch()	fetches it
+ *	ack_track()	tracks it, if the guess was right
+ *
+ * A core waits for two dozen lines at most. So each step fetches while another one computes: tags while later packets
+ * are read, and entries while earlier packets are tracked.
+ */
+#ifndef WEIR_TRACK_ACKS_H
+#define WEIR_TRACK_ACKS_H
+
+#include "core/burst.h"
+#include "track/flow_place.h"
+#include "track/fast.h"
+
+#ifdef WEIR_BURSTS
+
+enum {
+	ACK_LANES = 16,	  /* packets that are hashed at a time: the 32-bit words of the longest vector */
+	FETCH_AHEAD = 16, /* packets whose entries are fetched at a time */
+};
+
+/* How many workers use the table. */
+enum flow_users {
+	USERS_ONE,
+	USERS_SEVERAL, /* workers, so each entry is locked */
+};
+
+/* The keys of a burst. */
+struct ack_columns {
+	uint32_t first[WEIR_BURST_MAX];	 /* address of the source as in the frame; once hashed, of side 0 */
+	uint32_t second[WEIR_BURST_MAX]; /* of the destination; of side 1 */
+	uint32_t ports[WEIR_BURST_MAX];	 /* of both, the first one in the upper half */
+	uint32_t bytes[WEIR_BURST_MAX];	 /* of the payload */
+	uint32_t tags[WEIR_BURST_MAX];
+	struct flow_bucket *buckets[WEIR_BURST_MAX]; /* the first of each key */
+	uint32_t seconds[WEIR_BURST_MAX];	     /* numbers of the second ones */
+	uint64_t *entries[WEIR_BURST_MAX];
+	uint64_t unfetched; /* packets whose entries are not fetched yet */
+} WEIR_COLUMNS;
+
+/*
+ * Returns the packets that are such acknowledgements and have the lengths of well-formed ones, and reads the ends of
+ * their keys. The packets are frames of Ethernet.
+ */
+WEIR_INLINE uint64_t acks_read(const struct weir_burst *burst, uint64_t packets, struct ack_columns *acks)
+{
+	uint64_t found = 0;
+
+	for (uint64_t rest = packets; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const struct frame frame = burst_frame(burst, i);
+		const uint8_t *at = frame.data;
+		uint32_t bytes, headers;
+
+		prefetch_frame(burst, i + FRAMES_AHEAD);
+		if (WEIR_UNLIKELY(frame.cap < PLAIN_BYTES || !is_ack_frame(&frame, at)))
+			continue;
+		bytes = be32(at + ACK_IP_LENGTH) >> 16;
+		headers = ack_headers(at);
+		if (WEIR_UNLIKELY(bytes < headers || ACK_IP + bytes > frame.len))
+			continue;
+		acks->first[i] = host32(at + ACK_SOURCE);
+		acks->second[i] = host32(at + ACK_DESTINATION);
+		acks->ports[i] = host32(at + ACK_TCP);
+		acks->bytes[i] = bytes - headers;
+		found |= UINT64_C(1) << i;
+	}
+	return found;
+}
+
+/* The keys and hashes of ACK_LANES packets, beginning with packet `i`. */
+WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint32_t i)
+{
+	const struct flow_head *head = env->flows.head;
+	const uint64_t start = ipv4_hash_start(head), mix = head->hash_mix, count = head->buckets;
+	const uint64_t secrets[] = {head->hash_words[1], head->hash_words[3], head->hash_words[4]};
+	const uint32_t protocol = (uint32_t)PROTO_TCP << 24;
+	struct flow_bucket *const buckets = env->flows.buckets;
+	const bool swap = env->from;
+
+	for (uint32_t n = 0; n < ACK_LANES; n++, i++) {
+		const uint32_t source = __builtin_bswap32(acks->first[i]);
+		const uint32_t destination = __builtin_bswap32(acks->second[i]);
+		const uint32_t ports = __builtin_bswap32(acks->ports[i]);
+		const uint32_t first = swap ? destination : source, second = swap ? source : destination;
+		const uint32_t ends = swap ? ports << 16 | ports >> 16 : ports;
+		const struct flow_hash hash =
+			flow_hash_mixed(start + hash_word(first, secrets[0]) + hash_word(second, secrets[1]) +
+						hash_word((uint64_t)ends << 32 | protocol, secrets[2]),
+					mix, count);
+
+		acks->first[i] = first;
+		acks->second[i] = second;
+		acks->ports[i] = ends;
+		acks->tags[i] = hash.tag;
+		acks->buckets[i] = buckets + hash.bucket[0];
+		acks->seconds[i] = hash.bucket[1];
+	}
+}
+
+/*
+ * Finds acknowledgements among packets, hashes their keys, and fetches the tags of the first of their buckets, where
+ * nearly all flows are. Lanes without a packet have the keys of an earlier burst.
+ */
+WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *burst, uint64_t packets,
+			       struct ack_columns *acks)
+{
+	const uint64_t lanes = first_bits(ACK_LANES);
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; i < FRAMES_AHEAD; i++)
+		prefetch_frame(burst, i);
+	for (uint32_t i = 0; i < burst->count; i += ACK_LANES) {
+		const uint64_t some = acks_read(burst, packets & lanes << i, acks);
+
+		if (!some)
+			continue;
+		acks_hash(env, acks, i);
+		for (uint32_t n = i; n < i + ACK_LANES; n++)
+			__builtin_prefetch(acks->buckets[n]);
+		found |= some;
+	}
+	return found;
+}
+
+/*
+ * Guesses the entry of a packet by the tags of one of its buckets. Returns whether there is one. FLOW_PROVEN is 0, so
+ * the whole tag is compared.
+ */
+WEIR_INLINE bool ack_guess(struct ack_columns *acks, uint32_t i, struct flow_bucket *bucket)
+{
+	const uint32_t slots = slots_with(bucket, UINT16_MAX, acks->tags[i]);
+
+	acks->entries[i] = bucket->entries[__builtin_ctz(slots | UINT32_C(1) << (FLOW_SLOTS - 1))];
+	return slots;
+}
+
+/* Fetches the entry of the first of the packets, and returns the others. */
+WEIR_INLINE uint64_t ack_fetch(const struct ack_columns *acks, uint64_t packets)
+{
+	if (packets)
+		__builtin_prefetch(acks->entries[first_of(packets)], 1);
+	return packets & (packets - 1);
+}
+
+/*
+ * Guesses the entries of the packets, and fetches the first ones. Entries that are not in their first bucket come last
+ * and together, because no branch could predict which they are.
+ */
+WEIR_INLINE void acks_begin(const struct env *env, struct ack_columns *acks, uint64_t packets)
+{
+	uint64_t others = 0;
+
+	for (uint64_t rest = packets; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		others |= (uint64_t)!ack_guess(acks, i, acks->buckets[i]) << i;
+	}
+	for (uint64_t rest = others; rest; rest &= rest - 1)
+		__builtin_prefetch(flow_bucket(env, acks->seconds[first_of(rest)]));
+	acks->unfetched = packets;
+	for (uint32_t i = 0; i < FETCH_AHEAD; i++)
+		acks->unfetched = ack_fetch(acks, acks->unfetched);
+	for (uint64_t rest = others; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		ack_guess(acks, i, flow_bucket(env, acks->seconds[i]));
+		__builtin_prefetch(acks->entries[i], 1);
+	}
+}
+
+WEIR_INLINE bool ack_is_of(const struct ack_columns *acks, uint32_t i, const uint64_t *entry)
+{
+	const uint64_t ends = (uint64_t)acks->ports[i] << 32 | (uint64_t)PROTO_TCP << 24;
+
+	return ack_entry_is(entry, acks->first[i], acks->second[i], ends);
+}
+
+/*
+ * Tracks an acknowledgement in the common case: the guess was right, and the last packet was not long ago. A slot with
+ * the key of the flow is in use. If others use the table, the slot is locked; the status word releases it. Returns
+ * false, and changes nothing, in all other cases.
+ */
+WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, uint32_t i, uint32_t sender, uint32_t now,
+			   enum flow_users users)
+{
+	const uint64_t mask = FAST_MASK | UINT64_C(1) << STATUS_IPV6;
+	const struct fast_ack ack = read_ack_frame(at, acks->bytes[i]);
+	uint64_t *entry = acks->entries[i];
+
+	if (users == USERS_SEVERAL && !lock_once(&entry[FLOW_STATUS]))
+		return false;
+	if (ack_is_of(acks, i, entry) && !is_old(entry[FLOW_STATUS], &tracking.timeouts, now) &&
+	    track_fast(entry, mask, &ack, sender, now))
+		return true;
+	if (users == USERS_SEVERAL)
+		*(volatile uint64_t *)&entry[FLOW_STATUS] &= ~FLOW_LOCK;
+	return false;
+}
+
+/* The acknowledgements that acks_track() does not track. */
+WEIR_INLINE uint64_t acks_left(const struct env *env, const struct weir_burst *burst, struct ack_columns *acks,
+			       uint64_t packets, uint32_t now, enum flow_users users)
+{
+	const struct weir_frame *frames = burst->frames;
+	const uint64_t *times_ns = burst->times.each_ns;
+	const uint32_t sender = env->from;
+	uint64_t left = packets, unfetched = acks->unfetched;
+
+	for (; left; left &= left - 1) {
+		const uint32_t i = first_of(left);
+
+		unfetched = ack_fetch(acks, unfetched);
+		if (WEIR_UNLIKELY(times_ns))
+			now = track_time(env->flows.head, times_ns[i]);
+		if (WEIR_UNLIKELY(!ack_track(acks, frames[i].data, i, sender, now, users)))
+			break;
+	}
+	acks->unfetched = unfetched;
+	return left;
+}
+
+/*
+ * Tracks acknowledgements in their order, up to the first one that is not the common case. `now` is the time of the
+ * first one. Sets the states of those that were tracked, and returns them.
+ */
+static uint64_t __attribute__((noinline, unused)) acks_track(const struct env *env, const struct weir_burst *burst,
+							     struct ack_columns *acks, uint64_t packets, uint32_t now,
+							     uint8_t *states)
+{
+	packets &= ~(flow_alone(env) ? acks_left(env, burst, acks, packets, now, USERS_ONE)
+				     : acks_left(env, burst, acks, packets, now, USERS_SEVERAL));
+	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++)
+		states[i] = packets >> i & 1 ? STATE_ESTABLISHED : states[i];
+	return packets;
+}
+
+#endif
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Tracks a burst in packet order. Native code uses it; the kernel tracks packet by packet (track/kernel.h).
+ *
+ * Rules decide a burst rule by rule, but the flow that a packet opens is entered only when the packet is accepted. So a
+ * burst is decided in segments. A segment ends before a packet that might see a flow that an earlier packet of the same
+ * segment opens, or that needs a place in the same bucket. Segments of one packet are the worst case.
+ *
+ *	track_ahead()		finds the packets of the common case, and fetches their first lines
+ *	track_begin()		reads all packets that are open or accepted, and fetches the lines of their flows;
+ *				track_begin_late() does both, behind rules that need no states
+ *	while (track_next())	enters the flows that the last segment opens, tracks the next segment
+ *		<chain>_rules()	decides the open packets of the segment
+ */
+#ifndef WEIR_TRACK_BURST_H
+#define WEIR_TRACK_BURST_H
+
+#include "core/burst.h"
+#include "proxy/burst.h"
+#include "track/acks.h"
+
+#ifdef WEIR_BURSTS
+
+/* The packets of a burst as the tracker sees them. */
+struct track_burst {
+	struct packet packets[WEIR_BURST_MAX];
+	struct track tracks[WEIR_BURST_MAX];
+	struct ack_columns columns;
+	uint64_t left;	  /* packets that are still to be tracked */
+	uint64_t open;	  /* those of them that rules decide */
+	uint64_t acks;	  /* those of them that ack_track() may track; what else is known of them is only in columns */
+	uint64_t invalid; /* packets of the segment that were refused */
+	uint64_t openers; /* packets of the segment that may open a flow */
+	uint64_t replacing; /* those of them that take the place of a flow */
+	struct proxy_burst proxy;
+} WEIR_COLUMNS;
+
+/* Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. */
+WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
+{
+	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
+	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
+	const uint64_t slots = slots_with(first, TAG_HASH, track->hash.tag) |
+			       (uint64_t)slots_with(second, TAG_HASH, track->hash.tag) << FLOW_SLOTS;
+	const uint32_t slot = (uint32_t)__builtin_ctzll(slots | UINT64_C(1) << 63);
+
+	__builtin_prefetch((slot < FLOW_SLOTS ? first : second)->entries[slot % FLOW_SLOTS], 1);
+}
+
+/* Reads a packet that is not tracked as an acknowledgement of the common case. */
+static void __attribute__((noinline, unused)) track_read_whole(const struct env *env, const struct weir_burst *burst,
+							       struct track_burst *tracked, uint32_t i)
+{
+	const struct frame frame = burst_frame(burst, i);
+
+	parse_packet(&frame, &tracked->packets[i]);
+	track_read(env->flows.head, &frame, &tracked->packets[i], env->from, &tracked->tracks[i]);
+}
+
+/* Finds the acknowledgements of the common case among packets. */
+static void __attribute__((noinline, unused)) track_acks(const struct env *env, const struct weir_burst *burst,
+							 uint64_t packets, struct track_burst *tracked)
+{
+	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
+}
+
+/* Finds these acknowledgements before packets are parsed, for a chain that tracks before all rules. */
+WEIR_INLINE void track_ahead(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked)
+{
+	track_acks(env, burst, first_bits(burst->count), tracked);
+}
+
+/* The acknowledgements that track_ahead() has found. They are well-formed. */
+WEIR_INLINE uint64_t track_has_read(const struct track_burst *tracked)
+{
+	return tracked->acks;
+}
+
+/* The packets to track: those that are open or accepted. */
+WEIR_INLINE uint64_t track_which(const struct weir_burst *burst, const struct verdicts *verdicts)
+{
+	uint64_t which = verdicts->open;
+
+	for (uint64_t decided = ~which & first_bits(burst->count); decided; decided &= decided - 1) {
+		const uint32_t i = first_of(decided);
+
+		which |= (uint64_t)is_tracked_late(verdicts->words[i]) << i;
+	}
+	return which;
+}
+
+/* Reads the packets to track, `left`, and fetches tags and then entries, so that cache misses overlap. */
+static void __attribute__((noinline, unused)) track_start(const struct env *env, const struct weir_burst *burst,
+							  const struct verdicts *verdicts, uint64_t left,
+							  struct track_burst *tracked)
+{
+	const uint64_t acks = tracked->acks & left;
+
+	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const struct track *track = &tracked->tracks[i];
+
+		track_read_whole(env, burst, tracked, i);
+		if (track->subject >= SUBJECT_TCP) {
+			__builtin_prefetch(flow_bucket(env, track->hash.bucket[0]));
+			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
+		}
+	}
+	acks_begin(env, &tracked->columns, acks);
+	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
+		const struct track *track = &tracked->tracks[first_of(rest)];
+
+		if (track->subject >= SUBJECT_TCP)
+			track_guess(env, track);
+	}
+	tracked->left = left;
+	tracked->open = verdicts->open;
+	tracked->acks = acks;
+	tracked->openers = 0;
+	tracked->replacing = 0;
+	tracked->proxy = (struct proxy_burst){0, 0, 0};
+}
+
+/* Begins to track the burst of a chain that has called track_ahead(). */
+WEIR_INLINE void track_begin(const struct env *env, const struct weir_burst *burst, const struct verdicts *verdicts,
+			     struct track_burst *tracked)
+{
+	track_start(env, burst, verdicts, track_which(burst, verdicts), tracked);
+}
+
+/* Begins to track the burst of a chain that has decided some packets without their states. */
+WEIR_INLINE void track_begin_late(const struct env *env, const struct weir_burst *burst,
+				  const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	const uint64_t left = track_which(burst, verdicts);
+
+	track_acks(env, burst, left, tracked);
+	track_start(env, burst, verdicts, left, tracked);
+}
+
+static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
+{
+	/* Later packets of the segment may have other times. */
+	const uint32_t now = status_time(track->words[FLOW_STATE_WORDS - 1]);
+	struct edit edit;
+
+	if (flow_alone(env))
+		enter_alone(env, track);
+	else
+		enter_among_others(env, env->flows.head, track, &edit, now);
+}
+
+/* Enters the flows that accepted packets of the last segment open. */
+WEIR_INLINE void track_end_segment(const struct env *env, const struct verdicts *verdicts, struct track_burst *tracked)
+{
+	for (uint64_t rest = tracked->openers; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+
+		if ((verdicts->words[i] & 0xff) == ACTION_ACCEPT)
+			track_open(env, &tracked->tracks[i]);
+	}
+	tracked->openers = 0;
+	tracked->replacing = 0;
+	tracked->proxy.asking = 0;
+}
+
+WEIR_INLINE bool share_bucket(const struct flow_hash *a, const struct flow_hash *b)
+{
+	return a->bucket[0] == b->bucket[0] || a->bucket[0] == b->bucket[1] || a->bucket[1] == b->bucket[0] ||
+	       a->bucket[1] == b->bucket[1];
+}
+
+/*
+ * Whether an earlier packet of the segment may open the flow of the packet, takes the place of its flow, or needs a
+ * place in one of its buckets.
+ */
+WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct track *track)
+{
+	for (uint64_t rest = track->is_known ? tracked->replacing : tracked->openers; rest; rest &= rest - 1) {
+		const struct track *opener = &tracked->tracks[first_of(rest)];
+
+		if (track->is_known ? opener->at.bucket == track->at.bucket && opener->at.slot == track->at.slot
+				    : share_bucket(&opener->hash, &track->hash))
+			return true;
+	}
+	return false;
+}
+
+/* Tracks the next packet. Returns false if it must wait for the end of the segment. */
+static bool __attribute__((noinline, unused)) track_in_segment(const struct env *env, const struct weir_burst *burst,
+							       struct track_burst *tracked, uint32_t i, uint32_t now)
+{
+	const uint64_t bit = UINT64_C(1) << i;
+	struct track *track = &tracked->tracks[i];
+	const struct frame frame = burst_frame(burst, i);
+
+	if (track->subject < SUBJECT_TCP)
+		return true;
+	track_find(env, track, now);
+	if (WEIR_UNLIKELY(tracked->openers | tracked->proxy.asking) &&
+	    (track_waits(tracked, track) || proxy_waits(env, &tracked->proxy, track, burst_time(burst, i), now))) {
+		track->outcome = OUTCOME_REFUSE;
+		if (track->is_known)
+			write_flow(env, track);
+		return false;
+	}
+	if (track->subject == SUBJECT_TCP)
+		read_segment(&frame, &tracked->packets[i], &track->segment);
+	track_judge(env, track, now);
+	track_finish(env, track, now);
+	proxy_note(&tracked->proxy, track, i);
+	if (track->opens != PLACE_FULL) {
+		tracked->openers |= bit;
+		tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
+	}
+	return true;
+}
+
+/* The acknowledgements with which a segment continues. */
+WEIR_INLINE uint64_t leading_acks(const struct track_burst *tracked, uint64_t left)
+{
+	const uint64_t others = left & ~tracked->acks;
+
+	return tracked->replacing ? 0 : left & tracked->acks & ((others & -others) - 1);
+}
+
+/*
+ * Ends the last segment and tracks the next one. `states` becomes the column of the packets' states. Open packets of
+ * the segment are open for the rules. Returns false if there are no more packets.
+ */
+static bool __attribute__((noinline, unused)) track_next(const struct env *env, const struct weir_burst *burst,
+							 struct verdicts *verdicts, struct track_burst *tracked,
+							 uint8_t *states)
+{
+	uint64_t open = 0, left = tracked->left;
+
+	track_end_segment(env, verdicts, tracked);
+	if (!left)
+		return false;
+	tracked->invalid = 0;
+	while (left) {
+		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
+		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(tracked, left);
+		const uint64_t done = acks_track(env, burst, &tracked->columns, leading, now, states);
+		struct track *track = &tracked->tracks[i];
+
+		open |= done & tracked->open;
+		left &= ~done;
+		if (WEIR_LIKELY(done))
+			continue;
+		if (tracked->acks & bit)
+			track_read_whole(env, burst, tracked, i);
+		tracked->acks &= ~bit;
+		tracked->columns.unfetched &= ~bit;
+		if (!track_in_segment(env, burst, tracked, i, now))
+			break;
+		left &= ~bit;
+		states[i] = track->state;
+		if (!(tracked->open & bit))
+			continue;
+		if (track->state == STATE_INVALID && tracking.invalid != VERDICT_NONE) {
+			verdicts->words[i] = decide(env, (enum action)tracking.invalid, (enum reason)track->refused,
+						    verdicts->lens[i]);
+			continue;
+		}
+		tracked->invalid |= track->state == STATE_INVALID ? bit : 0;
+		open |= bit;
+	}
+	tracked->left = left;
+	verdicts->open = open;
+	return true;
+}
+
+/* Tracks the accepted packets of a chain whose rules do not need their state. */
+WEIR_INLINE void track_accepted(const struct env *env, const struct weir_burst *burst, struct verdicts *verdicts,
+				struct track_burst *tracked)
+{
+	uint8_t states[WEIR_BURST_MAX];
+
+	verdicts->open = 0;
+	track_begin_late(env, burst, verdicts, tracked);
+	while (track_next(env, burst, verdicts, tracked, states))
+		continue;
+}
+
+/* Drops those hits of a rule with `tcp track` that the tracker refused. Returns the others. */
+static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env *env, struct verdicts *verdicts,
+							       const struct track_burst *tracked, uint64_t hits)
+{
+	for (uint64_t rest = hits & tracked->invalid; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const uint64_t bit = rest & -rest;
+
+		if (tracked->packets[i].l4 != L4_TCP)
+			continue;
+		verdicts->words[i] =
+			decide(env, ACTION_DROP, (enum reason)tracked->tracks[i].refused, verdicts->lens[i]);
+		verdicts->open &= ~bit;
+		hits &= ~bit;
+	}
+	return hits;
+}
+
+#ifdef WEIR_REWRITES
+
+/* Counts those hits of a rule with `tcp synproxy` that ask to open a connection, and answers them if the proxy is on.
+ * Returns the others. */
+static uint64_t __attribute__((noinline, unused)) answer_hits(const struct env *env, const struct weir_burst *burst,
+							      struct verdicts *verdicts, struct track_burst *tracked,
+							      uint64_t hits)
+{
+	for (uint64_t rest = hits & tracked->proxy.asking & ~tracked->proxy.asked; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest);
+		const uint64_t bit = rest & -rest;
+
+		tracked->proxy.asked |= bit;
+		if (!answer(env, &tracked->tracks[i], burst_time(burst, i)))
+			continue;
+		verdicts->words[i] = decide(env, ACTION_REPLY, REASON_SYN_COOKIE, verdicts->lens[i]);
+		verdicts->open &= ~bit;
+		tracked->proxy.edits |= bit;
+		hits &= ~bit;
+	}
+	return hits;
+}
+
+/* Makes what leaves in place of packets that are accepted or answered. */
+static void __attribute__((noinline, unused)) rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts,
+							    struct track_burst *tracked)
+{
+	for (uint64_t rest = tracked->proxy.edits; rest; rest &= rest - 1) {
+		const uint32_t i = first_of(rest), action = verdicts->words[i] & 0xff;
+		struct track *track = &tracked->tracks[i];
+		const struct frame frame = burst_frame(burst, i);
+
+		if (action != ACTION_ACCEPT && action != ACTION_REPLY)
+			continue;
+		rewrite_packet(&frame, &tracked->packets[i], &track->edit, track->segment.end,
+			       &burst->rewrites.packets[i]);
+		verdicts->words[i] |= VERDICT_REWRITTEN;
+	}
+}
+
+#endif
+#endif
+#endif
