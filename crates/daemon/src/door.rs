@@ -1,14 +1,14 @@
 //! The one entrance of the daemon. Every change passes here, whether from a client, mitigation, a list file, a timer or
-//! a card that follows traffic. The same parts watch over each change.
+//! a card that follows traffic. The same watchers see each change.
 //!
 //! ```text
 //!   clients (server.rs) ------ request --------------+
-//!   mitigation (hands.rs) ---- request, take, ... ---+--> Door::guarded: before of each part --> the change
-//!   list files (feeds) ------- update ---------------+                   after of each part <--'
-//!   timers (run/mod.rs) ------ end_due --------------+
+//!   mitigation (hands.rs) ---- request, take, ... ---+--> Door::guarded: before of each watcher --> the change
+//!   list files (feeds) ------- update ---------------+                   after of each watcher <--'
+//!   timers (trials) ---------- make_due --------------+
 //!   rules=follow (hybrid) ---- choose ---------------+
 //! ```
-//! A part is a card or mitigation. It may refuse a change before it is made, and follows it after it was made, so a
+//! Cards and mitigation are watchers. A watcher may refuse a change before it is made, and follows it after it was made, so a
 //! card never drops by what has changed. What changes nothing is not guarded.
 //!
 //! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and
