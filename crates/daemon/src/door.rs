@@ -5,11 +5,11 @@
 //!   clients (server.rs) ------ request --------------+
 //!   mitigation (hands.rs) ---- request, take, ... ---+--> Door::guarded: before of each watcher --> the change
 //!   list files (feeds) ------- update ---------------+                   after of each watcher <--'
-//!   timers (trials) ---------- make_due --------------+
+//!   timers (trials) ---------- make_due -------------+
 //!   rules=follow (hybrid) ---- choose ---------------+
 //! ```
-//! Cards and mitigation are watchers. A watcher may refuse a change before it is made, and follows it after it was made, so a
-//! card never drops by what has changed. What changes nothing is not guarded.
+//! Cards and mitigation are watchers. A watcher may refuse a change before it is made, and follows it after it was made,
+//! so a card never drops by what has changed. What changes nothing is not guarded.
 //!
 //! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and
 //! rules add entries (`table_ticks.rs`).
