@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use std::process::Command;
 use std::sync::Arc;
 use weir_engine::live::Interfaces;
-use weir_engine::live::sample_ring::SampleRing;
+use weir_engine::live::samples::ring::SampleRing;
 use weir_engine::live::xdp::Ports;
 use weir_loading::{LoadError, Policy};
 use weir_state::{SharedState, UsedBy};

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use weir_control::{Request, Stats};
 use weir_engine::clang::{BpfShape, Clang, DataSizes, Hook};
-use weir_engine::live::link::LinkSwitch;
+use weir_engine::live::os::link::LinkSwitch;
 use weir_engine::xdp::plain::PlainPrograms;
 use weir_tables::limit_image::Logged;
 

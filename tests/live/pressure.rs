@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use weir_control::{InterfaceStats, Stats};
-use weir_engine::live::link::LinkSwitch;
-use weir_engine::live::tap::Tap;
+use weir_engine::live::os::link::LinkSwitch;
+use weir_engine::live::os::tap::Tap;
 
 const ALL: &str = "upstream { accept }\ndownstream { accept }\n";
 

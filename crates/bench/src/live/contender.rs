@@ -4,7 +4,7 @@ use super::wire::Port;
 use crate::live::peers;
 use std::sync::Arc;
 use weir_command::failure::Failure;
-use weir_engine::live::attach::Attached;
+use weir_engine::live::programs::attach::Attached;
 use weir_engine::xdp::plain::PlainPrograms;
 
 /// Drops packets of blocked sources at an interface.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use weir_command::failure::Failure;
 use weir_control::{Request, TableOperation};
 use weir_engine::clang::Clang;
-use weir_engine::live::attach::Attached;
+use weir_engine::live::programs::attach::Attached;
 
 /// The row that is necessary for the differences of all other rows.
 pub const DROP_ALL: &str = "xdp-drop-all";

@@ -16,7 +16,7 @@ use crate::live::wire;
 use crate::row::Row;
 use std::time::Duration;
 use weir_command::failure::Failure;
-use weir_engine::live::attach::Attached;
+use weir_engine::live::programs::attach::Attached;
 use weir_engine::measure::Spread;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 use weir_engine::xdp::generate::Generator;

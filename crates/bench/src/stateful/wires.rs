@@ -16,7 +16,7 @@ use weir_command::failure::Failure;
 use weir_engine::clang::{BpfObject, Clang};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket;
-use weir_engine::live::attach::Attached;
+use weir_engine::live::programs::attach::Attached;
 use weir_engine::traffic::SMALL_FRAME_BYTES;
 use weir_engine::xdp::generate::Generator;
 use weir_engine::xdp::plain::PlainPrograms;

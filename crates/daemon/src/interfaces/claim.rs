@@ -26,7 +26,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_engine::live::link::LinkSwitch;
+use weir_engine::live::os::link::LinkSwitch;
 
 /// The directory of claims.
 const FOLDER: &str = "/run/weir";

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_engine::EngineError;
 use weir_engine::live::Interfaces;
-use weir_engine::live::link::{LinkState, LinkSwitch};
+use weir_engine::live::os::link::{LinkState, LinkSwitch};
 
 /// Time for a link to get a carrier after it was put up. Cards negotiate a speed first.
 const SETTLE: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use super::netlink::{Malformed, Message, Route, attributes, word};
+use crate::live::os::netlink::{Malformed, Message, Route, attributes, word};
 
 /// Attributes of routes and links (linux/rtnetlink.h, linux/if_link.h).
 const RTA_DST: u16 = 1;
@@ -44,7 +44,7 @@ pub fn towards(from: IpAddr, to: IpAddr) -> io::Result<BTreeSet<String>> {
         libc::RTM_NEWLINK => read_link(body).map(Some),
         _ => Ok(None),
     })?;
-    Ok(reached(&links.map_err(super::netlink::Refusal::into_error)?, out))
+    Ok(reached(&links.map_err(crate::live::os::netlink::Refusal::into_error)?, out))
 }
 
 /// The interface of the route.
@@ -58,7 +58,7 @@ fn outgoing(route: &mut Route, from: IpAddr, to: IpAddr) -> io::Result<u32> {
     body[0] = if to.len() == 4 { libc::AF_INET } else { libc::AF_INET6 } as u8;
     (body[1], body[2]) = (8 * to.len() as u8, 8 * from.len() as u8);
     let request = Message::new(libc::RTM_GETROUTE, 0, &body).put(RTA_DST, &to).put(RTA_SRC, &from);
-    let found = route.ask(request)?.map_err(super::netlink::Refusal::into_error)?;
+    let found = route.ask(request)?.map_err(crate::live::os::netlink::Refusal::into_error)?;
     let body = found.filter(|(kind, _)| *kind == libc::RTM_NEWROUTE).map(|(_, body)| body).unwrap_or_default();
     let index = attributes(body.get(ROUTE_BYTES..).unwrap_or_default()).find_map(|attribute| match attribute {
         Ok((RTA_OIF, value)) => word(value, 0),

@@ -9,7 +9,7 @@ use super::load::{Plan, load_object, map};
 use super::{failed, find, stream};
 use crate::EngineError;
 use crate::clang::BpfObject;
-use crate::live::attach::{Attached, Egress};
+use crate::live::programs::attach::{Attached, Egress};
 
 /// A BPF object in the kernel.
 pub struct PlainPrograms {

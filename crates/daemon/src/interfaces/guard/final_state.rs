@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_engine::EngineError;
 use weir_engine::live::Interfaces;
-use weir_engine::live::bypass::Bypass;
-use weir_engine::live::link::LinkSwitch;
+use weir_engine::live::os::link::LinkSwitch;
+use weir_engine::live::programs::bypass::Bypass;
 use weir_policy::ir::OnExit;
 
 /// Longest wait until the kernel has detached the programs of an ended process.

@@ -2,11 +2,11 @@
 //!
 //! No process is needed. The kernel removes the programs of Weir with its process, and everything passes: `forward`.
 //! For `block`, each interface has a gate. It lets all packets pass only as long as Weir runs
-//! (crates/engine/src/live/gate.rs).
+//! (crates/engine/src/live/programs/gate.rs).
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_command::failure::Failure;
-use weir_engine::live::gate::{self, Gate};
+use weir_engine::live::programs::gate::{self, Gate};
 use weir_policy::ir::OnExit;
 
 /// The gate of a host, if `on-exit` is `block`.

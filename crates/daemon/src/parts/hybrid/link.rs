@@ -11,7 +11,7 @@ use weir_card::program::CardProgram;
 use weir_card::receive::Configured;
 use weir_card::session::{Done, Session, SessionError, Step};
 use weir_command::failure::Failure;
-use weir_engine::live::control_socket::ControlSocket;
+use weir_engine::live::os::control_socket::ControlSocket;
 
 /// Longest wait before both ways of answers are looked at again.
 const LOOK: Duration = Duration::from_millis(1);

@@ -10,8 +10,8 @@ use weir_abi::{BURST_MAX, Frame};
 use crate::EngineError;
 use crate::live::afpacket::ring::{Offload, VnetHeader};
 use crate::live::afpacket::socket::Socket;
-use crate::live::carrier::{Carrier, State};
 use crate::live::lane::{PortCounters, add};
+use crate::live::os::carrier::{Carrier, State};
 
 /// A packet's header for the kernel, its length, and the end of its pieces in [`Outbox::pieces`].
 struct Packet {

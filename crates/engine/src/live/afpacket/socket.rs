@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use libc::c_int;
 
 use crate::EngineError;
-use crate::live::device::Device;
-use crate::live::packet_socket::PacketSocket;
+use crate::live::os::device::Device;
+use crate::live::os::packet_socket::PacketSocket;
 
 /// The kernel's `struct tpacket_req3`.
 pub(super) use libc::tpacket_req3 as RingRequest;

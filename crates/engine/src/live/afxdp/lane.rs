@@ -14,10 +14,10 @@ use super::umem::Umem;
 use super::way::Way;
 use super::window::Windows;
 use crate::live::afpacket::Offload;
-use crate::live::attach::Attached;
 use crate::live::divert::Divert;
 use crate::live::lane::{Access, Lane, PortCounters, Rounds, Side, Sides, add, cut_frames, poll_sockets};
-use crate::live::rss;
+use crate::live::os::rss;
+use crate::live::programs::attach::Attached;
 use crate::{EngineError, FrameBurst};
 
 /// How long a worker without packets waits before it retries packets that the kernel did not send.

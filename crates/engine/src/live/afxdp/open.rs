@@ -16,10 +16,10 @@ use super::program;
 use super::queue::{DeviceQueue, longest_packet};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::bond;
-use crate::live::device::Device;
 use crate::live::divert::Divert;
 use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
+use crate::live::os::bond;
+use crate::live::os::device::Device;
 
 /// Number of frames per socket: all frames of its rings, and a burst being processed.
 const FRAMES_A_PORT: usize = 2 * RING as usize + weir_abi::BURST_MAX;

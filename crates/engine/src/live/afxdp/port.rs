@@ -22,8 +22,8 @@ use super::queue::{DeviceQueue, LINK_BYTES, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::carrier::{Carrier, DOWN_AGE, State};
 use crate::live::lane::{PortCounters, add};
+use crate::live::os::carrier::{Carrier, DOWN_AGE, State};
 
 /// Number of entries in each ring.
 pub(super) const RING: u32 = 2048;

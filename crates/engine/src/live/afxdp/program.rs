@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use libbpf_rs::libbpf_sys::BPF_MAP_TYPE_XSKMAP;
 
 use crate::EngineError;
-use crate::live::attach::Attached;
-use crate::live::redirect::{self, Key};
+use crate::live::programs::attach::Attached;
+use crate::live::programs::redirect::{self, Key};
 
 /// Attaches a program that redirects packets of each queue to the socket with that queue number in `sockets`.
 pub(super) fn attach(interface: &str, index: u32, sockets: &[(u32, impl AsFd)]) -> Result<Attached, EngineError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::EngineError;
-use crate::live::device::Device;
+use crate::live::os::device::Device;
 
 /// Size of a link header with one VLAN tag, which the MTU does not include.
 pub(super) const LINK_BYTES: u32 = 18;

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::options::{Buffers, Copying};
-use crate::live::attach::{Attached, Mode};
 use crate::live::checksum;
+use crate::live::programs::attach::{Attached, Mode};
 
 /// How packets of an interface reach the lanes.
 pub(super) struct Way<'a> {

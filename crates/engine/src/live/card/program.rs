@@ -14,9 +14,9 @@ use super::spec::CardSpec;
 use super::table::{COUNT_BYTES, Counters};
 use crate::EngineError;
 use crate::clang::{BpfObject, BpfShape, Clang, DataSizes, Hook};
-use crate::live::device::Device;
-use crate::live::link::LinkSwitch;
-use crate::live::resident::{self, AttachMode, Resident};
+use crate::live::os::device::Device;
+use crate::live::os::link::LinkSwitch;
+use crate::live::programs::resident::{self, AttachMode, Resident};
 use crate::xdp::load::{Plan, load_object, map};
 use crate::xdp::{failed, find};
 

@@ -12,8 +12,8 @@ use super::shim::{self, Mempool};
 use super::sockets::Sockets;
 use crate::EngineError;
 use crate::live::checksum;
-use crate::live::device::{Device, Presence};
 use crate::live::lane::Access;
+use crate::live::os::device::{Device, Presence};
 
 /// Packet buffer sizes, tried in order. A driver that cannot split packets reports the size it needs only by refusing
 /// smaller ones.

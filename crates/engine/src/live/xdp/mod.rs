@@ -41,10 +41,11 @@ pub use ports::Ports;
 use replace::{Outcome, replace_all};
 
 use crate::EngineError;
-use crate::live::attach::{Attached, Egress, Mode};
+use crate::live::checksum;
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::Role;
-use crate::live::{checksum, resident};
+use crate::live::programs::attach::{Attached, Egress, Mode};
+use crate::live::programs::resident;
 use crate::sealed::{CardPort, Seals};
 
 /// Code whose programs decide packets or may do so, and the counters' values at the start of its account.

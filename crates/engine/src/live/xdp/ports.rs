@@ -11,11 +11,11 @@ use std::sync::Arc;
 use weir_abi::kernel::{self, PORT_INDICES, PORT_QUEUES, PORTS_MAX, PortCounters};
 
 use crate::EngineError;
-use crate::live::attach::Egress;
-use crate::live::bond;
-use crate::live::device::{Device, Driver, Presence};
 use crate::live::lane::{Interfaces, PortReading, Role, facing_interface};
-use crate::live::sample_ring::SampleRing;
+use crate::live::os::bond;
+use crate::live::os::device::{Device, Driver, Presence};
+use crate::live::programs::attach::Egress;
+use crate::live::samples::ring::SampleRing;
 
 /// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;

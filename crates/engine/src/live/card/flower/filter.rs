@@ -14,7 +14,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::live::netlink::{Malformed, Message, attributes, number, word};
+use crate::live::os::netlink::{Malformed, Message, attributes, number, word};
 
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
@@ -297,7 +297,7 @@ fn array<const N: usize>(value: &[u8]) -> Result<[u8; N], Malformed> {
 #[cfg(test)]
 mod tests {
     use super::{Counting, Filter, Hits, Place, Version};
-    use crate::live::netlink::Malformed;
+    use crate::live::os::netlink::Malformed;
     use std::net::IpAddr;
 
     /// What Linux 6.1 has answered in a guest to [`Place::list`] (`cargo xtask guest`): all filters of a preference,

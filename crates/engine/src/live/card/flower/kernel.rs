@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::filter::{Counting, Filter, Place, Version};
-use crate::live::netlink::{Refusal, Route};
+use crate::live::os::netlink::{Refusal, Route};
 
 /// Changes that a probe makes at most.
 pub const PROBE_CHANGES: u32 = 4;

@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use super::netns::within;
 use crate::EngineError;
-use crate::live::device::Device;
-use crate::live::netlink::Route;
+use crate::live::os::device::Device;
+use crate::live::os::netlink::Route;
 use kernel::{PROBE_CHANGES, clean, hook, probe};
 
 pub use filter::Place;

@@ -12,7 +12,7 @@ use super::super::room::Room;
 use super::super::table::{Entry, Refused};
 use super::filter::{Counting, Filter, Hits, Place, Version};
 use super::kernel::{is, list, put};
-use crate::live::netlink::Route;
+use crate::live::os::netlink::Route;
 
 /// The table of a card.
 pub struct FlowerTable {

@@ -12,12 +12,12 @@ use std::os::fd::OwnedFd;
 use libbpf_rs::libbpf_sys::BPF_MAP_TYPE_DEVMAP_HASH;
 
 use crate::EngineError;
-use crate::live::bond;
-use crate::live::device::Device;
 use crate::live::lane::Interfaces;
-use crate::live::link::LinkSwitch;
-use crate::live::redirect::{self, Key};
-use crate::live::resident::{self, AttachMode, Resident};
+use crate::live::os::bond;
+use crate::live::os::device::Device;
+use crate::live::os::link::LinkSwitch;
+use crate::live::programs::redirect::{self, Key};
+use crate::live::programs::resident::{self, AttachMode, Resident};
 
 /// The kernel's name of the program where the interface was promiscuous already.
 const NAME: &CStr = c"weir_bypass";
@@ -111,7 +111,7 @@ impl Bypass {
 ///
 /// # Errors
 /// A program of another user is attached there.
-pub(super) fn lift(interface: &str, index: u32) -> Result<bool, EngineError> {
+pub(in crate::live) fn lift(interface: &str, index: u32) -> Result<bool, EngineError> {
     let Some(bypass) = own(interface, index)? else { return Ok(false) };
     bypass.detach().map_err(|source| failed(interface, source))?;
     if bypass.name.as_c_str() == NAME_TAKES_ALL {

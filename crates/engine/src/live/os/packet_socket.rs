@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{c_int, sockaddr_ll, socklen_t};
 
 use crate::EngineError;
-use crate::live::device::Device;
-use crate::live::promiscuous;
+use crate::live::os::device::Device;
+use crate::live::os::promiscuous;
 
 /// A packet socket, which receives nothing until it is bound to a protocol. What it sends passes no queue of the
 /// interface and is not seen by other packet sockets, such as the sockets of DPDK's virtual ports. It does not receive
 /// what others send.
-pub(super) struct PacketSocket {
+pub(in crate::live) struct PacketSocket {
     fd: OwnedFd,
     device: Device,
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The descriptor or error that a function of libbpf returned.
-pub(super) fn owned(fd: c_int) -> io::Result<OwnedFd> {
+pub(in crate::live) fn owned(fd: c_int) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::live::device::Device;
+use crate::live::os::device::Device;
 
 /// `ETHTOOL_GRSSH`
 const GET_RSS: u32 = 0x46;
@@ -20,7 +20,7 @@ const CONFIG_BYTES: usize = 16 << 10;
 
 /// `struct ethtool_rxfh`, with room for the table (words) and the key (bytes) that follow it.
 #[repr(C)]
-pub(super) struct Rss {
+pub(in crate::live) struct Rss {
     cmd: u32,
     context: u32,
     table_words: u32,
@@ -64,7 +64,7 @@ impl Rss {
 }
 
 /// Whether the card gives both directions of a flow the same hash; `None` if the driver does not say.
-pub(super) fn is_symmetric(device: &Device) -> Option<bool> {
+pub(in crate::live) fn is_symmetric(device: &Device) -> Option<bool> {
     let read = |mut question: Box<Rss>| -> io::Result<Box<Rss>> {
         // SAFETY: the structure is the one of this request. Table and key have the sizes that it gives, which were
         // checked to fit, or 0.

@@ -3,7 +3,7 @@
 //! Every change is one that the interface's administrator could make, and can be reverted.
 
 use crate::EngineError;
-use crate::live::device::Device;
+use crate::live::os::device::Device;
 
 /// An interface by name. It may be removed and return.
 #[derive(Clone, Debug)]

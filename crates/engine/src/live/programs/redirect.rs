@@ -12,7 +12,7 @@ use libbpf_rs::libbpf_sys::{
     bpf_prog_load_opts, bpf_prog_type,
 };
 
-use crate::live::descriptor::owned;
+use crate::live::os::descriptor::owned;
 
 /// linux/bpf.h: what the helper returns if the map has no entry.
 const XDP_DROP: u64 = 1;
@@ -20,7 +20,7 @@ const REDIRECT_MAP: u64 = 51;
 
 /// The key: a word of `struct xdp_md`, by its byte offset.
 #[derive(Clone, Copy)]
-pub(super) enum Key {
+pub(in crate::live) enum Key {
     /// The index of the receiving interface.
     IngressIndex = 12,
     /// The receive queue.
@@ -28,21 +28,21 @@ pub(super) enum Key {
 }
 
 /// Creates a map from words to words, for keys below `size` or for `size` keys.
-pub(super) fn map(kind: bpf_map_type, name: &CStr, size: u32) -> io::Result<OwnedFd> {
+pub(in crate::live) fn map(kind: bpf_map_type, name: &CStr, size: u32) -> io::Result<OwnedFd> {
     let words = size_of::<u32>() as u32;
     // SAFETY: the name ends with a zero, and no options are passed.
     owned(unsafe { bpf_map_create(kind, name.as_ptr(), words, words, size, null()) })
 }
 
 /// Redirects packets with that key to a socket (by descriptor) or to an interface (by index).
-pub(super) fn set(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
+pub(in crate::live) fn set(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
     // SAFETY: key and value are words, as the map was created for.
     let error = unsafe { bpf_map_update_elem(map.as_raw_fd(), (&raw const key).cast(), (&raw const value).cast(), 0) };
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
 }
 
 /// A program that redirects by the map and drops packets without an entry.
-pub(super) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedFd> {
+pub(in crate::live) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedFd> {
     let code = code(map.as_raw_fd(), key);
     // Linux 5.18 and newer support fragments. Drivers that give only short packets to programs without that support
     // also accept such a program.
@@ -50,7 +50,7 @@ pub(super) fn program(name: &CStr, map: &OwnedFd, key: Key) -> io::Result<OwnedF
 }
 
 /// Loads a program of a kind from its instructions.
-pub(super) fn load(kind: bpf_prog_type, name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
+pub(in crate::live) fn load(kind: bpf_prog_type, name: &CStr, code: &[u64], flags: u32) -> io::Result<OwnedFd> {
     let options = bpf_prog_load_opts {
         sz: size_of::<bpf_prog_load_opts>() as _,
         prog_flags: flags,

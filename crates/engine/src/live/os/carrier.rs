@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::EngineError;
-use crate::live::device::Device;
+use crate::live::os::device::Device;
 
 /// Whether packets can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

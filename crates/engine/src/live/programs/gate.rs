@@ -21,9 +21,10 @@ use libbpf_rs::libbpf_sys::{
 };
 
 use crate::EngineError;
-use crate::live::descriptor::owned;
-use crate::live::link::LinkSwitch;
-use crate::live::{redirect, resident};
+use crate::live::os::descriptor::owned;
+use crate::live::os::link::LinkSwitch;
+use crate::live::programs::redirect;
+use crate::live::programs::resident;
 
 /// The kernel's names of the gate, and of the program in its array.
 const NAME: &CStr = c"weir_gate";

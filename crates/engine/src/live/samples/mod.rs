@@ -1,8 +1,12 @@
 //! Reads the packets that rules sample. Only the datapath can write what is read here: workers in user space hand
-//! samples over in memory of this process (`sample_queue.rs`), and programs in the kernel in a ring that only they have
-//! (`sample_ring.rs`). An interface would not do, because since Linux 5.7 every user may send packets out of one.
+//! samples over in memory of this process (`queue.rs`), and programs in the kernel in a ring that only they have
+//! (`ring.rs`). An interface would not do, because since Linux 5.7 every user may send packets out of one.
 //!
 //! Queue and ring are bounded and lose samples without room. Samples are read in the order in which they were made.
+
+pub mod queue;
+pub mod ring;
+mod sample;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,10 +19,10 @@ use rustix::io::Errno;
 use weir_abi::{BURST_MAX, Verdict};
 
 use crate::live::lane::{Lane, PortCounters, Role, Side, add};
-pub use crate::live::sample::Sample;
-use crate::live::sample_queue::SampleQueue;
-use crate::live::sample_ring::SampleRing;
 use crate::{EngineError, FrameBurst};
+use queue::SampleQueue;
+use ring::SampleRing;
+pub use sample::Sample;
 
 /// Pause of a reader between two looks at an empty queue. Workers do not wake it up, so a sample costs no system call.
 const NAP: Duration = Duration::from_millis(2);

@@ -14,7 +14,7 @@ const BOND_DRIVER: &str = "bonding";
 ///
 /// # Errors
 /// The interface is a bond.
-pub(super) fn refuse(device: &Device) -> Result<(), EngineError> {
+pub(in crate::live) fn refuse(device: &Device) -> Result<(), EngineError> {
     // A driver that does not answer is not the bonding driver, which does.
     let (driver, flags) = (device.driver().name, device.flags().unwrap_or_default());
     match problem(device.name(), &driver, flags) {

@@ -13,7 +13,7 @@ use weir_abi::card::{SEAL_BYTES, control};
 
 use crate::EngineError;
 use crate::live::lane::poll_sockets;
-use crate::live::packet_socket::PacketSocket;
+use crate::live::os::packet_socket::PacketSocket;
 
 /// The byte of a seal that has the control bit, from the end of the frame.
 const FLAGS_FROM_END: u32 = SEAL_BYTES as u32 - 2;

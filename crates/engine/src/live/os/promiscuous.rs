@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Makes the interface with that index promiscuous until the packet socket is closed, however its process ends.
-pub(super) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
+pub(in crate::live) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
     // SAFETY: zeros are a valid value of this plain structure.
     let mut request: libc::packet_mreq = unsafe { zeroed() };
     request.mr_ifindex = index as c_int;
@@ -28,7 +28,7 @@ pub(super) fn join(socket: impl AsFd, index: u32) -> io::Result<()> {
 }
 
 /// Makes the interface promiscuous until the returned socket is closed. The socket receives nothing.
-pub(super) fn hold(index: u32) -> io::Result<OwnedFd> {
+pub(in crate::live) fn hold(index: u32) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     join(&socket, index).map(|()| socket)
 }

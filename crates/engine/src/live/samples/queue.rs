@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weir_abi::kernel::SAMPLE_BYTES;
 
 use crate::live::lane::Side;
-use crate::live::sample::Sample;
+use crate::live::samples::sample::Sample;
 
 /// Samples that wait to be read: the reader may pause for a quarter of a second at 16,000 packets a second.
 const SLOTS: u64 = 4096;
@@ -49,7 +49,7 @@ impl Default for SampleQueue {
 
 impl SampleQueue {
     /// Appends the beginning of a packet. If there is no room, it is lost.
-    pub(super) fn put(&self, Sample { bytes, wire_len, from }: Sample<'_>) {
+    pub(in crate::live) fn put(&self, Sample { bytes, wire_len, from }: Sample<'_>) {
         let Some((slot, at)) = self.take_slot() else { return };
         let bytes = &bytes[..bytes.len().min(SAMPLE_BYTES)];
         slot.about.store(u64::from(wire_len) << 32 | (bytes.len() as u64) << 16 | from as u64, Ordering::Relaxed);

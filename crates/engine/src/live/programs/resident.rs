@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys::{
     bpf_xdp_query_opts,
 };
 
-use crate::live::descriptor::owned;
+use crate::live::os::descriptor::owned;
 use crate::xdp::log;
 
 /// linux/if_link.h
@@ -23,7 +23,7 @@ const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
 
 /// Where the kernel runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AttachMode {
+pub(in crate::live) enum AttachMode {
     /// In the driver.
     Driver,
     /// In the kernel, after the driver.
@@ -52,7 +52,7 @@ impl AttachMode {
 }
 
 /// A program on an interface, attached by any process, by netlink or by a link.
-pub(super) struct Resident {
+pub(in crate::live) struct Resident {
     /// Index of the interface.
     index: u32,
     pub id: u32,
@@ -110,12 +110,12 @@ impl Resident {
 }
 
 /// Attaches a program to an interface without one.
-pub(super) fn attach(index: u32, program: impl AsFd, mode: AttachMode) -> io::Result<()> {
+pub(in crate::live) fn attach(index: u32, program: impl AsFd, mode: AttachMode) -> io::Result<()> {
     set(index, program.as_fd().as_raw_fd(), mode.flags() | XDP_FLAGS_UPDATE_IF_NOEXIST, 0)
 }
 
 /// Whether the driver of an interface accepts packets that programs of other interfaces redirect to it.
-pub(super) fn takes_redirected(index: u32) -> io::Result<bool> {
+pub(in crate::live) fn takes_redirected(index: u32) -> io::Result<bool> {
     Ok(query(index)?.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0)
 }
 
@@ -139,7 +139,7 @@ fn query(index: u32) -> io::Result<bpf_xdp_query_opts> {
 }
 
 /// The name that the author of a program gave it.
-pub(super) fn name_of(program: &OwnedFd) -> io::Result<CString> {
+pub(in crate::live) fn name_of(program: &OwnedFd) -> io::Result<CString> {
     let mut info = bpf_prog_info::default();
     let mut bytes = size_of::<bpf_prog_info>() as u32;
     // SAFETY: `info` is writable for `bytes`. It is all zeros, so the kernel writes through no pointer in it.

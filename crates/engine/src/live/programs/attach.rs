@@ -14,8 +14,9 @@ use libbpf_rs::libbpf_sys::{
 };
 
 use crate::EngineError;
-use crate::live::descriptor::owned;
-use crate::live::{bypass, promiscuous};
+use crate::live::os::descriptor::owned;
+use crate::live::os::promiscuous;
+use crate::live::programs::bypass;
 use crate::xdp::needs::running_release;
 
 /// linux/if_link.h

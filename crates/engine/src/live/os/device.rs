@@ -236,7 +236,7 @@ impl Device {
     /// # Safety
     /// `question` is a structure of linux/ethtool.h that starts with the command word and has room for the whole
     /// answer.
-    pub(super) unsafe fn ask_ethtool<T>(&self, question: &mut T) -> io::Result<()> {
+    pub(in crate::live) unsafe fn ask_ethtool<T>(&self, question: &mut T) -> io::Result<()> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = (&raw mut *question).cast();
         self.ask(libc::SIOCETHTOOL as _, &mut request)
