@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
+use weir_state::feature_store::FeatureBinding;
+use weir_state::flow_store::FlowBinding;
 use weir_state::limits::Limits;
-use weir_state::slot_store::LiveSlots;
+use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{EntryMaps, KernelImage, LiveTables, Published};
 
 use crate::image::Image;
@@ -20,11 +20,11 @@ pub struct Bound {
     /// The tables that can change, if there are any. `images` has their images at the time of binding.
     pub tables: Option<LiveTables>,
     /// The flows, if the program tracks.
-    pub flows: Option<Arc<FlowTable>>,
+    pub flows: Arc<FlowBinding>,
     /// The slots of rules.
-    pub slots: LiveSlots,
+    pub slots: Arc<SlotBinding>,
     /// What is observed, if the program observes.
-    pub features: Option<Arc<Features>>,
+    pub features: Arc<FeatureBinding>,
 }
 
 impl Bound {

@@ -130,7 +130,7 @@ impl NativeCode {
             let reserved = CountedSlots::new(&tables.counted, 0);
             reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
         }
-        if let Some(features) = &bound.features {
+        if let Some(features) = bound.features.features() {
             let reserved = features.writer(0);
             reserved.map_err(|error| refuse(format!("has no memory for features: {error}")))?;
         }
@@ -167,17 +167,17 @@ impl NativeCode {
     /// Panics if the process has no address space left.
     pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
         let Bound { tables: changing, slots, features, .. } = &self.bound;
-        let of_slots = slots.slots.first().and_then(|slot| slot.readers());
+        let of_slots = slots.slots().next().and_then(|slot| slot.readers());
         let readers = changing.as_ref().map(|tables| &tables.readers).or(of_slots);
         let reader = readers.map(|readers| readers.register().expect("there are few filters"));
-        let slots = SlotPointers::new(&slots.slots, worker);
+        let slots = SlotPointers::new(slots, worker);
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
         let by_rules = changing.as_ref().map_or(&ByRules::Never, |tables| &tables.by_rules);
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
         let counted = changing.as_ref().map_or(&[][..], |tables| &tables.counted);
         let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
-        let features = features.as_ref().map(|features| features.writer(worker));
+        let features = features.features().map(|features| features.writer(worker));
         let features = features.transpose().expect("the first worker found address space");
         let (code, fills_buckets) = (self.clone(), false);
         NativeFilter {
@@ -231,7 +231,7 @@ impl NativeFilter {
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
         let Bound { limits, flows, slots, .. } = &self.code.bound;
-        limits.is_some() || flows.is_some() || !slots.slots.is_empty() || !self.entries.is_empty()
+        limits.is_some() || flows.table().is_some() || slots.slots().next().is_some() || !self.entries.is_empty()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -250,12 +250,12 @@ impl NativeFilter {
 
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
-        self.code.bound.flows.as_ref()
+        self.code.bound.flows.table()
     }
 
     /// What is observed, if the program observes.
     pub fn features(&self) -> Option<&Arc<Features>> {
-        self.code.bound.features.as_ref()
+        self.code.bound.features.features()
     }
 
     /// Where the next burst is counted, as C takes it.
@@ -281,7 +281,7 @@ impl NativeFilter {
 
     /// The table of flows as C takes it.
     fn flows_as_c(&self) -> burst::Flows {
-        let Some(table) = &self.code.bound.flows else { return burst::Flows::NONE };
+        let Some(table) = self.code.bound.flows.table() else { return burst::Flows::NONE };
         let (head, buckets) = table.as_ptrs();
         let shared = (self.sharing == Sharing::Shared).into();
         burst::Flows { head, buckets, shared, proxied: table.proxied() }
@@ -334,15 +334,15 @@ impl Filter for NativeFilter {
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
-        self.code.bound.slots.slots[slot].list().iter().map(|rule| rule.counts).collect()
+        self.code.bound.slots.object(slot).slot.list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.code.bound.flows.iter().for_each(|table| table.each(visit));
+        self.flow_table().iter().for_each(|table| table.each(visit));
     }
 
     fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
-        filter::taken(self.code.bound.features.as_deref())
+        filter::taken(self.features())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
@@ -394,7 +394,7 @@ impl NativeFilter {
             if let Some(limits) = &self.code.bound.limits {
                 limits.binding.fill(&limits.buckets, burst.time_ns(0));
             }
-            self.code.bound.slots.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+            self.code.bound.slots.slots().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
         let (limits, features) = (self.limits(), self.features_as_c());
         let bursts = self.reader.as_mut().map(Reader::start_burst);

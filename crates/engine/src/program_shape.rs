@@ -8,7 +8,6 @@ use weir_abi::{FeatureShape, Layout, Reason};
 use weir_state::features::Features;
 use weir_state::flows::FlowTable;
 use weir_state::limits::Limits;
-use weir_state::slots::RuleSlot;
 use weir_state::tables::{ByRules, LiveTables};
 
 use crate::image::{IMAGE_BYTES_MAX, Image};
@@ -93,12 +92,12 @@ impl ProgramShape {
     }
 
     /// Refuses the slots of another program.
-    fn check_slots(&self, slots: &[Arc<RuleSlot>]) -> Result<(), EngineError> {
-        match slots.len() == self.slots {
+    fn check_slots(&self, slots: usize) -> Result<(), EngineError> {
+        match slots == self.slots {
             true => Ok(()),
             false => Err(EngineError::Image {
                 table: "slots".to_owned(),
-                problem: format!("{} of them, the program expects {}", slots.len(), self.slots),
+                problem: format!("{slots} of them, the program expects {}", self.slots),
             }),
         }
     }
@@ -109,9 +108,9 @@ impl ProgramShape {
         self.check_images(images)?;
         self.check_limits(limits.as_ref())?;
         self.check_adders(tables.as_ref())?;
-        self.check_flows(flows.as_deref())?;
-        self.check_slots(&slots.slots)?;
-        self.check_features(features.as_deref())
+        self.check_flows(flows.table().map(Arc::as_ref))?;
+        self.check_slots(slots.slots().count())?;
+        self.check_features(features.features().map(Arc::as_ref))
     }
 
     /// Refuses features of another shape.

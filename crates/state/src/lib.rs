@@ -1,7 +1,7 @@
 //! State that outlives generations of policies.
 //!
-//! A policy declares state by a name: the buckets of its limits, and tables that change. Packets or requests change it
-//! while one generation is active, and the next generation continues with it.
+//! A policy declares state by a name: the buckets of its limits, tables that change, slots of rules, flows and features.
+//! Packets or requests change it while one generation is active, and the next generation continues with it.
 //!
 //! | idea | meaning | type |
 //! | --- | --- | --- |
@@ -19,7 +19,9 @@
 //! it is gone.
 
 pub mod error;
+pub mod feature_store;
 pub mod features;
+pub mod flow_store;
 pub mod flows;
 mod kernel_map;
 pub mod limits;
@@ -35,8 +37,8 @@ pub mod words;
 
 pub use error::StateError;
 pub use kernel_map::cpus;
-pub use memory::Memory;
-pub use shared::{SharedState, UsedBy};
+pub use memory::{Memory, UsedBy};
+pub use shared::SharedState;
 pub use store::{Binding, Declared, StateKind, Store};
 
 /// The time of shared state on interfaces: `CLOCK_MONOTONIC`, which programs in the kernel read too.

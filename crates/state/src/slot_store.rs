@@ -30,26 +30,18 @@ pub struct BoundSlot {
 /// The slots that a generation uses.
 pub type SlotBinding = Binding<RuleSlots>;
 
-/// The slots of a program, in their order. By default it has none.
-#[derive(Clone, Default)]
-pub struct LiveSlots {
-    /// The rules of each slot.
-    pub slots: Vec<Arc<RuleSlot>>,
-    /// Keeps the slots bound, so that later generations find them. `None` if no generation shares them.
-    pub binding: Option<Arc<SlotBinding>>,
-}
-
-impl From<Arc<SlotBinding>> for LiveSlots {
-    fn from(binding: Arc<SlotBinding>) -> Self {
-        let slots = binding.objects().map(|bound| bound.slot.clone()).collect();
-        LiveSlots { slots, binding: Some(binding) }
+impl SlotBinding {
+    /// The rules of each slot, in the order of their declarations.
+    pub fn slots(&self) -> impl Iterator<Item = &Arc<RuleSlot>> {
+        self.objects().map(|bound| &bound.slot)
     }
 }
 
 /// Slots as a kind of shared state.
 pub struct RuleSlots {
     memory: Memory,
-    readers: Readers,
+    /// `None` if none reads while rules change.
+    readers: Option<Readers>,
 }
 
 impl StateKind for RuleSlots {
@@ -70,7 +62,7 @@ impl StateKind for RuleSlots {
         let bind = |Request { declaration: SlotDeclared { name, size }, earlier }: Request<'_, Self>| {
             let slot = match earlier.first() {
                 Some(bound) => bound.slot.clone(),
-                None => RuleSlot::new(self.memory, Some(self.readers.clone()))
+                None => RuleSlot::new(self.memory, self.readers.clone())
                     .map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?,
             };
             match slot.count() {
@@ -80,16 +72,14 @@ impl StateKind for RuleSlots {
         };
         requests.into_iter().map(bind).collect()
     }
-
-    fn release(&mut self, _: &BoundSlot) {}
 }
 
 /// The slots of all generations.
 pub struct SlotStore(Store<RuleSlots>);
 
 impl SlotStore {
-    /// A store for slots in some memory, whose readers are in `readers`.
-    pub fn new(memory: Memory, readers: Readers) -> Self {
+    /// A store for slots in some memory, whose readers are in `readers`, if any read while rules change.
+    pub fn new(memory: Memory, readers: Option<Readers>) -> Self {
         SlotStore(Store::new(RuleSlots { memory, readers }))
     }
 
@@ -132,7 +122,7 @@ mod tests {
     use weir_abi::slot::SlotRule;
 
     fn store() -> SlotStore {
-        SlotStore::new(Memory::Process, Readers::new())
+        SlotStore::new(Memory::Process, Some(Readers::new()))
     }
 
     fn declared(name: &str, size: usize) -> Vec<SlotDeclared> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_abi::burst;
 use weir_abi::slot::{STRIPES, SlotImage};
-use weir_state::slots::RuleSlot;
+use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{Counted, TableImage};
 
 /// What one worker counts at entries of tables, by slot.
@@ -80,8 +80,8 @@ unsafe impl Sync for SlotPointers {}
 
 impl SlotPointers {
     /// The pointers of a worker.
-    pub(super) fn new(slots: &[Arc<RuleSlot>], worker: usize) -> Self {
-        let slots = slots.iter().map(|slot| slot.as_ptr()).collect();
+    pub(super) fn new(slots: &SlotBinding, worker: usize) -> Self {
+        let slots = slots.slots().map(|slot| slot.as_ptr()).collect();
         SlotPointers { slots, stripe: (worker % STRIPES) as u64 }
     }
 

@@ -242,17 +242,14 @@ pub(crate) fn shared_maps<'a>(bound: &'a Bound) -> Vec<(String, BorrowedFd<'a>)>
         let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
         std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
     });
-    let flows = bound
-        .flows
-        .as_ref()
-        .and_then(|table| table.maps())
-        .map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
-    let proxied = bound.flows.as_ref().and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
-    let slots =
-        bound.slots.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
+    let flows = bound.flows.table().and_then(|table| table.maps());
+    let flows = flows.map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
+    let proxied = bound.flows.table().and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
+    let slots = bound.slots.slots().enumerate();
+    let slots = slots.filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
     let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
     let tables = tables.chain(slots);
-    let features = bound.features.as_ref().and_then(|features| features.maps());
+    let features = bound.features.features().and_then(|features| features.maps());
     let features = features.map(|(head, elements)| [(FEATURE_HEAD, head), (FEATURES, elements)]);
     let limits = limits.chain(features.into_iter().flatten());
     tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()

@@ -25,10 +25,12 @@ use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::kernel::{ANSWER_SLOT_BYTES, Mode};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
+use weir_state::feature_store::FeatureBinding;
 use weir_state::features::{Features, Snapshot};
+use weir_state::flow_store::FlowBinding;
 use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::slots::RuleSlot;
+use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves, TableImage};
 
 pub use cost::VerifierCost;
@@ -60,11 +62,11 @@ pub struct XdpFilter {
     counted_entries: Vec<Option<TableImage>>,
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
-    flows: Option<Arc<FlowTable>>,
-    slots: Vec<Arc<RuleSlot>>,
+    flows: Arc<FlowBinding>,
+    slots: Arc<SlotBinding>,
     /// Whether the buckets of slots are still to be filled.
     fills_slots: bool,
-    features: Option<Arc<Features>>,
+    features: Arc<FeatureBinding>,
     /// What leaves in place of packets, if the program changes any.
     rewritten: Option<Rewritten>,
     /// Where the chain that reads a card's answers finds them.
@@ -132,7 +134,7 @@ impl XdpFilter {
             counted_entries,
             additions,
             flows: bound.flows.clone(),
-            slots: bound.slots.slots.clone(),
+            slots: bound.slots.clone(),
             fills_slots: true,
             features: bound.features.clone(),
             rewritten,
@@ -147,7 +149,7 @@ impl XdpFilter {
     /// Fills all buckets at the time of the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
         if !burst.is_empty() && std::mem::take(&mut self.fills_slots) {
-            self.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+            self.slots.slots().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
         if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
             binding.fill(&buckets, burst.time_ns(0));
@@ -226,12 +228,12 @@ impl Additions {
 impl XdpFilter {
     /// What is observed, if the program observes.
     pub fn features(&self) -> Option<&Arc<Features>> {
-        self.features.as_ref()
+        self.features.features()
     }
 
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
-        self.flows.as_ref()
+        self.flows.table()
     }
 }
 
@@ -289,15 +291,15 @@ impl Filter for XdpFilter {
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
-        self.slots[slot].list().iter().map(|rule| rule.counts).collect()
+        self.slots.object(slot).slot.list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.flows.iter().for_each(|table| table.each(visit));
+        self.flow_table().iter().for_each(|table| table.each(visit));
     }
 
     fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
-        filter::taken(self.features.as_deref())
+        filter::taken(self.features())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

@@ -82,7 +82,7 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
-        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
+        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), Some(bound.slots.clone()));
         Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots })
     }
 
@@ -129,7 +129,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
         let code = policy.kernel(&bound, &self.ports)?;
-        Ok(Prepared { code, limits: bound.limits, tables: bound.tables, slots: bound.slots.binding })
+        Ok(Prepared { code, limits: bound.limits, tables: bound.tables, slots: Some(bound.slots) })
     }
 
     fn trust(&self) -> &Trust {

@@ -99,7 +99,7 @@ pub fn start<L: Loader>(options: &RunOptions, link: CardLink, door: &Door<L>) ->
     let (controller, loader) = (&door.controller, &door.loader);
     let profile = loader.splitter().expect("a card was opened").profile.clone();
     let own = loader.clone();
-    let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
+    let contents = move |tables: &_, name: &str| own.shared().tables().contents(tables, name).ok();
     let card = HybridCard::new(link, profile, port(options, given)?, Box::new(contents));
     controller.join_card(card.clone())?;
     door.join(Arc::new(HybridPart(controller.clone(), card.clone())));

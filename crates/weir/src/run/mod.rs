@@ -129,7 +129,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
             let ports = Arc::new(ports.with_samples(samples.as_ref().and_then(|samples| samples.ring())));
             let loader =
                 KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybriding::splitter(options)?);
-            let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
+            let readers = loader.shared().tables().readers().clone();
             let start = |first: &_| Ok(KernelPath::start(ports, first, Some(&readers))?);
             run_on(options, held, &signals, loader, start)
         }
@@ -340,9 +340,7 @@ fn watch<L: Loader>(
         }
         thread::sleep(TICK);
         guard.renew();
-        if let Some(tables) = loader.shared().tables() {
-            tables.free();
-        }
+        loader.shared().tables().free();
         if let Err(failure) = table_ticks.keep(loader) {
             eprintln!("weir: {failure}");
         }

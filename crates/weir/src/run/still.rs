@@ -86,7 +86,7 @@ impl Loader for StillLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<StillCode>, Failure> {
         let bound = policy.bind(Some(&self.1))?;
-        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
+        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), Some(bound.slots.clone()));
         Ok(Prepared { code: Arc::new(StillCode), limits, tables, slots })
     }
 

@@ -13,10 +13,10 @@ use weir_abi::kernel::{
     TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
+use weir_state::feature_store::FeatureBinding;
+use weir_state::flow_store::FlowBinding;
 use weir_state::limits::LimitBinding;
-use weir_state::slot_store::LiveSlots;
+use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
 
 use super::behind_card::BehindCard;
@@ -82,11 +82,11 @@ pub struct KernelCode {
     /// Keeps the tables that the programs read assigned, and lets later generations find them.
     _tables: Option<Arc<TableBinding>>,
     /// Keeps the flows, and lets later generations find them.
-    _flows: Option<Arc<FlowTable>>,
+    _flows: Arc<FlowBinding>,
     /// Keeps the slots of rules, and lets later generations find them.
-    _slots: LiveSlots,
+    _slots: Arc<SlotBinding>,
     /// Keeps the features, and lets later generations find them.
-    _features: Option<Arc<Features>>,
+    _features: Arc<FeatureBinding>,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
