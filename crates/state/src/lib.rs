@@ -23,6 +23,7 @@ pub mod feature_store;
 pub mod features;
 pub mod flow_store;
 pub mod flows;
+mod grace;
 mod kernel_map;
 pub mod limits;
 pub mod memory;
@@ -36,6 +37,7 @@ pub mod tables;
 pub mod words;
 
 pub use error::StateError;
+pub use grace::Grace;
 pub use kernel_map::cpus;
 pub use memory::{Memory, UsedBy};
 pub use shared::SharedState;
