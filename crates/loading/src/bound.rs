@@ -12,7 +12,7 @@ use weir_engine::Bound;
 use weir_policy::ir::{Limiter, LimiterKind, RuleSlot, Slot, SlotContents};
 use weir_state::limits::LimitNeeds;
 use weir_state::slot_store::{SlotBinding, SlotDeclared};
-use weir_state::{Memory, SharedState, UsedBy};
+use weir_state::{BoundState, Memory, SharedState, UsedBy};
 use weir_tables::Image;
 
 impl Policy {
@@ -95,7 +95,8 @@ impl Policy {
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
         let flows = shared.bind_flows(self.program.flow_needs())?;
         let features = shared.bind_features(self.program.observe.as_ref().map(|observe| observe.shape()))?;
-        Ok(Bound { images: images.collect(), limits, tables, flows, slots: self.bind_slots(shared)?, features })
+        let state = BoundState { limits, tables, flows, slots: self.bind_slots(shared)?, features };
+        Ok(Bound { images: images.collect(), state })
     }
 
     /// The slots. In a replay they have the rules that were given for it.

@@ -1,14 +1,20 @@
 //! Features as a kind of shared state. Generations share what is observed if they observe in the same shape.
 
 use std::hash::{BuildHasher, RandomState};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weir_abi::FeatureShape;
 use weir_abi::features::REPLAY_SEED;
 
+use crate::bound_kind::{BoundKind, StateShape, expect};
 use crate::features::Features;
 use crate::store::{Binding, Request, StateKind};
 use crate::{Memory, StateError, UsedBy};
+
+/// Names of the maps of the head and of the elements. libbpf cuts names of sections at 15 characters.
+const HEAD: &str = ".bss.features";
+const ELEMENTS: &str = "weir_features";
 
 /// Features as a kind of shared state.
 pub struct ObservedFeatures {
@@ -62,5 +68,19 @@ impl ObservedFeatures {
                 Features::of_kernel(shape, seed, cpus)
             }
         }
+    }
+}
+
+/// Workers have another sheet in each burst, which [`crate::features::FeatureWriter`] chooses.
+impl BoundKind for FeatureBinding {
+    fn check(&self, expected: &StateShape) -> Result<(), String> {
+        let found = self.features().map(|features| features.shape());
+        expect("features", found, expected.features.as_ref())
+    }
+
+    fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let maps = self.features().and_then(|features| features.maps());
+        let maps = maps.map(|(head, elements)| [(HEAD, head), (ELEMENTS, elements)]);
+        maps.into_iter().flatten().map(|(name, map)| (name.to_owned(), map)).collect()
     }
 }

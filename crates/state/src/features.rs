@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_abi::features::{ELEMENT_BYTES, ELEMENT_WORDS, FeatureHead, QUEUE_WORDS, head_words, queue_at};
-use weir_abi::{FeatureElement, FeatureShape};
+use weir_abi::{FeatureElement, FeatureShape, burst};
 
 use crate::words::Words;
 use crate::{Grace, StateError};
@@ -208,8 +208,12 @@ pub struct FeatureWriter {
 }
 
 impl FeatureWriter {
-    /// Begins a burst. Returns the sheet that it is counted in until [`FeatureWriter::end`].
-    pub fn begin(&self) -> *mut FeatureElement {
+    /// Begins a burst. Returns where it is counted until [`FeatureWriter::end`], as C takes it.
+    pub fn begin(&self) -> burst::Features {
+        burst::Features { sheet: self.begin_sheet(), seed: self.features.seed }
+    }
+
+    fn begin_sheet(&self) -> *mut FeatureElement {
         let Sheets::Process { selected, .. } = &self.features.sheets else { unreachable!("`writer` has checked it") };
         loop {
             let sheet = selected.load(Ordering::Relaxed);
@@ -224,11 +228,6 @@ impl FeatureWriter {
     /// Ends the burst.
     pub fn end(&self) {
         self.sheets.announced.store(0, Ordering::Release);
-    }
-
-    /// The seed that compiled code needs.
-    pub fn seed(&self) -> u64 {
-        self.features.seed
     }
 }
 
@@ -285,7 +284,7 @@ mod tests {
         let shape = shape();
         let cell = shape.cells_at(0) + shape.cell(false, address.into()).expect("it is inside");
         // SAFETY: the sheet has this cell, and only this thread writes it until `end`.
-        let cell = unsafe { &mut *writer.begin().add(cell).cast::<FeatureCell>() };
+        let cell = unsafe { &mut *writer.begin().sheet.add(cell).cast::<FeatureCell>() };
         cell.bytes += 100;
         cell.packets[0] += 1;
         writer.end();

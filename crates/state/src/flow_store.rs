@@ -1,14 +1,24 @@
 //! Tables of flows as a kind of shared state. Generations share a table if theirs have the same number of buckets.
 
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 use weir_abi::flow::{FlowNeeds, FlowSecrets, buckets};
+use weir_abi::{Burst, burst};
 
+use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
 use crate::flows::FlowTable;
 use crate::saved::{Clocks, SavedFlows};
 use crate::store::{Binding, Request, StateKind};
 use crate::{StateError, UsedBy};
+
+/// Names of the maps of the head and of the buckets of a table, and of what is kept of proxied flows.
+const HEAD: &str = ".bss.flow_head";
+const BUCKETS: &str = "weir_flows";
+const PROXIED: &str = "weir_proxied";
 
 /// Tables of flows as a kind of shared state.
 pub struct FlowTables {
@@ -76,5 +86,35 @@ impl FlowTables {
         let (words, _) = bytes.as_chunks::<8>();
         let [seed, first, second] = [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]));
         Ok(FlowSecrets { seed, cookies: [first, second] })
+    }
+}
+
+impl BoundKind for FlowBinding {
+    fn check(&self, expected: &StateShape) -> Result<(), String> {
+        let table = self.table();
+        if expected.proxied && table.is_none_or(|table| table.proxied().is_null()) {
+            return Err("flows: no room for proxied ones".to_owned());
+        }
+        let found = table.map(|table| table.buckets());
+        expect("buckets of flows", found, expected.flows.map(buckets))
+    }
+
+    fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let Some(table) = self.table() else { return Vec::new() };
+        let maps = table.maps().map(|(head, buckets)| [(HEAD, head), (BUCKETS, buckets)]);
+        let proxied = table.proxied_map().map(|map| (PROXIED, map));
+        maps.into_iter().flatten().chain(proxied).map(|(name, map)| (name.to_owned(), map)).collect()
+    }
+
+    fn point(&self, worker: Worker, burst: &mut Burst) -> io::Result<Box<dyn Any>> {
+        if let Some(table) = self.table() {
+            let (head, buckets) = table.as_ptrs();
+            burst.flows = burst::Flows { head, buckets, shared: worker.shared(), proxied: table.proxied() };
+        }
+        Ok(Box::new(()))
+    }
+
+    fn needs_times(&self) -> bool {
+        self.table().is_some()
     }
 }

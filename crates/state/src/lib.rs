@@ -1,7 +1,7 @@
 //! State that outlives generations of policies.
 //!
-//! A policy declares state by a name: the buckets of its limits, tables that change, slots of rules, flows and features.
-//! Packets or requests change it while one generation is active, and the next generation continues with it.
+//! A policy declares state by a name: the buckets of its limits, tables that change, slots of rules, flows and what it
+//! observes. Packets or requests change it while one generation is active, and the next generation continues with it.
 //!
 //! | idea | meaning | type |
 //! | --- | --- | --- |
@@ -18,6 +18,8 @@
 //! rollback continues with the state as the packets left it. State is free again when the last generation that names
 //! it is gone.
 
+mod bound_kind;
+mod bound_state;
 pub mod error;
 pub mod feature_store;
 pub mod features;
@@ -36,6 +38,8 @@ pub mod store;
 pub mod tables;
 pub mod words;
 
+pub use bound_kind::{Sharing, StateShape, Worker};
+pub use bound_state::{BoundState, WorkerState};
 pub use error::StateError;
 pub use grace::Grace;
 pub use kernel_map::cpus;

@@ -38,8 +38,8 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Takes no memory yet. The hash seed is random, except for [`UsedBy::Replay`]: an attacker must not know which addresses
-    /// share a set of a table.
+    /// Takes no memory yet. The hash seed is random, except for [`UsedBy::Replay`]: an attacker must not know which
+    /// addresses share a set of a table.
     pub fn new(used_by: UsedBy) -> Self {
         let seed = match used_by {
             UsedBy::Replay(_) => each::REPLAY_SEED,

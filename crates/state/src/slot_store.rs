@@ -1,13 +1,21 @@
 //! Slots as a kind of shared state: what a policy declares, and which rules the generations share.
 
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use weir_abi::slot::{RULES_MAX, SlotImage};
+use weir_abi::slot::{RULES_MAX, STRIPES, SlotImage};
+use weir_abi::{Burst, burst};
 use weir_tables::live::Readers;
 
+use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
 use crate::slots::RuleSlot;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 use crate::{Memory, StateError};
+
+/// Prefix of the names of the maps of slots, before their numbers.
+const SLOT: &str = ".bss.slot";
 
 /// What a policy says about a slot.
 #[derive(Clone, Debug)]
@@ -71,6 +79,33 @@ impl StateKind for RuleSlots {
             }
         };
         requests.into_iter().map(bind).collect()
+    }
+}
+
+impl BoundKind for SlotBinding {
+    fn check(&self, expected: &StateShape) -> Result<(), String> {
+        expect("slots", self.slots().count(), expected.slots)
+    }
+
+    fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let slots = self.slots().enumerate();
+        slots.filter_map(|(number, slot)| Some((format!("{SLOT}{number}"), slot.map()?))).collect()
+    }
+
+    fn point(&self, worker: Worker, burst: &mut Burst) -> io::Result<Box<dyn Any>> {
+        let slots: Vec<*mut SlotImage> = self.slots().map(|slot| slot.as_ptr()).collect();
+        if !slots.is_empty() {
+            burst.slots = burst::Slots { slots: slots.as_ptr(), stripe: (worker.number % STRIPES) as u64 };
+        }
+        Ok(Box::new(slots))
+    }
+
+    fn needs_times(&self) -> bool {
+        self.slots().next().is_some()
+    }
+
+    fn fill(&self, now_ns: u64) {
+        self.slots().for_each(|slot| slot.fill(now_ns));
     }
 }
 
