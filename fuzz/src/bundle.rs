@@ -72,7 +72,7 @@ fn lists(bytes: &[u8]) -> Option<()> {
     let listed: Vec<Value> = listed.chain(more.iter().map(|(name, content)| member(name, content))).collect();
     let manifest = json!({
         "format": "weir-bundle", "abi_version": ABI_VERSION, "name": "l", "chains": shape.chains, "rules": shape.rules,
-        "tables": shape.tables, "limiters": shape.limiters, "adders": shape.adders, "additions": shape.additions,
+        "tables": shape.tables, "limiters": shape.state.limiters, "adders": shape.state.adders, "additions": shape.additions,
         "limited": shape.limited, "entries": tables.len(), "lists": limits.len(), "cpu": "x86-64-v3",
         "cpu_features": [], "report": report, "members": listed,
     });

@@ -460,13 +460,13 @@ fn in_kernel(scene: &Scene, run: Run) {
     let data = policy.bind_kernel_replay().expect("there is memory");
     let filter = || policy.in_kernel(&data, |compiled| compiled.filter()).expect("the kernel loads it");
     let filters: [Box<dyn Filter + Send>; 2] = [Box::new(filter()), Box::new(filter())];
-    run((scene, &policy), filters, &[1], data.flows.as_ref().expect("it tracks"));
+    run((scene, &policy), filters, &[1], data.state.flows.table().expect("it tracks"));
 }
 
 fn with_workers(scene: &Scene, run: Run) {
     let policy = policy(scene);
     let data = policy.bind(None).expect("there is memory");
-    let table = data.flows.clone().expect("it tracks");
+    let table = data.state.flows.table().expect("it tracks").clone();
     let code = policy.compile_native(Cpu::Native).and_then(|compiled| compiled.load(data)).expect("it compiles");
     let filters: [Box<dyn Filter + Send>; 2] =
         [0, 1].map(|worker| -> Box<dyn Filter + Send> { Box::new(code.filter(Sharing::Shared, worker)) });

@@ -3,7 +3,6 @@
 use crate::flow::{FlowHead, Proxied};
 use crate::slot::SlotImage;
 use crate::{Addition, Counter, EntryCounter, FeatureElement, Rewrite};
-use std::ptr::{null, null_mut};
 
 /// The most frames that one call of a compiled chain decides.
 pub const BURST_MAX: usize = 64;
@@ -21,7 +20,7 @@ pub struct Frame {
 }
 
 /// When the frames of a burst were received: `struct burst_times`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Times {
     /// Time of the burst in ns; a capture's own time when it is replayed.
@@ -31,7 +30,7 @@ pub struct Times {
 }
 
 /// The tables that a chain asks: `struct burst_tables`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Tables {
     /// One image a table slot, in slot order; each aligned to 64 bytes.
@@ -39,7 +38,7 @@ pub struct Tables {
 }
 
 /// What a chain counts: `struct burst_counters`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Counters {
     /// The worker's counters, one a reason: `Reason::RULE_BASE` and one for each rule of the program.
@@ -47,7 +46,7 @@ pub struct Counters {
 }
 
 /// What a chain's limiters charge and count: `struct burst_limits`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Limits {
     /// The image of the program's limiters, aligned to 64 bytes; null if it has none.
@@ -62,14 +61,8 @@ pub struct Limits {
     pub passed: *mut u64,
 }
 
-impl Limits {
-    /// The limits of a program without limiters.
-    pub const NONE: Limits =
-        Limits { image: null(), buckets: null_mut(), shared: 0, exceeded: null_mut(), passed: null_mut() };
-}
-
 /// What a chain adds to tables: `struct burst_additions`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Additions {
     /// Room for the additions of a burst: [`BURST_MAX`] for each adding effect of the chain.
@@ -78,13 +71,8 @@ pub struct Additions {
     pub count: *mut u64,
 }
 
-impl Additions {
-    /// The additions of a program without adders.
-    pub const NONE: Additions = Additions { records: null_mut(), count: null_mut() };
-}
-
 /// The entries of a table with counters: `struct entry_slot`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct EntrySlot {
     /// The worker's counters, by number of the entry. Null for other tables.
@@ -93,26 +81,16 @@ pub struct EntrySlot {
     pub labels: *const u32,
 }
 
-impl EntrySlot {
-    /// The slot of a table without counters.
-    pub const NONE: EntrySlot = EntrySlot { counters: null_mut(), labels: null() };
-}
-
 /// The entries that a chain counts: `struct burst_entries`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Entries {
     /// One for each table slot, in slot order; null if no table has counters.
     pub slots: *const EntrySlot,
 }
 
-impl Entries {
-    /// The entries of a program whose tables have no counters.
-    pub const NONE: Entries = Entries { slots: null() };
-}
-
 /// The flows that a chain tracks: `struct burst_flows`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Flows {
     /// What all workers share besides the flows; null if the policy does not track.
@@ -125,26 +103,16 @@ pub struct Flows {
     pub proxied: *mut Proxied,
 }
 
-impl Flows {
-    /// The flows of a program that does not track.
-    pub const NONE: Flows = Flows { head: null_mut(), buckets: null_mut(), shared: 0, proxied: null_mut() };
-}
-
 /// Where a chain puts the packets that it changes: `struct burst_rewrites`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Rewrites {
     /// One for each frame; null if the program changes no packets.
     pub packets: *mut Rewrite,
 }
 
-impl Rewrites {
-    /// The rewrites of a program that changes no packets.
-    pub const NONE: Rewrites = Rewrites { packets: null_mut() };
-}
-
 /// The slots that a chain asks: `struct burst_slots`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Slots {
     /// One for each slot of the policy; null if it has none.
@@ -153,13 +121,8 @@ pub struct Slots {
     pub stripe: u64,
 }
 
-impl Slots {
-    /// The slots of a program without rule slots.
-    pub const NONE: Slots = Slots { slots: null(), stripe: 0 };
-}
-
 /// Where a chain counts features: `struct burst_features`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Features {
     /// The worker's sheet that is written now; null if the policy does not observe.
@@ -168,14 +131,9 @@ pub struct Features {
     pub seed: u64,
 }
 
-impl Features {
-    /// The features of a program that does not observe.
-    pub const NONE: Features = Features { sheet: null_mut(), seed: 0 };
-}
-
 /// A burst: `struct weir_burst`, the frames and one struct for each thing that a chain uses besides them. The compiled
 /// function reads it and writes `verdicts`, counters and buckets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Burst {
     /// `count` frames.

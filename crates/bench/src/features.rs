@@ -24,6 +24,8 @@ use weir_engine::traffic::{self, SplitMix};
 use weir_engine::xdp::stream::SOURCES_MAX;
 use weir_engine::{Bound, NativeFilter, ProgramShape, XdpFilter, tsc};
 use weir_loading::{Policy, load};
+use weir_state::BoundState;
+use weir_state::feature_store::FeatureBinding;
 use weir_state::features::{Features, Snapshot};
 
 /// The bare access, in native code and in the kernel.
@@ -163,7 +165,8 @@ fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
     let source = BARE.replace("CELLS", &cells.to_string());
     let object = Clang::find()?.native("bare", &source, Cpu::Native)?.object;
     let shape = ProgramShape { chains: vec!["upstream".to_owned(), "downstream".to_owned()], ..observing.shape() };
-    let data = Bound { features: Some(features), ..Bound::default() };
+    let state = BoundState { features: FeatureBinding::alone(features), ..BoundState::default() };
+    let data = Bound { images: vec![], state };
     Ok(NativeFilter::load("bare", &object, &shape, data)?)
 }
 

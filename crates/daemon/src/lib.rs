@@ -103,7 +103,7 @@ fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Fa
     };
     let ports = Arc::new(ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring())));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
-    let readers = loader.shared().tables().expect("tables in the kernel can change").readers().clone();
+    let readers = loader.shared().tables().readers().clone();
     run_on(options, taken, loader, |first| Ok(KernelPath::start(ports, first, Some(&readers))?))
 }
 

@@ -2,6 +2,7 @@
 
 use weir_abi::slot::SLOTS_MAX;
 use weir_abi::{ABI_VERSION, Reason, Target};
+use weir_state::StateShape;
 
 use crate::EngineError;
 use crate::program_shape::{ProgramShape, RULES_MAX};
@@ -49,7 +50,8 @@ impl Artifact {
 
     /// Refuses counts and names that no engine can load.
     pub fn check(&self) -> Result<(), String> {
-        let ProgramShape { chains, rules, tables, limiters, limited, slots, .. } = &self.shape;
+        let ProgramShape { chains, rules, tables, limited, state, .. } = &self.shape;
+        let StateShape { limiters, slots, .. } = state;
         if *rules > RULES_MAX {
             return Err(format!("{rules} rules, at most {RULES_MAX} are possible"));
         }

@@ -1,53 +1,34 @@
-//! The state that a program is bound to, for every engine.
+//! What a program is bound to, for every engine: its images and its state.
 
 use std::sync::Arc;
 
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
-use weir_state::limits::Limits;
-use weir_state::slot_store::LiveSlots;
-use weir_state::tables::{EntryMaps, KernelImage, LiveTables, Published};
+use weir_state::BoundState;
+use weir_state::tables::{EntryMaps, KernelImage};
 
 use crate::image::Image;
 
-/// The state that a program is bound to, one field for each kind. By default it has none. A clone shares it.
+/// What a program is bound to. By default it has nothing. A clone shares it.
 #[derive(Clone, Default)]
 pub struct Bound {
-    /// Images in slot order.
+    /// Images in slot order. Of tables that can change, those at the time of binding.
     pub images: Vec<Arc<Image>>,
-    /// The data of limiters, if the program has any.
-    pub limits: Option<Limits>,
-    /// The tables that can change, if there are any. `images` has their images at the time of binding.
-    pub tables: Option<LiveTables>,
-    /// The flows, if the program tracks.
-    pub flows: Option<Arc<FlowTable>>,
-    /// The slots of rules.
-    pub slots: LiveSlots,
-    /// What is observed, if the program observes.
-    pub features: Option<Arc<Features>>,
+    /// The state, which outlives the program.
+    pub state: BoundState,
 }
 
 impl Bound {
-    /// The state of a program that has nothing but tables, which do not change.
+    /// What a program is bound to that has nothing but tables, which do not change.
     pub fn of_images(images: Vec<Arc<Image>>) -> Self {
         Bound { images, ..Bound::default() }
     }
 
     /// The map of the image in a slot, if the table can change.
     pub(crate) fn map_of(&self, slot: usize) -> Option<&Arc<KernelImage>> {
-        match self.tables.as_ref()?.images.get(slot)?.as_ref()? {
-            Published::Map(map) => Some(map),
-            Published::Pointer(_) | Published::Constant => None,
-        }
+        self.state.tables.as_ref()?.map_of(slot)
     }
 
     /// The maps of the counters of a slot's entries.
     pub(crate) fn entry_maps_of(&self, slot: usize) -> Option<EntryMaps<'_>> {
-        self.tables.as_ref()?.counted.get(slot)?.as_ref()?.counters()?.maps()
-    }
-
-    /// The maps of all tables that can change, with their slots.
-    pub(crate) fn maps(&self) -> impl Iterator<Item = (usize, &Arc<KernelImage>)> {
-        (0..self.images.len()).filter_map(|slot| Some((slot, self.map_of(slot)?)))
+        self.state.tables.as_ref()?.entry_maps_of(slot)
     }
 }

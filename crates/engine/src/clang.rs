@@ -202,7 +202,7 @@ impl BpfShape {
     /// The shape for the given program and its data.
     pub fn new(program: &ProgramShape, bound: &Bound) -> Self {
         let tables = bound.images.iter().enumerate().map(|(slot, image)| TableRoom::of(bound, slot, image)).collect();
-        let sizes = DataSizes::Known { tables, limits: bound.limits.as_ref().map(LimitsRoom::of) };
+        let sizes = DataSizes::Known { tables, limits: bound.state.limits.as_ref().map(LimitsRoom::of) };
         Self::with_sizes(sizes, program, bound)
     }
 
@@ -244,7 +244,7 @@ impl BpfShape {
 }
 
 fn logged(bound: &Bound) -> Logged {
-    bound.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
+    bound.state.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
 }
 
 impl Clang {

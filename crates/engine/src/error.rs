@@ -193,6 +193,9 @@ pub enum EngineError {
         /// The release of the kernel.
         running: String,
     },
+    /// The state is that of another program.
+    #[error("{0}")]
+    State(String),
     /// The policy is correct, but exceeds a limit of the kernel.
     #[error(
         "{object}: too large for the kernel: {limit}; have fewer rules or tables, or put the addresses of large sets into tables"

@@ -1,6 +1,7 @@
 //! The interface of everything that decides bursts.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
@@ -66,7 +67,7 @@ pub trait Filter {
 }
 
 /// Takes what was observed.
-pub(crate) fn taken(features: Option<&Features>) -> Result<Option<Snapshot>, EngineError> {
+pub(crate) fn taken(features: Option<&Arc<Features>>) -> Result<Option<Snapshot>, EngineError> {
     let Some(features) = features else { return Ok(None) };
     let mut snapshot = Snapshot::default();
     let taken = features.exchange(&mut snapshot);

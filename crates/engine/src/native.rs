@@ -1,25 +1,23 @@
 //! Runs a program as native code in this process.
 
 mod library;
-mod pointers;
 mod sealed;
 
 use std::ffi::c_void;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
 use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Burst, Counter, EntryCounts, Rewrite, Verdict, burst};
-use weir_state::features::{FeatureWriter, Features, Snapshot};
+pub use weir_state::Sharing;
+use weir_state::features::{Features, Snapshot};
 use weir_state::flows::FlowTable;
-use weir_state::limits::counts::Counts;
-use weir_state::limits::{Counted, LimitCount, Limits};
+use weir_state::limits::LimitCount;
 use weir_state::tables::{ByRules, Published};
-use weir_state::words::Words;
+use weir_state::{Worker, WorkerState};
 use weir_tables::live::Reader;
 
 use crate::additions::{self, AdditionBuffer};
@@ -28,10 +26,19 @@ use crate::counters::CounterBlock;
 use crate::sealed::{Answered, AnsweredFn};
 use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
 use library::{check_version, front, loader_message, memory_file};
-use pointers::{CountedSlots, ImagePointers, SlotPointers};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
+
+/// Pointers to images, by slot.
+#[derive(Clone)]
+struct ImagePointers(Vec<*const u8>);
+
+// SAFETY: only `NativeFilter::decide` reads them. They point into images that the code of the filter owns, or that its
+// reader protects for the burst.
+unsafe impl Send for ImagePointers {}
+// SAFETY: as above.
+unsafe impl Sync for ImagePointers {}
 
 /// A loaded shared object and its tables, which the filters of all workers share.
 pub struct NativeCode {
@@ -71,29 +78,14 @@ pub struct NativeFilter {
     /// Announces that the images of the previous burst are not read any more. `None` if no table can change.
     reader: Option<Reader>,
     counters: CounterBlock,
-    /// The entries that it counts, by slot.
-    entries: CountedSlots,
     /// What rules add to tables. `None` if tables change by requests only.
     additions: Option<AdditionBuffer>,
-    /// Where features are counted. `None` if the program does not observe.
-    features: Option<FeatureWriter>,
     /// What leaves in place of the packets of the last burst. Empty if the program changes no packets.
     rewrites: Vec<Rewrite>,
-    /// The slots of rules.
-    slots: SlotPointers,
+    /// The state of the program, as the worker uses it. `code` keeps what it points to.
+    state: WorkerState,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
-    /// Whether other filters charge the same buckets.
-    sharing: Sharing,
-}
-
-/// The number of workers that charge a program's buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
-    /// One worker, which needs no atomic operations.
-    Alone,
-    /// Several workers.
-    Shared,
 }
 
 /// The stages of a burst that are timed in code compiled with [`STAGE_CLOCK`].
@@ -122,18 +114,12 @@ impl NativeCode {
             chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
         }
         let tables = ImagePointers(bound.images.iter().map(|image| image.as_bytes().as_ptr()).collect());
-        let changing = bound.tables.filter(|tables| tables.images.iter().any(Option::is_some));
-        let bound = Bound { tables: changing, ..bound };
+        let mut bound = bound;
+        bound.state.tables.take_if(|tables| tables.images.iter().all(Option::is_none));
         let (counters, additions_max, rewrites) = (program.counters(), program.additions, program.rewrites);
         let (answered, front) = (program.answered, front(name, &library, program)?);
-        if let Some(tables) = &bound.tables {
-            let reserved = CountedSlots::new(&tables.counted, 0);
-            reserved.map_err(|error| refuse(format!("has no memory for counters of entries: {error}")))?;
-        }
-        if let Some(features) = &bound.features {
-            let reserved = features.writer(0);
-            reserved.map_err(|error| refuse(format!("has no memory for features: {error}")))?;
-        }
+        let reserved = bound.state.of_worker(Worker { number: 0, sharing: Sharing::Alone });
+        reserved.map_err(|error| refuse(format!("has no memory for the state of a worker: {error}")))?;
         Ok(Arc::new(NativeCode {
             chains,
             tables,
@@ -166,33 +152,16 @@ impl NativeCode {
     /// # Panics
     /// Panics if the process has no address space left.
     pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
-        let Bound { tables: changing, slots, features, .. } = &self.bound;
-        let of_slots = slots.slots.first().and_then(|slot| slot.readers());
-        let readers = changing.as_ref().map(|tables| &tables.readers).or(of_slots);
-        let reader = readers.map(|readers| readers.register().expect("there are few filters"));
-        let slots = SlotPointers::new(&slots.slots, worker);
+        let state = &self.bound.state;
+        let reader = state.readers().map(|readers| readers.register().expect("there are few filters"));
         let (tables, counters) = (self.tables.clone(), CounterBlock::new(self.counters));
-        let by_rules = changing.as_ref().map_or(&ByRules::Never, |tables| &tables.by_rules);
+        let by_rules = state.tables.as_ref().map_or(&ByRules::Never, |tables| &tables.by_rules);
         let additions = AdditionBuffer::new(self.additions_max, by_rules);
-        let counted = changing.as_ref().map_or(&[][..], |tables| &tables.counted);
-        let entries = CountedSlots::new(counted, worker).expect("the first worker found address space");
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
-        let features = features.as_ref().map(|features| features.writer(worker));
-        let features = features.transpose().expect("the first worker found address space");
+        let state = state.of_worker(Worker { number: worker, sharing });
+        let state = state.expect("the first worker found address space");
         let (code, fills_buckets) = (self.clone(), false);
-        NativeFilter {
-            code,
-            tables,
-            reader,
-            counters,
-            entries,
-            additions,
-            features,
-            rewrites,
-            slots,
-            fills_buckets,
-            sharing,
-        }
+        NativeFilter { code, tables, reader, counters, additions, rewrites, state, fills_buckets }
     }
 }
 
@@ -230,8 +199,7 @@ impl NativeFilter {
 
     /// Whether it needs the reception times of packets.
     pub(crate) fn needs_times(&self) -> bool {
-        let Bound { limits, flows, slots, .. } = &self.code.bound;
-        limits.is_some() || flows.is_some() || !slots.slots.is_empty() || !self.entries.is_empty()
+        self.state.needs_times()
     }
 
     /// Releases the tables of the previous burst. Without this a filter that decides nothing for long keeps memory of
@@ -250,18 +218,12 @@ impl NativeFilter {
 
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
-        self.code.bound.flows.as_ref()
+        self.code.bound.state.flows.table()
     }
 
     /// What is observed, if the program observes.
     pub fn features(&self) -> Option<&Arc<Features>> {
-        self.code.bound.features.as_ref()
-    }
-
-    /// Where the next burst is counted, as C takes it.
-    fn features_as_c(&self) -> burst::Features {
-        let Some(writer) = &self.features else { return burst::Features::NONE };
-        burst::Features { sheet: writer.begin(), seed: writer.seed() }
+        self.code.bound.state.features.features()
     }
 
     /// Its counters, which can be read while it counts.
@@ -277,28 +239,6 @@ impl NativeFilter {
         // SAFETY: datapath/core/env_native.h defines the symbol as `uint64_t[STAGES]`. Only chains write it, and they
         // need `&mut self`.
         Some(unsafe { symbol.into_raw().cast::<[u64; STAGES.len()]>().read() })
-    }
-
-    /// The table of flows as C takes it.
-    fn flows_as_c(&self) -> burst::Flows {
-        let Some(table) = &self.code.bound.flows else { return burst::Flows::NONE };
-        let (head, buckets) = table.as_ptrs();
-        let shared = (self.sharing == Sharing::Shared).into();
-        burst::Flows { head, buckets, shared, proxied: table.proxied() }
-    }
-
-    /// The buckets and counts of the program's limiters, as C takes them.
-    fn limits(&self) -> burst::Limits {
-        let Some(Limits { image, buckets, counted, .. }) = &self.code.bound.limits else { return burst::Limits::NONE };
-        let counts = counted.as_ref().map(Counted::counts);
-        let words = |words: Option<&Words>| words.map_or(ptr::null_mut(), Words::as_ptr);
-        burst::Limits {
-            image: image.as_bytes().as_ptr(),
-            buckets: buckets.as_ptr(),
-            shared: (self.sharing == Sharing::Shared).into(),
-            exceeded: words(counts.and_then(Counts::exceeded)),
-            passed: words(counts.and_then(Counts::passed)),
-        }
     }
 }
 
@@ -328,25 +268,25 @@ impl Filter for NativeFilter {
     }
 
     fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
-        if let Some(Some(image)) = self.code.bound.tables.as_ref().and_then(|live| live.counted.get(slot)) {
+        if let Some(Some(image)) = self.code.bound.state.tables.as_ref().and_then(|live| live.counted.get(slot)) {
             image.hits(0, visit);
         }
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
-        self.code.bound.slots.slots[slot].list().iter().map(|rule| rule.counts).collect()
+        self.code.bound.state.slots.object(slot).slot.list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.code.bound.flows.iter().for_each(|table| table.each(visit));
+        self.flow_table().iter().for_each(|table| table.each(visit));
     }
 
     fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
-        filter::taken(self.code.bound.features.as_deref())
+        filter::taken(self.features())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {
-        if let Some(counted) = self.code.bound.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
+        if let Some(counted) = self.code.bound.state.limits.as_ref().and_then(|limits| limits.counted.as_ref()) {
             counted.each(limiter, visit);
         }
     }
@@ -391,14 +331,10 @@ impl NativeFilter {
         let read = self.code.answered.filter(|(answered, _)| *answered == chain).map_or(0, |(_, body)| body);
         assert!(burst.bytes_behind() >= read, "the chain reads answers behind the packets");
         if std::mem::take(&mut self.fills_buckets) && !burst.is_empty() {
-            if let Some(limits) = &self.code.bound.limits {
-                limits.binding.fill(&limits.buckets, burst.time_ns(0));
-            }
-            self.code.bound.slots.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+            self.code.bound.state.fill(burst.time_ns(0));
         }
-        let (limits, features) = (self.limits(), self.features_as_c());
         let bursts = self.reader.as_mut().map(Reader::start_burst);
-        if let (Some(burst), Some(live)) = (&bursts, &self.code.bound.tables) {
+        if let (Some(burst), Some(live)) = (&bursts, &self.code.bound.state.tables) {
             for (table, image) in self.tables.0.iter_mut().zip(&live.images) {
                 if let Some(Published::Pointer(image)) = image {
                     *table = image.open(burst).as_ptr();
@@ -413,24 +349,19 @@ impl NativeFilter {
             times: burst.times(),
             tables: burst::Tables { images: self.tables.0.as_ptr() },
             counters: burst::Counters { reasons: self.counters.as_ptr() },
-            limits,
-            additions: self.additions.as_mut().map_or(burst::Additions::NONE, AdditionBuffer::as_c),
-            entries: self.entries.as_c(),
-            flows: self.flows_as_c(),
+            additions: self.additions.as_mut().map(AdditionBuffer::as_c).unwrap_or_default(),
             rewrites: match self.rewrites.get_mut(from..) {
-                Some([]) | None => burst::Rewrites::NONE,
+                Some([]) | None => burst::Rewrites::default(),
                 Some(packets) => burst::Rewrites { packets: packets.as_mut_ptr() },
             },
-            slots: self.slots.as_c(),
-            features,
+            ..self.state.begin()
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable, and as many bytes behind them as the chain
-        // reads. `verdicts` has room for all of them, and a
-        // verdict is a transparent u32. `tables` are checked images in slot order; those
-        // that can change are valid until the reader starts another burst or rests. `counters` has one counter for
-        // every reason of the program. `times` has one time for each frame, or none. The state of limits
-        // (`LimitStore::bind`, `Counted::new`) guarantees that the tickets in the tables name existing buckets and
-        // counts. `additions` has room for `ProgramShape::additions` records of each packet. `entries` has counters and
+        // reads. `verdicts` has room for all of them, and a verdict is a transparent u32. `tables` are checked images in
+        // slot order; those that can change are valid until the reader starts another burst or rests. `counters` has
+        // one counter for every reason of the program. `times` has one time for each frame, or none. The state of
+        // limits (`LimitStore::bind`, `Counted::new`) guarantees that the tickets in the tables name existing buckets
+        // and counts. `additions` has room for `ProgramShape::additions` records of each packet. `entries` has counters and
         // labels for every number that lookups return (`EntryCounters`), and only this worker writes these counters.
         // `flows` is a table if the program tracks (`ProgramShape::check`); other workers use it only if it is
         // `shared`. `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots`
@@ -438,7 +369,7 @@ impl NativeFilter {
         // the reader starts another burst or rests. `features` is a sheet of the program's shape
         // (`ProgramShape::check`), which only this worker writes until `end`.
         unsafe { function(&arguments) };
-        self.features.iter().for_each(FeatureWriter::end);
+        self.state.end();
         if let Some(additions) = &mut self.additions {
             additions.take();
         }

@@ -3,13 +3,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use weir_abi::flow::buckets;
-use weir_abi::{FeatureShape, Layout, Reason};
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
-use weir_state::limits::Limits;
-use weir_state::slots::RuleSlot;
-use weir_state::tables::{ByRules, LiveTables};
+use weir_abi::{Layout, Reason};
+use weir_state::StateShape;
 
 use crate::image::{IMAGE_BYTES_MAX, Image};
 use crate::{Bound, EngineError};
@@ -27,22 +22,14 @@ pub struct ProgramShape {
     pub rules: usize,
     /// The tables, in slot order.
     pub tables: Vec<TableSlot>,
-    /// Number of limiters.
-    pub limiters: usize,
-    /// Number of adders.
-    pub adders: usize,
     /// Maximum number of additions that one packet makes.
     pub additions: usize,
     /// Number of counters for packets that rules decide because a limit is exceeded.
     pub limited: usize,
-    /// Number of flows that its table holds; `None` if it does not track.
-    pub flows: Option<u32>,
     /// Whether chains change packets.
     pub rewrites: bool,
-    /// Number of slots of rules.
-    pub slots: usize,
-    /// What is counted of the packets that pass; `None` if nothing is.
-    pub features: Option<FeatureShape>,
+    /// Its state.
+    pub state: StateShape,
     /// The chain that reads a card's answers, and the bytes that it reads behind each packet. `None` if there is none.
     pub answered: Option<(usize, usize)>,
 }
@@ -64,82 +51,10 @@ impl ProgramShape {
         usize::from(Reason::RULE_BASE) + self.rules + self.limited
     }
 
-    /// Refuses the limits of another program.
-    fn check_limits(&self, limits: Option<&Limits>) -> Result<(), EngineError> {
-        let found = limits.map_or(0, |limits| limits.image.limiters());
-        match found == self.limiters {
-            true => Ok(()),
-            false => Err(EngineError::Image {
-                table: "limits".to_owned(),
-                problem: format!("has {found} limiters, the program expects {}", self.limiters),
-            }),
-        }
-    }
-
-    /// Refuses a table of flows of another size.
-    fn check_flows(&self, table: Option<&FlowTable>) -> Result<(), EngineError> {
-        let (found, expected) = (table.map(FlowTable::buckets), self.flows.map(buckets));
-        if self.rewrites && table.is_none_or(|table| table.proxied().is_null()) {
-            let problem = "has no room for proxied flows".to_owned();
-            return Err(EngineError::Image { table: "flows".to_owned(), problem });
-        }
-        match found == expected {
-            true => Ok(()),
-            false => Err(EngineError::Image {
-                table: "flows".to_owned(),
-                problem: format!("{found:?} buckets, the program expects {expected:?}"),
-            }),
-        }
-    }
-
-    /// Refuses the slots of another program.
-    fn check_slots(&self, slots: &[Arc<RuleSlot>]) -> Result<(), EngineError> {
-        match slots.len() == self.slots {
-            true => Ok(()),
-            false => Err(EngineError::Image {
-                table: "slots".to_owned(),
-                problem: format!("{} of them, the program expects {}", slots.len(), self.slots),
-            }),
-        }
-    }
-
-    /// Refuses the state of another program.
+    /// Refuses the images and the state of another program.
     pub(crate) fn check(&self, bound: &Bound) -> Result<(), EngineError> {
-        let Bound { images, limits, tables, flows, slots, features } = bound;
-        self.check_images(images)?;
-        self.check_limits(limits.as_ref())?;
-        self.check_adders(tables.as_ref())?;
-        self.check_flows(flows.as_deref())?;
-        self.check_slots(&slots.slots)?;
-        self.check_features(features.as_deref())
-    }
-
-    /// Refuses features of another shape.
-    fn check_features(&self, features: Option<&Features>) -> Result<(), EngineError> {
-        let found = features.map(Features::shape);
-        match found == self.features.as_ref() {
-            true => Ok(()),
-            false => Err(EngineError::Image {
-                table: "features".to_owned(),
-                problem: format!("{found:?}, the program expects {:?}", self.features),
-            }),
-        }
-    }
-
-    /// Refuses tables that the program's rules could not change.
-    fn check_adders(&self, tables: Option<&LiveTables>) -> Result<(), EngineError> {
-        let found = tables.map_or(0, |tables| match &tables.by_rules {
-            ByRules::Never => 0,
-            ByRules::Queued(_, adders) => adders.adders.len(),
-            ByRules::Replayed(replayed) => replayed.adders.adders.len(),
-        });
-        match found == self.adders {
-            true => Ok(()),
-            false => Err(EngineError::Image {
-                table: "added to by rules".to_owned(),
-                problem: format!("{found} adders, the program expects {}", self.adders),
-            }),
-        }
+        self.check_images(&bound.images)?;
+        bound.state.check(&self.state).map_err(EngineError::State)
     }
 
     /// Refuses images unless there is one for each slot, in the expected layout and within [`IMAGE_BYTES_MAX`].

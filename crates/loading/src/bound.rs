@@ -7,19 +7,12 @@ use crate::policy::Policy;
 use crate::tables;
 use std::sync::Arc;
 use weir_abi::each::EXCEEDER_WORDS;
-use weir_abi::features::REPLAY_SEED;
-use weir_abi::flow::FlowSecrets;
-use weir_abi::slot::{RULES_MAX, SlotImage};
+use weir_abi::slot::RULES_MAX;
 use weir_engine::Bound;
-use weir_policy::ir::{Limiter, LimiterKind, Slot, SlotContents};
-use weir_policy::slot_rule::SlotRule;
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
+use weir_policy::ir::{Limiter, LimiterKind, RuleSlot, Slot, SlotContents};
 use weir_state::limits::LimitNeeds;
-use weir_state::slot_store::{LiveSlots, SlotDeclared};
-use weir_state::slots::RuleSlot;
-use weir_state::tables::{LiveTables, TableStore};
-use weir_state::{Memory, SharedState, StateError, UsedBy};
+use weir_state::slot_store::{SlotBinding, SlotDeclared};
+use weir_state::{BoundState, Memory, SharedState, UsedBy};
 use weir_tables::Image;
 
 impl Policy {
@@ -66,32 +59,33 @@ impl Policy {
         Ok(slots().map(|(_, (slot, image))| if wanted(slot) { image.get().cloned() } else { None }).collect())
     }
 
-    /// The images and limits for loading code. Tables and limits use `shared` state. Without it, they use their own,
-    /// and only rules change tables, in the time of replayed packets.
+    /// The images and the state for loading code. Without `shared` state it is that of a replay: only rules change
+    /// tables, in the time of replayed packets.
     ///
     /// # Errors
-    /// A table or list does not fit its layout, or there are not enough buckets.
+    /// A table or list does not fit its layout, or there is not enough memory.
     pub fn bind(&self, shared: Option<&SharedState>) -> Result<Bound, LoadError> {
-        self.bind_with(shared, Memory::Process)
+        match shared {
+            Some(shared) => self.bind_to(shared),
+            None => self.bind_to(&SharedState::new(UsedBy::Replay(Memory::Process))),
+        }
     }
 
-    /// The images and limits for loading code that the kernel runs on replayed packets. As [`Policy::bind`] without
-    /// shared state, except that programs in the kernel read the tables.
+    /// The images and the state for loading code that the kernel runs on replayed packets.
     ///
     /// # Errors
     /// As for [`Policy::bind`], or the kernel refuses the memory of tables.
     pub fn bind_kernel_replay(&self) -> Result<Bound, LoadError> {
-        self.bind_with(None, Memory::Kernel)
+        self.bind_to(&SharedState::new(UsedBy::Replay(Memory::Kernel)))
     }
 
-    /// Tables and flows of a replay are in `replayed` memory.
-    fn bind_with(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Bound, LoadError> {
+    fn bind_to(&self, shared: &SharedState) -> Result<Bound, LoadError> {
         let mut images = self.images_of_tables()?;
-        let tables = self.bind_tables(&images, shared, replayed)?;
+        let changes = self.program.changes_tables() || self.program.counts_entries() || !shared.is_replay();
+        let tables = changes.then(|| tables::bind(self.tables_of(), &images, shared)).transpose()?;
         let mut limits = None;
         if !self.program.limiters.is_empty() {
-            let own = SharedState::new(UsedBy::OnePolicy);
-            let store = shared.unwrap_or(&own).limits(self.limit_needs())?;
+            let store = shared.limits(self.limit_needs())?;
             let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;
             for (image, tickets) in images.iter_mut().zip(assembled.images) {
                 *image = image.take().or(tickets.map(Arc::new));
@@ -99,73 +93,21 @@ impl Policy {
             limits = Some(assembled.limits);
         }
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
-        let flows = self.flows(shared, replayed)?;
-        let images = images.collect();
-        let slots = self.bind_slots(shared, replayed)?;
-        let features = self.features(shared, replayed)?;
-        Ok(Bound { images, limits, tables, flows, slots, features })
+        let flows = shared.bind_flows(self.program.flow_needs())?;
+        let features = shared.bind_features(self.program.observe.as_ref().map(|observe| observe.shape()))?;
+        let state = BoundState { limits, tables, flows, slots: self.bind_slots(shared)?, features };
+        Ok(Bound { images: images.collect(), state })
     }
 
-    /// Where features are counted: in `shared` state, or in empty sheets for a replay.
-    fn features(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Option<Arc<Features>>, LoadError> {
-        let Some(observe) = &self.program.observe else { return Ok(None) };
-        Ok(Some(match shared {
-            Some(shared) => shared.features(observe.shape())?,
-            None => match replayed {
-                Memory::Process => Features::of_process(observe.shape(), REPLAY_SEED),
-                Memory::Kernel => Features::of_kernel(observe.shape(), REPLAY_SEED, 1)?,
-            },
-        }))
-    }
-
-    /// The table of flows: from `shared` state, or an empty one for a replay.
-    fn flows(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<Option<Arc<FlowTable>>, LoadError> {
-        let Some(needs) = self.program.flow_needs() else { return Ok(None) };
-        if let Some(shared) = shared {
-            return Ok(Some(shared.flows(&needs)?));
+    /// The slots. In a replay they have the rules that were given for it.
+    fn bind_slots(&self, shared: &SharedState) -> Result<Arc<SlotBinding>, LoadError> {
+        let declared = |slot: &RuleSlot| SlotDeclared { name: slot.name.clone(), size: slot.size.into() };
+        let bound = shared.slots().bind(self.program.rule_slots.iter().map(declared).collect())?;
+        let replayed = bound.slots().zip(&self.slot_rules).filter(|_| shared.is_replay());
+        for (slot, rule) in replayed.flat_map(|(slot, rules)| rules.iter().map(move |rule| (slot, rule))) {
+            slot.add(rule.record, None, RULES_MAX, 0).expect("the rules fit, and nobody reads them");
         }
-        let table = FlowTable::new(replayed, needs.size, FlowSecrets::REPLAY)?;
-        if needs.proxied {
-            table.keep_proxied()?;
-        }
-        Ok(Some(table))
-    }
-
-    /// The slots: from `shared` state, or for a replay new ones with the rules that were given for it.
-    fn bind_slots(&self, shared: Option<&SharedState>, replayed: Memory) -> Result<LiveSlots, LoadError> {
-        let declared = &self.program.rule_slots;
-        if let Some(store) = shared.and_then(SharedState::slots).filter(|_| !declared.is_empty()) {
-            let declared = declared.iter().map(|slot| SlotDeclared { name: slot.name.clone(), size: slot.size.into() });
-            return Ok(store.bind(declared.collect())?.into());
-        }
-        let filled = |rules: &Vec<SlotRule>| {
-            let slot = RuleSlot::new(replayed, None);
-            let slot = slot.map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?;
-            for rule in rules {
-                slot.add(rule.record, None, RULES_MAX, 0).expect("the rules fit, and nobody reads them");
-            }
-            Ok(slot)
-        };
-        let slots: Result<_, StateError> = self.slot_rules.iter().map(filled).collect();
-        Ok(LiveSlots { slots: slots?, binding: None })
-    }
-
-    fn bind_tables(
-        &self,
-        images: &[Option<Arc<Image>>],
-        shared: Option<&SharedState>,
-        replayed: Memory,
-    ) -> Result<Option<LiveTables>, LoadError> {
-        Ok(match shared {
-            Some(shared) => match (shared.tables(), shared.additions()) {
-                (Some(store), Some(additions)) => Some(tables::bind(self.tables_of(), images, store, additions)?),
-                _ => None,
-            },
-            None if self.program.changes_tables() || self.program.counts_entries() => {
-                Some(tables::bind_replayed(self.tables_of(), images, TableStore::new(replayed))?)
-            }
-            None => None,
-        })
+        Ok(bound)
     }
 
     /// The shared state that its limits need.

@@ -3,6 +3,7 @@
 use weir_engine::TableSlot;
 use weir_policy::backend::c;
 use weir_policy::ir::{Program, Slot};
+use weir_state::StateShape;
 
 /// The shape of a program.
 pub fn shape(program: &Program) -> weir_engine::ProgramShape {
@@ -11,14 +12,17 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         chains: c::chain_symbols(program),
         rules: program.rules.len(),
         tables: slots.map(table_slot).collect(),
-        limiters: program.limiters.len(),
-        adders: program.adders.len(),
         additions: program.additions_max(),
         limited: program.limited().len(),
-        flows: program.tracking.map(|tracking| tracking.size),
         rewrites: program.rewrites(),
-        slots: program.rule_slots.len(),
-        features: program.observe.as_ref().map(|observe| observe.shape()),
+        state: StateShape {
+            limiters: program.limiters.len(),
+            adders: program.adders.len(),
+            flows: program.tracking.map(|tracking| tracking.size),
+            proxied: program.rewrites(),
+            slots: program.rule_slots.len(),
+            features: program.observe.as_ref().map(|observe| observe.shape()),
+        },
         answered: program.card.as_ref().map(|card| (card.chain, card.body.bytes())),
     }
 }

@@ -7,10 +7,10 @@ use weir_policy::checked::{Dynamic, TableId};
 use weir_policy::ir::eval::Protected;
 use weir_policy::ir::{AddKind, Adder, Program, Slot, SlotId};
 use weir_state::tables::{
-    Adders, Additions, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ProtectedTable,
-    ReplayedTables, TableAdder, TableBinding, TableImage, TableStore,
+    Adders, ByRules, DynamicBounds, ImageDeclared, ListedEntries, LiveTables, Member, ProtectedTable, ReplayedTables,
+    TableAdder, TableBinding, TableImage, TableStore,
 };
-use weir_state::{Declared, StateError};
+use weir_state::{Declared, SharedState, StateError};
 use weir_tables::{Image, Table};
 
 /// A program with the tables that its policy declares.
@@ -22,44 +22,33 @@ pub struct TablesOf<'a> {
     pub tables: &'a PolicyTables,
 }
 
-/// Binds the tables of a policy on interfaces. Additions of rules go to `additions`. `images` are the images of the
-/// policy, in slot order; `None` for lists of limits.
+/// Binds the tables of a policy to `shared` state. In a replay these are dynamic tables and tables with counters; others
+/// are constant. `images` are the images of the policy, in slot order; `None` for lists of limits.
 ///
 /// # Errors
-/// A layout cannot hold the entries that a table continues with.
-pub fn bind(
-    of: TablesOf<'_>,
-    images: &[Option<Arc<Image>>],
-    store: &TableStore,
-    additions: &Arc<Additions>,
-) -> Result<LiveTables, StateError> {
-    let live = bind_images(of, images, store, Bound::All)?;
-    let by_rules = match of.program.adders.is_empty() {
-        true => ByRules::Never,
-        false => ByRules::Queued(additions.clone(), adders(of, &live.binding)),
+/// A layout cannot hold the entries that a table continues with, or the kernel refuses the memory of tables.
+pub fn bind(of: TablesOf<'_>, images: &[Option<Arc<Image>>], shared: &SharedState) -> Result<LiveTables, StateError> {
+    let bound = if shared.is_replay() { Bound::Replayed } else { Bound::All };
+    let live = bind_images(of, images, shared.tables(), bound)?;
+    let by_rules = match bound {
+        Bound::All if of.program.adders.is_empty() => ByRules::Never,
+        Bound::All => ByRules::Queued(shared.additions().clone(), adders(of, &live.binding)),
+        Bound::Replayed => {
+            let (store, adders) = (shared.tables().clone(), adders(of, &live.binding));
+            ByRules::Replayed(ReplayedTables { store, adders, listed: listed(of) })
+        }
     };
     Ok(LiveTables { by_rules, ..live })
 }
 
-/// Binds the tables of a policy for a replay: dynamic tables, and tables with counters. Others are constant.
-///
-/// # Errors
-/// The kernel refuses the memory of tables that its programs read.
-pub fn bind_replayed(
-    of: TablesOf<'_>,
-    images: &[Option<Arc<Image>>],
-    store: TableStore,
-) -> Result<LiveTables, StateError> {
-    let store = Arc::new(store);
-    // Packets have another clock than this machine. So timeouts begin with the first packet.
-    let live = bind_images(of, images, &store, Bound::Replayed)?;
-    let listed = of.tables.all().iter().filter_map(|table| {
+/// The entries of tables with timeouts. Packets of a replay have another clock than this machine. So timeouts begin with
+/// the first packet.
+fn listed(of: TablesOf<'_>) -> Vec<ListedEntries> {
+    let listed = |table: &DeclaredTable| {
         let timeout_ms = table.dynamic?.timeout_ms?;
         Some(ListedEntries { table: table.name.clone(), entries: table.entries.clone(), timeout_ms })
-    });
-    let listed = listed.collect();
-    let replayed = ReplayedTables { store, adders: adders(of, &live.binding), listed };
-    Ok(LiveTables { by_rules: ByRules::Replayed(replayed), ..live })
+    };
+    of.tables.all().iter().filter_map(listed).collect()
 }
 
 /// The entries of tables that are dynamic or have counters, by slot.

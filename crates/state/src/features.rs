@@ -13,19 +13,17 @@ mod waiting;
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use weir_abi::features::{ELEMENT_BYTES, ELEMENT_WORDS, FeatureHead, QUEUE_WORDS, head_words, queue_at};
-use weir_abi::{FeatureElement, FeatureShape};
+use weir_abi::{FeatureElement, FeatureShape, burst};
 
-use crate::StateError;
 use crate::words::Words;
+use crate::{Grace, StateError};
 use snapshot::take;
 use waiting::count_waiting;
 
@@ -153,7 +151,7 @@ impl Features {
             }
             Sheets::Kernel(kernel) => {
                 let old = kernel.head.all()[0].fetch_xor(1, Ordering::SeqCst) as usize;
-                kernel.grace.wait()?;
+                kernel.grace.wait_undisturbing();
                 let words = self.shape.elements() * ELEMENT_WORDS;
                 let sheets: Vec<&[AtomicU64]> =
                     kernel.elements.all().chunks_exact(words).skip(old).step_by(2).collect();
@@ -210,8 +208,12 @@ pub struct FeatureWriter {
 }
 
 impl FeatureWriter {
-    /// Begins a burst. Returns the sheet that it is counted in until [`FeatureWriter::end`].
-    pub fn begin(&self) -> *mut FeatureElement {
+    /// Begins a burst. Returns where it is counted until [`FeatureWriter::end`], as C takes it.
+    pub fn begin(&self) -> burst::Features {
+        burst::Features { sheet: self.begin_sheet(), seed: self.features.seed }
+    }
+
+    fn begin_sheet(&self) -> *mut FeatureElement {
         let Sheets::Process { selected, .. } = &self.features.sheets else { unreachable!("`writer` has checked it") };
         loop {
             let sheet = selected.load(Ordering::Relaxed);
@@ -226,11 +228,6 @@ impl FeatureWriter {
     /// Ends the burst.
     pub fn end(&self) {
         self.sheets.announced.store(0, Ordering::Release);
-    }
-
-    /// The seed that compiled code needs.
-    pub fn seed(&self) -> u64 {
-        self.features.seed
     }
 }
 
@@ -267,31 +264,6 @@ impl KernelSheets {
     }
 }
 
-/// Waits for programs that run in the kernel: a change of a map of maps returns only after they have ended.
-struct Grace {
-    inner: MapHandle,
-    outer: MapHandle,
-}
-
-impl Grace {
-    fn prepare() -> io::Result<Self> {
-        let create = |kind, options: &bpf_map_create_opts| {
-            MapHandle::create(kind, Some("weir_feat_wait"), 4, 4, 1, options).map_err(|_| io::Error::last_os_error())
-        };
-        let sized = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
-        let inner = create(MapType::Array, &sized)?;
-        let of_inner = bpf_map_create_opts { inner_map_fd: inner.as_fd().as_raw_fd() as u32, ..sized };
-        let outer = create(MapType::ArrayOfMaps, &of_inner)?;
-        Ok(Grace { inner, outer })
-    }
-
-    fn wait(&self) -> Result<(), StateError> {
-        let inner = (self.inner.as_fd().as_raw_fd() as u32).to_ne_bytes();
-        let waited = self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY);
-        waited.map_err(|error| StateError::Features { problem: format!("the kernel does not wait: {error}") })
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -312,7 +284,7 @@ mod tests {
         let shape = shape();
         let cell = shape.cells_at(0) + shape.cell(false, address.into()).expect("it is inside");
         // SAFETY: the sheet has this cell, and only this thread writes it until `end`.
-        let cell = unsafe { &mut *writer.begin().add(cell).cast::<FeatureCell>() };
+        let cell = unsafe { &mut *writer.begin().sheet.add(cell).cast::<FeatureCell>() };
         cell.bytes += 100;
         cell.packets[0] += 1;
         writer.end();

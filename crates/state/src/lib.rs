@@ -1,7 +1,7 @@
 //! State that outlives generations of policies.
 //!
-//! A policy declares state by a name: the buckets of its limits, and tables that change. Packets or requests change it
-//! while one generation is active, and the next generation continues with it.
+//! A policy declares state by a name: the buckets of its limits, tables that change, slots of rules, flows and what it
+//! observes. Packets or requests change it while one generation is active, and the next generation continues with it.
 //!
 //! | idea | meaning | type |
 //! | --- | --- | --- |
@@ -18,9 +18,14 @@
 //! rollback continues with the state as the packets left it. State is free again when the last generation that names
 //! it is gone.
 
+mod bound_kind;
+mod bound_state;
 pub mod error;
+pub mod feature_store;
 pub mod features;
+pub mod flow_store;
 pub mod flows;
+mod grace;
 mod kernel_map;
 pub mod limits;
 pub mod memory;
@@ -33,10 +38,13 @@ pub mod store;
 pub mod tables;
 pub mod words;
 
+pub use bound_kind::{Sharing, StateShape, Worker};
+pub use bound_state::{BoundState, WorkerState};
 pub use error::StateError;
+pub use grace::Grace;
 pub use kernel_map::cpus;
-pub use memory::Memory;
-pub use shared::{SharedState, UsedBy};
+pub use memory::{Memory, UsedBy};
+pub use shared::SharedState;
 pub use store::{Binding, Declared, StateKind, Store};
 
 /// The time of shared state on interfaces: `CLOCK_MONOTONIC`, which programs in the kernel read too.

@@ -1,46 +1,22 @@
 //! The owner of shared state: one for each datapath.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use rustix::rand::{GetRandomFlags, getrandom};
-use weir_abi::features::REPLAY_SEED;
-use weir_abi::flow::{FlowNeeds, FlowSecrets, buckets};
+use weir_abi::flow::FlowNeeds;
 use weir_abi::{FeatureShape, each};
 
+use crate::feature_store::{FeatureBinding, ObservedFeatures};
 use crate::features::Features;
+use crate::flow_store::{FlowBinding, FlowTables};
 use crate::flows::FlowTable;
 use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
-use crate::saved::{Clocks, SavedFlows};
+use crate::saved::SavedFlows;
 use crate::slot_store::SlotStore;
+use crate::store::{Declared, StateKind, Store};
 use crate::tables::{Additions, TableStore};
 use crate::words::BUCKETS_MAX;
-use crate::{Memory, StateError};
-
-/// The code that uses shared state. It says where the state is, and how much is reserved.
-#[derive(Clone, Copy, Debug)]
-pub enum UsedBy {
-    /// Exactly one policy in this process, with a fixed hash seed: runs on captures repeat to the bit.
-    OnePolicy,
-    /// Workers of this process, with all policies to come. Untouched pages take no memory, so as much as possible is
-    /// reserved.
-    Workers,
-    /// Programs in the kernel.
-    Kernel {
-        /// Number of limits to reserve. Without it, as many as the first policy has, and a quarter more.
-        limits_room: Option<usize>,
-    },
-}
-
-impl UsedBy {
-    /// Where the state is.
-    pub fn memory(self) -> Memory {
-        match self {
-            UsedBy::OnePolicy | UsedBy::Workers => Memory::Process,
-            UsedBy::Kernel { .. } => Memory::Kernel,
-        }
-    }
-}
+use crate::{StateError, UsedBy};
 
 /// Minimum number of spare buckets in the kernel, besides the buckets of the first policy. They take 512 KiB.
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
@@ -55,22 +31,18 @@ pub struct SharedState {
     tables: OnceLock<Arc<TableStore>>,
     additions: OnceLock<Arc<Additions>>,
     slots: OnceLock<SlotStore>,
-    /// The tables of flows that some generation uses.
-    flows: Mutex<Vec<Weak<FlowTable>>>,
-    /// What is observed, of each shape that some generation uses.
-    features: Mutex<Vec<Weak<Features>>>,
-    /// Flows for each new table, until a table is saved.
-    saved_flows: Mutex<Option<SavedFlows>>,
+    flows: Store<FlowTables>,
+    features: Store<ObservedFeatures>,
     /// Debts for limits that no generation has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
 }
 
 impl SharedState {
-    /// Takes no memory yet. The hash seed is random, except for [`UsedBy::OnePolicy`]: an attacker must not know which
+    /// Takes no memory yet. The hash seed is random, except for [`UsedBy::Replay`]: an attacker must not know which
     /// addresses share a set of a table.
     pub fn new(used_by: UsedBy) -> Self {
         let seed = match used_by {
-            UsedBy::OnePolicy => each::REPLAY_SEED,
+            UsedBy::Replay(_) => each::REPLAY_SEED,
             UsedBy::Workers | UsedBy::Kernel { .. } => RandomState::new().hash_one(()) as u32,
         };
         SharedState::with_seed(used_by, seed)
@@ -79,10 +51,15 @@ impl SharedState {
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(used_by: UsedBy, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let slots = OnceLock::new();
-        let (flows, saved_flows, debts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let features = Mutex::default();
-        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, saved_flows, debts }
+        let flows = Store::new(FlowTables { used_by, saved: None });
+        let features = Store::new(ObservedFeatures { used_by });
+        let (slots, debts) = (OnceLock::new(), Mutex::default());
+        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, debts }
+    }
+
+    /// Whether one policy uses the state, to decide replayed packets.
+    pub fn is_replay(&self) -> bool {
+        self.used_by.is_replay()
     }
 
     /// The state of limits, reserved at the first call.
@@ -92,7 +69,7 @@ impl SharedState {
     pub fn limits(&self, needs: LimitNeeds) -> Result<&LimitStore, StateError> {
         if self.limits.get().is_none() {
             let buckets = match self.used_by {
-                UsedBy::OnePolicy => Buckets::reserve(needs.buckets)?,
+                UsedBy::Replay(_) => Buckets::reserve(needs.buckets)?,
                 UsedBy::Workers => Buckets::reserve(BUCKETS_MAX)?,
                 UsedBy::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
@@ -114,100 +91,67 @@ impl SharedState {
         *self.debts.lock().unwrap_or_else(PoisonError::into_inner) = debts;
     }
 
-    /// The state of tables, if they can change. A single policy needs no state.
-    pub fn tables(&self) -> Option<&TableStore> {
-        if let UsedBy::OnePolicy = self.used_by {
-            return None;
-        }
-        Some(self.tables.get_or_init(|| Arc::new(TableStore::new(self.used_by.memory()))))
+    /// The state of tables.
+    pub fn tables(&self) -> &Arc<TableStore> {
+        self.tables.get_or_init(|| Arc::new(TableStore::new(self.used_by.memory())))
     }
 
-    /// The queues of what rules add to tables, if tables can change.
-    pub fn additions(&self) -> Option<&Arc<Additions>> {
-        self.tables()?;
-        let store = self.tables.get().expect("tables() has made it");
-        Some(self.additions.get_or_init(|| Arc::new(Additions::new(store.clone()))))
+    /// The queues of what rules add to tables. Replays have none.
+    pub fn additions(&self) -> &Arc<Additions> {
+        self.additions.get_or_init(|| Arc::new(Additions::new(self.tables().clone())))
     }
 
-    /// The slots of rules, if tables can change. Code that reads tables reads slots, too.
-    pub fn slots(&self) -> Option<&SlotStore> {
-        let readers = self.tables()?.readers().clone();
-        Some(self.slots.get_or_init(|| SlotStore::new(self.used_by.memory(), readers)))
+    /// The slots of rules. Code that reads tables reads slots, too. In a replay nothing changes them meanwhile.
+    pub fn slots(&self) -> &SlotStore {
+        let readers = || (!self.is_replay()).then(|| self.tables().readers().clone());
+        self.slots.get_or_init(|| SlotStore::new(self.used_by.memory(), readers()))
     }
 
     /// Keeps saved flows. New tables of flows begin with them until [`SharedState::end_saved_flows`].
     pub fn keep_flows(&self, flows: Option<SavedFlows>) {
-        *self.saved_flows() = flows;
+        self.flows.maintain(|tables, _| tables.saved = flows);
     }
 
     /// From now on, new tables of flows begin empty. Returns what was found while saved flows were restored.
     pub fn end_saved_flows(&self) -> Vec<String> {
-        self.saved_flows().take().map(|saved| saved.take_notices()).unwrap_or_default()
+        let saved = self.flows.maintain(|tables, _| tables.saved.take());
+        saved.map(|saved| saved.take_notices()).unwrap_or_default()
     }
 
-    fn saved_flows(&self) -> MutexGuard<'_, Option<SavedFlows>> {
-        self.saved_flows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The table of flows for policies with this size. Policies with another size have another table. A new table has
-    /// the saved flows that have not expired.
+    /// Binds a generation to the table of flows that it needs, if it tracks. Policies with another size have another
+    /// table. A new table has the saved flows that have not expired.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn flows(&self, needs: &FlowNeeds) -> Result<Arc<FlowTable>, StateError> {
-        let mut tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.retain(|table| table.strong_count() > 0);
-        let known = tables.iter().filter_map(Weak::upgrade).find(|table| table.buckets() == buckets(needs.size));
-        if let Some(known) = known {
-            if needs.proxied {
-                known.keep_proxied()?;
-            }
-            return Ok(known);
-        }
-        let secrets = match self.used_by {
-            UsedBy::OnePolicy => FlowSecrets::REPLAY,
-            UsedBy::Workers | UsedBy::Kernel { .. } => drawn_secrets()?,
-        };
-        let table = FlowTable::new(self.used_by.memory(), needs.size, secrets)?;
-        if needs.proxied {
-            table.keep_proxied()?;
-        }
-        if let Some(saved) = &*self.saved_flows() {
-            saved.restore(&table, needs, Clocks::now());
-        }
-        tables.push(Arc::downgrade(&table));
-        Ok(table)
+    pub fn bind_flows(&self, needs: Option<FlowNeeds>) -> Result<Arc<FlowBinding>, StateError> {
+        self.flows.bind(declared("flows", needs), 0)
     }
 
-    /// What policies with this shape observe. Policies with another shape have sheets of their own.
+    /// The table of flows of loaded generations with this size.
+    pub fn flows(&self, needs: &FlowNeeds) -> Option<Arc<FlowTable>> {
+        let fits = |table: &&Arc<FlowTable>| FlowTables::fits(needs, table);
+        self.flows.loaded().iter().find_map(|binding| binding.table().filter(fits).cloned())
+    }
+
+    /// Binds a generation to what it observes, if it does. Policies with another shape have sheets of their own.
     ///
     /// # Errors
     /// There is not enough memory.
-    pub fn features(&self, shape: FeatureShape) -> Result<Arc<Features>, StateError> {
-        let mut all = self.features.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|features| features.strong_count() > 0);
-        if let Some(known) = all.iter().filter_map(Weak::upgrade).find(|features| *features.shape() == shape) {
-            return Ok(known);
-        }
-        let seed = match self.used_by {
-            UsedBy::OnePolicy => REPLAY_SEED,
-            UsedBy::Workers | UsedBy::Kernel { .. } => RandomState::new().hash_one(()),
-        };
-        let features = match self.used_by.memory() {
-            Memory::Process => Features::of_process(shape, seed),
-            Memory::Kernel => {
-                let cpus = crate::cpus().map_err(|error| StateError::Features { problem: error.to_string() })?;
-                Features::of_kernel(shape, seed, cpus)?
-            }
-        };
-        all.push(Arc::downgrade(&features));
-        Ok(features)
+    pub fn bind_features(&self, shape: Option<FeatureShape>) -> Result<Arc<FeatureBinding>, StateError> {
+        self.features.bind(declared("observed", shape), 0)
     }
 
-    /// What all loaded policies observe.
+    /// What all loaded generations observe.
     pub fn observed(&self) -> Vec<Arc<Features>> {
-        let all = self.features.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).collect()
+        self.features.with_objects(|loaded| {
+            let mut all: Vec<Arc<Features>> = Vec::new();
+            for features in loaded {
+                if !all.iter().any(|known| Arc::ptr_eq(known, features)) {
+                    all.push(features.clone());
+                }
+            }
+            all
+        })
     }
 
     /// Updates state that no packet has used for long. It must be called every few minutes.
@@ -218,22 +162,13 @@ impl SharedState {
         if let Some(slots) = self.slots.get() {
             slots.refresh(now_ns);
         }
-        let tables = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        tables.iter().filter_map(Weak::upgrade).for_each(|table| table.refresh(now_ns));
+        self.flows.with_objects(|loaded| loaded.for_each(|table| table.refresh(now_ns)));
     }
 }
 
-/// Secrets from the system.
-fn drawn_secrets() -> Result<FlowSecrets, StateError> {
-    let mut bytes = [0; 3 * size_of::<u64>()];
-    let mut drawn = 0;
-    while drawn < bytes.len() {
-        let now = getrandom(&mut bytes[drawn..], GetRandomFlags::empty());
-        drawn += now.map_err(|errno| StateError::Secrets { source: errno.into() })?;
-    }
-    let (words, _) = bytes.as_chunks::<8>();
-    let [seed, first, second] = [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]));
-    Ok(FlowSecrets { seed, cookies: [first, second] })
+/// The declaration of state that a policy has once or not at all.
+fn declared<D>(name: &str, declaration: Option<D>) -> Vec<Declared<D>> {
+    declaration.into_iter().map(|declaration| Declared { name: name.to_owned(), declaration }).collect()
 }
 
 /// Number of buckets to reserve in the kernel. By default lists may grow by a quarter, or an address table may get
@@ -267,7 +202,7 @@ mod tests {
     #[test]
     fn only_replays_have_a_known_seed() {
         let seed = |used_by: UsedBy| SharedState::new(used_by).seed;
-        assert_eq!(seed(UsedBy::OnePolicy), each::REPLAY_SEED);
+        assert_eq!(seed(UsedBy::Replay(crate::Memory::Process)), each::REPLAY_SEED);
         let seeds = [(); 4].map(|()| seed(UsedBy::Workers));
         assert!(seeds.iter().any(|&one| one != seeds[0]), "four of 32 bits are not all the same");
     }

@@ -1,13 +1,21 @@
 //! Slots as a kind of shared state: what a policy declares, and which rules the generations share.
 
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use weir_abi::slot::{RULES_MAX, SlotImage};
+use weir_abi::slot::{RULES_MAX, STRIPES, SlotImage};
+use weir_abi::{Burst, burst};
 use weir_tables::live::Readers;
 
+use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
 use crate::slots::RuleSlot;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 use crate::{Memory, StateError};
+
+/// Prefix of the names of the maps of slots, before their numbers.
+const SLOT: &str = ".bss.slot";
 
 /// What a policy says about a slot.
 #[derive(Clone, Debug)]
@@ -30,26 +38,18 @@ pub struct BoundSlot {
 /// The slots that a generation uses.
 pub type SlotBinding = Binding<RuleSlots>;
 
-/// The slots of a program, in their order. By default it has none.
-#[derive(Clone, Default)]
-pub struct LiveSlots {
-    /// The rules of each slot.
-    pub slots: Vec<Arc<RuleSlot>>,
-    /// Keeps the slots bound, so that later generations find them. `None` if no generation shares them.
-    pub binding: Option<Arc<SlotBinding>>,
-}
-
-impl From<Arc<SlotBinding>> for LiveSlots {
-    fn from(binding: Arc<SlotBinding>) -> Self {
-        let slots = binding.objects().map(|bound| bound.slot.clone()).collect();
-        LiveSlots { slots, binding: Some(binding) }
+impl SlotBinding {
+    /// The rules of each slot, in the order of their declarations.
+    pub fn slots(&self) -> impl Iterator<Item = &Arc<RuleSlot>> {
+        self.objects().map(|bound| &bound.slot)
     }
 }
 
 /// Slots as a kind of shared state.
 pub struct RuleSlots {
     memory: Memory,
-    readers: Readers,
+    /// `None` if none reads while rules change.
+    readers: Option<Readers>,
 }
 
 impl StateKind for RuleSlots {
@@ -70,7 +70,7 @@ impl StateKind for RuleSlots {
         let bind = |Request { declaration: SlotDeclared { name, size }, earlier }: Request<'_, Self>| {
             let slot = match earlier.first() {
                 Some(bound) => bound.slot.clone(),
-                None => RuleSlot::new(self.memory, Some(self.readers.clone()))
+                None => RuleSlot::new(self.memory, self.readers.clone())
                     .map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?,
             };
             match slot.count() {
@@ -80,16 +80,41 @@ impl StateKind for RuleSlots {
         };
         requests.into_iter().map(bind).collect()
     }
+}
 
-    fn release(&mut self, _: &BoundSlot) {}
+impl BoundKind for SlotBinding {
+    fn check(&self, expected: &StateShape) -> Result<(), String> {
+        expect("slots", self.slots().count(), expected.slots)
+    }
+
+    fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let slots = self.slots().enumerate();
+        slots.filter_map(|(number, slot)| Some((format!("{SLOT}{number}"), slot.map()?))).collect()
+    }
+
+    fn point(&self, worker: Worker, burst: &mut Burst) -> io::Result<Box<dyn Any>> {
+        let slots: Vec<*mut SlotImage> = self.slots().map(|slot| slot.as_ptr()).collect();
+        if !slots.is_empty() {
+            burst.slots = burst::Slots { slots: slots.as_ptr(), stripe: (worker.number % STRIPES) as u64 };
+        }
+        Ok(Box::new(slots))
+    }
+
+    fn needs_times(&self) -> bool {
+        self.slots().next().is_some()
+    }
+
+    fn fill(&self, now_ns: u64) {
+        self.slots().for_each(|slot| slot.fill(now_ns));
+    }
 }
 
 /// The slots of all generations.
 pub struct SlotStore(Store<RuleSlots>);
 
 impl SlotStore {
-    /// A store for slots in some memory, whose readers are in `readers`.
-    pub fn new(memory: Memory, readers: Readers) -> Self {
+    /// A store for slots in some memory, whose readers are in `readers`, if any read while rules change.
+    pub fn new(memory: Memory, readers: Option<Readers>) -> Self {
         SlotStore(Store::new(RuleSlots { memory, readers }))
     }
 
@@ -132,7 +157,7 @@ mod tests {
     use weir_abi::slot::SlotRule;
 
     fn store() -> SlotStore {
-        SlotStore::new(Memory::Process, Readers::new())
+        SlotStore::new(Memory::Process, Some(Readers::new()))
     }
 
     fn declared(name: &str, size: usize) -> Vec<SlotDeclared> {

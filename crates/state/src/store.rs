@@ -39,7 +39,7 @@ pub trait StateKind: Sized {
     fn take_effect(&mut self, _object: &Self::Object) {}
 
     /// Takes back what no other object shares with this one. Its generation is gone.
-    fn release(&mut self, object: &Self::Object);
+    fn release(&mut self, _object: &Self::Object) {}
 }
 
 /// State that a policy declares.
@@ -71,7 +71,20 @@ pub struct Binding<K: StateKind> {
     store: Weak<Contents<K>>,
 }
 
+/// A binding without state.
+impl<K: StateKind> Default for Binding<K> {
+    fn default() -> Self {
+        Binding { objects: Vec::new(), store: Weak::new() }
+    }
+}
+
 impl<K: StateKind> Binding<K> {
+    /// Binds one program to an object that no store knows.
+    pub fn alone(object: K::Object) -> Arc<Self> {
+        let objects = vec![Named { name: String::new(), object }];
+        Arc::new(Binding { objects, store: Weak::new() })
+    }
+
     /// The object of a declaration, by its position among them.
     pub fn object(&self, index: usize) -> &K::Object {
         &self.objects[index].object

@@ -283,10 +283,11 @@ fn flows_wait_for_each_new_table_until_one_is_saved() {
     save(folder.path(), &first);
     let shared = SharedState::new(UsedBy::Workers);
     shared.keep_flows(restore(&Folder::open(folder.path()).unwrap(), Clocks::now()).unwrap().flows);
-    let count = |size: u32| flows(&shared.flows(&needs(size, false)).unwrap()).len();
+    let bind = |size: u32| shared.bind_flows(Some(needs(size, false))).unwrap();
+    let count = |size: u32| flows(bind(size).table().unwrap()).len();
     assert_eq!((count(1000), count(2000)), (100, 100), "a policy may never become active");
-    let active = shared.flows(&needs(64, false)).unwrap();
-    assert_eq!(flows(&active).len(), 64);
+    let active = bind(64);
+    assert_eq!(flows(active.table().unwrap()).len(), 64);
     let told = shared.end_saved_flows();
     assert!(
         matches!(&told[..], [one] if one.ends_with("36 of 100 flows have no room in a table of 64, and are left out"))

@@ -116,7 +116,7 @@ fn native(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, 
 fn kernel(policy: &Policy, addresses: &[u32], packets: usize) -> Result<Filter, Failure> {
     let shared = Arc::new(SharedState::new(UsedBy::Kernel { limits_room: None }));
     let data = policy.bind(Some(&shared))?;
-    let reader = ProgramReader::start(shared.tables().expect("tables in the kernel can change").readers())?;
+    let reader = ProgramReader::start(shared.tables().readers())?;
     let entries = Steady::new(shared, &data, addresses);
     let artifact = policy.artifact()?;
     let mut filter = stream::load(artifact.source(Target::Bpf), &artifact.shape, &data)?;

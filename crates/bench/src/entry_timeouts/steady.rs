@@ -38,7 +38,7 @@ pub struct Steady {
 impl Steady {
     /// Follows a table of these addresses.
     pub fn new(shared: Arc<SharedState>, data: &Bound, addresses: &[u32]) -> Self {
-        let binding = data.tables.as_ref().expect("a dynamic table can change").binding.clone();
+        let binding = data.state.tables.as_ref().expect("a dynamic table can change").binding.clone();
         let parts = addresses.chunks(addresses.len().div_ceil(PARTS)).map(table).collect();
         Steady { shared, binding, parts, tick: 0, returned: 0 }
     }
@@ -108,7 +108,7 @@ impl Steady {
     }
 
     fn store(&self) -> &TableStore {
-        self.shared.tables().expect("tables of all policies can change")
+        self.shared.tables()
     }
 }
 

@@ -13,6 +13,8 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::traffic::SplitMix;
 use weir_engine::{Bound, Filter, NativeFilter, tsc};
+use weir_state::BoundState;
+use weir_state::flow_store::FlowBinding;
 use weir_state::flows::FlowTable;
 
 /// The bare access.
@@ -64,8 +66,8 @@ impl Filters {
         let table = tracking.flow_table().expect("the policy tracks").clone();
         let shape = weir_engine::ProgramShape { chains: vec!["upstream".to_owned()], ..tracked.shape() };
         let object = Clang::find()?.native("bare", BARE, Cpu::Native)?.object;
-        let bare =
-            NativeFilter::load("bare", &object, &shape, Bound { flows: Some(table.clone()), ..Bound::default() })?;
+        let state = BoundState { flows: FlowBinding::alone(table.clone()), ..BoundState::default() };
+        let bare = NativeFilter::load("bare", &object, &shape, Bound { images: vec![], state })?;
         let stateless = policy("upstream { tcp flags ack accept; drop }\ndownstream { accept }\n")?.native()?;
         Ok(Filters { tracking, bare, stateless, table })
     }

@@ -19,7 +19,7 @@ use weir_policy::ir::{Direction, Program, Rule, RuleId};
 use weir_state::limits::{Counted, Limits};
 use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{LiveTables, TableBinding};
-use weir_state::{SharedState, UsedBy};
+use weir_state::{BoundState, SharedState, UsedBy};
 
 /// Compiles and loads policies for a datapath.
 pub trait Loader: Clone + Send + Sync + 'static {
@@ -85,8 +85,8 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
-        let (limits, tables, slots) = (bound.limits.clone(), bound.tables.clone(), bound.slots.binding.clone());
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots })
+        let BoundState { limits, tables, slots, .. } = bound.state.clone();
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots: Some(slots) })
     }
 
     fn trust(&self) -> &Trust {
@@ -132,7 +132,8 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
         let code = policy.kernel(&bound, &self.ports)?;
-        Ok(Prepared { code, limits: bound.limits, tables: bound.tables, slots: bound.slots.binding })
+        let BoundState { limits, tables, slots, .. } = bound.state;
+        Ok(Prepared { code, limits, tables, slots: Some(slots) })
     }
 
     fn trust(&self) -> &Trust {

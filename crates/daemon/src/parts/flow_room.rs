@@ -20,7 +20,7 @@ const ENOUGH_PERCENT: u64 = 70;
 /// The room in the table of the program's flows; `None` if it does not track. `refused` are the packets that found
 /// none.
 pub fn room(program: &Program, shared: &SharedState, refused: u64) -> Option<FlowsStatus> {
-    let table = shared.flows(&program.flow_needs()?).ok()?;
+    let table = shared.flows(&program.flow_needs()?)?;
     let [proven, embryonic, unproven, closing] = table.classes();
     let used = proven + embryonic + unproven;
     let size = table.slot_count() as u64;

@@ -186,9 +186,7 @@ impl StateFolder {
         };
         restored.notices.iter().for_each(|notice| eprintln!("weir: {notice}"));
         report.note_unread(restored.unread);
-        if let Some(tables) = shared.tables() {
-            tables.make_last(&log, restored.tables);
-        }
+        shared.tables().make_last(&log, restored.tables);
         shared.keep_debts(restored.debts);
         shared.keep_flows(restored.flows);
         Ok(StateFolder { path: path.to_owned(), folder, log, report })
@@ -226,7 +224,7 @@ impl StateFolder {
             if last.replace(active.id).is_some_and(|last| last != active.id) {
                 log.demand_snapshot();
             }
-            let Some(tables) = loader.shared().tables() else { return };
+            let tables = loader.shared().tables();
             tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
             let saved = saver.step(tables, active.tables());
             let unread = saver.take_unread();
@@ -257,7 +255,7 @@ fn save_flows<L: Loader>(
     SavingThread::start("weir-flows", Arc::downgrade(controller), move |controller, turn| {
         let active = controller.active();
         let needs = active.program().flow_needs();
-        let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs).ok());
+        let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs));
         if table.is_some() {
             loader.shared().end_saved_flows().iter().for_each(|notice| eprintln!("weir: {notice}"));
         }

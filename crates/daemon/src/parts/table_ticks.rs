@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_state::SharedState;
-use weir_state::slot_store::SlotStore;
 use weir_state::tables::TICK_NS;
 
 use crate::generations::generation::Loader;
@@ -49,23 +48,15 @@ impl<L: Loader> Part<L> for TableTicks {
 }
 
 fn is_needed(shared: &SharedState) -> bool {
-    shared.tables().is_some_and(|tables| tables.can_expire())
-        || shared.slots().is_some_and(SlotStore::can_expire)
-        || shared.additions().is_some_and(|additions| additions.has_queues())
+    shared.tables().can_expire() || shared.slots().can_expire() || shared.additions().has_queues()
 }
 
 /// Expired entries leave first, so that they make room and can be added again.
 fn end_tick(shared: &SharedState) {
     let now_ns = weir_state::now_ns();
-    if let Some(tables) = shared.tables() {
-        tables.expire(now_ns);
-    }
-    if let Some(slots) = shared.slots() {
-        slots.expire(now_ns);
-    }
-    if let Some(additions) = shared.additions() {
-        additions.collect(now_ns);
-    }
+    shared.tables().expire(now_ns);
+    shared.slots().expire(now_ns);
+    shared.additions().collect(now_ns);
 }
 
 impl Drop for TableTicks {

@@ -27,8 +27,6 @@ impl<L: Loader> Part<L> for Upkeep {
             shared.refresh(weir_state::now_ns());
             self.refreshed = Instant::now();
         }
-        if let Some(tables) = shared.tables() {
-            tables.free();
-        }
+        shared.tables().free();
     }
 }

@@ -27,7 +27,7 @@ pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedStat
     let Some((tracking, needs)) = program.tracking.as_ref().zip(program.flow_needs()) else {
         return Err(Failure::Rejected("weir: the active policy does not track flows".to_owned()));
     };
-    let table = shared.flows(&needs).map_err(|error| Failure::Runtime(format!("weir: {error}")))?;
+    let table = shared.flows(&needs).expect("the active generation is bound to its flows");
     let flows = Flows { table: &table, timeouts: needs.timeouts, now: ticks(weir_state::now_ns()) };
     Ok(match operation {
         FlowOperation::List { top, state, matches } => {

@@ -110,7 +110,7 @@ pub fn flow_room<D: Datapath>(controller: &Controller<D>, shared: &SharedState) 
 
 /// What rules have added to tables.
 fn addition_stats(shared: &SharedState) -> AdditionStats {
-    shared.additions().map(|queues| additions::stats(queues.counts())).unwrap_or_default()
+    additions::stats(shared.additions().counts())
 }
 
 /// The length of a trial. Its bounds are checked when the generation is activated.

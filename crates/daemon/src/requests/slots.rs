@@ -29,7 +29,7 @@ pub fn perform(
         let message = format!("weir: the active policy has no slot `{}`; {known}", name.escape_debug());
         return Err(Failure::Rejected(message));
     };
-    let room = || shared.slots().map_or(0, |slots| slots.room(slot));
+    let room = || shared.slots().room(slot);
     let refused = |error: SlotError| Failure::Rejected(format!("weir: slot {name}: {error}"));
     let now_ns = weir_state::now_ns();
     let expires = |timeout_ms: Option<u64>| {

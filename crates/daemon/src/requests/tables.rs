@@ -27,7 +27,7 @@ pub fn perform<C>(
     updates: &Updates,
 ) -> Result<Reply, Failure> {
     let rejected = |text: &str| Failure::Rejected(format!("weir: {text}"));
-    let store = shared.tables().expect("tables of a running Weir can change");
+    let store = shared.tables();
     let binding = active.tables().expect("tables of a running Weir can change");
     let guarded = Guarded { tables: active.declared(), name, store, binding, updates };
     let tables = Tables { name, store, binding, follows_lists: active.follows_lists(name) };

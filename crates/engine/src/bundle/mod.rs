@@ -29,6 +29,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use weir_abi::{ABI_VERSION, Target};
+use weir_state::StateShape;
 
 use features::BundledFeatures;
 
@@ -269,14 +270,14 @@ impl Bundle {
             chains: shape.chains.clone(),
             rules: shape.rules,
             tables: shape.tables.clone(),
-            limiters: shape.limiters,
-            adders: shape.adders,
+            limiters: shape.state.limiters,
+            adders: shape.state.adders,
             additions: shape.additions,
             limited: shape.limited,
-            flows: shape.flows,
+            flows: shape.state.flows,
             rewrites: shape.rewrites,
-            slots: shape.slots,
-            features: shape.features.as_ref().map(BundledFeatures::of),
+            slots: shape.state.slots,
+            features: shape.state.features.as_ref().map(BundledFeatures::of),
             entries: self.tables.len(),
             lists: self.lists.len(),
             cpu: self.cpu,
@@ -370,14 +371,17 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
             chains: manifest.chains,
             rules: manifest.rules,
             tables: manifest.tables,
-            limiters: manifest.limiters,
-            adders: manifest.adders,
             additions: manifest.additions,
             limited: manifest.limited,
-            flows: manifest.flows,
             rewrites: manifest.rewrites,
-            slots: manifest.slots,
-            features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
+            state: StateShape {
+                limiters: manifest.limiters,
+                adders: manifest.adders,
+                flows: manifest.flows,
+                proxied: manifest.rewrites,
+                slots: manifest.slots,
+                features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
+            },
             answered: None,
         },
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,

@@ -17,24 +17,16 @@ use weir_abi::kernel::{self, Mode};
 use super::{log, needs};
 use crate::clang::{BpfObject, LimitsRoom, TableRoom};
 use crate::{Bound, EngineError, descriptors};
-use weir_state::limits::{Buckets, Counted, Limits};
-use weir_state::tables::{AdditionRings, EntryMaps, SelectedHalves};
+use weir_state::limits::{BUCKETS, Buckets, Counted, EXCEEDED, Limits, PASSED};
+use weir_state::tables::{AdditionRings, ENTRIES, LABELS, LiveTables, SelectedHalves, TABLE};
 use weir_state::words::Words;
 
 /// The section of the counters.
 pub(crate) const COUNTERS: &str = ".bss.counters";
 /// The section of the ABI version.
 const ABI: &str = ".rodata.abi";
-/// The sections of the limiters' image, of the buckets, and of their counts.
+/// The section of the limiters' image.
 const LIMITS: &str = ".bss.limits";
-const BUCKETS: &str = ".bss.buckets";
-const EXCEEDED: &str = ".bss.exceeded";
-const PASSED: &str = ".bss.passed";
-/// Prefix of the sections of tables, before the number of the slot.
-const TABLE: &str = ".bss.table";
-/// Prefixes of the sections of the counters of entries and of their labels, before the number of the slot.
-const ENTRIES: &str = ".bss.entries";
-const LABELS: &str = ".bss.labels";
 /// The section of `struct loaded_sizes`, and the number of words of a table in it. There is room for one table at
 /// least.
 const SIZES: &str = ".rodata.sizes";
@@ -47,16 +39,6 @@ pub(crate) const ADDITIONS: &str = ".bss.additions";
 pub(crate) const TRACKS: &str = ".bss.tracks";
 /// What leaves in place of each CPU's packet.
 pub(crate) const REWRITES: &str = ".bss.rewrites";
-/// The head of the table of flows, and the map of its buckets.
-const FLOW_HEAD: &str = ".bss.flow_head";
-const FLOWS: &str = "weir_flows";
-/// The map of what is kept of proxied flows.
-const PROXIED: &str = "weir_proxied";
-/// Prefix of the sections of slots of rules, before their numbers.
-const SLOT: &str = ".bss.slot";
-/// The head of features, and the map of their elements. libbpf cuts names of sections at 15 characters.
-const FEATURE_HEAD: &str = ".bss.features";
-const FEATURES: &str = "weir_features";
 /// The section of `struct words`.
 const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
@@ -100,7 +82,7 @@ impl LoadedSizes {
     /// The sizes of these data.
     pub fn of(bound: &Bound) -> Self {
         let tables = bound.images.iter().enumerate().map(|(slot, image)| TableRoom::of(bound, slot, image));
-        LoadedSizes { tables: tables.collect(), limits: bound.limits.as_ref().map(LimitsRoom::of) }
+        LoadedSizes { tables: tables.collect(), limits: bound.state.limits.as_ref().map(LimitsRoom::of) }
     }
 
     /// The section's content.
@@ -199,9 +181,10 @@ pub(crate) fn fill_tables(object: &Object, bound: &Bound) -> Result<Arc<Selected
             fill(object, &table_section(slot), image.as_bytes())?;
         }
     }
-    bound.limits.as_ref().map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
+    bound.state.limits.as_ref().map_or(Ok(()), |limits| fill(object, LIMITS, limits.image.as_bytes()))?;
     let halves = Arc::new(SelectedHalves::of_map(map(object, WORDS, size_of::<kernel::Words>())?));
-    bound.maps().for_each(|(slot, map)| map.follow(&halves, slot));
+    let tables = bound.state.tables.iter().flat_map(LiveTables::image_maps);
+    tables.for_each(|(slot, map)| map.follow(&halves, slot));
     Ok(halves)
 }
 
@@ -231,43 +214,6 @@ pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted
 /// The rings of the object's programs, one for each of the CPUs that the section was made for.
 pub(crate) fn addition_rings(object: &Object, cpus: usize) -> Result<AdditionRings, EngineError> {
     Ok(AdditionRings::of_map(Words::of_map(map(object, ADDITIONS, cpus * kernel::ring_bytes(cpus))?), cpus))
-}
-
-/// The maps that programs of all generations share: tables, and buckets with their counts.
-pub(crate) fn shared_maps<'a>(bound: &'a Bound) -> Vec<(String, BorrowedFd<'a>)> {
-    let tables = bound.maps().map(|(slot, map)| (table_section(slot), map.map()));
-    let limits = bound.limits.as_ref().map(maps_of_limits).unwrap_or_default();
-    let entries = (0..bound.images.len()).filter_map(|slot| Some((slot, bound.entry_maps_of(slot)?)));
-    let entries = entries.flat_map(|(slot, EntryMaps { counters, labels, .. })| {
-        let labels = labels.map(|labels| (format!("{LABELS}{slot}"), labels));
-        std::iter::once((format!("{ENTRIES}{slot}"), counters)).chain(labels)
-    });
-    let flows = bound
-        .flows
-        .as_ref()
-        .and_then(|table| table.maps())
-        .map(|(head, buckets)| [(FLOW_HEAD, head), (FLOWS, buckets)]);
-    let proxied = bound.flows.as_ref().and_then(|table| table.proxied_map()).map(|map| (PROXIED, map));
-    let slots =
-        bound.slots.slots.iter().enumerate().filter_map(|(index, slot)| Some((format!("{SLOT}{index}"), slot.map()?)));
-    let limits = limits.into_iter().chain(flows.into_iter().flatten()).chain(proxied);
-    let tables = tables.chain(slots);
-    let features = bound.features.as_ref().and_then(|features| features.maps());
-    let features = features.map(|(head, elements)| [(FEATURE_HEAD, head), (FEATURES, elements)]);
-    let limits = limits.chain(features.into_iter().flatten());
-    tables.chain(entries).chain(limits.map(|(section, map)| (section.to_owned(), map))).collect()
-}
-
-/// The maps of buckets and counts, if they are in the kernel.
-pub(super) fn maps_of_limits(limits: &Limits) -> Vec<(&'static str, BorrowedFd<'_>)> {
-    let counts = limits.counted.as_ref().map(Counted::counts);
-    let [exceeded, passed] = [counts.and_then(|counts| counts.exceeded()), counts.and_then(|counts| counts.passed())];
-    let maps = [
-        (BUCKETS, limits.buckets.map()),
-        (EXCEEDED, exceeded.and_then(Words::map)),
-        (PASSED, passed.and_then(Words::map)),
-    ];
-    maps.into_iter().filter_map(|(section, map)| map.map(|map| (section, map))).collect()
 }
 
 /// Log level for rejected programs (the kernel's BPF_LOG_STATS, BPF_LOG_LEVEL1). libbpf repeats a load whenever the log
@@ -360,14 +306,15 @@ fn prepare(opened: &mut OpenObject, plan: &Plan<'_>, log_level: u32) -> Result<(
             map.set_value_size(bytes as u32)?;
         }
         if let Some((_, shared)) = plan.shared.iter().find(|(section, _)| *section == name) {
-            // libbpf maps the shared map where it has set memory aside for the section.
-            if name == FEATURE_HEAD {
-                map.set_value_size(MapInfo::new(*shared)?.info.value_size)?;
-            }
             let (found, expected) = (map.value_size() as usize, plan.sizes.as_ref().and_then(|of| of.length(&name)));
             if let Some(bytes) = expected.filter(|&bytes| bytes != found) {
                 let problem = format!("{found} bytes set aside, the shared map has {bytes}");
                 return Err(LoadError::Engine(failed(&name, problem)));
+            }
+            // libbpf maps the shared map where it has set memory aside for the section.
+            let bytes = MapInfo::new(*shared)?.info.value_size;
+            if map.value_size() != bytes {
+                map.set_value_size(bytes)?;
             }
             map.reuse_fd(*shared)?;
         }

@@ -25,11 +25,11 @@ use weir_abi::flow::{Flow, FlowKey};
 use weir_abi::kernel::{ANSWER_SLOT_BYTES, Mode};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
+use weir_state::BoundState;
 use weir_state::features::{Features, Snapshot};
 use weir_state::flows::FlowTable;
 use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
-use weir_state::slots::RuleSlot;
-use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves, TableImage};
+use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves};
 
 pub use cost::VerifierCost;
 pub(crate) use load::{failed, find};
@@ -41,7 +41,7 @@ use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter, tsc};
 use cost::cost;
 use load::{
     ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, is_front,
-    join_parts, load_object, map, maps_of_limits, program_name, shared_maps,
+    join_parts, load_object, map, program_name,
 };
 use replay::Replay;
 use rewritten::Rewritten;
@@ -56,15 +56,11 @@ pub struct XdpFilter {
     /// The buckets that are still to be filled, at the time of the first frame.
     unfilled: Option<(Buckets, Arc<LimitBinding>)>,
     counted: Option<Counted>,
-    /// The tables with counters, by slot.
-    counted_entries: Vec<Option<TableImage>>,
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
-    flows: Option<Arc<FlowTable>>,
-    slots: Vec<Arc<RuleSlot>>,
+    state: BoundState,
     /// Whether the buckets of slots are still to be filled.
     fills_slots: bool,
-    features: Option<Arc<Features>>,
     /// What leaves in place of packets, if the program changes any.
     rewritten: Option<Rewritten>,
     /// Where the chain that reads a card's answers finds them.
@@ -87,10 +83,10 @@ impl XdpFilter {
     /// Loads an object that [`crate::clang`] made for this data. `name` is for messages. Buckets in the kernel
     /// ([`Buckets::in_kernel`]) are shared with other programs.
     pub fn load(name: &str, object: &BpfObject, program: &ProgramShape, bound: &Bound) -> Result<Self, EngineError> {
-        let limits = bound.limits.as_ref();
+        let limits = bound.state.limits.as_ref();
         program.check(bound)?;
         let start = Instant::now();
-        let shared = shared_maps(bound);
+        let shared = bound.state.maps();
         let plan = Plan {
             mode: Mode::default(),
             lengths: &[],
@@ -103,12 +99,12 @@ impl XdpFilter {
         join_parts(&object)?;
         let _halves = fill_tables(&object, bound)?;
         // Buckets that are shared with other programs are full already.
-        let own = limits.filter(|limits| maps_of_limits(limits).is_empty());
+        let own = limits.filter(|limits| limits.maps().is_empty());
         let buckets = own.map(|limits| buckets(&object, limits)).transpose()?;
         let counted = limits.map_or(Ok(None), |limits| counted(&object, limits))?;
-        let additions = match bound.tables.as_ref().map(|tables| &tables.by_rules) {
+        let additions = match bound.state.tables.as_ref().map(|tables| &tables.by_rules) {
             Some(ByRules::Replayed(replayed)) => {
-                let rings = (program.adders > 0).then(|| addition_rings(&object, 1)).transpose()?;
+                let rings = (program.state.adders > 0).then(|| addition_rings(&object, 1)).transpose()?;
                 Some(Additions { rings, tables: TableReplay::new(replayed.clone()) })
             }
             _ => None,
@@ -120,7 +116,6 @@ impl XdpFilter {
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
         let costs = costs.collect::<Result<_, _>>()?;
         let (counter_count, replay, load_took) = (program.counters(), Replay::new(), start.elapsed());
-        let counted_entries = bound.tables.as_ref().map(|tables| tables.counted.clone()).unwrap_or_default();
         let unfilled = buckets.zip(own.map(|limits| limits.binding.clone()));
         Ok(XdpFilter {
             object,
@@ -129,12 +124,9 @@ impl XdpFilter {
             counter_count,
             unfilled,
             counted,
-            counted_entries,
             additions,
-            flows: bound.flows.clone(),
-            slots: bound.slots.slots.clone(),
+            state: bound.state.clone(),
             fills_slots: true,
-            features: bound.features.clone(),
             rewritten,
             answers,
             replay,
@@ -147,7 +139,7 @@ impl XdpFilter {
     /// Fills all buckets at the time of the first frame.
     fn fill_buckets(&mut self, burst: &FrameBurst<'_>) {
         if !burst.is_empty() && std::mem::take(&mut self.fills_slots) {
-            self.slots.iter().for_each(|slot| slot.fill(burst.time_ns(0)));
+            self.state.slots.slots().for_each(|slot| slot.fill(burst.time_ns(0)));
         }
         if let Some((buckets, binding)) = self.unfilled.take_if(|_| !burst.is_empty()) {
             binding.fill(&buckets, burst.time_ns(0));
@@ -226,12 +218,12 @@ impl Additions {
 impl XdpFilter {
     /// What is observed, if the program observes.
     pub fn features(&self) -> Option<&Arc<Features>> {
-        self.features.as_ref()
+        self.state.features.features()
     }
 
     /// The flows, if the program tracks.
     pub fn flow_table(&self) -> Option<&Arc<FlowTable>> {
-        self.flows.as_ref()
+        self.state.flows.table()
     }
 }
 
@@ -283,21 +275,21 @@ impl Filter for XdpFilter {
     }
 
     fn entry_counts(&self, slot: usize, visit: &mut dyn FnMut(IpAddr, u8, EntryCounts)) {
-        if let Some(Some(image)) = self.counted_entries.get(slot) {
+        if let Some(Some(image)) = self.state.tables.as_ref().and_then(|live| live.counted.get(slot)) {
             image.hits(0, visit);
         }
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {
-        self.slots[slot].list().iter().map(|rule| rule.counts).collect()
+        self.state.slots.object(slot).slot.list().iter().map(|rule| rule.counts).collect()
     }
 
     fn flows(&self, visit: &mut dyn FnMut(&FlowKey, &Flow)) {
-        self.flows.iter().for_each(|table| table.each(visit));
+        self.flow_table().iter().for_each(|table| table.each(visit));
     }
 
     fn take_features(&mut self) -> Result<Option<Snapshot>, EngineError> {
-        filter::taken(self.features.as_deref())
+        filter::taken(self.features())
     }
 
     fn limit_counts(&self, limiter: usize, visit: &mut dyn FnMut(u128, LimitCount)) {

@@ -13,9 +13,18 @@ mod entry_names;
 mod limit_store;
 mod saved_debts;
 
+use std::any::Any;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::Arc;
 
+use weir_abi::{Burst, burst};
 use weir_tables::LimitImage;
+
+use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
+use crate::words::Words;
+use counts::Counts;
 
 pub use buckets::Buckets;
 pub use counted::{Counted, Exceeders, LimiterBuckets};
@@ -46,4 +55,58 @@ pub struct Limits {
     pub limiters: Arc<[LimiterBuckets]>,
     /// The counts of the program, if it counts.
     pub counted: Option<Counted>,
+}
+
+/// Names of the maps of buckets, and of their counts.
+pub const BUCKETS: &str = ".bss.buckets";
+/// See [`BUCKETS`].
+pub const EXCEEDED: &str = ".bss.exceeded";
+/// See [`BUCKETS`].
+pub const PASSED: &str = ".bss.passed";
+
+impl Limits {
+    /// The maps of buckets and counts, if they are in the kernel.
+    pub fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        let [exceeded, passed] = self.counts();
+        let maps = [
+            (BUCKETS, self.buckets.map()),
+            (EXCEEDED, exceeded.and_then(Words::map)),
+            (PASSED, passed.and_then(Words::map)),
+        ];
+        maps.into_iter().filter_map(|(name, map)| Some((name.to_owned(), map?))).collect()
+    }
+
+    /// The counts of packets that exceeded limits, and of those that passed.
+    fn counts(&self) -> [Option<&Words>; 2] {
+        let counts = self.counted.as_ref().map(Counted::counts);
+        [counts.and_then(Counts::exceeded), counts.and_then(Counts::passed)]
+    }
+}
+
+impl BoundKind for Option<Limits> {
+    fn check(&self, expected: &StateShape) -> Result<(), String> {
+        let found = self.as_ref().map_or(0, |limits| limits.image.limiters());
+        expect("limiters", found, expected.limiters)
+    }
+
+    fn maps(&self) -> Vec<(String, BorrowedFd<'_>)> {
+        self.as_ref().map(Limits::maps).unwrap_or_default()
+    }
+
+    fn point(&self, worker: Worker, burst: &mut Burst) -> io::Result<Box<dyn Any>> {
+        if let Some(limits) = self {
+            let [exceeded, passed] = limits.counts().map(|words| words.map_or(ptr::null_mut(), Words::as_ptr));
+            let (image, buckets) = (limits.image.as_bytes().as_ptr(), limits.buckets.as_ptr());
+            burst.limits = burst::Limits { image, buckets, shared: worker.shared(), exceeded, passed };
+        }
+        Ok(Box::new(()))
+    }
+
+    fn needs_times(&self) -> bool {
+        self.is_some()
+    }
+
+    fn fill(&self, now_ns: u64) {
+        self.iter().for_each(|limits| limits.binding.fill(&limits.buckets, now_ns));
+    }
 }

@@ -30,6 +30,7 @@
 
 mod addition_ring;
 mod additions;
+mod bound_tables;
 mod change;
 mod entry_counters;
 mod expiring;
@@ -48,10 +49,9 @@ mod table_store;
 mod turns;
 mod wheel;
 
-use std::sync::Arc;
-
 pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, ProtectedTable, Replay, ReplayedTables, TableAdder};
+pub use bound_tables::{ByRules, ENTRIES, LABELS, LiveTables, TABLE};
 pub use change::{NotTaken, TableChange, Visibility};
 pub use entry_counters::{Counted, EntryCounters, EntryMaps};
 pub use expiring::EXPIRE_BATCH;
@@ -63,31 +63,4 @@ pub use published::Published;
 pub use table_error::TableError;
 pub use table_images::{TableBinding, TableImages};
 pub use table_store::{Changed, TableStore, TableView};
-use weir_tables::live::Readers;
 pub use wheel::{TICK_NS, TIMEOUT_MS_MAX};
-
-/// The tables that a program looks up and that can change.
-#[derive(Clone)]
-pub struct LiveTables {
-    /// The registry for workers that read the images.
-    pub readers: Readers,
-    /// The images by slot; `None` for slots that are no tables.
-    pub images: Vec<Option<Published>>,
-    /// The images of tables with counters by slot; `None` for others.
-    pub counted: Vec<Option<TableImage>>,
-    /// The images of the generation. They stay shared while this value lives.
-    pub binding: Arc<TableBinding>,
-    /// How rules change them.
-    pub by_rules: ByRules,
-}
-
-/// How rules of a program change its tables.
-#[derive(Clone)]
-pub enum ByRules {
-    /// No rule adds to a table.
-    Never,
-    /// Workers and programs queue additions, which a thread applies every 10 ms.
-    Queued(Arc<Additions>, Adders),
-    /// A replay applies additions, and lets entries expire, in the time of its packets.
-    Replayed(ReplayedTables),
-}

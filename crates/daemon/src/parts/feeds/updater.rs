@@ -394,16 +394,16 @@ impl<L: Loader> Updater<'_, L> {
     /// Keeps the contents of the lists that were read, so that policies that are loaded later are compared with them.
     fn set_listed(&self, text: &Text, read: &[ListRead]) {
         let active = self.controller.active();
-        let Some((store, binding)) = self.loader.shared().tables().zip(active.tables()) else { return };
+        let Some(binding) = active.tables() else { return };
         for list in read {
             if let (ListName::Table(name), Ok(ListContents::Table(table))) = (name_of(text, list.id), &list.contents) {
-                store.set_listed(binding, &name, table);
+                self.loader.shared().tables().set_listed(binding, &name, table);
             }
         }
     }
 
     fn contents<'t>(&'t self, active: &'t Active<L>) -> Contents<'t> {
-        Contents::new(active.declared(), self.loader.shared().tables().zip(active.tables()))
+        Contents::new(active.declared(), active.tables().map(|binding| (&**self.loader.shared().tables(), binding)))
     }
 }
 

@@ -100,7 +100,7 @@ impl<L: Loader> Part<L> for HybridPart<'_> {
         let (controller, loader) = (&door.controller, &door.loader);
         let profile = loader.splitter().expect("it was made of the same options").profile.clone();
         let own = loader.clone();
-        let contents = move |tables: &_, name: &str| own.shared().tables()?.contents(tables, name).ok();
+        let contents = move |tables: &_, name: &str| own.shared().tables().contents(tables, name).ok();
         let card = HybridCard::new(link, profile, self.port.clone(), Box::new(contents));
         controller.join_card(card.clone())?;
         door.join(Arc::new(Watcher(controller.clone(), card.clone())));

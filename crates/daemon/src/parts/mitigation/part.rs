@@ -185,7 +185,7 @@ fn exports<L: Loader>(
 /// The active policy with what its tables and slots contain now.
 fn policy_parts<C>(active: &Generation<C>, posture: Option<String>, shared: &SharedState) -> PolicyParts {
     let declared = active.declared();
-    let contents = Contents::new(declared, shared.tables().zip(active.tables()));
+    let contents = Contents::new(declared, active.tables().map(|binding| (&**shared.tables(), binding)));
     let tables = declared.all().iter().enumerate();
     // Tables whose contents were lost are missing, which the export says.
     let tables = tables.filter_map(|(index, table)| Some((table.name.clone(), contents.table(index).ok()?)));
@@ -220,7 +220,7 @@ fn protected<C>(active: &Generation<C>, shared: &SharedState) -> Vec<Prefix> {
     let declared = active.declared();
     let names = declared.all().iter().flat_map(|table| &table.updates.protected);
     let indices: BTreeSet<usize> = names.map(|table| usize::from(table.0)).collect();
-    let contents = Contents::new(declared, shared.tables().zip(active.tables()));
+    let contents = Contents::new(declared, active.tables().map(|binding| (&**shared.tables(), binding)));
     let mut prefixes = Vec::new();
     for index in indices {
         // Lost entries count as entries of the policy until the table is read again.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::EngineError;
-use crate::live::xdp::Grace;
+use crate::live::xdp::prepare_grace;
 
 pub use driver_table::DriverTable;
 pub use netns::within;
@@ -51,7 +51,7 @@ impl WireCard {
     /// process lacks the right to change the namespace (CAP_SYS_ADMIN).
     pub fn open(spec: &CardSpec) -> Result<Self, EngineError> {
         let loaded = program::load(spec)?;
-        let grace = Arc::new(Grace::prepare()?);
+        let grace = Arc::new(prepare_grace()?);
         let (access, counters) = (loaded.access, Arc::new(loaded.counters));
         let mut first = 0;
         let mut place = |map, entries: usize, update| {

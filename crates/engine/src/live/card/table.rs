@@ -12,8 +12,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use memmap2::MmapRaw;
 use weir_abi::wire_card::{CardCount, CardKey};
-
-use crate::live::xdp::Grace;
+use weir_state::Grace;
 
 /// Bytes of a counter.
 pub const COUNT_BYTES: usize = size_of::<CardCount>();

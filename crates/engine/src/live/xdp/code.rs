@@ -13,11 +13,8 @@ use weir_abi::kernel::{
     TRACK_SLOT_BYTES, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
-use weir_state::features::Features;
-use weir_state::flows::FlowTable;
-use weir_state::limits::LimitBinding;
-use weir_state::slot_store::LiveSlots;
-use weir_state::tables::{AdditionRings, ByRules, SelectedHalves, TableBinding};
+use weir_state::BoundState;
+use weir_state::tables::{AdditionRings, ByRules, SelectedHalves};
 
 use super::behind_card::BehindCard;
 use super::ports::Ports;
@@ -26,7 +23,7 @@ use crate::live::datapath::Counts;
 use crate::sealed::Answered;
 use crate::xdp::load::{
     ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TRACKS, addition_rings, fill_tables,
-    join_parts, load_object, map, part_of, program_name, shared_maps,
+    join_parts, load_object, map, part_of, program_name,
 };
 use crate::xdp::{failed, find};
 use crate::{Bound, EngineError, ProgramShape};
@@ -77,16 +74,8 @@ pub struct KernelCode {
     port_memory: MmapRaw,
     /// Follows tables that change.
     _halves: Arc<SelectedHalves>,
-    /// Keeps the buckets that the programs charge assigned, and lets later generations find them.
-    _limits: Option<Arc<LimitBinding>>,
-    /// Keeps the tables that the programs read assigned, and lets later generations find them.
-    _tables: Option<Arc<TableBinding>>,
-    /// Keeps the flows, and lets later generations find them.
-    _flows: Option<Arc<FlowTable>>,
-    /// Keeps the slots of rules, and lets later generations find them.
-    _slots: LiveSlots,
-    /// Keeps the features, and lets later generations find them.
-    _features: Option<Arc<Features>>,
+    /// Keeps the state of the programs, and lets later generations find it.
+    _state: BoundState,
     /// The queues of what rules add to tables. They are emptied while this lives.
     _additions: Option<Arc<AdditionRings>>,
 }
@@ -121,13 +110,13 @@ pub struct Sent<'a> {
 /// The sections with memory for each CPU, and their lengths in bytes.
 fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
     let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
-    if program.adders > 0 {
+    if program.state.adders > 0 {
         lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
     }
     if program.answered.is_some() {
         lengths.push((ANSWERS, cpus * ANSWER_SLOT_BYTES));
     }
-    if program.flows.is_some() {
+    if program.state.flows.is_some() {
         lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
     }
     if program.rewrites {
@@ -199,7 +188,7 @@ impl KernelCode {
         let stride = program.counters().next_power_of_two();
         let counter_bytes = cpus * 2 * stride * size_of::<Counter>();
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
-        let mut shared = shared_maps(bound);
+        let mut shared = bound.state.maps();
         shared.extend(ports.samples().map(|ring| (SAMPLES.to_owned(), ring.map())));
         let mut lengths = slots(program, cpus);
         lengths.extend([(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)]);
@@ -226,7 +215,7 @@ impl KernelCode {
             _ => own_program(&object, chain),
         };
         let programs = program.chains.iter().enumerate().map(own).collect::<Result<_, _>>()?;
-        let _additions = match bound.tables.as_ref().map(|tables| &tables.by_rules) {
+        let _additions = match bound.state.tables.as_ref().map(|tables| &tables.by_rules) {
             Some(ByRules::Queued(additions, adders)) => {
                 let rings = Arc::new(addition_rings(&object, cpus)?);
                 additions.register(rings.clone(), adders);
@@ -235,8 +224,6 @@ impl KernelCode {
             _ => None,
         };
         let (counters, file) = (program.counters(), file.clone());
-        let _limits = bound.limits.as_ref().map(|limits| limits.binding.clone());
-        let _tables = bound.tables.as_ref().map(|tables| tables.binding.clone());
         Ok(Arc::new(KernelCode {
             file,
             programs,
@@ -247,11 +234,7 @@ impl KernelCode {
             counter_memory,
             port_memory,
             _halves,
-            _limits,
-            _tables,
-            _flows: bound.flows.clone(),
-            _slots: bound.slots.clone(),
-            _features: bound.features.clone(),
+            _state: bound.state.clone(),
             _additions,
         }))
     }

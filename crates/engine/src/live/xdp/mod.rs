@@ -19,8 +19,8 @@
 
 mod behind_card;
 mod code;
-mod grace;
 mod ports;
+mod program_reader;
 mod replace;
 
 use std::collections::HashMap;
@@ -30,14 +30,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::Counter;
 use weir_abi::kernel::{CardSeals, PORTS_MAX, PortCounters};
+use weir_state::Grace;
 use weir_tables::live::Readers;
 
 pub use code::{KernelCode, Received, Sent};
 use code::{Losses, PortBlocks};
-pub(in crate::live) use grace::Grace;
-pub use grace::ProgramReader;
 use ports::Port;
 pub use ports::Ports;
+pub use program_reader::ProgramReader;
+pub(in crate::live) use program_reader::prepare_grace;
 use replace::{Outcome, replace_all};
 
 use crate::EngineError;
@@ -195,7 +196,7 @@ impl KernelPath {
     ) -> Result<Self, EngineError> {
         let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
-        let (counting, grace) = (Counting::of(&first.code), Grace::prepare()?);
+        let (counting, grace) = (Counting::of(&first.code), prepare_grace()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
             let program = first.code.program(first.chains[port.role as usize]);

@@ -1,30 +1,22 @@
-//! Waits until programs that run now have ended on all CPUs: replaced programs, and those that read replaced parts of
-//! tables.
+//! Waits until programs in the kernel that run now have ended on all CPUs: replaced programs, and those that use
+//! replaced parts of tables or sheets. This is a grace period in terms of RCU.
 //!
 //! While an XDP program runs, nothing else can be scheduled on its CPU until the end of the driver's receive loop. So
-//! when a thread has run on every CPU since the programs were replaced, each of them has ended. This is a grace period
-//! in terms of RCU. It takes tens of microseconds, and the kernel's own takes tens of milliseconds. The kernel's is
-//! used if threads can preempt receive loops (PREEMPT_RT), or if this process may not use all CPUs. It is also used if
-//! a thread of higher priority occupies a CPU.
+//! when a thread has run on every CPU, each program has ended. That takes tens of microseconds, and the kernel's own
+//! period takes tens of milliseconds. The kernel's is used if threads can preempt receive loops (PREEMPT_RT), or if
+//! this process may not use all CPUs. It is also used if a thread of higher priority occupies a CPU.
 //!
 //! The kernel waits for running programs before it returns from changing a map of maps (`maybe_wait_bpf_programs`,
 //! kernel/bpf/syscall.c). Unlike membarrier(2), it does so with `nohz_full=` as well, and without `CONFIG_MEMBARRIER`.
 
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use weir_tables::live::Readers;
-
-use crate::EngineError;
-use crate::xdp::failed;
 
 /// How long a thread may take to run on every CPU.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,7 +25,7 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The resources for waiting. They are allocated in advance, so that waiting needs no memory or descriptor.
-pub(in crate::live) struct Grace {
+pub struct Grace {
     inner: MapHandle,
     outer: MapHandle,
 }
@@ -43,10 +35,11 @@ impl Grace {
     ///
     /// # Errors
     /// The process lacks the right to create maps, or there is no memory.
-    pub fn prepare() -> Result<Self, EngineError> {
+    pub fn prepare() -> io::Result<Self> {
         let create = |kind, options: &bpf_map_create_opts| {
             MapHandle::create(kind, Some("weir_grace"), 4, 4, 1, options)
-                .map_err(|error| failed("weir_grace", error.to_string()).caused_by_libbpf(&error))
+                // libbpf stores the error number in errno, and libbpf-rs does not return it.
+                .map_err(|_| io::Error::last_os_error())
         };
         let sized = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
         let inner = create(MapType::Array, &sized)?;
@@ -55,74 +48,25 @@ impl Grace {
         Ok(Grace { inner, outer })
     }
 
-    /// Returns when every program that was replaced before the call has ended.
+    /// Returns when every program that ran before the call has ended. It runs on each CPU if it can.
     pub fn wait(&self) {
         let visited = !is_realtime() && visit_in_time();
-        if !visited && self.wait_in_kernel().is_err() {
-            thread::sleep(PAUSE);
+        if !visited {
+            self.wait_undisturbing();
         }
     }
 
     /// As [`Grace::wait`], by the kernel's own grace period only. It takes tens of milliseconds and disturbs no CPU.
-    fn wait_longer(&self) {
+    pub fn wait_undisturbing(&self) {
         if self.wait_in_kernel().is_err() {
             thread::sleep(PAUSE);
         }
     }
 
     /// Waits by the kernel's grace period.
-    fn wait_in_kernel(&self) -> Result<(), EngineError> {
+    fn wait_in_kernel(&self) -> libbpf_rs::Result<()> {
         let inner = (self.inner.as_fd().as_raw_fd() as u32).to_ne_bytes();
-        let changed = self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY);
-        changed.map_err(|error| failed("weir_grace", error.to_string()))
-    }
-}
-
-/// Pause between two waits for writers of tables. What they unlink meanwhile is freed later.
-const BETWEEN_WAITS: Duration = Duration::from_millis(2);
-/// How long the thread sleeps if no table changes.
-const IDLE: Duration = Duration::from_millis(20);
-
-/// A thread that tells writers of tables when programs in the kernel have ended. It ends when it is dropped.
-pub struct ProgramReader {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl ProgramReader {
-    /// Starts the thread. From now on writers wait for programs.
-    ///
-    /// # Errors
-    /// The process lacks the right to create maps, or there is no thread.
-    pub fn start(readers: &Readers) -> Result<Self, EngineError> {
-        let grace = Grace::prepare()?;
-        let mut reader = readers.register().expect("there are few readers");
-        reader.pass(|| {});
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let watch = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                if reader.is_behind() {
-                    reader.pass(|| grace.wait_longer());
-                    thread::sleep(BETWEEN_WAITS);
-                } else {
-                    thread::park_timeout(IDLE);
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("weir-readers".to_owned()).spawn(watch);
-        let thread = thread.map_err(|error| failed("a thread for tables", error.to_string()).caused_by(&error))?;
-        Ok(ProgramReader { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for ProgramReader {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ended = thread.join();
-        }
+        self.outer.update(&0u32.to_ne_bytes(), &inner, MapFlags::ANY)
     }
 }
 
