@@ -15,6 +15,7 @@ pub mod data;
 mod entry_counters;
 mod entry_timeouts;
 mod features;
+mod figures;
 mod hybrid;
 mod line_costs;
 mod live;
@@ -38,6 +39,7 @@ mod table_changes;
 mod tables;
 mod thread_layouts;
 
+use crate::figures::Section;
 use crate::options::Options;
 use crate::plan::{LeftOut, Plan};
 use crate::row::{Row, rounded};
@@ -46,7 +48,7 @@ use crate::scenario::Scenario;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde_json::Value;
-use std::fs;
+use std::{env, fs};
 use weir::failure::Failure;
 use weir::report;
 use weir_instruments::quiet::{self, Summary};
@@ -141,12 +143,32 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if rows.is_empty() {
         return Err(Failure::Runtime(format!("{name}: nothing of it could be measured on this machine")));
     }
-    if let Some(path) = &options.plot {
-        fs::write(path, (scenario.plot)(scenario.name, &rows)).map_err(|error| Failure::file(path, error))?;
-    }
     let note = (plan.scale == Scale::Smoke).then_some(plan::SMOKE);
     let outcome = Outcome { scenario: scenario.name, note, machine: Machine::this(), left_out: plan.left_out(), rows };
+    draw(options, scenario, &outcome)?;
     if options.json { report::print_json(&outcome) } else { report::print(&describe(scenario, &outcome)) }
+}
+
+/// Writes the drawing to the files that the options name.
+fn draw(options: &Options, scenario: &Scenario, outcome: &Outcome<'_>) -> Result<(), Failure> {
+    let drawing = (scenario.plot)(scenario.name, &outcome.rows);
+    if let Some(path) = &options.plot {
+        fs::write(path, drawing.svg()).map_err(|error| Failure::file(path, error))?;
+    }
+    if let Some(path) = &options.figures {
+        let (machine, tables) = (&outcome.machine, drawing.markdown());
+        let section = Section {
+            name: scenario.name,
+            cpu: (&machine.cpu, machine.tsc_ghz.to_string()),
+            kernel: &machine.kernel,
+            command: figures::command(env::args().skip(1)),
+            left_out: outcome.left_out.iter().map(|one| &*one.name).collect(),
+            tables: &tables,
+        };
+        let page = fs::read_to_string(path).map_err(|error| Failure::file(path, error))?;
+        fs::write(path, section.put_into(&page)).map_err(|error| Failure::file(path, error))?;
+    }
+    Ok(())
 }
 
 /// The result as text.

@@ -51,6 +51,9 @@ pub struct Options {
     /// Draw the result as SVG.
     #[arg(long, value_name = "SVG")]
     pub plot: Option<PathBuf>,
+    /// Replace the scenario's section in this page of Markdown by the figures, the machine and the command.
+    #[arg(long, value_name = "PAGE", conflicts_with_all = ["all", "list", "smoke", "table", "layout", "keys", "only"])]
+    pub figures: Option<PathBuf>,
 }
 
 impl Options {

@@ -200,6 +200,7 @@ fn duration(seconds: u32) -> String {
 mod tests {
     use super::*;
     use crate::need::Need;
+    use crate::plot::Drawing;
     use clap::Parser;
 
     const SCENARIO: Scenario = Scenario {
@@ -214,7 +215,7 @@ mod tests {
         picks: Picks::Members,
         seconds: Scaled { full: 100, quick: 10, smoke: 1 },
         run: |_| Ok(Vec::new()),
-        plot: |_, _| String::new(),
+        plot: |_, _| Drawing::Charts(vec![]),
     };
 
     fn options(arguments: &[&str]) -> Options {

@@ -7,6 +7,7 @@
 
 use crate::need::Need;
 use crate::plan::Plan;
+use crate::plot::Drawing;
 use crate::row::Row;
 use crate::scale::Scaled;
 use weir::failure::Failure;
@@ -27,8 +28,8 @@ pub struct Scenario {
     /// About how long all of it takes.
     pub seconds: Scaled<u32>,
     pub run: fn(&Plan<'_>) -> Result<Vec<Row>, Failure>,
-    /// Draws the rows for `--plot`, with the scenario's name as title.
-    pub plot: fn(&str, &[Row]) -> String,
+    /// Draws the rows for `--plot` and `--figures`, with the scenario's name as title.
+    pub plot: fn(&str, &[Row]) -> Drawing,
 }
 
 /// A dimension of what a scenario measures, such as its parts or its contenders. A name in `--only` excludes the others

@@ -42,6 +42,25 @@ fn what_no_scenario_takes_is_refused() {
     assert!(message.is_some_and(|text| text.contains("no-such-scenario") && !text.contains("Usage:")), "{report:#}");
 }
 
+#[test]
+fn figures_replace_the_section_of_their_scenario() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("figures.md");
+    fs::write(&page, "# Figures\n\n## line-costs\n\nMeaning: here.\n\nold\n\n## live\n\nold\n").expect("it is written");
+    let output = bench(&format!("line-costs --quick --figures {}", page.display()));
+    assert!(output.status.success(), "{output:?}");
+    let text = fs::read_to_string(&page).expect("it is there");
+    let (own, rest) = text.split_once("## live\n").expect("the other section is there");
+    assert!(own.starts_with("# Figures\n\n## line-costs\n\nMeaning: here.\n\n*Measured* on "), "{text}");
+    assert!(
+        own.contains("`weir bench line-costs --quick`") && own.contains("| 64 KiB | ") && !own.contains("old"),
+        "{text}"
+    );
+    assert_eq!(rest, "\nold\n");
+    refused("live --only afxdp --figures no.md", &["--figures", "--only"]);
+    refused("live --smoke --figures no.md", &["--figures", "--smoke"]);
+}
+
 /// Needs root. Every sent packet must arrive and be dropped, because the figures would be meaningless otherwise.
 #[test]
 fn what_a_dropped_packet_costs_is_measured_of_all_packets() {

@@ -2,11 +2,12 @@
 //! Frames of the RTL have bars of their own.
 
 use super::Maker;
+use crate::plot::Drawing;
 use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
 /// Draws the rows.
-pub fn svg(title: &str, rows: &[Row]) -> String {
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let bars = |row: &Row| {
         let is_of_rtl = row.text("frames") == Some(Maker::Rtl.name());
         let name = |bar: &str| if is_of_rtl { format!("{bar}, RTL") } else { bar.to_owned() };
@@ -31,7 +32,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
         (", Fig. 8: rulesets with terminating rules", &TERMINATING),
         (", Fig. 9: fewer cycles behind the card", &SAVED),
     ];
-    by_fields::svg(title, &plans, &rows)
+    by_fields::draw(title, &plans, &rows)
 }
 
 const COUNTING: Plan = Plan {
@@ -57,7 +58,7 @@ mod tests {
         let mut rows = super::super::paper_rows();
         rows.push(row.clone().of("frames", "generator").number("saved_percent", 27.1));
         rows.push(row.of("frames", "rtl").number("saved_percent", 26.3));
-        let svg = svg("hybrid", &rows);
+        let svg = draw("hybrid", &rows).svg();
         for wanted in ["Fig. 8", "Fig. 9", "41.5", "30.2", "27.1", "paper", "20.2", "lists-then-ports"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }

@@ -40,7 +40,7 @@ use weir_loading::{Policy, load};
 use weir_policy::ir::RuleId;
 use weir_policy::ir::eval::packet::Frame;
 
-pub use chart::svg as plot;
+pub use chart::draw as plot;
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {

@@ -1,16 +1,16 @@
 //! Draws the scenario: the cost of a dropped packet, and Fig. 4 with the paper's figures next to ours.
 
 use super::dropped::{DROP_ALL, WEIR};
-use crate::plot::grouped::{self, Cell, Chart, Panel};
-use crate::plot::names;
+use crate::plot::grouped::{Cell, Chart, Panel};
+use crate::plot::{Drawing, names};
 use crate::row::Row;
 
 /// Maximum length of bars, in millions of packets per second. Longer bars are cut.
 const CUT_MPPS: f64 = 250.0;
 
 /// Draws the rows.
-pub fn svg(title: &str, rows: &[Row]) -> String {
-    grouped::svg_of_all(&[costs(title, rows), rates(title, rows)])
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
+    Drawing::Charts(vec![costs(title, rows), rates(title, rows)])
 }
 
 /// The costs of a dropped packet, by contender.
@@ -66,7 +66,7 @@ mod tests {
         let rate = |workers, mpps| {
             Row::default().of("engine", "memory").of("ruleset", "forward").of("workers", workers).number("mpps", mpps)
         };
-        let svg = svg("live", &[cost("one", 61.5), cost("two", 80.5), rate("1", 99.5), rate("2", 190.5)]);
+        let svg = draw("live", &[cost("one", 61.5), cost("two", 80.5), rate("1", 99.5), rate("2", 190.5)]).svg();
         for wanted in ["one", "two", "61.5", "80.5", "memory", "forward", "99.5", "190.5"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }

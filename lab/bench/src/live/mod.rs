@@ -26,6 +26,7 @@ pub mod wire;
 use super::data::{Data, Dataset};
 use crate::need::Need;
 use crate::plan::Plan;
+use crate::plot::Drawing;
 use crate::row::Row;
 use crate::scale::Scaled;
 use crate::scenario::{Axis, Member, Picks, Scenario};
@@ -120,8 +121,8 @@ const SETTINGS: Scaled<Settings> = Scaled {
 };
 
 /// Draws the rows.
-pub fn plot(title: &str, rows: &[Row]) -> String {
-    chart::svg(title, rows)
+pub fn plot(title: &str, rows: &[Row]) -> Drawing {
+    chart::draw(title, rows)
 }
 
 /// Runs the scenario.

@@ -1,7 +1,8 @@
 //! Draws the scenario with the paper's figures next to ours: Fig. 3, Fig. 6 and Table I.
 
 use super::paper;
-use crate::plot::grouped::{self, Cell, Chart, Panel};
+use crate::plot::Drawing;
+use crate::plot::grouped::{Cell, Chart, Panel};
 use crate::row::Row;
 
 /// A drawn field: its name in the chart, the engine of its rows, and its name in rows.
@@ -16,7 +17,7 @@ const LINE: [Bar; 2] =
 const MEMORY: [Bar; 2] = [("whole", "native", "bytes"), ("paper, with I/O", paper::ENGINE, "bytes")];
 
 /// Draws the rows.
-pub fn svg(title: &str, rows: &[Row]) -> String {
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let of = |field: &str, value: &str| -> Vec<&Row> {
         // Rows with limits that every packet exceeds are from another policy.
         rows.iter().filter(|row| row.text(field) == Some(value) && row.text("limits") != Some("over")).collect()
@@ -24,7 +25,7 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     let (subnets, bytes, countries) = (of("figure", "3"), of("figure", "6"), of("table", "I"));
     let by = |field: &'static str| move |row: &Row| row.get(field).map(|number| format!("{number}"));
     let of_case = |row: &Row| row.text("of").map(str::to_owned);
-    grouped::svg_of_all(&[
+    Drawing::Charts(vec![
         chart(
             &format!("{title}, Fig. 3: by limited subnets"),
             &subnets,
@@ -86,7 +87,7 @@ mod tests {
         let mut rows = vec![row("3", "subnets", 2.0, 35.5), row("6", "packet_bytes", 170.0, 80.5)];
         rows.push(row("3", "subnets", 2.0, 666.0).of("limits", "over"));
         rows.extend(paper::rows());
-        let svg = svg("moonpol", &rows);
+        let svg = draw("moonpol", &rows).svg();
         for wanted in ["Fig. 3", "Fig. 6", "Table I", "1048576", "all-countries", "35.5", "492.3", "17.5", "186.0"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }

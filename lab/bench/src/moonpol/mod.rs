@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 use weir::failure::Failure;
 use weir_engine::traffic;
 
-pub use chart::svg as plot;
+pub use chart::draw as plot;
 
 /// Size of the frame check sequence, which the card adds.
 const CHECK_SEQUENCE_BYTES: usize = 4;

@@ -1,7 +1,7 @@
 //! Draws rows as grouped bars, by their fields.
 
-use super::grouped::{self, Cell, Chart, Panel};
-use super::names;
+use super::grouped::{Cell, Chart, Panel};
+use super::{Drawing, names};
 use crate::row::Row;
 
 /// Which rows a chart has, and by which fields they become panels, groups and bars.
@@ -22,9 +22,9 @@ pub struct Plan {
 
 /// Draws the charts of plans, one below the other, each with its title behind the scenario's. Plans without rows are
 /// left out.
-pub fn svg(title: &str, plans: &[(&str, &Plan)], rows: &[Row]) -> String {
+pub fn draw(title: &str, plans: &[(&str, &Plan)], rows: &[Row]) -> Drawing {
     let charts = plans.iter().filter_map(|(of, plan)| chart(format!("{title}{of}"), rows, plan));
-    grouped::svg_of_all(&charts.collect::<Vec<_>>())
+    Drawing::Charts(charts.collect())
 }
 
 /// The chart of a plan, or `None` without rows.
@@ -46,7 +46,9 @@ fn chart(title: String, rows: &[Row], plan: &Plan) -> Option<Chart> {
             let cells = |group: &&str| {
                 bars.iter().map(|bar| cell([at[0], at[1], (plan.group, *group), (plan.bar, *bar)])).collect()
             };
-            let title = format!("{} {first}, {} {second}: {}", at[0].0, at[1].0, plan.unit);
+            let of = |(field, name): (&str, &str)| format!("{field} {name}");
+            let title = if at[0] == at[1] { of(at[0]) } else { format!("{}, {}", of(at[0]), of(at[1])) };
+            let title = format!("{title}: {}", plan.unit);
             panels.push(Panel { title, cells: groups.iter().map(cells).collect() });
         }
     }

@@ -75,11 +75,6 @@ pub struct Chart {
     pub cut: f64,
 }
 
-/// Draws the chart as SVG.
-pub fn svg(chart: &Chart) -> String {
-    svg_of_all(std::slice::from_ref(chart))
-}
-
 /// Draws charts below each other as one SVG.
 pub fn svg_of_all(charts: &[Chart]) -> String {
     let mut svg = String::new();
@@ -186,18 +181,18 @@ fn colour(index: usize) -> RGBColor {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Chart, Panel, svg};
+    use super::{Cell, Chart, Panel, svg_of_all};
 
     #[test]
     fn figures_and_reasons_are_written() {
         let cells = vec![vec![Cell::Bar(12.34), Cell::Word("NC")], vec![Cell::Nothing, Cell::Bar(900.0)]];
-        let text = svg(&Chart {
+        let text = svg_of_all(&[Chart {
             title: "a title".to_owned(),
             groups: vec!["one".to_owned(), "two".to_owned()],
             bars: vec!["first".to_owned(), "second".to_owned()],
             panels: vec![Panel { title: "above".to_owned(), cells }],
             cut: 100.0,
-        });
+        }]);
         for wanted in ["a title", "one", "two", "first", "second", "above", "12.3", "NC", "900.0"] {
             assert!(text.contains(wanted), "{wanted} is missing");
         }

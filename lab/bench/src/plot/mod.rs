@@ -1,9 +1,11 @@
-//! Draws rows as horizontal bars or in groups.
+//! Draws rows as horizontal bars or in groups, as SVG or as tables of Markdown.
 
 pub mod by_fields;
 pub mod grouped;
+mod markdown;
 
 use crate::row::Row;
+use grouped::Chart;
 use plotters::prelude::*;
 
 const WIDTH: u32 = 900;
@@ -22,13 +24,47 @@ pub fn names<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<&'
     names
 }
 
-/// An SVG with one bar for each row that has the field.
-pub fn bars(title: &str, field: &str, rows: &[Row]) -> String {
-    let bars: Vec<(String, f64)> = rows.iter().filter_map(|row| Some((row.title(), row.get(field)?))).collect();
-    let mut svg = String::new();
-    let height = HEAD_HEIGHT + ROW_HEIGHT * bars.len() as u32;
-    draw(&mut svg, height, &format!("{title}: {field}"), &bars).expect("drawing into a string does not fail");
-    svg
+/// What a scenario shows of its rows.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Named numbers.
+    Bars {
+        /// The scenario and the field.
+        title: String,
+        /// Name and number of each bar.
+        bars: Vec<(String, f64)>,
+    },
+    /// Charts of grouped bars.
+    Charts(Vec<Chart>),
+}
+
+/// One bar for each row that has the field.
+pub fn bars(title: &str, field: &str, rows: &[Row]) -> Drawing {
+    let bars = rows.iter().filter_map(|row| Some((row.title(), row.get(field)?))).collect();
+    Drawing::Bars { title: format!("{title}: {field}"), bars }
+}
+
+impl Drawing {
+    /// The drawing as one SVG.
+    pub fn svg(&self) -> String {
+        match self {
+            Drawing::Charts(charts) => grouped::svg_of_all(charts),
+            Drawing::Bars { title, bars } => {
+                let mut svg = String::new();
+                let height = HEAD_HEIGHT + ROW_HEIGHT * bars.len() as u32;
+                draw(&mut svg, height, title, bars).expect("drawing into a string does not fail");
+                svg
+            }
+        }
+    }
+
+    /// The same numbers as tables of Markdown, each below its title.
+    pub fn markdown(&self) -> String {
+        match self {
+            Drawing::Charts(charts) => charts.iter().map(markdown::of_chart).collect(),
+            Drawing::Bars { title, bars } => markdown::of_bars(title, bars),
+        }
+    }
 }
 
 fn draw(svg: &mut String, height: u32, title: &str, bars: &[(String, f64)]) -> Result<(), Box<dyn std::error::Error>> {

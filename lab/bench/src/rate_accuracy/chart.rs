@@ -1,11 +1,11 @@
 //! Draws the scenario: the rate that passes and its variation, by offered rate, next to the models.
 
-use crate::plot::grouped::{self, Cell, Chart, Panel};
-use crate::plot::names;
+use crate::plot::grouped::{Cell, Chart, Panel};
+use crate::plot::{Drawing, names};
 use crate::row::Row;
 
 /// Draws the rows.
-pub fn svg(title: &str, rows: &[Row]) -> String {
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let (groups, workers) = (names(rows, "offered"), names(rows, "workers"));
     let cell = |pattern: &str, offered: &str, workers: &str, field: &str| {
         let wanted = [("pattern", pattern), ("offered", offered), ("workers", workers)];
@@ -28,13 +28,13 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     });
     let panels = panels.collect();
     let bars = workers.iter().flat_map(|workers| [format!("{workers} workers"), format!("exact, {workers}")]);
-    grouped::svg(&Chart {
+    Drawing::Charts(vec![Chart {
         title: format!("{title}: by offered rate in multiples of the limit"),
         bars: bars.chain(workers.first().map(|_| "refill (paper)".to_owned())).collect(),
         groups: groups.into_iter().map(str::to_owned).collect(),
         panels,
         cut: f64::INFINITY,
-    })
+    }])
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
             let row = Row::default().of("pattern", "even").of("offered", "2 x").of("workers", workers);
             row.number("kpps", kpps).number("exact_kpps", 100.5).number("refilled_kpps", 12.5)
         };
-        let svg = svg("rate-accuracy", &[row("1", 99.5), row("2", 98.5)]);
+        let svg = draw("rate-accuracy", &[row("1", 99.5), row("2", 98.5)]).svg();
         for wanted in ["even", "2 x", "2 workers", "exact, 2", "99.5", "98.5", "100.5", "12.5"] {
             assert!(svg.contains(wanted), "{wanted} is missing");
         }

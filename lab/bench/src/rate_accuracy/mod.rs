@@ -21,7 +21,7 @@ use weir::failure::Failure;
 use weir_engine::cpu::Cpu;
 use weir_loading::{Policy, load};
 
-pub use chart::svg as plot;
+pub use chart::draw as plot;
 
 /// The limit in packets per second, and its burst: the packets of 10 ms.
 const RATE_PPS: u64 = 100_000;

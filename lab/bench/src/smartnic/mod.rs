@@ -35,7 +35,7 @@ use weir_engine::clang::Clang;
 use weir_engine::traffic::{self, SMALL_FRAME_BYTES};
 use weir_instruments::generate::Generator;
 
-pub use chart::svg as plot;
+pub use chart::draw as plot;
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {

@@ -1,18 +1,20 @@
 //! Draws the scenario: the CPU time of a packet, and the paper's Fig. 5 (throughput by packet size) and Fig. 6 (HTTP
 //! transfers by page and number of connections).
 
+use crate::plot::Drawing;
 use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
 /// Draws the rows. Parts that were not measured are left out.
-pub fn svg(title: &str, rows: &[Row]) -> String {
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let plans = [
         (": a packet in memory", &MEMORY),
         (": what a forwarded packet of established flows costs on a veth pair", &FORWARDED),
         (": throughput by packet size (paper: Fig. 5)", &THROUGHPUT),
         (": HTTP transfers by number of connections (paper: Fig. 6)", &HTTP),
+        (": requests that are answered under a flood", &DEMAND),
     ];
-    by_fields::svg(title, &plans, rows)
+    by_fields::draw(title, &plans, rows)
 }
 
 const MEMORY: Plan = Plan {
@@ -38,6 +40,14 @@ const THROUGHPUT: Plan = Plan {
     bar: "tracking",
     field: "gbit_per_s",
     unit: "Gbit/s",
+};
+const DEMAND: Plan = Plan {
+    part: "demand",
+    panels: ["part", "part"],
+    group: "flood",
+    bar: "device",
+    field: "answered_percent",
+    unit: "per cent",
 };
 const HTTP: Plan = Plan {
     part: "http",
@@ -68,7 +78,7 @@ mod tests {
                 .of("connections", "256")
                 .number("mbit_per_s", 77.5),
         ];
-        let text = svg("stateful", &rows);
+        let text = draw("stateful", &rows).svg();
         for wanted in ["Fig. 5", "xdp", "frame_bytes 88", "1.5", "Fig. 6", "synproxy", "page 1 KB, flood SYN", "77.5"] {
             assert!(text.contains(wanted), "{wanted} is missing");
         }

@@ -26,6 +26,7 @@ pub mod wires;
 
 use crate::need::Need;
 use crate::plan::Plan;
+use crate::plot::Drawing;
 use crate::row::Row;
 use crate::scale::Scaled;
 use crate::scenario::{Axis, Member, Picks, Scenario};
@@ -137,8 +138,8 @@ const SETTINGS: Scaled<Settings> = Scaled {
 };
 
 /// Draws the rows.
-pub fn plot(title: &str, rows: &[Row]) -> String {
-    chart::svg(title, rows)
+pub fn plot(title: &str, rows: &[Row]) -> Drawing {
+    chart::draw(title, rows)
 }
 
 /// Runs the scenario.

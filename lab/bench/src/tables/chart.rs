@@ -1,14 +1,14 @@
 //! Draws the scenario: one panel for each key mix, one group for each table, and the best mode of each layout.
 
-use crate::plot::grouped::{self, Cell, Chart, Panel};
-use crate::plot::names;
+use crate::plot::grouped::{Cell, Chart, Panel};
+use crate::plot::{Drawing, names};
 use crate::row::Row;
 
 /// Maximum length of bars in cycles. The radix tree takes hundreds.
 const CUT: f64 = 120.0;
 
 /// Draws the rows.
-pub fn svg(title: &str, rows: &[Row]) -> String {
+pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let (groups, bars) = (names(rows, "table"), names(rows, "layout"));
     let panel = |keys: &&str| {
         let cells = |table: &&str| bars.iter().map(|layout| cell(rows, table, layout, keys)).collect();
@@ -16,13 +16,13 @@ pub fn svg(title: &str, rows: &[Row]) -> String {
     };
     let panels = names(rows, "keys").iter().map(panel).collect();
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
-    grouped::svg(&Chart {
+    Drawing::Charts(vec![Chart {
         title: format!("{title}: TSC cycles per lookup"),
         panels,
         groups: owned(groups),
         bars: owned(bars),
         cut: CUT,
-    })
+    }])
 }
 
 /// The best mode of a layout.

@@ -33,7 +33,7 @@ use crate::plan::Plan;
 use crate::row::Row;
 use crate::scale::{Scale, Scaled};
 use crate::scenario::{Axis, Member, Picks, Scenario};
-pub use chart::svg as plot;
+pub use chart::draw as plot;
 use effort::EFFORT;
 use layouts::{Builder, CONTENDERS, Contender, Find, Lookups};
 use race::{Entrant, Oracle, REFERENCE_ONE_IN};

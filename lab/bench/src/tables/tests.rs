@@ -75,7 +75,7 @@ fn rows_of_a_table() {
     let modes: Vec<_> = of("rank-leaf", true).iter().map(|row| row.text("mode").unwrap()).collect();
     assert_eq!(modes, ["single", "burst"]);
     assert!(of("chosen", false)[0].text("picked").is_some());
-    let picture = super::plot("tables", &rows);
+    let picture = super::plot("tables", &rows).svg();
     assert!(picture.contains("sequential keys") && picture.contains("NC"));
 }
 

@@ -11,7 +11,7 @@ mod threads;
 use crate::live::wire;
 use crate::need::Need;
 use crate::plan::Plan;
-use crate::plot::by_fields;
+use crate::plot::{Drawing, by_fields};
 use crate::row::Row;
 use crate::scale::Scaled;
 use crate::scenario::{Axis, Member, Picks, Scenario};
@@ -94,7 +94,7 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
 }
 
 /// Draws the rows.
-pub fn plot(title: &str, rows: &[Row]) -> String {
+pub fn plot(title: &str, rows: &[Row]) -> Drawing {
     let plan = by_fields::Plan {
         part: "layouts",
         panels: ["frame_bytes", "part"],
@@ -103,7 +103,7 @@ pub fn plot(title: &str, rows: &[Row]) -> String {
         field: "mpps",
         unit: "millions of packets per second",
     };
-    by_fields::svg(title, &[(": throughput by threads (paper: Fig. 5)", &plan)], rows)
+    by_fields::draw(title, &[(": throughput by threads (paper: Fig. 5)", &plan)], rows)
 }
 
 /// Loads the rules, and opens a connection of each client.
@@ -195,7 +195,7 @@ mod tests {
             (row.get("mpps"), row.get("gbit_per_s"), row.get("cpu_ns_per_packet")),
             (Some(2.0), Some(24.0), Some(750.0))
         );
-        let svg = plot("thread-layouts", &[row]);
+        let svg = plot("thread-layouts", &[row]).svg();
         assert!(svg.contains("paper, 5 threads") && svg.contains("frame_bytes 1500"), "{svg}");
     }
 }
