@@ -39,7 +39,7 @@ const QUIET_MAX: Duration = Duration::from_secs(2);
 
 /// The kernel's thread that receives the packets of an interface.
 pub struct Receiver {
-    schedstat: PathBuf,
+    process: PathBuf,
 }
 
 impl Receiver {
@@ -56,7 +56,7 @@ impl Receiver {
             let new: Vec<i32> = receivers(interface).difference(&before).copied().collect();
             if let [pid] = new[..] {
                 pin(pid, core).map_err(|error| Failure::Runtime(format!("thread of {interface}: {error}")))?;
-                return Ok(Receiver { schedstat: format!("/proc/{pid}/schedstat").into() });
+                return Ok(Receiver { process: format!("/proc/{pid}").into() });
             }
             if start.elapsed() > START {
                 return Err(Failure::Runtime(format!("{interface}: the kernel has {} threads for it", new.len())));
@@ -70,11 +70,23 @@ impl Receiver {
     /// # Errors
     /// The interface does not exist anymore.
     fn spent(&self) -> Result<(Duration, u64), Failure> {
-        let text = fs::read_to_string(&self.schedstat).map_err(|error| Failure::file(&self.schedstat, error))?;
+        let text = self.read("schedstat")?;
         // Time on the processor in ns, time in its queue, and number of runs.
         let mut numbers = text.split_whitespace().map_while(|number| number.parse().ok());
         let ns = numbers.next().unwrap_or_default();
         Ok((Duration::from_nanos(ns), numbers.nth(1).unwrap_or_default()))
+    }
+
+    /// Whether it waits for a processor. On a busy machine it may do so for longer than [`QUIET`].
+    fn is_queued(&self) -> Result<bool, Failure> {
+        let text = self.read("stat")?;
+        // The state is behind the name, which may contain anything.
+        Ok(text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R')))
+    }
+
+    fn read(&self, name: &str) -> Result<String, Failure> {
+        let path = self.process.join(name);
+        fs::read_to_string(&path).map_err(|error| Failure::file(&path, error))
     }
 
     /// Waits until it sleeps.
@@ -86,7 +98,7 @@ impl Receiver {
         loop {
             thread::sleep(QUIET);
             let now = self.spent()?;
-            if now == last || start.elapsed() > QUIET_MAX {
+            if now == last && !self.is_queued()? || start.elapsed() > QUIET_MAX {
                 return Ok(now);
             }
             last = now;
