@@ -471,6 +471,7 @@ fn bench_hands_its_words_on() {
         code == Some(1) && stderr.contains("weir-bench, which is neither in the directory of this program nor in PATH"),
         "{stderr}"
     );
+    assert!(stderr.contains("--package weir-bench` builds it"), "{stderr}");
     let (code, stdout, _) = run(&["live", "--json"]);
     assert!(code == Some(1) && serde_json::from_str::<Value>(&stdout).is_ok(), "{stdout}");
     install_script("#!/bin/sh\necho \"$#: $*\"\nexit 3\n", &sandbox.path("weir-bench")).expect("it is a folder");

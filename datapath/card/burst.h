@@ -68,24 +68,22 @@ uint64_t weir_answered(const struct weir_frame *frames, struct weir_frame *cut, 
  */
 WEIR_INLINE bool dxr16x4_holds(struct table table, uint32_t entry)
 {
-	const struct dxr_shape shape = dxr_extended_shape(4);
 	const uint32_t words = image_u32(table, (uint32_t)offsetof(struct image_header, bytes) / 4) >> 2;
-	const uint32_t first = (image_section(table, shape.ranges_field) >> 2) + (entry >> shape.count_bits);
-	uint32_t count = entry & ((1u << shape.count_bits) - 1);
+	const uint32_t first = (image_section(table, DXR_RANGES_FIELD) >> 2) + (entry >> DXR_COUNT_BITS);
+	uint32_t count = entry & ((1u << DXR_COUNT_BITS) - 1);
 
 	if (WEIR_UNLIKELY(count && first >= words))
 		return false;
-	if (WEIR_UNLIKELY(count == shape.count_at_head))
-		count = (image_u32(table, first) >> (32 - shape.range_bits)) + 2;
+	if (WEIR_UNLIKELY(count == DXR_COUNT_AT_HEAD))
+		count = (image_u32(table, first) >> DXR_LABEL_BITS) + 2;
 	return !count || count <= words - first;
 }
 
 /* Fetches the range that the search for an entry reads first. */
 WEIR_INLINE void dxr16x4_prefetch(struct table table, uint32_t entry)
 {
-	const struct dxr_shape shape = dxr_extended_shape(4);
-	const uint32_t count = entry & ((1u << shape.count_bits) - 1);
-	const uint32_t first = (image_section(table, shape.ranges_field) >> 2) + (entry >> shape.count_bits);
+	const uint32_t count = entry & ((1u << DXR_COUNT_BITS) - 1);
+	const uint32_t first = (image_section(table, DXR_RANGES_FIELD) >> 2) + (entry >> DXR_COUNT_BITS);
 
 	if (count)
 		__builtin_prefetch(table_at(table, (first + count / 2) << 2));

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use weir_abi::dpdk::{self, Facts, FlowHits, Lost, opening};
 use weir_abi::kernel::{
     self, AdditionRing, CardPorts, CardSeal, CardSeals, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports,
-    RecentAddition, ReplayHeader, SampleRecord, Stream, Words, XdpContext,
+    RecentAddition, ReplayHeader, SampleRecord, Words, XdpContext,
 };
 use weir_abi::packet::PacketView;
 use weir_abi::wire_card::{self, CardCount, CardKey};
@@ -254,7 +254,6 @@ fn waiting_layouts() -> String {
 const KERNEL_HEADERS: &[&str] = &[
     "core/env.h",
     "kernel/hook.h",
-    "measure/stream.h",
     "tables/kernel_addition.h",
     "track/kernel.h",
     "slots/kernel.h",
@@ -291,7 +290,6 @@ fn programs_in_the_kernel_have_the_same_layout() {
     layout!(program, "sample_record", SampleRecord, len, cap, side, bytes);
     same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
-    layout!(program, "stream", Stream, next, count, sources);
     layout!(program, "addition_ring", AdditionRing, head, lost, tail, epoch, recent, records);
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
     layout!(program, "xdp_md", XdpContext, data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex);
@@ -302,8 +300,6 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("PORT_INDICES", kernel::PORT_INDICES),
         ("PORT_QUEUES", kernel::PORT_QUEUES),
         ("REPLAY_BYTES_MIN", kernel::REPLAY_BYTES_MIN),
-        ("STREAM_SOURCES_MAX", kernel::STREAM_SOURCES_MAX),
-        ("STREAM_PACKETS", kernel::STREAM_PACKETS),
         ("FRAME_COPY_BYTES", kernel::FRAME_COPY_BYTES),
         ("SUM_BYTES", kernel::SUM_BYTES),
         ("ADDITIONS_MAX", kernel::ADDITIONS_MAX),
@@ -321,7 +317,6 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("sizeof(weir_rewrites)", size_of::<Rewrite>()),
         ("sizeof(weir_tracks)", kernel::TRACK_SLOT_BYTES),
         ("sizeof(weir_counters[0])", size_of::<Counter>()),
-        ("sizeof(weir_stream)", size_of::<Stream>()),
         ("sizeof(weir_mode)", size_of::<Mode>()),
         ("sizeof(weir_abi_version)", size_of_val(&weir_abi::ABI_VERSION)),
     ];
@@ -376,7 +371,7 @@ fn dpdk_has_the_same_layout() {
 #[test]
 fn rust_knows_every_structure_around_the_program() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
-    const C_ONLY: [&str; 15] = [
+    const C_ONLY: [&str; 14] = [
         "__sk_buff",
         "ack_key",
         "answer_slot",
@@ -385,7 +380,6 @@ fn rust_knows_every_structure_around_the_program() {
         "feature_queue",
         "lock_wait",
         "slot_walk",
-        "stream_run",
         "track_slot",
         "net",
         "net_device",

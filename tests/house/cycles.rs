@@ -39,7 +39,7 @@ impl Crate {
         let sources: Vec<File> = files(&["rs"]).into_iter().filter(|file| file.path.contains("/src/")).collect();
         let is_root = |path: &str| path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs");
         let roots = sources.iter().map(|file| file.path.clone()).filter(|path| is_root(path));
-        let ours = roots.filter(|root| root.starts_with("crates/") || root.starts_with("xtask/"));
+        let ours = roots.filter(|root| ["crates/", "lab/", "xtask/"].iter().any(|folder| root.starts_with(folder)));
         ours.map(|root| Self::new(root, &sources)).collect()
     }
 

@@ -24,6 +24,8 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-planning", &[LIBRARIES, &["weir-card", "weir-command"]]),
     ("weir-recording", &[LIBRARIES, &["weir-mitigate", "weir-command"]]),
     ("weir-daemon", &[LIBRARIES, &["weir-card", "weir-command", "weir-mitigate", "weir-planning", "weir-recording"]]),
+    ("weir-schemes", &[&["weir-abi", "weir-tables"]]),
+    ("weir-instruments", &[&["weir-abi", "weir-tables", "weir-engine", "weir-schemes"]]),
     ("weir-simulation", &[]),
     ("weir-test-support", &[]),
     ("xtask", &[]),
@@ -85,6 +87,28 @@ fn crates_use_only_what_they_may() {
         offences.extend(impure.map(|used| format!("{name} is pure and uses {used}")));
     }
     assert_none(offences, "dependency rules of docs/ARCHITECTURE.md");
+}
+
+/// What only benchmarks use is in `lab`, and `cargo build` without arguments does not build it.
+#[test]
+fn the_product_does_not_use_the_lab() {
+    let packages = metadata();
+    let root = root().canonicalize().expect("it is there");
+    let is_lab = |package: &&Value| Path::new(text(package, "manifest_path")).starts_with(root.join("lab"));
+    let (lab, others): (Vec<&Value>, Vec<&Value>) = packages.iter().partition(is_lab);
+    let lab: Vec<&str> = lab.into_iter().map(|package| text(package, "name")).collect();
+    assert!(lab.contains(&"weir-bench"), "{lab:?}");
+    let mut offences = Vec::new();
+    for package in others {
+        // Tests count too: a test of the product must not build the lab.
+        let list = package["dependencies"].as_array().expect("a list of dependencies");
+        let used = list.iter().map(|dependency| text(dependency, "name")).filter(|used| lab.contains(used));
+        offences.extend(used.map(|used| format!("{} uses {used}", text(package, "name"))));
+    }
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("there is a workspace");
+    let default = manifest.lines().find(|line| line.starts_with("default-members")).expect("it names default members");
+    offences.extend(default.contains("lab/").then(|| format!("Cargo.toml: {default}")));
+    assert_none(offences, "the product does not use lab, and is built without it");
 }
 
 #[test]

@@ -17,10 +17,6 @@ pub const PORT_INDICES: usize = 4096;
 pub const PORT_QUEUES: usize = 64;
 /// The shortest frame that the kernel runs a program on: `REPLAY_BYTES_MIN`.
 pub const REPLAY_BYTES_MIN: usize = 14;
-/// The most sources of made-up packets: `STREAM_SOURCES_MAX`.
-pub const STREAM_SOURCES_MAX: usize = 1 << 18;
-/// The most packets that one run of a stream decides: `STREAM_PACKETS`.
-pub const STREAM_PACKETS: usize = 1 << 9;
 /// Bytes of a header that lies behind a packet's first buffer: `FRAME_COPY_BYTES`.
 pub const FRAME_COPY_BYTES: usize = 40;
 /// Bytes that a checksum is computed of at a time: `SUM_BYTES`.
@@ -364,19 +360,6 @@ impl ReplayHeader {
         let ReplayHeader { cap, len, link, padding, now_ns: [low, high] } = self;
         [cap, len, link, padding, low, high]
     }
-}
-
-/// The sources of made-up packets: `struct stream`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Stream {
-    /// The source of the next packet.
-    pub next: u32,
-    /// Number of sources of a stream.
-    pub count: u32,
-    zero: [u32; 14],
-    /// In network byte order.
-    pub sources: [u32; STREAM_SOURCES_MAX],
 }
 
 /// What the kernel tells a program of a packet: `struct xdp_md`.

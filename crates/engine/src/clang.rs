@@ -307,9 +307,21 @@ impl Clang {
 
     /// Compiles C for BPF to an object.
     pub fn bpf(&self, name: &str, c: &str, shape: &BpfShape) -> Result<Compiled<BpfObject>, EngineError> {
+        self.bpf_with(name, c, shape, Extras::default())
+    }
+
+    /// Compiles like [`Clang::bpf`], with additional headers and flags.
+    pub fn bpf_with(
+        &self,
+        name: &str,
+        c: &str,
+        shape: &BpfShape,
+        extras: Extras<'_>,
+    ) -> Result<Compiled<BpfObject>, EngineError> {
         let mut flags = BPF_FLAGS.map(str::to_owned).to_vec();
         flags.extend(shape.flags());
-        let (object, took) = self.compile(name, "bpf", c, &flags, &[])?;
+        flags.extend_from_slice(extras.flags);
+        let (object, took) = self.compile(name, "bpf", c, &flags, extras.headers)?;
         Ok(Compiled { object: BpfObject(object), took })
     }
 

@@ -166,7 +166,10 @@ impl NativeCode {
 }
 
 /// Maps a shared object and returns the library with its file. The file must stay open as long as the library is used.
-pub(crate) fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
+///
+/// # Errors
+/// The dynamic loader refuses the object.
+pub fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), EngineError> {
     let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
     let file = memory_file(object.bytes())
         .map_err(|error| refuse(format!("cannot be put into memory: {error}")).caused_by(&error))?;

@@ -1,4 +1,4 @@
-//! Synthetic traffic: UDP packets whose sources follow a named mix.
+//! Synthetic traffic: small UDP packets.
 
 use weir_abi::Link;
 
@@ -9,56 +9,10 @@ use crate::frame_set::FrameSet;
 /// Size of a minimum Ethernet frame without its frame check sequence, in bytes. It has 64 bytes on the wire.
 pub const SMALL_FRAME_BYTES: usize = 60;
 
-/// The distribution of source addresses.
-#[derive(Clone, Copy, Debug)]
-pub enum Mix<'a> {
-    /// Uniformly random.
-    Random,
-    /// The botnet of the paper: 10% random, 20% allowed, 70% blocked.
-    Botnet {
-        /// Allowed addresses.
-        allowed: &'a [u32],
-        /// Blocked addresses.
-        blocked: &'a [u32],
-    },
-}
-
-impl Mix<'_> {
-    /// The name in benchmark rows.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mix::Random => "random",
-            Mix::Botnet { .. } => "botnet",
-        }
-    }
-
-    /// A random address of the mix, in host byte order.
-    pub fn source(self, random: &mut SplitMix) -> u32 {
-        let any = |random: &mut SplitMix| random.draw() as u32;
-        let one_of = |random: &mut SplitMix, list: &[u32]| match list.is_empty() {
-            true => random.draw() as u32,
-            false => list[random.below(list.len() as u64) as usize],
-        };
-        match self {
-            Mix::Random => any(random),
-            Mix::Botnet { allowed, blocked } => match random.below(10) {
-                0 => any(random),
-                1 | 2 => one_of(random, allowed),
-                _ => one_of(random, blocked),
-            },
-        }
-    }
-}
-
-/// `count` addresses of the mix, in host byte order.
-pub fn sources(count: usize, mix: Mix<'_>, seed: u64) -> Vec<u32> {
+/// `count` packets like the packets of [`packets_from`], with random sources.
+pub fn random_packets(count: usize, seed: u64) -> FrameSet {
     let mut random = SplitMix::new(seed);
-    (0..count).map(|_| mix.source(&mut random)).collect()
-}
-
-/// `count` packets like the packets of [`packets_from`], with sources from the mix.
-pub fn small_packets(count: usize, mix: Mix<'_>, seed: u64) -> FrameSet {
-    packets_from(&sources(count, mix, seed))
+    packets_from(&(0..count).map(|_| random.draw() as u32).collect::<Vec<_>>())
 }
 
 /// One UDP packet with 64 bytes on the wire for each source, all to one destination.

@@ -54,75 +54,6 @@ fn frames(link: Link) -> FrameSet {
     FrameSet::new(link, packets.chain(listed))
 }
 
-/// Counts each packet for rule 0 or 1, by the lowest bit of its source.
-const ODD_AND_EVEN: &str = r#"
-#include "core/env.h"
-#include "core/verdict.h"
-#include "core/packet.h"
-#include "kernel/hook.h"
-
-WEIR_INLINE uint32_t odd_upstream_frame(const struct env *env, const struct frame *frame, struct packet *packet)
-{
-	enum reason reason = parse_packet(frame, packet);
-
-	if (reason != REASON_NONE)
-		return decide(env, ACTION_DROP, reason, frame->len);
-	if (forget(packet->saddr) & 1) {
-		count(env, REASON_RULE + 1, frame->len);
-		return rule_verdict(ACTION_DROP, 1, 0);
-	}
-	count(env, REASON_RULE + 0, frame->len);
-	return rule_verdict(ACTION_ACCEPT, 0, 0);
-}
-
-WEIR_CHAIN(odd_upstream)
-"#;
-
-fn odd_and_even(extra: &str) -> XdpFilter {
-    let program = ProgramShape { chains: vec!["odd_upstream".to_owned()], rules: 2, ..ProgramShape::default() };
-    let shape = BpfShape::new(&program, &Bound::default());
-    let object = Clang::find().unwrap().bpf("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape).unwrap().object;
-    XdpFilter::load("odd", &object, &program, &Bound::default()).unwrap()
-}
-
-/// A UDP packet from 0.0.0.0.
-fn udp() -> FrameSet {
-    let mut bytes = [0u8; 60];
-    bytes[12..24].copy_from_slice(&[0x08, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
-    bytes[38..40].copy_from_slice(&[0, 26]);
-    FrameSet::new(Link::Ethernet, [(&bytes[..], 64)])
-}
-
-#[test]
-fn a_stream_has_every_source_once() {
-    let mut filter = odd_and_even("#include \"measure/stream.h\"\nWEIR_XDP_STREAM(odd_upstream)\n");
-    let frames = udp();
-    let burst = frames.bursts().next().unwrap();
-    let counted = |filter: &XdpFilter| {
-        let counters = filter.counters();
-        let rule = |rule| counters[usize::from(Reason::rule(rule).0)];
-        assert_eq!(counters.iter().map(|counter| counter.packets).sum::<u64>(), rule(0).packets + rule(1).packets);
-        assert_eq!(rule(1).bytes, rule(1).packets * 64);
-        (rule(0).packets, rule(1).packets)
-    };
-    filter.stream(0, &burst, 0, &[1]).unwrap();
-    assert_eq!(counted(&filter), (0, 1));
-    let sources: Vec<u32> = (0..1000).map(|n| if n % 10 == 0 { 0xffff_ff01 } else { 0x0100_0000 }).collect();
-    filter.stream(0, &burst, 0, &sources).unwrap();
-    assert_eq!(counted(&filter), (900, 101));
-    // The next stream starts with the first source again.
-    filter.stream(0, &burst, 0, &sources[..1]).unwrap();
-    assert_eq!(counted(&filter), (900, 102));
-}
-
-#[test]
-fn a_program_without_a_stream_says_so() {
-    let frames = udp();
-    let burst = frames.bursts().next().unwrap();
-    let error = odd_and_even("").stream(0, &burst, 0, &[1]).unwrap_err().to_string();
-    assert!(error.contains(".bss.stream"), "{error}");
-}
-
 fn decide_all(filter: &mut dyn Filter, chain: usize, frames: &FrameSet) -> Vec<Verdict> {
     let mut all = Vec::new();
     for burst in frames.bursts() {
@@ -185,15 +116,6 @@ fn a_frame_can_be_timed_in_the_kernel() {
     let burst = frames.bursts().next().unwrap();
     xdp.time_frame(0, &burst, 0, 1000).unwrap();
     assert_eq!(xdp.counters()[32].packets, 1000);
-}
-
-#[test]
-fn the_kernel_measures_cycles() {
-    let mut xdp = xdp();
-    let frames = FrameSet::new(Link::Ethernet, std::iter::repeat_n((&[1u8; 64][..], 64), 100));
-    let cost = xdp.measure(0, &frames, 3).unwrap();
-    assert!(cost.ns_per_packet.median > 0.0 && cost.cycles_per_packet.median > 0.0, "{cost:?}");
-    assert_eq!(xdp.counters()[1].packets, 300);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use weir_card::distributor::cost::Costs;
 use weir_loading::Policy;
 use weir_policy::ir::Find;
 
-/// Cycles of native code, from `weir bench hybrid` and `docs/internals/tables-explained.md`. Receiving is an estimate:
-/// it costs the same with and without a card.
+/// Cycles of native code, from `docs/reference/benchmarks.md`. Receiving is an estimate: it costs the same with and
+/// without a card.
 const RECEIVE: f64 = 60.0;
 const PARSE: f64 = 16.0;
 const SEAL: f64 = 8.0;

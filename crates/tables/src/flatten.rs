@@ -4,15 +4,17 @@ use crate::prefix::{Address, Prefix};
 
 /// Addresses of one label, from `start` up to the start of the next range. Label 0 is a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Range<A> {
+pub struct Range<A> {
+    /// The first address.
     pub start: A,
+    /// The label; 0 if no prefix holds the addresses.
     pub label: u32,
 }
 
 /// Divides the whole address space into the ranges of sorted, distinct prefixes (see [`Address::order`]).
 ///
 /// The first range starts at 0, and neighbours differ in label. There are at most two ranges per prefix, plus one.
-pub(crate) fn flatten<A: Address>(prefixes: &[Prefix<A>]) -> Vec<Range<A>> {
+pub fn flatten<A: Address>(prefixes: &[Prefix<A>]) -> Vec<Range<A>> {
     let mut ranges = Vec::with_capacity(prefixes.len() + prefixes.len() / 2 + 1);
     ranges.push(Range { start: A::ZERO, label: 0 });
     // The prefixes around the current one, innermost last. There is at most one per length.

@@ -7,13 +7,17 @@
 //! ```
 //! Overlapping prefixes resolve by longest match, overlapping ranges by the smallest. Label 0 means "no entry"; members
 //! of a set have label 1. The crate opens no file and knows no policy. Its input and output are bytes.
+//!
+//! Builders of layouts share [`flatten`], [`blocks`] and [`unique`]. So do the schemes of papers in `lab/schemes`, which
+//! layouts are compared with.
 
+pub mod blocks;
 mod build;
 mod cells;
 mod coverage;
 pub mod difference;
 pub mod entries;
-mod flatten;
+pub mod flatten;
 pub mod image;
 pub mod image_memory;
 mod layout;
@@ -26,9 +30,9 @@ pub mod prefix;
 pub mod problem;
 pub mod reads;
 pub mod reference;
-pub mod scheme;
 mod split_mix;
 mod trace;
+pub mod unique;
 
 pub use coverage::Coverage;
 pub use difference::{Difference, Overlap};

@@ -10,7 +10,7 @@ pub const LABEL_BYTES_MAX: usize = 255;
 pub const PREFIXES_MAX: usize = 1 << 24;
 
 /// The family as messages name it.
-pub(crate) fn family_name(family: Family) -> &'static str {
+pub fn family_name(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "IPv4",
         Family::Ipv6 => "IPv6",

@@ -10,6 +10,8 @@ use std::process::Command;
 use weir_command::failure::Failure;
 
 const PROGRAM: &str = "weir-bench";
+/// The option of cargo that puts it beside this program.
+const PROFILE: &str = if cfg!(debug_assertions) { "" } else { "--release " };
 
 /// Replaces this process by `weir-bench`. Returns only if that fails.
 ///
@@ -22,7 +24,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
     Err(match error.kind() {
         ErrorKind::NotFound => Failure::Runtime(format!(
             "weir: bench needs the program {PROGRAM}, which is neither in the directory of this program nor in PATH; \
-             `cargo build --release --package {PROGRAM}` builds it"
+             in Weir's repository, `cargo build {PROFILE}--package {PROGRAM}` builds it"
         )),
         _ => Failure::file(&program, error),
     })

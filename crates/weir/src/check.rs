@@ -19,7 +19,7 @@ use weir_command::options::EngineName;
 use weir_command::report;
 use weir_engine::cpu::Cpu;
 use weir_engine::measure;
-use weir_engine::traffic::{self, Mix};
+use weir_engine::traffic;
 use weir_loading::{Policy, PolicyFile, Text};
 use weir_planning::card::{self, CardReport};
 use weir_policy::capability::Engine;
@@ -283,7 +283,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
     seconds.load_native = start.elapsed().as_secs_f64();
     seconds.native_without_clang =
         seconds.parse + seconds.lists + seconds.check + seconds.build + seconds.emit + seconds.load_native;
-    let frames = traffic::small_packets(PACKETS, Mix::Random, 1);
+    let frames = traffic::random_packets(PACKETS, 1);
     for (index, &chain) in wanted.iter().enumerate() {
         let chain = &mut certificate.chains[chain];
         let cost = measure::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;
@@ -299,7 +299,7 @@ fn measure_bpf(policy: &Policy, wanted: &[usize], certificate: &mut Certificate)
     let (mut filter, clang_took) = policy.in_kernel(&data, |compiled| Ok((compiled.filter()?, compiled.took)))?;
     certificate.seconds.clang_bpf = clang_took.as_secs_f64();
     certificate.seconds.load_bpf = filter.load_took().as_secs_f64();
-    let frames = traffic::small_packets(BPF_FRAMES, Mix::Random, 1);
+    let frames = traffic::random_packets(BPF_FRAMES, 1);
     for (index, &chain) in wanted.iter().enumerate() {
         let chain = &mut certificate.chains[chain];
         let cost = &filter.verifier_costs()[index];

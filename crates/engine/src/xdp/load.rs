@@ -371,17 +371,23 @@ fn check_version(name: &str, object: &libbpf_rs::OpenObject) -> Result<(), LoadE
 }
 
 /// The program with the given name.
-pub(crate) fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
+///
+/// # Errors
+/// There is none.
+pub fn find<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, EngineError> {
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| failed(name, "no such program".to_owned()))
 }
 
 /// An error of an object, or of one of its programs and sections.
-pub(crate) fn failed(object: &str, problem: String) -> EngineError {
+pub fn failed(object: &str, problem: String) -> EngineError {
     EngineError::Xdp { object: object.to_owned(), problem }
 }
 
 /// The memory of the map for a section, which must have at least `bytes` bytes.
-pub(crate) fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
+///
+/// # Errors
+/// There is no such section, or it is smaller.
+pub fn map(object: &Object, section: &str, bytes: usize) -> Result<MmapRaw, EngineError> {
     let map = object.maps().find(|map| map.name() == section);
     let map = map.ok_or_else(|| failed(section, "the object has no such section".to_owned()))?;
     if (map.value_size() as usize) < bytes {

@@ -6,14 +6,12 @@
 //! kernel decides like user space. Nothing is pinned, and bpffs is not needed.
 
 mod cost;
-pub mod generate;
 pub(crate) mod load;
 pub(crate) mod log;
 pub(crate) mod needs;
 pub mod plain;
 mod replay;
 mod rewritten;
-pub mod stream;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,16 +30,14 @@ use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
 use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves};
 
 pub use cost::VerifierCost;
-pub(crate) use load::{failed, find};
+pub use load::{failed, find, map};
 
 use crate::clang::BpfObject;
-use crate::frame_set::FrameSet;
-use crate::measure::{Cost, Spread};
-use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter, tsc};
+use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
 use cost::cost;
 use load::{
     ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, SAMPLES, addition_rings, buckets, counted, fill_tables, is_front,
-    join_parts, load_object, map, program_name,
+    join_parts, load_object, program_name,
 };
 use replay::Replay;
 use rewritten::Rewritten;
@@ -169,34 +165,33 @@ impl XdpFilter {
         index: usize,
         repeat: u32,
     ) -> Result<Duration, EngineError> {
+        let name = self.programs[chain].clone();
+        self.time_program(&name, burst, index, repeat)
+    }
+
+    /// Runs a program of the object like [`XdpFilter::time_frame`]. It need not be a chain of the policy.
+    ///
+    /// # Errors
+    /// There is no such program, or the kernel refuses to run it.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn time_program(
+        &mut self,
+        name: &str,
+        burst: &FrameBurst<'_>,
+        index: usize,
+        repeat: u32,
+    ) -> Result<Duration, EngineError> {
         self.fill_buckets(burst);
-        let name = &self.programs[chain];
         let program = find(&self.object, name)?;
         let ran = self.replay.run(&program, burst, index, repeat.max(1)).map_err(|problem| failed(name, problem))?;
         Ok(ran.took)
     }
 
-    /// Measures the kernel's time per packet, with each frame decided once in each of `repeats` rounds. Unlike
-    /// [`crate::measure::measure`] the result excludes the system call. It includes two clock readings, and effects of
-    /// the kernel on caches and branch predictors. It is therefore an upper bound.
-    ///
-    /// # Panics
-    /// If `frames` is empty or `repeats` is 0.
-    pub fn measure(&mut self, chain: usize, frames: &FrameSet, repeats: usize) -> Result<Cost, EngineError> {
-        assert!(!frames.is_empty() && repeats > 0, "nothing to measure");
-        let mut samples = Vec::with_capacity(repeats);
-        for _ in 0..repeats {
-            let mut total = Duration::ZERO;
-            for burst in frames.bursts() {
-                for index in 0..burst.len() {
-                    total += self.time_frame(chain, &burst, index, 1)?;
-                }
-            }
-            samples.push(total.as_nanos() as f64 / frames.len() as f64);
-        }
-        let ns_per_packet = Spread::of(samples).expect("there was at least one repeat");
-        let cycles_per_packet = ns_per_packet.scaled(tsc::frequency_hz() / 1e9);
-        Ok(Cost { cycles_per_packet, ns_per_packet, packets: frames.len() })
+    /// The object in the kernel.
+    pub fn object(&self) -> &Object {
+        &self.object
     }
 }
 

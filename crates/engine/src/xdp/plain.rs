@@ -1,12 +1,12 @@
-//! Programs without a policy: packet generators, baselines for measurements, and programs of others in tests.
+//! Programs without a policy, such as programs of others on the same interfaces.
 
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, Object, ProgramMut};
 use weir_abi::kernel::Mode;
 
-use super::load::{Plan, load_object, map};
-use super::{failed, find, stream};
+use super::load::{Plan, load_object};
+use super::{failed, find, map};
 use crate::EngineError;
 use crate::clang::BpfObject;
 use crate::live::programs::attach::{Attached, Egress};
@@ -72,25 +72,12 @@ impl PlainPrograms {
         Ok(unsafe { memory.as_ptr().cast::<u64>().read_volatile() })
     }
 
-    /// Sets a number that the programs read in the first 8 bytes of a section.
-    ///
-    /// # Errors
-    /// There is no such section.
-    pub(super) fn set_number(&self, section: &str, number: u64) -> Result<(), EngineError> {
-        let memory = map(&self.object, section, size_of::<u64>())?;
-        // SAFETY: `map` checked that the mapping has at least one word, and it is aligned to a page. Only user space
-        // writes the word, as a whole.
-        unsafe { memory.as_mut_ptr().cast::<u64>().write_volatile(number) };
-        Ok(())
+    /// The object in the kernel.
+    pub fn object(&self) -> &Object {
+        &self.object
     }
 
-    /// Sets the sources for datapath/measure/stream.h, repeated until the list is full.
-    pub(super) fn fill_stream(&self, sources: &[u32]) -> Result<(), EngineError> {
-        let all: Vec<u32> = sources.iter().copied().cycle().take(stream::SOURCES_MAX).collect();
-        stream::fill(&self.object, &all)
-    }
-
-    pub(super) fn find(&self, program: &str) -> Result<ProgramMut<'_>, EngineError> {
+    fn find(&self, program: &str) -> Result<ProgramMut<'_>, EngineError> {
         find(&self.object, program)
     }
 }

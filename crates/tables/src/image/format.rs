@@ -113,10 +113,15 @@ impl Writer {
 }
 
 /// The words of one section.
-pub(crate) enum Section<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Section<'a> {
+    /// Of 8 bits.
     U8(&'a [u8]),
+    /// Of 16 bits.
     U16(&'a [u16]),
+    /// Of 32 bits.
     U32(&'a [u32]),
+    /// Of 64 bits.
     U64(&'a [u64]),
     /// Two 64-bit words each, high half first.
     U128(&'a [u128]),

@@ -9,6 +9,6 @@ mod format;
 mod view;
 
 pub use error::{BuildError, ImageError};
-pub(crate) use format::{HEADER_BYTES, Header, Section, TICKETS_END, Writer};
-pub use format::{Image, LABELS_MAX};
+pub(crate) use format::{HEADER_BYTES, Header, TICKETS_END, Writer};
+pub use format::{Image, LABELS_MAX, Section};
 pub use view::ImageView;

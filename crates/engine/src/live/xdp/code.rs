@@ -138,7 +138,7 @@ fn is_of_downstream(program: &ProgramShape, name: &str) -> bool {
 
 /// Whether a program decides packets of interfaces.
 fn decides(name: &str) -> bool {
-    !name.starts_with(LOSSES) && !name.ends_with("_stream")
+    !name.starts_with(LOSSES)
 }
 
 /// The program of a chain.

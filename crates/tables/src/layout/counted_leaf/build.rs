@@ -3,6 +3,7 @@
 use weir_abi::Layout;
 
 use super::*;
+use crate::blocks::Blocks;
 use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, Image, Section, Writer};
 use crate::layout::Room;
@@ -10,8 +11,7 @@ use crate::layout::rank_leaf::build::{Leaves, label_bytes, limit, set_runs};
 use crate::layout::rank_leaf::encode::{Encoder, Run, Store};
 use crate::layout::rank_leaf::{self, CHUNK_BITS, FLAG, LOW_MASK, NUMBER_SHIFT, NUMBERS, VALUE_BYTES, VALUES_PADDING};
 use crate::prefix::Prefix4;
-use crate::scheme::blocks::Blocks;
-use crate::scheme::unique::Unique;
+use crate::unique::Unique;
 
 /// Number of lanes for each kind of leaf: half of all. One bit of the lane number distinguishes the kinds until the
 /// image is written.

@@ -6,12 +6,12 @@ use weir_abi::Layout;
 
 use super::encode::{Chunk, Encoder, NoRoom, Run, Store};
 use super::*;
+use crate::blocks::Blocks;
 use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, Image, Section, TICKETS_END, Writer};
 use crate::layout::Room;
 use crate::prefix::{Prefix4, Prefix6};
-use crate::scheme::blocks::Blocks;
-use crate::scheme::unique::Unique;
+use crate::unique::Unique;
 
 /// Minimum numbers of spare entries and lines of a table that may change.
 const SPARE_ENTRIES_MIN: usize = 1 << 14;

@@ -1,0 +1,177 @@
+//! `rfpf-three-tables`: the ruleset of the RFPF paper's evaluation (section IV). Every packet's source is looked up in
+//! an allow list, a block list and the country table, and each match is counted.
+//!
+//! The paper uses eight ports of 10 Gbps. Here bursts come from memory, so that only parsing, lookups and rules are
+//! measured. As in the paper, random traffic has uniformly random sources; the botnet mix has 10% random, 20% allowed
+//! and 70% blocked sources. `kernel.rs` measures the same packets in the kernel.
+
+mod kernel;
+
+use super::data::Dataset;
+use crate::mix::{self, Mix};
+use crate::need::Need;
+use crate::plan::Plan;
+use crate::plot;
+use crate::row::Row;
+use crate::scale::Scaled;
+use crate::scenario::{Picks, Scenario};
+use std::fmt::Write;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use weir_abi::{BURST_MAX, Target, Verdict};
+use weir_command::failure::Failure;
+use weir_engine::clang::Clang;
+use weir_engine::cpu::Cpu;
+use weir_engine::frame_set::FrameSet;
+use weir_engine::measure::{self, Spread};
+use weir_engine::native::{STAGE_CLOCK, STAGES};
+use weir_engine::traffic;
+use weir_engine::{Bound, Filter, NativeFilter};
+use weir_loading::{Policy, load};
+
+/// The scenario.
+pub const SCENARIO: Scenario = Scenario {
+    name: "rfpf-three-tables",
+    paper: "RFPF Fig. 5-6: three lookups on the source, 67 Mpps on 6 cores of 3.6 GHz with I/O (about 320 cycles a packet)",
+    needs: &[Need::Root, Need::Clang, Need::List("country.csv")],
+    axes: &[],
+    smoke_only: &[],
+    picks: Picks::Nothing,
+    seconds: Scaled { full: 90, quick: 45, smoke: 9 },
+    run,
+    plot: |title, rows| plot::bars(title, "ns_per_packet", rows),
+};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Settings {
+    /// Number of packets. The frames of 2^18 take 64 MB, so that they displace the lines of tables from every cache.
+    packets: usize,
+    /// Number of turns in native code.
+    repeats: usize,
+    kernel: kernel::Effort,
+    /// The block lists.
+    blocked: &'static [Dataset],
+}
+
+const SETTINGS: Scaled<Settings> = Scaled {
+    full: Settings {
+        packets: 1 << 18,
+        repeats: 15,
+        kernel: kernel::Effort { streams: 15, cold_frames: 1 << 14 },
+        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+    },
+    quick: Settings {
+        packets: 1 << 18,
+        repeats: 3,
+        kernel: kernel::Effort { streams: 3, cold_frames: 1 << 12 },
+        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+    },
+    smoke: Settings {
+        packets: 1 << 10,
+        repeats: 1,
+        kernel: kernel::Effort { streams: 1, cold_frames: 64 },
+        blocked: &[Dataset::BLOCK_178K],
+    },
+};
+
+const POLICY: &str = r#"
+table allow   { type ipv4; file "allow.txt" }
+table block   { type ipv4; file "block.txt" }
+table country { type ipv4 : label; file "COUNTRY" }
+
+upstream {
+  ip saddr @country { HR, SI, AT } counter
+  ip saddr @allow counter
+  ip saddr @block counter drop
+  accept
+}
+downstream { accept }
+"#;
+
+/// The name of the policy's file.
+pub const POLICY_FILE: &str = "three.weir";
+
+/// Runs the scenario.
+fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
+    let settings = SETTINGS.at(plan.scale);
+    let mut rows = Vec::new();
+    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
+    for &blocked in settings.blocked {
+        plan.begin(blocked.name);
+        let (name, blocked) = (blocked.name, plan.load(blocked)?.addresses());
+        let directory =
+            tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
+        let country = plan.file(Dataset::COUNTRY, directory.path())?;
+        let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
+        let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
+        for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
+            let sources = mix::sources(settings.packets, mix, 11);
+            let frames = traffic::packets_from(&sources);
+            let row = || Row::default().of("policy", name).of("keys", mix.name());
+            rows.push(
+                native(&policy, &frames, settings.repeats, row().of("engine", "native"))?.number("bytes", bytes as f64),
+            );
+            rows.push(kernel::run(&policy, &sources, &frames, settings.kernel, row().of("engine", "xdp"))?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Writes the policy and its lists into a directory, and loads it. `country` must be an absolute path.
+///
+/// # Errors
+/// A file cannot be written or read.
+pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| Failure::file(&path, error))
+    };
+    write("allow.txt", list(allowed))?;
+    write("block.txt", list(blocked))?;
+    write(POLICY_FILE, POLICY.replace("COUNTRY", &country.display().to_string()))?;
+    Ok(load(&directory.join(POLICY_FILE))?)
+}
+
+fn list(addresses: &[u32]) -> String {
+    let mut text = String::with_capacity(addresses.len() * 16);
+    for &address in addresses {
+        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
+    }
+    text
+}
+
+/// Measures the cycles per packet, and the share of each stage in a second build with the stage clock. The first run
+/// warms up.
+fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Row, Failure> {
+    let mut filter = policy.native()?;
+    let cost = measure::measure(&mut filter, 0, frames, repeats)?;
+    let mut row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
+    let mpps = 1e3 / cost.ns_per_packet.median;
+    row = row.number("mpps", mpps);
+
+    let artifact = policy.artifact()?;
+    let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
+    let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
+    let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape, Bound::of_images(policy.images()?))?;
+    let mut verdicts = [Verdict(0); BURST_MAX];
+    let mut samples: [Vec<f64>; STAGES.len()] = Default::default();
+    let mut before = clocked.stage_cycles().expect("compiled with the clock");
+    for _ in 0..=repeats {
+        for burst in frames.bursts() {
+            clocked.decide(0, &burst, &mut verdicts)?;
+        }
+        let after = clocked.stage_cycles().expect("compiled with the clock");
+        for (stage, samples) in samples.iter_mut().enumerate() {
+            samples.push((after[stage] - before[stage]) as f64 / frames.len() as f64);
+        }
+        before = after;
+    }
+    for (stage, mut samples) in STAGES.iter().zip(samples) {
+        samples.remove(0);
+        let cycles = Spread::of(samples).expect("there are repeats");
+        row = row.number(&format!("{stage}_cycles_per_packet"), cycles.median);
+    }
+    Ok(row)
+}
