@@ -83,32 +83,32 @@ impl Additions {
     pub const NONE: Additions = Additions { records: null_mut(), count: null_mut() };
 }
 
-/// The entries of a table with counters: `struct entry_slot`.
+/// The entries of a table with counters: `struct table_entries`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct EntrySlot {
+pub struct TableEntries {
     /// The worker's counters, by number of the entry. Null for other tables.
     pub counters: *mut EntryCounter,
     /// The labels, by number of the entry. Null for sets.
     pub labels: *const u32,
 }
 
-impl EntrySlot {
-    /// The slot of a table without counters.
-    pub const NONE: EntrySlot = EntrySlot { counters: null_mut(), labels: null() };
+impl TableEntries {
+    /// The entries of a table without counters.
+    pub const NONE: TableEntries = TableEntries { counters: null_mut(), labels: null() };
 }
 
 /// The entries that a chain counts: `struct burst_entries`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Entries {
-    /// One for each table slot, in slot order; null if no table has counters.
-    pub slots: *const EntrySlot,
+    /// One for each table, in their order; null if no table has counters.
+    pub tables: *const TableEntries,
 }
 
 impl Entries {
     /// The entries of a program whose tables have no counters.
-    pub const NONE: Entries = Entries { slots: null() };
+    pub const NONE: Entries = Entries { tables: null() };
 }
 
 /// The flows that a chain tracks: `struct burst_flows`.
@@ -214,7 +214,7 @@ const _: () = assert!(size_of::<Tables>() == 8);
 const _: () = assert!(size_of::<Counters>() == 8);
 const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Additions>() == 16);
-const _: () = assert!(size_of::<EntrySlot>() == 16);
+const _: () = assert!(size_of::<TableEntries>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);

@@ -11,7 +11,7 @@ use weir_state::tables::{Counted, TableImage};
 /// What one worker counts at entries of tables, by slot.
 pub(super) struct CountedSlots {
     /// Empty if no table has counters.
-    slots: Vec<burst::EntrySlot>,
+    slots: Vec<burst::TableEntries>,
     /// The memory that `slots` points into.
     _counters: Vec<Arc<Counted>>,
     _images: Vec<TableImage>,
@@ -31,11 +31,11 @@ impl CountedSlots {
         }
         for image in images {
             let Some(counters) = image.as_ref().and_then(TableImage::counters) else {
-                counted.slots.push(burst::EntrySlot::NONE);
+                counted.slots.push(burst::TableEntries::NONE);
                 continue;
             };
             let own = counters.of_worker(worker)?;
-            counted.slots.push(burst::EntrySlot { counters: own.as_ptr(), labels: counters.labels() });
+            counted.slots.push(burst::TableEntries { counters: own.as_ptr(), labels: counters.labels() });
             counted._counters.push(own);
             counted._images.extend(image.clone());
         }
@@ -51,7 +51,7 @@ impl CountedSlots {
     pub(super) fn as_c(&self) -> burst::Entries {
         match self.slots.is_empty() {
             true => burst::Entries::NONE,
-            false => burst::Entries { slots: self.slots.as_ptr() },
+            false => burst::Entries { tables: self.slots.as_ptr() },
         }
     }
 }
