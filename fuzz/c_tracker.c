@@ -89,8 +89,8 @@ static void read_settings(struct input *input)
 	tracking.pickup = form & 1;
 	tracking.one_way = form >> 1 & 1;
 	tracking.invalid = invalids[form >> 2 & 3];
-	tracking.embryonic_max = 1 + share % FLOW_SLOTS;
-	tracking.unproven_max = 1 + (share >> 3) % FLOW_SLOTS;
+	tracking.embryonic_max = 1 + share % FLOW_ENTRIES;
+	tracking.unproven_max = 1 + (share >> 3) % FLOW_ENTRIES;
 	set_timeouts((uint32_t)((uint64_t)timeouts_ms[form >> 4 & 3] * MILLISECOND_NS >> FLOW_TICK_SHIFT));
 	rules.track = form >> 6 & 1;
 	rules.accept_invalid = form >> 7;

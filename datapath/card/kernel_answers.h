@@ -11,14 +11,14 @@
 
 #ifdef WEIR_ANSWERS
 
-enum { ANSWER_SLOT_BYTES = 64 };
+enum { CPU_ANSWERS_BYTES = 64 };
 
 /* One for each CPU: the engine makes the section that long. A replay has one. */
-struct answer_slot {
-	uint8_t body[ANSWER_SLOT_BYTES];
+struct cpu_answers {
+	uint8_t body[CPU_ANSWERS_BYTES];
 } __attribute__((aligned(64)));
 
-struct answer_slot weir_answers[1] WEIR_SECTION(".bss.answers");
+struct cpu_answers weir_answers[1] WEIR_SECTION(".bss.answers");
 
 WEIR_INLINE void answers_begin(struct env *env, uint32_t cpu)
 {

@@ -53,7 +53,7 @@ struct burst_times {
 };
 
 struct burst_tables {
-	const uint8_t *const *images; /* one per slot */
+	const uint8_t *const *images; /* one per table */
 };
 
 struct burst_counters {
@@ -90,14 +90,14 @@ struct entry_counter {
 };
 
 /* The entries of a table with counters, by number: this worker's counters, and the labels of a map. */
-struct entry_slot {
+struct table_entries {
 	struct entry_counter *counters;
 	const uint32_t *labels;
 };
 
-/* By table slot. */
+/* By table. */
 struct burst_entries {
-	const struct entry_slot *slots;
+	const struct table_entries *tables;
 };
 
 /* The side from which a packet arrived, which has this number in flows: Arrival in crates/abi/src/flow/key.rs. */
@@ -111,7 +111,7 @@ struct burst_flows {
 	struct flow_head *head;
 	struct flow_bucket *buckets;
 	uint64_t shared;	      /* whether other workers use it too */
-	struct flow_proxied *proxied; /* one for each slot; NULL if the policy has no SYN proxy */
+	struct flow_proxied *proxied; /* one for each entry; NULL if the policy has no SYN proxy */
 };
 
 /*
@@ -171,7 +171,7 @@ _Static_assert(sizeof(struct burst_limits) == 40, "abi: Limits");
 _Static_assert(sizeof(struct weir_addition) == 24, "abi: Addition");
 _Static_assert(sizeof(struct burst_additions) == 16, "abi: Additions");
 _Static_assert(sizeof(struct entry_counter) == 16, "abi: EntryCounter");
-_Static_assert(sizeof(struct entry_slot) == 16, "abi: EntrySlot");
+_Static_assert(sizeof(struct table_entries) == 16, "abi: TableEntries");
 _Static_assert(sizeof(struct burst_entries) == 8, "abi: Entries");
 _Static_assert(sizeof(struct burst_flows) == 32, "abi: Flows");
 _Static_assert(sizeof(struct weir_rewrite) == 2176, "abi: Rewrite");
@@ -216,7 +216,7 @@ struct frame {
 
 /*
  * The packets that a packet becomes on the wire, and their bytes. A card may split a packet of the host into several;
- * kernel/packet_slot.h has their number.
+ * kernel/cpu_packet.h has their number.
  */
 #ifdef WEIR_SENT
 WEIR_INLINE uint32_t wire_packets(void);

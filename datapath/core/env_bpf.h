@@ -21,23 +21,23 @@
  * One value per table, addressed directly: no helper call, no null check. The engine passes the capacities. A word may
  * be read from any byte on, so there are bytes after the last one.
  *
- * A table that can change has two halves (crates/state/src/tables/kernel.rs), and WEIR_TABLE_<slot>_OTHER is the offset
- * of the second one; for other tables it is 0. `halves` says by a bit for each slot which half is read. It is the same
- * for the whole packet for the first 64 slots, which is more than one program can have. The bits of further slots,
- * which programs in parts can have, are read at each lookup.
+ * A table that can change has two halves (crates/state/src/tables/kernel.rs), and WEIR_TABLE_<index>_OTHER is the
+ * offset of the second one; for other tables it is 0. `halves` says by a bit for each table which half is read. It is
+ * the same for the whole packet for the first 64 tables, which is more than one program can have. The bits of further
+ * tables, which programs in parts can have, are read at each lookup.
  */
-#define WEIR_TABLE_BYTES(slot, bytes)                                                                                  \
-	uint8_t weir_table_##slot[bytes] __attribute__((aligned(64))) WEIR_SECTION(".bss.table" #slot)
-#define WEIR_HALF(halves, slot)                                                                                        \
-	(((slot) < 64 ? (halves) : weir_words.more[(slot) / 64 - ((slot) >= 64)]) >> ((slot) & 63) & 1)
+#define WEIR_TABLE_BYTES(index, bytes)                                                                                 \
+	uint8_t weir_table_##index[bytes] __attribute__((aligned(64))) WEIR_SECTION(".bss.table" #index)
+#define WEIR_HALF(halves, index)                                                                                       \
+	(((index) < 64 ? (halves) : weir_words.more[(index) / 64 - ((index) >= 64)]) >> ((index) & 63) & 1)
 
 #ifndef WEIR_SIZES_AT_LOAD
 
-#define WEIR_TABLE_STORAGE(slot)                                                                                       \
-	WEIR_TABLE_BYTES(slot, WEIR_TABLE_##slot##_BYTES + WEIR_TABLE_##slot##_OTHER + sizeof(uint64_t))
-#define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	((struct table){weir_table_##slot + WEIR_HALF(halves, slot) * WEIR_TABLE_##slot##_OTHER,                       \
-			WEIR_TABLE_##slot##_BYTES - 1, 0})
+#define WEIR_TABLE_STORAGE(index)                                                                                      \
+	WEIR_TABLE_BYTES(index, WEIR_TABLE_##index##_BYTES + WEIR_TABLE_##index##_OTHER + sizeof(uint64_t))
+#define WEIR_TABLE_HALF(halves, index)                                                                                 \
+	((struct table){weir_table_##index + WEIR_HALF(halves, index) * WEIR_TABLE_##index##_OTHER,                    \
+			WEIR_TABLE_##index##_BYTES - 1, 0})
 #define WEIR_KNOWN_SIZES true
 
 #else
@@ -72,23 +72,23 @@ WEIR_INLINE uint64_t half_offset(uint64_t half, uint32_t other)
 	return half * other;
 }
 
-#define WEIR_TABLE_STORAGE(slot) WEIR_TABLE_BYTES(slot, sizeof(uint64_t))
-#define WEIR_TABLE_HALF(halves, slot)                                                                                  \
-	((struct table){(uint8_t *)sized_at_load(weir_table_##slot) +                                                  \
-				half_offset(WEIR_HALF(halves, slot), weir_sizes.tables[slot].other),                   \
-			weir_sizes.tables[slot].mask, 0})
+#define WEIR_TABLE_STORAGE(index) WEIR_TABLE_BYTES(index, sizeof(uint64_t))
+#define WEIR_TABLE_HALF(halves, index)                                                                                 \
+	((struct table){(uint8_t *)sized_at_load(weir_table_##index) +                                                 \
+				half_offset(WEIR_HALF(halves, index), weir_sizes.tables[index].other),                 \
+			weir_sizes.tables[index].mask, 0})
 #define WEIR_KNOWN_SIZES false
 
 #endif
 
-#define WEIR_TABLE(env, slot) WEIR_TABLE_HALF((env)->halves, slot)
+#define WEIR_TABLE(env, index) WEIR_TABLE_HALF((env)->halves, index)
 
 /* Words that programs read and the engine writes: struct Words in crates/abi/src/kernel.rs. */
 struct words {
-	uint64_t halves; /* of tables that change, a bit for each of the first 64 slots */
+	uint64_t halves; /* of tables that change, a bit for each of the first 64 tables */
 	uint32_t zero;	 /* always 0, see forget() */
 	uint32_t padding;
-	uint64_t more[31]; /* the bits of further slots */
+	uint64_t more[31]; /* the bits of further tables */
 };
 
 _Static_assert(sizeof(struct words) == 264, "Words");
@@ -158,47 +158,47 @@ WEIR_INLINE struct table env_limits(const struct env *env)
  * The index of a bucket's words, or of the first of `count` consecutive ones: one comparison bounds all of them. Bucket
  * 0 belongs to no limit. The compiler must not compare one copy of the index and use another, see frame_at().
  */
-WEIR_INLINE uint64_t bucket_place(uint32_t slot, uint32_t count)
+WEIR_INLINE uint64_t bounded_place(uint32_t place, uint32_t count)
 {
-	uint64_t place = slot;
+	uint64_t index = place;
 
-	__asm__ volatile("" : "+r"(place));
-	return place <= WEIR_BUCKET_COUNT - count ? place : 0;
+	__asm__ volatile("" : "+r"(index));
+	return index <= WEIR_BUCKET_COUNT - count ? index : 0;
 }
 
-WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t place)
 {
 	(void)env;
-	return &WEIR_WORDS(buckets)[bucket_place(slot, 1)];
+	return &WEIR_WORDS(buckets)[bounded_place(place, 1)];
 }
 
 /* Like env_bucket() for the first of `count` consecutive buckets. */
-WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t place, uint32_t count)
 {
 	(void)env;
-	return &WEIR_WORDS(buckets)[bucket_place(slot, count)];
+	return &WEIR_WORDS(buckets)[bounded_place(place, count)];
 }
 
 /* The count of a bucket; NULL if no limiter counts it. */
-WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t place)
 {
 	(void)env;
-	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bucket_place(slot, 1)] : NULL;
+	return WEIR_LOGGED >= 1 ? &WEIR_WORDS(exceeded)[bounded_place(place, 1)] : NULL;
 }
 
 /* Like env_exceeded() for the first of `count` consecutive words. */
 #if WEIR_LOGGED >= 1
-WEIR_INLINE uint64_t *env_exceeded_words(const struct env *env, uint32_t slot, uint32_t count)
+WEIR_INLINE uint64_t *env_exceeded_words(const struct env *env, uint32_t place, uint32_t count)
 {
 	(void)env;
-	return &WEIR_WORDS(exceeded)[bucket_place(slot, count)];
+	return &WEIR_WORDS(exceeded)[bounded_place(place, count)];
 }
 #endif
 
-WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t place)
 {
 	(void)env;
-	return WEIR_LOGGED >= 2 ? &WEIR_WORDS(passed)[bucket_place(slot, 1)] : NULL;
+	return WEIR_LOGGED >= 2 ? &WEIR_WORDS(passed)[bounded_place(place, 1)] : NULL;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)

@@ -11,7 +11,7 @@
 #define WEIR_FRESH
 /* A function that a verifier would follow once per program. */
 #define WEIR_GLOBAL WEIR_INLINE
-#define WEIR_TABLE(env, slot) ((struct table){(env)->tables.images[slot], UINT32_MAX, 0})
+#define WEIR_TABLE(env, index) ((struct table){(env)->tables.images[index], UINT32_MAX, 0})
 
 struct env {
 	struct burst_counters counters;
@@ -26,26 +26,26 @@ WEIR_INLINE struct table env_limits(const struct env *env)
 	return (struct table){env->limits.image, UINT32_MAX, 0};
 }
 
-WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_bucket(const struct env *env, uint32_t place)
 {
-	return env->limits.buckets + slot;
+	return env->limits.buckets + place;
 }
 
-WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t slot, uint32_t count)
+WEIR_INLINE uint64_t *env_buckets(const struct env *env, uint32_t place, uint32_t count)
 {
 	(void)count;
-	return env->limits.buckets + slot;
+	return env->limits.buckets + place;
 }
 
 /* The count of a bucket whose limiter counts. */
-WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_exceeded(const struct env *env, uint32_t place)
 {
-	return env->limits.exceeded + slot;
+	return env->limits.exceeded + place;
 }
 
-WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t slot)
+WEIR_INLINE uint64_t *env_passed(const struct env *env, uint32_t place)
 {
-	return env->limits.passed + slot;
+	return env->limits.passed + place;
 }
 
 WEIR_INLINE struct weir_counter *counter_at(const struct env *env, uint32_t index)

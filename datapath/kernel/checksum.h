@@ -22,18 +22,18 @@ enum {
 };
 
 /*
- * Working memory, one slot per CPU. It is not on the stack, because the calling program may use all of the stack. The
+ * Working memory, one for each CPU. It is not on the stack, because the calling program may use all of the stack. The
  * engine makes the section long enough for all CPUs.
  */
-struct checksum_slot {
+struct cpu_checksum {
 	struct packet packet;
 	uint8_t zero[32];
 	uint64_t words[SUM_BYTES / 8];
 };
 
-_Static_assert(sizeof(struct checksum_slot) == 256, "ChecksumSlot in crates/abi/src/kernel.rs");
+_Static_assert(sizeof(struct cpu_checksum) == 256, "CpuChecksum in crates/abi/src/kernel.rs");
 
-struct checksum_slot weir_checksums[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.checksums");
+struct cpu_checksum weir_checksums[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.checksums");
 
 /* The offsets of the addresses, the transport header and the checksum; the lengths of the first two. */
 struct summed {
@@ -97,7 +97,7 @@ __attribute__((noinline)) uint64_t weir_sum(struct xdp_md *ctx, uint32_t at, uin
 	return (uint32_t)bpf_csum_diff(NULL, 0, (uint32_t *)words, SUM_BYTES, sum.sum);
 }
 
-/* Parses the packet into the slot. Returns an enum reason. */
+/* Parses the packet into the CPU's memory. Returns an enum reason. */
 __attribute__((noinline)) int weir_parse_sums(struct xdp_md *ctx)
 {
 	const uint32_t len = (uint32_t)bpf_xdp_get_buff_len(ctx);
@@ -189,7 +189,7 @@ WEIR_INLINE bool may_be_unfinished(struct xdp_md *ctx)
 	return true;
 }
 
-/* Whether the checksum of the packet in the slot is the sum of its pseudo header. */
+/* Whether the checksum of the packet in the CPU's memory is the sum of its pseudo header. */
 WEIR_INLINE bool has_pseudo_sum(struct xdp_md *ctx, const struct summed *summed)
 {
 	uint64_t sum = (uint32_t)__builtin_bswap16((uint16_t)summed->bytes);
@@ -213,12 +213,12 @@ __attribute__((noinline)) int weir_is_unfinished(struct xdp_md *ctx)
 /* Completes the packet's checksum if its sender did not. */
 __attribute__((noinline)) int weir_finish_checksum(struct xdp_md *ctx)
 {
-	struct checksum_slot *slot = &weir_checksums[live_cpu()];
+	struct cpu_checksum *own = &weir_checksums[live_cpu()];
 	struct summed summed;
 	uint16_t field;
 	uint64_t sum;
 
-	if (weir_parse_sums(ctx) != REASON_NONE || !summed_of(&slot->packet, &summed) || !has_pseudo_sum(ctx, &summed))
+	if (weir_parse_sums(ctx) != REASON_NONE || !summed_of(&own->packet, &summed) || !has_pseudo_sum(ctx, &summed))
 		return 0;
 	sum = weir_sum(ctx, summed.at, summed.bytes, 0);
 	if (sum == SUM_NONE)

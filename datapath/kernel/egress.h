@@ -20,7 +20,7 @@
 #include "kernel/host.h"
 #include "kernel/bpf.h"
 #include "kernel/mode.h"
-#include "kernel/packet_slot.h"
+#include "kernel/cpu_packet.h"
 #include "observe/kernel_samples.h"
 #include "kernel/sent.h"
 
@@ -41,20 +41,20 @@ WEIR_INLINE long frame_load(const struct frame *frame, uint32_t offset, uint8_t 
 	return sent_load(frame->ctx, offset, to, bytes);
 }
 
-/* Writes to the slot what a card makes of the packet. */
-WEIR_INLINE void sent_segments(const hook_context *ctx, struct packet_slot *slot)
+/* Writes to the CPU's memory what a card makes of the packet. */
+WEIR_INLINE void sent_segments(const hook_context *ctx, struct cpu_packet *own)
 {
 	const uint32_t packets = ctx->gso_segs > 1 ? ctx->gso_segs : 1;
 
-	slot->packets = packets;
-	slot->added = packets > 1 ? ctx->wire_len - ctx->len + (packets - 1) * (ctx->vlan_present ? TAG_BYTES : 0) : 0;
+	own->packets = packets;
+	own->added = packets > 1 ? ctx->wire_len - ctx->len + (packets - 1) * (ctx->vlan_present ? TAG_BYTES : 0) : 0;
 }
 
-WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
-					   struct frame *frame)
+WEIR_INLINE struct cpu_packet *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
+					  struct frame *frame)
 {
 	const uint32_t wire = port_number(ctx->ifindex);
-	struct packet_slot *slot;
+	struct cpu_packet *own;
 
 	*env = (struct env){.halves = weir_words.halves};
 	*frame = sent_frame(ctx);
@@ -62,9 +62,9 @@ WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *ar
 	env->counters = weir_counters + plus(arrival->cpu * 2, 1) * WEIR_COUNTERS;
 	if (WEIR_UNLIKELY(weir_ports.port[wire].receives != ctx->ifindex))
 		return NULL;
-	slot = &weir_packets[arrival->cpu];
-	sent_segments(ctx, slot);
-	return slot;
+	own = &weir_packets[arrival->cpu];
+	sent_segments(ctx, own);
+	return own;
 }
 
 /* Copies the beginning of a sampled packet to the ring, as it is on the wire. */

@@ -35,11 +35,11 @@
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet_slot *slot = hook_begin(ctx, &arrival, &env, &frame);                                    \
+		struct cpu_packet *own = hook_begin(ctx, &arrival, &env, &frame);                                      \
                                                                                                                        \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
+		if (WEIR_UNLIKELY(!own))                                                                               \
 			return hook_refuse(ctx, CHAIN_SIDE(chain));                                                    \
-		return hook_end(ctx, arrival, &frame, chain##_frame(&env, &frame, &slot->packet));                     \
+		return hook_end(ctx, arrival, &frame, chain##_frame(&env, &frame, &own->packet));                      \
 	}                                                                                                              \
                                                                                                                        \
 	WEIR_SECTION(HOOK_SECTION) uint32_t weir_##chain(hook_context *ctx)                                            \

@@ -5,7 +5,7 @@
  * (WEIR_PARTS).
  *
  * weir_<chain> parses the packet and jumps to the chain's first part. Each part decides the packet or jumps to the
- * next. The parsed packet stays in the CPU's slot. A part reads everything else again.
+ * next. The parsed packet stays in the CPU's memory. A part reads everything else again.
  */
 #ifndef WEIR_KERNEL_PARTS_H
 #define WEIR_KERNEL_PARTS_H
@@ -34,14 +34,14 @@ WEIR_INLINE uint32_t part_enter(hook_context *ctx, uint32_t number)
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet_slot *slot = hook_begin(ctx, &arrival, &env, &frame);                                    \
+		struct cpu_packet *own = hook_begin(ctx, &arrival, &env, &frame);                                      \
 		uint32_t verdict;                                                                                      \
                                                                                                                        \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
+		if (WEIR_UNLIKELY(!own))                                                                               \
 			return hook_refuse(ctx, CHAIN_SIDE(chain));                                                    \
-		slot->sampled = 0;                                                                                     \
-		slot->halves = env.halves;                                                                             \
-		verdict = chain##_frame(&env, &frame, &slot->packet);                                                  \
+		own->sampled = 0;                                                                                      \
+		own->halves = env.halves;                                                                              \
+		verdict = chain##_frame(&env, &frame, &own->packet);                                                   \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, first);                                                                 \
 		return hook_end(ctx, arrival, &frame, verdict);                                                        \
@@ -54,13 +54,13 @@ WEIR_INLINE uint32_t part_enter(hook_context *ctx, uint32_t number)
 		struct arrival arrival;                                                                                \
 		struct frame frame;                                                                                    \
 		struct env env;                                                                                        \
-		struct packet_slot *slot = hook_begin(ctx, &arrival, &env, &frame);                                    \
+		struct cpu_packet *own = hook_begin(ctx, &arrival, &env, &frame);                                      \
 		uint32_t verdict;                                                                                      \
                                                                                                                        \
-		if (WEIR_UNLIKELY(!slot))                                                                              \
+		if (WEIR_UNLIKELY(!own))                                                                               \
 			return HOOK_LOST;                                                                              \
-		env.halves = slot->halves;                                                                             \
-		verdict = part(&env, &slot->packet, &frame, &slot->sampled);                                           \
+		env.halves = own->halves;                                                                              \
+		verdict = part(&env, &own->packet, &frame, &own->sampled);                                             \
 		if (verdict == VERDICT_NONE)                                                                           \
 			return part_enter(ctx, number + 1);                                                            \
 		return hook_end(ctx, arrival, &frame, verdict);                                                        \

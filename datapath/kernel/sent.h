@@ -8,7 +8,7 @@
 
 #include "kernel/bpf.h"
 #include "core/packet.h"
-#include "kernel/packet_slot.h"
+#include "kernel/cpu_packet.h"
 
 enum {
 	TAG_AT = 12, /* of a VLAN tag in a frame: between the addresses and the EtherType */
@@ -40,8 +40,8 @@ WEIR_INLINE long sent_load(const struct __sk_buff *skb, uint32_t offset, uint8_t
 }
 
 /*
- * Copies up to FRAME_COPY_BYTES at an offset of the frame on the wire to the CPU's slot. Returns whether the packet has
- * them. The verifier follows it once.
+ * Copies up to FRAME_COPY_BYTES at an offset of the frame on the wire to the CPU's memory. Returns whether the packet
+ * has them. The verifier follows it once.
  */
 WEIR_GLOBAL uint32_t weir_sent_copy(struct __sk_buff *skb, uint32_t offset, uint32_t bytes)
 {

@@ -22,7 +22,7 @@
 #include "kernel/bpf.h"
 #include "kernel/losses.h"
 #include "kernel/mode.h"
-#include "kernel/packet_slot.h"
+#include "kernel/cpu_packet.h"
 #include "observe/kernel_samples.h"
 
 /* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
@@ -124,8 +124,8 @@ WEIR_INLINE bool port_arrival(hook_context *ctx, struct arrival *arrival)
 }
 
 /* Prepares the environment and the memory for a packet; NULL if it comes from no port, or a replay has no header. */
-WEIR_INLINE struct packet_slot *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
-					   struct frame *frame)
+WEIR_INLINE struct cpu_packet *hook_begin(hook_context *ctx, struct arrival *arrival, struct env *env,
+					  struct frame *frame)
 {
 	uint64_t block = 0;
 

@@ -53,9 +53,9 @@ WEIR_INLINE struct each_hash each_hash6(uint64_t hi, uint64_t lo, uint32_t seed)
 }
 
 /* The first bucket of the address's set. */
-WEIR_INLINE uint32_t each_slot(struct table limits, uint32_t limiter, uint32_t hash)
+WEIR_INLINE uint32_t each_place(struct table limits, uint32_t limiter, uint32_t hash)
 {
-	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, slot_bits);
+	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, place_bits);
 
 	return LIMITER_FIELD(limits, limiter, offset) + (hash >> ((32 - set_bits) & 31)) * EACH_WAYS;
 }
@@ -87,7 +87,7 @@ WEIR_INLINE uint64_t each_charged(uint32_t tag, uint64_t now, uint64_t debt)
 /* The first word of the records of the address's set, among the counts of packets without room. */
 WEIR_INLINE uint32_t each_records(struct table limits, uint32_t limiter, uint32_t hash)
 {
-	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, place_bits) & 31;
 
 	return LIMITER_FIELD(limits, limiter, offset) + (EACH_WAYS << set_bits) +
 	       (hash >> (32 - EXCEEDER_SET_BITS)) * EXCEEDER_SET_WORDS;
@@ -202,7 +202,7 @@ WEIR_INLINE bool each_charge(const struct env *env, uint64_t *set, uint32_t tag,
 
 /* The sets of a burst's addresses, and their tags. */
 struct each_places {
-	uint32_t slots[WEIR_BURST_MAX];
+	uint32_t first[WEIR_BURST_MAX]; /* buckets of the sets */
 	uint32_t tags[WEIR_BURST_MAX];
 };
 
@@ -219,12 +219,12 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	uint64_t exceeding = 0;
 
 	for (uint64_t left = hits; left; left &= left - 1)
-		limit_prefetch(env_buckets(env, places->slots[__builtin_ctzll(left)], EACH_WAYS));
+		limit_prefetch(env_buckets(env, places->first[__builtin_ctzll(left)], EACH_WAYS));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint64_t now = each_ticks(burst_time(burst, i), profile.coarse);
 		const uint64_t cost = limit_cost(profile, burst->frames[i].len);
-		uint64_t *set = env_buckets(env, places->slots[i], EACH_WAYS);
+		uint64_t *set = env_buckets(env, places->first[i], EACH_WAYS);
 
 		exceeding |= (uint64_t)!each_charge(env, set, places->tags[i], now, cost, profile.room) << i;
 	}
@@ -252,7 +252,7 @@ WEIR_INLINE uint64_t limit_each4_exceeding(const struct env *env, const struct w
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const struct each_hash hash = each_hash4(addresses[i] & mask, seed);
 
-		places.slots[i] = each_slot(limits, limiter, hash.hash);
+		places.first[i] = each_place(limits, limiter, hash.hash);
 		places.tags[i] = hash.tag;
 	}
 	exceeding = limit_each_exceeding(env, burst, limiter, &places, hits);
@@ -278,7 +278,7 @@ WEIR_INLINE uint64_t limit_each6_exceeding(const struct env *env, const struct w
 	for (uint32_t i = 0; i < WEIR_BURST_MAX; i++) {
 		const struct each_hash hash = each_hash6(hi[i] & mask_hi, lo[i] & mask_lo, seed);
 
-		places.slots[i] = each_slot(limits, limiter, hash.hash);
+		places.first[i] = each_place(limits, limiter, hash.hash);
 		places.tags[i] = hash.tag;
 	}
 	exceeding = limit_each_exceeding(env, burst, limiter, &places, hits);
@@ -338,7 +338,7 @@ WEIR_LIMIT_FUNCTION uint32_t weir_limit_each(uint32_t limiter, uint32_t hash, ui
 {
 	const struct table limits = env_limits(NULL);
 	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
-	volatile uint64_t *set = env_buckets(NULL, each_slot(limits, limiter, hash), EACH_WAYS);
+	volatile uint64_t *set = env_buckets(NULL, each_place(limits, limiter, hash), EACH_WAYS);
 	const uint64_t now = each_ticks(now_ns, profile.coarse);
 	const uint64_t cost = limit_cost(profile, bytes);
 

@@ -23,16 +23,16 @@ enum {
 
 /* One limiter of a program: struct Limiter in crates/tables/src/limits/image.rs. */
 struct limiter {
-	uint32_t profiles;  /* index of its first profile, in profiles from the start of the image */
-	uint32_t entries;   /* index of the entry of bucket 0, in 64-bit words from the start of the image, modulo 2^32;
-			       0: tickets name the profile */
-	uint32_t slot_bits; /* bits of a ticket that name the bucket; the bits above name the profile. In limits/each.h,
-			       bits of a hash that name the set */
-	uint32_t otherwise; /* ticket for addresses that the lookup does not find; 0: no limit */
-	uint32_t tickets;   /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
-	uint32_t logged;    /* enum limit_logged */
-	uint32_t offset;    /* index of its buckets among those of the limiters of its list; or its first bucket */
-	uint32_t seed;	    /* seed of the hash of addresses */
+	uint32_t profiles; /* index of its first profile, in profiles from the start of the image */
+	uint32_t entries;  /* index of the entry of bucket 0, in 64-bit words from the start of the image, modulo 2^32;
+			      0: tickets name the profile */
+	uint32_t place_bits; /* bits of a ticket that name the bucket; the bits above name the profile. In
+			       limits/each.h, bits of a hash that name the set */
+	uint32_t otherwise;  /* ticket for addresses that the lookup does not find; 0: no limit */
+	uint32_t tickets;    /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
+	uint32_t logged;     /* enum limit_logged */
+	uint32_t offset;     /* index of its buckets among those of the limiters of its list; or its first bucket */
+	uint32_t seed;	     /* seed of the hash of addresses */
 };
 
 enum limit_logged {
@@ -54,7 +54,7 @@ WEIR_LIMITS_STORAGE
 
 /* A bucket, and how to charge it. */
 struct limit_bucket {
-	uint32_t slot; /* 0: there is no limit */
+	uint32_t place; /* 0: there is no limit */
 	uint32_t profile;
 	uint32_t parent; /* the entry of the next enclosing prefix, 0 if there is none */
 };
@@ -88,7 +88,7 @@ WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limite
 		return (struct limit_bucket){0, 0, 0};
 	entry = image_u64(limits, LIMITER_FIELD(limits, limiter, entries) + ticket);
 	return (struct limit_bucket){
-		.slot = ticket + LIMITER_FIELD(limits, limiter, offset),
+		.place = ticket + LIMITER_FIELD(limits, limiter, offset),
 		.profile = (uint32_t)entry,
 		.parent = (uint32_t)(entry >> 32),
 	};
@@ -98,7 +98,7 @@ WEIR_INLINE struct limit_bucket limit_entry(struct table limits, uint32_t limite
 WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limiter, uint32_t found)
 {
 	const uint32_t tickets = LIMITER_FIELD(limits, limiter, tickets);
-	const uint32_t bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+	const uint32_t bits = LIMITER_FIELD(limits, limiter, place_bits) & 31;
 	uint32_t ticket = tickets ? image_u32(limits, tickets + found) : found;
 
 	if (ticket == 0)
@@ -108,7 +108,7 @@ WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limit
 	if (LIMITER_FIELD(limits, limiter, entries))
 		return limit_entry(limits, limiter, ticket);
 	return (struct limit_bucket){
-		.slot = (ticket & ((1u << bits) - 1)) + LIMITER_FIELD(limits, limiter, offset),
+		.place = (ticket & ((1u << bits) - 1)) + LIMITER_FIELD(limits, limiter, offset),
 		.profile = ticket >> bits,
 		.parent = 0,
 	};
@@ -116,9 +116,9 @@ WEIR_INLINE struct limit_bucket limit_bucket(struct table limits, uint32_t limit
 
 #ifdef WEIR_BURSTS
 
-WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_INLINE uint64_t limit_charge_at(const struct env *env, uint32_t place, uint64_t now, uint64_t cost, uint64_t room)
 {
-	uint64_t *bucket = env_bucket(env, slot);
+	uint64_t *bucket = env_bucket(env, place);
 	uint64_t debt;
 
 	if (env->limits.shared)
@@ -139,15 +139,15 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
  */
 #define WEIR_LIMIT_FUNCTION __attribute__((noinline))
 
-WEIR_LIMIT_FUNCTION uint64_t weir_limit_charge(uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_LIMIT_FUNCTION uint64_t weir_limit_charge(uint32_t place, uint64_t now, uint64_t cost, uint64_t room)
 {
-	return limit_charge(env_bucket(NULL, slot), now, cost, room);
+	return limit_charge(env_bucket(NULL, place), now, cost, room);
 }
 
-WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uint64_t now, uint64_t cost, uint64_t room)
+WEIR_INLINE uint64_t limit_charge_at(const struct env *env, uint32_t place, uint64_t now, uint64_t cost, uint64_t room)
 {
 	(void)env;
-	return weir_limit_charge(slot, now, cost, room);
+	return weir_limit_charge(place, now, cost, room);
 }
 
 #endif
@@ -155,9 +155,9 @@ WEIR_INLINE uint64_t limit_charge_slot(const struct env *env, uint32_t slot, uin
 #ifdef WEIR_BURSTS
 
 /* Counts a packet at a bucket, with or without room. */
-WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+WEIR_INLINE void limit_add(const struct env *env, uint32_t place, bool room)
 {
-	uint64_t *word = room ? env_passed(env, slot) : env_exceeded(env, slot);
+	uint64_t *word = room ? env_passed(env, place) : env_exceeded(env, place);
 
 	if (env->limits.shared)
 		__sync_fetch_and_add(word, 1);
@@ -167,29 +167,29 @@ WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
 
 #else
 
-WEIR_LIMIT_FUNCTION uint32_t weir_limit_add(uint32_t slot, uint32_t room)
+WEIR_LIMIT_FUNCTION uint32_t weir_limit_add(uint32_t place, uint32_t room)
 {
-	uint64_t *word = room ? env_passed(NULL, slot) : env_exceeded(NULL, slot);
+	uint64_t *word = room ? env_passed(NULL, place) : env_exceeded(NULL, place);
 
 	if (word)
 		__sync_fetch_and_add(word, 1);
 	return 0;
 }
 
-WEIR_INLINE void limit_add(const struct env *env, uint32_t slot, bool room)
+WEIR_INLINE void limit_add(const struct env *env, uint32_t place, bool room)
 {
 	(void)env;
 	if (WEIR_LOGGED)
-		weir_limit_add(slot, room);
+		weir_limit_add(place, room);
 }
 
 #endif
 
 /* Counts the result for a packet at a bucket, as far as the limiter counts; `logged` is the setting of the limiter. */
-WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t slot, bool room)
+WEIR_INLINE void limit_count(const struct env *env, uint32_t logged, uint32_t place, bool room)
 {
 	if (logged == LOGGED_ALL || (logged == LOGGED_EXCEEDED && !room))
-		limit_add(env, slot, room);
+		limit_add(env, place, room);
 }
 
 /* Charges a packet of `bytes` to one bucket. Returns the new debt, or LIMIT_NO_ROOM. */
@@ -198,7 +198,7 @@ WEIR_INLINE uint64_t limit_charge_one(const struct env *env, uint32_t profiles, 
 {
 	const struct limit_profile profile = limit_profile(env_limits(env), profiles + bucket.profile);
 
-	return limit_charge_slot(env, bucket.slot, now, limit_cost(profile, bytes), profile.room);
+	return limit_charge_at(env, bucket.place, now, limit_cost(profile, bytes), profile.room);
 }
 
 /* Counts a packet that was charged to a bucket and to all that enclose it. */
@@ -207,8 +207,8 @@ WEIR_INLINE void limit_count_nested(const struct env *env, uint32_t limiter, uin
 {
 	if (logged != LOGGED_ALL)
 		return;
-	for (uint32_t depth = 0; depth < LIMIT_DEPTH && bucket.slot; depth++) {
-		limit_count(env, logged, bucket.slot, true);
+	for (uint32_t depth = 0; depth < LIMIT_DEPTH && bucket.place; depth++) {
+		limit_count(env, logged, bucket.place, true);
 		bucket = limit_entry(env_limits(env), limiter, bucket.parent);
 	}
 }
@@ -238,18 +238,18 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 	uint64_t owed[LIMIT_DEPTH] = {0};
 	uint32_t charged = 0, depth = 0;
 
-	for (; depth < LIMIT_DEPTH && each.slot; depth++) {
+	for (; depth < LIMIT_DEPTH && each.place; depth++) {
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
-		const uint64_t word = *(volatile uint64_t *)env_bucket(env, each.slot);
+		const uint64_t word = *(volatile uint64_t *)env_bucket(env, each.place);
 
 		if (limit_debt(word, now) + limit_cost(profile, bytes) > profile.room) {
-			limit_count(env, logged, each.slot, false);
+			limit_count(env, logged, each.place, false);
 			return false;
 		}
 		each = limit_entry(limits, limiter, each.parent);
 	}
 	each = bucket;
-	for (; charged < LIMIT_DEPTH && each.slot; charged++) {
+	for (; charged < LIMIT_DEPTH && each.place; charged++) {
 		owed[charged] = limit_charge_one(env, profiles, each, now, bytes);
 		if (owed[charged] == LIMIT_NO_ROOM)
 			break;
@@ -259,12 +259,12 @@ limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket
 		limit_count_nested(env, limiter, logged, bucket);
 		return true;
 	}
-	limit_count(env, logged, each.slot, false);
+	limit_count(env, logged, each.place, false);
 	each = bucket;
 	for (uint32_t i = 0; i < LIMIT_DEPTH && i < charged; i++) {
 		const struct limit_profile profile = limit_profile(limits, profiles + each.profile);
 
-		limit_give_back(env_bucket(env, each.slot), now, owed[i], limit_cost(profile, bytes));
+		limit_give_back(env_bucket(env, each.place), now, owed[i], limit_cost(profile, bytes));
 		each = limit_entry(limits, limiter, each.parent);
 	}
 	return false;
@@ -278,12 +278,12 @@ WEIR_INLINE bool limit_settle(const struct env *env, uint32_t limiter, uint32_t 
 	const uint64_t now = now_ns << TICK_SHIFT;
 	bool room;
 
-	if (bucket.slot == 0)
+	if (bucket.place == 0)
 		return true;
 	if (bucket.parent)
 		return limit_charge_nested(env, limiter, bucket, now, bytes);
 	room = limit_charge_one(env, LIMITER_FIELD(limits, limiter, profiles), bucket, now, bytes) != LIMIT_NO_ROOM;
-	limit_count(env, LIMITER_FIELD(limits, limiter, logged), bucket.slot, room);
+	limit_count(env, LIMITER_FIELD(limits, limiter, logged), bucket.place, room);
 	return room;
 }
 
@@ -300,7 +300,7 @@ WEIR_INLINE void limit_prefetch(const uint64_t *words)
 
 /* The buckets of a burst. */
 struct limit_buckets {
-	uint32_t slots[WEIR_BURST_MAX]; /* 0: there is no limit */
+	uint32_t places[WEIR_BURST_MAX]; /* 0: there is no limit */
 	uint32_t profiles[WEIR_BURST_MAX];
 	uint32_t parents[WEIR_BURST_MAX];
 };
@@ -311,7 +311,7 @@ struct limit_buckets {
 WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint32_t *found, uint32_t count,
 			       uint64_t hits, struct limit_buckets *buckets)
 {
-	const uint32_t bits = LIMITER_FIELD(limits, limiter, slot_bits) & 31;
+	const uint32_t bits = LIMITER_FIELD(limits, limiter, place_bits) & 31;
 	const uint32_t offset = LIMITER_FIELD(limits, limiter, offset);
 	const uint32_t otherwise = LIMITER_FIELD(limits, limiter, otherwise);
 
@@ -320,7 +320,7 @@ WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint
 			const uint32_t i = (uint32_t)__builtin_ctzll(left);
 			const struct limit_bucket bucket = limit_bucket(limits, limiter, found ? found[i] : 0);
 
-			buckets->slots[i] = bucket.slot;
+			buckets->places[i] = bucket.place;
 			buckets->profiles[i] = bucket.profile;
 			buckets->parents[i] = bucket.parent;
 		}
@@ -329,7 +329,7 @@ WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint
 	for (uint32_t i = 0; i < count; i++) {
 		const uint32_t ticket = found && found[i] ? found[i] : otherwise;
 
-		buckets->slots[i] = ticket ? (ticket & ((1u << bits) - 1)) + offset : 0;
+		buckets->places[i] = ticket ? (ticket & ((1u << bits) - 1)) + offset : 0;
 		buckets->profiles[i] = ticket >> bits;
 		buckets->parents[i] = 0;
 	}
@@ -344,15 +344,15 @@ static void __attribute__((noinline, unused)) limit_count_hits(const struct env 
 		hits = exceeding;
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
-		const uint32_t slot = buckets->slots[i];
+		const uint32_t place = buckets->places[i];
 
-		limit_prefetch(exceeding >> i & 1 ? env_exceeded(env, slot) : env_passed(env, slot));
+		limit_prefetch(exceeding >> i & 1 ? env_exceeded(env, place) : env_passed(env, place));
 	}
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		if (buckets->slots[i] && !buckets->parents[i])
-			limit_count(env, logged, buckets->slots[i], !(exceeding >> i & 1));
+		if (buckets->places[i] && !buckets->parents[i])
+			limit_count(env, logged, buckets->places[i], !(exceeding >> i & 1));
 	}
 }
 
@@ -372,17 +372,17 @@ static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct e
 
 	limit_buckets(limits, limiter, found, burst->count, hits, &buckets);
 	for (uint64_t left = hits; left; left &= left - 1)
-		limit_prefetch(env_bucket(env, buckets.slots[__builtin_ctzll(left)]));
+		limit_prefetch(env_bucket(env, buckets.places[__builtin_ctzll(left)]));
 	for (uint64_t left = hits; left; left &= left - 1) {
 		const uint32_t i = (uint32_t)__builtin_ctzll(left);
 		const uint64_t now = burst_time(burst, i) << TICK_SHIFT;
-		const struct limit_bucket bucket = {buckets.slots[i], buckets.profiles[i], buckets.parents[i]};
+		const struct limit_bucket bucket = {buckets.places[i], buckets.profiles[i], buckets.parents[i]};
 		const uint32_t bytes = burst->frames[i].len;
 		bool room = true;
 
 		if (WEIR_UNLIKELY(bucket.parent))
 			room = limit_charge_nested(env, limiter, bucket, now, bytes);
-		else if (WEIR_LIKELY(bucket.slot))
+		else if (WEIR_LIKELY(bucket.place))
 			room = limit_charge_one(env, profiles, bucket, now, bytes) != LIMIT_NO_ROOM;
 		exceeding |= (uint64_t)!room << i;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The SYN proxy in the kernel: what proxy/synproxy.h and proxy/rewrite.h need of a CPU's slot. track/kernel.h includes
- * it.
+ * The SYN proxy in the kernel: what proxy/synproxy.h and proxy/rewrite.h need of a CPU's memory. track/kernel.h
+ * includes it.
  */
 #ifndef WEIR_PROXY_KERNEL_H
 #define WEIR_PROXY_KERNEL_H
@@ -14,7 +14,7 @@ struct {
 	int (*type)[BPF_MAP_TYPE_ARRAY];
 	int (*max_entries)[1];
 	uint32_t *key;
-	struct flow_proxied (*value)[FLOW_SLOTS];
+	struct flow_proxied (*value)[FLOW_ENTRIES];
 	int (*map_flags)[BPF_F_MMAPABLE];
 } weir_proxied WEIR_SECTION(".maps");
 
@@ -24,7 +24,7 @@ WEIR_KERNEL_PART struct flow_proxied *proxied_at(const struct env *env, const st
 	struct flow_proxied *of_bucket = bpf_map_lookup_elem(&weir_proxied, &bucket);
 
 	(void)env;
-	return of_bucket ? &of_bucket[at->slot & (FLOW_SLOTS - 1)] : NULL;
+	return of_bucket ? &of_bucket[at->entry & (FLOW_ENTRIES - 1)] : NULL;
 }
 
 WEIR_KERNEL_PART struct flow_head *flow_head(const struct env *env)
@@ -35,7 +35,7 @@ WEIR_KERNEL_PART struct flow_head *flow_head(const struct env *env)
 
 WEIR_GLOBAL uint32_t weir_cookie(uint32_t isn, uint32_t epoch, uint32_t mss_index)
 {
-	const struct track *track = &own_slot()->track;
+	const struct track *track = &own_track()->track;
 	const struct cookie_request request = {.key = track->key, .client = track->sender, .isn = isn};
 
 	return cookie_make(weir_flow_head.cookie_secret, &request, epoch, mss_index);
@@ -62,7 +62,7 @@ WEIR_GLOBAL uint32_t weir_rewrite_option(uint32_t kind, uint32_t at, uint32_t by
 {
 	const struct option_place option = {kind, at, bytes};
 
-	translate_option(&weir_rewrites[live_cpu()], &own_slot()->track.edit, &option);
+	translate_option(&weir_rewrites[live_cpu()], &own_track()->track.edit, &option);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ WEIR_KERNEL_PART void rewrite_option(struct weir_rewrite *rewrite, struct edit *
 WEIR_GLOBAL uint32_t weir_rewrite_packet(struct xdp_md *ctx)
 {
 	const uint32_t cpu = live_cpu();
-	struct track *track = &own_slot()->track;
+	struct track *track = &own_track()->track;
 	struct frame frame;
 	struct env env;
 
@@ -90,7 +90,7 @@ WEIR_GLOBAL uint32_t weir_rewrite_packet(struct xdp_md *ctx)
 /* After a packet: what becomes of it if it is accepted or answered. */
 WEIR_INLINE uint32_t proxy_verdict(const struct frame *frame, uint32_t verdict)
 {
-	if (*(volatile uint32_t *)&own_slot()->track.edit.kind == EDIT_NONE)
+	if (*(volatile uint32_t *)&own_track()->track.edit.kind == EDIT_NONE)
 		return verdict;
 	weir_rewrite_packet(frame->ctx);
 	return verdict | VERDICT_REWRITTEN;
@@ -99,18 +99,18 @@ WEIR_INLINE uint32_t proxy_verdict(const struct frame *frame, uint32_t verdict)
 /* Answers the CPU's packet if it asks to open a connection, and the proxy is on. */
 WEIR_GLOBAL uint32_t weir_answer(uint64_t now_ns)
 {
-	struct track_slot *slot = own_slot();
+	struct cpu_track *own = own_track();
 
-	if (slot->is_asked || !asks_to_open(&slot->track))
+	if (own->is_asked || !asks_to_open(&own->track))
 		return false;
-	slot->is_asked = true;
-	return answer(NULL, &slot->track, now_ns);
+	own->is_asked = true;
+	return answer(NULL, &own->track, now_ns);
 }
 
 /* Whether the packet is answered. */
 WEIR_INLINE bool is_answered(void)
 {
-	return weir_answer(own_slot()->now_ns);
+	return weir_answer(own_track()->now_ns);
 }
 
 #endif

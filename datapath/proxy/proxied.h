@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What translates the packets of a proxied flow: crates/abi/src/flow/proxied.rs explains the layout. It lies beside the
- * table of flows, one for each slot.
+ * table of flows, one for each entry.
  */
 #ifndef WEIR_PROXY_PROXIED_H
 #define WEIR_PROXY_PROXIED_H

@@ -33,11 +33,11 @@ WEIR_INLINE void track_keep(struct track *track)
 	track->asks = false;
 }
 
-/* What is kept of a proxied flow, beside its slot, whose lock is held. In the kernel NULL, which does not happen. */
+/* What is kept of a proxied flow, beside its entry, whose lock is held. In the kernel NULL, which does not happen. */
 #ifdef WEIR_BURSTS
 WEIR_INLINE struct flow_proxied *proxied_at(const struct env *env, const struct flow_at *at)
 {
-	return &env->flows.proxied[at->bucket * FLOW_SLOTS + at->slot];
+	return &env->flows.proxied[at->bucket * FLOW_ENTRIES + at->entry];
 }
 
 WEIR_INLINE struct flow_head *flow_head(const struct env *env)
@@ -449,7 +449,7 @@ WEIR_INLINE bool proxy_judges(const struct env *env, struct track *track, uint32
 	return false;
 }
 
-/* Enters what is kept of the flow that the packet opens, if it is proxied. The slot's lock is held. */
+/* Enters what is kept of the flow that the packet opens, if it is proxied. The entry's lock is held. */
 WEIR_INLINE void enter_proxied(const struct env *env, const struct track *track)
 {
 	struct flow_proxied *kept;

@@ -31,28 +31,28 @@ WEIR_INLINE void entry_add(struct entry_counter *counter, uint64_t packets, uint
 #ifdef WEIR_BURSTS
 
 /* Fetches the counters of the entries that a burst found. Few packets have none: the counter of number 0. */
-WEIR_INLINE void prefetch_entries(const struct weir_burst *burst, uint32_t slot, const uint32_t *numbers)
+WEIR_INLINE void prefetch_entries(const struct weir_burst *burst, uint32_t index, const uint32_t *numbers)
 {
-	const struct entry_counter *counters = burst->entries.slots[slot].counters;
+	const struct entry_counter *counters = burst->entries.tables[index].counters;
 
 	for (uint32_t i = 0; i < burst->count; i++)
 		__builtin_prefetch(&counters[numbers[i]], 1);
 }
 
 /* The labels of the entries that a burst found. Number 0 has label 0. */
-WEIR_INLINE void entry_labels(const struct weir_burst *burst, uint32_t slot, const uint32_t *numbers, uint32_t *labels)
+WEIR_INLINE void entry_labels(const struct weir_burst *burst, uint32_t index, const uint32_t *numbers, uint32_t *labels)
 {
-	const uint32_t *of = burst->entries.slots[slot].labels;
+	const uint32_t *of = burst->entries.tables[index].labels;
 
 	for (uint32_t i = 0; i < burst->count; i++)
 		labels[i] = of[numbers[i]];
 }
 
 /* Counts the hits at the entries that they found. */
-static void __attribute__((noinline, unused)) count_entries(const struct weir_burst *burst, uint32_t slot,
+static void __attribute__((noinline, unused)) count_entries(const struct weir_burst *burst, uint32_t index,
 							    const uint32_t *numbers, uint64_t hits)
 {
-	struct entry_counter *counters = burst->entries.slots[slot].counters;
+	struct entry_counter *counters = burst->entries.tables[index].counters;
 	const uint64_t *times = burst->times.each_ns;
 	uint64_t now_ns = burst->times.now_ns;
 

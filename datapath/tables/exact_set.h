@@ -4,7 +4,7 @@
  *
  * A bucket is compared as a whole, without a branch on the result. The one remaining branch, on a bucket that has
  * overflowed, is almost never taken. A writer may change the set meanwhile (crates/tables/src/live). So the mark that
- * sends a key to the overflow is read with the slots or after them, and the overflow after the mark.
+ * sends a key to the overflow is read with the places or after them, and the overflow after the mark.
  */
 #ifndef WEIR_TABLES_EXACT_SET_H
 #define WEIR_TABLES_EXACT_SET_H
@@ -22,7 +22,7 @@ enum {
 	EXACT_MULTIPLIER_FIELD = 7, /* header field: multiplier of the hash of the overflow */
 	EXACT_GROUP = 8,	    /* words of 64 bits in a group of the overflow */
 	EXACT_WORDS_MAX = 8,
-	EXACT_OVERFLOWED = 0xfffe, /* value of the last slot: the bucket has overflowed */
+	EXACT_OVERFLOWED = 0xfffe, /* value of the last place: the bucket has overflowed */
 	EXACT_REMAINDERS = 0xfffe, /* this remainder and higher ones are in no bucket */
 };
 
@@ -55,14 +55,14 @@ enum exact_question {
 
 /* The result for a bucket. */
 struct exact_found {
-	uint64_t hits;	/* EXACT_ANY: 0 if no slot has the remainder; EXACT_WORDS: bit i for word i, bits above 15
+	uint64_t hits;	/* EXACT_ANY: 0 if no place has the remainder; EXACT_WORDS: bit i for word i, bits above 15
 			   undefined */
 	bool overflows; /* the overflow must be searched too */
 };
 
 /*
- * Compares the four slots of a word with `lanes`. The high bit of a slot is clear if the slot is equal, else set. Above
- * an equal slot, another slot of the word may wrongly appear equal.
+ * Compares the four places of a word with `lanes`. The high bit of a place is clear if the place is equal, else set.
+ * Above an equal place, another place of the word may wrongly appear equal.
  */
 WEIR_INLINE uint64_t exact_misses(uint64_t word, uint64_t lanes)
 {
@@ -75,14 +75,14 @@ WEIR_INLINE uint64_t exact_misses(uint64_t word, uint64_t lanes)
 WEIR_INLINE struct exact_found exact_bucket(struct table table, uint32_t bucket, uint32_t words, uint32_t remainder,
 					    enum exact_question question)
 {
-	const uint8_t *slots = table_block(table, EXACT_BUCKETS + bucket * words * 8, words * 8);
+	const uint8_t *places = table_block(table, EXACT_BUCKETS + bucket * words * 8, words * 8);
 	const uint64_t lanes = remainder * EXACT_LANES, high = EXACT_LANES << 15;
 	const uint64_t all = EXACT_LANES * ((1u << words) - 1);
 	uint64_t word = 0, misses = high, missing = 0;
 	struct exact_found found;
 
 	for (uint32_t i = 0; i < words; i++) {
-		word = block_u64(slots, i);
+		word = block_u64(places, i);
 		if (question == EXACT_ANY)
 			misses &= exact_misses(word, lanes);
 		else
@@ -138,10 +138,10 @@ enum { EXACT_PREFETCH_BYTES = 3 << 19 }; /* smaller tables stay in the second-le
 #ifdef __clang__
 
 /* Vectors in an image. */
-typedef uint16_t exact_slots4 __attribute__((vector_size(8), may_alias));
-typedef uint16_t exact_slots8 __attribute__((vector_size(16), may_alias));
-typedef uint16_t exact_slots16 __attribute__((vector_size(32), may_alias));
-typedef uint16_t exact_slots32 __attribute__((vector_size(64), may_alias));
+typedef uint16_t exact_places4 __attribute__((vector_size(8), may_alias));
+typedef uint16_t exact_places8 __attribute__((vector_size(16), may_alias));
+typedef uint16_t exact_places16 __attribute__((vector_size(32), may_alias));
+typedef uint16_t exact_places32 __attribute__((vector_size(64), may_alias));
 typedef uint32_t exact_pairs2 __attribute__((vector_size(8)));
 typedef uint32_t exact_pairs4 __attribute__((vector_size(16)));
 typedef uint32_t exact_pairs8 __attribute__((vector_size(32)));
@@ -152,36 +152,38 @@ typedef _Bool exact_bits16 __attribute__((ext_vector_type(16)));
 typedef _Bool exact_bits32 __attribute__((ext_vector_type(32)));
 
 /*
- * Bit i: slot i of the bucket has the remainder. `pair` is the remainder twice. Uses one comparison, or the closest to
+ * Bit i: place i of the bucket has the remainder. `pair` is the remainder twice. Uses one comparison, or the closest to
  * it.
  */
-WEIR_INLINE uint32_t exact_slots_equal(const uint8_t *bucket, uint32_t words, uint32_t pair)
+WEIR_INLINE uint32_t exact_places_equal(const uint8_t *bucket, uint32_t words, uint32_t pair)
 {
 	uint32_t mask = 0;
 	uint8_t low = 0;
 	uint16_t half = 0;
 
 	if (words == 1) {
-		exact_slots4 remainders = (exact_slots4)((exact_pairs2){0} + pair);
-		exact_bits4 bits = __builtin_convertvector(*(const exact_slots4 *)bucket == remainders, exact_bits4);
+		exact_places4 remainders = (exact_places4)((exact_pairs2){0} + pair);
+		exact_bits4 bits = __builtin_convertvector(*(const exact_places4 *)bucket == remainders, exact_bits4);
 
 		__builtin_memcpy(&low, &bits, sizeof(low));
 		mask = low & 15;
 	} else if (words == 2) {
-		exact_slots8 remainders = (exact_slots8)((exact_pairs4){0} + pair);
-		exact_bits8 bits = __builtin_convertvector(*(const exact_slots8 *)bucket == remainders, exact_bits8);
+		exact_places8 remainders = (exact_places8)((exact_pairs4){0} + pair);
+		exact_bits8 bits = __builtin_convertvector(*(const exact_places8 *)bucket == remainders, exact_bits8);
 
 		__builtin_memcpy(&low, &bits, sizeof(low));
 		mask = low;
 	} else if (words == 4) {
-		exact_slots16 remainders = (exact_slots16)((exact_pairs8){0} + pair);
-		exact_bits16 bits = __builtin_convertvector(*(const exact_slots16 *)bucket == remainders, exact_bits16);
+		exact_places16 remainders = (exact_places16)((exact_pairs8){0} + pair);
+		exact_bits16 bits =
+			__builtin_convertvector(*(const exact_places16 *)bucket == remainders, exact_bits16);
 
 		__builtin_memcpy(&half, &bits, sizeof(half));
 		mask = half;
 	} else {
-		exact_slots32 remainders = (exact_slots32)((exact_pairs16){0} + pair);
-		exact_bits32 bits = __builtin_convertvector(*(const exact_slots32 *)bucket == remainders, exact_bits32);
+		exact_places32 remainders = (exact_places32)((exact_pairs16){0} + pair);
+		exact_bits32 bits =
+			__builtin_convertvector(*(const exact_places32 *)bucket == remainders, exact_bits32);
 
 		__builtin_memcpy(&mask, &bits, sizeof(mask));
 	}
@@ -190,20 +192,20 @@ WEIR_INLINE uint32_t exact_slots_equal(const uint8_t *bucket, uint32_t words, ui
 
 #else
 
-WEIR_INLINE uint32_t exact_slots_equal(const uint8_t *bucket, uint32_t words, uint32_t pair)
+WEIR_INLINE uint32_t exact_places_equal(const uint8_t *bucket, uint32_t words, uint32_t pair)
 {
-	const uint16_t *slots = __builtin_assume_aligned(bucket, 8);
+	const uint16_t *places = __builtin_assume_aligned(bucket, 8);
 	uint32_t mask = 0;
 
 	for (uint32_t i = 0; i < 4 * words; i++)
-		mask |= (uint32_t)(slots[i] == (uint16_t)pair) << i;
+		mask |= (uint32_t)(places[i] == (uint16_t)pair) << i;
 	return mask;
 }
 
 #endif
 
 /*
- * Compares the buckets of the keys, of `words` (a constant) 64-bit words each. Bit j of masks[i] says that slot j of
+ * Compares the buckets of the keys, of `words` (a constant) 64-bit words each. Bit j of masks[i] says that place j of
  * its bucket has the remainder of keys[i]. Returns the keys (a bit each) whose overflow must be searched.
  */
 WEIR_INLINE uint64_t exact_compare(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count,
@@ -228,10 +230,10 @@ WEIR_INLINE uint64_t exact_compare(struct table table, const uint32_t *keys, uin
 			__builtin_prefetch(buckets + offsets[i]);
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t offset = offsets[i];
-		uint32_t mask = exact_slots_equal(__builtin_assume_aligned(buckets + offset, 8), words, pairs[i]);
+		uint32_t mask = exact_places_equal(__builtin_assume_aligned(buckets + offset, 8), words, pairs[i]);
 		uint16_t last;
 
-		/* Read the mark after the slots: it replaces an address that went to the overflow. */
+		/* Read the mark after the places: it replaces an address that went to the overflow. */
 		__asm__("" : "+r"(offset), "+r"(mask));
 		__builtin_memcpy(&last, __builtin_assume_aligned(buckets + offset + bytes - 2, 2), sizeof(last));
 		masks[i] = mask;

@@ -25,7 +25,7 @@ enum {
 };
 
 #define EXACT6_FREE UINT64_MAX
-#define EXACT6_OVERFLOWED (UINT64_MAX - 1) /* high half in the last slot of a bucket */
+#define EXACT6_OVERFLOWED (UINT64_MAX - 1) /* high half in the last place of a bucket */
 
 WEIR_INLINE uint64_t exact6_seed(struct table table)
 {
@@ -172,7 +172,7 @@ struct exact6_burst {
 	uint32_t offsets[WEIR_BURST_MAX]; /* bytes from the image */
 };
 
-/* The high half of the last slot, read after the slots: its mark replaces a key that went to the overflow. */
+/* The high half of the last place, read after the places: its mark replaces a key that went to the overflow. */
 WEIR_INLINE uint64_t exact6_mark(const uint8_t *bucket, uint32_t word, uint32_t *mask)
 {
 	uint64_t mark;

@@ -29,19 +29,19 @@
  * loaded.
  */
 #ifndef WEIR_SIZES_AT_LOAD
-#define WEIR_ENTRY_STORAGE(slot)                                                                                       \
-	struct entry_counter weir_entries_##slot[WEIR_ENTRIES_##slot * WEIR_ENTRY_CPUS] WEIR_SECTION(                  \
-		".bss.entries" #slot)
-#define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[WEIR_ENTRIES_##slot] WEIR_SECTION(".bss.labels" #slot)
-#define WEIR_ENTRY_COUNT(slot) WEIR_ENTRIES_##slot
-#define WEIR_ENTRY_COUNTERS(slot) weir_entries_##slot
-#define WEIR_ENTRY_LABELS(slot) weir_labels_##slot
+#define WEIR_ENTRY_STORAGE(index)                                                                                      \
+	struct entry_counter weir_entries_##index[WEIR_ENTRIES_##index * WEIR_ENTRY_CPUS] WEIR_SECTION(                \
+		".bss.entries" #index)
+#define WEIR_LABEL_STORAGE(index) uint32_t weir_labels_##index[WEIR_ENTRIES_##index] WEIR_SECTION(".bss.labels" #index)
+#define WEIR_ENTRY_COUNT(index) WEIR_ENTRIES_##index
+#define WEIR_ENTRY_COUNTERS(index) weir_entries_##index
+#define WEIR_ENTRY_LABELS(index) weir_labels_##index
 #else
-#define WEIR_ENTRY_STORAGE(slot) struct entry_counter weir_entries_##slot[1] WEIR_SECTION(".bss.entries" #slot)
-#define WEIR_LABEL_STORAGE(slot) uint32_t weir_labels_##slot[1] WEIR_SECTION(".bss.labels" #slot)
-#define WEIR_ENTRY_COUNT(slot) weir_sizes.tables[slot].entries
-#define WEIR_ENTRY_COUNTERS(slot) ((struct entry_counter *)sized_at_load(weir_entries_##slot))
-#define WEIR_ENTRY_LABELS(slot) ((uint32_t *)sized_at_load(weir_labels_##slot))
+#define WEIR_ENTRY_STORAGE(index) struct entry_counter weir_entries_##index[1] WEIR_SECTION(".bss.entries" #index)
+#define WEIR_LABEL_STORAGE(index) uint32_t weir_labels_##index[1] WEIR_SECTION(".bss.labels" #index)
+#define WEIR_ENTRY_COUNT(index) weir_sizes.tables[index].entries
+#define WEIR_ENTRY_COUNTERS(index) ((struct entry_counter *)sized_at_load(weir_entries_##index))
+#define WEIR_ENTRY_LABELS(index) ((uint32_t *)sized_at_load(weir_labels_##index))
 #endif
 
 /* A number, bounded for the verifier. The compiler must not conclude from the table that the mask has no effect. */
@@ -86,15 +86,15 @@ WEIR_INLINE uint64_t entry_time(const struct env *env)
 	return env_coarse_now(env) >> ENTRY_TIME_SHIFT;
 }
 
-#define WEIR_ENTRY_LABEL(slot, number) WEIR_ENTRY_LABELS(slot)[entry_number(number, WEIR_ENTRY_COUNT(slot))]
-#define WEIR_ENTRY_HIT(env, slot, number, len)                                                                         \
-	entry_hit(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot), number, len, entry_time(env))
-#define WEIR_ENTRY_SETTLE(slot) entry_settle(WEIR_ENTRY_COUNTERS(slot), WEIR_ENTRY_COUNT(slot))
+#define WEIR_ENTRY_LABEL(index, number) WEIR_ENTRY_LABELS(index)[entry_number(number, WEIR_ENTRY_COUNT(index))]
+#define WEIR_ENTRY_HIT(env, index, number, len)                                                                        \
+	entry_hit(WEIR_ENTRY_COUNTERS(index), WEIR_ENTRY_COUNT(index), number, len, entry_time(env))
+#define WEIR_ENTRY_SETTLE(index) entry_settle(WEIR_ENTRY_COUNTERS(index), WEIR_ENTRY_COUNT(index))
 
 /* Several rules may match a packet by one entry. It is counted by the first of them; `bit` belongs to the lookup. */
 WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)
 {
-	volatile uint64_t *counted = &((volatile struct packet_slot *)packet)->counted;
+	volatile uint64_t *counted = &((volatile struct cpu_packet *)packet)->counted;
 	const uint64_t before = *counted;
 
 	*counted = before | UINT64_C(1) << bit;
@@ -103,7 +103,7 @@ WEIR_INLINE bool first_hit(packet_view *packet, uint32_t bit)
 
 WEIR_INLINE void forget_hits(packet_view *packet)
 {
-	((volatile struct packet_slot *)packet)->counted = 0;
+	((volatile struct cpu_packet *)packet)->counted = 0;
 }
 
 #endif

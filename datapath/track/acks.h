@@ -139,10 +139,10 @@ WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *b
  */
 WEIR_INLINE bool ack_guess(struct ack_columns *acks, uint32_t i, struct flow_bucket *bucket)
 {
-	const uint32_t slots = slots_with(bucket, UINT16_MAX, acks->tags[i]);
+	const uint32_t entries = entries_with(bucket, UINT16_MAX, acks->tags[i]);
 
-	acks->entries[i] = bucket->entries[__builtin_ctz(slots | UINT32_C(1) << (FLOW_SLOTS - 1))];
-	return slots;
+	acks->entries[i] = bucket->entries[__builtin_ctz(entries | UINT32_C(1) << (FLOW_ENTRIES - 1))];
+	return entries;
 }
 
 /* Fetches the entry of the first of the packets, and returns the others. */
@@ -187,9 +187,9 @@ WEIR_INLINE bool ack_is_of(const struct ack_columns *acks, uint32_t i, const uin
 }
 
 /*
- * Tracks an acknowledgement in the common case: the guess was right, and the last packet was not long ago. A slot with
- * the key of the flow is in use. If others use the table, the slot is locked; the status word releases it. Returns
- * false, and changes nothing, in all other cases.
+ * Tracks an acknowledgement in the common case: the guess was right, and the last packet was not long ago. An entry
+ * with the key of the flow is in use. If others use the table, the entry is locked; the status word releases it.
+ * Returns false, and changes nothing, in all other cases.
  */
 WEIR_INLINE bool ack_track(const struct ack_columns *acks, const uint8_t *at, uint32_t i, uint32_t sender, uint32_t now,
 			   enum flow_users users)

@@ -40,11 +40,11 @@ WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
 {
 	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
 	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
-	const uint64_t slots = slots_with(first, TAG_HASH, track->hash.tag) |
-			       (uint64_t)slots_with(second, TAG_HASH, track->hash.tag) << FLOW_SLOTS;
-	const uint32_t slot = (uint32_t)__builtin_ctzll(slots | UINT64_C(1) << 63);
+	const uint64_t entries = entries_with(first, TAG_HASH, track->hash.tag) |
+				 (uint64_t)entries_with(second, TAG_HASH, track->hash.tag) << FLOW_ENTRIES;
+	const uint32_t index = (uint32_t)__builtin_ctzll(entries | UINT64_C(1) << 63);
 
-	__builtin_prefetch((slot < FLOW_SLOTS ? first : second)->entries[slot % FLOW_SLOTS], 1);
+	__builtin_prefetch((index < FLOW_ENTRIES ? first : second)->entries[index % FLOW_ENTRIES], 1);
 }
 
 /* Reads a packet that is not tracked as an acknowledgement of the common case. */
@@ -179,7 +179,7 @@ WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct tra
 	for (uint64_t rest = track->is_known ? tracked->replacing : tracked->openers; rest; rest &= rest - 1) {
 		const struct track *opener = &tracked->tracks[first_of(rest)];
 
-		if (track->is_known ? opener->at.bucket == track->at.bucket && opener->at.slot == track->at.slot
+		if (track->is_known ? opener->at.bucket == track->at.bucket && opener->at.entry == track->at.entry
 				    : share_bucket(&opener->hash, &track->hash))
 			return true;
 	}

@@ -11,8 +11,8 @@
 enum {
 	FLOW_KEY_WORDS = 5,
 	FLOW_STATE_WORDS = 3,
-	FLOW_SLOTS = 32,     /* of a bucket */
-	FLOW_PREFERRED = 24, /* used slots below which the first bucket of a key takes a new flow */
+	FLOW_ENTRIES = 32,   /* of a bucket */
+	FLOW_PREFERRED = 24, /* used entries below which the first bucket of a key takes a new flow */
 	FLOW_TICK_SHIFT = 24,
 };
 

@@ -14,7 +14,7 @@ enum {
 	FLOW_ENTRY_WORDS = FLOW_KEY_WORDS + FLOW_STATE_WORDS,
 	FLOW_STATUS = FLOW_ENTRY_WORDS - 1,
 	TAG_CLASS_SHIFT = 14,
-	TAG_HASH = (1 << TAG_CLASS_SHIFT) - 1, /* never all 0 in a tag, so a class is that of a used slot */
+	TAG_HASH = (1 << TAG_CLASS_SHIFT) - 1, /* never all 0 in a tag, so a class is that of a used entry */
 	TAG_CLASS = UINT16_MAX - TAG_HASH,
 	OPENING_LOCKS = 256,
 };
@@ -22,8 +22,8 @@ enum {
 #define FLOW_LOCK (UINT64_C(1) << STATUS_LOCK)
 
 struct flow_bucket {
-	uint16_t tags[FLOW_SLOTS];
-	uint64_t entries[FLOW_SLOTS][FLOW_ENTRY_WORDS];
+	uint16_t tags[FLOW_ENTRIES];
+	uint64_t entries[FLOW_ENTRIES][FLOW_ENTRY_WORDS];
 };
 
 /* Whether SYNs are answered (proxy/syn_switch.h). */
@@ -47,7 +47,7 @@ struct flow_head {
 	uint64_t opening[OPENING_LOCKS]; /* locks of keys that are entered, by hash */
 };
 
-_Static_assert(sizeof(struct flow_bucket) == 66 * FLOW_SLOTS, "abi: BUCKET_BYTES");
+_Static_assert(sizeof(struct flow_bucket) == 66 * FLOW_ENTRIES, "abi: BUCKET_BYTES");
 _Static_assert(sizeof(struct flow_head) == 128 + 8 * OPENING_LOCKS, "abi: FlowHead");
 
 /*

@@ -20,9 +20,9 @@ enum { RECLAIM_TICKS = 953 };
  * What a bucket has room for, for a flow of a class: one number, because a function of the kernel returns no other.
  *
  *	bit 18      whether the class has its share
- *	bits 12-17  number of used slots without closing flows; bits 6-11 again if less than FLOW_PREFERRED are used
- *	bits 6-11   number of slots that are used
- *	bits 0-5    the first free slot, or FLOW_SLOTS
+ *	bits 12-17  number of used entries without closing flows; bits 6-11 again if less than FLOW_PREFERRED are used
+ *	bits 6-11   number of entries that are used
+ *	bits 0-5    the first free entry, or FLOW_ENTRIES
  */
 enum {
 	USE_USED = 6,
@@ -39,14 +39,14 @@ WEIR_INLINE uint32_t share_of(uint32_t class)
 
 WEIR_INLINE uint32_t bucket_use(const struct flow_bucket *bucket, uint32_t class)
 {
-	const uint32_t free = slots_with(bucket, UINT16_MAX, 0);
-	const uint32_t used = FLOW_SLOTS - (uint32_t)__builtin_popcount(free);
+	const uint32_t free = entries_with(bucket, UINT16_MAX, 0);
+	const uint32_t used = FLOW_ENTRIES - (uint32_t)__builtin_popcount(free);
 	/* Closing flows are counted only where second_is_better() asks for them. */
 	const uint32_t closing =
-		used < FLOW_PREFERRED ? 0 : (uint32_t)__builtin_popcount(slots_of(bucket, FLOW_CLOSING));
-	const uint32_t has_share = (uint32_t)__builtin_popcount(slots_of(bucket, class)) >= share_of(class);
+		used < FLOW_PREFERRED ? 0 : (uint32_t)__builtin_popcount(entries_of(bucket, FLOW_CLOSING));
+	const uint32_t has_share = (uint32_t)__builtin_popcount(entries_of(bucket, class)) >= share_of(class);
 
-	return (free ? first_slot(free) : (uint32_t)FLOW_SLOTS) | used << USE_USED | (used - closing) << USE_BUSY |
+	return (free ? first_entry(free) : (uint32_t)FLOW_ENTRIES) | used << USE_USED | (used - closing) << USE_BUSY |
 	       has_share << USE_SHARE;
 }
 
@@ -65,7 +65,7 @@ WEIR_INLINE bool second_is_better(uint32_t first, uint32_t second)
 	return busy >= FLOW_PREFERRED && use_number(second, USE_BUSY) < busy;
 }
 
-/* Which flow is to make room: see spare_slot(). */
+/* Which flow is to make room: see spare_entry(). */
 struct spare {
 	uint32_t class;
 	uint32_t age_min;
@@ -78,10 +78,10 @@ WEIR_INLINE uint32_t use_in(const struct env *env, uint32_t number, uint32_t cla
 {
 	const struct flow_bucket *bucket = flow_bucket(env, number);
 
-	return bucket ? bucket_use(bucket, class) : 1u << USE_SHARE | FLOW_SLOTS;
+	return bucket ? bucket_use(bucket, class) : 1u << USE_SHARE | FLOW_ENTRIES;
 }
 
-/* Frees the slots of a bucket whose flows have expired. */
+/* Frees the entries of a bucket whose flows have expired. */
 WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_t now)
 {
 	struct flow_bucket *bucket = flow_bucket(env, number);
@@ -90,12 +90,12 @@ WEIR_INLINE void free_expired_in(const struct env *env, uint32_t number, uint32_
 		free_expired(env, bucket, &tracking.timeouts, now);
 }
 
-/* spare_slot() of a bucket by its number. */
+/* spare_entry() of a bucket by its number. */
 WEIR_INLINE uint32_t spare_in(const struct env *env, uint32_t number, const struct spare *spare)
 {
 	const struct flow_bucket *bucket = flow_bucket(env, number);
 
-	return bucket ? spare_slot(bucket, spare->class, spare->age_min, spare->start, spare->now) : FLOW_SLOTS;
+	return bucket ? spare_entry(bucket, spare->class, spare->age_min, spare->start, spare->now) : FLOW_ENTRIES;
 }
 
 /* These steps again, as functions that the verifier follows once. */
@@ -143,11 +143,11 @@ WEIR_INLINE struct better_bucket better_bucket(const struct env *env, const stru
 	return (struct better_bucket){index, index ? second : first};
 }
 
-/* Steps 2 to 4: a slot of the better bucket; FLOW_SLOTS if it has neither a free one nor a flow that makes room. */
-WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, uint32_t use, const struct spare *spare,
-				    enum place *place)
+/* Steps 2 to 4: an entry of the better bucket; FLOW_ENTRIES if it has neither a free one nor a flow that makes room. */
+WEIR_INLINE uint32_t entry_of_better(const struct env *env, uint32_t bucket, uint32_t use, const struct spare *spare,
+				     enum place *place)
 {
-	uint32_t slot = FLOW_SLOTS;
+	uint32_t index = FLOW_ENTRIES;
 
 	*place = PLACE_EVICT;
 	if (use >> USE_SHARE)
@@ -155,10 +155,10 @@ WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, uint
 	if (use_number(use, USE_USED) >= FLOW_PREFERRED && use_number(use, USE_BUSY) < use_number(use, USE_USED)) {
 		const struct spare closing = {FLOW_CLOSING, RECLAIM_TICKS, spare->start, spare->now};
 
-		slot = place_spare(env, bucket, &closing);
+		index = place_spare(env, bucket, &closing);
 	}
-	if (slot != FLOW_SLOTS)
-		return slot;
+	if (index != FLOW_ENTRIES)
+		return index;
 	*place = PLACE_FREE;
 	return use_number(use, 0);
 }
@@ -167,21 +167,21 @@ WEIR_INLINE uint32_t slot_of_better(const struct env *env, uint32_t bucket, uint
 WEIR_INLINE bool takes_place_of(const struct env *env, const struct flow_hash *hash, uint32_t better,
 				const struct spare *spare, struct flow_at *at)
 {
-	uint32_t slot;
+	uint32_t index;
 
 	at->bucket = hash->bucket[better];
-	slot = place_spare(env, at->bucket, spare);
-	if (slot == FLOW_SLOTS) {
+	index = place_spare(env, at->bucket, spare);
+	if (index == FLOW_ENTRIES) {
 		at->bucket = hash->bucket[1 - better];
-		slot = place_spare(env, at->bucket, spare);
+		index = place_spare(env, at->bucket, spare);
 	}
-	at->slot = slot & (FLOW_SLOTS - 1);
-	return slot != FLOW_SLOTS;
+	at->entry = index & (FLOW_ENTRIES - 1);
+	return index != FLOW_ENTRIES;
 }
 
 /*
- * Finds a slot for a new flow of a class. Locks are taken only to free expired flows, so another CPU may take the slot
- * first. It looks twice, but not in a loop: clang arranges that in a way that Linux 6.1 refuses
+ * Finds an entry for a new flow of a class. Locks are taken only to free expired flows, so another CPU may take the
+ * entry first. It looks twice, but not in a loop: clang arranges that in a way that Linux 6.1 refuses
  * (docs/decisions/0053-older-verifiers.md).
  */
 WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash *hash, uint32_t class, uint32_t now,
@@ -190,17 +190,17 @@ WEIR_INLINE enum place find_place(const struct env *env, const struct flow_hash 
 	struct better_bucket better = better_bucket(env, hash, class);
 	struct spare spare = {class, 0, hash->tag, now};
 	enum place place;
-	uint32_t slot;
+	uint32_t index;
 
-	slot = slot_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
-	if (slot == FLOW_SLOTS) {
+	index = entry_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
+	if (index == FLOW_ENTRIES) {
 		place_free_expired(env, hash->bucket[0], now);
 		place_free_expired(env, hash->bucket[1], now);
 		better = better_bucket(env, hash, class);
-		slot = slot_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
+		index = entry_of_better(env, hash->bucket[better.index], better.use, &spare, &place);
 	}
-	*at = (struct flow_at){hash->bucket[better.index], slot & (FLOW_SLOTS - 1)};
-	if (slot != FLOW_SLOTS)
+	*at = (struct flow_at){hash->bucket[better.index], index & (FLOW_ENTRIES - 1)};
+	if (index != FLOW_ENTRIES)
 		return place;
 	if (better.use >> USE_SHARE)
 		return PLACE_FULL;

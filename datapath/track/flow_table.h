@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The table of flows: buckets of 32 slots. Each key has two buckets. docs/reference/tracking.md#the-table has the
+ * The table of flows: buckets of 32 entries. Each key has two buckets. docs/reference/tracking.md#the-table has the
  * steps, which all engines follow; the reference is crates/policy/src/ir/eval/tracking/table.rs.
  *
  * Several CPUs may use a table at once. A CPU that changes an entry holds the lock bit of its status word. Keys and
- * tags change only under it, so a lookup compares the key again once it has the lock. A free slot is taken by locking
+ * tags change only under it, so a lookup compares the key again once it has the lock. A free entry is taken by locking
  * it: its status word is 0. flow_opening_lock() keeps two CPUs from entering the same key twice.
  */
 #ifndef WEIR_TRACK_FLOW_TABLE_H
@@ -12,7 +12,7 @@
 
 #include "track/flow_bucket.h"
 
-enum { PLACE_TRIES = 4 }; /* searches for a slot that other CPUs take meanwhile */
+enum { PLACE_TRIES = 4 }; /* searches for an entry that other CPUs take meanwhile */
 
 struct flow_key {
 	uint64_t words[FLOW_KEY_WORDS];
@@ -25,18 +25,18 @@ struct flow_hash {
 	uint32_t tag;
 };
 
-/* A slot of a bucket. */
+/* An entry of a bucket. */
 struct flow_at {
 	uint32_t bucket;
-	uint32_t slot;
+	uint32_t entry;
 };
 
 /* Where a new flow goes. */
 enum place {
 	PLACE_FULL,
-	PLACE_FREE,  /* a free slot */
-	PLACE_EVICT, /* the slot of a flow that makes room */
-	PLACE_KNOWN, /* the slot of the same key: the connection begins anew */
+	PLACE_FREE,  /* a free entry */
+	PLACE_EVICT, /* the entry of a flow that makes room */
+	PLACE_KNOWN, /* the entry of the same key: the connection begins anew */
 };
 
 /* The product of a word of the key and its secret: NH of UMAC. */
@@ -94,54 +94,54 @@ WEIR_INLINE bool key_equals(const uint64_t *entry, const struct flow_key *key)
 	return !differences;
 }
 
-/* The first slot of a mask that is not empty. */
-WEIR_INLINE uint32_t first_slot(uint32_t mask)
+/* The first entry of a mask that is not empty. */
+WEIR_INLINE uint32_t first_entry(uint32_t mask)
 {
-	return bounded((uint32_t)__builtin_ctz(mask), FLOW_SLOTS - 1);
+	return bounded((uint32_t)__builtin_ctz(mask), FLOW_ENTRIES - 1);
 }
 
 #ifdef WEIR_BURSTS
 
-typedef uint16_t flow_tags __attribute__((vector_size(2 * FLOW_SLOTS)));
-typedef int8_t flow_hits __attribute__((vector_size(FLOW_SLOTS)));
+typedef uint16_t flow_tags __attribute__((vector_size(2 * FLOW_ENTRIES)));
+typedef int8_t flow_hits __attribute__((vector_size(FLOW_ENTRIES)));
 
-WEIR_INLINE uint32_t mask_of_slots(const flow_hits *hits)
+WEIR_INLINE uint32_t mask_of_entries(const flow_hits *hits)
 {
 	uint32_t mask = 0;
 
 #ifdef __clang__
-	typedef bool bits __attribute__((ext_vector_type(FLOW_SLOTS)));
+	typedef bool bits __attribute__((ext_vector_type(FLOW_ENTRIES)));
 	const bits set = __builtin_convertvector(*hits, bits);
 
 	__builtin_memcpy(&mask, &set, sizeof(mask));
 #else
-	for (uint32_t i = 0; i < FLOW_SLOTS; i++)
+	for (uint32_t i = 0; i < FLOW_ENTRIES; i++)
 		mask |= (uint32_t)((*hits)[i] & 1) << i;
 #endif
 	return mask;
 }
 
-/* The slots whose tag & `bits` is `wanted`, as a mask. */
-WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
+/* The entries whose tag & `bits` is `wanted`, as a mask. */
+WEIR_INLINE uint32_t entries_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
 {
 	flow_tags tags;
 	flow_hits hits;
 
 	__builtin_memcpy(&tags, bucket->tags, sizeof(tags));
 	hits = __builtin_convertvector((tags & (uint16_t)bits) == (uint16_t)wanted, flow_hits);
-	return mask_of_slots(&hits);
+	return mask_of_entries(&hits);
 }
 
 #else
 
-/* The slots whose tag & `bits` is `wanted`, as a mask. Four tags at a time. */
-WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
+/* The entries whose tag & `bits` is `wanted`, as a mask. Four tags at a time. */
+WEIR_INLINE uint32_t entries_with(const struct flow_bucket *bucket, uint32_t bits, uint32_t wanted)
 {
 	const uint64_t each = UINT64_C(0x0001000100010001), high = each << 15, low = high - each;
 	const volatile uint64_t *words = (const volatile uint64_t *)bucket->tags;
 	uint32_t mask = 0;
 
-	for (uint32_t i = 0; i < FLOW_SLOTS / 4; i++) {
+	for (uint32_t i = 0; i < FLOW_ENTRIES / 4; i++) {
 		const uint64_t word = (words[i] & bits * each) ^ wanted * each;
 		/* The high bit of each tag that is 0. The sum of 15 bits does not carry into the next tag. */
 		const uint64_t zero = (~(((word & low) + low) | word) & high) >> 15;
@@ -154,21 +154,21 @@ WEIR_INLINE uint32_t slots_with(const struct flow_bucket *bucket, uint32_t bits,
 
 #endif
 
-/* Frees a slot, whose lock is held. */
-WEIR_INLINE void flow_free(struct flow_bucket *bucket, uint32_t slot)
+/* Frees an entry, whose lock is held. */
+WEIR_INLINE void flow_free(struct flow_bucket *bucket, uint32_t index)
 {
-	volatile uint64_t *entry = bucket->entries[slot];
+	volatile uint64_t *entry = bucket->entries[index];
 
-	*(volatile uint16_t *)&bucket->tags[slot] = 0;
+	*(volatile uint16_t *)&bucket->tags[index] = 0;
 	for (uint32_t i = 0; i < FLOW_ENTRY_WORDS; i++)
 		entry[i] = 0;
 }
 
-/* Writes the state words of a slot whose lock is held, and releases it. */
-WEIR_INLINE void flow_write(struct flow_bucket *bucket, uint32_t slot, const uint64_t *words)
+/* Writes the state words of an entry whose lock is held, and releases it. */
+WEIR_INLINE void flow_write(struct flow_bucket *bucket, uint32_t index, const uint64_t *words)
 {
-	volatile uint64_t *entry = bucket->entries[slot];
-	volatile uint16_t *tag = &bucket->tags[slot];
+	volatile uint64_t *entry = bucket->entries[index];
+	volatile uint16_t *tag = &bucket->tags[index];
 	const uint32_t old = *tag;
 	const uint32_t new = (old & TAG_HASH) | status_class(words[2]) << TAG_CLASS_SHIFT;
 
@@ -213,10 +213,11 @@ WEIR_INLINE bool flow_expired(const uint64_t *entry, const struct flow_timeouts 
 	       (entry[FLOW_KEY_WORDS] != entry[FLOW_KEY_WORDS + 1] || !status_bit(status, STATUS_REPLIED));
 }
 
-/* Whether the slot has the flow of a key. Then its lock is held. */
-WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t slot, const struct flow_key *key)
+/* Whether the entry has the flow of a key. Then its lock is held. */
+WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, uint32_t index,
+			   const struct flow_key *key)
 {
-	uint64_t *entry = bucket->entries[slot];
+	uint64_t *entry = bucket->entries[index];
 
 	if (!key_equals(entry, key))
 		return false;
@@ -224,53 +225,53 @@ WEIR_INLINE bool flow_take(const struct env *env, struct flow_bucket *bucket, ui
 		return true;
 	if (!flow_lock(env, &entry[FLOW_STATUS]))
 		return false;
-	if (bucket->tags[slot] && key_equals(entry, key))
+	if (bucket->tags[index] && key_equals(entry, key))
 		return true;
 	flow_unlock(env, &entry[FLOW_STATUS]);
 	return false;
 }
 
-/* Finds the flow of a key in a bucket. Returns its slot, whose lock is held, or FLOW_SLOTS. */
+/* Finds the flow of a key in a bucket. Returns its entry, whose lock is held, or FLOW_ENTRIES. */
 WEIR_INLINE uint32_t flow_find_in(const struct env *env, struct flow_bucket *bucket, uint32_t tag,
 				  const struct flow_key *key)
 {
-	uint32_t slots = slots_with(bucket, TAG_HASH, tag);
+	uint32_t entries = entries_with(bucket, TAG_HASH, tag);
 
-	for (uint32_t i = 0; i < FLOW_SLOTS && slots; i++) {
-		const uint32_t slot = first_slot(slots);
+	for (uint32_t i = 0; i < FLOW_ENTRIES && entries; i++) {
+		const uint32_t index = first_entry(entries);
 
-		if (flow_take(env, bucket, slot, key))
-			return slot;
-		slots = forget(slots & (slots - 1));
+		if (flow_take(env, bucket, index, key))
+			return index;
+		entries = forget(entries & (entries - 1));
 	}
-	return FLOW_SLOTS;
+	return FLOW_ENTRIES;
 }
 
 /*
- * The slots of a class in a bucket, as a mask. No free slot has a class but FLOW_PROVEN, which is not asked for: tags
- * of other classes are not 0.
+ * The entries of a class in a bucket, as a mask. No free entry has a class but FLOW_PROVEN, which is not asked for:
+ * tags of other classes are not 0.
  */
-WEIR_INLINE uint32_t slots_of(const struct flow_bucket *bucket, uint32_t class)
+WEIR_INLINE uint32_t entries_of(const struct flow_bucket *bucket, uint32_t class)
 {
-	return slots_with(bucket, TAG_CLASS, class << TAG_CLASS_SHIFT);
+	return entries_with(bucket, TAG_CLASS, class << TAG_CLASS_SHIFT);
 }
 
 /*
- * The flow of a class in a bucket that makes room first, from slot `start` on; FLOW_SLOTS if there is none whose
+ * The flow of a class in a bucket that makes room first, from entry `start` on; FLOW_ENTRIES if there is none whose
  * weighted age is at least `age_min`.
  */
-WEIR_INLINE uint32_t spare_slot(const struct flow_bucket *bucket, uint32_t class, uint32_t age_min, uint32_t start,
-				uint32_t now)
+WEIR_INLINE uint32_t spare_entry(const struct flow_bucket *bucket, uint32_t class, uint32_t age_min, uint32_t start,
+				 uint32_t now)
 {
-	const uint32_t slots = slots_of(bucket, class);
-	uint32_t oldest = FLOW_SLOTS, oldest_age = 0;
+	const uint32_t entries = entries_of(bucket, class);
+	uint32_t oldest = FLOW_ENTRIES, oldest_age = 0;
 
-	for (uint32_t i = 0; i < FLOW_SLOTS; i++) {
-		const uint32_t slot = (start + i) & (FLOW_SLOTS - 1);
-		const uint32_t age = status_weighted_age(bucket->entries[slot][FLOW_STATUS], now);
+	for (uint32_t i = 0; i < FLOW_ENTRIES; i++) {
+		const uint32_t index = (start + i) & (FLOW_ENTRIES - 1);
+		const uint32_t age = status_weighted_age(bucket->entries[index][FLOW_STATUS], now);
 
-		if ((slots >> slot & 1) && age >= age_min && (oldest == FLOW_SLOTS || age > oldest_age)) {
-			oldest = slot;
+		if ((entries >> index & 1) && age >= age_min && (oldest == FLOW_ENTRIES || age > oldest_age)) {
+			oldest = index;
 			oldest_age = age;
 		}
 		oldest = forget(oldest);
@@ -279,31 +280,31 @@ WEIR_INLINE uint32_t spare_slot(const struct flow_bucket *bucket, uint32_t class
 	return oldest;
 }
 
-/* Frees the slots of a bucket whose flows have expired. */
+/* Frees the entries of a bucket whose flows have expired. */
 WEIR_INLINE void free_expired(const struct env *env, struct flow_bucket *bucket, const struct flow_timeouts *timeouts,
 			      uint32_t now)
 {
-	for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
-		uint64_t *entry = bucket->entries[slot];
+	for (uint32_t index = 0; index < FLOW_ENTRIES; index++) {
+		uint64_t *entry = bucket->entries[index];
 
-		if (!bucket->tags[slot] || !flow_expired(entry, timeouts, now))
+		if (!bucket->tags[index] || !flow_expired(entry, timeouts, now))
 			continue;
 		if (flow_alone(env)) {
-			flow_free(bucket, slot);
+			flow_free(bucket, index);
 		} else if (flow_lock(env, &entry[FLOW_STATUS])) {
-			if (bucket->tags[slot] && flow_expired(entry, timeouts, now))
-				flow_free(bucket, slot);
+			if (bucket->tags[index] && flow_expired(entry, timeouts, now))
+				flow_free(bucket, index);
 			else
 				flow_unlock(env, &entry[FLOW_STATUS]);
 		}
 	}
 }
 
-/* Takes a slot that place_flow() found. Returns false if another CPU has changed it. */
-WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, uint32_t slot, enum place place)
+/* Takes an entry that place_flow() found. Returns false if another CPU has changed it. */
+WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, uint32_t index, enum place place)
 {
-	volatile uint64_t *status = &bucket->entries[slot][FLOW_STATUS];
-	volatile uint16_t *tag = &bucket->tags[slot];
+	volatile uint64_t *status = &bucket->entries[index][FLOW_STATUS];
+	volatile uint16_t *tag = &bucket->tags[index];
 
 	if (flow_alone(env))
 		return true;
@@ -318,16 +319,16 @@ WEIR_INLINE bool flow_claim(const struct env *env, struct flow_bucket *bucket, u
 	return false;
 }
 
-/* Enters a flow in a slot whose lock is held, and releases it. */
-WEIR_INLINE void flow_enter(struct flow_bucket *bucket, uint32_t slot, uint32_t tag, const struct flow_key *key,
+/* Enters a flow in an entry whose lock is held, and releases it. */
+WEIR_INLINE void flow_enter(struct flow_bucket *bucket, uint32_t index, uint32_t tag, const struct flow_key *key,
 			    const uint64_t *words)
 {
-	volatile uint64_t *entry = bucket->entries[slot];
+	volatile uint64_t *entry = bucket->entries[index];
 
 	for (uint32_t i = 0; i < FLOW_KEY_WORDS; i++)
 		entry[i] = key->words[i];
-	*(volatile uint16_t *)&bucket->tags[slot] = (uint16_t)tag;
-	flow_write(bucket, slot, words);
+	*(volatile uint16_t *)&bucket->tags[index] = (uint16_t)tag;
+	flow_write(bucket, index, words);
 }
 
 /* The time of a packet in ticks. The clock never goes back; another CPU may have set it to a later time meanwhile. */

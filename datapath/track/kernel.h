@@ -2,8 +2,8 @@
 /*
  * Tracks packets in the kernel, one at a time. For bursts: track/burst.h.
  *
- * All CPUs use one table. What is known of a packet is in its CPU's slot, a map's value, so the verifier knows nothing
- * about it: the steps of the tracker are global functions without pointers, which it follows once each.
+ * All CPUs use one table. What is known of a packet is in its CPU's memory, a map's value, so the verifier knows
+ * nothing about it: the steps of the tracker are global functions without pointers, which it follows once each.
  */
 #ifndef WEIR_TRACK_KERNEL_H
 #define WEIR_TRACK_KERNEL_H
@@ -16,8 +16,8 @@
 /* Defines what the headers of the tracker declare. */
 #define WEIR_KERNEL_PART WEIR_IN_KERNEL __attribute__((always_inline))
 
-/* What a CPU knows of its packet. Its size is TRACK_SLOT_BYTES in crates/abi/src/kernel.rs. */
-struct track_slot {
+/* What a CPU knows of its packet. Its size is CPU_TRACK_BYTES in crates/abi/src/kernel.rs. */
+struct cpu_track {
 	struct track track;
 	uint64_t now_ns;
 	uint32_t now; /* ticks */
@@ -27,10 +27,10 @@ struct track_slot {
 	struct edit edit; /* enter_among_others() */
 } __attribute__((aligned(512)));
 
-_Static_assert(sizeof(struct track_slot) == 512, "TRACK_SLOT_BYTES");
+_Static_assert(sizeof(struct cpu_track) == 512, "CPU_TRACK_BYTES");
 
 /* One for each CPU. The engine makes the section that long. */
-struct track_slot weir_tracks[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.tracks");
+struct cpu_track weir_tracks[1] __attribute__((aligned(64))) WEIR_SECTION(".bss.tracks");
 
 /* The head of the table. The engine replaces the section by the map that all programs share. */
 struct flow_head weir_flow_head __attribute__((aligned(64))) WEIR_SECTION(".bss.flow_head");
@@ -44,7 +44,7 @@ struct {
 	int (*map_flags)[BPF_F_MMAPABLE];
 } weir_flows WEIR_SECTION(".maps");
 
-WEIR_INLINE struct track_slot *own_slot(void)
+WEIR_INLINE struct cpu_track *own_track(void)
 {
 	return &weir_tracks[live_cpu()];
 }
@@ -96,7 +96,7 @@ WEIR_KERNEL_PART bool flow_lock(const struct env *env, volatile uint64_t *word)
 WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, uint32_t bytes,
 				    struct tcp_options *found)
 {
-	uint8_t *options = own_slot()->options;
+	uint8_t *options = own_track()->options;
 	const uint64_t before = one_less(bytes);
 
 	if (before >= OPTIONS_ROOM || offset + bytes > WEIR_WINDOW_BYTES || offset + bytes > frame->cap)
@@ -109,7 +109,7 @@ WEIR_KERNEL_PART void frame_options(const struct frame *frame, uint32_t offset, 
 /* The steps of a packet. They return a number because they are global. */
 WEIR_GLOBAL uint32_t weir_track_find(uint32_t now)
 {
-	find_flow(NULL, &own_slot()->track, now);
+	find_flow(NULL, &own_track()->track, now);
 	return 0;
 }
 
@@ -151,13 +151,13 @@ WEIR_KERNEL_PART uint32_t place_spare(const struct env *env, uint32_t bucket, co
 
 WEIR_GLOBAL uint32_t weir_track_place(uint32_t now)
 {
-	place_flow(NULL, &own_slot()->track, now);
+	place_flow(NULL, &own_track()->track, now);
 	return 0;
 }
 
 WEIR_GLOBAL uint32_t weir_judge_tcp(uint32_t now)
 {
-	judge_tcp(&own_slot()->track, now);
+	judge_tcp(&own_track()->track, now);
 	return 0;
 }
 
@@ -180,7 +180,7 @@ WEIR_INLINE uint32_t proxy_verdict(const struct frame *frame, uint32_t verdict)
 
 WEIR_GLOBAL uint32_t weir_track_judge(uint32_t now)
 {
-	judge(NULL, &own_slot()->track, now);
+	judge(NULL, &own_track()->track, now);
 	return 0;
 }
 
@@ -206,33 +206,33 @@ WEIR_KERNEL_PART void track_judge(const struct env *env, struct track *track, ui
 }
 
 /*
- * Reads the well-formed packet in the CPU's slot. The verifier would follow the reads of a frame in the program again
+ * Reads the well-formed packet in the CPU's memory. The verifier would follow the reads of a frame in the program again
  * for each of its paths, so the frame is found anew here.
  */
 WEIR_GLOBAL uint32_t weir_track_read(hook_context *ctx, uint32_t from)
 {
 	packet_view *packet = &weir_packets[live_cpu()].packet;
-	struct track_slot *slot = own_slot();
+	struct cpu_track *own = own_track();
 	struct env env = {.now_ns = 0};
 	struct frame frame;
 
 	if (!hook_frame(ctx, &env, &frame))
 		return 0;
-	slot->now_ns = env_coarse_now(&env);
-	slot->now = track_time(&weir_flow_head, slot->now_ns);
-	slot->is_tracked = true;
-	slot->is_asked = false;
-	track_keep(&slot->track);
-	track_read(&weir_flow_head, &frame, packet, (enum from_side)(from & 1), &slot->track);
-	if (slot->track.subject == SUBJECT_TCP)
-		read_segment(&frame, packet, &slot->track.segment);
+	own->now_ns = env_coarse_now(&env);
+	own->now = track_time(&weir_flow_head, own->now_ns);
+	own->is_tracked = true;
+	own->is_asked = false;
+	track_keep(&own->track);
+	track_read(&weir_flow_head, &frame, packet, (enum from_side)(from & 1), &own->track);
+	if (own->track.subject == SUBJECT_TCP)
+		read_segment(&frame, packet, &own->track.segment);
 	return 0;
 }
 
 /* The common case; returns whether it was. */
 WEIR_GLOBAL uint32_t weir_track_fast(uint32_t now)
 {
-	struct track *track = &own_slot()->track;
+	struct track *track = &own_track()->track;
 	packet_view *packet = &weir_packets[live_cpu()].packet;
 	struct flow_bucket *bucket = flow_bucket(NULL, track->at.bucket);
 	struct fast_ack ack;
@@ -240,7 +240,8 @@ WEIR_GLOBAL uint32_t weir_track_fast(uint32_t now)
 	if (!bucket || !is_plain_ack(packet) || track->segment.options.highest != track->segment.ack)
 		return false;
 	ack = read_fast_ack(packet);
-	return track_fast(bucket->entries[track->at.slot & (FLOW_SLOTS - 1)], FAST_MASK, &ack, track->sender & 1, now);
+	return track_fast(bucket->entries[track->at.entry & (FLOW_ENTRIES - 1)], FAST_MASK, &ack, track->sender & 1,
+			  now);
 }
 
 /* Tracks the packet that was read. */
@@ -259,22 +260,22 @@ WEIR_INLINE void track_packet(struct track *track, uint32_t now)
 
 WEIR_GLOBAL uint32_t weir_track(uint32_t now)
 {
-	track_packet(&own_slot()->track, now);
+	track_packet(&own_track()->track, now);
 	return 0;
 }
 
 WEIR_GLOBAL uint32_t weir_track_open(uint32_t now)
 {
-	struct track_slot *slot = own_slot();
+	struct cpu_track *own = own_track();
 
-	enter_among_others(NULL, &weir_flow_head, &slot->track, &slot->edit, now);
+	enter_among_others(NULL, &weir_flow_head, &own->track, &own->edit, now);
 	return 0;
 }
 
 /* The common case of almost all packets, in one step; returns whether it was. */
 WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx, uint32_t from)
 {
-	struct track_slot *slot = own_slot();
+	struct cpu_track *own = own_track();
 	struct env env = {.now_ns = 0};
 	const uint8_t *at;
 	struct frame frame;
@@ -284,10 +285,10 @@ WEIR_GLOBAL uint32_t weir_track_ack(hook_context *ctx, uint32_t from)
 	at = ack_frame(&frame);
 	if (!at || !track_ack(at, from & 1, track_time(&weir_flow_head, env_coarse_now(&env))))
 		return false;
-	slot->is_tracked = true;
-	slot->track.opens = PLACE_FULL;
-	track_keep(&slot->track);
-	track_established(&slot->track);
+	own->is_tracked = true;
+	own->track.opens = PLACE_FULL;
+	track_keep(&own->track);
+	track_established(&own->track);
 	return true;
 }
 
@@ -297,25 +298,25 @@ WEIR_INLINE void track(const struct frame *frame, enum from_side from)
 	if (WEIR_LIKELY(weir_track_ack(frame->ctx, from)))
 		return;
 	weir_track_read(frame->ctx, from);
-	weir_track(own_slot()->now);
+	weir_track(own_track()->now);
 }
 
 /* Before a packet: nothing is known of it. */
 WEIR_INLINE void track_forget(void)
 {
-	own_slot()->is_tracked = false;
+	own_track()->is_tracked = false;
 }
 
 /* After a packet: tracks it if it is accepted and was not tracked before, and enters the flow that it opens. */
 WEIR_INLINE uint32_t track_verdict(const struct frame *frame, enum from_side from, uint32_t verdict)
 {
-	struct track_slot *slot = own_slot();
+	struct cpu_track *own = own_track();
 
 	if (is_tracked_late(verdict)) {
-		if (!slot->is_tracked)
+		if (!own->is_tracked)
 			track(frame, from);
-		if (slot->track.opens != PLACE_FULL)
-			weir_track_open(slot->now);
+		if (own->track.opens != PLACE_FULL)
+			weir_track_open(own->now);
 	} else if ((verdict & 0xff) != ACTION_REPLY) {
 		return verdict;
 	}
@@ -326,7 +327,7 @@ WEIR_INLINE uint32_t track_verdict(const struct frame *frame, enum from_side fro
 WEIR_INLINE uint32_t packet_state(packet_view *packet)
 {
 	(void)packet;
-	return *(volatile uint8_t *)&own_slot()->track.state;
+	return *(volatile uint8_t *)&own_track()->track.state;
 }
 
 /* Whether the tracker has refused the packet. */
@@ -339,7 +340,7 @@ WEIR_INLINE bool is_refused(packet_view *packet)
 WEIR_INLINE enum reason refusal(packet_view *packet)
 {
 	(void)packet;
-	return (enum reason) * (volatile uint8_t *)&own_slot()->track.refused;
+	return (enum reason) * (volatile uint8_t *)&own_track()->track.refused;
 }
 
 #endif

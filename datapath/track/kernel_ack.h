@@ -37,21 +37,21 @@ WEIR_INLINE struct flow_hash ack_hash(const struct flow_head *head, const struct
 }
 
 /*
- * The slots with a tag: bit 16 * t + w is slot 4 * w + t. Bits above the lowest one may be wrong, because differences
- * borrow. Four tags at a time.
+ * The entries with a tag: bit 16 * t + w is entry 4 * w + t. Bits above the lowest one may be wrong, because
+ * differences borrow. Four tags at a time.
  */
-WEIR_INLINE uint64_t slots_near(const struct flow_bucket *bucket, uint32_t tag)
+WEIR_INLINE uint64_t entries_near(const struct flow_bucket *bucket, uint32_t tag)
 {
 	const uint64_t each = UINT64_C(0x0001000100010001), high = each << 15;
 	const volatile uint64_t *words = (const volatile uint64_t *)bucket->tags;
-	uint64_t slots = 0;
+	uint64_t entries = 0;
 
-	for (uint32_t i = 0; i < FLOW_SLOTS / 4; i++) {
+	for (uint32_t i = 0; i < FLOW_ENTRIES / 4; i++) {
 		const uint64_t word = words[i] ^ tag * each;
 
-		slots |= ((word - each) & ~word & high) >> (15 - i);
+		entries |= ((word - each) & ~word & high) >> (15 - i);
 	}
-	return slots;
+	return entries;
 }
 
 /*
@@ -61,17 +61,17 @@ WEIR_INLINE uint64_t slots_near(const struct flow_bucket *bucket, uint32_t tag)
 WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)
 {
 	struct flow_bucket *bucket = flow_bucket(NULL, hash->bucket[0]);
-	uint64_t slots = bucket ? slots_near(bucket, hash->tag) : 0;
+	uint64_t entries = bucket ? entries_near(bucket, hash->tag) : 0;
 	uint32_t place;
 
-	if (!slots) {
+	if (!entries) {
 		bucket = flow_bucket(NULL, hash->bucket[1]);
-		slots = bucket ? slots_near(bucket, hash->tag) : 0;
+		entries = bucket ? entries_near(bucket, hash->tag) : 0;
 	}
-	if (!slots)
+	if (!entries)
 		return NULL;
-	place = (uint32_t)__builtin_ctzll(slots);
-	return bucket->entries[bounded((place & 7) * 4 + (place >> 4), FLOW_SLOTS - 1)];
+	place = (uint32_t)__builtin_ctzll(entries);
+	return bucket->entries[bounded((place & 7) * 4 + (place >> 4), FLOW_ENTRIES - 1)];
 }
 
 /* Tracks an acknowledgement in the common case. Returns false, and changes nothing, if it is not. */

@@ -22,17 +22,17 @@ WEIR_INLINE void find_flow(const struct env *env, struct track *track, uint32_t 
 	for (uint32_t i = 0; i < 2; i++) {
 		struct flow_bucket *bucket = flow_bucket(env, track->hash.bucket[i]);
 		const uint64_t *entry;
-		uint32_t slot;
+		uint32_t index;
 
-		slot = bucket ? flow_find_in(env, bucket, track->hash.tag, &track->key) : FLOW_SLOTS;
-		if (slot >= FLOW_SLOTS)
+		index = bucket ? flow_find_in(env, bucket, track->hash.tag, &track->key) : FLOW_ENTRIES;
+		if (index >= FLOW_ENTRIES)
 			continue;
-		entry = bucket->entries[slot];
+		entry = bucket->entries[index];
 		if (flow_expired(entry, &tracking.timeouts, now)) {
-			flow_free(bucket, slot);
+			flow_free(bucket, index);
 			return;
 		}
-		track->at = (struct flow_at){track->hash.bucket[i], slot};
+		track->at = (struct flow_at){track->hash.bucket[i], index};
 		for (uint32_t word = 0; word < FLOW_STATE_WORDS; word++)
 			track->words[word] = entry[FLOW_KEY_WORDS + word];
 		track->is_known = true;
@@ -52,16 +52,16 @@ WEIR_INLINE void place_flow(const struct env *env, struct track *track, uint32_t
 WEIR_INLINE void write_flow(const struct env *env, const struct track *track)
 {
 	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
-	const uint32_t slot = track->at.slot & (FLOW_SLOTS - 1);
+	const uint32_t index = track->at.entry & (FLOW_ENTRIES - 1);
 
 	if (!bucket)
 		return;
 	if (track->outcome == OUTCOME_REMOVE)
-		flow_free(bucket, slot);
+		flow_free(bucket, index);
 	else if (track->outcome == OUTCOME_UPDATE || track->outcome == OUTCOME_KEEP)
-		flow_write(bucket, slot, track->words);
+		flow_write(bucket, index, track->words);
 	else
-		flow_unlock(env, &bucket->entries[slot][FLOW_STATUS]);
+		flow_unlock(env, &bucket->entries[index][FLOW_STATUS]);
 }
 
 /* Judges a packet whose flow was looked up: sets its state, and the words of its flow or of the one that it opens. */
@@ -162,26 +162,26 @@ WEIR_INLINE void track_established(struct track *track)
 WEIR_INLINE void enter_alone(const struct env *env, struct track *track)
 {
 	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
-	const uint32_t slot = track->at.slot & (FLOW_SLOTS - 1);
+	const uint32_t index = track->at.entry & (FLOW_ENTRIES - 1);
 
 	if (!bucket)
 		return;
 	enter_proxied(env, track);
-	/* Also in place of the known flow: a later packet of the segment may have found it expired and freed its slot.
+	/* Also in place of the known flow: a later packet of the segment may have found it expired and freed its entry.
 	 */
-	flow_enter(bucket, slot, track->hash.tag, &track->key, track->words);
+	flow_enter(bucket, index, track->hash.tag, &track->key, track->words);
 }
 
-/* Takes the slot of the packet's `at`, and enters its flow. Returns false if another CPU has changed the slot. */
+/* Takes the entry of the packet's `at`, and enters its flow. Returns false if another CPU has changed the entry. */
 WEIR_INLINE bool enter_placed(const struct env *env, const struct track *track)
 {
 	struct flow_bucket *bucket = flow_bucket(env, track->at.bucket);
-	const uint32_t slot = track->at.slot & (FLOW_SLOTS - 1);
+	const uint32_t index = track->at.entry & (FLOW_ENTRIES - 1);
 
-	if (!bucket || !flow_claim(env, bucket, slot, (enum place)track->opens))
+	if (!bucket || !flow_claim(env, bucket, index, (enum place)track->opens))
 		return false;
 	enter_proxied(env, track);
-	flow_enter(bucket, slot, track->hash.tag, &track->key, track->words);
+	flow_enter(bucket, index, track->hash.tag, &track->key, track->words);
 	return true;
 }
 

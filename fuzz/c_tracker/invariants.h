@@ -66,7 +66,7 @@ static void check_state(const uint64_t *entry)
 
 static uint32_t count_of(const struct flow_bucket *bucket, uint32_t class)
 {
-	return (uint32_t)__builtin_popcount(slots_of(bucket, class));
+	return (uint32_t)__builtin_popcount(entries_of(bucket, class));
 }
 
 /* Whether a class has no more flows in a bucket than its share, or than before. */
@@ -78,15 +78,16 @@ static bool keeps_share(const struct flow_bucket *before, const struct flow_buck
 	return count_of(after, class) <= (had > share ? had : share);
 }
 
-static void check_slot(const struct flow_head *head, const struct flow_bucket *buckets, uint32_t number, uint32_t slot)
+static void check_entry(const struct flow_head *head, const struct flow_bucket *buckets, uint32_t number,
+			uint32_t index)
 {
-	const uint64_t *entry = buckets[number].entries[slot];
-	const uint32_t tag = buckets[number].tags[slot];
+	const uint64_t *entry = buckets[number].entries[index];
+	const uint32_t tag = buckets[number].tags[index];
 	struct flow_key key;
 	struct flow_hash hash;
 
 	if (!tag) {
-		check(is_zero(entry, FLOW_ENTRY_WORDS), "a free slot is empty");
+		check(is_zero(entry, FLOW_ENTRY_WORDS), "a free entry is empty");
 		return;
 	}
 	key = key_of(entry);
@@ -99,8 +100,8 @@ static void check_slot(const struct flow_head *head, const struct flow_bucket *b
 	for (uint32_t which = 0; which < 2; which++) {
 		const struct flow_bucket *bucket = &buckets[hash.bucket[which]];
 
-		for (uint32_t other = 0; other < FLOW_SLOTS; other++)
-			check((number == hash.bucket[which] && slot == other) || bucket->tags[other] == 0 ||
+		for (uint32_t other = 0; other < FLOW_ENTRIES; other++)
+			check((number == hash.bucket[which] && index == other) || bucket->tags[other] == 0 ||
 				      !key_equals(bucket->entries[other], &key),
 			      "a key is in the table once");
 	}
@@ -110,20 +111,20 @@ static void check_slot(const struct flow_head *head, const struct flow_bucket *b
 static void check_table(const struct flow_head *head, const struct flow_bucket *buckets)
 {
 	for (uint32_t number = 0; number < head->buckets; number++)
-		for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++)
-			check_slot(head, buckets, number, slot);
+		for (uint32_t index = 0; index < FLOW_ENTRIES; index++)
+			check_entry(head, buckets, number, index);
 	for (uint32_t lock = 0; lock < OPENING_LOCKS; lock++)
 		check(!(head->opening[lock] & FLOW_LOCK), "no key stays locked");
 }
 
-/* Checks what one packet changed of a slot, whose word or tag differs. Returns whether it has a new flow. */
-static bool check_change(const struct flow_bucket *before, const struct flow_bucket *after, uint32_t slot, uint32_t now,
-			 bool is_refused)
+/* Checks what one packet changed of an entry, whose word or tag differs. Returns whether it has a new flow. */
+static bool check_change(const struct flow_bucket *before, const struct flow_bucket *after, uint32_t index,
+			 uint32_t now, bool is_refused)
 {
-	const uint64_t *old = before->entries[slot], *new = after->entries[slot];
-	const bool was_used = before->tags[slot], is_used = after->tags[slot];
-	const uint32_t class = after->tags[slot] >> TAG_CLASS_SHIFT;
-	const bool was_proven = was_used && before->tags[slot] >> TAG_CLASS_SHIFT == FLOW_PROVEN;
+	const uint64_t *old = before->entries[index], *new = after->entries[index];
+	const bool was_used = before->tags[index], is_used = after->tags[index];
+	const uint32_t class = after->tags[index] >> TAG_CLASS_SHIFT;
+	const bool was_proven = was_used && before->tags[index] >> TAG_CLASS_SHIFT == FLOW_PROVEN;
 	const bool had_expired = was_used && flow_expired(old, &tracking.timeouts, now);
 	const struct flow_key key = key_of(new);
 
@@ -149,15 +150,16 @@ static void check_changes(const struct flow_head *head, const struct flow_bucket
 
 		if (!memcmp(old, new, sizeof(*old)))
 			continue;
-		for (uint32_t slot = 0; slot < FLOW_SLOTS; slot++) {
-			const bool differs = old->tags[slot] != new->tags[slot] ||
-					     memcmp(old->entries[slot], new->entries[slot], sizeof(old->entries[slot]));
+		for (uint32_t index = 0; index < FLOW_ENTRIES; index++) {
+			const bool differs =
+				old->tags[index] != new->tags[index] ||
+				memcmp(old->entries[index], new->entries[index], sizeof(old->entries[index]));
 
 			if (!differs)
 				continue;
-			entered_here += check_change(old, new, slot, now, is_refused);
-			lost += old->tags[slot] && !flow_expired(old->entries[slot], &tracking.timeouts, now) &&
-				memcmp(old->entries[slot], new->entries[slot], 8 * FLOW_KEY_WORDS);
+			entered_here += check_change(old, new, index, now, is_refused);
+			lost += old->tags[index] && !flow_expired(old->entries[index], &tracking.timeouts, now) &&
+				memcmp(old->entries[index], new->entries[index], 8 * FLOW_KEY_WORDS);
 		}
 		check(!entered_here || (keeps_share(old, new, FLOW_EMBRYONIC) && keeps_share(old, new, FLOW_UNPROVEN)),
 		      "new flows take no more than their share");

@@ -9,7 +9,7 @@
 #include "invariants.h"
 #include "packets.h"
 
-enum { PROXIED_FLOWS = 5 * FLOW_SLOTS };
+enum { PROXIED_FLOWS = 5 * FLOW_ENTRIES };
 
 #ifdef WEIR_REWRITES
 

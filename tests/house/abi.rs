@@ -16,7 +16,7 @@ use std::mem::offset_of;
 use std::process::{Command, Stdio};
 use weir_abi::dpdk::{self, Facts, FlowHits, Lost, opening};
 use weir_abi::kernel::{
-    self, AdditionRing, CardPorts, CardSeal, CardSeals, ChecksumSlot, Mode, PacketSlot, Port, PortCounters, Ports,
+    self, AdditionRing, CardPorts, CardSeal, CardSeals, CpuChecksum, CpuPacket, Mode, Port, PortCounters, Ports,
     RecentAddition, ReplayHeader, SampleRecord, Words, XdpContext,
 };
 use weir_abi::packet::PacketView;
@@ -185,8 +185,8 @@ fn structures_have_the_same_layout() {
     layout!(program, "weir_addition", Addition, high, low, adder, packet);
     layout!(program, "burst_additions", burst::Additions, records, count);
     layout!(program, "entry_counter", EntryCounter, head, size);
-    layout!(program, "entry_slot", burst::EntrySlot, counters, labels);
-    layout!(program, "burst_entries", burst::Entries, slots);
+    layout!(program, "table_entries", burst::TableEntries, counters, labels);
+    layout!(program, "burst_entries", burst::Entries, tables);
     layout!(program, "burst_flows", burst::Flows, head, buckets, shared);
     layout!(program, "burst_rewrites", burst::Rewrites, packets);
     layout!(program, "burst_slots", burst::Slots, slots, stripe);
@@ -224,7 +224,7 @@ fn of_card() -> String {
     layout!(program, "card_ports", CardPorts, half, port);
     let numbers = [
         ("CARD_SEALS_MAX", kernel::CARD_SEALS_MAX),
-        ("sizeof(struct answer_slot)", kernel::ANSWER_SLOT_BYTES),
+        ("sizeof(struct cpu_answers)", kernel::CPU_ANSWERS_BYTES),
         ("CARD_ANSWERED", kernel::CARD_ANSWERED as usize),
         ("CARD_ALONE", kernel::CARD_ALONE as usize),
         ("CARD_CONTROL", kernel::CARD_CONTROL as usize),
@@ -283,12 +283,12 @@ fn programs_in_the_kernel_have_the_same_layout() {
         tx_unsupported,
         zero
     );
-    layout!(program, "packet_slot", PacketSlot, packet, sampled, halves, counted, packets, added, copy);
+    layout!(program, "cpu_packet", CpuPacket, packet, sampled, halves, counted, packets, added, copy);
     layout!(program, "words", Words, halves, zero, more);
     program += &of_card();
-    layout!(program, "checksum_slot", ChecksumSlot, packet, words);
+    layout!(program, "cpu_checksum", CpuChecksum, packet, words);
     layout!(program, "sample_record", SampleRecord, len, cap, side, bytes);
-    same(&mut program, "sizeof(struct track_slot)", kernel::TRACK_SLOT_BYTES);
+    same(&mut program, "sizeof(struct cpu_track)", kernel::CPU_TRACK_BYTES);
     layout!(program, "replay_header", ReplayHeader, cap, len, link, padding, now_ns);
     layout!(program, "addition_ring", AdditionRing, head, lost, tail, epoch, recent, records);
     layout!(program, "recent_addition", RecentAddition, high, low, adder, epoch);
@@ -312,10 +312,10 @@ fn programs_in_the_kernel_have_the_same_layout() {
         ("sizeof(weir_ports)", size_of::<Ports>().next_multiple_of(align_of::<Ports>())),
         ("sizeof(weir_port_counters)", kernel::PORTS_MAX * size_of::<PortCounters>()),
         ("sizeof(weir_additions)", size_of::<AdditionRing>()),
-        ("sizeof(weir_packets)", size_of::<PacketSlot>()),
-        ("sizeof(weir_checksums)", size_of::<ChecksumSlot>()),
+        ("sizeof(weir_packets)", size_of::<CpuPacket>()),
+        ("sizeof(weir_checksums)", size_of::<CpuChecksum>()),
         ("sizeof(weir_rewrites)", size_of::<Rewrite>()),
-        ("sizeof(weir_tracks)", kernel::TRACK_SLOT_BYTES),
+        ("sizeof(weir_tracks)", kernel::CPU_TRACK_BYTES),
         ("sizeof(weir_counters[0])", size_of::<Counter>()),
         ("sizeof(weir_mode)", size_of::<Mode>()),
         ("sizeof(weir_abi_version)", size_of_val(&weir_abi::ABI_VERSION)),
@@ -374,13 +374,13 @@ fn rust_knows_every_structure_around_the_program() {
     const C_ONLY: [&str; 14] = [
         "__sk_buff",
         "ack_key",
-        "answer_slot",
+        "cpu_answers",
         "arrival",
         "device_pair",
         "feature_queue",
         "lock_wait",
         "slot_walk",
-        "track_slot",
+        "cpu_track",
         "net",
         "net_device",
         "ns_common",

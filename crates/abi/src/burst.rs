@@ -71,10 +71,10 @@ pub struct Additions {
     pub count: *mut u64,
 }
 
-/// The entries of a table with counters: `struct entry_slot`.
+/// The entries of a table with counters: `struct table_entries`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct EntrySlot {
+pub struct TableEntries {
     /// The worker's counters, by number of the entry. Null for other tables.
     pub counters: *mut EntryCounter,
     /// The labels, by number of the entry. Null for sets.
@@ -85,8 +85,8 @@ pub struct EntrySlot {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Entries {
-    /// One for each table slot, in slot order; null if no table has counters.
-    pub slots: *const EntrySlot,
+    /// One for each table, in their order; null if no table has counters.
+    pub tables: *const TableEntries,
 }
 
 /// The flows that a chain tracks: `struct burst_flows`.
@@ -172,7 +172,7 @@ const _: () = assert!(size_of::<Tables>() == 8);
 const _: () = assert!(size_of::<Counters>() == 8);
 const _: () = assert!(size_of::<Limits>() == 40);
 const _: () = assert!(size_of::<Additions>() == 16);
-const _: () = assert!(size_of::<EntrySlot>() == 16);
+const _: () = assert!(size_of::<TableEntries>() == 16);
 const _: () = assert!(size_of::<Entries>() == 8);
 const _: () = assert!(size_of::<Flows>() == 32);
 const _: () = assert!(size_of::<Rewrites>() == 8);

@@ -33,8 +33,8 @@ pub const RECENT_ADDITIONS: usize = 256;
 
 /// Seals that a port behind a card knows: `CARD_SEALS_MAX`.
 pub const CARD_SEALS_MAX: usize = 16;
-/// Bytes for the answers about a CPU's packet: `ANSWER_SLOT_BYTES`.
-pub const ANSWER_SLOT_BYTES: usize = 64;
+/// Bytes for the answers about a CPU's packet: `CPU_ANSWERS_BYTES`.
+pub const CPU_ANSWERS_BYTES: usize = 64;
 /// A frame with answers for the active policy: `CARD_ANSWERED`.
 pub const CARD_ANSWERED: u32 = 0;
 /// A packet that the policy decides alone: `CARD_ALONE`.
@@ -209,10 +209,10 @@ impl PortCounters {
 #[repr(C, align(128))]
 pub struct HeaderCopy([u8; FRAME_COPY_BYTES]);
 
-/// Where a program on one CPU keeps what it knows of a packet: `struct packet_slot`.
+/// Where a program on one CPU keeps what it knows of a packet: `struct cpu_packet`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct PacketSlot {
+pub struct CpuPacket {
     /// What the parser found.
     pub packet: PacketView,
     /// What rules in parts say of sampling.
@@ -229,8 +229,8 @@ pub struct PacketSlot {
     pub copy: HeaderCopy,
 }
 
-/// Bytes in which a program on one CPU keeps what the tracker knows of a packet: `struct track_slot`.
-pub const TRACK_SLOT_BYTES: usize = 512;
+/// Bytes in which a program on one CPU keeps what the tracker knows of a packet: `struct cpu_track`.
+pub const CPU_TRACK_BYTES: usize = 512;
 
 /// Words that programs read and the engine writes: `struct words`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,10 +264,10 @@ impl Words {
     }
 }
 
-/// Where a program on one CPU computes checksums: `struct checksum_slot`.
+/// Where a program on one CPU computes checksums: `struct cpu_checksum`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct ChecksumSlot {
+pub struct CpuChecksum {
     /// What the parser found.
     pub packet: PacketView,
     zero: [u8; 32],
@@ -390,7 +390,7 @@ impl XdpContext {
 
 const _: () = assert!(size_of::<Port>() == 128 && size_of::<PortCounters>() == 128);
 const _: () = assert!(size_of::<SampleRecord>() == 264);
-const _: () = assert!(size_of::<PacketSlot>() == 256 && size_of::<ChecksumSlot>() == 256);
+const _: () = assert!(size_of::<CpuPacket>() == 256 && size_of::<CpuChecksum>() == 256);
 const _: () = assert!(size_of::<RecentAddition>() == 32 && size_of::<AdditionRing>().is_multiple_of(64));
 const _: () = assert!(size_of::<Words>() == 264);
 const _: () = assert!(size_of::<ReplayHeader>() == 24 && size_of::<Ports>() == 12_552);

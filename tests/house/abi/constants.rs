@@ -134,7 +134,7 @@ fn slot_constants() -> Vec<(String, u64)> {
 /// Names in C and values in Rust of the constants of flows.
 fn flow_constants() -> Vec<(String, u64)> {
     let mut constants = vec![
-        ("FLOW_SLOTS".into(), flow::SLOTS as u64),
+        ("FLOW_ENTRIES".into(), flow::SLOTS as u64),
         ("FLOW_PREFERRED".into(), flow::PREFERRED as u64),
         ("FLOW_ENTRY_WORDS".into(), flow::ENTRY_WORDS as u64),
         ("FLOW_TICK_SHIFT".into(), flow::TICK_SHIFT.into()),

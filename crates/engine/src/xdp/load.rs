@@ -35,7 +35,7 @@ const TABLE_WORDS: usize = 3;
 const LIMITS_PADDING: usize = 64;
 /// The section of the rings for additions (datapath/tables/kernel_addition.h).
 pub(crate) const ADDITIONS: &str = ".bss.additions";
-/// The slots of CPUs for tracked packets.
+/// The memory of CPUs for tracked packets.
 pub(crate) const TRACKS: &str = ".bss.tracks";
 /// What leaves in place of each CPU's packet.
 pub(crate) const REWRITES: &str = ".bss.rewrites";
@@ -45,7 +45,7 @@ const WORDS: &str = ".bss.words";
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/kernel/losses.h).
 pub(crate) const LOSSES: &str = "weir_lost_";
-/// The slots of CPUs for a card's answers (datapath/card/kernel_answers.h).
+/// The memory of CPUs for a card's answers (datapath/card/kernel_answers.h).
 pub(crate) const ANSWERS: &str = ".bss.answers";
 /// The seals of ports behind cards, and the map of chains (datapath/card/kernel_front.h).
 pub(crate) const CARD: &str = ".bss.card";

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::Object;
 use memmap2::MmapRaw;
 use weir_abi::flow::{Flow, FlowKey};
-use weir_abi::kernel::{ANSWER_SLOT_BYTES, Mode};
+use weir_abi::kernel::{CPU_ANSWERS_BYTES, Mode};
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::BoundState;
@@ -107,7 +107,7 @@ impl XdpFilter {
         };
         let rewritten = program.rewrites.then(|| Rewritten::of(&object)).transpose()?;
         let counters = map(&object, COUNTERS, program.counters() * size_of::<Counter>())?;
-        let answers = program.answered.map(|_| map(&object, ANSWERS, ANSWER_SLOT_BYTES)).transpose()?;
+        let answers = program.answered.map(|_| map(&object, ANSWERS, CPU_ANSWERS_BYTES)).transpose()?;
         let programs: Vec<String> = program.chains.iter().map(|chain| program_name(chain)).collect();
         let costs = program.chains.iter().map(|chain| cost(&object, chain));
         let costs = costs.collect::<Result<_, _>>()?;
@@ -238,7 +238,7 @@ impl Filter for XdpFilter {
             }
             if let Some(answers) = &self.answers {
                 let body = burst.behind(index);
-                assert!(body.len() <= ANSWER_SLOT_BYTES, "a card sends no longer body");
+                assert!(body.len() <= CPU_ANSWERS_BYTES, "a card sends no longer body");
                 // SAFETY: the mapping is that long (checked by `load`), and no program runs meanwhile.
                 unsafe { answers.as_mut_ptr().copy_from_nonoverlapping(body.as_ptr(), body.len()) };
             }

@@ -107,14 +107,14 @@ impl BoundKind for Option<LiveTables> {
         let (mut slots, mut memory) = (Vec::new(), Vec::new());
         for image in &tables.counted {
             let Some(counters) = image.as_ref().and_then(TableImage::counters) else {
-                slots.push(burst::EntrySlot::default());
+                slots.push(burst::TableEntries::default());
                 continue;
             };
             let own = counters.of_worker(worker.number)?;
-            slots.push(burst::EntrySlot { counters: own.as_ptr(), labels: counters.labels() });
+            slots.push(burst::TableEntries { counters: own.as_ptr(), labels: counters.labels() });
             memory.push(own);
         }
-        burst.entries = burst::Entries { slots: slots.as_ptr() };
+        burst.entries = burst::Entries { tables: slots.as_ptr() };
         Ok(Box::new((slots, memory)))
     }
 

@@ -11,7 +11,7 @@
 //!            whose tickets cannot say it
 //! tickets    32 bits a label, for limiters that police by the labels of a table
 //!
-//! ticket   30         slot_bits            0
+//! ticket   30         place_bits           0
 //!         +----------------+---------------+
 //!         |    profile     |     bucket    |       0: no limit; limiters with entries: the bucket alone
 //!         +----------------+---------------+
@@ -101,7 +101,7 @@ impl Limiter<'_> {
     }
 
     /// Number of ticket bits that name the bucket; `None` if the limiter needs entries.
-    fn slot_bits(&self) -> Option<u32> {
+    fn place_bits(&self) -> Option<u32> {
         let bits = |end: usize| end.next_power_of_two().ilog2();
         let (slots, profiles) = (bits(self.limited_slots().end as usize), bits(self.limits.profiles.len()));
         let is_nested = self.limits.entries.iter().any(|entry| entry.parent != 0);
@@ -110,8 +110,8 @@ impl Limiter<'_> {
 
     /// The tickets of the entries.
     fn tickets(&self) -> Vec<u32> {
-        let slot_bits = self.slot_bits();
-        let ticket = |(entry, &slot): (&LimitEntry, &u32)| match (entry.profile, slot_bits) {
+        let place_bits = self.place_bits();
+        let ticket = |(entry, &slot): (&LimitEntry, &u32)| match (entry.profile, place_bits) {
             (0, _) => 0,
             (profile, Some(bits)) => profile << bits | slot,
             (_, None) => slot,
@@ -164,8 +164,8 @@ impl LimitImage {
             let fields = match limiter.found {
                 Found::ByHash { set_bits, seed } => [profiles, 0, set_bits, 0, 0, logged, limiter.slots[0], seed],
                 Found::ByTicket | Found::ByLabel => {
-                    let slot_bits = limiter.slot_bits().unwrap_or(0);
-                    [profiles, entries, slot_bits, tickets[0], by_label, logged, limiter.offset, 0]
+                    let place_bits = limiter.place_bits().unwrap_or(0);
+                    [profiles, entries, place_bits, tickets[0], by_label, logged, limiter.offset, 0]
                 }
             };
             image.write(HEADER_BYTES + number * LIMITER_BYTES, fields);
@@ -194,12 +194,12 @@ impl LimitImage {
     /// The profile by which an entry of a limiter is charged, as lookups find it; `None` if it has no limit.
     pub fn profile(&self, limiter: usize, entry: usize) -> Option<LimitProfile> {
         let field = |index: usize| self.word((HEADER_BYTES + limiter * LIMITER_BYTES) / size_of::<u32>() + index);
-        let (profiles, entries, slot_bits) = (field(0), field(1), field(2));
+        let (profiles, entries, place_bits) = (field(0), field(1), field(2));
         let number = match (self.is_address_table[limiter], self.tickets[limiter][entry]) {
             // Its only profile, after "no limit".
             (true, _) => 1,
             (false, 0) => return None,
-            (false, ticket) if entries == 0 => ticket >> slot_bits,
+            (false, ticket) if entries == 0 => ticket >> place_bits,
             (false, ticket) => self.word(2 * entries.wrapping_add(ticket) as usize),
         };
         let at = (profiles + number) as usize * size_of::<LimitProfile>() / size_of::<u32>();
@@ -253,7 +253,7 @@ impl Words {
     /// Adds entries from the first bucket with a limit on. Returns the index that bucket 0 would have, modulo 2^32, or
     /// 0 if the limiter needs no entries.
     fn entries(&mut self, limiter: &Limiter<'_>) -> Result<u32, BuildError> {
-        if limiter.slot_bits().is_some() || matches!(limiter.found, Found::ByHash { .. }) {
+        if limiter.place_bits().is_some() || matches!(limiter.found, Found::ByHash { .. }) {
             return Ok(0);
         }
         let Range { start, end } = limiter.limited_slots();

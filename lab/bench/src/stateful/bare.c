@@ -45,10 +45,10 @@ void weir_upstream(const struct weir_burst *burst)
 	for (uint32_t i = 0; i < burst->count; i++) {
 		for (uint32_t b = 0; b < 2; b++) {
 			const struct flow_bucket *bucket = flow_bucket(&env, hashes[i].bucket[b]);
-			const uint32_t slots = slots_with(bucket, TAG_HASH, hashes[i].tag);
+			const uint32_t entries = entries_with(bucket, TAG_HASH, hashes[i].tag);
 
-			if (slots) {
-				__builtin_prefetch(bucket->entries[first_slot(slots)]);
+			if (entries) {
+				__builtin_prefetch(bucket->entries[first_entry(entries)]);
 				break;
 			}
 		}
@@ -57,12 +57,12 @@ void weir_upstream(const struct weir_burst *burst)
 		burst->verdicts[i] = (uint32_t)ACTION_DROP | (uint32_t)REASON_NO_STATE << 16;
 		for (uint32_t b = 0; b < 2; b++) {
 			struct flow_bucket *bucket = flow_bucket(&env, hashes[i].bucket[b]);
-			const uint32_t slot = flow_find_in(&env, bucket, hashes[i].tag, &keys[i]);
+			const uint32_t index = flow_find_in(&env, bucket, hashes[i].tag, &keys[i]);
 
-			if (slot == FLOW_SLOTS)
+			if (index == FLOW_ENTRIES)
 				continue;
-			bucket->entries[slot][FLOW_STATUS] =
-				(bucket->entries[slot][FLOW_STATUS] & ~(uint64_t)(FLOW_TICKS - 1)) | time;
+			bucket->entries[index][FLOW_STATUS] =
+				(bucket->entries[index][FLOW_STATUS] & ~(uint64_t)(FLOW_TICKS - 1)) | time;
 			burst->verdicts[i] = (uint32_t)ACTION_ACCEPT | (uint32_t)REASON_NO_MATCH << 16;
 			break;
 		}

@@ -9,8 +9,8 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_tes
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
-    ANSWER_SLOT_BYTES, ChecksumSlot, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PacketSlot, PortCounters,
-    TRACK_SLOT_BYTES, XdpContext, ring_bytes,
+    CPU_ANSWERS_BYTES, CPU_TRACK_BYTES, CpuChecksum, CpuPacket, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PortCounters,
+    XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::BoundState;
@@ -31,9 +31,9 @@ use crate::{Bound, EngineError, ProgramShape};
 /// Sections and maps of datapath/kernel/ports.h.
 const PORTS: &str = ".bss.ports";
 const PORT_COUNTERS: &str = ".bss.traffic";
-/// Section of `struct packet_slot` (datapath/kernel/packet_slot.h).
+/// Section of `struct cpu_packet` (datapath/kernel/cpu_packet.h).
 const PACKETS: &str = ".bss.packets";
-/// Section of `struct checksum_slot` (datapath/kernel/checksum.h).
+/// Section of `struct cpu_checksum` (datapath/kernel/checksum.h).
 const CHECKSUMS: &str = ".bss.checksums";
 /// Prefix of the sections that programs write.
 const DATA: &str = ".bss";
@@ -109,15 +109,15 @@ pub struct Sent<'a> {
 
 /// The sections with memory for each CPU, and their lengths in bytes.
 fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
-    let mut lengths = vec![(PACKETS, cpus * size_of::<PacketSlot>()), (CHECKSUMS, cpus * size_of::<ChecksumSlot>())];
+    let mut lengths = vec![(PACKETS, cpus * size_of::<CpuPacket>()), (CHECKSUMS, cpus * size_of::<CpuChecksum>())];
     if program.state.adders > 0 {
         lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
     }
     if program.answered.is_some() {
-        lengths.push((ANSWERS, cpus * ANSWER_SLOT_BYTES));
+        lengths.push((ANSWERS, cpus * CPU_ANSWERS_BYTES));
     }
     if program.state.flows.is_some() {
-        lengths.push((TRACKS, cpus * TRACK_SLOT_BYTES));
+        lengths.push((TRACKS, cpus * CPU_TRACK_BYTES));
     }
     if program.rewrites {
         lengths.push((REWRITES, cpus * size_of::<Rewrite>()));

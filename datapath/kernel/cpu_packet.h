@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What every program has at its hook: memory for its packet, counters, and clocks. */
-#ifndef WEIR_KERNEL_PACKET_SLOT_H
-#define WEIR_KERNEL_PACKET_SLOT_H
+#ifndef WEIR_KERNEL_CPU_PACKET_H
+#define WEIR_KERNEL_CPU_PACKET_H
 
 #include "core/env.h"
 #include "kernel/bpf.h"
@@ -10,10 +10,10 @@
 
 /*
  * Memory for the packet's fields that rules match. It is a map's value. The verifier does not track its contents, so
- * all paths through the parser look the same to the rules. There is one slot per CPU, because programs on a CPU do not
- * interrupt one another, and the engine makes the section that long. A replay has one slot.
+ * all paths through the parser look the same to the rules. There is one per CPU, because programs on a CPU do not
+ * interrupt one another, and the engine makes the section that long. A replay has one.
  */
-struct packet_slot {
+struct cpu_packet {
 	struct packet packet;
 	uint32_t sampled; /* whether rules in parts sample the packet (kernel/parts.h) */
 	uint64_t halves;  /* of the tables that rules in parts look up */
@@ -23,9 +23,9 @@ struct packet_slot {
 	uint8_t copy[FRAME_COPY_BYTES] __attribute__((aligned(128))); /* a copied header, see frame_copy() */
 };
 
-_Static_assert(sizeof(struct packet_slot) == 256, "PacketSlot in crates/abi/src/kernel.rs");
+_Static_assert(sizeof(struct cpu_packet) == 256, "CpuPacket in crates/abi/src/kernel.rs");
 
-struct packet_slot weir_packets[1] WEIR_SECTION(".bss.packets");
+struct cpu_packet weir_packets[1] WEIR_SECTION(".bss.packets");
 
 #ifdef WEIR_SENT
 WEIR_INLINE uint32_t wire_packets(void)
