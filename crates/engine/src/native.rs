@@ -363,7 +363,7 @@ impl NativeFilter {
         // reads. `verdicts` has room for all of them, and a verdict is a transparent u32. `tables` are checked images in
         // slot order; those that can change are valid until the reader starts another burst or rests. `counters` has
         // one counter for every reason of the program. `times` has one time for each frame, or none. The state of
-        // limits (`LimitStore::bind`, `Counted::new`) guarantees that the tickets in the tables name existing buckets
+        // limits (`LimitStore::bind`, `LimiterCounts::new`) guarantees that the tickets in the tables name existing buckets
         // and counts. `additions` has room for `ProgramShape::additions` records of each packet. `entries` has counters and
         // labels for every number that lookups return (`EntryCounters`), and only this worker writes these counters.
         // `flows` is a table if the program tracks (`ProgramShape::check`); other workers use it only if it is
