@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use weir_state::limits::{Counted, Limits};
+use weir_state::limits::{LimiterCounts, Limits};
 use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
@@ -244,7 +244,13 @@ impl BpfShape {
 }
 
 fn logged(bound: &Bound) -> Logged {
-    bound.state.limits.as_ref().and_then(|limits| limits.counted.as_ref()).map(Counted::logged).unwrap_or_default()
+    bound
+        .state
+        .limits
+        .as_ref()
+        .and_then(|limits| limits.counted.as_ref())
+        .map(LimiterCounts::logged)
+        .unwrap_or_default()
 }
 
 impl Clang {

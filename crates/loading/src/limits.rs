@@ -7,7 +7,7 @@ use weir_abi::{LimitEntries, each};
 use weir_policy::ir::{LimitEach, Limiter, LimiterKind, Log, Program, Slot, SlotContents};
 use weir_state::Declared;
 use weir_state::limits::{
-    BucketsDeclared, Counted, EntryNames, Exceeders, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
+    BucketsDeclared, EntryNames, Exceeders, LimitBinding, LimitStore, LimiterBuckets, LimiterCounts, Limits, WordFormat,
 };
 use weir_tables::Image;
 use weir_tables::limit_image::{self, Found, LimitImage, Logged};
@@ -52,7 +52,7 @@ pub fn assemble(
     });
     let images = images?;
     let limiters: Arc<[LimiterBuckets]> = buckets.into();
-    let counted = Counted::new(store, &binding, limiters.clone())?;
+    let counted = LimiterCounts::new(store, &binding, limiters.clone())?;
     let limits = Limits { image: Arc::new(image), buckets: store.buckets().clone(), binding, limiters, counted };
     Ok(Assembled { limits, images })
 }

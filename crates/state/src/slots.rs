@@ -69,7 +69,7 @@ pub struct RuleSlot {
 #[derive(Default)]
 struct Rules {
     /// In the order in which packets meet them. A record without a cell is new.
-    held: Vec<Held>,
+    installed: Vec<InstalledRule>,
     /// The number of the rule that was added last.
     last: u32,
     /// The copy that is read.
@@ -79,7 +79,7 @@ struct Rules {
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct InstalledRule {
     record: SlotRule,
     has_cell: bool,
     expires_ns: Option<u64>,
@@ -115,7 +115,7 @@ impl RuleSlot {
 
     /// Number of rules.
     pub fn count(&self) -> usize {
-        self.lock().held.len()
+        self.lock().installed.len()
     }
 
     /// Appends a rule, if there are fewer than `size`. Its bucket is full at `now_ns`. Returns its number.
@@ -125,13 +125,13 @@ impl RuleSlot {
     pub fn add(&self, record: SlotRule, expires_ns: Option<u64>, size: usize, now_ns: u64) -> Result<u32, SlotError> {
         let mut rules = self.lock();
         let size = size.min(RULES_MAX);
-        if rules.held.len() >= size {
+        if rules.installed.len() >= size {
             return Err(SlotError::Full { size });
         }
         let number = rules.last + 1;
-        let mut held = rules.held.clone();
-        held.push(Held { record: record.numbered(number), has_cell: false, expires_ns });
-        self.publish(&mut rules, held, now_ns)?;
+        let mut installed = rules.installed.clone();
+        installed.push(InstalledRule { record: record.numbered(number), has_cell: false, expires_ns });
+        self.publish(&mut rules, installed, now_ns)?;
         rules.last = number;
         Ok(number)
     }
@@ -148,10 +148,10 @@ impl RuleSlot {
         now_ns: u64,
     ) -> Result<(), SlotError> {
         let mut rules = self.lock();
-        let mut held = rules.held.clone();
-        let old = held.iter_mut().find(|held| held.record.number == number).ok_or(SlotError::NoRule(number))?;
-        *old = Held { record: record.numbered(number), has_cell: false, expires_ns };
-        self.publish(&mut rules, held, now_ns)
+        let mut installed = rules.installed.clone();
+        let old = installed.iter_mut().find(|rule| rule.record.number == number).ok_or(SlotError::NoRule(number))?;
+        *old = InstalledRule { record: record.numbered(number), has_cell: false, expires_ns };
+        self.publish(&mut rules, installed, now_ns)
     }
 
     /// Sets when a rule expires, which packets do not notice. Returns what it has counted.
@@ -160,10 +160,10 @@ impl RuleSlot {
     /// There is no such rule.
     pub fn renew(&self, number: u32, expires_ns: Option<u64>) -> Result<SlotCounter, SlotError> {
         let mut rules = self.lock();
-        let held = rules.held.iter_mut().find(|held| held.record.number == number);
-        let held = held.ok_or(SlotError::NoRule(number))?;
-        held.expires_ns = expires_ns;
-        Ok(self.counts(held.record.cell as usize))
+        let rule = rules.installed.iter_mut().find(|rule| rule.record.number == number);
+        let rule = rule.ok_or(SlotError::NoRule(number))?;
+        rule.expires_ns = expires_ns;
+        Ok(self.counts(rule.record.cell as usize))
     }
 
     /// Removes a rule.
@@ -171,7 +171,7 @@ impl RuleSlot {
     /// # Errors
     /// There is no such rule, or readers are behind.
     pub fn remove(&self, number: u32) -> Result<(), SlotError> {
-        match self.retain(|held| held.record.number != number)? {
+        match self.retain(|rule| rule.record.number != number)? {
             0 => Err(SlotError::NoRule(number)),
             _ => Ok(()),
         }
@@ -190,23 +190,23 @@ impl RuleSlot {
     pub fn expire(&self, now_ns: u64) -> usize {
         let Some(mut rules) = self.try_lock().filter(|rules| self.is_free(rules)) else { return 0 };
         // There is no reader to wait for.
-        self.retain_in(&mut rules, |held| held.expires_ns.is_none_or(|at| at > now_ns)).unwrap_or(0)
+        self.retain_in(&mut rules, |rule| rule.expires_ns.is_none_or(|at| at > now_ns)).unwrap_or(0)
     }
 
     /// Whether a rule has a timeout, or may have one because the slot is being changed.
     pub fn can_expire(&self) -> bool {
-        self.try_lock().is_none_or(|rules| rules.held.iter().any(|held| held.expires_ns.is_some()))
+        self.try_lock().is_none_or(|rules| rules.installed.iter().any(|rule| rule.expires_ns.is_some()))
     }
 
     /// All rules, in the order in which packets meet them.
     pub fn list(&self) -> Vec<Listed> {
         let rules = self.lock();
-        let listed = |held: &Held| Listed {
-            record: held.record,
-            counts: self.counts(held.record.cell as usize),
-            expires_ns: held.expires_ns,
+        let listed = |rule: &InstalledRule| Listed {
+            record: rule.record,
+            counts: self.counts(rule.record.cell as usize),
+            expires_ns: rule.expires_ns,
         };
-        rules.held.iter().map(listed).collect()
+        rules.installed.iter().map(listed).collect()
     }
 
     /// Fills all buckets. No program charges them meanwhile.
@@ -226,42 +226,42 @@ impl RuleSlot {
         }
     }
 
-    fn retain(&self, keep: impl Fn(&Held) -> bool) -> Result<usize, SlotError> {
+    fn retain(&self, keep: impl Fn(&InstalledRule) -> bool) -> Result<usize, SlotError> {
         self.retain_in(&mut self.lock(), keep)
     }
 
-    fn retain_in(&self, rules: &mut Rules, keep: impl Fn(&Held) -> bool) -> Result<usize, SlotError> {
-        let held: Vec<Held> = rules.held.iter().filter(|held| keep(held)).copied().collect();
-        let removed = rules.held.len() - held.len();
+    fn retain_in(&self, rules: &mut Rules, keep: impl Fn(&InstalledRule) -> bool) -> Result<usize, SlotError> {
+        let installed: Vec<InstalledRule> = rules.installed.iter().filter(|rule| keep(rule)).copied().collect();
+        let removed = rules.installed.len() - installed.len();
         if removed > 0 {
-            self.publish(rules, held, 0)?;
+            self.publish(rules, installed, 0)?;
         }
         Ok(removed)
     }
 
     /// Makes these the rules that packets meet.
-    fn publish(&self, rules: &mut Rules, mut held: Vec<Held>, now_ns: u64) -> Result<(), SlotError> {
+    fn publish(&self, rules: &mut Rules, mut installed: Vec<InstalledRule>, now_ns: u64) -> Result<(), SlotError> {
         self.wait(rules)?;
         // No reader uses a record that is not in the active copy, so its cell can be used again.
         let mut used = [false; CELLS];
-        rules.held.iter().for_each(|held| used[held.record.cell as usize] = true);
+        rules.installed.iter().for_each(|rule| used[rule.record.cell as usize] = true);
         let mut free = (0..CELLS).filter(|&cell| !used[cell]);
-        for held in held.iter_mut().filter(|held| !held.has_cell) {
+        for rule in installed.iter_mut().filter(|rule| !rule.has_cell) {
             let cell = free.next().expect("two sets of rules have as many cells");
             self.begin(cell, now_ns);
-            held.record.cell = cell as u32;
-            held.has_cell = true;
+            rule.record.cell = cell as u32;
+            rule.has_cell = true;
         }
         let copy = 1 - rules.copy;
-        for (index, held) in held.iter().enumerate() {
+        for (index, rule) in installed.iter().enumerate() {
             let first = RECORDS_AT + (copy * RULES_MAX + index) * SlotRule::WORDS;
-            let words = self.words.all()[first..].iter().zip(held.record.words());
+            let words = self.words.all()[first..].iter().zip(rule.record.words());
             words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
         }
-        self.words.all()[0].store(SlotImage::active(copy, held.len()), Ordering::Release);
+        self.words.all()[0].store(SlotImage::active(copy, installed.len()), Ordering::Release);
         rules.other_is_free = self.readers.as_ref().map(Readers::next_epoch);
         rules.copy = copy;
-        rules.held = held;
+        rules.installed = installed;
         Ok(())
     }
 

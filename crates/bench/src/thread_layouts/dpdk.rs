@@ -11,31 +11,31 @@ use std::time::{Duration, Instant};
 use weir::failure::Failure;
 use weir_abi::Verdict;
 use weir_engine::FrameBurst;
-use weir_engine::live::dpdk::held::{self, Receiver, Sender};
+use weir_engine::live::dpdk::owned_burst::{self, Receiver, Sender};
 use weir_engine::live::dpdk::{DpdkLane, Eal};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
 
 /// Longest frame of a port, in bytes.
 const LONGEST: u16 = 2048;
 
-impl Held for held::Held {
+impl Held for owned_burst::OwnedBurst {
     fn burst(&self) -> FrameBurst<'_> {
-        held::Held::burst(self)
+        owned_burst::OwnedBurst::burst(self)
     }
 }
 
 impl Read for Receiver {
-    type Held = held::Held;
+    type Held = owned_burst::OwnedBurst;
 
-    fn read(&mut self) -> Result<Option<held::Held>, Failure> {
+    fn read(&mut self) -> Result<Option<owned_burst::OwnedBurst>, Failure> {
         Ok(self.receive())
     }
 }
 
 impl Deliver for Sender {
-    type Held = held::Held;
+    type Held = owned_burst::OwnedBurst;
 
-    fn deliver(&mut self, held: held::Held, verdicts: &[Verdict]) -> Result<usize, Failure> {
+    fn deliver(&mut self, held: owned_burst::OwnedBurst, verdicts: &[Verdict]) -> Result<usize, Failure> {
         Ok(self.send(held, verdicts))
     }
 }
@@ -70,8 +70,8 @@ pub fn turns(
     let mut turns = Vec::new();
     match threads {
         Threads::Layout(threads) => {
-            let (lower, to_lower) = held::open(eal, &names[0], LONGEST)?;
-            let (upper, to_upper) = held::open(eal, &names[1], LONGEST)?;
+            let (lower, to_lower) = owned_burst::open(eal, &names[0], LONGEST)?;
+            let (upper, to_upper) = owned_burst::open(eal, &names[1], LONGEST)?;
             let ends = Ends { readers: [lower, upper], senders: [to_lower, to_upper] };
             let running = layout::start(threads, ends, codes);
             for _ in 0..=rounds {

@@ -126,17 +126,17 @@ impl CaptureReader {
         let mut link = None;
         while self.frames.len() < BURST_MAX {
             match self.step(&mut link) {
-                Ok(Step::Taken) => {}
-                Ok(Step::Full) => break,
-                Ok(Step::Empty(_)) if !self.frames.is_empty() => break,
-                Ok(Step::Empty(what)) if self.buffer.ended() => {
+                Ok(Progress::Taken) => {}
+                Ok(Progress::Full) => break,
+                Ok(Progress::Empty(_)) if !self.frames.is_empty() => break,
+                Ok(Progress::Empty(what)) if self.buffer.ended() => {
                     return match (self.buffer.skipping(), self.buffer.rest().is_empty()) {
                         (true, _) => Err(self.fault(CaptureFault::Truncated("an unknown block"))),
                         (false, true) => Ok(None),
                         (false, false) => Err(self.fault(CaptureFault::Truncated(what))),
                     };
                 }
-                Ok(Step::Empty(_)) => {
+                Ok(Progress::Empty(_)) => {
                     let filled = self.buffer.fill();
                     filled.map_err(|source| EngineError::Io { path: self.path.clone(), source })?;
                 }
@@ -161,7 +161,7 @@ impl CaptureReader {
 
     /// Adds the record at the start of the window to the burst, if it belongs there.
     #[inline]
-    fn step(&mut self, link: &mut Option<Link>) -> Result<Step, CaptureFault> {
+    fn step(&mut self, link: &mut Option<Link>) -> Result<Progress, CaptureFault> {
         let rest = self.buffer.rest();
         let record = match &mut self.format {
             Format::Pcap(pcap) => pcap.record(rest)?,
@@ -171,16 +171,16 @@ impl CaptureReader {
             Record::Packet(packet) => packet,
             Record::Other { bytes } => {
                 self.buffer.consume(bytes);
-                return Ok(Step::Taken);
+                return Ok(Progress::Taken);
             }
-            Record::Incomplete(what) => return Ok(Step::Empty(what)),
+            Record::Incomplete(what) => return Ok(Progress::Empty(what)),
         };
         let link_type = self.interfaces[packet.interface as usize].link_type;
         let Some(packet_link) = super::link_of(link_type) else {
             return Err(CaptureFault::LinkType { number: link_type, name: link_type_name(link_type) });
         };
         if *link.get_or_insert(packet_link) != packet_link {
-            return Ok(Step::Full);
+            return Ok(Progress::Full);
         }
         let data = rest[packet.data..][..packet.cap as usize].as_ptr();
         self.frames.push(Frame { data, cap: packet.cap, len: packet.len.max(packet.cap) });
@@ -190,7 +190,7 @@ impl CaptureReader {
         self.times_ns.push(self.clock_ns);
         self.interface_ids.push(packet.interface);
         self.buffer.consume(packet.bytes as u64);
-        Ok(Step::Taken)
+        Ok(Progress::Taken)
     }
 
     fn fault(&self, fault: CaptureFault) -> EngineError {
@@ -200,7 +200,7 @@ impl CaptureReader {
 }
 
 /// What `step` did with the record at the start of the window.
-enum Step {
+enum Progress {
     /// Added it to the burst, or skipped it.
     Taken,
     /// Left it, because another link layer begins.

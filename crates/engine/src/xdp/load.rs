@@ -17,7 +17,7 @@ use weir_abi::kernel::{self, Mode};
 use super::{log, needs};
 use crate::clang::{BpfObject, LimitsRoom, TableRoom};
 use crate::{Bound, EngineError, descriptors};
-use weir_state::limits::{BUCKETS, Buckets, Counted, EXCEEDED, Limits, PASSED};
+use weir_state::limits::{BUCKETS, Buckets, EXCEEDED, LimiterCounts, Limits, PASSED};
 use weir_state::tables::{AdditionRings, ENTRIES, LABELS, LiveTables, SelectedHalves, TABLE};
 use weir_state::words::Words;
 
@@ -201,7 +201,7 @@ pub(super) fn buckets(object: &Object, limits: &Limits) -> Result<Buckets, Engin
 }
 
 /// The counts of the object's programs.
-pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<Counted>, EngineError> {
+pub(super) fn counted(object: &Object, limits: &Limits) -> Result<Option<LimiterCounts>, EngineError> {
     let Some(counted) = &limits.counted else { return Ok(None) };
     let words = |section: &str, wanted: Option<&Words>| {
         let mapped = wanted.map(|_| map(object, section, limits.buckets.count() * size_of::<u64>()));

@@ -28,7 +28,7 @@ use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::BoundState;
 use weir_state::features::{Features, Snapshot};
 use weir_state::flows::FlowTable;
-use weir_state::limits::{Buckets, Counted, LimitBinding, LimitCount};
+use weir_state::limits::{Buckets, LimitBinding, LimitCount, LimiterCounts};
 use weir_state::tables::{AdditionRings, ByRules, Replay as TableReplay, SelectedHalves};
 
 pub use cost::VerifierCost;
@@ -55,7 +55,7 @@ pub struct XdpFilter {
     counter_count: usize,
     /// The buckets that are still to be filled, at the time of the first frame.
     unfilled: Option<(Buckets, Arc<LimitBinding>)>,
-    counted: Option<Counted>,
+    counted: Option<LimiterCounts>,
     /// What rules add to tables. `None` if tables do not change.
     additions: Option<Additions>,
     state: BoundState,

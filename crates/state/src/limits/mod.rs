@@ -6,11 +6,11 @@
 
 mod bounded_debts;
 mod buckets;
-mod counted;
 pub mod counts;
 mod debt_by_name;
 mod entry_names;
 mod limit_store;
+mod limiter_counts;
 mod saved_debts;
 
 use std::any::Any;
@@ -27,11 +27,11 @@ use crate::words::Words;
 use counts::Counts;
 
 pub use buckets::Buckets;
-pub use counted::{Counted, Exceeders, LimiterBuckets};
 pub use counts::LimitCount;
 pub use debt_by_name::{EntryName, SavedDebt, SavedDebts};
 pub use entry_names::EntryNames;
 pub use limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
+pub use limiter_counts::{Exceeders, LimiterBuckets, LimiterCounts};
 
 /// What the limits of a policy take.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub struct Limits {
     /// The buckets of each limiter, in the order of their numbers.
     pub limiters: Arc<[LimiterBuckets]>,
     /// The counts of the program, if it counts.
-    pub counted: Option<Counted>,
+    pub counted: Option<LimiterCounts>,
 }
 
 /// Names of the maps of buckets, and of their counts.
@@ -78,7 +78,7 @@ impl Limits {
 
     /// The counts of packets that exceeded limits, and of those that passed.
     fn counts(&self) -> [Option<&Words>; 2] {
-        let counts = self.counted.as_ref().map(Counted::counts);
+        let counts = self.counted.as_ref().map(LimiterCounts::counts);
         [counts.and_then(Counts::exceeded), counts.and_then(Counts::passed)]
     }
 }

@@ -34,13 +34,13 @@ use crate::owner::{self, Distrust, Missing};
 pub struct Folder {
     /// As the caller calls it.
     path: PathBuf,
-    held: RwLock<Held>,
+    locked: RwLock<LockedFolder>,
     /// How often it was found to be another folder, which was opened then.
     reopened: AtomicU64,
 }
 
 /// An open folder with its lock.
-struct Held {
+struct LockedFolder {
     /// Where it is, without links.
     place: PathBuf,
     directory: File,
@@ -131,23 +131,23 @@ impl Folder {
     /// # Errors
     /// It cannot be used, must not be used, or another process still uses it.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let held = Held::open(path, Missing::Made, LOCK_WAIT)?;
-        held.remove_incomplete()?;
-        Ok(Folder { path: path.to_owned(), held: RwLock::new(held), reopened: AtomicU64::new(0) })
+        let locked = LockedFolder::open(path, Missing::Made, LOCK_WAIT)?;
+        locked.remove_incomplete()?;
+        Ok(Folder { path: path.to_owned(), locked: RwLock::new(locked), reopened: AtomicU64::new(0) })
     }
 
     /// Opens what is at the path now, because it is another folder, or because the lock was lost. The files there were
     /// not read, so they are set aside.
     fn reopen(&self) -> io::Result<()> {
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        if held.check_still_own().is_ok() {
+        let mut locked = self.locked.write().unwrap_or_else(PoisonError::into_inner);
+        if locked.check_still_own().is_ok() {
             // Another thread was faster.
             return Ok(());
         }
-        let other = Held::open(&self.path, Missing::Refused, Duration::ZERO)?;
+        let other = LockedFolder::open(&self.path, Missing::Refused, Duration::ZERO)?;
         other.remove_incomplete()?;
         other.set_all_aside()?;
-        *held = other;
+        *locked = other;
         self.reopened.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -157,8 +157,8 @@ impl Folder {
         self.reopened.load(Ordering::Relaxed)
     }
 
-    fn held(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> RwLockReadGuard<'_, LockedFolder> {
+        self.locked.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The path of a file, for messages.
@@ -168,7 +168,7 @@ impl Folder {
 
     /// The names of all files.
     fn names(&self) -> io::Result<Vec<String>> {
-        self.held().names()
+        self.locked().names()
     }
 
     /// The numbers of the files of a kind, sorted.
@@ -197,17 +197,17 @@ impl Folder {
     /// # Errors
     /// It cannot be read, is no regular file, is too large, or other users can have written it.
     pub(super) fn read(&self, name: &str) -> Result<Option<StateFile>, String> {
-        state_file::open(&self.held().directory, name)
+        state_file::open(&self.locked().directory, name)
     }
 
     /// Sets a file aside: gives it a name under which nothing reads or removes it. Returns that name.
     pub(super) fn set_aside(&self, name: &str) -> io::Result<String> {
-        self.held().set_aside(name)
+        self.locked().set_aside(name)
     }
 
     /// Sets all files with state aside.
     pub(super) fn set_all_aside(&self) -> io::Result<()> {
-        self.held().set_all_aside()
+        self.locked().set_all_aside()
     }
 
     /// The names of the files that were set aside, sorted.
@@ -222,15 +222,15 @@ impl Folder {
     /// # Errors
     /// The disk refuses, there is such a file, or another process uses the folder.
     pub(super) fn create(&self, name: &str) -> io::Result<File> {
-        if self.held().check_still_own().is_err() {
+        if self.locked().check_still_own().is_err() {
             self.reopen()?;
         }
-        let held = self.held();
-        if name.ends_with(NEW) && held.has(name)? {
-            held.remove(name)?;
+        let locked = self.locked();
+        if name.ends_with(NEW) && locked.has(name)? {
+            locked.remove(name)?;
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&held.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+        Ok(openat(&locked.directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
     /// Gives a complete file its name, for good.
@@ -247,23 +247,23 @@ impl Folder {
     /// # Errors
     /// As for [`Folder::publish`].
     pub(super) fn rename(&self, new: &str, name: &str) -> io::Result<()> {
-        let held = self.held();
-        held.check_still_own()?;
-        Ok(renameat(&held.directory, new, &held.directory, name)?)
+        let locked = self.locked();
+        locked.check_still_own()?;
+        Ok(renameat(&locked.directory, new, &locked.directory, name)?)
     }
 
     /// Removes a file.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        self.held().remove(name)
+        self.locked().remove(name)
     }
 
     /// Makes the names of files last.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.held().directory.sync_all()
+        self.locked().directory.sync_all()
     }
 }
 
-impl Held {
+impl LockedFolder {
     /// Opens a folder and locks it. Waits up to `patience` for a process that uses it.
     fn open(path: &Path, missing: Missing, patience: Duration) -> Result<Self, FolderError> {
         let (place, directory) = owner::open_folder(path, missing).map_err(|distrust| match distrust {
@@ -276,10 +276,10 @@ impl Held {
         })?;
         let lock = open_lock(&directory)?;
         exclusively(&lock, patience)?;
-        let held = Held { place, directory, lock };
+        let locked = LockedFolder { place, directory, lock };
         // Another process may have replaced it before it was locked.
-        held.check_still_own()?;
-        Ok(held)
+        locked.check_still_own()?;
+        Ok(locked)
     }
 
     /// The names of all files that Weir can have made: its names are text.

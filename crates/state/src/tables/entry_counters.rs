@@ -53,9 +53,9 @@ struct Beside {
 
 enum Counters {
     /// One run for each worker of this process that ever counted.
-    Workers(Mutex<Vec<Option<Arc<Counted>>>>),
+    Workers(Mutex<Vec<Option<Arc<CounterRun>>>>),
     /// One run for each CPU.
-    Cpus(Counted),
+    Cpus(CounterRun),
 }
 
 /// The maps of the counters of a table.
@@ -72,7 +72,7 @@ pub struct EntryMaps<'a> {
 }
 
 /// Runs of counters, two words each.
-pub struct Counted(Words);
+pub struct CounterRun(Words);
 
 struct Labels {
     memory: MmapRaw,
@@ -117,7 +117,7 @@ impl EntryCounters {
                 mib(KERNEL_BYTES_MAX)
             )));
         }
-        let counted = Counted(Words::of_kernel("weir_entries", capacity * cpus * WORDS)?);
+        let counted = CounterRun(Words::of_kernel("weir_entries", capacity * cpus * WORDS)?);
         let labels = match kind {
             Kind::Set => None,
             Kind::Labels => {
@@ -143,7 +143,7 @@ impl EntryCounters {
     ///
     /// # Panics
     /// Panics if programs in the kernel count.
-    pub fn of_worker(&self, worker: usize) -> io::Result<Arc<Counted>> {
+    pub fn of_worker(&self, worker: usize) -> io::Result<Arc<CounterRun>> {
         let Counters::Workers(workers) = &self.counters else { panic!("programs in the kernel count") };
         let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
         if workers.len() <= worker {
@@ -152,7 +152,7 @@ impl EntryCounters {
         if let Some(counted) = &workers[worker] {
             return Ok(counted.clone());
         }
-        let counted = Arc::new(Counted(Words::of_process(self.capacity * WORDS)?));
+        let counted = Arc::new(CounterRun(Words::of_process(self.capacity * WORDS)?));
         Ok(workers[worker].insert(counted).clone())
     }
 
@@ -355,7 +355,7 @@ impl NumberedMemory for EntryCounters {
     }
 }
 
-impl Counted {
+impl CounterRun {
     /// The counters for compiled code.
     pub fn as_ptr(&self) -> *mut EntryCounter {
         self.0.as_ptr().cast()
@@ -388,7 +388,7 @@ mod tests {
 
     /// Counters of two CPUs in memory that this process has made.
     fn counters() -> EntryCounters {
-        let counted = Counted(Words::of_process(2 * CAPACITY * WORDS).expect("there is memory"));
+        let counted = CounterRun(Words::of_process(2 * CAPACITY * WORDS).expect("there is memory"));
         EntryCounters { capacity: CAPACITY, ..EntryCounters::of(Counters::Cpus(counted)) }
     }
 

@@ -53,7 +53,7 @@ pub use addition_ring::AdditionRings;
 pub use additions::{Adders, Additions, ListedEntries, ProtectedTable, Replay, ReplayedTables, TableAdder};
 pub use bound_tables::{ByRules, ENTRIES, LABELS, LiveTables, TABLE};
 pub use change::{NotTaken, TableChange, Visibility};
-pub use entry_counters::{Counted, EntryCounters, EntryMaps};
+pub use entry_counters::{CounterRun, EntryCounters, EntryMaps};
 pub use expiring::EXPIRE_BATCH;
 pub use image::{DynamicBounds, ImageDeclared, Member, TableImage};
 pub use kernel::{KernelImage, SelectedHalves};

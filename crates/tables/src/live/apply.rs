@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use super::held::{Held, Net};
 use super::numbers::Numbered;
+use super::rib::{Net, Rib};
 use super::{BATCH_MIN, BATCH_ONE_IN, IMAGE_BYTES_MAX, LiveError, LiveTable, LiveWriter, Step, build, is_in, lengths};
 use crate::entries::Kind;
 use crate::image::{BuildError, Image};
@@ -13,7 +13,7 @@ use crate::problem::PREFIXES_MAX;
 impl LiveTable {
     /// Number of changes from which on a batch rebuilds the image.
     pub fn rebuilds_from(&self) -> usize {
-        BATCH_MIN.max(self.held.len() / BATCH_ONE_IN) + 1
+        BATCH_MIN.max(self.rib.len() / BATCH_ONE_IN) + 1
     }
 
     /// Whether a rebuild would have to wait now, until programs in the kernel release the previous image.
@@ -28,7 +28,7 @@ impl LiveTable {
 
     /// Checks the number of prefixes after `more` were added and `fewer` removed.
     pub(super) fn check_size(&self, more: usize, fewer: usize) -> Result<(), BuildError> {
-        match self.held.len() + more - fewer > PREFIXES_MAX {
+        match self.rib.len() + more - fewer > PREFIXES_MAX {
             true => Err(BuildError::Limit { layout: self.layout, what: "prefixes", max: PREFIXES_MAX }),
             false => Ok(()),
         }
@@ -65,7 +65,7 @@ impl LiveTable {
         // Without this, each entry of a flood would build an image for which there is no room.
         if let Some((len, error)) = &self.no_room
             && more > fewer
-            && self.held.len() + more - fewer >= *len
+            && self.rib.len() + more - fewer >= *len
         {
             return Err(error.clone());
         }
@@ -79,7 +79,7 @@ impl LiveTable {
             let together = &steps[done..done + covered];
             together.iter().for_each(|step| self.hold(step.net, step.new));
             let (image, labels) = (self.published.image(), self.highest_answer());
-            if self.writer.change(image, &self.readers, &self.held, together, labels).is_err() {
+            if self.writer.change(image, &self.readers, &self.rib, together, labels).is_err() {
                 together.iter().for_each(|step| self.hold(step.net, step.old));
                 break;
             }
@@ -98,7 +98,7 @@ impl LiveTable {
     /// Builds an image of the contents.
     fn build(&self, room: Room) -> Result<Image, BuildError> {
         let kind = if self.numbers.is_some() { Kind::Labels } else { self.kind };
-        let image = build(self.layout, kind, self.sets, &self.held, self.highest_answer(), room)?;
+        let image = build(self.layout, kind, self.sets, &self.rib, self.highest_answer(), room)?;
         match image.as_bytes().len() > IMAGE_BYTES_MAX {
             true => Err(BuildError::Limit { layout: self.layout, what: "bytes", max: IMAGE_BYTES_MAX }),
             false => Ok(image),
@@ -107,7 +107,7 @@ impl LiveTable {
 
     /// Changes the label of a prefix in the contents.
     pub(super) fn hold(&mut self, net: Net, new: u32) {
-        let old = self.held.set(net, new);
+        let old = self.rib.set(net, new);
         for (set, length) in self.lengths.iter_mut().enumerate() {
             *length += usize::from(is_in(self.sets, set, new));
             *length -= usize::from(is_in(self.sets, set, old));
@@ -116,8 +116,8 @@ impl LiveTable {
 
     /// Applies steps by rebuilding the image. Applies none of them if that fails.
     pub(super) fn rebuild(&mut self, steps: &[Step]) -> Result<(), LiveError> {
-        if steps.len() > self.held.len() / BATCH_ONE_IN {
-            let contents = self.held.changed(steps.iter().map(|step| (step.net, step.new)));
+        if steps.len() > self.rib.len() / BATCH_ONE_IN {
+            let contents = self.rib.changed(steps.iter().map(|step| (step.net, step.new)));
             return self.rebuild_with(contents);
         }
         steps.iter().for_each(|step| self.hold(step.net, step.new));
@@ -129,12 +129,12 @@ impl LiveTable {
     }
 
     /// Replaces all contents. Changes nothing if that fails.
-    pub(super) fn rebuild_with(&mut self, contents: Held) -> Result<(), LiveError> {
-        let held = mem::replace(&mut self.held, contents);
+    pub(super) fn rebuild_with(&mut self, contents: Rib) -> Result<(), LiveError> {
+        let previous = mem::replace(&mut self.rib, contents);
         let published = self.publish();
         match published {
-            Ok(()) => self.lengths = lengths(&self.held, self.sets),
-            Err(_) => self.held = held,
+            Ok(()) => self.lengths = lengths(&self.rib, self.sets),
+            Err(_) => self.rib = previous,
         }
         published
     }
@@ -147,9 +147,7 @@ impl LiveTable {
         match self.published.swap(image) {
             Err(LiveError::NoRoom { .. }) => {
                 let image = self.build(Room::None)?;
-                self.published
-                    .swap(image)
-                    .inspect_err(|error| self.no_room = Some((self.held.len(), error.clone())))?;
+                self.published.swap(image).inspect_err(|error| self.no_room = Some((self.rib.len(), error.clone())))?;
             }
             swapped => swapped?,
         }

@@ -4,7 +4,7 @@ use std::iter;
 
 use weir_abi::Layout;
 
-use super::held::{Held, Net};
+use super::rib::{Net, Rib};
 use super::{LiveError, LiveTable, Step, is_in};
 use crate::entries::{Kind, Table};
 use crate::image::BuildError;
@@ -15,7 +15,7 @@ enum Merged {
     /// Few steps.
     Steps(Vec<Step>),
     /// The contents after many steps, and their number.
-    Contents(Box<Held>, usize),
+    Contents(Box<Rib>, usize),
 }
 
 impl LiveTable {
@@ -58,9 +58,9 @@ impl LiveTable {
     pub fn insert_all(&mut self, set: usize, table: &Table) -> Result<usize, LiveError> {
         self.check(set, table)?;
         let ids = self.ids(table)?;
-        let (sets, held) = (self.sets, &self.held);
+        let (sets, rib) = (self.sets, &self.rib);
         let step = |(net, label)| {
-            let old = held.get(net);
+            let old = rib.get(net);
             Step { net, old, new: with(sets, set, old, label) }
         };
         let steps = entries(table, &ids).map(step).collect();
@@ -69,7 +69,7 @@ impl LiveTable {
 
     /// Number of entries of `table` that set `set` does not have, whatever their labels.
     pub fn count_new(&self, set: usize, table: &Table) -> usize {
-        nets(table).filter(|&(net, _)| !is_in(self.sets, set, self.held.get(net))).count()
+        nets(table).filter(|&(net, _)| !is_in(self.sets, set, self.rib.get(net))).count()
     }
 
     /// Removes all prefixes of `table` from set `set`, whatever their labels. Returns how many were there.
@@ -83,15 +83,15 @@ impl LiveTable {
         if set >= self.sets {
             return Err(LiveError::NoSuchSet { set, sets: self.sets });
         }
-        let (sets, held) = (self.sets, &self.held);
+        let (sets, rib) = (self.sets, &self.rib);
         let step = |net, old| Step { net, old, new: with(sets, set, old, 0) };
         if self.numbers.is_none() && self.is_batch(table.facts().entries) {
             let both =
-                |(net, held, gone): (Net, Option<u32>, Option<u32>)| Some(step(net, held.filter(|_| gone.is_some())?));
-            let merged = self.merged(|| merge(held.iter(), nets(table)).filter_map(both))?;
+                |(net, old, gone): (Net, Option<u32>, Option<u32>)| Some(step(net, old.filter(|_| gone.is_some())?));
+            let merged = self.merged(|| merge(rib.iter(), nets(table)).filter_map(both))?;
             return self.apply_merged(merged);
         }
-        let steps = nets(table).map(|(net, _)| step(net, held.get(net))).collect();
+        let steps = nets(table).map(|(net, _)| step(net, rib.get(net))).collect();
         self.make_steps(steps)
     }
 
@@ -122,12 +122,12 @@ impl LiveTable {
         set: usize,
         entries: impl Fn() -> I,
     ) -> Result<usize, LiveError> {
-        let (sets, held) = (self.sets, &self.held);
+        let (sets, rib) = (self.sets, &self.rib);
         if self.numbers.is_some() {
-            let steps = differences(held.iter(), entries(), sets, set).collect();
+            let steps = differences(rib.iter(), entries(), sets, set).collect();
             return self.make_steps(steps);
         }
-        let merged = self.merged(|| differences(held.iter(), entries(), sets, set))?;
+        let merged = self.merged(|| differences(rib.iter(), entries(), sets, set))?;
         self.apply_merged(merged)
     }
 
@@ -144,7 +144,7 @@ impl LiveTable {
             return Ok(Merged::Steps(steps().collect()));
         }
         self.check_size(more, fewer)?;
-        let contents = self.held.changed(steps().map(|step| (step.net, step.new)));
+        let contents = self.rib.changed(steps().map(|step| (step.net, step.new)));
         Ok(Merged::Contents(Box::new(contents), count))
     }
 
@@ -173,13 +173,13 @@ fn with(sets: usize, set: usize, old: u32, label: u32) -> u32 {
 
 /// The steps that make the contents of set `set` equal to `entries`. Both are in order.
 fn differences(
-    held: impl Iterator<Item = (Net, u32)>,
+    rib: impl Iterator<Item = (Net, u32)>,
     entries: impl Iterator<Item = (Net, u32)>,
     sets: usize,
     set: usize,
 ) -> impl Iterator<Item = Step> {
-    merge(held, entries).map(move |(net, held, entry)| {
-        let old = held.unwrap_or(0);
+    merge(rib, entries).map(move |(net, old, entry)| {
+        let old = old.unwrap_or(0);
         Step { net, old, new: with(sets, set, old, entry.unwrap_or(0)) }
     })
 }

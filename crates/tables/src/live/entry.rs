@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::Family;
 
 use super::batch::nets;
-use super::held::Net;
+use super::rib::Net;
 use super::{LiveTable, is_in};
 use crate::difference::Overlap;
 use crate::entries::{Kind, Prefixes, Table};
@@ -36,7 +36,7 @@ impl LiveTable {
     /// The entries of set `set` in the order of their addresses, shorter prefixes first. A table that is not fused has
     /// one set, 0.
     pub fn entries(&self, set: usize) -> impl Iterator<Item = LiveEntry<'_>> {
-        self.held
+        self.rib
             .iter()
             .filter(move |&(_, label)| is_in(self.sets, set, label))
             .map(|(net, label)| self.entry(net, label))
@@ -49,8 +49,8 @@ impl LiveTable {
             IpAddr::V6(addr) => Net::new(addr.into(), len),
         };
         // Fused sets have only addresses.
-        let around = if self.sets == 1 { self.held.cover(net) } else { self.held.get(net) };
-        is_in(self.sets, set, around) || self.held.under(net).any(|(_, label)| is_in(self.sets, set, label))
+        let around = if self.sets == 1 { self.rib.cover(net) } else { self.rib.get(net) };
+        is_in(self.sets, set, around) || self.rib.under(net).any(|(_, label)| is_in(self.sets, set, label))
     }
 
     /// Whether an entry had this label since the table was made.
@@ -60,17 +60,17 @@ impl LiveTable {
 
     /// The contents of set `set` as a table with the same label ids.
     pub fn contents(&self, set: usize) -> Table {
-        let all = self.held.iter().filter(|&(_, label)| is_in(self.sets, set, label));
-        let label = |held: u32| match self.sets {
-            1 => self.label_of(held),
+        let all = self.rib.iter().filter(|&(_, label)| is_in(self.sets, set, label));
+        let label = |value: u32| match self.sets {
+            1 => self.label_of(value),
             _ => 1,
         };
         let prefixes = match self.family() {
             Family::Ipv4 => Prefixes::V4(
-                all.map(|(net, held)| Prefix { addr: net.addr4(), len: net.len, label: label(held) }).collect(),
+                all.map(|(net, value)| Prefix { addr: net.addr4(), len: net.len, label: label(value) }).collect(),
             ),
             Family::Ipv6 => Prefixes::V6(
-                all.map(|(net, held)| Prefix { addr: net.first, len: net.len, label: label(held) }).collect(),
+                all.map(|(net, value)| Prefix { addr: net.first, len: net.len, label: label(value) }).collect(),
             ),
         };
         Table::settled(self.kind, prefixes, self.labels.names().to_vec())
@@ -83,7 +83,7 @@ impl LiveTable {
             (IpAddr::V6(addr), Family::Ipv6) => Net::new(addr.into(), len),
             _ => return false,
         };
-        is_in(self.sets, set, self.held.get(net))
+        is_in(self.sets, set, self.rib.get(net))
     }
 
     /// Number of entries of set `set`.
@@ -99,7 +99,7 @@ impl LiveTable {
             _ => return None,
         };
         let prefixes = (0..=net.len).rev().map(|len| Net::new(net.first, len));
-        let mut found = prefixes.map(|net| (net, self.held.get(net)));
+        let mut found = prefixes.map(|net| (net, self.rib.get(net)));
         found.find(|&(_, label)| is_in(self.sets, set, label)).map(|(net, label)| self.entry(net, label))
     }
 
@@ -111,8 +111,8 @@ impl LiveTable {
         }
         let is_in = |&(_, label): &(Net, u32)| is_in(self.sets, set, label);
         let overlaps = |net: Net| {
-            let around = (0..=net.len).map(|len| Net::new(net.first, len)).map(|net| (net, self.held.get(net)));
-            around.chain(self.held.under(net)).find(is_in).map(|(other, label)| (net, self.entry(other, label)))
+            let around = (0..=net.len).map(|len| Net::new(net.first, len)).map(|net| (net, self.rib.get(net)));
+            around.chain(self.rib.under(net)).find(is_in).map(|(other, label)| (net, self.entry(other, label)))
         };
         let mut overlapping = nets(table).filter_map(|(net, _)| overlaps(net));
         let (net, other) = overlapping.next()?;
@@ -120,15 +120,15 @@ impl LiveTable {
         Some(Overlap { entry, other, count: 1 + overlapping.count() })
     }
 
-    fn entry(&self, net: Net, held: u32) -> LiveEntry<'_> {
+    fn entry(&self, net: Net, value: u32) -> LiveEntry<'_> {
         let addr = match self.family() {
             Family::Ipv4 => Ipv4Addr::from(net.addr4()).into(),
             Family::Ipv6 => Ipv6Addr::from(net.first).into(),
         };
         let label = match self.kind {
             Kind::Set => None,
-            Kind::Labels => self.labels.name(self.label_of(held)),
+            Kind::Labels => self.labels.name(self.label_of(value)),
         };
-        LiveEntry { addr, len: net.len, label, number: if self.numbers.is_some() { held } else { 0 } }
+        LiveEntry { addr, len: net.len, label, number: if self.numbers.is_some() { value } else { 0 } }
     }
 }

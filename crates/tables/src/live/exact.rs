@@ -133,8 +133,8 @@ impl ExactWriter {
     }
 
     fn remove_overflow(&mut self, cells: &impl CellsMut, bits: u32, addr: u32) {
-        let held = |word: u64| word as u32 == addr && (word >> 32) as u32 & bits != 0;
-        let Some(at) = self.buckets.overflow.words(addr).find(|&at| held(cells.u64(at))) else { return };
+        let rib = |word: u64| word as u32 == addr && (word >> 32) as u32 & bits != 0;
+        let Some(at) = self.buckets.overflow.words(addr).find(|&at| rib(cells.u64(at))) else { return };
         let members = (cells.u64(at) >> 32) as u32 & !bits;
         if members != 0 {
             return cells.set_u64(at, overflow::word(addr, members));

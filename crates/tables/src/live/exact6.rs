@@ -26,11 +26,11 @@ use crate::cells::CellsMut;
 use crate::layout::exact_set6::{Exact6Buckets, FREE, Key, OVERFLOWED, WORD_BYTES};
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::{Full, MARKED_ONE_IN};
-use crate::live::held::Net;
+use crate::live::rib::Net;
 use crate::prefix::Prefix6;
 
 /// What to do with a pair or entry when all readers have passed.
-enum Step {
+enum Reclaim {
     /// Overwrite the low half of the pair.
     Forget(usize),
     /// Reuse the pair or the entry.
@@ -57,7 +57,7 @@ pub(super) struct Exact6Writer {
     resting: HashSet<usize>,
     /// Number of young keys, by key.
     young: HashMap<Young, u32>,
-    steps: Unlinked<Step>,
+    deferred: Unlinked<Reclaim>,
 }
 
 impl Exact6Writer {
@@ -73,7 +73,7 @@ impl Exact6Writer {
         }
         let marks_max = (buckets.count() / MARKED_ONE_IN).max(2 * overflowed.len());
         let (resting, young) = (HashSet::new(), HashMap::new());
-        Exact6Writer { buckets, overflowed, marks_max, resting, young, steps: Unlinked::default() }
+        Exact6Writer { buckets, overflowed, marks_max, resting, young, deferred: Unlinked::default() }
     }
 
     /// Inserts or removes a network or host.
@@ -89,13 +89,13 @@ impl Exact6Writer {
     /// Inserts a key that the set does not hold.
     pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.reclaim(cells, readers);
-        if self.steps.len() > STEPS_MAX {
+        if self.deferred.len() > STEPS_MAX {
             return Err(Full);
         }
         self.place_key(cells, readers, key)?;
         let young = (key.words(), key.entry()[1]);
         *self.young.entry(young).or_default() += 1;
-        self.steps.push(readers, Step::Settle(young));
+        self.deferred.push(readers, Reclaim::Settle(young));
         Ok(())
     }
 
@@ -170,21 +170,21 @@ impl Exact6Writer {
 
     /// Whether any step waits for readers.
     pub fn is_waiting(&self) -> bool {
-        self.steps.len() > 0
+        self.deferred.len() > 0
     }
 
     /// Does the steps for which all readers have passed.
     pub fn reclaim(&mut self, cells: &impl CellsMut, readers: &impl Quiescence) {
-        while let Some(step) = self.steps.pop(readers) {
+        while let Some(step) = self.deferred.pop(readers) {
             match step {
-                Step::Forget(pair) => {
+                Reclaim::Forget(pair) => {
                     cells.set_u64(pair + WORD_BYTES, FREE);
-                    self.steps.push(readers, Step::Reuse(pair));
+                    self.deferred.push(readers, Reclaim::Reuse(pair));
                 }
-                Step::Reuse(at) => {
+                Reclaim::Reuse(at) => {
                     self.resting.remove(&at);
                 }
-                Step::Settle(young) => {
+                Reclaim::Settle(young) => {
                     if let Some(count) = self.young.get_mut(&young) {
                         *count -= 1;
                         if *count == 0 {
@@ -199,7 +199,7 @@ impl Exact6Writer {
     fn rest_slot(&mut self, readers: &impl Quiescence, at: usize, key: Key) {
         if key.words() == 2 {
             self.resting.insert(at);
-            self.steps.push(readers, Step::Forget(at));
+            self.deferred.push(readers, Reclaim::Forget(at));
         }
     }
 
@@ -220,7 +220,7 @@ impl Exact6Writer {
         let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.is(cells, at, key)) else { return };
         cells.set_u64(at, 0);
         self.resting.insert(at);
-        self.steps.push(readers, Step::Reuse(at));
+        self.deferred.push(readers, Reclaim::Reuse(at));
         if let Some(bucket) = self.buckets.bucket(key)
             && let Some(entries) = self.overflowed.get_mut(&bucket)
         {

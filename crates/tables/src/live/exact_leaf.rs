@@ -15,8 +15,8 @@ use crate::layout::exact_sets;
 use crate::live::epochs::Quiescence;
 use crate::live::exact::{ExactWriter, Full};
 use crate::live::exact6::Exact6Writer;
-use crate::live::held::{Held, Net};
 use crate::live::rank::RankWriter;
+use crate::live::rib::{Net, Rib};
 use crate::live::step::Step;
 
 /// The writer's state of an image.
@@ -82,12 +82,12 @@ impl ExactLeafWriter {
         steps.iter().take_while(is_inside).count().max(1)
     }
 
-    /// Makes the image agree with `held` for the steps, as many as [`ExactLeafWriter::steps_covered`] says.
+    /// Makes the image agree with `rib` for the steps, as many as [`ExactLeafWriter::steps_covered`] says.
     pub fn change<Q: Quiescence>(
         &mut self,
         cells: &impl CellsMut,
         readers: &Q,
-        held: &Held,
+        rib: &Rib,
         steps: &[Step],
     ) -> Result<(), Full> {
         if self.is_host(steps[0].net) {
@@ -98,8 +98,8 @@ impl ExactLeafWriter {
             return Err(Full);
         }
         let inside = Inside { cells, at: self.prefixes_at };
-        self.prefixes.change(&inside, readers, held, steps[0].net, 1)?;
-        set_has_prefixes(cells, held.has_others(self.host_lengths));
+        self.prefixes.change(&inside, readers, rib, steps[0].net, 1)?;
+        set_has_prefixes(cells, rib.has_others(self.host_lengths));
         Ok(())
     }
 

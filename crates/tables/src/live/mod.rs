@@ -32,12 +32,12 @@ mod exact;
 mod exact6;
 mod exact_leaf;
 mod halves;
-mod held;
 mod numbers;
 mod pools;
 mod published;
 mod rank;
 mod readers;
+mod rib;
 mod shared;
 mod step;
 mod two_halves;
@@ -69,13 +69,13 @@ pub use entry::LiveEntry;
 use exact::{ExactWriter, Full};
 use exact_leaf::ExactLeafWriter;
 use exact6::Exact6Writer;
-use held::{Held, Net};
 pub use numbers::NumberedMemory;
 use numbers::Numbers;
 use published::Publisher;
 pub use published::{IMAGES_WAITING_MAX, LiveImage, LiveView, PublishedImage};
 use rank::RankWriter;
 pub use readers::{Burst, READERS_MAX, Reader, Readers};
+use rib::{Net, Rib};
 use shared::{LiveLayout, SharedImage};
 use step::Step;
 pub use two_halves::TwoHalves;
@@ -111,13 +111,13 @@ impl LiveWriter {
         }
     }
 
-    /// Makes the image agree with `held` for steps that are made together, as many as [`LiveWriter::steps_covered`]
+    /// Makes the image agree with `rib` for steps that are made together, as many as [`LiveWriter::steps_covered`]
     /// says; labels up to `labels` are in use.
     fn change(
         &mut self,
         cells: &impl CellsMut,
         readers: &Readers,
-        held: &Held,
+        rib: &Rib,
         steps: &[Step],
         labels: u32,
     ) -> Result<(), Full> {
@@ -125,8 +125,8 @@ impl LiveWriter {
         match self {
             LiveWriter::Exact(writer) => writer.change(cells, net.addr4(), old, new),
             LiveWriter::Exact6(writer) => writer.change(cells, readers, net, new),
-            LiveWriter::RankLeaf(writer) => writer.change(cells, readers, held, net, labels),
-            LiveWriter::ExactLeaf(writer) => writer.change(cells, readers, held, steps),
+            LiveWriter::RankLeaf(writer) => writer.change(cells, readers, rib, net, labels),
+            LiveWriter::ExactLeaf(writer) => writer.change(cells, readers, rib, steps),
             LiveWriter::Rebuild => Err(Full),
         }
     }
@@ -148,11 +148,11 @@ pub struct LiveTable {
     kind: Kind,
     /// Number of sets of a fused table; 1 otherwise.
     sets: usize,
-    held: Held,
+    rib: Rib,
     /// Number of prefixes of each set.
     lengths: Vec<usize>,
     labels: Labels,
-    /// If entries are numbered, `held` has their numbers in place of labels.
+    /// If entries are numbered, `rib` has their numbers in place of labels.
     numbers: Option<Numbers>,
     readers: Readers,
     published: Publisher,
@@ -170,7 +170,7 @@ impl LiveTable {
     /// # Errors
     /// As for [`Table::build`].
     pub fn new(readers: &Readers, table: &Table, layout: Layout) -> Result<Self, LiveError> {
-        Self::make(readers, layout, (table.kind(), 1), Held::of(table), labels_of(table))
+        Self::make(readers, layout, (table.kind(), 1), Rib::of(table), labels_of(table))
     }
 
     /// Fuses up to [`crate::MEMBERS_MAX`] sets into one live table with [`Layout::ExactSets`]. A lookup sets bit `m` if
@@ -180,27 +180,27 @@ impl LiveTable {
     /// As for [`crate::exact_sets`].
     pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
         exact_sets::check(tables)?;
-        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Held::of_sets(tables), Labels::default())
+        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Rib::of_sets(tables), Labels::default())
     }
 
     fn make(
         readers: &Readers,
         layout: Layout,
         (kind, sets): (Kind, usize),
-        held: Held,
+        rib: Rib,
         labels: Labels,
     ) -> Result<Self, LiveError> {
-        let image = SharedImage::new(build(layout, kind, sets, &held, labels.count(kind), Room::Spare)?);
+        let image = SharedImage::new(build(layout, kind, sets, &rib, labels.count(kind), Room::Spare)?);
         let writer = LiveWriter::of(&image, layout, labels.count(kind));
-        Ok(Self::with_writer(layout, (kind, sets), (held, labels), Publisher::new(readers, image), writer))
+        Ok(Self::with_writer(layout, (kind, sets), (rib, labels), Publisher::new(readers, image), writer))
     }
 
     /// Takes over a published image with the contents of `tables`: one table, or fused sets. The first change rebuilds
     /// the image with room for changes.
     pub fn take_over(published: PublishedImage, tables: &[&Table], layout: Layout) -> Self {
         let first = tables[0];
-        let held = if layout == Layout::ExactSets { Held::of_sets(tables) } else { Held::of(first) };
-        let (of, contents) = ((first.kind(), tables.len()), (held, labels_of(first)));
+        let rib = if layout == Layout::ExactSets { Rib::of_sets(tables) } else { Rib::of(first) };
+        let (of, contents) = ((first.kind(), tables.len()), (rib, labels_of(first)));
         Self::with_writer(layout, of, contents, published.0, LiveWriter::Rebuild)
     }
 
@@ -211,7 +211,7 @@ impl LiveTable {
         layout: Layout,
         memory: Arc<dyn NumberedMemory>,
     ) -> Self {
-        let contents = (Held::numbered(table), labels_of(table));
+        let contents = (Rib::numbered(table), labels_of(table));
         let live = Self::with_writer(layout, (table.kind(), 1), contents, published.0, LiveWriter::Rebuild);
         LiveTable { numbers: Some(Numbers::of(table, memory)), ..live }
     }
@@ -220,16 +220,16 @@ impl LiveTable {
     fn with_writer(
         layout: Layout,
         (kind, sets): (Kind, usize),
-        (held, labels): (Held, Labels),
+        (rib, labels): (Rib, Labels),
         published: Publisher,
         writer: LiveWriter,
     ) -> Self {
-        let (lengths, readers) = (lengths(&held, sets), published.readers().clone());
+        let (lengths, readers) = (lengths(&rib, sets), published.readers().clone());
         LiveTable {
             layout,
             kind,
             sets,
-            held,
+            rib,
             lengths,
             labels,
             numbers: None,
@@ -254,7 +254,7 @@ impl LiveTable {
 
     /// Address family of the prefixes.
     pub fn family(&self) -> Family {
-        self.held.family()
+        self.rib.family()
     }
 
     /// Number of changes so far that rebuilt the whole image, because it had no room or the layout has no other method.
@@ -269,7 +269,7 @@ impl LiveTable {
 
     /// Number of distinct prefixes.
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.rib.len()
     }
 
     /// Whether the table is empty.
@@ -310,14 +310,14 @@ impl LiveTable {
         for change in changes {
             let net = self.net(change)?;
             let label = self.label(change)?;
-            let now = wanted.entry(net).or_insert_with(|| self.label_of(self.held.get(net)));
+            let now = wanted.entry(net).or_insert_with(|| self.label_of(self.rib.get(net)));
             *now = match (self.sets, label) {
                 (1, label) => label,
                 (_, 0) => *now & !(1 << change.set),
                 (_, _) => *now | 1 << change.set,
             };
         }
-        let step = |(net, new)| Step { net, old: self.held.get(net), new };
+        let step = |(net, new)| Step { net, old: self.rib.get(net), new };
         let steps = wanted.into_iter().map(step).collect();
         self.make_steps(steps)
     }
@@ -345,9 +345,9 @@ impl LiveTable {
         self.published.free() || is_waiting || has_gone
     }
 
-    /// The label, or mask of fused sets, of an entry as `held` has it.
-    fn label_of(&self, held: u32) -> u32 {
-        self.numbers.as_ref().map_or(held, |numbers| numbers.label(held))
+    /// The label, or mask of fused sets, of an entry with this value in `rib`.
+    fn label_of(&self, value: u32) -> u32 {
+        self.numbers.as_ref().map_or(value, |numbers| numbers.label(value))
     }
 
     /// The highest answer of a lookup.
@@ -423,19 +423,19 @@ fn labels_of(table: &Table) -> Labels {
 }
 
 /// Number of prefixes of each set.
-fn lengths(held: &Held, sets: usize) -> Vec<usize> {
+fn lengths(rib: &Rib, sets: usize) -> Vec<usize> {
     let mut lengths = vec![0; sets];
-    for (_, label) in held.iter() {
+    for (_, label) in rib.iter() {
         lengths.iter_mut().enumerate().for_each(|(set, length)| *length += usize::from(is_in(sets, set, label)));
     }
     lengths
 }
 
-/// Builds the image of the held prefixes, whose labels are at most `highest`.
-fn build(layout: Layout, kind: Kind, sets: usize, held: &Held, highest: u32, room: Room) -> Result<Image, BuildError> {
-    if layout == Layout::ExactSets && held.family() == Family::Ipv4 && kind == Kind::Set {
-        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| held.prefixes_of(set)).collect();
+/// Builds the image of these prefixes, whose labels are at most `highest`.
+fn build(layout: Layout, kind: Kind, sets: usize, rib: &Rib, highest: u32, room: Room) -> Result<Image, BuildError> {
+    if layout == Layout::ExactSets && rib.family() == Family::Ipv4 && kind == Kind::Set {
+        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| rib.prefixes_of(set)).collect();
         return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room);
     }
-    build::build(kind, highest, &held.prefixes(), layout, room)
+    build::build(kind, highest, &rib.prefixes(), layout, room)
 }

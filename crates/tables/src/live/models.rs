@@ -14,9 +14,9 @@ use super::epochs::{self, IDLE, Quiescence, Word};
 use super::exact::ExactWriter;
 use super::exact_leaf::ExactLeafWriter;
 use super::exact6::Exact6Writer;
-use super::held::{Held, Net};
 use super::rank::RankWriter;
 use super::recorded::RecordedImage;
+use super::rib::{Net, Rib};
 use super::shared::{LiveLayout, SharedImage};
 use super::step::Step;
 use crate::cells::{Cells, CellsMut};
@@ -140,7 +140,7 @@ fn image(layout: Layout, prefixes: &[&str]) -> (Table, SharedImage) {
     let mut entries = Entries::new(family, Kind::Set);
     prefixes.iter().for_each(|prefix| entries.insert_text(prefix, None).unwrap());
     let table = entries.settle();
-    let built = crate::build::build(Kind::Set, 1, &Held::of(&table).prefixes(), layout, Room::Spare).unwrap();
+    let built = crate::build::build(Kind::Set, 1, &Rib::of(&table).prefixes(), layout, Room::Spare).unwrap();
     (table, SharedImage::new(built))
 }
 
@@ -307,10 +307,10 @@ fn make_steps<Q: Quiescence>(
     table: &Table,
     steps: &[(Net, u32)],
 ) {
-    let mut held = Held::of(table);
+    let mut rib = Rib::of(table);
     for &(net, label) in steps {
-        held.set(net, label);
-        writer.change(cells, readers, &held, net, 1).unwrap();
+        rib.set(net, label);
+        writer.change(cells, readers, &rib, net, 1).unwrap();
     }
 }
 
@@ -385,10 +385,10 @@ fn make_exact_leaf_steps<Q: Quiescence>(
 ) -> usize {
     let LiveLayout::ExactLeaf(parts) = image.live_layout() else { panic!("an exact leaf") };
     let mut writer = ExactLeafWriter::new(cells, parts, host_lengths(Layout::ExactLeaf));
-    let mut held = Held::of(table);
+    let mut rib = Rib::of(table);
     let made = steps.iter().take_while(|&&(net, new)| {
-        let old = held.set(net, new);
-        writer.change(cells, readers, &held, &[Step { net, old, new }]).is_ok()
+        let old = rib.set(net, new);
+        writer.change(cells, readers, &rib, &[Step { net, old, new }]).is_ok()
     });
     made.count()
 }

@@ -30,8 +30,8 @@ use crate::layout::rank_leaf::{
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
-use crate::live::held::{Held, Net};
 use crate::live::pools::{Entries, Lanes, Made, Parents};
+use crate::live::rib::{Net, Rib};
 use survey::Survey;
 
 /// A shorter prefix touches so many root words that rebuilding the image is faster.
@@ -91,12 +91,12 @@ impl RankWriter {
         RankWriter { without: lengths, ..self }
     }
 
-    /// Makes the image agree with `held` for all of `net`; labels up to `labels` are in use.
+    /// Makes the image agree with `rib` for all of `net`; labels up to `labels` are in use.
     pub fn change<C: CellsMut, Q: Quiescence>(
         &mut self,
         cells: &C,
         readers: &Q,
-        held: &Held,
+        rib: &Rib,
         net: Net,
         labels: u32,
     ) -> Result<(), Full> {
@@ -110,7 +110,7 @@ impl RankWriter {
         }
         let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools, made: Vec::new() };
         let (encoder, without) = (Encoder::new(writing), self.without);
-        let mut update = Update { encoder, readers, held, without, net, unlinked: &mut self.unlinked };
+        let mut update = Update { encoder, readers, rib, without, net, unlinked: &mut self.unlinked };
         let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
         // All parts are complete before the first is linked, so that running out of room changes nothing.
@@ -261,7 +261,7 @@ impl<C: CellsMut> Store for Writing<'_, C> {
 struct Update<'a, C, Q> {
     encoder: Encoder<Writing<'a, C>>,
     readers: &'a Q,
-    held: &'a Held,
+    rib: &'a Rib,
     without: &'static [u8],
     net: Net,
     unlinked: &'a mut Unlinked<Replaced>,
@@ -317,11 +317,11 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             net => Net::new(net.first, net.len.min(below as u8)),
         };
         let (first, last) = ((region.first >> shift) as u16, (region.last() >> shift) as u16);
-        let deeper = u32::from(self.net.len) > below && self.held.under_without(region, self.without).next().is_some();
+        let deeper = u32::from(self.net.len) > below && self.rib.under_without(region, self.without).next().is_some();
         let next = if deeper { self.next_block(way, first) } else { None };
         let runs = match next {
             None => {
-                let (label, ranges) = self.held.ranges(region, self.without);
+                let (label, ranges) = self.rib.ranges(region, self.without);
                 let mut runs = self.encoder.runs(Chunk { first: region.first, shift, label }, &ranges)?;
                 // The values after `last` do not change.
                 runs.retain(|run| run.start <= last);

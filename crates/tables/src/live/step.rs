@@ -1,6 +1,6 @@
 //! One change of a live table.
 
-use super::held::Net;
+use super::rib::Net;
 
 /// A resolved change: a prefix with its label before and after, or its mask of sets for fused sets.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use weir_abi::{Family, Layout};
 
-use super::held::Net;
 use super::recorded::{RecordedImage, copy};
+use super::rib::Net;
 use super::*;
 use crate::entries::Entries;
 use crate::image::ImageView;
@@ -73,7 +73,7 @@ fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> b
     let before = copy(live.published.image());
     live.hold(step.net, step.new);
     let recorded = RecordedImage::new(live.published.image());
-    let made = live.writer.change(&recorded, &live.readers, &live.held, &[step], live.labels.count(live.kind));
+    let made = live.writer.change(&recorded, &live.readers, &live.rib, &[step], live.labels.count(live.kind));
     let stores = recorded.into_stores();
     if made.is_err() {
         return false;
@@ -82,7 +82,7 @@ fn change_store_by_store(live: &mut LiveTable, step: Step, others: &[u128]) -> b
     let (old, new) = (ImageView::new(&before).unwrap(), ImageView::new(&after).unwrap());
     let keys: Vec<u128> = edges(step.net, family).chain(others.iter().copied()).collect();
     for &key in &keys {
-        assert_eq!(find(&new, family, key), live.held.cover(Net { first: key, len: family.bits() }), "{key:#034x}");
+        assert_eq!(find(&new, family, key), live.rib.cover(Net { first: key, len: family.bits() }), "{key:#034x}");
     }
     let mut bytes = before.clone();
     for (at, word) in &stores {
@@ -112,14 +112,14 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
     }
     let wanted: BTreeMap<Net, u32> = (0..start).map(|_| (random.net(layout), label(&mut random))).collect();
     live.apply(wanted.into_iter().map(|(net, new)| Step { net, old: 0, new }).collect()).unwrap();
-    let steps: Vec<Step> = live.held.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
+    let steps: Vec<Step> = live.rib.iter().map(|(net, new)| Step { net, old: 0, new }).collect();
     live.rebuild(&steps).unwrap();
     let mut in_place = 0;
     for _ in 0..rounds {
         let net = random.net(layout);
-        let held = live.held.under(Net { first: 0, len: 0 }).map(|(net, _)| net).find(|held| *held >= net);
-        let net = if random.below(3) == 0 { held.unwrap_or(net) } else { net };
-        let old = live.held.get(net);
+        let known = live.rib.under(Net { first: 0, len: 0 }).map(|(net, _)| net).find(|known| *known >= net);
+        let net = if random.below(3) == 0 { known.unwrap_or(net) } else { net };
+        let old = live.rib.get(net);
         let new = if old != 0 && random.below(3) > 0 { 0 } else { label(&mut random) };
         if old == new {
             continue;

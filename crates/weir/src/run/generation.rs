@@ -16,7 +16,7 @@ use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program, Rule, RuleId};
-use weir_state::limits::{Counted, Limits};
+use weir_state::limits::{LimiterCounts, Limits};
 use weir_state::slot_store::SlotBinding;
 use weir_state::tables::{LiveTables, TableBinding};
 use weir_state::{BoundState, SharedState, UsedBy};
@@ -284,7 +284,7 @@ impl<C> Generation<C> {
         self.prepared.slots.as_deref()
     }
 
-    fn counted(&self) -> Option<&Counted> {
+    fn counted(&self) -> Option<&LimiterCounts> {
         self.prepared.limits.as_ref().and_then(|limits| limits.counted.as_ref())
     }
 

@@ -37,7 +37,7 @@ pub struct WireCard {
     pub cpu: Option<CardTable>,
     /// How the card passes packets, for the operator.
     pub access: Vec<String>,
-    _held: program::Held,
+    _drop_switch: program::DropSwitch,
 }
 
 impl WireCard {
@@ -61,6 +61,6 @@ impl WireCard {
         };
         let table = place(loaded.table, spec.entries, spec.update);
         let cpu = place(loaded.cpu, spec.cpu_entries, Duration::ZERO);
-        Ok(WireCard { table, cpu, access, _held: loaded.held })
+        Ok(WireCard { table, cpu, access, _drop_switch: loaded.drop_switch })
     }
 }

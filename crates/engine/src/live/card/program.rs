@@ -34,14 +34,14 @@ const COUNTS: &str = ".bss.card";
 const PLAIN_MTU: u32 = 1500;
 
 /// Only this process has a descriptor of the array with [`DROP`]. The kernel empties it when the last one is closed.
-pub struct Held(#[expect(dead_code, reason = "it is held open")] MapHandle);
+pub struct DropSwitch(#[expect(dead_code, reason = "it is held open")] MapHandle);
 
 /// The programs in the kernel.
 pub struct Loaded {
     pub table: MapHandle,
     pub cpu: MapHandle,
     pub counters: Counters,
-    pub held: Held,
+    pub drop_switch: DropSwitch,
     pub access: Vec<String>,
 }
 
@@ -64,7 +64,13 @@ pub fn load(spec: &CardSpec) -> Result<Loaded, EngineError> {
         set(&ways, TO_INNER, ends[1].index())?;
         let access = attach(&object, &ends)?;
         let counters = Counters::new(memory, cpus, stride);
-        Ok(Loaded { table: handle(&object, TABLE)?, cpu: handle(&object, CPU)?, counters, held: Held(held), access })
+        Ok(Loaded {
+            table: handle(&object, TABLE)?,
+            cpu: handle(&object, CPU)?,
+            counters,
+            drop_switch: DropSwitch(held),
+            access,
+        })
     })
 }
 

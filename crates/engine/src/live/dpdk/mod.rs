@@ -9,7 +9,7 @@
 
 mod eal;
 mod flow;
-pub mod held;
+pub mod owned_burst;
 mod port;
 mod queue;
 mod shim;

@@ -115,7 +115,7 @@ impl Drop for Wire {
 
 #[cfg(test)]
 mod tests {
-    use super::super::held;
+    use super::super::owned_burst;
     use super::*;
     use crate::live::checksum::Unfinished;
     use crate::live::checksum::tests::unfinished;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn threads_hand_packets_over_and_send_those_that_are_accepted(eal: &Eal) {
-        let (mut receiver, mut sender) = held::open(eal, "net_ring1", 2048).expect("it has queues");
+        let (mut receiver, mut sender) = owned_burst::open(eal, "net_ring1", 2048).expect("it has queues");
         let frames: Vec<Vec<u8>> = (0..8_u8).map(|at| vec![at; 60]).collect();
         let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], 60)));
         assert!(receiver.receive().is_none());

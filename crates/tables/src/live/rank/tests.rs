@@ -36,12 +36,12 @@ fn net(family: Family, number: u32) -> Net {
 
 /// Sets the label of a prefix in place. Returns whether there was room.
 fn set(live: &mut LiveTable, net: Net, label: u32) -> bool {
-    let old = live.held.set(net, label);
+    let old = live.rib.set(net, label);
     let LiveWriter::RankLeaf(writer) = &mut live.writer else { panic!("it is made of rank leaves") };
-    let done = writer.change(live.published.image(), &live.readers, &live.held, net, 9).is_ok();
+    let done = writer.change(live.published.image(), &live.readers, &live.rib, net, 9).is_ok();
     writer.reclaim(live.published.image(), &live.readers);
     if !done {
-        live.held.set(net, old);
+        live.rib.set(net, old);
     }
     writer.assert_surveyed(live.published.image());
     done
@@ -77,7 +77,7 @@ fn changes_that_fail_midway_lose_nothing() {
                 Family::Ipv4 => view.find4(net.addr4()),
                 Family::Ipv6 => view.find6(net.first),
             };
-            assert_eq!(found, live.held.cover(Net { len: family.bits(), ..net }), "{layout:?}");
+            assert_eq!(found, live.rib.cover(Net { len: family.bits(), ..net }), "{layout:?}");
         }
     }
 }

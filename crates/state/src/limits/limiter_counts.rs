@@ -40,13 +40,13 @@ pub struct Exceeders {
 
 /// The counts of a program's limiters. Holds their buckets.
 #[derive(Clone)]
-pub struct Counted {
+pub struct LimiterCounts {
     counts: Arc<Counts>,
     binding: Arc<LimitBinding>,
     limiters: Arc<[LimiterBuckets]>,
 }
 
-impl Counted {
+impl LimiterCounts {
     /// The counts of these limiters, in the order of their numbers; `None` if no limiter counts.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Counted {
         limiters: Arc<[LimiterBuckets]>,
     ) -> Result<Option<Self>, StateError> {
         let counts = store.counts().clone();
-        let counted = Counted { counts, binding: binding.clone(), limiters };
+        let counted = LimiterCounts { counts, binding: binding.clone(), limiters };
         if counted.logged() == Logged::Nothing {
             return Ok(None);
         }
@@ -67,7 +67,7 @@ impl Counted {
 
     /// These limiters with counts in the memory of maps.
     pub fn in_maps(&self, exceeded: Option<Words>, passed: Option<Words>) -> Self {
-        Counted { counts: Arc::new(Counts::of_maps(exceeded, passed)), ..self.clone() }
+        LimiterCounts { counts: Arc::new(Counts::of_maps(exceeded, passed)), ..self.clone() }
     }
 
     /// The words.
@@ -87,8 +87,8 @@ impl Counted {
         self.each_by(limiter, Counter::get, (exceeded, passed), visit);
     }
 
-    /// Like [`Counted::each`], with the counts of the same bucket since the previous call, or since the start. Only one
-    /// thread may call this.
+    /// Like [`LimiterCounts::each`], with the counts of the same bucket since the previous call, or since the start.
+    /// Only one thread may call this.
     ///
     /// # Errors
     /// There is no memory for the previous counts.
@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// A generation with two limiters by these labels. The second one counts. Labels in capitals have no limit.
-    fn generation(store: &LimitStore, labels: &[&str], logged: Logged) -> Option<Counted> {
+    fn generation(store: &LimitStore, labels: &[&str], logged: Logged) -> Option<LimiterCounts> {
         let entries = EntryNames::Labels(labels.iter().map(|&label| Box::from(label)).collect());
         let declaration = BucketsDeclared { entries, width: 2, format: WordFormat::Buckets };
         let declared = vec![Declared { name: "l".to_owned(), declaration }];
@@ -178,11 +178,11 @@ mod tests {
             unlimited: unlimited.clone(),
         };
         let limiters = [buckets(0, Logged::Nothing), buckets(1, logged)].into();
-        Counted::new(store, &binding, limiters).expect("there is memory")
+        LimiterCounts::new(store, &binding, limiters).expect("there is memory")
     }
 
     /// Counts packets at a bucket of the second limiter, like compiled code.
-    fn count(counted: &Counted, entry: usize, exceeded: u64, passed: u64) {
+    fn count(counted: &LimiterCounts, entry: usize, exceeded: u64, passed: u64) {
         let slot = counted.binding.object(0).slots()[entry] as usize + 1;
         for (words, packets) in [(counted.counts.exceeded(), exceeded), (counted.counts.passed(), passed)] {
             words.expect("it logs all").all()[slot].fetch_add(packets, Ordering::Relaxed);
@@ -195,7 +195,7 @@ mod tests {
         counts
     }
 
-    fn since(counted: &Counted) -> Vec<(u128, u64, u64)> {
+    fn since(counted: &LimiterCounts) -> Vec<(u128, u64, u64)> {
         counts(|visit| counted.each_since(1, visit).expect("there is memory"))
     }
 
@@ -244,7 +244,7 @@ mod tests {
         count(&first, 2, 1, 1);
         assert_eq!(counts(|visit| second.each(1, visit)), [(1, 1, 1)]);
         assert_eq!(since(&second), [(1, 1, 1)]);
-        let had = Counted {
+        let had = LimiterCounts {
             limiters: Arc::new([
                 first.limiters[0].clone(),
                 LimiterBuckets { unlimited: [].into(), ..first.limiters[1].clone() },

@@ -1,5 +1,5 @@
-//! The prefixes of a live table, as its writer keeps them. They are ordered, so that the writer can rebuild any part of
-//! the address space.
+//! The prefixes of a live table, as its writer keeps them: its routing information base. They are ordered, so that the
+//! writer can rebuild any part of the address space in the image.
 //!
 //! Memory is about 20 bytes per IPv4 prefix and 50 per IPv6 prefix (nodes of a B-tree are two thirds full).
 
@@ -71,7 +71,7 @@ fn host_mask(len: u8) -> u128 {
 }
 
 /// Prefixes with their labels. For fused sets the label is a mask of the sets that hold the prefix.
-pub(super) struct Held {
+pub(super) struct Rib {
     map: Map,
     /// Number of prefixes of each length.
     by_length: [u32; 129],
@@ -82,7 +82,7 @@ enum Map {
     V6(BTreeMap<(u128, u8), u32>),
 }
 
-impl Held {
+impl Rib {
     /// The prefixes of a table.
     pub fn of(table: &Table) -> Self {
         let of4 = || table.prefixes4().iter().map(|prefix| ((prefix.addr, prefix.len), prefix.label)).collect();
@@ -115,11 +115,11 @@ impl Held {
     }
 
     fn new(map: Map) -> Self {
-        let mut held = Held { map, by_length: [0; 129] };
+        let mut rib = Rib { map, by_length: [0; 129] };
         let mut by_length = [0; 129];
-        held.iter().for_each(|(net, _)| by_length[usize::from(net.len)] += 1);
-        held.by_length = by_length;
-        held
+        rib.iter().for_each(|(net, _)| by_length[usize::from(net.len)] += 1);
+        rib.by_length = by_length;
+        rib
     }
 
     pub fn family(&self) -> Family {
@@ -164,7 +164,7 @@ impl Held {
 
     /// The prefixes after changes, which are in order: the label of each prefix, 0 to remove it.
     pub fn changed(&self, changes: impl Iterator<Item = (Net, u32)>) -> Self {
-        let after = merge(self.iter(), changes).map(|(net, held, changed)| (net, changed.or(held).unwrap_or(0)));
+        let after = merge(self.iter(), changes).map(|(net, known, changed)| (net, changed.or(known).unwrap_or(0)));
         let left = after.filter(|&(_, label)| label != 0);
         // A map is built at once from entries in order.
         Self::new(match self.family() {

@@ -35,7 +35,7 @@ pub struct Sender {
 }
 
 /// A burst that owns its packets.
-pub struct Held {
+pub struct OwnedBurst {
     packets: [*mut Mbuf; BURST_MAX],
     frames: [Frame; BURST_MAX],
     count: usize,
@@ -44,38 +44,38 @@ pub struct Held {
 }
 
 // SAFETY: the packets belong to this value alone, and DPDK's pools may be used by all threads.
-unsafe impl Send for Held {}
+unsafe impl Send for OwnedBurst {}
 
 impl Receiver {
     /// Receives a burst, if packets wait. Packets in several pieces are dropped: no frame that [`open`] was promised is
     /// so long.
-    pub fn receive(&mut self) -> Option<Held> {
-        let mut held = Held {
+    pub fn receive(&mut self) -> Option<OwnedBurst> {
+        let mut burst = OwnedBurst {
             packets: [std::ptr::null_mut(); BURST_MAX],
             frames: [Frame { data: std::ptr::null(), cap: 0, len: 0 }; BURST_MAX],
             count: 0,
             _ports: self.ports.clone(),
         };
         let windows = self.windows.as_mut_ptr();
-        let (packets, frames) = (held.packets.as_mut_ptr(), held.frames.as_mut_ptr());
+        let (packets, frames) = (burst.packets.as_mut_ptr(), burst.frames.as_mut_ptr());
         // SAFETY: there is room for a burst of packets, frames and windows.
         let count = unsafe { shim::dpdk_receive(self.port, 0, packets, frames, windows) } as usize;
         let copied = self.windows.as_flattened().as_ptr_range();
         for at in 0..count {
-            if copied.contains(&held.frames[at].data) {
+            if copied.contains(&burst.frames[at].data) {
                 // SAFETY: the packet is not accessed again: it is not among those that are kept.
-                unsafe { shim::dpdk_free(&raw mut held.packets[at], 1) };
+                unsafe { shim::dpdk_free(&raw mut burst.packets[at], 1) };
             } else {
-                held.packets[held.count] = held.packets[at];
-                held.frames[held.count] = held.frames[at];
-                held.count += 1;
+                burst.packets[burst.count] = burst.packets[at];
+                burst.frames[burst.count] = burst.frames[at];
+                burst.count += 1;
             }
         }
-        (held.count > 0).then_some(held)
+        (burst.count > 0).then_some(burst)
     }
 }
 
-impl Held {
+impl OwnedBurst {
     /// The frames.
     pub fn burst(&self) -> FrameBurst<'_> {
         // SAFETY: the frames lie in packets that this value owns, and nothing writes them.
@@ -83,7 +83,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for OwnedBurst {
     fn drop(&mut self) {
         // SAFETY: this value owns the packets, and they are not accessed again.
         unsafe { shim::dpdk_free(self.packets.as_mut_ptr(), self.count as u32) };
@@ -95,21 +95,21 @@ impl Sender {
     ///
     /// # Panics
     /// Panics if there are fewer verdicts than packets.
-    pub fn send(&mut self, mut held: Held, verdicts: &[Verdict]) -> usize {
+    pub fn send(&mut self, mut burst: OwnedBurst, verdicts: &[Verdict]) -> usize {
         let (mut accepted, mut others) = ([std::ptr::null_mut(); BURST_MAX], 0);
         let mut count = 0;
-        for (at, verdict) in verdicts[..held.count].iter().enumerate() {
-            let packet = held.packets[at];
+        for (at, verdict) in verdicts[..burst.count].iter().enumerate() {
+            let packet = burst.packets[at];
             if verdict.action() == Some(Action::Accept) {
                 accepted[count] = packet;
                 count += 1;
             } else {
-                held.packets[others] = packet;
+                burst.packets[others] = packet;
                 others += 1;
             }
         }
-        held.count = others;
-        // SAFETY: the packets belonged to `held`, which has them no longer. Packets that the port does not take are
+        burst.count = others;
+        // SAFETY: the packets belonged to `burst`, which has them no longer. Packets that the port does not take are
         // freed.
         unsafe {
             let sent = shim::dpdk_send(self.port, 0, accepted.as_mut_ptr(), count as u32) as usize;
