@@ -360,16 +360,16 @@ impl NativeFilter {
             ..self.state.begin()
         };
         // SAFETY: `FrameBurst` guarantees that the frames are readable, and as many bytes behind them as the chain
-        // reads. `verdicts` has room for all of them, and a verdict is a transparent u32. `tables` are checked images in
-        // slot order; those that can change are valid until the reader starts another burst or rests. `counters` has
+        // reads. `verdicts` has room for all of them, and a verdict is a transparent u32. `tables` are checked images
+        // in slot order; those that can change are valid until the reader starts another burst or rests. `counters` has
         // one counter for every reason of the program. `times` has one time for each frame, or none. The state of
-        // limits (`LimitStore::bind`, `LimiterCounts::new`) guarantees that the tickets in the tables name existing buckets
-        // and counts. `additions` has room for `ProgramShape::additions` records of each packet. `entries` has counters and
-        // labels for every number that lookups return (`EntryCounters`), and only this worker writes these counters.
-        // `flows` is a table if the program tracks (`ProgramShape::check`); other workers use it only if it is
-        // `shared`. `rewrites` has room for each packet of the burst, or is null if the program changes none. `slots`
-        // are the slots of the program (`ProgramShape::check`), and the records that they select do not change before
-        // the reader starts another burst or rests. `features` is a sheet of the program's shape
+        // limits (`LimitStore::bind`, `LimiterCounts::new`) guarantees that the tickets in the tables name existing
+        // buckets and counts. `additions` has room for `ProgramShape::additions` records of each packet. `entries` has
+        // counters and labels for every number that lookups return (`EntryCounters`), and only this worker writes these
+        // counters. `flows` is a table if the program tracks (`ProgramShape::check`); other workers use it only if it
+        // is `shared`. `rewrites` has room for each packet of the burst, or is null if the program changes none.
+        // `slots` are the slots of the program (`ProgramShape::check`), and the records that they select do not change
+        // before the reader starts another burst or rests. `features` is a sheet of the program's shape
         // (`ProgramShape::check`), which only this worker writes until `end`.
         unsafe { function(&arguments) };
         self.state.end();

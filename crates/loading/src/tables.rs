@@ -22,8 +22,8 @@ pub struct TablesOf<'a> {
     pub tables: &'a PolicyTables,
 }
 
-/// Binds the tables of a policy to `shared` state. In a replay these are dynamic tables and tables with counters; others
-/// are constant. `images` are the images of the policy, in slot order; `None` for lists of limits.
+/// Binds the tables of a policy to `shared` state. In a replay these are dynamic tables and tables with counters;
+/// others are constant. `images` are the images of the policy, in slot order; `None` for lists of limits.
 ///
 /// # Errors
 /// A layout cannot hold the entries that a table continues with, or the kernel refuses the memory of tables.
@@ -41,8 +41,8 @@ pub fn bind(of: TablesOf<'_>, images: &[Option<Arc<Image>>], shared: &SharedStat
     Ok(LiveTables { by_rules, ..live })
 }
 
-/// The entries of tables with timeouts. Packets of a replay have another clock than this machine. So timeouts begin with
-/// the first packet.
+/// The entries of tables with timeouts. Packets of a replay have another clock than this machine. So timeouts begin
+/// with the first packet.
 fn listed(of: TablesOf<'_>) -> Vec<ListedEntries> {
     let listed = |table: &DeclaredTable| {
         let timeout_ms = table.dynamic?.timeout_ms?;

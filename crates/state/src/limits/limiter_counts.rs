@@ -87,8 +87,8 @@ impl LimiterCounts {
         self.each_by(limiter, Counter::get, (exceeded, passed), visit);
     }
 
-    /// Like [`LimiterCounts::each`], with the counts of the same bucket since the previous call, or since the start. Only one
-    /// thread may call this.
+    /// Like [`LimiterCounts::each`], with the counts of the same bucket since the previous call, or since the start.
+    /// Only one thread may call this.
     ///
     /// # Errors
     /// There is no memory for the previous counts.
