@@ -16,9 +16,9 @@ use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program, Rule, RuleId};
-use weir_state::limits::{LimiterCounts, Limits};
+use weir_state::limits::LimiterCounts;
 use weir_state::slot_store::SlotBinding;
-use weir_state::tables::{LiveTables, TableBinding};
+use weir_state::tables::TableBinding;
 use weir_state::{BoundState, SharedState, UsedBy};
 
 /// Compiles and loads policies for a datapath.
@@ -51,12 +51,8 @@ pub type LoaderCode<L> = <<L as Loader>::Datapath as Datapath>::Code;
 pub struct Prepared<C> {
     /// The code for the datapath.
     pub code: Arc<C>,
-    /// Its limits, if it has any.
-    pub limits: Option<Limits>,
-    /// Its tables, if they can change.
-    pub tables: Option<LiveTables>,
-    /// Its slots of rules, if it has any.
-    pub slots: Option<Arc<SlotBinding>>,
+    /// The state that it is bound to.
+    pub state: BoundState,
 }
 
 /// Loads native code for workers.
@@ -85,8 +81,8 @@ impl Loader for NativeLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
-        let BoundState { limits, tables, slots, .. } = bound.state.clone();
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, limits, tables, slots: Some(slots) })
+        let state = bound.state.clone();
+        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, state })
     }
 
     fn trust(&self) -> &Trust {
@@ -132,8 +128,7 @@ impl Loader for KernelLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<KernelCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
         let code = policy.kernel(&bound, &self.ports)?;
-        let BoundState { limits, tables, slots, .. } = bound.state;
-        Ok(Prepared { code, limits, tables, slots: Some(slots) })
+        Ok(Prepared { code, state: bound.state })
     }
 
     fn trust(&self) -> &Trust {
@@ -279,16 +274,16 @@ impl<C> Generation<C> {
 
     /// The images of its tables, if they can change.
     pub fn tables(&self) -> Option<&TableBinding> {
-        self.prepared.tables.as_ref().map(|tables| &*tables.binding)
+        self.prepared.state.tables.as_ref().map(|tables| &*tables.binding)
     }
 
-    /// Its slots of rules, if it has any.
-    pub fn slots(&self) -> Option<&SlotBinding> {
-        self.prepared.slots.as_deref()
+    /// Its slots of rules.
+    pub fn slots(&self) -> &SlotBinding {
+        &self.prepared.state.slots
     }
 
     fn counted(&self) -> Option<&LimiterCounts> {
-        self.prepared.limits.as_ref().and_then(|limits| limits.counted.as_ref())
+        self.prepared.state.limits.as_ref().and_then(|limits| limits.counted.as_ref())
     }
 
     /// Notes that it decides packets, so that its tables are its own when the process ends.
@@ -301,7 +296,7 @@ impl<C> Generation<C> {
     /// Reduces the debts that limits of previous generations left to what its own limits allow. It must be active, and
     /// no other generation may decide packets.
     pub fn bound_debts(&self) {
-        if let Some(limits) = &self.prepared.limits {
+        if let Some(limits) = &self.prepared.state.limits {
             limits.bound_debts(&weir_state::now_ns);
         }
     }

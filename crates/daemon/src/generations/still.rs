@@ -18,7 +18,7 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Readings, Stray};
 use weir_loading::Policy;
-use weir_state::{BoundState, SharedState, UsedBy};
+use weir_state::{SharedState, UsedBy};
 
 /// Rules that have counters.
 const RULES_MAX: usize = 64;
@@ -86,8 +86,7 @@ impl Loader for StillLoader {
 
     fn load(&self, policy: &Policy) -> Result<Prepared<StillCode>, Failure> {
         let bound = policy.bind(Some(&self.1))?;
-        let BoundState { limits, tables, slots, .. } = bound.state;
-        Ok(Prepared { code: Arc::new(StillCode), limits, tables, slots: Some(slots) })
+        Ok(Prepared { code: Arc::new(StillCode), state: bound.state })
     }
 
     fn trust(&self) -> &Trust {

@@ -70,6 +70,10 @@ impl<L: Loader> Part<L> for Carrying {
             links.step(&running.guard);
         }
     }
+
+    fn end(&mut self, _: &Running<'_, L>) {
+        self.0 = None;
+    }
 }
 
 /// All links of both sides.

@@ -47,6 +47,10 @@ impl<L: Loader> Part<L> for FeatureTurns {
             eprintln!("weir: {failure}");
         }
     }
+
+    fn end(&mut self, _: &Running<'_, L>) {
+        *self = Self::default();
+    }
 }
 
 /// Takes snapshots if it is time. Returns whether anything is observed.

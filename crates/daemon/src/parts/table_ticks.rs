@@ -45,6 +45,10 @@ impl<L: Loader> Part<L> for TableTicks {
             eprintln!("weir: {failure}");
         }
     }
+
+    fn end(&mut self, _: &Running<'_, L>) {
+        *self = Self::default();
+    }
 }
 
 fn is_needed(shared: &SharedState) -> bool {

@@ -19,10 +19,10 @@ const RATE_TIME: Duration = Duration::from_millis(100);
 pub fn perform(
     name: &str,
     operation: SlotOperation,
-    bound: Option<&SlotBinding>,
+    bound: &SlotBinding,
     shared: &SharedState,
 ) -> Result<Reply, Failure> {
-    let named = || bound.into_iter().flat_map(SlotBinding::named);
+    let named = || bound.named();
     let Some((_, BoundSlot { slot, .. })) = named().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = named().map(|(name, _)| name).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
@@ -68,8 +68,8 @@ pub enum Renewal {
 }
 
 /// Makes a rule of a slot expire at a time, ns.
-pub fn renew(bound: Option<&SlotBinding>, name: &str, number: u32, expires_ns: u64) -> Renewal {
-    let mut named = bound.into_iter().flat_map(SlotBinding::named);
+pub fn renew(bound: &SlotBinding, name: &str, number: u32, expires_ns: u64) -> Renewal {
+    let mut named = bound.named();
     match named.find(|(known, _)| *known == name) {
         None => Renewal::NoSlot,
         Some((_, bound)) => match bound.slot.renew(number, Some(expires_ns)) {

@@ -12,7 +12,7 @@ use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
 use weir_loading::Policy;
-use weir_state::{SharedState, UsedBy};
+use weir_state::{BoundState, SharedState, UsedBy};
 
 const WORKERS: usize = 2;
 /// Least number of changes in a test.
@@ -137,7 +137,7 @@ impl Loader for NoLoader {
     type Datapath = Path;
 
     fn load(&self, _: &Policy) -> Result<Prepared<Code>, Failure> {
-        Ok(Prepared { code: Arc::new(Code), limits: None, tables: None, slots: None })
+        Ok(Prepared { code: Arc::new(Code), state: BoundState::default() })
     }
 
     fn trust(&self) -> &Trust {

@@ -189,7 +189,7 @@ fn policy_parts<C>(active: &Generation<C>, posture: Option<String>, shared: &Sha
     let tables = declared.all().iter().enumerate();
     // Tables whose contents were lost are missing, which the export says.
     let tables = tables.filter_map(|(index, table)| Some((table.name.clone(), contents.table(index).ok()?)));
-    let slots = active.slots().into_iter().flat_map(|slots| slots.named());
+    let slots = active.slots().named();
     let rules = slots.flat_map(|(name, bound)| {
         bound.slot.list().into_iter().map(move |listed| (name.to_owned(), slot_rule::text(&listed.record)))
     });
