@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Samples for mitigation: a ring of the beginnings of packets, which the engine reads
- * (crates/engine/src/live/sample_ring.rs). Only these programs can write to it, while every local user may send packets
- * out of an interface. A full ring loses samples. The loss is known, because the port counts the samples that were
- * made.
+ * (crates/engine/src/live/samples/ring.rs). Only these programs can write to it, while every local user may send
+ * packets out of an interface. A full ring loses samples. The loss is known, because the port counts the samples that
+ * were made.
  */
 #ifndef WEIR_OBSERVE_KERNEL_SAMPLES_H
 #define WEIR_OBSERVE_KERNEL_SAMPLES_H

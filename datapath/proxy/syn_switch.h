@@ -13,7 +13,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-/* When the proxy answers: Threshold in crates/policy/src/ir/tracking.rs. */
+/* When the proxy answers: Threshold in crates/policy/src/tracking.rs. */
 struct syn_threshold {
 	bool is_set; /* otherwise it always does */
 	uint32_t on; /* SYNs in a second */

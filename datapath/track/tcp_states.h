@@ -11,7 +11,7 @@
 #include "track/tcp_restored.h"
 #include "track/tcp_window.h"
 
-/* What the servers behind the SYN proxy offer, and when it answers: Synproxy in crates/policy/src/ir/tracking.rs. */
+/* What the servers behind the SYN proxy offer, and when it answers: Synproxy in crates/policy/src/tracking.rs. */
 struct synproxy {
 	struct syn_threshold threshold;
 	uint16_t mss;

@@ -169,6 +169,19 @@ impl Running {
         serde_json::from_value(value).expect("a status")
     }
 
+    /// Returns when every change that was made before the call is on disk.
+    pub fn wait_until_saved(&self) {
+        /// Turns of the threads that save: flows are looked through once a second, in turns of at least 200 ms.
+        const TURNS: u64 = 8;
+        let turns = || self.status().state.expect("it saves").turns;
+        let first = turns();
+        let enough = |now: u64, first: u64| now >= first + TURNS;
+        self.wait_until("changes are saved", |_| {
+            let now = turns();
+            enough(now.tables, first.tables) && enough(now.debts, first.debts) && enough(now.flows, first.flows)
+        });
+    }
+
     pub fn stats(&self) -> Stats {
         let value = self.ask(&Request::Stats).unwrap_or_else(|failure| panic!("{failure}: {}", self.log()));
         serde_json::from_value(value).expect("stats")

@@ -23,8 +23,6 @@ const PORT: u16 = 8000;
 const CLIENT_PORT: u16 = 20_000;
 /// Number of flows of the table.
 const SIZE: u32 = 4096;
-/// After this time, a flow of a table of this size is on disk.
-const SAVED_AFTER: Duration = Duration::from_millis(1500);
 /// Bytes that a connection sends and gets back at a time.
 const CHUNK: usize = 16 << 10;
 const SYN: u8 = 2;
@@ -302,7 +300,7 @@ fn restart(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Setup, 
     tell(&asks, &asked, "request");
     tell(&asked, &asks, "reply");
     transfers.wait(u64::from(connections) * 2);
-    thread::sleep(SAVED_AFTER);
+    running.wait_until_saved();
     running.kill();
 
     let running = start();

@@ -53,7 +53,9 @@ pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
     TableCount, Tally, TxDropped, WorkerStats,
 };
-pub use status::{Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, StateStatus, Status};
+pub use status::{
+    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, SavingTurns, StateStatus, Status,
+};
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
     TableOperation,

@@ -84,6 +84,20 @@ pub struct StateStatus {
     /// Names of files in the folder that could not be read or used at a start, and are kept.
     #[serde(default)]
     pub unread: Vec<String>,
+    /// How often each kind of state was looked through since the start.
+    #[serde(default)]
+    pub turns: SavingTurns,
+}
+
+/// Turns of the threads that save state. Eight turns after a change, the change is on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavingTurns {
+    /// Tables.
+    pub tables: u64,
+    /// Debts of limits.
+    pub debts: u64,
+    /// Flows.
+    pub flows: u64,
 }
 
 /// An activation in progress.

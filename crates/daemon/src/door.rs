@@ -8,7 +8,7 @@
 //!   timers (trials) ---------- make_due -------------+
 //!   rules=follow (hybrid) ---- choose ---------------+
 //! ```
-//! Cards and mitigation are watchers. A watcher may refuse a change before it is made, and follows it after it was made,
+//! Cards watch changes, and mitigation answers requests of its own. A watcher may refuse a change before it is made, and follows it after it was made,
 //! so a card never drops by what has changed. What changes nothing is not guarded.
 //!
 //! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and

@@ -127,36 +127,38 @@ fn run_on<L: Loader>(
 ) -> Result<(), Failure> {
     let Taken { targets, claims, mut server, interfaces, samples, flags } = taken;
     let mut parts = parts::all::<L>(options, samples)?;
-    parts.iter_mut().try_for_each(|part| part.restore(&loader))?;
+    parts.restore(&loader)?;
     let first = match Generation::prepare(&options.policy, &loader) {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    parts.iter().try_for_each(|part| part.check(&first))?;
+    parts.check(&first)?;
     let loaded = first.loaded(None)?;
     // Until the first policy is confirmed, everything passes when Weir ends.
     let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
     let guard = interfaces::guard(options, &interfaces, &targets, on_exit)?;
     let ran = (|| {
-        // The guard's interfaces are as they will be without Weir.
-        parts.iter_mut().try_for_each(|part| part.open(&targets, &loader))?;
+        // A card is opened while the interfaces are in the state that they have without Weir.
+        parts.open(&targets, &loader)?;
         let datapath = start(&loaded)?;
+        parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
         let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
         let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
-        parts.iter_mut().try_for_each(|part| part.start(&running))?;
         report_start(options, &controller);
-        server.serve(move |request| door.request(request).map(|reply| json!(reply)))?;
+        let begun = parts.start(&running);
+        let begun = begun.and_then(|()| server.serve(move |request| door.request(request).map(|reply| json!(reply))));
         // The main loop never waits for an activation.
-        while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
-            parts.iter_mut().for_each(|part| part.step(&running));
+        while begun.is_ok() && !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
+            parts.step(&running);
             thread::sleep(TICK);
         }
         drop(server);
         // Actions are undone while workers can still take changes up.
-        parts.iter_mut().rev().for_each(|part| part.end(&running));
+        parts.end(&running);
+        begun?;
         // A new Weir is not refused from now on, but waits for the guard.
         drop(claims);
         guard.before_stop();
@@ -164,7 +166,7 @@ fn run_on<L: Loader>(
             scope.spawn(|| guard.open_early());
             controller.stop()
         });
-        parts.iter_mut().for_each(|part| part.finish());
+        parts.finish();
         stopped.and(controller.check_confirmed())
     })();
     ran.and(guard.end())

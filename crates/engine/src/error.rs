@@ -193,8 +193,8 @@ pub enum EngineError {
         /// The release of the kernel.
         running: String,
     },
-    /// The state is that of another program.
-    #[error("{0}")]
+    /// The state belongs to another program: what differs.
+    #[error("the policy's state belongs to another program: {0}")]
     State(String),
     /// The policy is correct, but exceeds a limit of the kernel.
     #[error(

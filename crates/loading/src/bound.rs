@@ -59,7 +59,7 @@ impl Policy {
         Ok(slots().map(|(_, (slot, image))| if wanted(slot) { image.get().cloned() } else { None }).collect())
     }
 
-    /// The images and the state for loading code. Without `shared` state it is that of a replay: only rules change
+    /// The images and the state for loading code. Without `shared`, the state is a replay's: only rules change
     /// tables, in the time of replayed packets.
     ///
     /// # Errors

@@ -85,7 +85,9 @@ pub struct WorkerState {
     _memory: Vec<Box<dyn Any>>,
 }
 
-// SAFETY: only compiled code uses the pointers, and the worker calls it.
+// SAFETY: only compiled code uses the pointers in `burst`, and the worker calls it. `_memory` has vectors of such
+// pointers and shared counters (`point` of each kind), `features` a writer whose words are atomic. None of them is bound
+// to a thread.
 unsafe impl Send for WorkerState {}
 // SAFETY: as above.
 unsafe impl Sync for WorkerState {}
@@ -97,6 +99,7 @@ impl WorkerState {
     }
 
     /// Begins a burst: the state that its code uses until [`WorkerState::end`].
+    #[inline]
     pub fn begin(&self) -> Burst {
         match &self.features {
             Some(writer) => Burst { features: writer.begin(), ..self.burst },
@@ -105,6 +108,7 @@ impl WorkerState {
     }
 
     /// Ends the burst.
+    #[inline]
     pub fn end(&self) {
         self.features.iter().for_each(FeatureWriter::end);
     }

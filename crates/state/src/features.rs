@@ -151,7 +151,9 @@ impl Features {
             }
             Sheets::Kernel(kernel) => {
                 let old = kernel.head.all()[0].fetch_xor(1, Ordering::SeqCst) as usize;
-                kernel.grace.wait_undisturbing();
+                let refuse =
+                    |error: io::Error| StateError::Features { problem: format!("the kernel does not wait: {error}") };
+                kernel.grace.wait_undisturbing().map_err(refuse)?;
                 let words = self.shape.elements() * ELEMENT_WORDS;
                 let sheets: Vec<&[AtomicU64]> =
                     kernel.elements.all().chunks_exact(words).skip(old).step_by(2).collect();

@@ -52,15 +52,20 @@ impl Grace {
     pub fn wait(&self) {
         let visited = !is_realtime() && visit_in_time();
         if !visited {
-            self.wait_undisturbing();
+            // It has waited in any case.
+            let _how = self.wait_undisturbing();
         }
     }
 
     /// As [`Grace::wait`], by the kernel's own grace period only. It takes tens of milliseconds and disturbs no CPU.
-    pub fn wait_undisturbing(&self) {
-        if self.wait_in_kernel().is_err() {
+    ///
+    /// # Errors
+    /// The kernel does not wait. A second has passed instead, which is longer than any receive loop.
+    pub fn wait_undisturbing(&self) -> io::Result<()> {
+        self.wait_in_kernel().map_err(|error| {
             thread::sleep(PAUSE);
-        }
+            io::Error::other(error.to_string())
+        })
     }
 
     /// Waits by the kernel's grace period.

@@ -48,7 +48,7 @@ impl SlotBinding {
 /// Slots as a kind of shared state.
 pub struct RuleSlots {
     memory: Memory,
-    /// `None` if none reads while rules change.
+    /// `None` if no code reads rules while they change.
     readers: Option<Readers>,
 }
 

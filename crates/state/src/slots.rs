@@ -62,7 +62,7 @@ pub struct Listed {
 pub struct RuleSlot {
     words: Words,
     rules: Mutex<Rules>,
-    /// The readers of the records; `None` if none reads while they change.
+    /// The readers of the records; `None` if no code reads them while they change.
     readers: Option<Readers>,
 }
 

@@ -104,7 +104,7 @@ fn status(status: &Status) -> String {
     for stray in &status.mixed {
         let _ = writeln!(text, "mixed: {stray}");
     }
-    if let Some(StateStatus { folder, error, unread }) = &status.state {
+    if let Some(StateStatus { folder, error, unread, .. }) = &status.state {
         let _ = match error {
             None => writeln!(text, "state in {}", printable(folder)),
             Some(error) => writeln!(text, "state is not saved to {}: {}", printable(folder), printable(error)),

@@ -1,4 +1,4 @@
-//! Whatever the origin of a change, the same parts see it, may refuse it, and follow it.
+//! Whatever the origin of a change, the same watchers see it, may refuse it, and follow it.
 
 use super::{ChangeWatcher, Changes};
 use crate::generations::still::Daemon;

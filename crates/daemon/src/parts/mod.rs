@@ -1,7 +1,7 @@
 //! The parts of the daemon: what a running Weir does besides moving packets.
 //!
-//! A part is a file or a folder here with a type that is a [`Part`]. [`all`] names it once, and its options are beside
-//! it.
+//! A part is a file or a folder here with a type that is a [`Part`]. [`all`] names it, and its options are beside it. A
+//! part whose options may contradict each other is named in [`check`] too.
 
 pub mod card;
 mod carry;
@@ -20,7 +20,7 @@ mod upkeep;
 
 use crate::generations::generation::Loader;
 use crate::options::RunOptions;
-use part::Part;
+use part::{Part, Parts};
 use std::sync::Arc;
 use weir_command::failure::Failure;
 use weir_engine::live::samples::SampleReader;
@@ -42,7 +42,7 @@ pub fn check(options: &RunOptions) -> Result<(), Failure> {
 pub fn all<'o, L: Loader>(
     options: &'o RunOptions,
     samples: Option<Arc<SampleReader>>,
-) -> Result<Vec<Box<dyn Part<L> + 'o>>, Failure> {
+) -> Result<Parts<'o, L>, Failure> {
     fn part<'o, L: Loader>(part: impl Part<L> + 'o) -> Option<Box<dyn Part<L> + 'o>> {
         Some(Box::new(part))
     }
@@ -60,5 +60,5 @@ pub fn all<'o, L: Loader>(
         part(feature_turns::FeatureTurns::default()),
         part(flow_room::RoomWatch::default()),
     ];
-    Ok(parts.into_iter().flatten().collect())
+    Ok(Parts::of(parts.into_iter().flatten().collect()))
 }

@@ -2,14 +2,17 @@
 //!
 //! | stage | when | what a part does then |
 //! | --- | --- | --- |
-//! | made | first, by the options | refuses options, and opens its own files |
+//! | made | interfaces are claimed | takes its options, opens a file |
 //! | `restore` | before the first policy is loaded | gives state what it was before |
 //! | `check` | the first policy is loaded | refuses a policy that it cannot work with |
 //! | `open` | nothing of Weir's is attached yet | takes devices of its own |
-//! | `start` | packets are moving | starts threads, joins the door |
-//! | `step` | every tick of the main loop | looks after something |
+//! | `engine_opened` | the engine has its interfaces; a bypass of a previous Weir may still pass packets | takes what belongs to the engine's ports |
+//! | `start` | the policy decides packets | starts threads, joins the door |
+//! | `step` | every tick of the main loop | does what is due |
 //! | `end` | in reverse order, while changes can still be made | undoes what it has done |
 //! | `finish` | no packet is moving any more | writes the last counts |
+//!
+//! If a stage of a part fails, Weir ends. Parts that have started end before that, so that none keeps the datapath.
 
 use crate::door::Door;
 use crate::generations::generation::{Generation, Loader, LoaderCode};
@@ -58,6 +61,14 @@ pub trait Part<L: Loader> {
         Ok(())
     }
 
+    /// Takes what belongs to the ports that the engine has opened.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    fn engine_opened(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Begins its work.
     ///
     /// # Errors
@@ -74,4 +85,76 @@ pub trait Part<L: Loader> {
 
     /// Writes what is counted until the end.
     fn finish(&mut self) {}
+}
+
+/// The parts of one Weir, in the order in which they start.
+pub struct Parts<'o, L: Loader> {
+    all: Vec<Box<dyn Part<L> + 'o>>,
+    started: usize,
+}
+
+impl<'o, L: Loader> Parts<'o, L> {
+    /// Parts that have not started.
+    pub fn of(all: Vec<Box<dyn Part<L> + 'o>>) -> Self {
+        Parts { all, started: 0 }
+    }
+
+    /// Gives the state that policies will share what it was before.
+    ///
+    /// # Errors
+    /// The error of the first part that fails, as in all other stages.
+    pub fn restore(&mut self, loader: &L) -> Result<(), Failure> {
+        self.all.iter_mut().try_for_each(|part| part.restore(loader))
+    }
+
+    /// Lets each part refuse the first policy.
+    ///
+    /// # Errors
+    /// As for [`Parts::restore`].
+    pub fn check(&self, first: &Generation<LoaderCode<L>>) -> Result<(), Failure> {
+        self.all.iter().try_for_each(|part| part.check(first))
+    }
+
+    /// Takes the devices of all parts.
+    ///
+    /// # Errors
+    /// As for [`Parts::restore`].
+    pub fn open(&mut self, own: &[ClaimTarget], loader: &L) -> Result<(), Failure> {
+        self.all.iter_mut().try_for_each(|part| part.open(own, loader))
+    }
+
+    /// Takes what belongs to the ports of the engine.
+    ///
+    /// # Errors
+    /// As for [`Parts::restore`].
+    pub fn engine_opened(&mut self) -> Result<(), Failure> {
+        self.all.iter_mut().try_for_each(|part| part.engine_opened())
+    }
+
+    /// Starts the parts up to the first that fails.
+    ///
+    /// # Errors
+    /// As for [`Parts::restore`].
+    pub fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
+        for part in &mut self.all {
+            part.start(running)?;
+            self.started += 1;
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    pub fn step(&mut self, running: &Running<'_, L>) {
+        self.all.iter_mut().for_each(|part| part.step(running));
+    }
+
+    /// Ends the parts that have started, the last one first.
+    pub fn end(&mut self, running: &Running<'_, L>) {
+        self.all[..self.started].iter_mut().rev().for_each(|part| part.end(running));
+    }
+
+    /// Lets parts write what is counted until the end.
+    pub fn finish(mut self) {
+        self.all.iter_mut().for_each(|part| part.finish());
+    }
 }

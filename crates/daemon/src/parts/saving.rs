@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::StateStatus;
+use weir_control::{SavingTurns, StateStatus};
 use weir_state::SharedState;
 use weir_state::saved::{ChangeLog, Clocks, FlowSaver, Folder, FolderError, Restored, Saver, restore};
 
@@ -76,6 +76,8 @@ struct Problems {
     errors: [Option<String>; 3],
     /// Names of the files that are set aside.
     unread: Vec<String>,
+    /// Turns of each thread.
+    turns: SavingTurns,
 }
 
 /// What a thread saves: its place in [`Problems::errors`].
@@ -84,6 +86,17 @@ enum Saved {
     Tables,
     Debts,
     Flows,
+}
+
+impl Saved {
+    /// The name of its thread.
+    fn thread(self) -> &'static str {
+        match self {
+            Saved::Tables => "weir-state",
+            Saved::Debts => "weir-debts",
+            Saved::Flows => "weir-flows",
+        }
+    }
 }
 
 impl Problems {
@@ -105,6 +118,16 @@ impl SavingReport {
             (true, None) => eprintln!("weir: {}: the state is saved again", path.display()),
             _ => {}
         }
+    }
+
+    /// Notes that a thread has written what has changed, or could not.
+    fn note_turn(&self, saved: Saved) {
+        let mut saving = self.saving();
+        *match saved {
+            Saved::Tables => &mut saving.turns.tables,
+            Saved::Debts => &mut saving.turns.debts,
+            Saved::Flows => &mut saving.turns.flows,
+        } += 1;
     }
 
     /// Notes the files that are set aside.
@@ -136,7 +159,7 @@ enum Turn {
 impl SavingThread {
     /// Starts a thread that makes a step each [`INTERVAL`], and a last one when it is stopped. It ends with `owner`.
     fn start<T: Send + Sync + 'static>(
-        name: &str,
+        (saved, report): (Saved, SavingReport),
         owner: Weak<T>,
         mut step: impl FnMut(&T, Turn) + Send + 'static,
     ) -> Result<Self, Failure> {
@@ -148,6 +171,7 @@ impl SavingThread {
                 let Some(owner) = owner.upgrade() else { break };
                 let turn = if received == Err(RecvTimeoutError::Timeout) { Turn::Next } else { Turn::Last };
                 step(&owner, turn);
+                report.note_turn(saved);
                 if turn == Turn::Last {
                     break;
                 }
@@ -155,7 +179,7 @@ impl SavingThread {
             // The receiver is gone if this took too long.
             let _result = end.send(());
         };
-        let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+        let started = thread::Builder::new().name(saved.thread().to_owned()).spawn(work);
         started.map_err(|error| Failure::system("a thread for the state", error))?;
         Ok(SavingThread { stop, ended })
     }
@@ -201,13 +225,18 @@ impl StateFolder {
         let (reported, shown) = (report.clone(), path.display().to_string());
         controller.report_state(move || {
             let saving = reported.saving();
-            StateStatus { folder: shown.clone(), error: saving.error().cloned(), unread: saving.unread.clone() }
+            StateStatus {
+                folder: shown.clone(),
+                error: saving.error().cloned(),
+                unread: saving.unread.clone(),
+                turns: saving.turns,
+            }
         });
         let mut saver = Saver::new(path.clone(), folder, log.clone());
         let (mut debts, flows) = (saver.debts(), saver.flows());
         let debts = {
             let (path, report, loader) = (path.clone(), report.clone(), loader.clone());
-            SavingThread::start("weir-debts", Arc::downgrade(controller), move |_, _| {
+            SavingThread::start((Saved::Debts, report.clone()), Arc::downgrade(controller), move |_, _| {
                 let Some(limits) = loader.shared().known_limits() else { return };
                 match debts.step(limits) {
                     Err(problem) => report.note(&path, Saved::Debts, Some(problem.to_string())),
@@ -218,28 +247,29 @@ impl StateFolder {
         };
         let flows = save_flows(flows, controller, loader, (path.clone(), report.clone()))?;
         let (loader, mut last) = (loader.clone(), None);
-        let tables = SavingThread::start("weir-state", Arc::downgrade(controller), move |controller, _| {
-            // Another generation may have refused changes that this one has.
-            let active = controller.active();
-            if last.replace(active.id).is_some_and(|last| last != active.id) {
-                log.demand_snapshot();
-            }
-            let tables = loader.shared().tables();
-            tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
-            let saved = saver.step(tables, active.tables());
-            let unread = saver.take_unread();
-            if !unread.is_empty() {
-                for name in &unread {
-                    eprintln!("weir: {}: this state was not restored and is kept", path.join(name).display());
+        let tables =
+            SavingThread::start((Saved::Tables, report.clone()), Arc::downgrade(controller), move |controller, _| {
+                // Another generation may have refused changes that this one has.
+                let active = controller.active();
+                if last.replace(active.id).is_some_and(|last| last != active.id) {
+                    log.demand_snapshot();
                 }
-                report.note_unread(unread);
-            }
-            match saved {
-                Err(problem) => report.note(&path, Saved::Tables, Some(problem.to_string())),
-                Ok(()) if saver.has_failed() => {}
-                Ok(()) => report.note(&path, Saved::Tables, None),
-            }
-        })?;
+                let tables = loader.shared().tables();
+                tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
+                let saved = saver.step(tables, active.tables());
+                let unread = saver.take_unread();
+                if !unread.is_empty() {
+                    for name in &unread {
+                        eprintln!("weir: {}: this state was not restored and is kept", path.join(name).display());
+                    }
+                    report.note_unread(unread);
+                }
+                match saved {
+                    Err(problem) => report.note(&path, Saved::Tables, Some(problem.to_string())),
+                    Ok(()) if saver.has_failed() => {}
+                    Ok(()) => report.note(&path, Saved::Tables, None),
+                }
+            })?;
         Ok(SavingThreads(vec![tables, debts, flows]))
     }
 }
@@ -252,7 +282,7 @@ fn save_flows<L: Loader>(
     (path, report): (PathBuf, SavingReport),
 ) -> Result<SavingThread, Failure> {
     let loader = loader.clone();
-    SavingThread::start("weir-flows", Arc::downgrade(controller), move |controller, turn| {
+    SavingThread::start((Saved::Flows, report.clone()), Arc::downgrade(controller), move |controller, turn| {
         let active = controller.active();
         let needs = active.program().flow_needs();
         let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs));

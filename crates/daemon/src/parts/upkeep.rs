@@ -1,4 +1,4 @@
-//! The upkeep of shared state, and the sign of life for the guard.
+//! The upkeep of shared state and of the guard.
 
 use crate::generations::generation::Loader;
 use crate::parts::part::{Part, Running};
@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// minutes at the earliest.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Refreshes state that no packet uses, frees what nobody reads any more, and renews the guard.
+/// Refreshes buckets and flows that no packet has used for long, frees parts of tables that are not read any more, and
+/// replaces a guard process that has ended.
 pub struct Upkeep {
     refreshed: Instant,
 }

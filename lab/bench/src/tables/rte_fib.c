@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * DPDK's rte_fib as a contender: DIR-24-8 with next hops of 4 bytes, and one table in each of three slots. It is
- * compiled at run time if libdpdk is installed. crates/engine/src/lookup.rs calls these functions and gives their
+ * compiled at run time if libdpdk is installed. lab/instruments/src/lookup.rs calls these functions and gives their
  * types. Functions that prepare tables return 0 or a negative errno.
  */
 #include <errno.h>

@@ -90,11 +90,15 @@ impl<L: Loader> Part<L> for CardPart<'_> {
         Ok(())
     }
 
+    fn engine_opened(&mut self) -> Result<(), Failure> {
+        if let CardKind::RteFlow { port, entries } = &self.given.kind {
+            self.opened = Some(open_port(port, *entries)?);
+        }
+        Ok(())
+    }
+
     fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
-        let opened = match self.opened.take() {
-            Some(opened) => opened,
-            None => open_port(self.given)?,
-        };
+        let opened = self.opened.take().expect("`open` or `engine_opened` has opened it");
         let door = &running.door;
         let (controller, loader) = (door.controller.clone(), door.loader.clone());
         let now = move || {
@@ -119,15 +123,14 @@ impl<L: Loader> Part<L> for CardPart<'_> {
 /// # Errors
 /// Its driver takes no flows.
 #[cfg(feature = "dpdk")]
-fn open_port(given: &GivenDropping) -> Result<Opened, Failure> {
-    let CardKind::RteFlow { port, entries } = &given.kind else { unreachable!("compiler bug: other cards are open") };
-    Ok(Opened::of_port(weir_engine::live::dpdk::FlowTable::open(port, *entries)?))
+fn open_port(port: &str, entries: usize) -> Result<Opened, Failure> {
+    Ok(Opened::of_port(weir_engine::live::dpdk::FlowTable::open(port, entries)?))
 }
 
-/// There are no such ports: the engine was refused.
+/// Refuses a card that is a port of the engine.
 #[cfg(not(feature = "dpdk"))]
-fn open_port(_: &GivenDropping) -> Result<Opened, Failure> {
-    unreachable!("compiler bug: there are no ports without DPDK")
+fn open_port(port: &str, _: usize) -> Result<Opened, Failure> {
+    Err(Failure::Rejected(format!("weir: --card: rte-flow:port={port}: this weir was built without DPDK")))
 }
 
 /// The filters of a card are on an interface of Weir, or on another one.

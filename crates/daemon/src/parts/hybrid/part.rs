@@ -90,15 +90,15 @@ impl<'o> HybridPart<'o> {
 impl<L: Loader> Part<L> for HybridPart<'_> {
     /// Opens the card. It passes frames as they are from now on.
     fn open(&mut self, _: &[ClaimTarget], loader: &L) -> Result<(), Failure> {
-        let splitter = loader.splitter().expect("it was made of the same options");
+        let splitter = loader.splitter().expect("a loader for a hybrid card has a splitter");
         self.link = Some(CardLink::open(&self.interface()?, &splitter.profile)?);
         Ok(())
     }
 
     fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
-        let (door, link) = (&running.door, self.link.take().expect("it was opened"));
+        let (door, link) = (&running.door, self.link.take().expect("`open` comes before `start`"));
         let (controller, loader) = (&door.controller, &door.loader);
-        let profile = loader.splitter().expect("it was made of the same options").profile.clone();
+        let profile = loader.splitter().expect("a loader for a hybrid card has a splitter").profile.clone();
         let own = loader.clone();
         let contents = move |tables: &_, name: &str| own.shared().tables().contents(tables, name).ok();
         let card = HybridCard::new(link, profile, self.port.clone(), Box::new(contents));

@@ -37,7 +37,7 @@ impl ProgramReader {
         let watch = move || {
             while !stopped.load(Ordering::Relaxed) {
                 if reader.is_behind() {
-                    reader.pass(|| grace.wait_undisturbing());
+                    reader.pass(|| _ = grace.wait_undisturbing());
                     thread::sleep(BETWEEN_WAITS);
                 } else {
                     thread::park_timeout(IDLE);
