@@ -39,7 +39,6 @@ use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
 use weir_control::Status;
 use weir_engine::bundle::trust::Trust;
-use weir_engine::live::engines::LiveEngine;
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
@@ -79,9 +78,9 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         samples: mitigation::reader(options)?,
         flags,
     };
-    match options.engine {
-        LiveEngine::Xdp => run_kernel(options, trust, taken),
-        LiveEngine::Afpacket | LiveEngine::Afxdp | LiveEngine::Dpdk => run_workers(options, trust, taken),
+    match options.engine.runs_in_kernel() {
+        true => run_kernel(options, trust, taken),
+        false => run_workers(options, trust, taken),
     }
 }
 

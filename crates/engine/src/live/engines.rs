@@ -48,6 +48,11 @@ impl LiveEngine {
         LiveEngine::ALL.iter().find(|(engine, ..)| *engine == self).expect("each has a row").1
     }
 
+    /// Whether programs in the kernel decide the packets. All other engines have workers, each with a lane.
+    pub fn runs_in_kernel(self) -> bool {
+        self == LiveEngine::Xdp
+    }
+
     /// Whether it is part of this program.
     pub fn is_built(self) -> bool {
         self != LiveEngine::Dpdk || cfg!(feature = "dpdk")

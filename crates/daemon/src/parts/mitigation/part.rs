@@ -21,7 +21,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Weak};
 use weir_command::failure::Failure;
 use weir_control::{Reply, Request, Stats};
-use weir_engine::live::engines::LiveEngine;
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Prepared;
 use weir_mitigate::mitigator::Settings;
@@ -39,9 +38,9 @@ pub fn reader(options: &RunOptions) -> Result<Option<Arc<SampleReader>>, Failure
     if options.mitigation.mitigate.is_none() {
         return Ok(None);
     }
-    let reader = match options.engine {
-        LiveEngine::Xdp => SampleReader::create_ring()?,
-        LiveEngine::Afpacket | LiveEngine::Afxdp | LiveEngine::Dpdk => SampleReader::create_queue(),
+    let reader = match options.engine.runs_in_kernel() {
+        true => SampleReader::create_ring()?,
+        false => SampleReader::create_queue(),
     };
     Ok(Some(Arc::new(reader)))
 }
