@@ -80,22 +80,22 @@ impl Policy {
     }
 
     fn bind_to(&self, shared: &SharedState) -> Result<Bound, LoadError> {
+        let mut state = BoundState::default();
         let mut images = self.images_of_tables()?;
         let changes = self.program.changes_tables() || self.program.counts_entries() || !shared.is_replay();
-        let tables = changes.then(|| tables::bind(self.tables_of(), &images, shared)).transpose()?;
-        let mut limits = None;
+        state.tables = changes.then(|| tables::bind(self.tables_of(), &images, shared)).transpose()?;
         if !self.program.limiters.is_empty() {
             let store = shared.limits(self.limit_needs())?;
             let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;
             for (image, tickets) in images.iter_mut().zip(assembled.images) {
                 *image = image.take().or(tickets.map(Arc::new));
             }
-            limits = Some(assembled.limits);
+            state.limits = Some(assembled.limits);
         }
         let images = images.into_iter().map(|image| image.expect("a slot has tables or a list of limits"));
-        let flows = shared.bind_flows(self.program.flow_needs())?;
-        let features = shared.bind_features(self.program.observe.as_ref().map(|observe| observe.shape()))?;
-        let state = BoundState { limits, tables, flows, slots: self.bind_slots(shared)?, features };
+        state.flows = shared.bind_flows(self.program.flow_needs())?;
+        state.slots = self.bind_slots(shared)?;
+        state.features = shared.bind_features(self.program.observe.as_ref().map(|observe| observe.shape()))?;
         Ok(Bound { images: images.collect(), state })
     }
 

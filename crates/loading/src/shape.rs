@@ -8,6 +8,13 @@ use weir_state::StateShape;
 /// The shape of a program.
 pub fn shape(program: &Program) -> weir_engine::ProgramShape {
     let slots = program.slots.iter();
+    let mut state = StateShape::default();
+    state.limiters = program.limiters.len();
+    state.adders = program.adders.len();
+    state.flows = program.tracking.map(|tracking| tracking.size);
+    state.proxied = program.rewrites();
+    state.slots = program.rule_slots.len();
+    state.features = program.observe.as_ref().map(|observe| observe.shape());
     weir_engine::ProgramShape {
         chains: c::chain_symbols(program),
         rules: program.rules.len(),
@@ -15,14 +22,7 @@ pub fn shape(program: &Program) -> weir_engine::ProgramShape {
         additions: program.additions_max(),
         limited: program.limited().len(),
         rewrites: program.rewrites(),
-        state: StateShape {
-            limiters: program.limiters.len(),
-            adders: program.adders.len(),
-            flows: program.tracking.map(|tracking| tracking.size),
-            proxied: program.rewrites(),
-            slots: program.rule_slots.len(),
-            features: program.observe.as_ref().map(|observe| observe.shape()),
-        },
+        state,
         answered: program.card.as_ref().map(|card| (card.chain, card.body.bytes())),
     }
 }

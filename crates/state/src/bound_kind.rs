@@ -7,8 +7,10 @@ use std::os::fd::BorrowedFd;
 
 use weir_abi::{Burst, FeatureShape};
 
-/// The state that a program was compiled for.
+/// The state that a program was compiled for. The default is none. Crates that make one set the kinds that they know,
+/// so that another kind is a field here and nothing elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StateShape {
     /// Number of limiters.
     pub limiters: usize,

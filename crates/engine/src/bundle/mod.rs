@@ -364,6 +364,13 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
     let text = |bytes| String::from_utf8(bytes).map_err(|_| refuse("its C is not UTF-8".to_owned()));
     let sources =
         Target::ALL.map(|target| Ok(Source { target, text: text(next(target.file_name(), CODE_BYTES_MAX)?)? }));
+    let mut state = StateShape::default();
+    state.limiters = manifest.limiters;
+    state.adders = manifest.adders;
+    state.flows = manifest.flows;
+    state.proxied = manifest.rewrites;
+    state.slots = manifest.slots;
+    state.features = manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?;
     let artifact = Artifact {
         name: manifest.name,
         abi_version: manifest.abi_version,
@@ -374,14 +381,7 @@ fn read(path: &Path, input: impl Read, bytes: u64, trust: &Trust) -> Result<Bund
             additions: manifest.additions,
             limited: manifest.limited,
             rewrites: manifest.rewrites,
-            state: StateShape {
-                limiters: manifest.limiters,
-                adders: manifest.adders,
-                flows: manifest.flows,
-                proxied: manifest.rewrites,
-                slots: manifest.slots,
-                features: manifest.features.map(|features| features.shape()).transpose().map_err(refuse)?,
-            },
+            state,
             answered: None,
         },
         sources: sources.into_iter().collect::<Result<_, EngineError>>()?,
