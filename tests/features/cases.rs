@@ -47,7 +47,8 @@ fn outcomes(policy: &Policy, block: &Block<'_>, chain: usize, packets: &[Packet]
         }
         let [verdict] = word;
         let number = |reason: Reason| {
-            let rule = &program.rules[usize::from(reason.rule_index()?)];
+            // Counters behind the rules are those of exceeded limits.
+            let rule = program.rules.get(usize::from(reason.rule_index()?))?;
             let line: usize = rule.at.rsplit(':').next()?.parse().ok()?;
             block.rules.iter().position(|of_block| of_block + 1 == line)
         };
