@@ -322,6 +322,16 @@ fn the_extremes_do_not_overflow() {
     }
 }
 
+/// 2.5 ticks a byte: the room of 1515 bytes is half a tick too long. Two packets of even length do not gain it.
+#[test]
+fn a_rounded_room_gives_nothing_to_two_packets() {
+    let limit: Limit = "819200mbit burst 1515".parse().expect("a limit");
+    let (mut bucket, mut exact) = (Bucket::new(limit.profile(), 0), Exact::of(limit));
+    assert!(bucket.passes(0, 1000) && exact.holds(0, 1000));
+    let now = (0..).find(|&now| bucket.passes(now, 516)).expect("it earns the byte");
+    assert!(exact.holds(now.into(), 516), "too early at {now}");
+}
+
 #[test]
 fn a_word_behind_the_clock_is_a_full_bucket() {
     let profile = "1000 burst 10".parse::<Limit>().expect("a limit").profile();

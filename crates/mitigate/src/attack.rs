@@ -287,3 +287,42 @@ fn keep_last(kept: &mut Vec<Header>, more: Vec<Header>, most: usize) {
     let excess = kept.len().saturating_sub(most);
     kept.drain(..excess);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Attack, ENDED_MAX, POOL_MAX, Record, State};
+    use crate::action::{Action, Ending, Measure, Trial};
+    use crate::header::Header;
+    use crate::measure::{Extractor, WINDOW_NS};
+    use crate::prefix::Prefix;
+    use weir_abi::PacketClass;
+
+    fn attack() -> Attack {
+        Attack::new(Prefix::of(false, 0xc000_0201, 32), PacketClass::Udp, 0)
+    }
+
+    #[test]
+    fn an_attack_keeps_so_many_headers() {
+        let mut window = Extractor::new(Vec::new(), 1, 0).close(WINDOW_NS);
+        window.unproven = vec![Header::between(1, 0xc000_0201); POOL_MAX + 1];
+        let mut attack = attack();
+        for _ in 0..2 {
+            attack.take(&window);
+            assert_eq!(attack.pool().len(), POOL_MAX);
+        }
+    }
+
+    #[test]
+    fn an_attack_keeps_the_latest_ended_actions_and_all_standing_ones() {
+        let mut attack = attack();
+        for id in 0..200 {
+            let action = Action { id, attack: 1, measure: Measure::Posture(String::new()), trial: Trial::default() };
+            let state = if id % 2 == 0 { State::Active } else { State::Ended(Ending::Quiet) };
+            attack.records.push(Record::new(action, state, 0));
+        }
+        attack.bound_records();
+        let ended = attack.records.iter().filter(|record| matches!(record.state, State::Ended(_)));
+        let ended: Vec<u32> = ended.map(|record| record.action.id).collect();
+        assert_eq!((attack.standing().count(), ended.len(), ended[0]), (100, ENDED_MAX, 73));
+    }
+}

@@ -488,4 +488,12 @@ mod tests {
         (0..4 * 3600).for_each(|_| baselines.learn(&window(10.0), 0.25, 0, (Pace::Slow, 1.0)));
         assert!(baselines.threshold_pps(&prefix, PacketClass::Udp, 1.0) > 5_000.0);
     }
+
+    #[test]
+    fn learning_does_not_restore_what_fell_while_nothing_was_seen() {
+        let (mut baselines, counts) = (Baselines::default(), window(4000.0));
+        baselines.learn(&counts, 0.25, 1, (Pace::Follow, 1.0));
+        baselines.learn(&Counts::new(counts.prefix), 0.25, 3_600_000_000_000, (Pace::Slow, 1.0));
+        assert!(baselines.of(&counts.prefix).unproven_pps(PacketClass::Udp) < 3900.0);
+    }
 }

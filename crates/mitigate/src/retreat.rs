@@ -81,3 +81,46 @@ fn names_source(measure: &Measure) -> bool {
     let names = |signature: &Signature| signature.terms().iter().any(|term| term.field == Field::Saddr);
     matches!(measure, Measure::Block(..)) || measure.signature().is_some_and(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MISTAKES_MIN, RATE_NS, retire, undo_mistakes};
+    use crate::action::{Action, Ending, Measure, Trial};
+    use crate::attack::{Attack, Record, State};
+    use crate::prefix::Prefix;
+    use crate::signature::Signature;
+    use weir_abi::PacketClass;
+
+    /// An attack with one standing action, whose record is changed.
+    fn attack(measure: Measure, change: impl FnOnce(&mut Record)) -> Attack {
+        let mut attack = Attack::new(victim(), PacketClass::Udp, 0);
+        let action = Action { id: 1, attack: 1, measure, trial: Trial::default() };
+        let mut record = Record::new(action, State::Active, 0);
+        change(&mut record);
+        attack.records.push(record);
+        attack
+    }
+
+    fn victim() -> Prefix {
+        Prefix::of(false, 0xc000_0201, 32)
+    }
+
+    #[test]
+    fn an_action_is_a_mistake_from_eight_proven_packets_on() {
+        let undone = |proven: u64| {
+            let measure = Measure::Drop(Signature::new(victim(), Vec::new()));
+            let hit = |record: &mut Record| (record.packets, record.proven, record.proven_seen) = (800, proven, proven);
+            undo_mistakes(&mut attack(measure, hit))
+        };
+        assert_eq!([undone(MISTAKES_MIN - 1), undone(MISTAKES_MIN)], [vec![], vec![1]]);
+    }
+
+    #[test]
+    fn a_blocked_source_is_not_released_before_it_shows_its_rate() {
+        let ended = |now_ns: u64| {
+            let mut attack = attack(Measure::Block((false, 1), 0), |_| {});
+            retire(&mut attack, &[1], now_ns, u64::MAX).into_iter().map(|(_, ending)| ending).collect::<Vec<_>>()
+        };
+        assert_eq!([ended(RATE_NS - 1), ended(RATE_NS)], [vec![], vec![Ending::Quiet]]);
+    }
+}

@@ -82,3 +82,27 @@ pub fn is_harmless(prefix: &Prefix, pps: f64, baselines: &Baselines) -> bool {
         || is_at_most(network.total_pps() * NETWORK_SHARE)
         || is_at_most(usual.streamed_total_pps() * FACTOR)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+    use crate::baseline::{Baselines, Growth};
+    use crate::measure::counts::Counts;
+    use crate::measure::{Extractor, WINDOW_NS};
+    use crate::prefix::Prefix;
+    use weir_abi::PacketClass;
+
+    #[test]
+    fn datagrams_that_few_answers_vouch_for_are_without_proof_above_what_is_usual() {
+        let udp = PacketClass::Udp as usize;
+        let mut counts = Counts::new(Prefix::of(false, 0xc000_0201, 32));
+        (counts.packets[udp], counts.vouched[udp], counts.briefly_vouched[udp]) = (10_000, 9_000, 8_000);
+        let mut window = Extractor::new(Vec::new(), 1, 0).close(WINDOW_NS);
+        window.counts = vec![counts];
+        let judged = judge(&window, &Baselines::default(), &Growth::default());
+        let [counts] = judged.counts[..] else { panic!("one prefix") };
+        let of_udp = (counts.unproven[udp], counts.vouched[udp], counts.briefly_vouched[udp]);
+        assert_eq!(of_udp, (8_000, 1_000, 0));
+        assert_eq!(counts.certain_total(), 1_000);
+    }
+}

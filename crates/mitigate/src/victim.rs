@@ -224,11 +224,13 @@ fn suspect(counts: &Counts, window: &Window, baselines: &Baselines, growth: f64)
 
 #[cfg(test)]
 mod tests {
-    use super::Victims;
+    use super::{Victims, less};
     use crate::baseline::{Baselines, Growth};
     use crate::header::{Header, protocol};
+    use crate::measure::counts::Counts;
     use crate::measure::{Extractor, WINDOW_NS};
     use crate::prefix::Prefix;
+    use weir_abi::PacketClass;
 
     fn flood(extractor: &mut Extractor, packets: u32, host: impl Fn(u32) -> u32) {
         for at in 0..packets {
@@ -296,5 +298,17 @@ mod tests {
             let names: Vec<String> = suspects.iter().map(|suspect| suspect.prefix.to_string()).collect();
             assert_eq!(names, [expected]);
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_net_is_exact_only_if_its_hosts_are() {
+        let udp = PacketClass::Udp as usize;
+        let [mut net, mut host] = [24, 32].map(|length| Counts::new(Prefix::of(false, 0xc000_0201, length)));
+        (net.packets[udp], net.is_exact[udp]) = (100, true);
+        let mut is_exact = |packets: u64, is_exact: bool| {
+            (host.packets[udp], host.is_exact[udp]) = (packets, is_exact);
+            less(net, [&host].into_iter()).is_exact[udp]
+        };
+        assert_eq!([is_exact(40, false), is_exact(40, true), is_exact(0, false)], [false, true, true]);
     }
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use weir_abi::limit::{charge, ticks};
+use weir_abi::limit::{ROOM_MAX, charge, ticks};
 use weir_abi::{Family, Limit, LimitEntries, LimitEntry, LimitProfile, Rate, each};
 use weir_state::limits::{
-    Buckets, BucketsDeclared, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, WordFormat,
+    Buckets, BucketsDeclared, EntryName, EntryNames, LimitBinding, LimitStore, LimiterBuckets, Limits, SavedDebt,
+    SavedDebts, WordFormat,
 };
 use weir_state::{Declared, now_ns};
 use weir_tables::limit_image::{Found, LimitImage, Limiter, Logged};
@@ -104,6 +105,20 @@ fn a_raised_limit_is_not_shut_for_the_old_debt() {
     assert!(shut(now + 99_999) && !shut(now + 100_000), "the first packet passes when the new rate has earned it");
     assert!(!second.bound_debts(&|| now), "once");
     assert!(!first.bound_debts(&|| now), "after a rollback the debt is that of the fast limit");
+}
+
+#[test]
+fn a_kept_debt_is_saved_until_it_is_paid_and_restored_within_the_largest_room() {
+    let store = LimitStore::new(7, Buckets::reserve(100).unwrap());
+    let keep = |until_ns: u64| {
+        let debts = vec![SavedDebt { entry: EntryName::First, limiter: 0, until_ns }];
+        store.keep_debts(vec![SavedDebts { name: "l".to_owned(), debts }]);
+    };
+    keep(10 * SECOND);
+    assert_eq!([10 * SECOND - 1, 10 * SECOND].map(|now| store.debts(now).len()), [1, 0]);
+    keep(u64::MAX);
+    let limits = generation(&store, &[Some(profile("1", "10"))]);
+    assert_eq!(store.buckets().word(limits.binding.object(0).slots()[0]), ROOM_MAX);
 }
 
 #[test]

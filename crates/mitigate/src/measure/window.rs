@@ -131,3 +131,24 @@ impl Window {
         self.counts.iter().find(|counts| counts.prefix == prefix)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::header::{Header, protocol};
+    use crate::measure::{Extractor, WINDOW_NS};
+    use crate::prefix::Prefix;
+
+    #[test]
+    fn answers_say_that_a_victim_serves_only_where_both_directions_are_seen() {
+        let victim = Prefix::of(false, 0xc000_0201, 32);
+        let question = Header { protocol: protocol::UDP, has_ports: true, ..Header::between(1, 0xc000_0201) };
+        let mut window = Extractor::new(Vec::new(), 1, 0).close(WINDOW_NS);
+        (window.unproven, window.answered) = (vec![question; 10], vec![question; 8]);
+        let mut is_served = |is_two_way: bool, answers: usize| {
+            window.is_two_way = is_two_way;
+            window.answered.truncate(answers);
+            window.is_served(&victim)
+        };
+        assert_eq!([is_served(false, 8), is_served(true, 8), is_served(true, 7)], [false, true, false]);
+    }
+}
