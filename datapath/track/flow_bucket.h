@@ -14,7 +14,7 @@ enum {
 	FLOW_ENTRY_WORDS = FLOW_KEY_WORDS + FLOW_STATE_WORDS,
 	FLOW_STATUS = FLOW_ENTRY_WORDS - 1,
 	TAG_CLASS_SHIFT = 14,
-	TAG_HASH = (1 << TAG_CLASS_SHIFT) - 1, /* never all 0 in a tag, so a class is that of a used entry */
+	TAG_HASH = (1 << TAG_CLASS_SHIFT) - 1, /* never 0 in the tag of a used entry, so the tag 0 is free */
 	TAG_CLASS = UINT16_MAX - TAG_HASH,
 	OPENING_LOCKS = 256,
 };

@@ -58,7 +58,7 @@ impl Drawing {
         }
     }
 
-    /// The same numbers as tables of Markdown, each below its title.
+    /// Tables of Markdown with the numbers of the plots, each below its title.
     pub fn markdown(&self) -> String {
         match self {
             Drawing::Charts(charts) => charts.iter().map(markdown::of_chart).collect(),
