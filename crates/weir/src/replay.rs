@@ -14,6 +14,7 @@ use weir_recording::captures::{self, Sinks};
 use weir_recording::cut_short::Cut;
 use weir_recording::export::expected::{self, Expected};
 use weir_recording::replay::{Replay, Replayed, SlotReplayed, put_into_slots};
+use weir_recording::vlan_sides;
 
 /// Runs the command.
 ///
@@ -105,6 +106,8 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     }
     section(&mut text, "Matched by rules without a verdict", None, program, counters, replayed.packets);
     text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
+    text += &replayed.notes.describe();
+    text += &vlan_sides::describe(replayed.vlans_differ.unwrap_or_default());
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }
