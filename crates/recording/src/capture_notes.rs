@@ -15,7 +15,7 @@ pub struct CaptureNotes {
     /// TCP segments without an IP length. They are judged with the length of their frame.
     #[serde(skip_serializing_if = "is_zero")]
     pub segments_completed: u64,
-    /// Those of them that are longer than 65,535 bytes. They are judged as if they had this length.
+    /// Such segments that are longer than 65,535 bytes. They are judged as if they had this length.
     #[serde(skip_serializing_if = "is_zero")]
     pub segments_longer: u64,
 }

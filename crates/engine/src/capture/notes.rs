@@ -9,7 +9,7 @@ pub struct CaptureNotes {
     pub left_out: BTreeMap<u16, u64>,
     /// TCP segments without an IP length, which got the length of their frame.
     pub completed: u64,
-    /// Those of them that are longer than the field can say, 65,535 bytes.
+    /// Completed segments that are longer than the field can say, 65,535 bytes.
     pub longer: u64,
 }
 

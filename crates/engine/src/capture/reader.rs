@@ -149,8 +149,8 @@ impl CaptureReader {
     /// type that is not read are left out and counted.
     ///
     /// # Errors
-    /// [`EngineError::Capture`] at a damaged record, after all packets before it, or at the end of a capture of which
-    /// all packets were left out. Every later call returns the same error.
+    /// [`EngineError::Capture`] at a damaged record, after all packets before it, or at the end of a capture if
+    /// all its packets were left out. Every later call returns the same error.
     pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
         self.clear();
         let mut link = None;
@@ -219,7 +219,7 @@ impl CaptureReader {
         let len = packet.len.max(packet.cap);
         let header = inner.at.start as u32;
         let behind = (record.len() - inner.at.end) as u32;
-        // The datapath does not see the check sequence, of which the capture may have a part.
+        // The datapath does not see the check sequence, which the snaplen may have cut.
         let frame_len = len.saturating_sub(header + behind + fcs_bytes);
         let cap = (inner.at.len() as u32).min(frame_len);
         let record = self.buffer.rest_mut()[packet.data..][..packet.cap as usize].as_mut();
