@@ -15,8 +15,11 @@ use sample::{Order, Sample};
 
 const US: u32 = 0xa1b2_c3d4;
 
-/// The frames of a capture, with link layer, length and number, and what the reader says of them.
-fn frames(bytes: &[u8]) -> Result<(Vec<(Link, Vec<u8>, u32, u64)>, CaptureNotes), String> {
+/// Link layer, bytes, length on the wire, and number of a packet.
+type Read = (Link, Vec<u8>, u32, u64);
+
+/// The frames of a capture, and what the reader says of them.
+fn frames(bytes: &[u8]) -> Result<(Vec<Read>, CaptureNotes), String> {
     let reader = CaptureReader::from_stream(Path::new("sample"), Box::new(Cursor::new(bytes.to_vec())));
     let mut reader = reader.map_err(|error| error.to_string())?.completing_segments();
     let mut frames = Vec::new();

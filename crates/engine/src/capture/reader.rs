@@ -49,7 +49,7 @@ pub struct CaptureReader {
     /// The packets as the capture has them, but for lengths in `completed`.
     records: Vec<Frame>,
     /// Bytes of each packet in front of its frame.
-    headers: Vec<u16>,
+    headers: Vec<usize>,
     /// Lengths that were written into segments: index of the packet, and where in its record.
     completed: Vec<(usize, usize)>,
     completes_segments: bool,
@@ -233,7 +233,7 @@ impl CaptureReader {
         let data = record.as_ptr();
         self.frames.push(Frame { data: data.wrapping_add(inner.at.start), cap, len: frame_len });
         self.records.push(Frame { data, cap: packet.cap, len });
-        self.headers.push(inner.at.start as u16);
+        self.headers.push(inner.at.start);
         self.last_ns = packet.stamp_ns.unwrap_or(self.last_ns);
         self.stamps_ns.push(self.last_ns);
         self.clock_ns = self.clock_ns.max(self.last_ns);
@@ -326,7 +326,7 @@ fn detect(start: &[u8]) -> Result<Format, CaptureFault> {
 pub struct CaptureBurst<'a> {
     frames: FrameBurst<'a>,
     records: FrameBurst<'a>,
-    headers: &'a [u16],
+    headers: &'a [usize],
     completed: &'a [(usize, usize)],
     stamps_ns: &'a [u64],
     interface_ids: &'a [u32],
@@ -355,7 +355,7 @@ impl<'a> CaptureBurst<'a> {
 
     /// The bytes of packet `index` in front of its frame: a link header that the datapath does not parse.
     pub fn header(&self, index: usize) -> &'a [u8] {
-        &self.records.bytes(index)[..usize::from(self.headers[index])]
+        &self.records.bytes(index)[..self.headers[index]]
     }
 
     /// Whether packet `index` is a segment that got its length from the reader.
