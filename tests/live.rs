@@ -11,6 +11,8 @@ mod additions;
 mod card;
 #[path = "live/change_load.rs"]
 mod change_load;
+#[path = "live/connections.rs"]
+mod connections;
 #[path = "live/control.rs"]
 mod control;
 #[path = "live/detector.rs"]
