@@ -111,8 +111,12 @@ impl<'a> Checker<'a> {
         };
         let Some(base) = known else {
             return Err(self.report(
-                Diagnostic::error("E0313", base.span, format!("`@{}` is not a header of a packet", base.text))
-                    .help("`@ll` is the link header, `@nh` the network header, `@th` the transport header"),
+                Diagnostic::error("E0313", base.span, format!("`@{}` is not a header of a packet", base.text)).help(
+                    match base.text.as_str() {
+                        "ih" => "`@th` goes on into the payload: behind UDP's 64 bits `@ih,0,16` is `@th,64,16`",
+                        _ => "`@ll` is the link header, `@nh` the network header, `@th` the transport header",
+                    },
+                ),
             ));
         };
         let Some(offset_bits) = offset.text.parse::<u16>().ok().filter(|&offset| offset <= Raw::OFFSET_BITS_MAX) else {
