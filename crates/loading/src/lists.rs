@@ -364,7 +364,7 @@ fn notices(path: &str, field: Option<&str>, report: &ReadReport, notices: &mut V
     let remarks = [
         (report.padded, "lines have octets with leading zeros, which were read as decimal numbers"),
         (report.unlabelled, "entries have an empty label and were left out"),
-        (report.behind, "lines have text behind the entry, which is ignored"),
+        (report.named, "lines have words behind the entry, which are ignored"),
         (report.commented, "comments contain an address, which is not an entry"),
         (report.passed_over, "lines contain an address in a field after the label, which is not an entry"),
         (report.timeouts, "entries have a timeout, which is ignored"),

@@ -1,6 +1,7 @@
 //! Checks rules: fields, operators, tables and statements.
 
 use super::constants::a_noun;
+use super::overlap::Inner;
 use super::value::{Domain, Range};
 use super::{
     Check, Checker, MATCHES_MAX, Reported, SET_RANGES_MAX, STATEMENTS_MAX, Scope, WIDE_SET_RANGES_MAX, nearest,
@@ -275,7 +276,7 @@ impl<'a> Checker<'a> {
                     Values::Set { elements, .. } => self.all_ranges(elements, domain, &mut ranges)?,
                     Values::List(_) | Values::Masked { .. } => unreachable!("compiler bug: taken by the arms above"),
                 }
-                self.warn_of_overlap(&ranges, &[]);
+                self.warn_of_overlap(&ranges, &[], Inner::NoEffect);
                 let set = ValueSet::new(ranges.iter().map(|range: &Range| (range.first, range.last)));
                 self.bound_set(&set, values.span(), domain)?;
                 Ok((set, negated))

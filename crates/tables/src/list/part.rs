@@ -33,7 +33,7 @@ pub(crate) struct Sink<A> {
     /// How elements are read, and what they show about leading zeros.
     pub reading: Reading,
     unlabelled: Remark,
-    behind: Remark,
+    named: Remark,
     commented: Remark,
     passed_over: Remark,
     timeouts: Remark,
@@ -73,8 +73,8 @@ impl<A: TableAddress> Sink<A> {
         self.check(&text[..words], element)?;
         check_characters(&text[words..])?;
         let comment = text.iter().position(|&byte| matches!(byte, b'#' | b';')).unwrap_or(text.len());
-        if !text[..comment].trim_ascii().is_empty() {
-            self.behind.note(self.line);
+        if text[..comment].iter().any(u8::is_ascii_alphabetic) {
+            self.named.note(self.line);
         }
         if names_another(&text[words..], element) {
             self.commented.note(self.line);
@@ -188,7 +188,7 @@ impl<A: TableAddress> Part<A> {
             sets: Vec::new(),
             reading: Reading::new(octets),
             unlabelled: Remark::default(),
-            behind: Remark::default(),
+            named: Remark::default(),
             commented: Remark::default(),
             passed_over: Remark::default(),
             timeouts: Remark::default(),
@@ -225,7 +225,7 @@ impl<A: TableAddress> Part<A> {
         report.skipped += self.bad;
         report.padded.add(self.sink.reading.padded, report.lines);
         report.unlabelled.add(self.sink.unlabelled, report.lines);
-        report.behind.add(self.sink.behind, report.lines);
+        report.named.add(self.sink.named, report.lines);
         report.commented.add(self.sink.commented, report.lines);
         report.passed_over.add(self.sink.passed_over, report.lines);
         report.timeouts.add(self.sink.timeouts, report.lines);

@@ -30,8 +30,8 @@ pub struct ReadReport {
     pub padded: Remark,
     /// Entries with an empty label. They were left out.
     pub unlabelled: Remark,
-    /// Lines with text behind the entry, such as the names of a hosts file. The text is ignored.
-    pub behind: Remark,
+    /// Lines with words behind the entry, such as the names of a hosts file. They are ignored, like numbers.
+    pub named: Remark,
     /// Comments that contain an address. The address is not in the table.
     pub commented: Remark,
     /// CSV lines with an address in a field after the label. The address is not in the table.

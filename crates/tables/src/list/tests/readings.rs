@@ -82,7 +82,7 @@ fn octets_with_two_readings_are_refused_unless_the_list_shows_which() {
                198.051.100.105 - 198.051.100.105 , 000 , Example host\n";
     let (prefixes, report) = read4(Kind::Set, "l.dat", dat).unwrap();
     assert_eq!(prefixes, ["192.0.2.0/24", "198.51.100.105/32"]);
-    assert_eq!((report.padded, report.behind.count), (Remark { count: 2, line: Some(1) }, 2));
+    assert_eq!((report.padded, report.named.count), (Remark { count: 2, line: Some(1) }, 2));
     assert_eq!(problem("l.dat", &format!("{dat}1.2.3.4\n")), said("051", 41, 51));
 }
 
@@ -160,11 +160,11 @@ fn an_empty_label_is_left_out_and_counted() {
 }
 
 #[test]
-fn text_behind_entries_is_counted() {
-    let hosts = "127.0.0.1 localhost\n0.0.0.0 ads.example # x\n0.0.0.0 track.example\n192.0.2.1\n192.0.2.2 ; SBL1\n192.0.2.3 # y\n";
+fn names_behind_entries_are_counted() {
+    let hosts = "127.0.0.1 localhost\n0.0.0.0 ads.example # x\n0.0.0.0 track.example\n192.0.2.1 12\n192.0.2.2 ; SBL1\n192.0.2.3 # y\n";
     let (prefixes, report) = read4(Kind::Set, "hosts", hosts).unwrap();
     assert_eq!(prefixes.len(), 5);
-    assert_eq!(report.behind, Remark { count: 3, line: Some(1) });
+    assert_eq!(report.named, Remark { count: 3, line: Some(1) });
     let mut entries = Entries::new(Family::Ipv4, Kind::Set);
     entries.read("hosts", hosts.as_bytes(), &ReadOptions::default()).unwrap();
     assert_eq!(entries.settle().facts().repeated, 1);
