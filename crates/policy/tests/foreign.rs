@@ -119,6 +119,58 @@ fn what_is_suggested_passes_the_check() {
     assert!(wrong.is_empty(), "{} of {texts}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Parts of rules and settings, and `flags interval` of nftables, that are named as such.
+const PARTS: [&str; 10] = [
+    ": label",
+    "ct state",
+    "exceed mark",
+    "flags interval",
+    "ip dscp",
+    "ip saddr",
+    "ipv4 : label",
+    "type ipv4",
+    "type ipv6",
+    "vlan id",
+];
+
+/// What the language gets together with the limits of connections.
+const AWAITED: &str = "limit each ip saddr connections 20";
+
+/// Where nothing is the same, the text names what comes nearest. That is policy text, too: a rule, a match, an item or a
+/// setting of a table.
+#[test]
+fn what_comes_nearest_is_policy_text() {
+    let mut texts = std::collections::BTreeSet::new();
+    for (_, row) in table() {
+        if let Instead::Nothing(why) = row.instead {
+            texts.extend(why.split('`').skip(1).step_by(2).filter(|text| text.contains(' ')));
+        }
+    }
+    texts.retain(|text| {
+        !text.starts_with("weir ") && !text.contains("...") && !PARTS.contains(text) && *text != AWAITED
+    });
+    assert!(texts.len() > 15, "{texts:?}");
+    let is_right = |text: &str| {
+        let text = text.replace("@NAME", "@attackers");
+        let rules = [of_rule(&format!("{text}\naccept")), of_rule(&format!("{text} drop\naccept"))];
+        let others = [
+            policy(Place::Item, &text),
+            policy(Place::Setting, &text.replace("dynamic; ", "")),
+            format!("table geo {{ type ipv4; {text}; elements = {{ 192.0.2.1 : HR }} }}\n{DIRECTIONS}"),
+            format!("table geo {{ {text}; elements = {{ 192.0.2.1 : HR }} }}\n{DIRECTIONS}"),
+            format!("{text}\nupstream {{ tcp track; accept }}\ndownstream {{ accept }}\n"),
+            format!(
+                "limits attackers {{ elements = {{ 192.0.2.1 : 5 }} }}\n{}",
+                of_rule(&format!("{text}; accept")).replace(DYNAMIC, "")
+            ),
+            format!("tracking {{ synproxy mss 1460 }}\n{}", of_rule(&format!("{text}; accept"))),
+        ];
+        rules.iter().chain(&others).any(|policy| diagnostics(policy).0.iter().all(|one| one.code.starts_with('W')))
+    };
+    let wrong: Vec<&&str> = texts.iter().filter(|text| !is_right(text)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The text between the first backticks of a help.
 fn suggested(help: &str) -> &str {
     help.split('`').nth(1).expect("a help quotes policy text")
@@ -168,6 +220,8 @@ fn one_mistake_in_braces_is_one_error() {
         "nonsense m { ip saddr { a b } limit rate 5/second } accept",
         "update @attackers { ip saddr ct count over 5 } drop",
         "add @attackers { ip saddr . tcp dport } drop",
+        "add @attackers { ip saddr & 255.255.255.0 } drop",
+        "add @attackers { ip saddr : 5 } drop",
         "add @attackers { ip saddr quota over 5 mbytes } drop",
         "ct count over 50 drop",
         "ct original ip saddr { 192.0.2.1, 192.0.2.2 } drop",

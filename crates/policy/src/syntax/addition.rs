@@ -53,12 +53,21 @@ fn element(cursor: &mut Cursor, kind: AddKind, table: &Name) -> Parse<Element> {
 
 /// Reports what nftables allows behind the address. `each` is the limit that the braces hold.
 fn nothing_foreign(cursor: &mut Cursor, table: &Name, each: Option<&str>) -> Parse<()> {
-    if cursor.is(TokenKind::Dot) {
-        return Err(cursor.report(
-            Diagnostic::error("E0106", cursor.span(), "Weir does not have concatenations")
-                .label("`.` joins two fields in nftables")
-                .help(format!("an entry is one address: `add @{} {{ ip saddr }}`", table.text)),
-        ));
+    let (what, label, help) = match cursor.kind() {
+        TokenKind::Dot => {
+            ("concatenations", "`.` joins two fields in nftables", "{ ip saddr }`: an entry is one address")
+        }
+        TokenKind::Ampersand => {
+            ("masks of entries", "`&` is nftables syntax", "{ ip saddr/24 }`: an entry may be a prefix")
+        }
+        TokenKind::Colon => {
+            ("labels from rules", "`:` is nftables syntax", "{ ip saddr }`: policies and lists give labels")
+        }
+        _ => ("", "", ""),
+    };
+    if !what.is_empty() {
+        let diagnostic = Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"));
+        return Err(cursor.report(diagnostic.label(label).help(format!("write `add @{} {help}", table.text))));
     }
     match (foreign::at(cursor, Place::Addition), each) {
         (None, _) => Ok(()),

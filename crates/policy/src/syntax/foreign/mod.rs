@@ -107,7 +107,7 @@ const fn none(words: &'static str, what: &'static str, example: &'static str, wh
 }
 
 /// Families that nftables allows before the name of a table.
-pub(super) const FAMILIES: [&str; 5] = ["inet", "bridge", "netdev", "arp", "ip"];
+pub(super) const FAMILIES: [&str; 6] = ["inet", "bridge", "netdev", "arp", "ip", "ip6"];
 
 /// Items that have the name of a statement. They are objects only with a name and a block.
 const OBJECTS: [&str; 3] = ["counter", "limit", "synproxy"];
