@@ -1,6 +1,6 @@
 //! Commands, objects and settings of nftables that Weir does not have.
 
-use super::{Foreign, item, none};
+use super::row::{Foreign, item, none};
 
 const COMPLETE: &str = "a policy is complete: write the rules that shall apply";
 const RUNNING: &str = "`weir ctl` asks and changes a running Weir";

@@ -1,6 +1,6 @@
 //! Expressions of nftables that Weir does not have ("PRIMARY EXPRESSIONS" and "CONNTRACK EXPRESSIONS" of `nft(8)`).
 
-use super::{Foreign, none, rule};
+use super::row::{Foreign, none, rule};
 
 const DIRECTION: &str = "the direction (`upstream`, `downstream`) says where a packet comes from";
 const HOST: &str = "packets of other hosts belong to no process of this one";

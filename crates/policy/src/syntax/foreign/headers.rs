@@ -4,7 +4,7 @@
 //! A field at a fixed place is written as a raw expression. Options and extension headers have no fixed place, so their
 //! rows say where the raw expression finds them.
 
-use super::{Foreign, none, rule};
+use super::row::{Foreign, none, rule};
 
 const ARP: &str = "rules see ARP only with `defaults { arp rules }`, and `@ll` counts a tag too";
 const FIRST_IP_OPTION: &str = "it finds the option where it is the first; `ip options exists` holds for any option";

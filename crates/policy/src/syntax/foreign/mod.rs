@@ -7,10 +7,12 @@ mod commands;
 mod each;
 mod expressions;
 mod headers;
+mod row;
 mod statements;
 mod transports;
 
 pub(super) use each::limit_each;
+pub use row::{Foreign, Instead};
 
 use super::cursor::{Cursor, Parse, Reported};
 use super::token::TokenKind;
@@ -56,54 +58,6 @@ impl Place {
             Place::Element => &[statements::ELEMENTS],
         }
     }
-}
-
-/// What to write instead of the words of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instead {
-    /// A rule, and what to know about it (may be empty).
-    Rule(&'static str, &'static str),
-    /// An item, and what to know about it (may be empty).
-    Item(&'static str, &'static str),
-    /// Nothing is the same. The text says what comes nearest, or why there is nothing.
-    Nothing(&'static str),
-}
-
-/// A row: words of nftables that Weir does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreign {
-    /// The words, separated by blanks.
-    pub words: &'static str,
-    /// What Weir does not have, in messages: "Weir does not have `what`".
-    pub what: &'static str,
-    /// The words in use, as nftables accepts them.
-    pub example: &'static str,
-    /// What to write instead.
-    pub instead: Instead,
-}
-
-const fn rule(
-    words: &'static str,
-    what: &'static str,
-    example: &'static str,
-    instead: &'static str,
-    note: &'static str,
-) -> Foreign {
-    Foreign { words, what, example, instead: Instead::Rule(instead, note) }
-}
-
-const fn item(
-    words: &'static str,
-    what: &'static str,
-    example: &'static str,
-    instead: &'static str,
-    note: &'static str,
-) -> Foreign {
-    Foreign { words, what, example, instead: Instead::Item(instead, note) }
-}
-
-const fn none(words: &'static str, what: &'static str, example: &'static str, why: &'static str) -> Foreign {
-    Foreign { words, what, example, instead: Instead::Nothing(why) }
 }
 
 /// Families that nftables allows before the name of a table.
@@ -153,16 +107,5 @@ pub(super) fn refuse(cursor: &mut Cursor, place: Place) -> Parse<()> {
     match at(cursor, place) {
         Some(row) => Err(report(cursor, row)),
         None => Ok(()),
-    }
-}
-
-impl Foreign {
-    /// The help of the error.
-    pub fn help(&self) -> String {
-        match self.instead {
-            Instead::Rule(text, "") | Instead::Item(text, "") => format!("write `{text}`"),
-            Instead::Rule(text, note) | Instead::Item(text, note) => format!("write `{text}`; {note}"),
-            Instead::Nothing(why) => why.to_owned(),
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Statements of nftables that Weir does not have ("STATEMENTS" of `nft(8)`).
 
-use super::{Foreign, none, rule};
+use super::row::{Foreign, none, rule};
 
 /// Words that begin a statement of a rule.
 pub(super) const STATEMENTS: &[Foreign] = &[

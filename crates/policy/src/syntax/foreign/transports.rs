@@ -1,6 +1,6 @@
 //! Transport headers of nftables and tunnels that Weir does not have ("PAYLOAD EXPRESSIONS" of `nft(8)`).
 
-use super::{Foreign, none, rule};
+use super::row::{Foreign, none, rule};
 
 const FIRST_OPTION: &str = "it finds the option where it is the first, as in most SYNs";
 const TUNNELS: &str = "Weir does not look into tunnels; `@th` reads bits behind the outer header by position";
