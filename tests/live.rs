@@ -52,6 +52,8 @@ mod hosts;
 mod hybrid;
 #[path = "live/limits.rs"]
 mod limits;
+#[path = "live/links.rs"]
+mod links;
 #[path = "live/mitigation.rs"]
 mod mitigation;
 #[path = "live/offloads.rs"]

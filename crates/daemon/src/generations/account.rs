@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use weir_abi::Reason;
-    use weir_engine::live::PortReading;
+    use weir_engine::live::{PortNature, PortReading};
     use weir_policy::ir::parse::parse;
 
     const UP: usize = Direction::Upstream as usize;
@@ -131,6 +131,8 @@ mod tests {
             worker,
             interface: interface.to_owned(),
             role,
+            nature: PortNature::default(),
+            has_link: true,
             reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
             knows_missed: true,
         };
