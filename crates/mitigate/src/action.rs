@@ -199,6 +199,9 @@ pub struct Hit {
     pub packets: u64,
     /// Packets that a card dropped for it. Cards count every packet, whatever part of them is seen.
     pub by_card: u64,
+    /// Packets that its rule's own counter says it has dropped. It counts every packet, as cards do. `None` if nothing
+    /// counts them.
+    pub counted: Option<u64>,
     /// Packets among `packets` that belong to conversations of proven sources.
     pub proven: u64,
     /// Packets among `packets` that answers vouch for.
@@ -214,6 +217,16 @@ pub struct Hit {
 impl Hit {
     /// The action has hit nothing.
     pub fn none(action: ActionId) -> Self {
-        Hit { action, packets: 0, by_card: 0, proven: 0, vouched: 0, streamed: 0, completed: 0, released: 0 }
+        Hit {
+            action,
+            packets: 0,
+            by_card: 0,
+            counted: None,
+            proven: 0,
+            vouched: 0,
+            streamed: 0,
+            completed: 0,
+            released: 0,
+        }
     }
 }

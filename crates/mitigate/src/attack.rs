@@ -41,6 +41,8 @@ pub enum State {
 pub struct Record {
     /// The action.
     pub action: Action,
+    /// The class that it is for.
+    pub class: PacketClass,
     /// What became of it.
     pub state: State,
     /// When it was decided, ns.
@@ -72,9 +74,10 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(action: Action, state: State, now_ns: u64) -> Self {
+    pub(crate) fn new(action: Action, class: PacketClass, state: State, now_ns: u64) -> Self {
         Record {
             action,
+            class,
             state,
             since_ns: now_ns,
             last_hit_ns: now_ns,
@@ -128,6 +131,8 @@ pub struct Attack {
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
     pub(crate) failures: u32,
+    /// How often a posture against it has ended because nothing showed that the attack went on.
+    pub(crate) lifted: u32,
     /// Classes that are known to be no part of what the victim does.
     pub(crate) foreign: usize,
     /// The rest that could not be learned, packets a second.
@@ -164,6 +169,7 @@ impl Attack {
             refused: Vec::new(),
             pause: 0,
             failures: 0,
+            lifted: 0,
             foreign: 0,
             failed_pps: 0.0,
             rest_pps: 0.0,
@@ -184,6 +190,15 @@ impl Attack {
 
     pub(crate) fn record_mut(&mut self, id: ActionId) -> Option<&mut Record> {
         self.records.iter_mut().find(|record| record.action.id == id)
+    }
+
+    /// The class that most of the kept headers have that a signature covers and no action does.
+    pub(crate) fn class_of(&self, signature: &Signature) -> Option<PacketClass> {
+        let mut counts = [0usize; PacketClass::COUNT];
+        let pool = self.pool();
+        pool.iter().filter(|header| signature.matches(header)).for_each(|one| counts[class::of(one) as usize] += 1);
+        let most = PacketClass::ALL.into_iter().max_by_key(|&class| counts[class as usize])?;
+        (counts[most as usize] > 0).then_some(most)
     }
 
     /// Forgets the oldest ended actions, so that an attack that lasts takes no more memory.
@@ -272,12 +287,9 @@ impl Attack {
         &self.streamed
     }
 
-    /// Blocked sources and the rates at which they go on.
-    pub fn blocked(&self) -> impl Iterator<Item = (ActionId, Source, f64)> {
-        self.standing().filter_map(|record| match record.action.measure {
-            Measure::Block(source, _) => Some((record.action.id, source, record.rate_pps)),
-            _ => None,
-        })
+    /// The standing block of a source, also one that waits.
+    pub(crate) fn block_of(&mut self, source: Source) -> Option<&mut Record> {
+        self.standing_mut().find(|record| matches!(record.action.measure, Measure::Block(one, _) if one == source))
     }
 }
 
@@ -318,7 +330,7 @@ mod tests {
         for id in 0..200 {
             let action = Action { id, attack: 1, measure: Measure::Posture(String::new()), trial: Trial::default() };
             let state = if id % 2 == 0 { State::Active } else { State::Ended(Ending::Quiet) };
-            attack.records.push(Record::new(action, state, 0));
+            attack.records.push(Record::new(action, PacketClass::Udp, state, 0));
         }
         attack.bound_records();
         let ended = attack.records.iter().filter(|record| matches!(record.state, State::Ended(_)));

@@ -7,6 +7,7 @@ use crate::action::{Action, ActionId, Decision};
 use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
+use crate::held::HeldBack;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
 use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Way, Window};
@@ -163,6 +164,16 @@ impl Defence {
     /// A card has dropped packets of a source. They did not come here, and count for the action that blocks the source.
     pub fn see_by_card(&mut self, source: Source, packets: u64) {
         self.by_card.push((source, packets));
+    }
+
+    /// The counter of an action's rule has counted packets that it dropped. It counts all packets, whatever is sampled.
+    pub fn see_by_rule(&mut self, id: ActionId, packets: u64) {
+        self.filter.count_by_rule(id, packets);
+    }
+
+    /// The datapath has held packets back in this window.
+    pub fn see_held_back(&mut self, held: HeldBack) {
+        self.mitigator.see_held_back(held);
     }
 
     /// Takes exact counts of all packets, which hold for the next windows. Counts of a time before an action began or

@@ -83,6 +83,12 @@ impl Filter {
         }
     }
 
+    /// The counter of an action's rule has counted packets that it dropped.
+    pub fn count_by_rule(&mut self, id: ActionId, packets: u64) {
+        let active = self.active.iter_mut().find(|active| active.action.id == id);
+        active.into_iter().for_each(|active| *active.hit.counted.get_or_insert_default() += packets);
+    }
+
     /// What each action has hit since the last call.
     pub fn take_hits(&mut self) -> Vec<Hit> {
         let take = |active: &mut Active| std::mem::replace(&mut active.hit, Hit::none(active.action.id));

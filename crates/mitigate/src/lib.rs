@@ -20,6 +20,7 @@ pub mod defence;
 pub mod excerpt;
 pub mod filter;
 pub mod header;
+pub mod held;
 mod last_resort;
 pub mod learned;
 pub mod measure;
