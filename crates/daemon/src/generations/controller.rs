@@ -5,7 +5,7 @@
 mod card;
 mod trials;
 
-use crate::generations::account::sums;
+use crate::generations::account::{Stopped, sums};
 use crate::generations::automatic::{Ended, Holder, Why};
 use crate::generations::generation::Generation;
 use crate::generations::ledger::Ledger;
@@ -322,6 +322,11 @@ impl<D: Datapath> Controller<D> {
     /// All counts. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
+    }
+
+    /// Packets from the lower side since the start that did not get past the datapath.
+    pub fn stopped(&self) -> Stopped {
+        self.ledger.stopped(&self.datapath)
     }
 
     /// The counters of the chains `upstream` of the active policy, summed over workers; `None` if another generation

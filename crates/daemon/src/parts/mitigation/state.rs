@@ -2,6 +2,7 @@
 
 use super::events::Events;
 use super::hands::{Carried, Lost};
+use crate::generations::account::Stopped;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use weir_abi::Link;
@@ -12,6 +13,7 @@ use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
 use weir_mitigate::header::{Arrival, Header};
+use weir_mitigate::held::HeldBack;
 use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::measure::sampling::{Losses, Sampling};
@@ -39,6 +41,8 @@ pub struct Copies {
     pub made: u64,
     /// The N of `sample 1/N`, or why nothing is measured.
     pub one_in: Result<u32, String>,
+    /// Packets from outside that did not get past the datapath since the start, if a posture is prepared.
+    pub stopped: Option<Stopped>,
 }
 
 /// Mitigation with all that it knows.
@@ -48,6 +52,8 @@ pub struct State {
     losses: Losses,
     /// Copies that were read in this window.
     seen: u64,
+    /// What did not get past the datapath until the end of the last window.
+    stopped: Option<Stopped>,
     pub(super) samples: SamplesStatus,
     pub(super) not_carried_out: BTreeMap<String, u64>,
     /// What rules of ended actions have dropped.
@@ -71,6 +77,7 @@ impl State {
             carried,
             losses: Losses::default(),
             seen: 0,
+            stopped: None,
             samples: SamplesStatus { one_in: 1, ..SamplesStatus::default() },
             not_carried_out: BTreeMap::new(),
             dropped: HashMap::new(),
@@ -130,6 +137,7 @@ impl State {
         samples.lost = self.losses.lost();
         samples.windows += 1;
         samples.blind_windows += u64::from(sampling.is_blind());
+        self.see_held_back(copies.stopped);
         for decision in self.defence.end_window(now_ns, sampling) {
             self.decided(decision, now_ns);
         }
@@ -137,6 +145,19 @@ impl State {
         self.defence.begin_window();
         self.export(now_ns);
         self.forget();
+    }
+
+    /// What actions hold back, and no sample shows, is attack too.
+    fn see_held_back(&mut self, stopped: Option<Stopped>) {
+        if let (Some(now), Some(before)) = (stopped, self.stopped) {
+            let (cookies, dropped) =
+                (now.cookies.saturating_sub(before.cookies), now.dropped.saturating_sub(before.dropped));
+            self.defence.see_held_back(HeldBack { cookies, dropped });
+        }
+        self.stopped = stopped;
+        for (id, packets) in self.carried.take_dropped() {
+            self.defence.see_by_rule(id, packets);
+        }
     }
 
     /// Exports the attacks whose excerpts are complete.
@@ -321,3 +342,7 @@ impl State {
         self.events.end();
     }
 }
+
+#[cfg(test)]
+#[path = "state/tests.rs"]
+mod tests;
