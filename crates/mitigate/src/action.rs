@@ -139,6 +139,8 @@ pub struct Action {
 pub enum Ending {
     /// The action hit nothing for some time, or a blocked source became slow.
     Quiet,
+    /// Another rule has taken its place: a coarser one, or one that differs from it in one field and has packets.
+    Merged,
     /// Its time was over.
     Timeout,
     /// The action hit packets of proven sources.
@@ -158,6 +160,7 @@ impl Ending {
     pub fn name(self) -> &'static str {
         match self {
             Ending::Quiet => "quiet",
+            Ending::Merged => "merged",
             Ending::Timeout => "timeout",
             Ending::Collateral => "collateral",
             Ending::Failed => "failed",

@@ -217,6 +217,15 @@ impl Attack {
         self.refused.iter().any(|refused| refused.is_like(signature))
     }
 
+    /// Signatures that have described the attack.
+    pub(crate) fn signatures(&self) -> Vec<&Signature> {
+        let is_right = |record: &&Record| match record.state {
+            State::Proposed | State::Active => true,
+            State::Ended(ending) => matches!(ending, Ending::Quiet | Ending::Timeout | Ending::Merged),
+        };
+        self.records.iter().filter(is_right).filter_map(|record| record.action.measure.signature()).collect()
+    }
+
     /// Whether a standing signature covers a packet.
     fn is_covered(&self, header: &Header) -> bool {
         self.standing().filter_map(|record| record.action.measure.signature()).any(|one| one.matches(header))

@@ -39,7 +39,7 @@ impl Mitigator {
                 self.decisions.push(Decision::Undo(action.id, ending));
                 match (ending, action.measure) {
                     (Ending::Quiet, Measure::Drop(signature)) => {
-                        self.remembered.retain(|known| *known != signature);
+                        self.remembered.retain(|known| !signature.covers(known));
                         self.remembered.push(signature);
                     }
                     // It may have hidden the attack. What comes now shows whether that is over.

@@ -33,7 +33,7 @@ impl State {
     /// An action is carried out no more.
     pub(super) fn tell_ended(&self, id: ActionId, ending: Ending) {
         let event = match ending {
-            Ending::Quiet | Ending::Timeout | Ending::Stopped => "action-released",
+            Ending::Quiet | Ending::Merged | Ending::Timeout | Ending::Stopped => "action-released",
             Ending::Collateral | Ending::Removed | Ending::Dismissed => "action-undone",
             Ending::Failed => "action-failed",
         };
