@@ -5,6 +5,7 @@ use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::victim::Evidence;
 use std::fmt::{self, Display, Formatter};
+use weir_abi::PacketClass;
 
 /// Number of an action, unique in a run.
 pub type ActionId = u32;
@@ -183,6 +184,20 @@ pub enum Decision {
         /// What exceeded which threshold.
         evidence: Vec<Evidence>,
     },
+    /// An attack has another vector.
+    VectorBegan {
+        /// The number of the attack.
+        attack: AttackId,
+        /// The class of the vector.
+        class: PacketClass,
+    },
+    /// A vector has ended before its attack.
+    VectorEnded {
+        /// The number of the attack.
+        attack: AttackId,
+        /// The class of the vector.
+        class: PacketClass,
+    },
     /// Carry out an action.
     Apply(Action),
     /// An action waits for approval.
@@ -205,6 +220,8 @@ pub struct Hit {
     /// Packets that its rule's own counter says it has dropped. It counts every packet, as cards do. `None` if nothing
     /// counts them.
     pub counted: Option<u64>,
+    /// Packets among `packets` by class.
+    pub classes: [u64; PacketClass::COUNT],
     /// Packets among `packets` that belong to conversations of proven sources.
     pub proven: u64,
     /// Packets among `packets` that answers vouch for.
@@ -225,6 +242,7 @@ impl Hit {
             packets: 0,
             by_card: 0,
             counted: None,
+            classes: [0; PacketClass::COUNT],
             proven: 0,
             vouched: 0,
             streamed: 0,

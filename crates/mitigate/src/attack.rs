@@ -6,6 +6,7 @@ use crate::header::Header;
 use crate::measure::{Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
+use crate::vector::Vectors;
 use crate::victim::Evidence;
 use weir_abi::PacketClass;
 
@@ -41,7 +42,7 @@ pub enum State {
 pub struct Record {
     /// The action.
     pub action: Action,
-    /// The class that it is for.
+    /// The class of the vector that it is for.
     pub class: PacketClass,
     /// What became of it.
     pub state: State,
@@ -122,8 +123,10 @@ pub struct Attack {
     pub waits: bool,
     /// The highest rate of packets without proof, packets a second.
     pub peak_pps: f64,
-    /// What exceeded which threshold when it was detected.
+    /// What exceeded which threshold when it was detected: also what belongs to further vectors.
     pub evidence: Vec<Evidence>,
+    /// What it consists of. The first vector has the attack's class.
+    pub vectors: Vectors,
     /// What was done, in order.
     pub records: Vec<Record>,
     /// Signatures that hit legitimate packets, or that the operator did not want.
@@ -165,6 +168,7 @@ impl Attack {
             waits: false,
             peak_pps: 0.0,
             evidence: Vec::new(),
+            vectors: Vectors::default(),
             records: Vec::new(),
             refused: Vec::new(),
             pause: 0,

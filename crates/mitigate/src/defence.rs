@@ -4,6 +4,7 @@
 //! see the rest. Each action counts how many of its packets belong to proven sources.
 
 use crate::action::{Action, ActionId, Decision};
+use crate::class;
 use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
@@ -146,10 +147,12 @@ impl Defence {
         match extractor.see_proxied(header, now_ns, pickup) {
             Proxied::Waits(handshake) => {
                 hit.packets += 1;
+                hit.classes[class::of(header) as usize] += 1;
                 (Fate::Waits(handshake), false)
             }
             Proxied::Refused => {
                 hit.packets += 1;
+                hit.classes[class::of(header) as usize] += 1;
                 (Fate::Drops, false)
             }
             Proxied::Completes { handshake, syns, is_proven } => {
@@ -211,7 +214,11 @@ impl Defence {
             match decision {
                 Decision::Detected { attack, victim, .. } => excerpts.begin(*attack, *victim, now_ns),
                 Decision::Ended(attack) => excerpts.end(*attack),
-                Decision::Apply(_) | Decision::Propose(_) | Decision::Undo(..) => {}
+                Decision::VectorBegan { .. }
+                | Decision::VectorEnded { .. }
+                | Decision::Apply(_)
+                | Decision::Propose(_)
+                | Decision::Undo(..) => {}
             }
         }
     }

@@ -46,6 +46,7 @@ impl Filter {
     pub fn drops(&mut self, header: &Header, now_ns: u64, belongs: impl FnOnce() -> Belongs) -> Option<ActionId> {
         let active = self.active.iter_mut().find_map(|active| active.drops(header, now_ns).then_some(active))?;
         active.hit.packets += 1;
+        active.hit.classes[class::of(header) as usize] += 1;
         match belongs() {
             Belongs::Nowhere => {}
             Belongs::Vouched => active.hit.vouched += 1,

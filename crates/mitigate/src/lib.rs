@@ -36,6 +36,7 @@ mod retreat;
 pub mod signature;
 mod streams;
 mod unanswered;
+pub mod vector;
 pub mod victim;
 pub mod waiting;
 

@@ -11,6 +11,7 @@ mod knowledge;
 mod learning;
 mod operator;
 mod resort;
+mod vectors;
 
 use crate::action::{ActionId, AttackId, Decision, Hit, Measure, Mode, Prepared, Trial};
 use crate::attack::Attack;
@@ -170,10 +171,12 @@ impl Mitigator {
                 self.keep_posture(at, window.to_ns);
             }
         }
+        self.measure_vectors(window, &suspects, &growth);
         for at in 0..self.attacks.len() {
             self.pursue(at, window, &suspects, is_known);
         }
         self.block_unanswered(window);
+        self.follow_vectors(window.to_ns);
         self.retreat(window.to_ns);
         if !window.sampling.is_lossy() {
             self.peace.learn(window, &growth, &self.victims, &self.attacks);
@@ -242,7 +245,9 @@ impl Mitigator {
         }
         attack.failed_pps = rest_pps;
         let is_more_than = |pps: f64, least: f64| pps > least.max(attack.peak_pps * REST_SHARE);
-        let has_rest = is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
+        // Whatever the peak was, and of another vector: what is an attack by itself is learned.
+        let has_excess = suspect.is_some() && rest_pps > floor_pps(&victim);
+        let has_rest = has_excess || is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
         match (attack.id, suspect) {
             (None, Some(suspect)) if is_served && class::is_datagram(suspect.class) => {
                 self.confirm_served(at, suspect, &rest, window, is_known);
@@ -251,7 +256,12 @@ impl Mitigator {
             (Some(_), _) if has_rest => {
                 // Many signatures of a few packets each would risk more than they save.
                 let attack = &self.attacks[at];
-                let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
+                let most = PacketClass::ALL
+                    .into_iter()
+                    .max_by(|&one, &other| rest[one as usize].total_cmp(&rest[other as usize]));
+                let vector = most.and_then(|class| attack.vectors.current(class));
+                let peak_pps = vector.map_or(rest_pps, |vector| vector.peak_pps).min(attack.peak_pps);
+                let share_min = peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
                 let mut pool = attack.pool();
                 pool.retain(|header| rest[class::of(header) as usize] > 0.0);
                 let learned = self.learn(at, &pool, share_min, window, is_known);
@@ -346,6 +356,9 @@ impl Mitigator {
         attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
+        // Further evidence is about other classes, and about the sample.
+        let of_class = evidence.iter().take(1).chain(evidence.iter().filter(|one| one.threshold.is_none()));
+        attack.vectors.begin(suspect.class, of_class.cloned().collect(), attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
     }
@@ -408,6 +421,7 @@ impl Mitigator {
             if self.attacks[at].id.is_none() {
                 self.begin(at, &suspect, window, &[]);
             }
+            self.join(at, suspect.class, &suspect.evidence);
             self.apply(at, Some(suspect.class), Measure::Block(heavy.source, SOURCE_NS), Trial::default());
         }
     }

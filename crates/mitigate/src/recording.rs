@@ -110,7 +110,11 @@ impl Recording {
             match decision {
                 Decision::Apply(action) => self.defence.enforce(action, now_ns),
                 Decision::Undo(action, _) => self.defence.lift(action),
-                Decision::Detected { .. } | Decision::Propose(_) | Decision::Ended(_) => {}
+                Decision::Detected { .. }
+                | Decision::VectorBegan { .. }
+                | Decision::VectorEnded { .. }
+                | Decision::Propose(_)
+                | Decision::Ended(_) => {}
             }
         }
         self.defence.begin_window();

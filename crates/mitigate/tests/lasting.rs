@@ -122,7 +122,7 @@ impl Gateway {
         self.defence.see_held_back(std::mem::take(&mut self.held));
         let sampling = Sampling { one_in: self.one_in as u32, seen: std::mem::take(&mut self.seen), lost: 0 };
         for decision in self.defence.end_window(end_ns, sampling) {
-            match decision {
+            match decision.clone() {
                 Decision::Detected { .. } => self.outcome.detected.push(time_s),
                 Decision::Ended(_) => self.outcome.ended.push(time_s),
                 Decision::Apply(action) => {
@@ -135,7 +135,9 @@ impl Gateway {
                     self.in_force.retain(|action| action.id != id);
                     self.defence.lift(id);
                 }
-                Decision::Propose(action) => panic!("{action:?}"),
+                Decision::Propose(_) | Decision::VectorBegan { .. } | Decision::VectorEnded { .. } => {
+                    panic!("{decision:?}")
+                }
             }
         }
         self.defence.begin_window();

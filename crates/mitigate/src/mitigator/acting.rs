@@ -79,7 +79,6 @@ impl Mitigator {
     /// Takes an action against an attack. Without a `class` it is for the class that most headers of its signature have.
     pub(super) fn apply(&mut self, at: usize, class: Option<PacketClass>, measure: Measure, trial: Trial) {
         let attack = &mut self.attacks[at];
-        let class = class.or_else(|| attack.class_of(measure.signature()?)).unwrap_or(attack.class);
         let Some(id) = attack.id else { return };
         let is_repeated = attack.standing().any(|record| record.action.measure == measure);
         let is_block = |measure: &Measure| matches!(measure, Measure::Block(..));
@@ -87,6 +86,9 @@ impl Mitigator {
         if is_repeated || alike >= if is_block(&measure) { BLOCKS_MAX } else { self.settings.rules_max } {
             return;
         }
+        let class = class.or_else(|| attack.class_of(measure.signature()?)).unwrap_or(attack.class);
+        let class = self.vector_of(at, class);
+        let attack = &mut self.attacks[at];
         let action = Action { id: self.next_action, attack: id, measure, trial };
         self.next_action += 1;
         let acts = self.settings.mode == Mode::Act && !attack.waits;

@@ -13,6 +13,7 @@ impl Mitigator {
         let excess = self.held_excess(window);
         for attack in &mut self.attacks {
             attack.last_ns = window.to_ns;
+            attack.vectors.hold(window.to_ns);
             for record in attack.standing_mut() {
                 if !is_posture(record) || excess.of(record.class) > 0.0 {
                     record.last_hit_ns = window.to_ns;
@@ -58,7 +59,8 @@ impl Mitigator {
         self.remembered.drain(..excess);
         for attack in self.attacks.extract_if(.., |attack| attack.is_over) {
             self.decisions.extend(attack.id.map(Decision::Ended));
-            if attack.id.is_some() {
+            if let Some(mut attack) = attack.id.is_some().then_some(attack) {
+                attack.vectors.end();
                 self.over.push(attack);
             }
         }

@@ -47,6 +47,8 @@ impl Mitigator {
         let held = self.held_excess(window);
         let estimate = |packets: u64| (packets as f64 * scale).round() as u64;
         for attack in &mut self.attacks {
+            attack.vectors.begin_window();
+            let mut held_back = Vec::new();
             let counts = window.counts_of(attack.victim).copied().unwrap_or(Counts::new(attack.victim));
             let proven = counts.proven_total();
             let is_of = |hit: &&Hit| attack.standing().any(|record| record.action.id == hit.action);
@@ -58,6 +60,7 @@ impl Mitigator {
                 record.proven_passed += proven;
                 if let (Measure::Posture(_), State::Active) = (&record.action.measure, record.state) {
                     count_held(record, held.of(record.class), window);
+                    held_back.push((record.class, record.rate_pps));
                 }
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
                 record.packets += estimate(hit.packets) + hit.by_card;
@@ -70,6 +73,7 @@ impl Mitigator {
                 // Few packets have no samples. The counter is read later than the samples.
                 let stopped = (stopped as f64 * scale).max(hit.counted.unwrap_or(0) as f64);
                 record.rate_pps = (stopped + hit.by_card as f64) / window.seconds();
+                held_back.extend(by_class(record, hit));
                 let is_streamed = hit.streamed as f64 >= hit.packets as f64 * STREAMED_SHARE;
                 record.harmless_windows = match hit.streamed {
                     0 => 0,
@@ -85,6 +89,7 @@ impl Mitigator {
                     record.last_hit_ns = window.to_ns;
                 }
             }
+            held_back.into_iter().for_each(|(class, pps)| attack.vectors.hold_back(class, pps));
         }
     }
 
@@ -98,6 +103,16 @@ impl Mitigator {
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
     }
+}
+
+/// The rate of an action by class, in the shares of the packets that were seen.
+fn by_class(record: &Record, hit: &Hit) -> Vec<(PacketClass, f64)> {
+    let seen: u64 = hit.classes.iter().sum();
+    if seen == 0 {
+        return vec![(record.class, record.rate_pps)];
+    }
+    let share = |class: PacketClass| record.rate_pps * hit.classes[class as usize] as f64 / seen as f64;
+    PacketClass::ALL.map(|class| (class, share(class))).to_vec()
 }
 
 /// Counts what a posture holds back of an attack.

@@ -10,6 +10,7 @@ use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
 use weir_engine::live::Side;
 use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
+use weir_mitigate::class;
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
 use weir_mitigate::header::{Arrival, Header};
@@ -176,6 +177,15 @@ impl State {
                 let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
                 eprintln!("weir: attack {attack}: {kind} on {victim}");
                 self.tell_began(attack);
+            }
+            Decision::VectorBegan { attack, class } => {
+                let victim = self.defence.mitigator().attack(attack).map(|attack| attack.victim.to_string());
+                eprintln!("weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
+                self.tell_vector("vector-began", attack, class);
+            }
+            Decision::VectorEnded { attack, class } => {
+                eprintln!("weir: attack {attack}: {} is over", class::attack(class));
+                self.tell_vector("vector-ended", attack, class);
             }
             Decision::Apply(action) => _ = self.apply(action, now_ns),
             Decision::Propose(action) => {

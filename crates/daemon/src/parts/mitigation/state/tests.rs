@@ -3,14 +3,16 @@
 use super::{Copies, State};
 use crate::generations::account::Stopped;
 use crate::generations::automatic::{Holder, Why};
+use crate::parts::mitigation::answers;
 use crate::parts::mitigation::events::Events;
 use crate::parts::mitigation::hands::{Carried, Hands, Places};
 use crate::requests::slots::Renewal;
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use weir_command::failure::Failure;
-use weir_control::{Reply, Request, SlotChanged, SlotOperation};
+use weir_control::{AttackVector, Reply, Request, SlotChanged, SlotOperation};
 use weir_engine::live::Side;
 use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Mode, Prepared};
@@ -111,12 +113,17 @@ impl Run {
         }
     }
 
-    /// The events that were written, without those of actions that only failed.
-    fn events(mut self, folder: &Path) -> Vec<String> {
+    /// The events that were written.
+    fn lines(mut self, folder: &Path) -> Vec<Value> {
         self.state.events.end();
         let text = fs::read_to_string(folder.join("events")).expect("it was written");
-        let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("a line is an object");
-        text.lines().map(|text| line(text)["event"].as_str().expect("a name").to_owned()).collect()
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+    }
+
+    /// Their names.
+    fn events(self, folder: &Path) -> Vec<String> {
+        let name = |line: &Value| line["event"].as_str().expect("a name").to_owned();
+        self.lines(folder).iter().map(name).collect()
     }
 }
 
@@ -127,8 +134,7 @@ fn syn(number: u32) -> String {
     let [_, a, b, c] = random.to_be_bytes();
     let ttl = [64, 64, 128, 255][draw(3, 4) as usize] - draw(7, 20);
     let window = [64_240, 65_535, 29_200, 8_192][draw(11, 4) as usize];
-    let options =
-        ["020405b40103030801010402", "020405b40402080a00000001000000000103030a"][draw(17, 2) as usize];
+    let options = ["020405b40103030801010402", "020405b40402080a00000001000000000103030a"][draw(17, 2) as usize];
     format!(
         "eth / ip saddr=10.{a}.{b}.{c} daddr=192.0.2.1 ttl={ttl} / tcp sport={} dport=443 flags=syn window={window} \
          seq={random} options={options}",
@@ -163,7 +169,7 @@ fn an_attack_that_a_posture_answers_with_cookies_is_told_once() {
     run.play(4, 0, syn, nothing_stops);
     run.play(64, 400, syn, proxy);
     assert!(run.datapath.lock().unwrap().has_posture);
-    let listed = crate::parts::mitigation::answers::list(&run.state, run.now_ns).attacks;
+    let listed = answers::list(&run.state, run.now_ns).attacks;
     let [attack] = &listed[..] else { panic!("{listed:#?}") };
     assert!(!attack.is_over && attack.seen_s < 1.0, "{attack:#?}");
     assert!(matches!(&attack.actions[..], [one] if one.action == "posture"), "{attack:#?}");
@@ -202,4 +208,49 @@ fn an_attack_that_only_the_counter_of_its_rule_shows_is_told_once() {
     assert_eq!(run.datapath.lock().unwrap().rules, 1);
     run.play(40, 0, answer, nothing_stops);
     assert_eq!(run.events(folder.path()), ONE_ATTACK);
+}
+
+#[test]
+fn a_second_kind_on_a_victim_is_listed_and_told_with_its_own_actions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(folder.path());
+    let flag = |number: u32| {
+        answer(number).replace("udp sport=19 dport=7777 / payload 440", "tcp sport=7 dport=443 flags=syn window=77")
+    };
+    let both = |number: u32| if number.is_multiple_of(2) { answer(number) } else { flag(number) };
+    run.play(4, 0, answer, nothing_stops);
+    run.play(4, 400, answer, nothing_stops);
+    run.play(4, 800, both, nothing_stops);
+    let listed = answers::list(&run.state, run.now_ns).attacks;
+    let [attack] = &listed[..] else { panic!("{listed:#?}") };
+    // What exists stays as it was.
+    assert_eq!((attack.kind.as_str(), attack.evidence.len()), ("udp-reflection", 4), "{attack:#?}");
+    let [of_udp, of_syn] = &attack.vectors[..] else { panic!("{attack:#?}") };
+    assert_eq!((of_udp.kind.as_str(), of_syn.kind.as_str()), ("udp-reflection", "syn-flood"));
+    assert!(of_udp.pps > 1500.0 && of_syn.pps > 1500.0 && !of_syn.is_over, "{attack:#?}");
+    assert!((3.0..=4.0).contains(&of_syn.age_s) && of_udp.age_s > 7.0, "{attack:#?}");
+    assert!(of_syn.evidence[0].measure.starts_with("SYN"), "{attack:#?}");
+    let rules = |of: &AttackVector| {
+        let own = attack.actions.iter().filter(|action| of.actions.contains(&action.number) && action.kind == of.kind);
+        own.map(|action| action.rule.clone()).collect::<Vec<String>>()
+    };
+    assert!(rules(of_udp).iter().any(|rule| rule.contains("udp")), "{attack:#?}");
+    // No client uses the victim, so it is limited as a whole.
+    assert_eq!(rules(of_syn), ["ip daddr 192.0.2.1 counter limit rate 10pps"], "{attack:#?}");
+
+    // The second kind ends, and the first goes on.
+    run.play(30, 400, answer, nothing_stops);
+    let listed = answers::list(&run.state, run.now_ns).attacks;
+    let over: Vec<bool> = listed[0].vectors.iter().map(|vector| vector.is_over).collect();
+    assert_eq!(over, [false, true], "{listed:#?}");
+    run.play(40, 0, answer, nothing_stops);
+    let lines = run.lines(folder.path());
+    let of_vectors: Vec<&Value> = lines.iter().filter(|line| !line["vector"].is_null()).collect();
+    let [begun, ended] = of_vectors[..] else { panic!("{lines:#?}") };
+    assert_eq!((&begun["event"], &ended["event"]), (&"vector-began".into(), &"vector-ended".into()));
+    assert_eq!((&begun["vector"]["kind"], &begun["kind"]), (&"syn-flood".into(), &"udp-reflection".into()));
+    let taken = lines.iter().filter(|line| line["event"] == "action-taken");
+    let kinds: Vec<&str> = taken.map(|line| line["action"]["kind"].as_str().expect("a kind")).collect();
+    assert!(kinds.contains(&"udp-reflection") && kinds.contains(&"syn-flood"), "{kinds:?}");
+    assert_eq!(lines.last().expect("there are some")["event"], "attack-ended");
 }
