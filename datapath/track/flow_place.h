@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Where a new flow goes: steps 1 to 5 of docs/reference/tracking.md#the-table. The reference is place() in
- * crates/policy/src/ir/eval/tracking/table.rs. Generated code declares `tracking`, the policy's settings.
+ * crates/policy/src/ir/eval/tracking/table.rs.
  */
 #ifndef WEIR_TRACK_FLOW_PLACE_H
 #define WEIR_TRACK_FLOW_PLACE_H
 
 #include "track/subject.h"
-
-/* The settings of the policy. A program that changes them, such as a fuzz target, defines WEIR_TRACKING. */
-#ifndef WEIR_TRACKING
-static const struct tracking tracking;
-#endif
 
 /* A closing connection makes room in a bucket that is rather full from this weighted age on. */
 enum { RECLAIM_TICKS = 953 };

@@ -12,6 +12,12 @@
 #include "core/packet.h"
 #include "track/tcp_states.h"
 
+/* The settings of the policy, which generated code defines. A program that changes them, such as a fuzz target, defines
+ * WEIR_TRACKING. */
+#ifndef WEIR_TRACKING
+static const struct tracking tracking;
+#endif
+
 /* What the tracker does with a packet. */
 enum subject {
 	SUBJECT_NONE,	 /* it is not tracked */
@@ -84,6 +90,12 @@ WEIR_INLINE uint64_t key_word(uint32_t port0, uint32_t port1, uint32_t protocol,
 struct vlans {
 	uint32_t outer, inner;
 };
+
+/* Of a policy that ignores tags, 0. */
+WEIR_INLINE struct vlans vlans_of(const packet_view *packet)
+{
+	return tracking.vlan_ignore ? (struct vlans){0, 0} : (struct vlans){packet->vlan_id, packet->inner_vlan_id};
+}
 
 WEIR_INLINE void set_addresses(struct track *track, const struct flow_end *source, const struct flow_end *destination)
 {
@@ -405,7 +417,7 @@ WEIR_INLINE enum subject read_subject(const struct frame *frame, packet_view *pa
 				      struct track *track)
 {
 	const bool is_ipv6 = packet->l3 == L3_IPV6;
-	const struct vlans vlans = {packet->vlan_id, packet->inner_vlan_id};
+	const struct vlans vlans = vlans_of(packet);
 	struct flow_end source = {0, packet->saddr, 0}, destination = {0, packet->daddr, 0};
 
 	track->sender = (uint8_t)from;

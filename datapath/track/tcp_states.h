@@ -28,6 +28,7 @@ struct tracking {
 	uint32_t invalid; /* the verdict on invalid packets, or VERDICT_NONE if rules decide them */
 	bool pickup;
 	bool one_way;
+	bool vlan_ignore; /* tags are no part of a flow's key */
 	struct synproxy synproxy;
 };
 

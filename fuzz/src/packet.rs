@@ -9,13 +9,17 @@ use weir_policy::ir::eval::packet::{Frame, parse};
 /// Captures in pcap and pcapng: every frame is inside the file, and no frame follows an error.
 pub(crate) fn capture(data: &[u8]) {
     let source = Box::new(Cursor::new(data.to_vec()));
-    let Ok(mut reader) = CaptureReader::from_stream(Path::new("fuzz.pcap"), source) else { return };
+    let Ok(reader) = CaptureReader::from_stream(Path::new("fuzz.pcap"), source) else { return };
+    let mut reader = reader.completing_segments();
     let mut frames = 0;
     while let Ok(Some(burst)) = reader.next_burst() {
         let all = burst.frames();
         assert!(!all.is_empty(), "a burst has frames");
         for index in 0..all.len() {
             assert!(all.bytes(index).len() <= all.wire_len(index) as usize, "captured more than was there");
+            let (record, len) = burst.record(index);
+            assert!(record.starts_with(burst.header(index)), "a header is the beginning of its record");
+            assert!(record.len() <= len as usize, "captured more than was there");
             let _ = (burst.stamp_ns(index), &burst.interfaces()[burst.interface_id(index) as usize]);
         }
         frames += all.len();

@@ -9,7 +9,7 @@ use weir_policy::ir::{Program, SlotId, parse};
 /// A program that tracks, with a small table. The placeholders are settings.
 const PROGRAM: &str = "\
 program fuzz
-tracking size 64 embryonic SHARE% unproven SHARE% pickup PICKUP one-way ONEWAY invalid drop syn-sent 2000ms syn-recv 1000ms \
+tracking size 64 embryonic SHARE% unproven SHARE% pickup PICKUP one-way ONEWAY vlan VLAN invalid drop syn-sent 2000ms syn-recv 1000ms \
 established 9000ms fin-wait 2000ms close-wait 1000ms last-ack 1000ms time-wait 2000ms closed 1000ms \
 unacknowledged 3000ms udp 1000ms udp-replied 2000ms icmp 1000ms other 4000ms
 rule 0 fuzz:1 [drop] ct state related ip ttl 7 drop
@@ -50,7 +50,9 @@ pub(crate) fn tracker(data: &[u8]) {
     let Some((&settings, steps)) = data.split_first() else { return };
     let switch = |bit: u8| if settings >> bit & 1 == 0 { "off" } else { "on" };
     let share = 1 + settings % 100;
-    let text = PROGRAM.replace("SHARE", &share.to_string()).replace("PICKUP", switch(0)).replace("ONEWAY", switch(1));
+    let vlan = ["match", "ignore"][usize::from(switch(2) == "on")];
+    let text = PROGRAM.replace("SHARE", &share.to_string()).replace("PICKUP", switch(0));
+    let text = text.replace("ONEWAY", switch(1)).replace("VLAN", vlan);
     let program: Program = parse::parse(&text).expect("the program is valid");
     let mut evaluator = Evaluator::new(&program, NoTables);
     let mut time_ns = 1_000_000_000;

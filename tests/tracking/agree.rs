@@ -18,12 +18,13 @@ const AT_ONCE: usize = 40;
 /// Number of flows of a run.
 const FLOWS: u32 = 1500;
 /// The policies: settings, and the rules before the rules for each state.
-const POLICIES: [(&str, &str); 9] = [
+const POLICIES: [(&str, &str); 10] = [
     ("size 16384", ""),
     ("size 64; embryonic 50%", ""),
     ("size 96; invalid drop", "tcp dport 80-20000 tcp window > 30000 accept"),
     ("size 1024; one-way", "tcp flags rst tcp sport > 30000 accept"),
     ("size 64; pickup off; embryonic 100%", "tcp track"),
+    ("size 512; vlan ignore", "tcp track"),
     ("size 320; timeout syn-sent 1s; timeout established 1s; timeout unacknowledged 1s; timeout time-wait 1s", ""),
     ("size 16384; synproxy mss 1460 wscale 7 sack-perm timestamp", "tcp synproxy"),
     (

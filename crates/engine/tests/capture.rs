@@ -188,7 +188,7 @@ fn interfaces_are_described() {
     assert_eq!(last.len(), 3);
     assert_eq!((last[0].name.as_deref(), last[0].snap_bytes), (Some(&b"outside"[..]), 100));
     assert_eq!((last[1].resolution, last[1].offset_s), (Resolution::NANOSECONDS, 100));
-    assert_eq!((last[2].link(), last[2].resolution), (Some(Link::Cooked2), Resolution::Binary(10)));
+    assert_eq!((last[2].link_type, last[2].resolution), (276, Resolution::Binary(10)));
 }
 
 #[test]
@@ -306,26 +306,6 @@ fn damage_is_reported_after_the_packets_before_it() {
     assert_eq!(truncated(&header), format!("{place} the file ends inside a packet"));
     let header = [0, 0, 262_145u32, 100].map(u32::to_le_bytes).concat();
     assert_eq!(truncated(&header), format!("{place} captured length 262145 is over the limit of 262144 bytes"));
-}
-
-#[test]
-fn other_link_layers_are_named() {
-    for (number, name) in [(0, "NULL"), (105, "IEEE802_11"), (4242, "unknown")] {
-        let mut sample = Sample::pcap(Order::Little, US, number);
-        sample.record(0, 0, &[0; 8], 8);
-        let problem = format!(
-            "link type {number} ({name}) is not supported, only Ethernet, raw IP and Linux cooked captures are"
-        );
-        assert_eq!(error_of(&sample.bytes), format!("sample: packet 1 at byte 24: {problem}"));
-    }
-    // An interface without packets causes no error.
-    let mut sample = Sample::pcapng(Order::Little);
-    sample.interface(105, 0, &[]).interface(1, 0, &[]).enhanced(1, 0, &[0; 60], 60);
-    assert_eq!(read_whole(&sample.bytes).len(), 1);
-    sample.enhanced(0, 0, &[0; 60], 60);
-    let (packets, error) = read(&sample.bytes);
-    assert_eq!(packets.len(), 1);
-    assert!(error.unwrap().to_string().contains("link type 105 (IEEE802_11)"));
 }
 
 #[test]

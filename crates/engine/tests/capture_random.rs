@@ -19,16 +19,23 @@ type Packet = (Vec<u8>, u32);
 
 /// The packets before the first error, and whether there was one.
 fn read(bytes: &[u8]) -> (Vec<Packet>, bool) {
-    let mut packets = Vec::new();
-    let Ok(mut reader) = CaptureReader::from_stream(Path::new("random"), Box::new(Cursor::new(bytes.to_vec()))) else {
+    let (mut packets, mut last) = (Vec::new(), 0);
+    let Ok(reader) = CaptureReader::from_stream(Path::new("random"), Box::new(Cursor::new(bytes.to_vec()))) else {
         return (packets, true);
     };
+    let mut reader = reader.completing_segments();
     loop {
         match reader.next_burst() {
             Ok(Some(burst)) => {
                 let frames = burst.frames();
                 packets.extend((0..frames.len()).map(|index| (frames.bytes(index).to_vec(), frames.wire_len(index))));
-                assert_eq!(burst.first_packet() + frames.len() as u64 - 1, packets.len() as u64);
+                assert!(burst.first_packet() > last && !frames.is_empty());
+                last = burst.first_packet() + frames.len() as u64 - 1;
+                for index in 0..frames.len() {
+                    let (record, len) = burst.record(index);
+                    assert!(record.starts_with(burst.header(index)));
+                    assert!(record.len() >= frames.bytes(index).len() && len >= frames.wire_len(index));
+                }
                 assert!(frames.frames().iter().all(|frame| frame.cap <= frame.len && frame.cap <= CAPTURED_BYTES_MAX));
             }
             Ok(None) => return (packets, false),
@@ -70,6 +77,25 @@ fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
     let packet = (prop::collection::vec(any::<u8>(), 0..200), 0u32..2000);
     prop::collection::vec(packet, 0..150).prop_map(|packets| {
         packets.into_iter().map(|(bytes, more)| (bytes.clone(), bytes.len() as u32 + more)).collect()
+    })
+}
+
+/// Link types that are read, and two that are not.
+const LINK_TYPES: [u32; 20] =
+    [0, 1, 9, 12, 50, 51, 101, 104, 108, 109, 113, 117, 166, 189, 204, 226, 239, 258, 276, 4242];
+
+/// Captures of any link type. Half of the packets begin with a byte that headers have.
+fn links() -> impl Strategy<Value = Vec<u8>> {
+    let first = prop::sample::select(vec![None, Some([2, 0, 0, 0]), Some([0xff, 3, 0, 0x21]), Some([0x0f, 0, 8, 0])]);
+    (prop::sample::select(LINK_TYPES.to_vec()), first, packets()).prop_map(|(link_type, first, packets)| {
+        let mut sample = Sample::pcapng(Order::Little);
+        sample.interface(link_type as u16, 0, &[(13, &[4])]).interface(1, 0, &[]);
+        for (index, (bytes, len)) in packets.iter().enumerate() {
+            let head: &[u8] = if index % 2 == 0 { &[] } else { first.as_ref().map_or(&[], |first| &first[..]) };
+            let bytes = [head, bytes].concat();
+            sample.enhanced(u32::from(index % 3 == 0), 0, &bytes, *len + head.len() as u32);
+        }
+        sample.bytes
     })
 }
 
@@ -142,10 +168,19 @@ proptest! {
 
     #[test]
     fn mutated_captures_never_panic(
-        bytes in prop_oneof![pcap(), pcapng()],
+        bytes in prop_oneof![pcap(), pcapng(), links()],
         mutations in prop::collection::vec((0u8..5, any::<prop::sample::Index>(), any::<u8>()), 1..12),
     ) {
         read(&mutate(bytes, &mutations));
+    }
+
+    #[test]
+    fn packets_of_any_link_type_are_read_or_left_out(bytes in links()) {
+        let left_out = bytes[36..38] == [189, 0] || bytes[36..38] == 4242u16.to_le_bytes();
+        let expected = read_by_pcap_parser(&bytes).len();
+        let of_other = expected.div_ceil(3);
+        let read = read(&bytes).0.len();
+        prop_assert_eq!(read, if left_out { of_other } else { expected });
     }
 
     #[test]

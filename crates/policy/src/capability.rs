@@ -184,7 +184,7 @@ mod tests {
 program test
 defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 on-exit block
-tracking size 64 embryonic 25% unproven 50% pickup on one-way off invalid rules syn-sent 1ms syn-recv 1ms established 1ms \
+tracking size 64 embryonic 25% unproven 50% pickup on one-way off vlan match invalid rules syn-sent 1ms syn-recv 1ms established 1ms \
 fin-wait 1ms close-wait 1ms last-ack 1ms time-wait 1ms closed 1ms unacknowledged 1ms udp 1ms udp-replied 1ms icmp 1ms \
 other 1ms
 limiter 0 rate upstream 0 rate 2pps burst 1packets log off

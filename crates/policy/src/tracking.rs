@@ -17,6 +17,8 @@ pub struct Tracking {
     pub pickup: bool,
     /// Whether only one direction of a connection may pass here.
     pub one_way: bool,
+    /// Whether the VLAN tags of packets are no part of their flow: tags may differ by direction.
+    pub vlan_ignore: bool,
     /// What happens to invalid packets.
     pub invalid: Invalid,
     /// The timeouts in milliseconds, indexed by [`Timeout`].
@@ -33,6 +35,7 @@ impl Default for Tracking {
             unproven_percent: 50,
             pickup: true,
             one_way: false,
+            vlan_ignore: false,
             invalid: Invalid::Rules,
             timeouts_ms: TIMEOUTS.map(|(_, _, seconds)| seconds * 1000),
             synproxy: None,

@@ -130,7 +130,7 @@ proptest! {
 
     #[test]
     fn random_rules_print_to_themselves(rules in prop::collection::vec(rule(), 0..5), define in values()) {
-        let text = format!("define X = {define}\ntracking {{ size 5; embryonic 7%; timeout udp 5s; pickup off; one-way; invalid drop }}\nupstream {{\n{}\n}}\nposture p {{ downstream {{ {} }} }}\n", rules.join("\n"), rules.join("; "));
+        let text = format!("define X = {define}\ntracking {{ size 5; embryonic 7%; timeout udp 5s; pickup off; one-way; vlan ignore; invalid drop }}\nupstream {{\n{}\n}}\nposture p {{ downstream {{ {} }} }}\n", rules.join("\n"), rules.join("; "));
         let (_, parsed) = parse(Source::new("random", text.as_str()), &NoIncludes);
         prop_assert!(parsed.diagnostics.is_empty(), "{}\n{:?}", text, parsed.diagnostics);
         assert_prints_to_itself(&parsed.files[0]);

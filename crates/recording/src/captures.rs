@@ -8,7 +8,7 @@ use weir_abi::{Action, Verdict};
 use weir_command::engine::action;
 use weir_command::failure::Failure;
 use weir_engine::EngineError;
-use weir_engine::capture::{CaptureBurst, CaptureForm, CaptureReader, CaptureWriter};
+use weir_engine::capture::{CaptureBurst, CaptureFault, CaptureForm, CaptureReader, CaptureWriter};
 use weir_engine::output::{OutputFile, is_same_file, is_stream};
 use weir_loading::{Policy, eval};
 use weir_policy::ir::eval::packet::{self, Frame};
@@ -32,6 +32,8 @@ impl Damage {
     /// The damage that an error reports, if it is one of a capture.
     pub fn of(error: &EngineError) -> Option<Self> {
         match error {
+            // The file is whole, but nothing in it is read.
+            EngineError::Capture { fault: CaptureFault::LinkType { .. }, .. } => None,
             EngineError::Capture { packet, offset, fault, .. } => {
                 Some(Damage { packet: *packet, byte: *offset, problem: fault.to_string() })
             }
@@ -48,18 +50,18 @@ impl Damage {
     }
 }
 
-/// Opens a capture.
+/// Opens a capture. TCP segments that a host left to its card have the length of their frame.
 ///
 /// # Errors
 /// It cannot be read, or it is a terminal.
 pub fn open(input: &Path) -> Result<CaptureReader, Failure> {
     if input.as_os_str() != STREAM {
-        return Ok(CaptureReader::open(input)?);
+        return Ok(CaptureReader::open(input)?.completing_segments());
     }
     if io::stdin().is_terminal() {
         return Err(Failure::Rejected("weir: --in -: standard input is a terminal, not a capture".to_owned()));
     }
-    Ok(CaptureReader::from_stream(&name(input), Box::new(io::stdin()))?)
+    Ok(CaptureReader::from_stream(&name(input), Box::new(io::stdin()))?.completing_segments())
 }
 
 /// The name of an input capture in messages.

@@ -55,6 +55,11 @@ impl Directions {
         self.name
     }
 
+    /// Whether packets have both directions.
+    pub fn are_both(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
     /// The chain that decides a frame. A source inside goes downstream, every other packet upstream.
     pub fn chain(&self, frame: Frame<'_>) -> usize {
         let [upstream, downstream] = self.chains;

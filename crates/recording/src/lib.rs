@@ -2,6 +2,7 @@
 //! and attacks as files.
 #![forbid(unsafe_code)]
 
+pub mod capture_notes;
 pub mod captures;
 pub mod clock;
 pub mod cut_short;
@@ -13,3 +14,4 @@ pub mod replay;
 pub mod sides;
 #[cfg(test)]
 mod signatures;
+pub mod vlan_sides;

@@ -1,9 +1,11 @@
 //! Replays: a policy decides the packets of a capture at full speed, and every packet is accounted for.
 
+use crate::capture_notes::CaptureNotes;
 use crate::captures::{self, Damage, Sinks};
 use crate::cut_short::Cut;
 use crate::directions::Directions;
 use crate::export::expected::{self, Counts, Difference, RuleExpected};
+use crate::vlan_sides::VlanSides;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -59,6 +61,12 @@ pub struct Replayed {
     /// Present if the capture has only the beginning of some packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    /// Packets that are not judged as the capture has them.
+    #[serde(flatten)]
+    pub notes: CaptureNotes,
+    /// Conversations whose directions have different VLAN tags, if the policy takes them for two flows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlans_differ: Option<u64>,
     /// The counts of limits that log: at most 20, the most exceeded first.
     pub limits: Vec<CountedLimit>,
     /// The rules of slots with their counts.
@@ -166,7 +174,9 @@ impl Replay<'_> {
         let mut reader = captures::open(self.input)?;
         let mut sinks = Sinks::create(self.outputs, policy, &[self.input, self.policy], reader.form())?;
         let mut filter = policy.filter(engine.into())?;
-        let mut tally = Tally { verdicts: self.verdicts.then(Vec::new), ..Tally::default() };
+        let vlan_sides = tells_vlans_apart(policy, &directions).then(VlanSides::default);
+        let verdicts = self.verdicts.then(Vec::new);
+        let mut tally = Tally { verdicts, vlan_sides, ..Tally::default() };
         let progress = progress(&reader);
         let started = Instant::now();
         let mut shown = started;
@@ -194,6 +204,7 @@ impl Replay<'_> {
         // The packets before the damage are reported. The damage determines the exit code.
         let failure = outcome.err().map(Failure::from);
         let replayed = Replayed {
+            notes: CaptureNotes::of(reader.notes()),
             limits: limits.limits,
             slots: slots(policy, filter.as_ref()),
             additions: additions::stats(filter.addition_counts()),
@@ -215,6 +226,11 @@ impl Replay<'_> {
 pub fn put_into_slots(policy: &mut Policy, rules: &[(String, String)]) -> Result<(), Failure> {
     let mut put = |(slot, rule): &(String, String)| policy.add_slot_rule(slot, rule);
     rules.iter().try_for_each(|rule| put(rule).map_err(|problem| Failure::Rejected(format!("weir: {problem}"))))
+}
+
+/// Whether a policy follows flows of both directions, and their tags with them.
+fn tells_vlans_apart(policy: &Policy, directions: &Directions) -> bool {
+    directions.are_both() && policy.program.tracking.is_some_and(|tracking| !tracking.vlan_ignore)
 }
 
 /// Decides a burst, counts its verdicts, and writes its packets.
@@ -256,6 +272,7 @@ struct Tally {
     replied: u64,
     sampled: u64,
     cut: Option<Cut>,
+    vlan_sides: Option<VlanSides>,
     verdicts: Option<Vec<&'static str>>,
 }
 
@@ -273,7 +290,9 @@ impl Tally {
                 Action::Reply => self.replied += 1,
             }
             self.sampled += u64::from(verdict.sampled());
-            Cut::add(&mut self.cut, eval::frame(frames, index), *verdict);
+            let frame = eval::frame(frames, index);
+            Cut::add(&mut self.cut, frame, *verdict);
+            self.vlan_sides.iter_mut().for_each(|sides| sides.add(frame));
             if let Some(names) = &mut self.verdicts {
                 names.push(action.name());
             }
@@ -307,6 +326,8 @@ fn summary(policy: &Policy, engine: EngineName, counters: &[Counter], tally: Tal
         rules: report::rule_counts(&policy.program, counters),
         reasons: report::reason_counts(&policy.program, counters),
         cut: tally.cut,
+        notes: CaptureNotes::default(),
+        vlans_differ: tally.vlan_sides.map(|sides| sides.differing()).filter(|&count| count > 0),
         limits: vec![],
         slots: vec![],
         additions: AdditionStats::default(),

@@ -18,6 +18,7 @@ use weir_planning::survey::{Survey, assumed};
 use weir_planning::{bill, choose, half_of, link};
 use weir_policy::ir::Direction;
 use weir_policy::pass::choose_layouts::CostModel;
+use weir_recording::capture_notes::CaptureNotes;
 use weir_recording::captures;
 
 /// The output of `--json`.
@@ -28,6 +29,9 @@ struct PlanReport {
     chain: String,
     /// Packets of the capture; 0 without one.
     packets: u64,
+    /// Packets of it that are not seen as the capture has them.
+    #[serde(flatten)]
+    notes: CaptureNotes,
     /// Packets a second that the plan is for.
     pps: f64,
     /// The share of packets that the card answers for.
@@ -72,9 +76,9 @@ pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
     let profile = profile(&options.card)?;
     let chain = policy.chain(options.posture.as_deref(), Direction::Upstream)?;
     let all = split_of(&policy, chain, &profile, &|_| true);
-    let (packets, mut traffic) = match &options.input {
+    let (packets, notes, mut traffic) = match &options.input {
         Some(input) => recorded(&policy, &profile, &all, input)?,
-        None => (0, assumed(&policy, chain)),
+        None => (0, CaptureNotes::default(), assumed(&policy, chain)),
     };
     let link = link(options.link * 1e9);
     traffic.pps = options.pps.unwrap_or_else(|| half_of(link, &traffic));
@@ -85,6 +89,7 @@ pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
         profile: profile.name.clone(),
         chain: chain_name(&policy.program.chains[chain]),
         packets,
+        notes,
         pps: traffic.pps,
         answered: traffic.answered,
         offloads: !advised.choice.rules.is_empty(),
@@ -97,8 +102,13 @@ pub fn run(options: &CardPlanOptions) -> Result<(), Failure> {
     if options.json { report::print_json(&report) } else { report::print(&describe(&report)) }
 }
 
-/// The number of packets of a capture, and their traffic.
-fn recorded(policy: &Policy, profile: &Profile, split: &Split, input: &Path) -> Result<(u64, Traffic), Failure> {
+/// The number of packets of a capture, how they were read, and their traffic.
+fn recorded(
+    policy: &Policy,
+    profile: &Profile,
+    split: &Split,
+    input: &Path,
+) -> Result<(u64, CaptureNotes, Traffic), Failure> {
     let images = CardImages::new(policy, split);
     let mut survey = Survey::new(policy, profile, split, &images);
     let mut reader = captures::open(input)?;
@@ -106,7 +116,7 @@ fn recorded(policy: &Policy, profile: &Profile, split: &Split, input: &Path) -> 
         let frames = burst.frames();
         (0..frames.len()).for_each(|index| survey.see(eval::frame(frames, index)));
     }
-    Ok((survey.packets, survey.traffic()))
+    Ok((survey.packets, CaptureNotes::of(reader.notes()), survey.traffic()))
 }
 
 /// The choice in a sentence.
@@ -185,5 +195,5 @@ fn describe(report: &PlanReport) -> String {
         );
     }
     let _ = writeln!(text, "\n  Cycles are estimates for native code (docs/guide/hybrid.md).");
-    text
+    text + &report.notes.describe()
 }

@@ -13,6 +13,7 @@ use weir_command::figures;
 use weir_command::report;
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet;
+use weir_recording::capture_notes::CaptureNotes;
 use weir_recording::captures::{self, Damage};
 use weir_recording::directions::Directions;
 
@@ -40,6 +41,9 @@ pub struct Difference {
     pub more_sources: u64,
     /// Numbers of the first packets that change.
     pub first_packets: Vec<u64>,
+    /// Packets that are not judged as the capture has them.
+    #[serde(flatten)]
+    pub notes: CaptureNotes,
     /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
     pub truncated: bool,
     /// The position, if the capture is damaged.
@@ -122,6 +126,7 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     // As in `replay`, the packets before the damage are reported.
     let failure = outcome.err().map(Failure::from);
     let difference = Difference {
+        notes: CaptureNotes::of(reader.notes()),
         truncated: failure.is_some(),
         truncated_at: damage,
         error: failure.as_ref().map(Failure::error),
@@ -214,6 +219,7 @@ impl Changes {
             by_source: by_source.collect(),
             more_sources,
             first_packets: self.first,
+            notes: CaptureNotes::default(),
             truncated: false,
             truncated_at: None,
             error: None,
@@ -235,6 +241,7 @@ fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
     if let Some(damage) = &difference.truncated_at {
         text += &damage.describe();
     }
+    text += &difference.notes.describe();
     if difference.changed == 0 {
         return text;
     }

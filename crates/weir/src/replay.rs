@@ -14,6 +14,7 @@ use weir_recording::captures::{self, Sinks};
 use weir_recording::cut_short::Cut;
 use weir_recording::export::expected::{self, Expected};
 use weir_recording::replay::{Replay, Replayed, SlotReplayed, put_into_slots};
+use weir_recording::vlan_sides;
 
 /// Runs the command.
 ///
@@ -104,7 +105,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
         section(&mut text, title, Some(wanted), program, counters, replayed.packets);
     }
     section(&mut text, "Matched by rules without a verdict", None, program, counters, replayed.packets);
-    text += &replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
+    text += &of_capture(replayed);
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }
@@ -127,6 +128,12 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     }
     let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
     text
+}
+
+/// What a report says of the capture.
+fn of_capture(replayed: &Replayed) -> String {
+    let cut = replayed.cut.as_ref().map(Cut::describe).unwrap_or_default();
+    cut + &replayed.notes.describe() + &vlan_sides::describe(replayed.vlans_differ.unwrap_or_default())
 }
 
 /// Lists what decided packets with the action `wanted`, those with most packets first. `None` lists rules without a

@@ -37,6 +37,9 @@ pub struct Report {
     /// Present if only a part of the packet was captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutPacket>,
+    /// Whether it is a TCP segment without IP length, which has the length of its frame here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub completed: bool,
     /// The evaluated rules, in order. The last one decided, if a rule decided.
     pub rules: Vec<RuleReport>,
 }
@@ -128,7 +131,9 @@ fn find_packet(options: &WhyOptions, policy: &Policy, directions: &Directions) -
             let frame = eval::frame(burst.frames(), index);
             let chain = directions.chain(frame);
             if number == options.packet {
-                return Ok(build_report(policy, chain, number, frame, &explain(&mut evaluator, chain, frame)));
+                let explanation = explain(&mut evaluator, chain, frame);
+                let report = build_report(policy, chain, number, frame, &explanation);
+                return Ok(Report { completed: burst.is_completed(index), ..report });
             }
             evaluator.decide(chain, frame, &mut ());
             last = number;
@@ -150,6 +155,7 @@ fn build_report(policy: &Policy, chain: usize, packet: u64, frame: Frame<'_>, ex
         reason: report::reason_name(program, explanation.verdict.reason()),
         sampled: explanation.verdict.sampled(),
         cut,
+        completed: false,
         rules: explanation.steps.iter().map(|step| rule_report(policy, &program.chains[chain], step)).collect(),
     }
 }
@@ -311,6 +317,9 @@ fn describe(report: &Report) -> String {
     if let Some(CutPacket { captured, of, malformed }) = report.cut {
         let why = if malformed { "; it is malformed only because the capture ends inside a header" } else { "" };
         text += &format!("the capture has {captured} of the packet's {of} bytes (snaplen){why}\n");
+    }
+    if report.completed {
+        text += "the segment has no IP length: it is judged with the length of its frame; on a wire Weir drops it\n";
     }
     text
 }

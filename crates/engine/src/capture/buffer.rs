@@ -36,6 +36,11 @@ impl Buffer {
         &self.bytes[self.start..self.end]
     }
 
+    /// As [`Buffer::rest`], to change.
+    pub(super) fn rest_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+
     /// Offset of `rest()` in the stream.
     pub(super) fn offset(&self) -> u64 {
         self.offset

@@ -62,8 +62,8 @@ pub enum CaptureFault {
     /// Too many interfaces.
     #[error("more than {0} interfaces")]
     TooManyInterfaces(usize),
-    /// A link layer that Weir does not parse.
-    #[error("link type {number} ({name}) is not supported, only Ethernet, raw IP and Linux cooked captures are")]
+    /// No packet has a link type that is read.
+    #[error("link type {number} ({name}) is not read; docs/reference/captures.md lists those that are")]
     LinkType {
         /// LINKTYPE number.
         number: u16,

@@ -1,9 +1,5 @@
 //! The interfaces of a capture, and the units of their time stamps.
 
-use weir_abi::Link;
-
-use super::link_of;
-
 /// Nanoseconds in a second.
 pub(super) const NS_PER_S: u64 = 1_000_000_000;
 
@@ -18,16 +14,13 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Offset in seconds to add to every time stamp.
     pub offset_s: i64,
+    /// Bytes of the check sequence at the end of each packet.
+    pub fcs_bytes: u8,
     /// `if_name` as written in the file.
     pub name: Option<Vec<u8>>,
 }
 
 impl Interface {
-    /// The link layer, if Weir parses it.
-    pub fn link(&self) -> Option<Link> {
-        link_of(self.link_type)
-    }
-
     /// Converts a time stamp to nanoseconds since 1970, saturating.
     pub(super) fn to_ns(&self, stamp: u64) -> u64 {
         let ns = self.resolution.to_ns(stamp);

@@ -2,7 +2,43 @@
 
 use weir_abi::Link;
 
-/// The link layer of a LINKTYPE, if Weir parses it.
+/// The link types whose header the reader takes off.
+pub(super) mod taken_off {
+    pub(in crate::capture) const NULL: u16 = 0;
+    pub(in crate::capture) const PPP: u16 = 9;
+    pub(in crate::capture) const PPP_HDLC: u16 = 50;
+    pub(in crate::capture) const PPP_ETHER: u16 = 51;
+    pub(in crate::capture) const C_HDLC: u16 = 104;
+    pub(in crate::capture) const LOOP: u16 = 108;
+    pub(in crate::capture) const ENC: u16 = 109;
+    pub(in crate::capture) const PFLOG: u16 = 117;
+    pub(in crate::capture) const PPP_PPPD: u16 = 166;
+    pub(in crate::capture) const PPP_WITH_DIR: u16 = 204;
+    pub(in crate::capture) const C_HDLC_WITH_DIR: u16 = 205;
+    pub(in crate::capture) const IPNET: u16 = 226;
+    pub(in crate::capture) const NFLOG: u16 = 239;
+    pub(in crate::capture) const NETANALYZER: u16 = 240;
+    pub(in crate::capture) const PKTAP: u16 = 258;
+    pub(in crate::capture) const ALL: [u16; 15] = [
+        NULL,
+        PPP,
+        PPP_HDLC,
+        PPP_ETHER,
+        C_HDLC,
+        LOOP,
+        ENC,
+        PFLOG,
+        PPP_PPPD,
+        PPP_WITH_DIR,
+        C_HDLC_WITH_DIR,
+        IPNET,
+        NFLOG,
+        NETANALYZER,
+        PKTAP,
+    ];
+}
+
+/// The link layer of a LINKTYPE, if the datapath parses it.
 pub fn link_of(link_type: u16) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),
@@ -43,6 +79,7 @@ const NAMES: &[(u16, &str)] = &[
     (105, "IEEE802_11"),
     (107, "FRELAY"),
     (108, "LOOP"),
+    (109, "ENC"),
     (113, "LINUX_SLL"),
     (117, "PFLOG"),
     (119, "IEEE802_11_PRISM"),
@@ -50,11 +87,15 @@ const NAMES: &[(u16, &str)] = &[
     (147, "USER0"),
     (162, "USER15"),
     (163, "IEEE802_11_AVS"),
+    (166, "PPP_PPPD"),
     (187, "BLUETOOTH_HCI_H4"),
     (189, "USB_LINUX"),
     (192, "PPI"),
     (195, "IEEE802_15_4_WITHFCS"),
     (201, "BLUETOOTH_HCI_H4_WITH_PHDR"),
+    (204, "PPP_WITH_DIR"),
+    (205, "C_HDLC_WITH_DIR"),
+    (206, "FRELAY_WITH_DIR"),
     (220, "USB_LINUX_MMAPPED"),
     (226, "IPNET"),
     (227, "CAN_SOCKETCAN"),
@@ -66,6 +107,7 @@ const NAMES: &[(u16, &str)] = &[
     (249, "USBPCAP"),
     (252, "WIRESHARK_UPPER_PDU"),
     (253, "NETLINK"),
+    (258, "PKTAP"),
     (272, "NORDIC_BLE"),
     (276, "LINUX_SLL2"),
 ];

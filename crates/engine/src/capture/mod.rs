@@ -9,16 +9,20 @@
 mod buffer;
 mod fault;
 mod interface;
+mod link_header;
 mod link_type;
+mod notes;
 mod pcap;
 mod pcapng;
 mod reader;
 mod record;
+mod segment;
 mod writer;
 
 pub use fault::CaptureFault;
 pub use interface::{Interface, Resolution};
-pub use link_type::{link_of, link_type_name, link_type_of};
+pub use link_type::{link_type_name, link_type_of};
+pub use notes::CaptureNotes;
 pub use reader::{CaptureBurst, CaptureForm, CaptureReader};
 pub use writer::CaptureWriter;
 

@@ -15,6 +15,17 @@ pub(super) const MAGIC_NS: u32 = 0xa1b2_3c4d;
 /// Magic numbers of variants whose records have longer headers.
 const VARIANTS: [(u32, &str); 2] = [(0xa1b2_cd34, "Kuznetzov's"), (0xa1e2_cb12, "Navtel's")];
 
+/// Bit 26: the length of check sequences is known.
+const FCS_IS_KNOWN: u32 = 1 << 26;
+
+/// The last field of a file header: the link type, and the length of check sequences in units of 16 bits.
+pub(super) fn link_field(link_type: u16, fcs_bytes: u8) -> u32 {
+    match fcs_bytes {
+        0 => link_type.into(),
+        bytes => u32::from(bytes / 2) << 28 | FCS_IS_KNOWN | u32::from(link_type),
+    }
+}
+
 /// Byte order and resolution of a file's records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pcap {
@@ -48,10 +59,19 @@ impl Pcap {
         if major != 2 {
             return Err(CaptureFault::Version(major, minor));
         }
-        // The upper half of the field gives the length of frame check sequences. The lower half is the link type.
-        let link_type = (self.order.u32(header, 20) & 0xffff) as u16;
+        // See `link_field`.
+        let field = self.order.u32(header, 20);
+        let link_type = (field & 0xffff) as u16;
+        let fcs_bytes = if field & FCS_IS_KNOWN == 0 { 0 } else { 2 * (field >> 28) as u8 };
         let resolution = if self.ns_per_unit == 1 { Resolution::NANOSECONDS } else { Resolution::MICROSECONDS };
-        Ok(Interface { link_type, snap_bytes: self.order.u32(header, 16), resolution, offset_s: 0, name: None })
+        Ok(Interface {
+            link_type,
+            snap_bytes: self.order.u32(header, 16),
+            resolution,
+            offset_s: 0,
+            fcs_bytes,
+            name: None,
+        })
     }
 
     /// Parses the record at the start of `rest`.

@@ -39,6 +39,8 @@ pub(super) mod option {
     pub const NAME: u16 = 2;
     /// `if_tsresol`.
     pub const RESOLUTION: u16 = 9;
+    /// `if_fcslen`.
+    pub const FCS_LENGTH: u16 = 13;
     /// `if_tsoffset`.
     pub const OFFSET: u16 = 14;
 }
@@ -147,6 +149,7 @@ impl Pcapng {
             snap_bytes: self.order.u32(body, 4),
             resolution: Resolution::MICROSECONDS,
             offset_s: 0,
+            fcs_bytes: 0,
             name: None,
         };
         self.options(&body[8..], &mut interface);
@@ -165,6 +168,7 @@ impl Pcapng {
                 option::END => return,
                 option::NAME if bytes <= NAME_BYTES_MAX => interface.name = Some(value.to_vec()),
                 option::RESOLUTION if bytes == 1 => interface.resolution = Resolution::from_option(value[0]),
+                option::FCS_LENGTH if bytes == 1 => interface.fcs_bytes = value[0],
                 option::OFFSET if bytes == 8 => interface.offset_s = self.order.u64(value, 0) as i64,
                 _ => {}
             }

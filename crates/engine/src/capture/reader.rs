@@ -1,5 +1,6 @@
 //! Reads a capture as a stream of bursts.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,9 @@ use weir_abi::{BURST_MAX, Frame, Link};
 use super::buffer::Buffer;
 use super::pcap::{self, Pcap};
 use super::pcapng::{Pcapng, block};
-use super::record::Record;
-use super::{CaptureFault, Interface, Resolution, link_type_name};
+use super::record::{Packet, Record};
+use super::segment;
+use super::{CaptureFault, CaptureNotes, Interface, Resolution, link_header, link_type_name};
 use crate::{EngineError, FrameBurst};
 
 /// What a capture is, for a writer of the same kind.
@@ -22,6 +24,8 @@ pub enum CaptureForm {
         link_type: u16,
         /// Microseconds or nanoseconds.
         resolution: Resolution,
+        /// Bytes of the check sequence at the end of each packet.
+        fcs_bytes: u8,
     },
     /// pcapng: each interface has its own link type and resolution.
     Pcapng,
@@ -40,7 +44,16 @@ pub struct CaptureReader {
     buffer: Buffer,
     format: Format,
     interfaces: Vec<Interface>,
+    /// The packets as the datapath sees them: without link headers that it does not parse.
     frames: Vec<Frame>,
+    /// The packets as the capture has them, but for lengths in `completed`.
+    records: Vec<Frame>,
+    /// Bytes of each packet in front of its frame.
+    headers: Vec<usize>,
+    /// Lengths that were written into segments: index of the packet, and where in its record.
+    completed: Vec<(usize, usize)>,
+    completes_segments: bool,
+    notes: CaptureNotes,
     stamps_ns: Vec<u64>,
     /// The time stamps, made monotonic.
     times_ns: Vec<u64>,
@@ -51,7 +64,7 @@ pub struct CaptureReader {
     clock_ns: u64,
 }
 
-// SAFETY: the pointers in `frames` point into `buffer`, which the reader owns. They are used only through a burst that
+// SAFETY: the pointers in `frames` and `records` point into `buffer`, which the reader owns. They are used only through a burst that
 // borrows the reader.
 unsafe impl Send for CaptureReader {}
 
@@ -74,7 +87,10 @@ impl CaptureReader {
         let mut interfaces = Vec::new();
         let format = detect(buffer.rest()).map_err(fault)?;
         if let Format::Pcap(pcap) = &format {
-            interfaces.push(pcap.interface(buffer.rest()).map_err(fault)?);
+            let interface = pcap.interface(buffer.rest()).map_err(fault)?;
+            // Such a file has one link type.
+            refuse_unread(&interface).map_err(fault)?;
+            interfaces.push(interface);
             buffer.consume(pcap::FILE_HEADER_BYTES as u64);
         }
         Ok(CaptureReader {
@@ -84,6 +100,11 @@ impl CaptureReader {
             format,
             interfaces,
             frames: Vec::with_capacity(BURST_MAX),
+            records: Vec::with_capacity(BURST_MAX),
+            headers: Vec::with_capacity(BURST_MAX),
+            completed: Vec::new(),
+            completes_segments: false,
+            notes: CaptureNotes::default(),
             stamps_ns: Vec::with_capacity(BURST_MAX),
             times_ns: Vec::with_capacity(BURST_MAX),
             interface_ids: Vec::with_capacity(BURST_MAX),
@@ -91,6 +112,16 @@ impl CaptureReader {
             last_ns: 0,
             clock_ns: 0,
         })
+    }
+
+    /// This reader, which gives segments that a host left to its card the length of their frame. Their IP length is 0.
+    pub fn completing_segments(self) -> Self {
+        CaptureReader { completes_segments: true, ..self }
+    }
+
+    /// What was done with packets so far.
+    pub fn notes(&self) -> &CaptureNotes {
+        &self.notes
     }
 
     /// Size of the file; `None` if it is not a regular file.
@@ -107,22 +138,21 @@ impl CaptureReader {
     pub fn form(&self) -> CaptureForm {
         match &self.format {
             Format::Pcap(_) => {
-                CaptureForm::Pcap { link_type: self.interfaces[0].link_type, resolution: self.interfaces[0].resolution }
+                let Interface { link_type, resolution, fcs_bytes, .. } = self.interfaces[0];
+                CaptureForm::Pcap { link_type, resolution, fcs_bytes }
             }
             Format::Pcapng(_) => CaptureForm::Pcapng,
         }
     }
 
-    /// The next frames, or `None` at the end. Their number depends only on the contents of the file.
+    /// The next frames, or `None` at the end. Their number depends only on the contents of the file. Packets of a link
+    /// type that is not read are left out and counted.
     ///
     /// # Errors
-    /// [`EngineError::Capture`] at a damaged record, after all packets before it. Every later call returns the same
-    /// error.
+    /// [`EngineError::Capture`] at a damaged record, after all packets before it, or at the end of a capture if
+    /// all its packets were left out. Every later call returns the same error.
     pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
-        self.frames.clear();
-        self.stamps_ns.clear();
-        self.times_ns.clear();
-        self.interface_ids.clear();
+        self.clear();
         let mut link = None;
         while self.frames.len() < BURST_MAX {
             match self.step(&mut link) {
@@ -132,7 +162,7 @@ impl CaptureReader {
                 Ok(Progress::Empty(what)) if self.buffer.ended() => {
                     return match (self.buffer.skipping(), self.buffer.rest().is_empty()) {
                         (true, _) => Err(self.fault(CaptureFault::Truncated("an unknown block"))),
-                        (false, true) => Ok(None),
+                        (false, true) => self.at_the_end(),
                         (false, false) => Err(self.fault(CaptureFault::Truncated(what))),
                     };
                 }
@@ -152,6 +182,10 @@ impl CaptureReader {
             // SAFETY: every frame points to `cap` bytes of the window, and `cap <= len` (see `step`). The window moves
             // only in the next call, which needs the borrow that this burst holds.
             frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) }.with_times(&self.times_ns),
+            // SAFETY: as above.
+            records: unsafe { FrameBurst::from_raw(&self.records, link, self.stamps_ns[0]) },
+            headers: &self.headers,
+            completed: &self.completed,
             stamps_ns: &self.stamps_ns,
             interface_ids: &self.interface_ids,
             interfaces: &self.interfaces,
@@ -175,15 +209,31 @@ impl CaptureReader {
             }
             Record::Incomplete(what) => return Ok(Progress::Empty(what)),
         };
-        let link_type = self.interfaces[packet.interface as usize].link_type;
-        let Some(packet_link) = super::link_of(link_type) else {
-            return Err(CaptureFault::LinkType { number: link_type, name: link_type_name(link_type) });
-        };
-        if *link.get_or_insert(packet_link) != packet_link {
+        let interface = &self.interfaces[packet.interface as usize];
+        let (link_type, fcs_bytes) = (interface.link_type, u32::from(interface.fcs_bytes));
+        let record = &rest[packet.data..][..packet.cap as usize];
+        let Some(inner) = link_header::inner(link_type, record) else { return Ok(self.leave_out(&packet, link_type)) };
+        if *link.get_or_insert(inner.link) != inner.link {
             return Ok(Progress::Full);
         }
-        let data = rest[packet.data..][..packet.cap as usize].as_ptr();
-        self.frames.push(Frame { data, cap: packet.cap, len: packet.len.max(packet.cap) });
+        let len = packet.len.max(packet.cap);
+        let header = inner.at.start as u32;
+        let behind = (record.len() - inner.at.end) as u32;
+        // The datapath does not see the check sequence, which the snaplen may have cut.
+        let frame_len = len.saturating_sub(header + behind + fcs_bytes);
+        let cap = (inner.at.len() as u32).min(frame_len);
+        let record = self.buffer.rest_mut()[packet.data..][..packet.cap as usize].as_mut();
+        if self.completes_segments
+            && let Some(done) = segment::complete(&mut record[inner.at.start..][..cap as usize], inner.link, frame_len)
+        {
+            self.notes.completed += 1;
+            self.notes.longer += u64::from(done.is_longer);
+            self.completed.push((self.frames.len(), inner.at.start + done.at));
+        }
+        let data = record.as_ptr();
+        self.frames.push(Frame { data: data.wrapping_add(inner.at.start), cap, len: frame_len });
+        self.records.push(Frame { data, cap: packet.cap, len });
+        self.headers.push(inner.at.start);
         self.last_ns = packet.stamp_ns.unwrap_or(self.last_ns);
         self.stamps_ns.push(self.last_ns);
         self.clock_ns = self.clock_ns.max(self.last_ns);
@@ -193,9 +243,48 @@ impl CaptureReader {
         Ok(Progress::Taken)
     }
 
+    /// Leaves out a packet. It counts in the numbers of packets, so a burst ends before it.
+    fn leave_out(&mut self, packet: &Packet, link_type: u16) -> Progress {
+        if !self.frames.is_empty() {
+            return Progress::Full;
+        }
+        self.packets += 1;
+        *self.notes.left_out.entry(link_type).or_insert(0) += 1;
+        self.buffer.consume(packet.bytes as u64);
+        Progress::Taken
+    }
+
+    /// A capture with packets has one whose link type is read.
+    fn at_the_end(&self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
+        match self.notes.left_out.first_key_value() {
+            Some((&number, _)) if self.notes.left_out_packets() == self.packets => {
+                Err(self.fault(CaptureFault::LinkType { number, name: link_type_name(number) }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.records.clear();
+        self.headers.clear();
+        self.completed.clear();
+        self.stamps_ns.clear();
+        self.times_ns.clear();
+        self.interface_ids.clear();
+    }
+
     fn fault(&self, fault: CaptureFault) -> EngineError {
         let (packet, offset) = (self.packets + 1, self.buffer.offset());
         EngineError::Capture { path: self.path.clone(), packet, offset, fault }
+    }
+}
+
+fn refuse_unread(interface: &Interface) -> Result<(), CaptureFault> {
+    let number = interface.link_type;
+    match link_header::is_read(number) {
+        true => Ok(()),
+        false => Err(CaptureFault::LinkType { number, name: link_type_name(number) }),
     }
 }
 
@@ -236,6 +325,9 @@ fn detect(start: &[u8]) -> Result<Format, CaptureFault> {
 #[derive(Clone, Copy, Debug)]
 pub struct CaptureBurst<'a> {
     frames: FrameBurst<'a>,
+    records: FrameBurst<'a>,
+    headers: &'a [usize],
+    completed: &'a [(usize, usize)],
     stamps_ns: &'a [u64],
     interface_ids: &'a [u32],
     interfaces: &'a [Interface],
@@ -246,6 +338,33 @@ impl<'a> CaptureBurst<'a> {
     /// The frames for a filter. Their common time is the time of the first packet.
     pub fn frames(&self) -> &FrameBurst<'a> {
         &self.frames
+    }
+
+    /// Packet `index` as the capture has it, with its link header, and its length on the wire.
+    pub fn record(&self, index: usize) -> (Cow<'a, [u8]>, u32) {
+        let (bytes, len) = (self.records.bytes(index), self.records.wire_len(index));
+        match self.completed_at(index) {
+            None => (Cow::Borrowed(bytes), len),
+            Some(at) => {
+                let mut bytes = bytes.to_vec();
+                bytes[at..at + 2].fill(0);
+                (Cow::Owned(bytes), len)
+            }
+        }
+    }
+
+    /// The bytes of packet `index` in front of its frame: a link header that the datapath does not parse.
+    pub fn header(&self, index: usize) -> &'a [u8] {
+        &self.records.bytes(index)[..self.headers[index]]
+    }
+
+    /// Whether packet `index` is a segment that got its length from the reader.
+    pub fn is_completed(&self, index: usize) -> bool {
+        self.completed_at(index).is_some()
+    }
+
+    fn completed_at(&self, index: usize) -> Option<usize> {
+        self.completed.iter().find(|(packet, _)| *packet == index).map(|&(_, at)| at)
     }
 
     /// Number of the first packet in the capture, from 1.

@@ -62,10 +62,12 @@ impl CaptureWriter {
 
     /// Writes packet `index` of a burst. All bursts must come from one capture.
     pub fn write(&mut self, burst: &CaptureBurst<'_>, index: usize) -> Result<(), EngineError> {
-        self.write_packet(burst, index, burst.frames().bytes(index), burst.frames().wire_len(index))
+        let (bytes, wire_len) = burst.record(index);
+        self.write_packet(burst, index, &bytes, wire_len)
     }
 
-    /// Writes other bytes, of a packet with another length, in place of packet `index` of a burst.
+    /// Writes another frame, with another length, in place of that of packet `index` of a burst. A link header that the
+    /// datapath does not parse stays in front of it.
     pub fn write_changed(
         &mut self,
         burst: &CaptureBurst<'_>,
@@ -73,7 +75,13 @@ impl CaptureWriter {
         bytes: &[u8],
         wire_len: u32,
     ) -> Result<(), EngineError> {
-        self.write_packet(burst, index, bytes, wire_len)
+        match burst.header(index) {
+            [] => self.write_packet(burst, index, bytes, wire_len),
+            header => {
+                let record = [header, bytes].concat();
+                self.write_packet(burst, index, &record, wire_len + header.len() as u32)
+            }
+        }
     }
 
     fn write_packet(
@@ -104,10 +112,10 @@ impl CaptureWriter {
 
     fn write_header(&mut self, comment: &str) -> io::Result<()> {
         match self.form {
-            CaptureForm::Pcap { link_type, resolution } => {
+            CaptureForm::Pcap { link_type, resolution, fcs_bytes } => {
                 let nanoseconds = resolution == Resolution::NANOSECONDS;
                 let magic = if nanoseconds { pcap::MAGIC_NS } else { pcap::MAGIC_US };
-                let words = [magic, 4 << 16 | 2, 0, 0, CAPTURED_BYTES_MAX, u32::from(link_type)];
+                let words = [magic, 4 << 16 | 2, 0, 0, CAPTURED_BYTES_MAX, pcap::link_field(link_type, fcs_bytes)];
                 self.write_words(&words)
             }
             CaptureForm::Pcapng => {
@@ -154,7 +162,14 @@ impl CaptureWriter {
             Some(id) => id,
             None => {
                 let (link_type, resolution) = (link_type_of(link), Resolution::NANOSECONDS);
-                self.write_interface(&Interface { link_type, snap_bytes: 0, resolution, offset_s: 0, name: None })?;
+                self.write_interface(&Interface {
+                    link_type,
+                    snap_bytes: 0,
+                    resolution,
+                    offset_s: 0,
+                    fcs_bytes: 0,
+                    name: None,
+                })?;
                 self.own_links.push(link);
                 self.own_links.len() - 1
             }
@@ -173,11 +188,15 @@ impl CaptureWriter {
     fn write_interface(&mut self, interface: &Interface) -> io::Result<()> {
         let name = interface.name.as_deref().unwrap_or_default();
         let name_bytes = if name.is_empty() { 0 } else { 4 + (name.len() as u32).next_multiple_of(4) };
-        let block_bytes = 20 + name_bytes + 8 + 4;
+        let fcs_bytes = if interface.fcs_bytes == 0 { 0 } else { 8 };
+        let block_bytes = 20 + name_bytes + fcs_bytes + 8 + 4;
         self.write_words(&[block::INTERFACE, block_bytes, u32::from(interface.link_type), interface.snap_bytes])?;
         if !name.is_empty() {
             self.write_words(&[u32::from(option::NAME) | (name.len() as u32) << 16])?;
             self.write_padded(name)?;
+        }
+        if interface.fcs_bytes != 0 {
+            self.write_words(&[u32::from(option::FCS_LENGTH) | 1 << 16, u32::from(interface.fcs_bytes)])?;
         }
         let resolution = u32::from(interface.resolution.written().to_option());
         self.write_words(&[u32::from(option::RESOLUTION) | 1 << 16, resolution, u32::from(option::END), block_bytes])

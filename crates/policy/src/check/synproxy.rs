@@ -112,5 +112,10 @@ impl Checker<'_> {
             let help = "take out `one-way`, or `synproxy`";
             self.report(Diagnostic::error("E0325", answering.unwrap_or(span), message).help(help));
         }
+        if tracking.vlan_ignore {
+            let message = "`synproxy` answers with the tags of the SYN, so both directions must have the same tags";
+            let help = "take out `vlan ignore`, or `synproxy`";
+            self.report(Diagnostic::error("E0325", answering.unwrap_or(span), message).help(help));
+        }
     }
 }

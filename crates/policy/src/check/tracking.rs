@@ -58,6 +58,15 @@ impl Checker<'_> {
                 }
             },
             TrackingSetting::OneWay(_) => tracking.one_way = true,
+            TrackingSetting::Vlan(word) => match word.text.as_str() {
+                "match" => tracking.vlan_ignore = false,
+                "ignore" => tracking.vlan_ignore = true,
+                _ => {
+                    let message = format!("`vlan` cannot be `{}`", word.text);
+                    let help = "write `ignore` if tags may differ by direction, or `match`";
+                    self.report(Diagnostic::error("E0325", word.span, message).help(help));
+                }
+            },
             TrackingSetting::SynproxyOffer(offer) => self.synproxy_offer(tracking, offer),
             TrackingSetting::SynproxyThreshold(threshold) => self.synproxy_threshold(tracking, threshold),
             TrackingSetting::Invalid(word) => match Invalid::from_name(&word.text) {

@@ -110,24 +110,26 @@ fn defaults(text: &str) -> Option<Defaults> {
     Some(defaults)
 }
 
-/// `size 262144 embryonic 25% unproven 50% pickup on one-way off invalid rules syn-sent 120000ms ...`
+/// `size 262144 embryonic 25% unproven 50% pickup on one-way off vlan match invalid rules syn-sent 120000ms ...`
 fn tracking(text: &str) -> Option<Tracking> {
     let words: Vec<&str> = text.split(' ').collect();
-    let (settings, timeouts) = words.split_at_checked(12)?;
+    let (settings, timeouts) = words.split_at_checked(14)?;
     let settings = settings.chunks_exact(2);
-    let names = ["size", "embryonic", "unproven", "pickup", "one-way", "invalid"];
+    let names = ["size", "embryonic", "unproven", "pickup", "one-way", "vlan", "invalid"];
     if !settings.clone().map(|setting| setting[0]).eq(names) {
         return None;
     }
     let values: Vec<&str> = settings.map(|setting| setting[1]).collect();
-    let [size, embryonic, unproven, pickup, one_way, invalid] = values.try_into().ok()?;
-    let is_on = |word: &str| ["off", "on"].iter().position(|&known| known == word).map(|index| index == 1);
+    let [size, embryonic, unproven, pickup, one_way, vlan, invalid] = values.try_into().ok()?;
+    let is_second = |word: &str, of: [&str; 2]| of.iter().position(|&known| known == word).map(|index| index == 1);
+    let is_on = |word: &str| is_second(word, ["off", "on"]);
     let mut tracking = Tracking {
         size: size.parse().ok()?,
         embryonic_percent: embryonic.strip_suffix('%')?.parse().ok()?,
         unproven_percent: unproven.strip_suffix('%')?.parse().ok()?,
         pickup: is_on(pickup)?,
         one_way: is_on(one_way)?,
+        vlan_ignore: is_second(vlan, ["match", "ignore"])?,
         invalid: Invalid::from_name(invalid)?,
         ..Tracking::default()
     };

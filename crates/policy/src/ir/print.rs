@@ -4,7 +4,7 @@
 //! program edge
 //! defaults malformed drop, arp accept, not-ip drop, fragment rules, ip-options rules, no-match accept
 //! on-exit block
-//! tracking size 262144 embryonic 25% unproven 50% pickup on one-way off invalid rules syn-sent 120000ms ... other 600000ms
+//! tracking size 262144 embryonic 25% unproven 50% pickup on one-way off vlan match invalid rules syn-sent 120000ms ... other 600000ms
 //! synproxy mss 1460 wscale 7 sack-perm timestamp on 10000 off 1000 for 30s
 //! observe size 65536 ip/32 ip6/128 inside 192.0.2.0-192.0.2.255
 //! inside 192.0.2.0-192.0.2.255
@@ -109,11 +109,12 @@ fn print_card(f: &mut Formatter<'_>, Answering { chain, plain, body, lookups }: 
 }
 
 fn print_tracking(f: &mut Formatter<'_>, tracking: &Tracking) -> fmt::Result {
-    let Tracking { size, embryonic_percent, unproven_percent, pickup, one_way, invalid, timeouts_ms, synproxy } =
-        tracking;
+    let Tracking { size, embryonic_percent, unproven_percent, pickup, one_way, vlan_ignore, invalid, .. } = tracking;
+    let Tracking { timeouts_ms, synproxy, .. } = tracking;
     write!(f, "tracking size {size} embryonic {embryonic_percent}% unproven {unproven_percent}%")?;
     write!(f, " pickup {}", if *pickup { "on" } else { "off" })?;
-    write!(f, " one-way {} invalid {}", if *one_way { "on" } else { "off" }, invalid.name())?;
+    write!(f, " one-way {}", if *one_way { "on" } else { "off" })?;
+    write!(f, " vlan {} invalid {}", if *vlan_ignore { "ignore" } else { "match" }, invalid.name())?;
     TIMEOUTS.iter().zip(timeouts_ms).try_for_each(|((_, name, _), ms)| write!(f, " {name} {ms}ms"))?;
     writeln!(f)?;
     synproxy.iter().try_for_each(|synproxy| print_synproxy(f, synproxy))

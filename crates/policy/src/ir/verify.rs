@@ -343,12 +343,12 @@ fn is_sound_observe(Observe { size, lengths: [ipv4, ipv6], inside }: &Observe) -
 
 /// Whether the settings of the tracker are valid.
 fn is_sound_tracking(
-    Tracking { size, embryonic_percent, unproven_percent, timeouts_ms, one_way, synproxy, .. }: &Tracking,
+    Tracking { size, embryonic_percent, unproven_percent, timeouts_ms, one_way, vlan_ignore, synproxy, .. }: &Tracking,
 ) -> bool {
     (flow::SIZE_MIN..=flow::SIZE_MAX).contains(size)
         && [embryonic_percent, unproven_percent].iter().all(|share| (1..=100).contains(*share))
         && timeouts_ms.iter().all(|timeout| (1..=flow::TIMEOUT_MAX_MS).contains(timeout))
-        && synproxy.as_ref().is_none_or(|synproxy| !one_way && is_sound_synproxy(synproxy))
+        && synproxy.as_ref().is_none_or(|synproxy| !one_way && !vlan_ignore && is_sound_synproxy(synproxy))
 }
 
 fn is_sound_synproxy(Synproxy { mss, wscale, sack, timestamp, threshold }: &Synproxy) -> bool {

@@ -136,6 +136,7 @@ impl Display for TrackingSetting {
             TrackingSetting::Timeout(of, timeout) => write!(f, "timeout {} {timeout}", of.text),
             TrackingSetting::Pickup(word) => write!(f, "pickup {}", word.text),
             TrackingSetting::OneWay(_) => write!(f, "one-way"),
+            TrackingSetting::Vlan(word) => write!(f, "vlan {}", word.text),
             TrackingSetting::Invalid(word) => write!(f, "invalid {}", word.text),
             TrackingSetting::SynproxyOffer(SynproxyOffer { mss, wscale, sack_perm, timestamp, .. }) => {
                 write!(f, "synproxy mss {mss}")?;

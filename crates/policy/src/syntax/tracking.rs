@@ -8,7 +8,8 @@ use crate::diag::{Diagnostic, nearest};
 use crate::source::Span;
 
 /// The settings.
-const WORDS: [&str; 8] = ["size", "embryonic", "unproven", "timeout", "pickup", "one-way", "invalid", "synproxy"];
+const WORDS: [&str; 9] =
+    ["size", "embryonic", "unproven", "timeout", "pickup", "one-way", "vlan", "invalid", "synproxy"];
 
 /// Parses `tracking { ... }`.
 pub(super) fn tracking(cursor: &mut Cursor) -> Parse<Tracking> {
@@ -34,6 +35,7 @@ fn setting(cursor: &mut Cursor) -> Parse<TrackingSetting> {
             TrackingSetting::Timeout(of, value::number(cursor, &expected)?)
         }
         "pickup" => TrackingSetting::Pickup(cursor.name("`on` or `off` after `pickup`")?),
+        "vlan" => TrackingSetting::Vlan(cursor.name("`match` or `ignore` after `vlan`")?),
         "invalid" => TrackingSetting::Invalid(cursor.name("accept, drop, divert or rules after `invalid`")?),
         "synproxy" if cursor.is_word("on") => threshold(cursor, keyword)?,
         "synproxy" => offer(cursor, keyword)?,

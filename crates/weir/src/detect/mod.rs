@@ -15,6 +15,7 @@ use weir_command::options::{ChainOptions, DirectionName};
 use weir_command::report as output;
 use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
+use weir_engine::capture::CaptureReader;
 use weir_loading::eval::{self, SlotAnswers};
 use weir_loading::{Policy, PolicyFile};
 use weir_mitigate::action::{Mode, Prepared};
@@ -138,6 +139,12 @@ impl Detection<'_> {
     fn read(&mut self, capture: &Path) -> Result<(), Unread> {
         let mut reader = captures::open(capture)?;
         self.clock.begin_capture();
+        let outcome = self.take_all(&mut reader);
+        self.figures.add_notes(reader.notes());
+        outcome
+    }
+
+    fn take_all(&mut self, reader: &mut CaptureReader) -> Result<(), Unread> {
         loop {
             let burst = match reader.next_burst() {
                 Ok(Some(burst)) => burst,

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use weir_command::failure::{self, Failure};
 use weir_command::figures::{bytes, grouped, share};
+use weir_engine::capture;
 use weir_mitigate::action::Measure;
 use weir_mitigate::defence::Fate;
 use weir_mitigate::measure::{Handshake, Way};
@@ -13,6 +14,7 @@ use weir_mitigate::mitigator::Mitigator;
 use weir_mitigate::prefix::Prefix;
 use weir_mitigate::waiting::{Syns, Waiting};
 use weir_mitigate::{Attack, Record, State};
+use weir_recording::capture_notes::CaptureNotes;
 use weir_recording::captures::Damage;
 use weir_recording::clock::Clock;
 use weir_recording::headers::Unseen;
@@ -31,6 +33,7 @@ pub struct Figures {
     waiting: Waiting,
     /// Labels without packets.
     beyond: Option<Beyond>,
+    notes: CaptureNotes,
 }
 
 /// How many packets were judged, and why others were not. Packets that the policy drops are neither judged nor outside.
@@ -90,6 +93,11 @@ impl Figures {
         self.readings.outside += u64::from(!is_judged && way != Way::Forged);
     }
 
+    /// Adds what a reader says of a capture.
+    pub fn add_notes(&mut self, notes: &capture::CaptureNotes) {
+        self.notes.add(notes);
+    }
+
     /// The recording has ended.
     pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>, sides: Option<&Sides>) {
         self.readings.sides_by = sides.map(|sides| if sides.are_known() { "link" } else { "address" });
@@ -140,6 +148,9 @@ pub struct Report {
     dropped: u64,
     #[serde(flatten)]
     readings: Readings,
+    /// Packets that are not judged as the captures have them.
+    #[serde(flatten)]
+    notes: CaptureNotes,
     seconds: f64,
     attacks: Vec<AttackReport>,
     #[serde(flatten)]
@@ -232,6 +243,7 @@ impl Report {
             bytes: figures.bytes,
             dropped: figures.dropped,
             readings: figures.readings,
+            notes: figures.notes.clone(),
             seconds: seconds(last_ns, first_ns),
             attacks,
             labelled: figures.labelled,
@@ -276,6 +288,7 @@ impl Report {
         }
         self.beyond.iter().for_each(|beyond| _ = writeln!(text, "  {}", beyond.describe()));
         self.readings.describe(&mut text);
+        text += &self.notes.describe();
         if let Some(exports) = &self.exports {
             text += "\n";
             exports.folders.iter().for_each(|folder| _ = writeln!(text, "  exported to {}", folder.display()));

@@ -29,6 +29,7 @@ pub fn settings() -> BoxedStrategy<Vec<String>> {
     let embryonic = select(vec!["", "embryonic 1%", "embryonic 10%", "embryonic 50%", "embryonic 100%"]);
     let pickup = select(vec!["", "pickup on", "pickup off"]);
     let one_way = select(vec!["", "", "", "one-way"]);
+    let vlan = select(vec!["", "", "", "vlan match", "vlan ignore"]);
     let invalid = select(vec!["", "", "invalid rules", "invalid drop", "invalid accept", "invalid divert"]);
     let offer = select(vec![
         "",
@@ -45,10 +46,11 @@ pub fn settings() -> BoxedStrategy<Vec<String>> {
     let timeouts = (named, times).prop_map(|(names, times)| {
         names.iter().zip(times).map(|(name, time)| format!("timeout {name} {time}")).collect::<Vec<_>>()
     });
-    ([size, embryonic, pickup, one_way, invalid], synproxy, timeouts)
+    ([size, embryonic, pickup, one_way, vlan, invalid], synproxy, timeouts)
         .prop_map(|(lines, synproxy, timeouts)| {
-            // One-way flows cannot be proxied.
-            let synproxy = if lines.contains(&"one-way") { [""; 2] } else { synproxy };
+            // One-way flows cannot be proxied, nor flows whose tags are ignored.
+            let unproxied = lines.contains(&"one-way") || lines.contains(&"vlan ignore");
+            let synproxy = if unproxied { [""; 2] } else { synproxy };
             let lines = lines.into_iter().chain(synproxy).filter(|line| !line.is_empty());
             lines.map(str::to_owned).chain(timeouts).collect()
         })

@@ -66,6 +66,7 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
     out.line(&format!(".invalid = {invalid},"));
     out.line(&format!(".pickup = {},", tracking.pickup));
     out.line(&format!(".one_way = {},", tracking.one_way));
+    out.line(&format!(".vlan_ignore = {},", tracking.vlan_ignore));
     if let Some(proxy) = &tracking.synproxy {
         synproxy(proxy, out);
     }

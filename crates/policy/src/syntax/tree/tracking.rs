@@ -27,6 +27,8 @@ pub enum TrackingSetting {
     Pickup(Name),
     /// `one-way`
     OneWay(Span),
+    /// `vlan ignore`
+    Vlan(Name),
     /// `invalid drop`
     Invalid(Name),
     /// `synproxy mss 1460 wscale 7 sack-perm timestamp`
@@ -71,7 +73,7 @@ impl TrackingSetting {
                 atom.span
             }
             TrackingSetting::Timeout(of, _) => of.span,
-            TrackingSetting::Pickup(word) | TrackingSetting::Invalid(word) => word.span,
+            TrackingSetting::Pickup(word) | TrackingSetting::Vlan(word) | TrackingSetting::Invalid(word) => word.span,
             TrackingSetting::OneWay(span) => *span,
             TrackingSetting::SynproxyOffer(offer) => offer.span,
             TrackingSetting::SynproxyThreshold(threshold) => threshold.span,
@@ -87,6 +89,7 @@ impl TrackingSetting {
             TrackingSetting::Timeout(of, _) => format!("timeout {}", of.text),
             TrackingSetting::Pickup(_) => "pickup".to_owned(),
             TrackingSetting::OneWay(_) => "one-way".to_owned(),
+            TrackingSetting::Vlan(_) => "vlan".to_owned(),
             TrackingSetting::Invalid(_) => "invalid".to_owned(),
             TrackingSetting::SynproxyOffer(_) => "synproxy mss".to_owned(),
             TrackingSetting::SynproxyThreshold(_) => "synproxy on".to_owned(),

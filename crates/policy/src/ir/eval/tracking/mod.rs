@@ -99,7 +99,9 @@ impl Tracker {
             L4::Tcp if packet.fragment == Fragment::First => Tracked::refused(Reason::OUT_OF_WINDOW),
             L4::Tcp => self.tcp(packet, frame, arrival),
             L4::Icmp | L4::Icmp6 => self.icmp(packet, frame, arrival),
-            L4::Udp | L4::Ports | L4::Other | L4::None => self.request_or_reply(key(packet, arrival), arrival.side()),
+            L4::Udp | L4::Ports | L4::Other | L4::None => {
+                self.request_or_reply(self.key(packet, arrival), arrival.side())
+            }
         }
     }
 
@@ -137,7 +139,7 @@ impl Tracker {
     fn tcp(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         let Some(segment) = Segment::read(packet, frame) else { return Tracked::refused(Reason::BAD_FLAGS) };
         let now = self.now();
-        let (key, sender) = (key(packet, arrival), arrival.side());
+        let (key, sender) = (self.key(packet, arrival), arrival.side());
         let known = self.table.find(&key, now);
         let is_syn = segment.kind == Kind::Syn;
         if is_syn && self.synproxy.is_some() && proxied::is_stray(packet, frame) {
@@ -209,7 +211,7 @@ impl Tracker {
         };
         let identifier = be16(&frame.bytes[packet.l4_offset + 4..]);
         let ends = [packet.saddr, packet.daddr];
-        let vlan = vlan(packet);
+        let vlan = self.vlan(packet);
         let prompt = Prompt { identifier, request, is_reply };
         let key = FlowKey::of_icmp(arrival, ends, prompt, packet.proto, vlan, is_ipv6(packet));
         let now = self.now();
@@ -249,7 +251,7 @@ impl Tracker {
     /// packet, so the packet had come from the other side.
     fn error(&mut self, packet: &Packet, frame: Frame<'_>, arrival: Arrival) -> Tracked {
         let (now, of_quoted) = (self.now(), arrival.other());
-        let Some(quoted) = quote::read(packet, vlan(packet), frame, of_quoted) else {
+        let Some(quoted) = quote::read(packet, self.vlan(packet), frame, of_quoted) else {
             return Tracked::refused(Reason::NO_STATE);
         };
         if quoted.source != packet.daddr {
@@ -270,6 +272,21 @@ impl Tracker {
         }
     }
 
+    /// The key of a packet with ports, or with none.
+    fn key(&self, packet: &Packet, arrival: Arrival) -> FlowKey {
+        let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
+        FlowKey::of(arrival, source, destination, packet.proto, self.vlan(packet), is_ipv6(packet))
+    }
+
+    /// The ids of the outer and the inner tag, unless the policy ignores them. A priority tag has the id 0, as a packet
+    /// without tag.
+    fn vlan(&self, packet: &Packet) -> [u16; 2] {
+        match self.settings.vlan_ignore {
+            true => [0; 2],
+            false => [0, 1].map(|tag| packet.vlan.get(tag).copied().unwrap_or(0)),
+        }
+    }
+
     /// A packet that opens a flow, if the table has room.
     fn if_there_is_room(&mut self, tracked: Tracked) -> Tracked {
         match &tracked.opening {
@@ -282,17 +299,6 @@ impl Tracker {
     }
 }
 
-/// The key of a packet with ports, or with none.
-fn key(packet: &Packet, arrival: Arrival) -> FlowKey {
-    let (source, destination) = ((packet.saddr, packet.sport), (packet.daddr, packet.dport));
-    FlowKey::of(arrival, source, destination, packet.proto, vlan(packet), is_ipv6(packet))
-}
-
 fn is_ipv6(packet: &Packet) -> bool {
     packet.l3 == L3::Ipv6
-}
-
-/// The ids of the outer and the inner tag. A priority tag has the id 0, as a packet without tag.
-fn vlan(packet: &Packet) -> [u16; 2] {
-    [0, 1].map(|tag| packet.vlan.get(tag).copied().unwrap_or(0))
 }
