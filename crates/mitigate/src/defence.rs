@@ -251,7 +251,9 @@ impl Defence {
     }
 
     /// An action is not in force any more.
-    pub fn lift(&mut self, id: ActionId) {
-        self.filter.undo(id);
+    pub fn lift(&mut self, id: ActionId, now_ns: u64) {
+        if self.filter.undo(id) {
+            self.change(now_ns);
+        }
     }
 }

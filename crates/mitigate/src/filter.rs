@@ -35,10 +35,12 @@ impl Filter {
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
-    /// Ends an action.
-    pub fn undo(&mut self, id: ActionId) {
+    /// Ends an action. Returns whether it was carried out.
+    pub fn undo(&mut self, id: ActionId) -> bool {
+        let before = self.active.len();
         self.active.retain(|active| active.action.id != id);
         self.proxies = self.active.iter().filter(|active| is_proxy(&active.action)).count();
+        self.active.len() < before
     }
 
     /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that

@@ -133,7 +133,7 @@ impl Gateway {
                 Decision::Undo(id, ending) => {
                     self.outcome.undone.push((time_s, ending));
                     self.in_force.retain(|action| action.id != id);
-                    self.defence.lift(id);
+                    self.defence.lift(id, end_ns);
                 }
                 Decision::Propose(_) | Decision::VectorBegan { .. } | Decision::VectorEnded { .. } => {
                     panic!("{decision:?}")

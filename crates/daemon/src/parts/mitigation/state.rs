@@ -238,7 +238,7 @@ impl State {
 
     /// Stops carrying out an action that has ended. Actions that only waited have nothing to undo.
     fn undo(&mut self, id: ActionId, ending: Ending, now_ns: u64) {
-        self.defence.lift(id);
+        self.defence.lift(id, now_ns);
         if !self.carried.ids().contains(&id) {
             return;
         }
@@ -259,7 +259,7 @@ impl State {
     /// Renews what expires, and ends actions that another client has undone.
     fn renew(&mut self, now_ns: u64) {
         for (id, lost) in self.carried.renew(now_ns) {
-            self.defence.lift(id);
+            self.defence.lift(id, now_ns);
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
                 Lost::Removed(how) => {
