@@ -5,7 +5,7 @@
 mod card;
 mod trials;
 
-use crate::generations::account::sums;
+use crate::generations::account::{Stopped, sums};
 use crate::generations::automatic::{Ended, Holder, Why};
 use crate::generations::generation::Generation;
 use crate::generations::ledger::Ledger;
@@ -328,6 +328,11 @@ impl<D: Datapath> Controller<D> {
     /// The ports of the datapath.
     pub fn ports(&self) -> Vec<PortStatus> {
         self.datapath.ports()
+    }
+
+    /// Packets from the lower side since the start that did not get past the datapath.
+    pub fn stopped(&self) -> Stopped {
+        self.ledger.stopped(&self.datapath)
     }
 
     /// The counters of the chains `upstream` of the active policy, summed over workers; `None` if another generation
