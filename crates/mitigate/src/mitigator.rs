@@ -25,7 +25,7 @@ use crate::retreat::{self, SOURCE_NS};
 use crate::signature::Signature;
 use crate::signature::learn::{COLLATERAL_MAX, Learned};
 use crate::streams;
-use crate::unanswered;
+use crate::unanswered::Unanswered;
 use crate::victim::{Suspect, Victims};
 pub use knowledge::{Attacked, Part};
 use std::collections::HashSet;
@@ -105,6 +105,7 @@ pub struct Mitigator {
     protected: Protected,
     peace: Peace,
     victims: Victims,
+    unanswered: Unanswered,
     attacks: Vec<Attack>,
     over: Vec<Attack>,
     remembered: Vec<Signature>,
@@ -121,6 +122,7 @@ impl Mitigator {
             settings,
             peace: Peace::new(seed),
             victims: Victims::default(),
+            unanswered: Unanswered::default(),
             attacks: Vec::new(),
             over: Vec::new(),
             remembered: Vec::new(),
@@ -429,17 +431,16 @@ impl Mitigator {
         if self.peace.is_beginning() {
             return;
         }
-        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps()) {
+        for (source, suspect) in self.unanswered.judge(window, self.peace.source_pps()) {
             let blocked = self.attacks.iter().flat_map(Attack::blocked);
-            if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.protected.contains(heavy.source)
-            {
+            if blocked.into_iter().any(|(_, known, _)| known == source) || self.protected.contains(source) {
                 continue;
             }
             let Some(at) = self.case(&suspect, window.to_ns) else { continue };
             if self.attacks[at].id.is_none() {
                 self.begin(at, &suspect, window, &[]);
             }
-            self.apply(at, Measure::Block(heavy.source, SOURCE_NS), Trial::default());
+            self.apply(at, Measure::Block(source, SOURCE_NS), Trial::default());
         }
     }
 

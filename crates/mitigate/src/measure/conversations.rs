@@ -14,6 +14,7 @@
 //! is for the caller to say.
 
 mod fragments;
+mod numbers;
 mod protocols;
 mod standing;
 mod turns;
@@ -22,6 +23,7 @@ use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
 use fragments::Fragments;
+use numbers::{exchange, note, proves};
 pub use protocols::is_ping;
 use protocols::{can_prove, may_be_stream, pay};
 pub use standing::{Proof, Standing, Stream, Voucher};
@@ -38,8 +40,6 @@ const IDLE_NS: u64 = 120 * SECOND_NS;
 const HELD_NS: u64 = 10 * SECOND_NS;
 /// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
 const EMBRYO_NS: u64 = 5 * SECOND_NS;
-/// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
-const ACKED_MAX: u32 = 1 << 18;
 /// Echo requests for each reply of a host that answers: it limits its replies, and some are on their way.
 const ECHOES_PER_ANSWER: u32 = 4;
 /// Packets for each answer of clients and servers that take turns.
@@ -66,6 +66,10 @@ struct Party {
     first: u32,
     next: u32,
     acked: u32,
+    /// Its highest acknowledgement; `None` before the first one.
+    covered: Option<u32>,
+    /// Bytes that it was seen to send and that are not acknowledged, an estimate of all that it has sent.
+    unacknowledged: u32,
     /// Steps in which its numbers continued.
     steps: u8,
     has_begun: bool,
@@ -172,15 +176,16 @@ pub struct Conversations {
     seed: u64,
     window: u64,
     last_ns: u64,
-    /// For how long an answer pays.
+    /// For how long an answer pays, and how many packets each one stands for that is seen.
     paid_ns: u64,
+    scale: f64,
 }
 
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
         let (slots, fragments) = (Slots::new(CAPACITY), Fragments::new(seed));
-        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS }
+        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS, scale: 1.0 }
     }
 
     /// Begins a window.
@@ -190,6 +195,7 @@ impl Conversations {
 
     /// Sets how many packets each one stands for that is seen. The fewer are seen, the longer an answer pays.
     pub fn scale(&mut self, packets: f64) {
+        self.scale = packets;
         self.paid_ns = (turns::PAID_NS as f64 * packets).clamp(turns::PAID_NS as f64, IDLE_NS as f64) as u64;
     }
 
@@ -351,6 +357,7 @@ impl Conversations {
         }
         let before = entry.numbers(side);
         let is_real = proves(header, entry, side);
+        let exchanged = exchange(header, entry, side, self.scale);
         let own = &mut entry.sides[side];
         own.is_real |= is_real;
         note(header, own);
@@ -363,7 +370,7 @@ impl Conversations {
         // Clients repeat their SYN a few times. More were not theirs, or are an attack.
         let redeemed = if is_news { std::mem::take(&mut own.pending).min(WAITING_MAX) } else { 0 };
         own.pending = own.pending.saturating_add(u32::from(proof == Proof::None));
-        Standing { proof, is_news, redeemed, stream: Stream::None }
+        Standing { proof, is_news, redeemed, stream: Stream::None, exchanged }
     }
 }
 
@@ -399,7 +406,7 @@ fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, (now_ns,
     if proof == Proof::None {
         own.pending = own.pending.saturating_add(1);
     }
-    Standing { proof, is_news, redeemed, stream }
+    Standing { proof, is_news, redeemed, stream, exchanged: 0 }
 }
 
 /// Notes a packet of a stream. TCP and ICMP have no streams: their legitimate senders have answers, and so have proof.
@@ -425,14 +432,6 @@ fn note_datagram(own: &mut Party, now_ns: u64) {
     }
 }
 
-/// Whether a packet shows that its sender has received what the other side sent: it acknowledges its numbers.
-fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
-    let other = &entry.sides[1 - side];
-    let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
-    let is_ack = header.protocol == protocol::TCP && header.flags & tcp::ACK != 0 && other.has_begun;
-    is_ack && other.next.wrapping_sub(header.ack) <= sent
-}
-
 /// Whether answers may vouch for a packet: it answers, or is not the first question.
 fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
     let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
@@ -441,44 +440,6 @@ fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
         protocol::TCP => false,
         protocol::ICMP | protocol::ICMP6 => was_asked && matches!(header.icmp_type, 0 | 129),
         _ => was_asked || other.packets > 0 && own.packets > 0,
-    }
-}
-
-/// Whether the numbers of a segment continue the numbers of its sender, and new ones follow. A repeated segment does
-/// not.
-fn continues(header: &Header, own: &Party) -> bool {
-    let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
-    is_next && (header.payload_length > 0 || header.ack != own.acked)
-}
-
-/// Remembers a packet of a side.
-fn note(header: &Header, own: &mut Party) {
-    own.packets = own.packets.saturating_add(1);
-    if header.protocol != protocol::TCP {
-        return;
-    }
-    own.has_ended = header.flags & (tcp::FIN | tcp::RST) != 0 || own.has_ended && header.flags & tcp::SYN == 0;
-    if header.flags & tcp::RST != 0 {
-        return;
-    }
-    let is_handshake = own.packets == 2 && own.steps == 0 && own.acked == 0;
-    if continues(header, own) {
-        // The segment behind a SYN of the same side continues a handshake.
-        let steps = if is_handshake && header.payload_length == 0 { STEPS } else { 1 };
-        own.steps = own.steps.saturating_add(steps);
-    }
-    let phantom = u32::from(header.flags & tcp::SYN != 0) + u32::from(header.flags & tcp::FIN != 0);
-    let next = header.seq.wrapping_add(u32::from(header.payload_length)).wrapping_add(phantom);
-    if !own.has_begun || header.flags & tcp::SYN != 0 {
-        own.first = header.seq;
-    }
-    let is_old = own.has_begun && (next.wrapping_sub(own.next) as i32) < 0 && header.flags & tcp::SYN == 0;
-    if !is_old {
-        own.next = next;
-    }
-    own.has_begun = true;
-    if header.flags & tcp::ACK != 0 {
-        own.acked = header.ack;
     }
 }
 

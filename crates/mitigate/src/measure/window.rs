@@ -68,8 +68,10 @@ pub struct HeavySource {
     pub source: Source,
     /// Packets that it certainly sent.
     pub packets: u64,
-    /// Packets that protected hosts sent to it, at most.
+    /// Segments of TCP that protected hosts sent to it and that do not refuse, at most.
     pub answers: u64,
+    /// Bytes that they acknowledge or bring, at most. It is of all segments, also where few of them are seen.
+    pub exchanged: u64,
 }
 
 impl Window {
