@@ -112,6 +112,8 @@ pub struct Mitigator {
     next_action: ActionId,
     next_attack: AttackId,
     decisions: Vec<Decision>,
+    /// Datagrams that were not judged, because only one direction is seen.
+    unjudged: u64,
 }
 
 impl Mitigator {
@@ -129,6 +131,7 @@ impl Mitigator {
             next_action: 1,
             next_attack: 1,
             decisions: Vec::new(),
+            unjudged: 0,
         }
     }
 
@@ -142,6 +145,7 @@ impl Mitigator {
         self.peace.baselines.begin(window.to_ns);
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let window = &*streams::judge(window, &self.peace.baselines, &growth);
+        self.unjudged += window.unjudged;
         if window.sampling.is_blind() {
             self.hold(window.to_ns);
             self.peace.baselines.freeze(|_| true, window.to_ns);

@@ -244,7 +244,7 @@ impl Extractor {
         let source = (header.is_ipv6, header.saddr);
         let source_hash = address_hash(self.seed, header.is_ipv6, header.saddr);
         let trust = self.trust(header, standing.proof);
-        self.visibility.count(header, standing.proof);
+        self.visibility.count(header, standing);
         // Answers vouch for packets, and not for their source.
         if standing.is_news && matches!(standing.proof, Proof::Real | Proof::Plausible(_)) && trust != Trust::None {
             self.remember(source, source_hash, now_ns);
@@ -261,6 +261,10 @@ impl Extractor {
                 count_unproven(counts, class, standing);
             }
             let redeemed = redeem(counts, class, redeemed.into());
+            // A sender of datagrams that only continue can be made up as well. TCP needs numbers for it.
+            if trust == Trust::Plausible && header.protocol == protocol::UDP {
+                counts.vouched[class as usize] += redeemed + 1;
+            }
             if let Proof::Vouched(voucher) = standing.proof {
                 counts.vouched[class as usize] += redeemed + 1;
                 counts.briefly_vouched[class as usize] += if voucher == Voucher::Few { redeemed + 1 } else { 0 };
@@ -419,6 +423,7 @@ impl Extractor {
             answered,
             answered_pings,
             is_two_way: self.visibility.is_two_way(),
+            unjudged: 0,
             sampling: Sampling::ALL,
         };
         self.visibility.end_window(self.distrusted.is_empty());

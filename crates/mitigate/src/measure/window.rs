@@ -56,6 +56,8 @@ pub struct Window {
     pub dropped_proven: Vec<Header>,
     /// Whether both directions of traffic are seen.
     pub is_two_way: bool,
+    /// Datagrams without proof that are not judged, because only one direction is seen.
+    pub unjudged: u64,
     /// Which part of the packets was seen. Counts are estimates of all packets, samples of headers are not.
     pub sampling: Sampling,
 }
