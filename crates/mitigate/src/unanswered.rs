@@ -48,7 +48,7 @@ struct Evident {
     /// Packets that were seen, and their estimate.
     seen: f64,
     packets: f64,
-    /// An estimate of answers, each of which stands for one packet.
+    /// An estimate of answers. Each stands for one packet.
     answers: f64,
     /// Bytes that were acknowledged or brought.
     exchanged: f64,
@@ -186,7 +186,7 @@ impl Unanswered {
 
 impl Watched {
     fn suspect(&self, normal_pps: f64, threshold: f64) -> Suspect {
-        let measure = "packets/s of a proven source, of which less than 1 of 8 is acknowledged".to_owned();
+        let measure = "packets/s of a proven source that gets less than 1 of 8 acknowledged".to_owned();
         let value = self.settled.packets / self.settled.seconds;
         let evidence = vec![Evidence { measure, value, usual: normal_pps, threshold: Some(threshold) }];
         Suspect {

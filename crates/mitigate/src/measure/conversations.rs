@@ -13,6 +13,7 @@
 //! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
 //! is for the caller to say.
 
+mod conversation;
 mod fragments;
 mod numbers;
 mod protocols;
@@ -22,151 +23,25 @@ mod turns;
 use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
+use conversation::{Conversation, IDLE_NS, Party, STEPS};
 use fragments::Fragments;
 use numbers::{exchange, note, proves};
 pub use protocols::is_ping;
 use protocols::{can_prove, may_be_stream, pay};
 pub use standing::{Proof, Standing, Stream, Voucher};
-use turns::Turns;
 use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
 
 /// Conversations that are remembered.
 const CAPACITY: usize = 1 << 17;
-/// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
-const IDLE_NS: u64 = 120 * SECOND_NS;
-/// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity
-/// divided by it.
-const HELD_NS: u64 = 10 * SECOND_NS;
-/// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
-const EMBRYO_NS: u64 = 5 * SECOND_NS;
 /// Echo requests for each reply of a host that answers: it limits its replies, and some are on their way.
 const ECHOES_PER_ANSWER: u32 = 4;
-/// Packets for each answer of clients and servers that take turns.
-const PACKETS_IN_TURN: u32 = 2;
-/// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
-const STEPS: u8 = 3;
 /// Datagrams from one port to one port, and the time between the first and the last, after which their source counts as
 /// real there.
 const DATAGRAMS_MIN: u32 = 16;
 const DATAGRAMS_MS: u32 = 3000;
-/// Packets from one port to one port that are a stream. Made-up sources and ports seldom meet twice.
-const STREAM_MIN: u32 = 8;
 /// SYNs of a connection that wait for its handshake: clients repeat them a few times. More are an attack.
 const WAITING_MAX: u32 = 8;
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// What one side of a conversation has sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Party {
-    packets: u32,
-    /// Its packets that actions dropped. They were not received, so they change nothing else.
-    dropped: u32,
-    /// The first and the next sequence number of TCP, and the last acknowledgement.
-    first: u32,
-    next: u32,
-    acked: u32,
-    /// Its highest acknowledgement; `None` before the first one.
-    covered: Option<u32>,
-    /// Bytes that it was seen to send and that are not acknowledged, an estimate of all that it has sent.
-    unacknowledged: u32,
-    /// Steps in which its numbers continued.
-    steps: u8,
-    has_begun: bool,
-    is_real: bool,
-    has_ended: bool,
-    /// Since when it is plausible, ns.
-    plausible_ns: Option<u64>,
-    /// Its packets in the current window that had no proof yet.
-    pending: u32,
-    /// The last window in which it was counted as a stream.
-    stream_window: u64,
-    /// SYNs that a SYN proxy has answered, until a proof.
-    waiting: u32,
-    /// What answers pay for, without numbers.
-    turns: Turns,
-}
-
-#[derive(Clone, Debug)]
-struct Conversation {
-    key: u64,
-    last_ns: u64,
-    /// The window in which `pending` was counted.
-    window: u64,
-    sides: [Party; 2],
-    /// The side that sent what was received first, and whether it is known from where that came.
-    asker: usize,
-    is_asker_known: bool,
-}
-
-impl Conversation {
-    fn new(key: u64, window: u64, asker: usize, now_ns: u64) -> Self {
-        let sides = [Party::default(); 2];
-        Conversation { key, last_ns: now_ns, window, sides, asker, is_asker_known: false }
-    }
-
-    /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if
-    /// the asker is real. A host answers made-up askers too, so answers alone must not fill the table, nor must what
-    /// answers vouch for.
-    fn value(&self, now_ns: u64) -> u64 {
-        let idle_ns = now_ns.saturating_sub(self.last_ns);
-        let is_stream = self.sides.iter().any(Party::is_stream);
-        let is_answered = self.sides[1 - self.asker].has_proof();
-        let is_settled = self.sides.iter().any(|side| side.turns.is_settled(now_ns));
-        let has_ended = self.sides.iter().all(|side| side.has_ended);
-        let at = |eighths: u64| u64::MAX / 8 * eighths + self.last_ns / 8;
-        match self.sides[self.asker].is_real && !has_ended {
-            true if idle_ns <= HELD_NS => u64::MAX,
-            true if idle_ns <= IDLE_NS => at(7),
-            false if is_settled && idle_ns <= IDLE_NS => at(6),
-            false if is_answered && !has_ended && idle_ns <= IDLE_NS => at(5),
-            false if is_stream && !has_ended && idle_ns <= EMBRYO_NS => at(4),
-            false if idle_ns <= EMBRYO_NS => self.last_ns / 4,
-            _ => 0,
-        }
-    }
-}
-
-impl Conversation {
-    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it
-    /// has sent does not prove the source.
-    fn numbers(&self, side: usize) -> Proof {
-        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
-        match (own.is_real, own.plausible_ns) {
-            (true, _) => Proof::Real,
-            (false, Some(since_ns)) if other.packets == 0 => Proof::Plausible(since_ns),
-            (false, _) => Proof::None,
-        }
-    }
-
-    /// Whether a side is answered nearly as often as it sends.
-    fn is_in_turn(&self, side: usize) -> bool {
-        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
-        own.packets.saturating_add(own.dropped) < other.packets.saturating_mul(PACKETS_IN_TURN)
-    }
-
-    /// What vouches for a side.
-    fn voucher(&self, side: usize, now_ns: u64) -> Voucher {
-        match self.asker != side && self.is_asker_known {
-            true => Voucher::Asked,
-            false if self.sides[side].turns.is_settled(now_ns) => Voucher::Settled,
-            false if self.is_in_turn(side) => Voucher::InTurn,
-            false => Voucher::Few,
-        }
-    }
-}
-
-impl Party {
-    /// Whether it has sent so many packets, received or not, that it is a stream.
-    fn is_stream(&self) -> bool {
-        self.packets.saturating_add(self.dropped) >= STREAM_MIN
-    }
-
-    /// Whether anything shows that it has received something.
-    fn has_proof(&self) -> bool {
-        self.is_real || self.turns.is_vouched()
-    }
-}
 
 /// The conversations of a recording or a link.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ use sampling::Sampling;
 use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
+pub use visibility::Directions;
 use visibility::Visibility;
 use weir_abi::PacketClass;
 pub use window::{HeavySource, Source, Window};
@@ -154,6 +155,11 @@ impl Extractor {
         let count = self.known_sources();
         self.known.clear();
         count
+    }
+
+    /// Which directions of traffic are seen.
+    pub fn directions(&self) -> Directions {
+        self.visibility.directions()
     }
 
     /// Whether both directions of traffic are seen.

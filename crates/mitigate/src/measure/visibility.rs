@@ -20,13 +20,13 @@ const PAST: f64 = 0.997;
 
 /// Packets of conversations with answers, and of those in one direction.
 #[derive(Clone, Copy, Debug, Default)]
-struct Directions {
+struct Conversed {
     window: [u64; 2],
     both: f64,
     one: f64,
 }
 
-impl Directions {
+impl Conversed {
     fn end_window(&mut self, is_peaceful: bool) {
         let [both, one] = std::mem::take(&mut self.window).map(|count| count as f64);
         if is_peaceful {
@@ -42,12 +42,35 @@ impl Directions {
     }
 }
 
-/// Which directions are seen.
+/// Which directions of traffic are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directions {
+    /// Too few packets of conversations were seen to say it.
+    #[default]
+    Unknown,
+    /// Answers are not seen.
+    One,
+    /// Answers are seen.
+    Both,
+}
+
+impl Directions {
+    /// The word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Directions::Unknown => "unknown",
+            Directions::One => "one",
+            Directions::Both => "both",
+        }
+    }
+}
+
+/// Finds which directions are seen.
 #[derive(Clone, Debug, Default)]
 pub struct Visibility {
-    segments: Directions,
-    datagrams: Directions,
-    is_two_way: bool,
+    segments: Conversed,
+    datagrams: Conversed,
+    directions: Directions,
 }
 
 impl Visibility {
@@ -68,15 +91,22 @@ impl Visibility {
     pub fn end_window(&mut self, is_peaceful: bool) {
         self.segments.end_window(is_peaceful);
         self.datagrams.end_window(is_peaceful);
-        let said = self.segments.is_two_way(self.is_two_way).or_else(|| self.datagrams.is_two_way(self.is_two_way));
-        if is_peaceful && let Some(is_two_way) = said {
-            self.is_two_way = is_two_way;
+        if is_peaceful {
+            let was_two_way = self.is_two_way();
+            let said = self.segments.is_two_way(was_two_way).or_else(|| self.datagrams.is_two_way(was_two_way));
+            self.directions =
+                said.map_or(self.directions, |both| if both { Directions::Both } else { Directions::One });
         }
+    }
+
+    /// Which directions are seen.
+    pub fn directions(&self) -> Directions {
+        self.directions
     }
 
     /// Whether answers are seen.
     pub fn is_two_way(&self) -> bool {
-        self.is_two_way
+        self.directions == Directions::Both
     }
 }
 

@@ -7,7 +7,7 @@ use crate::measure::{Extractor, HeavySource, WINDOW_NS, Window};
 
 const SOURCE: (bool, u128) = (false, 1);
 
-/// A window in which the source sends so many packets, of which some bytes are acknowledged.
+/// A window in which the source sends so many packets, and gets so many answers for so many bytes.
 fn window(number: u64, (packets, answers, exchanged): (u64, u64, u64), sampling: Sampling) -> Window {
     let mut window = Extractor::new(Vec::new(), 1, 0).close(WINDOW_NS);
     (window.from_ns, window.to_ns) = (number * WINDOW_NS, (number + 1) * WINDOW_NS);

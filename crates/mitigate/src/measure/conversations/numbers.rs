@@ -1,6 +1,6 @@
 //! Sequence numbers of TCP: what they prove, and how many bytes they show.
 
-use super::{Conversation, Party, STEPS};
+use super::conversation::{Conversation, Party, STEPS};
 use crate::header::{Header, protocol, tcp};
 
 /// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
