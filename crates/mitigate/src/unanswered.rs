@@ -104,6 +104,8 @@ struct Watched {
     settled: Evident,
     /// The evidence of the last window.
     latest: Evident,
+    /// Copies that were missing before, scaled. They are not of this evidence.
+    missing_before: f64,
     /// When it is forgotten, unless it sends more than is usual again, ns.
     until_ns: u64,
     prefix: Prefix,
@@ -114,8 +116,9 @@ struct Watched {
 #[derive(Clone, Debug, Default)]
 pub struct Unanswered {
     watched: HashMap<Source, Watched>,
-    /// The end of the last window.
+    /// The end of the last window, and the copies that were missing then, scaled.
     last_ns: u64,
+    missing: f64,
 }
 
 impl Unanswered {
@@ -128,7 +131,7 @@ impl Unanswered {
             return Vec::new();
         }
         let scaled = |copies: u64| copies as f64 * window.sampling.scale();
-        let lost = scaled(window.sampling.lost);
+        let (lost, missing) = (scaled(window.sampling.lost), scaled(window.sampling.missing));
         for watched in self.watched.values_mut() {
             let mut latest = std::mem::take(&mut watched.latest);
             if is_next && latest.windows > 0 {
@@ -136,7 +139,7 @@ impl Unanswered {
                 watched.settled.add(&latest);
                 // Who is answered begins anew, so that nobody sends in advance for later.
                 if !watched.settled.is_unanswered() {
-                    watched.settled = Evident::default();
+                    (watched.settled, watched.missing_before) = (Evident::default(), missing);
                 }
             }
         }
@@ -146,10 +149,11 @@ impl Unanswered {
             .filter_map(|heavy| Some((heavy.source, self.watch(heavy, window, normal_pps)?)))
             .collect();
         self.watched.retain(|_, watched| watched.until_ns > window.to_ns);
-        let missing = scaled(window.sampling.missing);
+        self.missing = missing;
         let decided = |(source, threshold): (Source, f64)| {
             let watched = self.watched.get_mut(&source)?;
             let settled = watched.settled;
+            let missing = (missing - watched.missing_before).max(0.0);
             let is_unanswered = |of: Evident| Evident { lost: of.lost + missing, ..of }.is_unanswered();
             if settled.windows < WINDOWS
                 || !settled.is_certain()
@@ -165,16 +169,21 @@ impl Unanswered {
 
     /// Notes the evidence of a source. Returns the threshold if it sends more than is usual.
     fn watch(&mut self, heavy: &HeavySource, window: &Window, normal_pps: f64) -> Option<f64> {
-        let header = window.real.iter().find(|header| (header.is_ipv6, header.saddr) == heavy.source);
         let known = self.watched.get(&heavy.source).map(|known| known.prefix);
+        let pps = heavy.packets as f64 / window.seconds();
+        if known.is_none() && pps < normal_pps * FACTOR {
+            return None;
+        }
+        let header = window.real.iter().find(|header| (header.is_ipv6, header.saddr) == heavy.source);
         let prefix = known.or_else(|| header.map(|header| Prefix::of(header.is_ipv6, header.daddr, u8::MAX)))?;
         let threshold = floor_pps(&prefix).max(normal_pps * FACTOR).max(window.least_pps());
-        let is_fast = heavy.packets as f64 / window.seconds() >= threshold;
+        let is_fast = pps >= threshold;
         if known.is_none() && (!is_fast || self.watched.len() >= SOURCES_MAX) {
             return None;
         }
         let class = header.map_or(PacketClass::Tcp, class::of);
-        let new = Watched { settled: Evident::default(), latest: Evident::default(), until_ns: 0, prefix, class };
+        let (none, missing_before) = (Evident::default(), self.missing);
+        let new = Watched { settled: none, latest: none, missing_before, until_ns: 0, prefix, class };
         let watched = self.watched.entry(heavy.source).or_insert(new);
         watched.latest = Evident::of(heavy, window);
         if is_fast {

@@ -54,12 +54,20 @@ fn few_packets_decide_nothing() {
 
 #[test]
 fn lost_samples_count_as_answers() {
-    let windows = |lost: u64, missing: u64| {
-        let sampling = Sampling { one_in: 1, seen: 10_000, lost, missing };
+    let windows = |lost: u64| {
+        let sampling = Sampling { one_in: 1, seen: 10_000, lost, missing: 0 };
         found((0..8).map(|at| window(at, (500, 0, 0), sampling)))
     };
-    assert_eq!(windows(0, 0), [2, 3, 4, 5, 6, 7]);
-    assert_eq!([windows(1, 0), windows(0, 8)], [vec![], vec![]]);
+    assert_eq!(windows(0), [2, 3, 4, 5, 6, 7]);
+    assert_eq!(windows(1), [] as [u64; 0]);
+    // Copies that are missing may be lost, unless they were missing before.
+    let missing = |of: &dyn Fn(u64) -> u64| {
+        let sampling = |at: u64| Sampling { one_in: 1, seen: 10_000, lost: 0, missing: of(at) };
+        let quiet = Window { heavy: Vec::new(), ..window(0, (0, 0, 0), sampling(0)) };
+        found([quiet].into_iter().chain((1..6).map(|at| window(at, (500, 0, 0), sampling(at)))))
+    };
+    assert_eq!(missing(&|at| if at == 0 { 0 } else { 8 }), [] as [u64; 0]);
+    assert_eq!(missing(&|_| 1000), [3, 4, 5]);
     // The losses of a window are known at the end of the next one.
     let late = |at: u64| Sampling { one_in: 1, seen: 10_000, lost: if at == 2 { 50 } else { 0 }, missing: 0 };
     assert_eq!(found((0..3).map(|at| window(at, (500, 0, 0), late(at)))), [] as [u64; 0]);

@@ -5,8 +5,11 @@ use crate::header::{Header, protocol, tcp};
 
 /// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
 const ACKED_MAX: u32 = 1 << 18;
-/// Bytes that one segment acknowledges, at most: twice what the largest receive offload merges.
-const ACKNOWLEDGED_MAX: u32 = 1 << 20;
+/// Bytes that count for one segment that acknowledges them, at most: what receive offloads merge. Numbers that jump
+/// because a connection begins anew unseen gain no more.
+const ACKNOWLEDGED_MAX: u32 = 1 << 16;
+/// An acknowledgement that is further behind than this is of another connection. Others were overtaken.
+const OVERTAKEN_MAX: u32 = 1 << 20;
 
 /// Whether a packet shows that its sender has received what the other side sent: it acknowledges its numbers.
 pub fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
@@ -35,20 +38,20 @@ pub fn exchange(header: &Header, entry: &mut Conversation, side: usize, scale: f
     own.unacknowledged = own.unacknowledged.saturating_add(brought);
     let first = if other.has_begun { other.first } else { header.ack };
     let is_ack = header.flags & tcp::ACK != 0;
-    let acknowledged = if is_ack { advance(header, own, first, scaled(ACKNOWLEDGED_MAX)) } else { 0 };
-    let acknowledged = acknowledged.min(other.unacknowledged);
+    let acknowledged = if is_ack { advance(header, own, first, scaled(OVERTAKEN_MAX)) } else { 0 };
+    let acknowledged = acknowledged.min(scaled(ACKNOWLEDGED_MAX)).min(other.unacknowledged);
     other.unacknowledged -= acknowledged;
     acknowledged.saturating_add(brought)
 }
 
-/// By how much a side raises its acknowledgement, at most `most`. `first` is the first number that it can acknowledge. A
-/// connection begins anew with a SYN. If that was not seen, its numbers are far behind.
-fn advance(header: &Header, own: &mut Party, first: u32, most: u32) -> u32 {
+/// By how much a side raises its acknowledgement. `first` is the first number that it can acknowledge. A connection begins
+/// anew with a SYN. If that was not seen, its numbers are more than `overtaken` behind.
+fn advance(header: &Header, own: &mut Party, first: u32, overtaken: u32) -> u32 {
     let before = if header.flags & tcp::SYN != 0 { header.ack } else { own.covered.unwrap_or(first) };
     let difference = header.ack.wrapping_sub(before) as i32;
-    let is_behind = difference < 0 && difference.unsigned_abs() <= most;
+    let is_behind = difference < 0 && difference.unsigned_abs() <= overtaken;
     own.covered = Some(if is_behind { before } else { header.ack });
-    u32::try_from(difference).unwrap_or(0).min(most)
+    u32::try_from(difference).unwrap_or(0)
 }
 
 /// Whether the numbers of a segment continue the numbers of its sender, and new ones follow. A repeated segment does
