@@ -6,6 +6,8 @@ mod intruder;
 mod operators;
 #[path = "mitigation/samples.rs"]
 mod samples;
+#[path = "mitigation/uploads.rs"]
+mod uploads;
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, SERVER};

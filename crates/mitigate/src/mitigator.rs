@@ -29,7 +29,7 @@ use crate::retreat::SOURCE_NS;
 use crate::signature::Signature;
 use crate::signature::learn::Learned;
 use crate::streams;
-use crate::unanswered;
+use crate::unanswered::Unanswered;
 use crate::victim::{Suspect, Victims};
 pub use knowledge::{Attacked, Part};
 use std::collections::HashSet;
@@ -109,6 +109,7 @@ pub struct Mitigator {
     protected: Protected,
     peace: Peace,
     victims: Victims,
+    unanswered: Unanswered,
     attacks: Vec<Attack>,
     over: Vec<Attack>,
     remembered: Vec<Signature>,
@@ -118,6 +119,8 @@ pub struct Mitigator {
     next_action: ActionId,
     next_attack: AttackId,
     decisions: Vec<Decision>,
+    /// Datagrams that were not judged, because only one direction is seen.
+    unjudged: u64,
 }
 
 impl Mitigator {
@@ -128,6 +131,7 @@ impl Mitigator {
             settings,
             peace: Peace::new(seed),
             victims: Victims::default(),
+            unanswered: Unanswered::default(),
             attacks: Vec::new(),
             over: Vec::new(),
             remembered: Vec::new(),
@@ -136,6 +140,7 @@ impl Mitigator {
             next_action: 1,
             next_attack: 1,
             decisions: Vec::new(),
+            unjudged: 0,
         }
     }
 
@@ -149,6 +154,7 @@ impl Mitigator {
         self.peace.baselines.begin(window.to_ns);
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let window = &*streams::judge(window, &self.peace.baselines, &growth);
+        self.unjudged += window.unjudged;
         if window.sampling.is_blind() {
             self.hold(window);
             self.held = HeldBack::default();
@@ -409,11 +415,11 @@ impl Mitigator {
         if self.peace.is_beginning() {
             return;
         }
-        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps()) {
-            if self.protected.contains(heavy.source) {
+        for (source, suspect) in self.unanswered.judge(window, self.peace.source_pps()) {
+            if self.protected.contains(source) {
                 continue;
             }
-            if let Some(block) = self.attacks.iter_mut().find_map(|attack| attack.block_of(heavy.source)) {
+            if let Some(block) = self.attacks.iter_mut().find_map(|attack| attack.block_of(source)) {
                 block.last_hit_ns = window.to_ns;
                 continue;
             }
@@ -422,7 +428,7 @@ impl Mitigator {
                 self.begin(at, &suspect, window, &[]);
             }
             self.join(at, suspect.class, &suspect.evidence);
-            self.apply(at, Some(suspect.class), Measure::Block(heavy.source, SOURCE_NS), Trial::default());
+            self.apply(at, Some(suspect.class), Measure::Block(source, SOURCE_NS), Trial::default());
         }
     }
 }
