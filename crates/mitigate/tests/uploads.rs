@@ -9,7 +9,7 @@ use weir_mitigate::action::{Decision, Measure, Mode};
 use weir_mitigate::defence::{Defence, Fate};
 use weir_mitigate::header::{Arrival, Header, tcp};
 use weir_mitigate::measure::WINDOW_NS;
-use weir_mitigate::measure::sampling::{Losses, Sampling};
+use weir_mitigate::measure::sampling::{CopyCounts, Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 
@@ -77,7 +77,8 @@ fn blocks(more: Vec<(f64, Header)>, one_in: u32, is_lost: impl Fn(&Header, f64) 
     for Packet { time_s, header, .. } in traffic.sorted() {
         let now_ns = (time_s * 1e9) as u64;
         while now_ns >= end_ns {
-            let sampling: Sampling = losses.end_window(one_in, made, std::mem::take(&mut seen));
+            let copies = CopyCounts { made, seen: std::mem::take(&mut seen), waiting: 0 };
+            let sampling: Sampling = losses.end_window(one_in, copies);
             for decision in defence.end_window(end_ns, sampling) {
                 if let Decision::Apply(action) = decision {
                     let is_block = matches!(action.measure, Measure::Block(source, _) if source.1 == CLIENT.into());
