@@ -137,6 +137,30 @@ pub struct AttackEntry {
     pub evidence: Vec<AttackEvidence>,
     /// What was decided, in order.
     pub actions: Vec<AttackAction>,
+    /// The kinds of packets that it consists of, in the order in which they began. The first one has its kind.
+    #[serde(default)]
+    pub vectors: Vec<AttackVector>,
+}
+
+/// A kind of packets of an attack.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackVector {
+    /// The kind, such as `syn-flood`.
+    pub kind: String,
+    /// Seconds since it began.
+    pub age_s: f64,
+    /// Seconds since its rate last exceeded the threshold.
+    pub seen_s: f64,
+    /// Whether it is over.
+    pub is_over: bool,
+    /// Packets a second in the last window, with what actions hold back.
+    pub pps: f64,
+    /// The highest of these rates.
+    pub peak_pps: f64,
+    /// What exceeded which threshold when it began.
+    pub evidence: Vec<AttackEvidence>,
+    /// The numbers of the actions against it.
+    pub actions: Vec<u32>,
 }
 
 /// A measurement that led to the detection.
@@ -156,11 +180,17 @@ pub struct AttackEvidence {
 /// An action against an attack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttackAction {
+    /// Its number, unique in a run.
+    #[serde(default)]
+    pub number: u32,
+    /// The kind of the vector that it is for.
+    #[serde(default)]
+    pub kind: String,
     /// `drop`, `limit`, `block` or `posture`.
     pub action: String,
     /// The rule, entry or posture.
     pub rule: String,
-    /// `watched`, `proposed`, `active`, or how it has ended: `quiet`, `timeout`, `collateral`, `failed`, `removed`,
+    /// `watched`, `proposed`, `active`, or how it has ended: `quiet`, `merged`, `timeout`, `collateral`, `failed`, `removed`,
     /// `dismissed`, `stopped`.
     pub state: String,
     /// Where it is carried out: `slot attacks, rule 3`.

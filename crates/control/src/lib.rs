@@ -32,8 +32,8 @@ mod tables;
 mod updates;
 
 pub use attacks::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
-    EventsStatus, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
+    AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
 pub use card::{
@@ -54,7 +54,8 @@ pub use stats::{
     TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{
-    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, SavingTurns, StateStatus, Status,
+    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, LinkState, SavingTurns,
+    StateStatus, Status,
 };
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,

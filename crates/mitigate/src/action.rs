@@ -5,6 +5,7 @@ use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::victim::Evidence;
 use std::fmt::{self, Display, Formatter};
+use weir_abi::PacketClass;
 
 /// Number of an action, unique in a run.
 pub type ActionId = u32;
@@ -139,6 +140,8 @@ pub struct Action {
 pub enum Ending {
     /// The action hit nothing for some time, or a blocked source became slow.
     Quiet,
+    /// Another rule has taken its place: a coarser one, or one that differs from it in one field and has packets.
+    Merged,
     /// Its time was over.
     Timeout,
     /// The action hit packets of proven sources.
@@ -158,6 +161,7 @@ impl Ending {
     pub fn name(self) -> &'static str {
         match self {
             Ending::Quiet => "quiet",
+            Ending::Merged => "merged",
             Ending::Timeout => "timeout",
             Ending::Collateral => "collateral",
             Ending::Failed => "failed",
@@ -180,6 +184,20 @@ pub enum Decision {
         /// What exceeded which threshold.
         evidence: Vec<Evidence>,
     },
+    /// An attack has another vector.
+    VectorBegan {
+        /// The number of the attack.
+        attack: AttackId,
+        /// The class of the vector.
+        class: PacketClass,
+    },
+    /// A vector has ended before its attack.
+    VectorEnded {
+        /// The number of the attack.
+        attack: AttackId,
+        /// The class of the vector.
+        class: PacketClass,
+    },
     /// Carry out an action.
     Apply(Action),
     /// An action waits for approval.
@@ -199,6 +217,11 @@ pub struct Hit {
     pub packets: u64,
     /// Packets that a card dropped for it. Cards count every packet, whatever part of them is seen.
     pub by_card: u64,
+    /// Packets that its rule's own counter says it has dropped. It counts every packet, as cards do. `None` if nothing
+    /// counts them.
+    pub counted: Option<u64>,
+    /// Packets among `packets` by class.
+    pub classes: [u64; PacketClass::COUNT],
     /// Packets among `packets` that belong to conversations of proven sources.
     pub proven: u64,
     /// Packets among `packets` that answers vouch for.
@@ -214,6 +237,17 @@ pub struct Hit {
 impl Hit {
     /// The action has hit nothing.
     pub fn none(action: ActionId) -> Self {
-        Hit { action, packets: 0, by_card: 0, proven: 0, vouched: 0, streamed: 0, completed: 0, released: 0 }
+        Hit {
+            action,
+            packets: 0,
+            by_card: 0,
+            counted: None,
+            classes: [0; PacketClass::COUNT],
+            proven: 0,
+            vouched: 0,
+            streamed: 0,
+            completed: 0,
+            released: 0,
+        }
     }
 }

@@ -6,6 +6,7 @@ use crate::header::Header;
 use crate::measure::{Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
+use crate::vector::Vectors;
 use crate::victim::Evidence;
 use weir_abi::PacketClass;
 
@@ -41,6 +42,8 @@ pub enum State {
 pub struct Record {
     /// The action.
     pub action: Action,
+    /// The class of the vector that it is for.
+    pub class: PacketClass,
     /// What became of it.
     pub state: State,
     /// When it was decided, ns.
@@ -72,9 +75,10 @@ pub struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(action: Action, state: State, now_ns: u64) -> Self {
+    pub(crate) fn new(action: Action, class: PacketClass, state: State, now_ns: u64) -> Self {
         Record {
             action,
+            class,
             state,
             since_ns: now_ns,
             last_hit_ns: now_ns,
@@ -119,8 +123,10 @@ pub struct Attack {
     pub waits: bool,
     /// The highest rate of packets without proof, packets a second.
     pub peak_pps: f64,
-    /// What exceeded which threshold when it was detected.
+    /// What exceeded which threshold when it was detected: also what belongs to further vectors.
     pub evidence: Vec<Evidence>,
+    /// What it consists of. The first vector has the attack's class.
+    pub vectors: Vectors,
     /// What was done, in order.
     pub records: Vec<Record>,
     /// Signatures that hit legitimate packets, or that the operator did not want.
@@ -128,6 +134,8 @@ pub struct Attack {
     /// Windows until signatures are learned again, and how often learning has failed in a row.
     pub(crate) pause: u32,
     pub(crate) failures: u32,
+    /// How often a posture against it has ended because nothing showed that the attack went on.
+    pub(crate) lifted: u32,
     /// Classes that are known to be no part of what the victim does.
     pub(crate) foreign: usize,
     /// The rest that could not be learned, packets a second.
@@ -160,10 +168,12 @@ impl Attack {
             waits: false,
             peak_pps: 0.0,
             evidence: Vec::new(),
+            vectors: Vectors::default(),
             records: Vec::new(),
             refused: Vec::new(),
             pause: 0,
             failures: 0,
+            lifted: 0,
             foreign: 0,
             failed_pps: 0.0,
             rest_pps: 0.0,
@@ -186,6 +196,15 @@ impl Attack {
         self.records.iter_mut().find(|record| record.action.id == id)
     }
 
+    /// The class that most of the kept headers have that a signature covers and no action does.
+    pub(crate) fn class_of(&self, signature: &Signature) -> Option<PacketClass> {
+        let mut counts = [0usize; PacketClass::COUNT];
+        let pool = self.pool();
+        pool.iter().filter(|header| signature.matches(header)).for_each(|one| counts[class::of(one) as usize] += 1);
+        let most = PacketClass::ALL.into_iter().max_by_key(|&class| counts[class as usize])?;
+        (counts[most as usize] > 0).then_some(most)
+    }
+
     /// Forgets the oldest ended actions, so that an attack that lasts takes no more memory.
     pub(crate) fn bound_records(&mut self) {
         let ended = self.records.iter().filter(|record| matches!(record.state, State::Ended(_))).count();
@@ -200,6 +219,15 @@ impl Attack {
     /// Whether a signature, or one that is nearly the same, has hit legitimate packets or was not wanted.
     pub(crate) fn is_refused(&self, signature: &Signature) -> bool {
         self.refused.iter().any(|refused| refused.is_like(signature))
+    }
+
+    /// Signatures that have described the attack.
+    pub(crate) fn signatures(&self) -> Vec<&Signature> {
+        let is_right = |record: &&Record| match record.state {
+            State::Proposed | State::Active => true,
+            State::Ended(ending) => matches!(ending, Ending::Quiet | Ending::Timeout | Ending::Merged),
+        };
+        self.records.iter().filter(is_right).filter_map(|record| record.action.measure.signature()).collect()
     }
 
     /// Whether a standing signature covers a packet.
@@ -272,12 +300,9 @@ impl Attack {
         &self.streamed
     }
 
-    /// Blocked sources and the rates at which they go on.
-    pub fn blocked(&self) -> impl Iterator<Item = (ActionId, Source, f64)> {
-        self.standing().filter_map(|record| match record.action.measure {
-            Measure::Block(source, _) => Some((record.action.id, source, record.rate_pps)),
-            _ => None,
-        })
+    /// The standing block of a source, also one that waits.
+    pub(crate) fn block_of(&mut self, source: Source) -> Option<&mut Record> {
+        self.standing_mut().find(|record| matches!(record.action.measure, Measure::Block(one, _) if one == source))
     }
 }
 
@@ -318,7 +343,7 @@ mod tests {
         for id in 0..200 {
             let action = Action { id, attack: 1, measure: Measure::Posture(String::new()), trial: Trial::default() };
             let state = if id % 2 == 0 { State::Active } else { State::Ended(Ending::Quiet) };
-            attack.records.push(Record::new(action, state, 0));
+            attack.records.push(Record::new(action, PacketClass::Udp, state, 0));
         }
         attack.bound_records();
         let ended = attack.records.iter().filter(|record| matches!(record.state, State::Ended(_)));

@@ -4,9 +4,11 @@
 //! see the rest. Each action counts how many of its packets belong to proven sources.
 
 use crate::action::{Action, ActionId, Decision};
+use crate::class;
 use crate::excerpt::{Excerpt, Excerpts, Frame};
 use crate::filter::Filter;
 use crate::header::Header;
+use crate::held::HeldBack;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
 use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Way, Window};
@@ -145,10 +147,12 @@ impl Defence {
         match extractor.see_proxied(header, now_ns, pickup) {
             Proxied::Waits(handshake) => {
                 hit.packets += 1;
+                hit.classes[class::of(header) as usize] += 1;
                 (Fate::Waits(handshake), false)
             }
             Proxied::Refused => {
                 hit.packets += 1;
+                hit.classes[class::of(header) as usize] += 1;
                 (Fate::Drops, false)
             }
             Proxied::Completes { handshake, syns, is_proven } => {
@@ -163,6 +167,16 @@ impl Defence {
     /// A card has dropped packets of a source. They did not come here, and count for the action that blocks the source.
     pub fn see_by_card(&mut self, source: Source, packets: u64) {
         self.by_card.push((source, packets));
+    }
+
+    /// The counter of an action's rule has counted packets that it dropped. It counts all packets, whatever is sampled.
+    pub fn see_by_rule(&mut self, id: ActionId, packets: u64) {
+        self.filter.count_by_rule(id, packets);
+    }
+
+    /// The datapath has held packets back in this window.
+    pub fn see_held_back(&mut self, held: HeldBack) {
+        self.mitigator.see_held_back(held);
     }
 
     /// Takes exact counts of all packets, which hold for the next windows. Counts of a time before an action began or
@@ -200,7 +214,11 @@ impl Defence {
             match decision {
                 Decision::Detected { attack, victim, .. } => excerpts.begin(*attack, *victim, now_ns),
                 Decision::Ended(attack) => excerpts.end(*attack),
-                Decision::Apply(_) | Decision::Propose(_) | Decision::Undo(..) => {}
+                Decision::VectorBegan { .. }
+                | Decision::VectorEnded { .. }
+                | Decision::Apply(_)
+                | Decision::Propose(_)
+                | Decision::Undo(..) => {}
             }
         }
     }
@@ -233,7 +251,9 @@ impl Defence {
     }
 
     /// An action is not in force any more.
-    pub fn lift(&mut self, id: ActionId) {
-        self.filter.undo(id);
+    pub fn lift(&mut self, id: ActionId, now_ns: u64) {
+        if self.filter.undo(id) {
+            self.change(now_ns);
+        }
     }
 }

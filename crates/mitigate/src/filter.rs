@@ -35,10 +35,12 @@ impl Filter {
         self.active.push(Active { action, hit, tokens, time_ns: now_ns });
     }
 
-    /// Ends an action.
-    pub fn undo(&mut self, id: ActionId) {
+    /// Ends an action. Returns whether it was carried out.
+    pub fn undo(&mut self, id: ActionId) -> bool {
+        let before = self.active.len();
         self.active.retain(|active| active.action.id != id);
         self.proxies = self.active.iter().filter(|active| is_proxy(&active.action)).count();
+        self.active.len() < before
     }
 
     /// The action that drops a packet. `belongs` says what the packet belongs to, and is asked only for packets that
@@ -46,6 +48,7 @@ impl Filter {
     pub fn drops(&mut self, header: &Header, now_ns: u64, belongs: impl FnOnce() -> Belongs) -> Option<ActionId> {
         let active = self.active.iter_mut().find_map(|active| active.drops(header, now_ns).then_some(active))?;
         active.hit.packets += 1;
+        active.hit.classes[class::of(header) as usize] += 1;
         match belongs() {
             Belongs::Nowhere => {}
             Belongs::Vouched => active.hit.vouched += 1,
@@ -81,6 +84,12 @@ impl Filter {
                 hit.by_card += packets;
             }
         }
+    }
+
+    /// The counter of an action's rule has counted packets that it dropped.
+    pub fn count_by_rule(&mut self, id: ActionId, packets: u64) {
+        let active = self.active.iter_mut().find(|active| active.action.id == id);
+        active.into_iter().for_each(|active| *active.hit.counted.get_or_insert_default() += packets);
     }
 
     /// What each action has hit since the last call.

@@ -20,6 +20,7 @@ pub mod defence;
 pub mod excerpt;
 pub mod filter;
 pub mod header;
+pub mod held;
 mod last_resort;
 pub mod learned;
 pub mod measure;
@@ -35,6 +36,7 @@ mod retreat;
 pub mod signature;
 mod streams;
 mod unanswered;
+pub mod vector;
 pub mod victim;
 pub mod waiting;
 

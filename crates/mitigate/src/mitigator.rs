@@ -4,26 +4,30 @@
 //! the legitimate ones. What remains behind the actions is learned again, so an attack that changes its packets is
 //! followed. An action that hits packets of proven sources is undone.
 
+mod acting;
+mod ending;
 mod hits;
 mod knowledge;
 mod learning;
 mod operator;
 mod resort;
+mod vectors;
 
-use crate::action::{Action, ActionId, AttackId, Decision, Ending, Hit, Measure, Mode, Prepared, Trial};
-use crate::attack::{Attack, Record, State};
+use crate::action::{ActionId, AttackId, Decision, Hit, Measure, Mode, Prepared, Trial};
+use crate::attack::Attack;
 use crate::baseline::{LEARNING_WINDOWS, floor_pps};
 use crate::class;
 use crate::header::Header;
+use crate::held::{HeldBack, UsuallyHeld};
 use crate::last_resort;
 use crate::measure::counts::Counts;
 use crate::measure::{DOUBTFUL_NS, Source, WINDOW_NS, Window};
 use crate::peace::{ANSWERERS_MIN, Peace};
 use crate::prefix::Prefix;
 use crate::protected::Protected;
-use crate::retreat::{self, SOURCE_NS};
+use crate::retreat::SOURCE_NS;
 use crate::signature::Signature;
-use crate::signature::learn::{COLLATERAL_MAX, Learned};
+use crate::signature::learn::Learned;
 use crate::streams;
 use crate::unanswered;
 use crate::victim::{Suspect, Victims};
@@ -108,6 +112,9 @@ pub struct Mitigator {
     attacks: Vec<Attack>,
     over: Vec<Attack>,
     remembered: Vec<Signature>,
+    /// What the datapath has held back in this window, and what it usually holds back.
+    held: HeldBack,
+    usually_held: UsuallyHeld,
     next_action: ActionId,
     next_attack: AttackId,
     decisions: Vec<Decision>,
@@ -124,6 +131,8 @@ impl Mitigator {
             attacks: Vec::new(),
             over: Vec::new(),
             remembered: Vec::new(),
+            held: HeldBack::default(),
+            usually_held: UsuallyHeld::default(),
             next_action: 1,
             next_attack: 1,
             decisions: Vec::new(),
@@ -141,7 +150,8 @@ impl Mitigator {
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
         let window = &*streams::judge(window, &self.peace.baselines, &growth);
         if window.sampling.is_blind() {
-            self.hold(window.to_ns);
+            self.hold(window);
+            self.held = HeldBack::default();
             self.peace.baselines.freeze(|_| true, window.to_ns);
             self.retreat(window.to_ns);
             return std::mem::take(&mut self.decisions);
@@ -156,19 +166,25 @@ impl Mitigator {
         let pinged: Vec<Suspect> = suspects.extract_if(.., |suspect| self.is_pinged(suspect, window)).collect();
         pinged.iter().for_each(|suspect| self.victims.forget(&suspect.prefix));
         suspects.retain(|suspect| self.peace.believes(suspect, window));
-        suspects.iter().for_each(|suspect| {
-            self.case(suspect, window.to_ns);
-        });
+        for suspect in &suspects {
+            if let Some(at) = self.case(suspect, window.to_ns) {
+                self.keep_posture(at, window.to_ns);
+            }
+        }
+        self.measure_vectors(window, &suspects, &growth);
         for at in 0..self.attacks.len() {
             self.pursue(at, window, &suspects, is_known);
         }
         self.block_unanswered(window);
+        self.follow_vectors(window.to_ns);
         self.retreat(window.to_ns);
         if !window.sampling.is_lossy() {
             self.peace.learn(window, &growth, &self.victims, &self.attacks);
+            self.learn_held(window);
         } else {
             self.peace.baselines.freeze(|_| true, window.to_ns);
         }
+        self.held = HeldBack::default();
         std::mem::take(&mut self.decisions)
     }
 
@@ -183,16 +199,6 @@ impl Mitigator {
             && suspect.evidence.len() == 1
             && others as f64 / window.seconds() <= floor_pps(&suspect.prefix);
         is_only_icmp && !last_resort::is_bad(suspect) && window.is_pinged(&suspect.prefix) && !is_attacked()
-    }
-
-    /// Nothing was seen, which says nothing about peace: no rule becomes quiet, and no attack ends. A posture does,
-    /// because it may be the reason that nothing is seen.
-    fn hold(&mut self, now_ns: u64) {
-        for attack in &mut self.attacks {
-            attack.last_ns = now_ns;
-            let is_rule = |record: &&mut Record| !matches!(record.action.measure, Measure::Posture(_));
-            attack.standing_mut().filter(is_rule).for_each(|record| record.last_hit_ns = now_ns);
-        }
     }
 
     /// The case of a suspect, a new one if it has none. `None` if there are too many.
@@ -239,7 +245,9 @@ impl Mitigator {
         }
         attack.failed_pps = rest_pps;
         let is_more_than = |pps: f64, least: f64| pps > least.max(attack.peak_pps * REST_SHARE);
-        let has_rest = is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
+        // Whatever the peak was, and of another vector: what is an attack by itself is learned.
+        let has_excess = suspect.is_some() && rest_pps > floor_pps(&victim);
+        let has_rest = has_excess || is_more_than(rest_pps, REST_PPS) || is_more_than(attack.rest_pps, MEAN_REST_PPS);
         match (attack.id, suspect) {
             (None, Some(suspect)) if is_served && class::is_datagram(suspect.class) => {
                 self.confirm_served(at, suspect, &rest, window, is_known);
@@ -248,7 +256,12 @@ impl Mitigator {
             (Some(_), _) if has_rest => {
                 // Many signatures of a few packets each would risk more than they save.
                 let attack = &self.attacks[at];
-                let share_min = attack.peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
+                let most = PacketClass::ALL
+                    .into_iter()
+                    .max_by(|&one, &other| rest[one as usize].total_cmp(&rest[other as usize]));
+                let vector = most.and_then(|class| attack.vectors.current(class));
+                let peak_pps = vector.map_or(rest_pps, |vector| vector.peak_pps).min(attack.peak_pps);
+                let share_min = peak_pps * SIGNATURE_SHARE / rest_pps.max(attack.rest_pps);
                 let mut pool = attack.pool();
                 pool.retain(|header| rest[class::of(header) as usize] > 0.0);
                 let learned = self.learn(at, &pool, share_min, window, is_known);
@@ -343,6 +356,9 @@ impl Mitigator {
         attack.may_be_unused = !is_used && !self.peace.is_beginning() && !suspect.is_exact;
         attack.is_unused = attack.may_be_unused && self.peace.seen_ns() >= UNUSED_NS;
         (attack.id, attack.class, attack.from_ns) = (Some(id), suspect.class, attack.last_ns);
+        // Further evidence is about other classes, and about the sample.
+        let of_class = evidence.iter().take(1).chain(evidence.iter().filter(|one| one.threshold.is_none()));
+        attack.vectors.begin(suspect.class, of_class.cloned().collect(), attack.last_ns);
         attack.evidence = evidence.clone();
         self.decisions.push(Decision::Detected { attack: id, victim: attack.victim, evidence });
     }
@@ -368,7 +384,12 @@ impl Mitigator {
         let everything = Signature::new(attack.victim, Vec::new());
         if attack.is_unused && is_tried && !attack.is_overruled && !attack.is_refused(&everything) {
             let limit_pps = (attack.peak_pps * REST_SHARE).clamp(LIMIT_PPS, UNUSED_PPS);
-            self.apply(at, Measure::Limit(everything, limit_pps), Trial::default());
+            self.apply(
+                at,
+                suspect.map(|suspect| suspect.class),
+                Measure::Limit(everything, limit_pps),
+                Trial::default(),
+            );
             return;
         }
         if !learned.is_empty() {
@@ -383,94 +404,26 @@ impl Mitigator {
         }
     }
 
-    fn act(&mut self, at: usize, learned: Vec<Learned>) {
-        for one in learned {
-            let trial = Trial {
-                attack: one.covered,
-                attack_of: one.of,
-                legitimate: one.legitimate,
-                legitimate_of: one.legitimate_of,
-            };
-            let victim = self.attacks[at].victim;
-            let measure = if one.usual_share > COLLATERAL_MAX {
-                let usual = self.peace.baselines.of(&victim);
-                let limit_pps = (usual.unproven_total_pps() + usual.streamed_total_pps()) * one.usual_share;
-                Measure::Limit(one.signature, limit_pps.max(LIMIT_PPS))
-            } else {
-                Measure::Drop(one.signature)
-            };
-            self.apply(at, measure, trial);
-        }
-    }
-
-    fn apply(&mut self, at: usize, measure: Measure, trial: Trial) {
-        let attack = &mut self.attacks[at];
-        let Some(id) = attack.id else { return };
-        let is_repeated = attack.standing().any(|record| record.action.measure == measure);
-        let is_block = |measure: &Measure| matches!(measure, Measure::Block(..));
-        let alike = attack.standing().filter(|record| is_block(&record.action.measure) == is_block(&measure)).count();
-        if is_repeated || alike >= if is_block(&measure) { BLOCKS_MAX } else { self.settings.rules_max } {
-            return;
-        }
-        let action = Action { id: self.next_action, attack: id, measure, trial };
-        self.next_action += 1;
-        let acts = self.settings.mode == Mode::Act && !attack.waits;
-        let state = if acts { State::Active } else { State::Proposed };
-        attack.records.push(Record::new(action.clone(), state, attack.last_ns));
-        attack.bound_records();
-        self.decisions.push(match state {
-            State::Active => Decision::Apply(action),
-            State::Proposed | State::Ended(_) => Decision::Propose(action),
-        });
-    }
-
     /// Blocks real sources that attack.
     fn block_unanswered(&mut self, window: &Window) {
         if self.peace.is_beginning() {
             return;
         }
         for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps()) {
-            let blocked = self.attacks.iter().flat_map(Attack::blocked);
-            if blocked.into_iter().any(|(_, source, _)| source == heavy.source) || self.protected.contains(heavy.source)
-            {
+            if self.protected.contains(heavy.source) {
+                continue;
+            }
+            if let Some(block) = self.attacks.iter_mut().find_map(|attack| attack.block_of(heavy.source)) {
+                block.last_hit_ns = window.to_ns;
                 continue;
             }
             let Some(at) = self.case(&suspect, window.to_ns) else { continue };
             if self.attacks[at].id.is_none() {
                 self.begin(at, &suspect, window, &[]);
             }
-            self.apply(at, Measure::Block(heavy.source, SOURCE_NS), Trial::default());
+            self.join(at, suspect.class, &suspect.evidence);
+            self.apply(at, Some(suspect.class), Measure::Block(heavy.source, SOURCE_NS), Trial::default());
         }
-    }
-
-    /// Ends actions that are quiet or whose time is over, and attacks without actions.
-    fn retreat(&mut self, now_ns: u64) {
-        let slow = retreat::slow_sources(&self.attacks, self.peace.source_pps());
-        let has_room = self.attacks.len() <= AWAITED_MAX;
-        for attack in &mut self.attacks {
-            let last_hit_ns = attack.standing().map(|record| record.last_hit_ns).max().unwrap_or(0);
-            attack.last_ns = attack.last_ns.max(last_hit_ns);
-            for (action, ending) in retreat::retire(attack, &slow, now_ns, self.settings.hold_ns) {
-                self.decisions.push(Decision::Undo(action.id, ending));
-                if let (Ending::Quiet, Measure::Drop(signature)) = (ending, action.measure) {
-                    self.remembered.retain(|known| *known != signature);
-                    self.remembered.push(signature);
-                }
-            }
-            let is_idle = now_ns.saturating_sub(attack.last_ns) >= FORGET_NS;
-            let is_awaited = has_room && attack.id.is_none() && self.victims.is_pulsed(&attack.victim);
-            attack.is_over = is_idle && !is_awaited && attack.standing().next().is_none();
-        }
-        let excess = self.remembered.len().saturating_sub(REMEMBERED_MAX);
-        self.remembered.drain(..excess);
-        for attack in self.attacks.extract_if(.., |attack| attack.is_over) {
-            self.decisions.extend(attack.id.map(Decision::Ended));
-            if attack.id.is_some() {
-                self.over.push(attack);
-            }
-        }
-        let excess = self.over.len().saturating_sub(OVER_MAX);
-        self.over.drain(..excess);
     }
 }
 

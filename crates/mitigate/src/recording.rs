@@ -109,8 +109,12 @@ impl Recording {
         for decision in self.defence.end_window(now_ns, Sampling::ALL) {
             match decision {
                 Decision::Apply(action) => self.defence.enforce(action, now_ns),
-                Decision::Undo(action, _) => self.defence.lift(action),
-                Decision::Detected { .. } | Decision::Propose(_) | Decision::Ended(_) => {}
+                Decision::Undo(action, _) => self.defence.lift(action, now_ns),
+                Decision::Detected { .. }
+                | Decision::VectorBegan { .. }
+                | Decision::VectorEnded { .. }
+                | Decision::Propose(_)
+                | Decision::Ended(_) => {}
             }
         }
         self.defence.begin_window();

@@ -22,6 +22,8 @@ const MISTAKES_SHARE: f64 = 0.01;
 const VOUCHED_SHARE: f64 = 0.25;
 /// Or their share of all packets of proven sources to the victim since the action began.
 const HARM_SHARE: f64 = 0.005;
+/// The longest time of a posture is 64 times the usual one.
+const DOUBLINGS_MAX: u32 = 6;
 /// Windows in a row, a second, after which a rule that hits only streams of harmless rates is released.
 const HARMLESS_WINDOWS: u32 = 4;
 
@@ -47,20 +49,31 @@ pub fn undo_mistakes(attack: &mut Attack) -> Vec<ActionId> {
     undone.into_iter().map(|action| action.id).collect()
 }
 
-/// Blocked sources of all attacks that the rate monitor releases.
+/// Blocked sources of all attacks that the rate monitor releases. Nothing measures the rate of a source whose block
+/// waits.
 pub fn slow_sources(attacks: &[Attack], normal_max_pps: f64) -> Vec<ActionId> {
-    let blocked = attacks.iter().flat_map(Attack::blocked);
-    release(blocked.map(|(key, _, rate_pps)| Blocked { key, rate_pps }).collect(), normal_max_pps)
+    let standing = attacks.iter().flat_map(Attack::standing);
+    let is_blocked =
+        |record: &&Record| record.state == State::Active && matches!(record.action.measure, Measure::Block(..));
+    let blocked = standing.filter(is_blocked);
+    let rate = |record: &Record| Blocked { key: record.action.id, rate_pps: record.rate_pps };
+    release(blocked.map(rate).collect(), normal_max_pps)
 }
 
 /// Ends the actions of an attack that are quiet for `hold_ns`, or whose time is over. `slow` are the sources to
-/// release. Streams of harmless rates are released too: if they become a load, the rule comes back.
+/// release. Streams of harmless rates are released too: if they become a load, the rule comes back. If an attack has
+/// come back after a posture, the posture stays twice as long each time.
 pub fn retire(attack: &mut Attack, slow: &[ActionId], now_ns: u64, hold_ns: u64) -> Vec<(Action, Ending)> {
     let mut ended = Vec::new();
+    let posture_ns = hold_ns.saturating_mul(1 << attack.lifted.min(DOUBLINGS_MAX));
     for record in attack.standing_mut() {
         let age_ns = now_ns.saturating_sub(record.since_ns);
+        let is_posture = matches!(record.action.measure, Measure::Posture(_));
+        let hold_ns = if is_posture { posture_ns } else { hold_ns };
         let is_slow = slow.contains(&record.action.id) && age_ns >= RATE_NS;
-        let ending = if names_source(&record.action.measure) && age_ns >= SOURCE_NS {
+        // What waits does no harm, and ends with its packets.
+        let is_active = record.state == State::Active;
+        let ending = if is_active && names_source(&record.action.measure) && age_ns >= SOURCE_NS {
             Ending::Timeout
         } else if is_slow || is_harmless(record) || now_ns.saturating_sub(record.last_hit_ns) >= hold_ns {
             Ending::Quiet
@@ -95,7 +108,7 @@ mod tests {
     fn attack(measure: Measure, change: impl FnOnce(&mut Record)) -> Attack {
         let mut attack = Attack::new(victim(), PacketClass::Udp, 0);
         let action = Action { id: 1, attack: 1, measure, trial: Trial::default() };
-        let mut record = Record::new(action, State::Active, 0);
+        let mut record = Record::new(action, PacketClass::Udp, State::Active, 0);
         change(&mut record);
         attack.records.push(record);
         attack

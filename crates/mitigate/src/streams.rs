@@ -75,12 +75,15 @@ fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {
 /// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of
 /// what the network around receives, or usual.
 pub fn is_harmless(prefix: &Prefix, pps: f64, baselines: &Baselines) -> bool {
+    pps <= harmless_pps(prefix, baselines)
+}
+
+/// The highest rate of all streams to a prefix together that is no load, packets a second.
+pub fn harmless_pps(prefix: &Prefix, baselines: &Baselines) -> f64 {
     let wide = Prefix::at(Level::Wide, prefix.is_ipv6(), prefix.address());
     let (usual, network) = (baselines.of(prefix), baselines.of(&wide));
-    let is_at_most = |harmless_pps: f64| pps <= harmless_pps;
-    is_at_most(floor_pps(prefix) * EXCESS)
-        || is_at_most(network.total_pps() * NETWORK_SHARE)
-        || is_at_most(usual.streamed_total_pps() * FACTOR)
+    let floor_pps = floor_pps(prefix) * EXCESS;
+    floor_pps.max(network.total_pps() * NETWORK_SHARE).max(usual.streamed_total_pps() * FACTOR)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod traffic;
 
 use traffic::{Random, SERVER, Traffic, customer, datagram, segment, sport};
+use weir_mitigate::State;
 use weir_mitigate::action::{Action, Decision, Ending, Hit, Measure, Mode};
 use weir_mitigate::header::{Header, tcp};
 use weir_mitigate::measure::sampling::Sampling;
@@ -141,6 +142,29 @@ fn protected_sources_are_not_blocked() {
         let records = recording.mitigator().attacks().flat_map(|attack| &attack.records);
         let blocks = records.filter(|record| matches!(record.action.measure, Measure::Block(..))).count();
         assert_eq!(blocks == 0, is_protected);
+    }
+}
+
+#[test]
+fn the_block_of_a_source_waits_as_long_as_the_source_sends() {
+    let bot = customer(77);
+    for mode in [Mode::Watch, Mode::Propose] {
+        let mut traffic = Traffic::of_customers(50, 150.0);
+        traffic.session(bot, 10.0);
+        let mut sent = 0;
+        traffic.attack(20.0, 70.0, 10_000.0, |_, _| {
+            sent += 1;
+            segment(bot, SERVER, sport(bot, 10.0), 80, tcp::ACK | tcp::PSH, (1 << 30) + sent, 5000, 1000)
+        });
+        let mut recording = Recording::new(inside(), settings(mode));
+        for packet in traffic.sorted() {
+            recording.take(&packet.header, (packet.time_s * 1e9) as u64);
+        }
+        let records: Vec<_> = recording.mitigator().attacks().flat_map(|attack| &attack.records).collect();
+        let [block] = records[..] else { panic!("{mode:?}: {records:?}") };
+        let last_s = block.last_hit_ns as f64 / 1e9;
+        assert!(matches!(block.action.measure, Measure::Block(..)) && (69.0..71.0).contains(&last_s), "{block:?}");
+        assert_eq!(block.state, State::Ended(Ending::Quiet), "{mode:?}");
     }
 }
 

@@ -116,8 +116,8 @@ fn customers_and_a_crowd_of_them_are_no_attack() {
 }
 
 #[test]
-fn counts_of_a_time_before_an_action_are_not_used() {
-    let detects = |acts: bool| {
+fn counts_of_a_time_before_an_action_begins_or_ends_are_not_used() {
+    let detects = |begin_ns: Option<u64>, end_ns: Option<u64>| {
         let inside = Prefix::of(false, SERVER.into(), 16);
         let settings = Settings { mode: Mode::Watch, ..Settings::default() };
         let mut defence = Defence::new(vec![inside], settings, 1);
@@ -127,14 +127,18 @@ fn counts_of_a_time_before_an_action_are_not_used() {
         };
         (1..=20).for_each(|number| drop(end_window(&mut defence, number)));
         let now_ns = 20 * WINDOW_NS;
-        if acts {
+        if let Some(begin_ns) = begin_ns {
             let measure = Measure::Block((false, 1), now_ns);
-            defence.enforce(Action { id: 1, attack: 1, measure, trial: Trial::default() }, now_ns - 1);
+            defence.enforce(Action { id: 1, attack: 1, measure, trial: Trial::default() }, begin_ns);
         }
+        end_ns.into_iter().for_each(|end_ns| defence.lift(1, end_ns));
         let mut sheet = Sheet::default();
         (0..2000).for_each(|_| sheet.count(0, u128::from(SERVER), PacketClass::Udp));
         defence.observe(sheet.exchange(now_ns - EXCHANGE * WINDOW_NS, now_ns));
         (21..=23).flat_map(|number| end_window(&mut defence, number)).count()
     };
-    assert_eq!((detects(false), detects(true)), (1, 0));
+    let late_ns = 20 * WINDOW_NS - 1;
+    assert_eq!((detects(None, None), detects(Some(1), None)), (1, 1));
+    assert_eq!((detects(Some(late_ns), None), detects(Some(1), Some(late_ns))), (0, 0));
+    assert_eq!(detects(None, Some(late_ns)), 1, "what was not in force changes nothing");
 }

@@ -7,8 +7,8 @@ use weir_command::failure::Failure;
 use weir_command::figures::grouped;
 use weir_command::report;
 use weir_control::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttacksChanged, AttacksListed, AttacksMode,
-    EventsStatus, Request, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
+    AttacksMode, EventsStatus, Request, SamplesStatus,
 };
 use weir_mitigate::action::Mode;
 use weir_policy::diag::printable::printable;
@@ -112,25 +112,61 @@ fn line(entry: &AttackEntry) -> String {
 }
 
 fn summary(entry: &AttackEntry) -> String {
-    let AttackEntry { victim, kind, age_s, seen_s, is_over, peak_pps, .. } = entry;
+    let AttackEntry { victim, age_s, seen_s, is_over, peak_pps, .. } = entry;
+    let kinds = kinds(entry);
     let when = if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("since {age_s:.0} s") };
-    format!("{kind} on {victim}, {when}, up to {peak_pps:.0} packets/s without proof")
+    format!("{kinds} on {victim}, {when}, up to {peak_pps:.0} packets/s without proof")
+}
+
+/// The kind of an attack, and those of its further vectors: the current ones, or all if it is over.
+fn kinds(AttackEntry { kind, vectors, is_over, .. }: &AttackEntry) -> String {
+    let mut kinds = vec![kind.as_str()];
+    let further = vectors.iter().filter(|vector| *is_over || !vector.is_over);
+    for vector in further {
+        if !kinds.contains(&vector.kind.as_str()) {
+            kinds.push(&vector.kind);
+        }
+    }
+    kinds.join(", ")
 }
 
 /// Everything about an attack.
 fn shown(entry: &AttackEntry) -> String {
     let mut text = format!("attack {}: {}\n", entry.attack, summary(entry));
-    for AttackEvidence { measure, value, usual, threshold } in &entry.evidence {
-        let threshold = threshold.map(|threshold| format!(", threshold {threshold}")).unwrap_or_default();
-        let _ = writeln!(text, "  {measure}: {value}, usual {usual}{threshold}");
+    write_evidence(&mut text, &entry.evidence, "  ");
+    if entry.vectors.len() > 1 {
+        entry.vectors.iter().for_each(|vector| text += &describe_vector(vector));
     }
-    entry.actions.iter().for_each(|action| text += &describe(action));
+    let is_one = entry.vectors.len() < 2;
+    entry.actions.iter().for_each(|action| text += &describe(action, is_one));
     text
 }
 
-fn describe(action: &AttackAction) -> String {
+fn write_evidence(text: &mut String, evidence: &[AttackEvidence], indent: &str) {
+    for AttackEvidence { measure, value, usual, threshold } in evidence {
+        let threshold = threshold.map(|threshold| format!(", threshold {threshold}")).unwrap_or_default();
+        let _ = writeln!(text, "{indent}{measure}: {value}, usual {usual}{threshold}");
+    }
+}
+
+fn describe_vector(vector: &AttackVector) -> String {
+    let AttackVector { kind, age_s, seen_s, is_over, pps, peak_pps, evidence, actions } = vector;
+    let when = if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("{pps:.0} packets/s now") };
+    let mut text = format!("  {kind}: since {age_s:.0} s, {when}, up to {peak_pps:.0} packets/s");
+    if !actions.is_empty() {
+        let numbers: Vec<String> = actions.iter().map(u32::to_string).collect();
+        let _ = write!(text, ", actions {}", numbers.join(", "));
+    }
+    text.push('\n');
+    write_evidence(&mut text, evidence, "    ");
+    text
+}
+
+/// An action. Only beside others it is said for which vector it is.
+fn describe(action: &AttackAction, is_one_vector: bool) -> String {
     let place = action.place.as_ref().map(|place| format!(" in {place}")).unwrap_or_default();
-    let mut text = format!("  {}\n    {}{place}, {:.0} s ago", action.rule, action.state, action.age_s);
+    let of = if is_one_vector { String::new() } else { format!("action {}, {}: ", action.number, action.kind) };
+    let mut text = format!("  {of}{}\n    {}{place}, {:.0} s ago", action.rule, action.state, action.age_s);
     if let Some(dropped) = action.dropped {
         let _ = write!(text, "; its rule has dropped {} packets", grouped(dropped));
     }
@@ -158,4 +194,70 @@ fn changed(what: &str, AttacksChanged { attack, changed, problems }: &AttacksCha
         let _ = writeln!(text, "not carried out: {problem}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+    use weir_control::AttackEntry;
+
+    /// An attack with two vectors, as the protocol has it.
+    fn entry() -> AttackEntry {
+        let evidence = |measure: &str| serde_json::json!([{ "measure": measure, "value": 900.0, "usual": 1.0, "threshold": 100.0 }]);
+        let action = |number: u32, kind: &str, rule: &str| {
+            serde_json::json!({
+                "number": number, "kind": kind, "action": "drop", "rule": rule, "state": "active", "age_s": 3.0,
+                "packets": 0, "proven": 0, "sample_attack": 0, "sample_attack_of": 0, "sample_legitimate": 0,
+                "sample_legitimate_of": 0
+            })
+        };
+        let vector = |kind: &str, is_over: bool, actions: &[u32]| {
+            serde_json::json!({
+                "kind": kind, "age_s": 9.0, "seen_s": 5.0, "is_over": is_over, "pps": 800.0, "peak_pps": 950.0,
+                "evidence": evidence(kind), "actions": actions
+            })
+        };
+        let entry = serde_json::json!({
+            "attack": 7, "victim": "192.0.2.1", "kind": "udp-flood", "age_s": 20.0, "seen_s": 0.0, "is_over": false,
+            "peak_pps": 1600.0, "evidence": evidence("UDP"),
+            "actions": [action(3, "udp-flood", "udp drop"), action(4, "syn-flood", "tcp drop")],
+            "vectors": [vector("udp-flood", false, &[3]), vector("syn-flood", false, &[4]), vector("rst-flood", true, &[])]
+        });
+        serde_json::from_value(entry).expect("an entry")
+    }
+
+    #[test]
+    fn vectors_are_listed_with_their_rates_and_actions() {
+        let entry = entry();
+        let line =
+            "   7  udp-flood, syn-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof: 2 active\n";
+        assert_eq!(super::line(&entry), line);
+        let text = "attack 7: udp-flood, syn-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof
+  UDP: 900, usual 1, threshold 100
+  udp-flood: since 9 s, 800 packets/s now, up to 950 packets/s, actions 3
+    udp-flood: 900, usual 1, threshold 100
+  syn-flood: since 9 s, 800 packets/s now, up to 950 packets/s, actions 4
+    syn-flood: 900, usual 1, threshold 100
+  rst-flood: since 9 s, over, last seen 5 s ago, up to 950 packets/s
+    rst-flood: 900, usual 1, threshold 100
+  action 3, udp-flood: udp drop
+    active, 3 s ago
+  action 4, syn-flood: tcp drop
+    active, 3 s ago
+";
+        assert_eq!(shown(&entry), text);
+    }
+
+    #[test]
+    fn an_attack_of_one_kind_is_shown_as_before() {
+        let mut entry = entry();
+        entry.vectors.truncate(1);
+        entry.actions.truncate(1);
+        let text = "attack 7: udp-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof
+  UDP: 900, usual 1, threshold 100
+  udp drop
+    active, 3 s ago
+";
+        assert_eq!(shown(&entry), text);
+    }
 }

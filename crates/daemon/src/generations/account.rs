@@ -2,7 +2,8 @@
 
 use crate::generations::interface_stats;
 use crate::generations::tally::{self, GONE_RULES_MAX, LoadedNames};
-use weir_abi::Counter;
+use weir_abi::{Action, Counter, Reason};
+use weir_command::report::{self, Decided};
 use weir_control::{AdditionStats, DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
@@ -14,6 +15,15 @@ pub struct Counted<'a> {
     pub program: &'a Program,
     /// Indexed by worker and direction.
     pub counts: &'a Counts,
+}
+
+/// Packets from the lower side since the start that did not get past the datapath.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// SYNs that were answered with a cookie.
+    pub cookies: u64,
+    /// Packets that were dropped, apart from those that rules of slots drop.
+    pub dropped: u64,
 }
 
 /// Final counts of policies that no longer decide packets.
@@ -63,6 +73,27 @@ impl Account {
         }
     }
 
+    /// What did not get past the datapath. The totals include `others`, whose counts are not final.
+    pub fn stopped(&self, active: Counted<'_>, others: &[Counted<'_>]) -> Stopped {
+        let past = &self.past[Direction::Upstream as usize];
+        let of_past =
+            |reason: Reason| reason.builtin_name().and_then(|name| past.reasons.get(name)).copied().unwrap_or(0);
+        let dropped = past.dropped.saturating_sub(of_past(Reason::SLOT));
+        let mut stopped = Stopped { cookies: of_past(Reason::SYN_COOKIE), dropped };
+        for counted in others.iter().chain([&active]) {
+            for Decided { reason, action, counter, .. } in
+                report::decided(counted.program, &sums(counted.counts, Direction::Upstream))
+            {
+                match action {
+                    _ if reason == Reason::SYN_COOKIE => stopped.cookies += counter.packets,
+                    Action::Drop if reason != Reason::SLOT => stopped.dropped += counter.packets,
+                    _ => {}
+                }
+            }
+        }
+        stopped
+    }
+
     fn direction(
         &self,
         active: Counted<'_>,
@@ -110,8 +141,7 @@ pub fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use weir_abi::Reason;
-    use weir_engine::live::PortReading;
+    use weir_engine::live::{PortNature, PortReading};
     use weir_policy::ir::parse::parse;
 
     const UP: usize = Direction::Upstream as usize;
@@ -131,10 +161,35 @@ mod tests {
             worker,
             interface: interface.to_owned(),
             role,
+            nature: PortNature::default(),
+            has_link: true,
             reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
             knows_missed: true,
         };
         vec![port(0, "lower", Role::Lower, sampled), port(1, "lower", Role::Lower, 1), port(1, "upper", Role::Upper, 5)]
+    }
+
+    #[test]
+    fn what_is_stopped_is_counted_over_generations_without_what_slots_drop() {
+        let text = "program p\nrules 0 attacks size 16\nrule 0 p:1 [drop] drop\nrule 1 p:2 [slot 0] slot attacks\n\
+                    chain upstream\n  rule 1\n  rule 0\n";
+        let program = parse(text).expect("a program");
+        let counts = |cookies, slot, rule| -> Counts {
+            // The counters of rules are followed by those of limits and slots.
+            let [of_rule, of_slot] = [Reason::rule(0), Reason::rule(2)];
+            let mut counters = vec![Counter::default(); usize::from(Reason::RULE_BASE) + 3];
+            for (reason, packets) in [(Reason::SYN_COOKIE, cookies), (of_slot, slot), (of_rule, rule)] {
+                counters[usize::from(reason.0)] = Counter { packets, bytes: 60 * packets };
+            }
+            vec![[counters.clone(), counters]]
+        };
+        let (one, two, three) = (counts(1, 10, 100), counts(2, 20, 200), counts(4, 40, 400));
+        let [one, two, three] = [&one, &two, &three].map(|counts| Counted { program: &program, counts });
+        let mut account = Account::default();
+        account.close(one, &[]);
+        assert_eq!(account.stopped(three, &[two]), Stopped { cookies: 7, dropped: 700 });
+        account.close(two, &[]);
+        assert_eq!(account.stopped(three, &[]), Stopped { cookies: 7, dropped: 700 });
     }
 
     #[test]

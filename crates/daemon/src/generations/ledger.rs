@@ -11,7 +11,7 @@
 //! The lock is held only briefly. A change waits for a snapshot only after [`TRIES_MAX`] snapshots in a row failed. A
 //! snapshot waits only while final counts move, which takes milliseconds.
 
-use crate::generations::account::{Account, Counted};
+use crate::generations::account::{Account, Counted, Stopped};
 use crate::generations::generation::Generation;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weir_control::Stats;
@@ -98,22 +98,35 @@ impl<C> Ledger<C> {
 
     /// A snapshot of all counts.
     pub fn stats<D: Datapath<Code = C>>(&self, datapath: &D) -> Stats {
+        self.snapshot(
+            || (datapath.readings(), datapath.ports()),
+            |contents, (readings, ports)| contents.stats(&readings, &ports),
+        )
+    }
+
+    /// What did not get past the datapath.
+    pub fn stopped<D: Datapath<Code = C>>(&self, datapath: &D) -> Stopped {
+        self.snapshot(|| datapath.readings(), |contents, readings| contents.stopped(&readings))
+    }
+
+    /// Reads counters without the lock, and makes a snapshot of them and of the contents.
+    fn snapshot<R, T>(&self, read: impl Fn() -> R, make: impl Fn(&Contents<C>, R) -> T) -> T {
         for _ in 0..TRIES_MAX {
             let (version, contents) = {
                 let entries = self.settled();
                 (entries.version, entries.contents.clone())
             };
-            let (readings, ports) = (datapath.readings(), datapath.ports());
+            let counters = read();
             if self.entries().version == version {
-                return contents.stats(&readings, &ports);
+                return make(&contents, counters);
             }
         }
         // Changes are faster than snapshots, so the next change waits for this one.
         let entries = self.settled();
-        let (readings, ports) = (datapath.readings(), datapath.ports());
+        let counters = read();
         let contents = entries.contents.clone();
         drop(entries);
-        contents.stats(&readings, &ports)
+        make(&contents, counters)
     }
 
     /// The generation with this code, if the datapath may hold it.
@@ -143,6 +156,11 @@ impl<C> Contents<C> {
     fn stats(&self, readings: &Readings<C>, ports: &[PortStatus]) -> Stats {
         let others: Vec<_> = readings.others.iter().map(|other| self.counted(other)).collect();
         self.account.stats(self.counted(&readings.active), &others, ports)
+    }
+
+    fn stopped(&self, readings: &Readings<C>) -> Stopped {
+        let others: Vec<_> = readings.others.iter().map(|other| self.counted(other)).collect();
+        self.account.stopped(self.counted(&readings.active), &others)
     }
 
     fn counted<'a>(&'a self, reading: &'a Reading<C>) -> Counted<'a> {

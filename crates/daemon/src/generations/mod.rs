@@ -1,6 +1,6 @@
 //! Generations: policies that are loaded for the datapath, which of them decides, and what they have counted.
 
-mod account;
+pub mod account;
 pub mod automatic;
 pub mod controller;
 pub mod generation;

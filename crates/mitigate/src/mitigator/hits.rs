@@ -2,7 +2,10 @@
 
 use super::Mitigator;
 use crate::action::{Decision, Ending, Hit, Measure};
+use crate::attack::{Attack, Record, State};
 use crate::baseline::FACTOR;
+use crate::held::{Excess, HeldBack};
+use crate::learned::Pace;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
 use crate::retreat::{self, QUIET_PPS};
@@ -14,11 +17,38 @@ use weir_abi::PacketClass;
 const STREAMED_SHARE: f64 = 0.8;
 
 impl Mitigator {
+    /// The datapath has held packets back in the window that ends next.
+    pub fn see_held_back(&mut self, held: HeldBack) {
+        self.held = held;
+    }
+
+    /// Learns what is held back in peace.
+    pub(super) fn learn_held(&mut self, window: &Window) {
+        if self.attacks.is_empty() {
+            let pace = if self.peace.is_beginning() { Pace::Follow } else { Pace::Slow };
+            self.usually_held.learn(&self.held, window.seconds(), pace);
+        }
+    }
+
+    /// What a posture holds back in a window beyond what is usual; nothing if no posture is in force.
+    pub(super) fn held_excess(&self, window: &Window) -> Excess {
+        let mut standing = self.attacks.iter().flat_map(Attack::standing);
+        let has_posture = standing
+            .any(|record| matches!(record.action.measure, Measure::Posture(_)) && record.state == State::Active);
+        match has_posture {
+            true => self.usually_held.excess(&self.held, window.seconds(), &self.peace.baselines),
+            false => Excess::default(),
+        }
+    }
+
     /// Counts what actions hit in a window.
     pub(super) fn count_hits(&mut self, window: &Window, hits: &[Hit]) {
         let scale = window.sampling.scale();
+        let held = self.held_excess(window);
         let estimate = |packets: u64| (packets as f64 * scale).round() as u64;
         for attack in &mut self.attacks {
+            attack.vectors.begin_window();
+            let mut held_back = Vec::new();
             let counts = window.counts_of(attack.victim).copied().unwrap_or(Counts::new(attack.victim));
             let proven = counts.proven_total();
             let is_of = |hit: &&Hit| attack.standing().any(|record| record.action.id == hit.action);
@@ -28,6 +58,10 @@ impl Mitigator {
             let usual = self.peace.baselines.of(&attack.victim);
             for record in attack.standing_mut() {
                 record.proven_passed += proven;
+                if let (Measure::Posture(_), State::Active) = (&record.action.measure, record.state) {
+                    count_held(record, held.of(record.class), window);
+                    held_back.push((record.class, record.rate_pps));
+                }
                 let Some(hit) = hits.iter().find(|hit| hit.action == record.action.id) else { continue };
                 record.packets += estimate(hit.packets) + hit.by_card;
                 record.proven += estimate(hit.proven);
@@ -36,7 +70,10 @@ impl Mitigator {
                 record.vouched_seen += hit.vouched;
                 record.completed += hit.completed;
                 let stopped = hit.packets.saturating_sub(hit.released);
-                record.rate_pps = (stopped as f64 * scale + hit.by_card as f64) / window.seconds();
+                // Few packets have no samples. The counter is read later than the samples.
+                let stopped = (stopped as f64 * scale).max(hit.counted.unwrap_or(0) as f64);
+                record.rate_pps = (stopped + hit.by_card as f64) / window.seconds();
+                held_back.extend(by_class(record, hit));
                 let is_streamed = hit.streamed as f64 >= hit.packets as f64 * STREAMED_SHARE;
                 record.harmless_windows = match hit.streamed {
                     0 => 0,
@@ -52,6 +89,7 @@ impl Mitigator {
                     record.last_hit_ns = window.to_ns;
                 }
             }
+            held_back.into_iter().for_each(|(class, pps)| attack.vectors.hold_back(class, pps));
         }
     }
 
@@ -64,5 +102,24 @@ impl Mitigator {
             self.remembered.retain(|signature| !attack.is_refused(signature));
             self.decisions.extend(undone.into_iter().map(|id| Decision::Undo(id, Ending::Collateral)));
         }
+    }
+}
+
+/// The rate of an action by class, in the shares of the packets that were seen.
+fn by_class(record: &Record, hit: &Hit) -> Vec<(PacketClass, f64)> {
+    let seen: u64 = hit.classes.iter().sum();
+    if seen == 0 {
+        return vec![(record.class, record.rate_pps)];
+    }
+    let share = |class: PacketClass| record.rate_pps * hit.classes[class as usize] as f64 / seen as f64;
+    PacketClass::ALL.map(|class| (class, share(class))).to_vec()
+}
+
+/// Counts what a posture holds back of an attack.
+fn count_held(record: &mut Record, held_pps: f64, window: &Window) {
+    record.rate_pps = held_pps;
+    record.packets += (held_pps * window.seconds()).round() as u64;
+    if held_pps > 0.0 {
+        record.last_hit_ns = window.to_ns;
     }
 }

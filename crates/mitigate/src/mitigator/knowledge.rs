@@ -76,6 +76,7 @@ impl Mitigator {
             Part::All => {
                 let signatures = std::mem::take(&mut self.remembered).len();
                 self.attacks.clear();
+                self.usually_held.reset();
                 Ok(signatures + self.peace.reset())
             }
             Part::Prefix(prefix) => Ok(self.peace.baselines.reset(Some(prefix))),

@@ -8,6 +8,7 @@ use crate::measure::{DOUBTFUL_NS, Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::signature::learn::{Examples, Learned, learn};
+use crate::signature::merge::merge;
 use weir_abi::PacketClass;
 
 /// A victim is in use if the reference and the sample have this many legitimate packets to it.
@@ -21,7 +22,15 @@ impl Mitigator {
         let learned = |signature: &Signature| {
             let covered = pool.iter().filter(|header| signature.matches(header)).count();
             let signature = signature.clone();
-            Learned { signature, covered, of: pool.len(), legitimate: 0, legitimate_of: 0, usual_share: 0.0 }
+            Learned {
+                signature,
+                covered,
+                of: pool.len(),
+                legitimate: 0,
+                legitimate_of: 0,
+                usual_share: 0.0,
+                is_stream: false,
+            }
         };
         let of_victim = self.remembered.iter().filter(|signature| signature.victim == victim);
         of_victim.map(learned).filter(|one| one.covered * 2 > one.of).max_by_key(|one| one.covered)
@@ -59,7 +68,7 @@ impl Mitigator {
             self.protected.is_in(net) || customers().any(|header| net.contains(header.is_ipv6, header.saddr))
         };
         let to_victim_count = legitimate.iter().filter(|header| to_victim(header)).count();
-        let mut learned = learn(&Examples {
+        let examples = Examples {
             victim,
             attack: pool,
             legitimate: &legitimate,
@@ -71,9 +80,16 @@ impl Mitigator {
             share_min,
             is_known: &is_spared,
             is_known_net: &is_known_net,
-        });
+        };
+        let mut learned = learn(&examples);
         learned.retain(|one| !attack.is_refused(&one.signature));
-        learned
+        let fine = learned.clone();
+        let mut merged = merge(learned, &attack.signatures(), &examples);
+        // A coarser signature that has hit customers is not tried again.
+        if merged.iter().any(|one| attack.is_refused(&one.signature)) {
+            merged = fine;
+        }
+        merged
     }
 
     /// Whether the victim's only users before were streams in one direction. Then traffic of other hosts says nothing

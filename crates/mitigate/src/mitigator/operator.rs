@@ -131,7 +131,7 @@ mod tests {
         let rule = Measure::Drop(Signature::new(victim, Vec::new()));
         for (id, measure) in (1..).zip([rule, Measure::Posture("high".to_owned())]) {
             let action = Action { id, attack: 1, measure, trial: Trial::default() };
-            attack.records.push(Record::new(action, State::Active, 0));
+            attack.records.push(Record::new(action, PacketClass::Udp, State::Active, 0));
         }
         mitigator.attacks.push(attack);
         let (mut extractor, mut ended) = (Extractor::new(Vec::new(), 1, 0), Vec::new());

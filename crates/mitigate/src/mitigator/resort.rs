@@ -46,7 +46,7 @@ impl Mitigator {
             self.begin(at, suspect, window, pool);
         }
         if let Some(measure) = measure {
-            self.apply(at, measure, Trial::default());
+            self.apply(at, Some(suspect.class), measure, Trial::default());
         }
     }
 }

@@ -61,6 +61,8 @@ pub struct Learned {
     pub legitimate_of: usize,
     /// Share of the victim's usual packets without proof that it covers.
     pub usual_share: f64,
+    /// Whether its packets are the datagrams of one sender.
+    pub is_stream: bool,
 }
 
 /// What signatures are learned from.
@@ -93,9 +95,7 @@ pub struct Examples<'a> {
 
 /// Learns signatures for what the sample contains, the broadest first.
 pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
-    let mut prior = prior::groups();
-    let is_foreign = |group: &[Header]| group.first().is_some_and(|one| examples.foreign.contains(&class::of(one)));
-    prior.retain(|group| !is_foreign(group) && !is_known_better(group, examples));
+    let prior = everyday(examples);
     let unused: Vec<Term> = unused_ports(examples).into_iter().chain(unused_protocols(examples)).collect();
     let mut rest: Vec<&Header> = examples.attack.iter().collect();
     let least = COVERED_MIN.max((examples.attack.len() as f64 * examples.share_min.max(SHARE_MIN)).ceil() as usize);
@@ -105,14 +105,37 @@ pub fn learn(examples: &Examples<'_>) -> Vec<Learned> {
         let signature = Signature::new(examples.victim, terms);
         let before = rest.len();
         rest.retain(|header| !covers(&signature.terms, header));
-        let is_hit = |header: &&&Header| signature.terms.iter().all(|term| hits(term, header, &examples.victim));
-        let legitimate = examples.legitimate.iter().filter(is_hit).count();
-        let covered = before - rest.len();
-        let (of, legitimate_of) = (examples.attack.len(), examples.legitimate.len());
-        let usual_share = usual_share(&signature, examples);
-        found.push(Learned { signature, covered, of, legitimate, legitimate_of, usual_share });
+        found.push(judged(signature, before - rest.len(), examples));
     }
     found
+}
+
+/// The signature with some terms, if it covers packets of the attack and spares legitimate and everyday ones.
+pub fn of_terms(terms: Vec<Term>, examples: &Examples<'_>) -> Option<Learned> {
+    let signature = Signature::new(examples.victim, terms);
+    let covered = examples.attack.iter().filter(|header| covers(&signature.terms, header)).count();
+    let is_sparing =
+        !covers_a_group(&signature.terms, &everyday(examples)) && !covers_first(&signature.terms, examples);
+    let learned = judged(signature, covered, examples);
+    let allowed = examples.legitimate.len() as f64 * COLLATERAL_MAX;
+    (covered > 0 && is_sparing && learned.legitimate as f64 <= allowed).then_some(learned)
+}
+
+/// A signature with what it covers. `covered` are packets of the attack that no other one covers.
+fn judged(signature: Signature, covered: usize, examples: &Examples<'_>) -> Learned {
+    let is_hit = |header: &&&Header| signature.terms.iter().all(|term| hits(term, header, &examples.victim));
+    let legitimate = examples.legitimate.iter().filter(is_hit).count();
+    let (of, legitimate_of) = (examples.attack.len(), examples.legitimate.len());
+    let usual_share = usual_share(&signature, examples);
+    Learned { signature, covered, of, legitimate, legitimate_of, usual_share, is_stream: false }
+}
+
+/// The groups of everyday packets that must be spared.
+fn everyday(examples: &Examples<'_>) -> Vec<Vec<Header>> {
+    let is_foreign = |group: &[Header]| group.first().is_some_and(|one| examples.foreign.contains(&class::of(one)));
+    let mut prior = prior::groups();
+    prior.retain(|group| !is_foreign(group) && !is_known_better(group, examples));
+    prior
 }
 
 /// Whether the reference says more of the victim than a group of everyday packets.

@@ -1,6 +1,7 @@
 //! Signatures: conjunctions of header fields that describe the packets of an attack, as rules of the policy language.
 
 pub mod learn;
+pub mod merge;
 mod prior;
 
 use crate::header::{Header, protocol, tcp};
@@ -192,6 +193,24 @@ impl Signature {
         self.victim == other.victim
             && self.terms.len() == other.terms.len()
             && pairs().all(|(one, other)| one.is_like(other))
+    }
+
+    /// The term of a field, if the other signature has another one and no other difference.
+    pub fn differs_in(&self, other: &Signature, field: Field) -> Option<Term> {
+        let mut pairs = self.terms.iter().zip(&other.terms);
+        let is_relative = self.victim == other.victim && self.terms.len() == other.terms.len();
+        let is_alike = |(one, other): (&Term, &Term)| one == other || one.field == field && other.field == field;
+        let own = self.terms.iter().find(|term| term.field == field && !other.terms.contains(term))?;
+        (is_relative && pairs.all(is_alike)).then_some(*own)
+    }
+
+    /// Whether it matches every packet that another one matches, as its terms say.
+    pub fn covers(&self, other: &Signature) -> bool {
+        let has = |term: &Term| {
+            let is_within = |one: &Term| one.field == term.field && term.first <= one.first && one.last <= term.last;
+            other.terms.iter().any(is_within)
+        };
+        self.victim.covers(&other.victim) && self.terms.iter().all(has)
     }
 
     /// Whether a packet goes to the victim and all terms match.

@@ -10,6 +10,7 @@ use weir_loading::LimitList;
 use weir_mitigate::action::{Ending, Measure};
 use weir_mitigate::excerpt::Excerpt;
 use weir_mitigate::prefix::Prefix;
+use weir_mitigate::victim::Evidence;
 use weir_mitigate::{Attack, State};
 use weir_policy::slot_rule::{self, SlotRule};
 use weir_policy::source::SourceMap;
@@ -91,18 +92,27 @@ pub fn details(attack: &Attack) -> String {
         attack.kind(),
         attack.peak_pps
     );
-    for one in &attack.evidence {
-        let _ = write!(text, "{}: {:.1}, usual {:.1}", one.measure, one.value, one.usual);
-        let _ = match one.threshold {
-            Some(threshold) => writeln!(text, ", threshold {threshold:.1}"),
-            None => writeln!(text),
-        };
+    write_evidence(&mut text, &attack.evidence);
+    for vector in attack.vectors.all().iter().skip(1) {
+        let over = if vector.is_over { ", over" } else { "" };
+        let _ = writeln!(text, "Also {}: peak {:.0} packets per second{over}", vector.kind(), vector.peak_pps);
+        write_evidence(&mut text, &vector.evidence);
     }
     for record in attack.standing() {
         let state = if record.state == State::Active { "active" } else { "waits" };
         let _ = writeln!(text, "Action {} ({state}): {}", record.action.id, record.action.measure);
     }
     text
+}
+
+fn write_evidence(text: &mut String, evidence: &[Evidence]) {
+    for one in evidence {
+        let _ = write!(text, "{}: {:.1}, usual {:.1}", one.measure, one.value, one.usual);
+        let _ = match one.threshold {
+            Some(threshold) => writeln!(text, ", threshold {threshold:.1}"),
+            None => writeln!(text),
+        };
+    }
 }
 
 /// The rules and blocked sources against an attack: those that are carried out or wait.

@@ -1,8 +1,11 @@
 //! Attacks and actions, as the control protocol shows them.
 
 use super::state::State;
-use weir_control::{AttackAction, AttackEntry, AttackEvidence, AttacksListed};
+use weir_control::{AttackAction, AttackEntry, AttackEvidence, AttackVector, AttacksListed};
 use weir_mitigate::action::{AttackId, Mode};
+use weir_mitigate::class;
+use weir_mitigate::vector::Vector;
+use weir_mitigate::victim::Evidence;
 use weir_mitigate::{Attack, Record, State as ActionState};
 
 /// All attacks.
@@ -27,12 +30,6 @@ pub fn show(state: &State, attack: AttackId, now_ns: u64) -> Option<AttackEntry>
 }
 
 fn entry(state: &State, attack: &Attack, now_ns: u64) -> AttackEntry {
-    let evidence = attack.evidence.iter().map(|one| AttackEvidence {
-        measure: one.measure.clone(),
-        value: rounded(one.value),
-        usual: rounded(one.usual),
-        threshold: one.threshold.map(rounded),
-    });
     AttackEntry {
         attack: attack.id.unwrap_or_default(),
         victim: attack.victim.to_string(),
@@ -41,8 +38,39 @@ fn entry(state: &State, attack: &Attack, now_ns: u64) -> AttackEntry {
         seen_s: seconds(attack.last_ns, now_ns),
         is_over: attack.is_over,
         peak_pps: rounded(attack.peak_pps),
-        evidence: evidence.collect(),
+        evidence: evidence(&attack.evidence),
         actions: attack.records.iter().map(|record| action(state, record, now_ns)).collect(),
+        vectors: attack.vectors.all().iter().map(|one| vector(attack, one, now_ns)).collect(),
+    }
+}
+
+fn evidence(of: &[Evidence]) -> Vec<AttackEvidence> {
+    let evidence = of.iter().map(|one| AttackEvidence {
+        measure: one.measure.clone(),
+        value: rounded(one.value),
+        usual: rounded(one.usual),
+        threshold: one.threshold.map(rounded),
+    });
+    evidence.collect()
+}
+
+fn vector(attack: &Attack, vector: &Vector, now_ns: u64) -> AttackVector {
+    // A class may have had several vectors, one after the other.
+    let later = attack.vectors.all().iter().filter(|one| one.class == vector.class && one.from_ns > vector.from_ns);
+    let until_ns = later.map(|one| one.from_ns).min().unwrap_or(u64::MAX);
+    let own = attack
+        .records
+        .iter()
+        .filter(|record| record.class == vector.class && (vector.from_ns..until_ns).contains(&record.since_ns));
+    AttackVector {
+        kind: vector.kind().to_owned(),
+        age_s: seconds(vector.from_ns, now_ns),
+        seen_s: seconds(vector.last_ns, now_ns),
+        is_over: vector.is_over,
+        pps: rounded(vector.rate_pps),
+        peak_pps: rounded(vector.peak_pps),
+        evidence: evidence(&vector.evidence),
+        actions: own.map(|record| record.action.id).collect(),
     }
 }
 
@@ -51,6 +79,8 @@ fn action(state: &State, record: &Record, now_ns: u64) -> AttackAction {
     let (place, dropped) = state.carried.describe(id);
     let is_watched = state.defence.mitigator().mode() == Mode::Watch;
     AttackAction {
+        number: id,
+        kind: class::attack(record.class).to_owned(),
         action: record.action.measure.name().to_owned(),
         rule: record.action.measure.to_string(),
         state: match record.state {

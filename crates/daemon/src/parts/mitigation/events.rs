@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! {"time":"2026-03-01T12:00:10.000Z","event":"action-taken","attack":1,"victim":"192.0.2.1","kind":"udp-flood","pps":1600,
-//!  "action":{"number":1,"action":"drop","rule":"ip daddr 192.0.2.1 ... drop","ending":null,"problem":null}}
+//!  "action":{"number":1,"kind":"udp-flood","action":"drop","rule":"ip daddr 192.0.2.1 ... drop","ending":null,
+//!  "problem":null},"vector":null}
 //! PROGRAM 192.0.2.1 incoming 1600 ban          (the details of the attack are its standard input)
 //! ```
 //! Each has a thread of its own with a bounded queue (`outlet.rs`).
@@ -35,8 +36,8 @@ const DETAILS_BYTES: usize = 32 << 10;
 pub struct Event {
     /// When it happened, RFC 3339.
     pub time: String,
-    /// `attack-began`, `action-proposed`, `action-taken`, `action-failed`, `action-undone`, `action-released`,
-    /// `attack-ended`.
+    /// `attack-began`, `vector-began`, `vector-ended`, `action-watched`, `action-proposed`, `action-taken`,
+    /// `action-failed`, `action-undone`, `action-released`, `attack-ended`.
     pub event: &'static str,
     /// The number of the attack.
     pub attack: u32,
@@ -48,6 +49,17 @@ pub struct Event {
     pub pps: u64,
     /// The action, if the event is about one.
     pub action: Option<EventAction>,
+    /// The vector, if the event is about one.
+    pub vector: Option<EventVector>,
+}
+
+/// The vector of an event.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventVector {
+    /// Its kind.
+    pub kind: &'static str,
+    /// The highest rate so far, with what actions hold back.
+    pub pps: u64,
 }
 
 /// The action of an event.
@@ -55,6 +67,8 @@ pub struct Event {
 pub struct EventAction {
     /// Its number.
     pub number: u32,
+    /// The kind of the vector that it is for.
+    pub kind: &'static str,
     /// `drop`, `limit`, `block` or `posture`.
     pub action: &'static str,
     /// The rule, entry or posture.
@@ -69,7 +83,7 @@ impl Event {
     /// An event that happens now, without an action.
     pub fn now(event: &'static str, attack: u32, victim: String, kind: &'static str, pps: u64) -> Self {
         let time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-        Event { time, event, attack, victim, kind, pps, action: None }
+        Event { time, event, attack, victim, kind, pps, action: None, vector: None }
     }
 }
 

@@ -56,12 +56,13 @@ pub struct Places {
 /// How an action is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Placed {
-    /// By a rule of the slot.
-    Rule { number: u32, expires_ns: u64, dropped: u64 },
+    /// By a rule of the slot, which has dropped so many packets, `told` of them until the last window.
+    Rule { number: u32, expires_ns: u64, dropped: u64, told: u64 },
     /// By an entry of a table. An entry that was there before is not removed.
     Entry { table: String, entry: String, is_own: bool },
-    /// By an automatic posture, which this generation has.
-    Posture { generation: u64 },
+    /// By an automatic posture, which this generation has. Actions of several attacks may share one, which the first of
+    /// them has taken.
+    Posture { name: String, holder: Holder, generation: u64 },
 }
 
 /// The actions that are carried out.
@@ -114,7 +115,7 @@ impl Carried {
         let reply = self.ask(Request::Slot { slot: self.places.slot.clone(), operation })?;
         let Reply::SlotChanged(changed) = reply else { unreachable!("a change of a slot is answered so: {reply:?}") };
         let number = changed.number.expect("a rule that was added has a number");
-        Ok(Placed::Rule { number, expires_ns: now_ns + RULE_TIME.as_nanos() as u64, dropped: 0 })
+        Ok(Placed::Rule { number, expires_ns: now_ns + RULE_TIME.as_nanos() as u64, dropped: 0, told: 0 })
     }
 
     /// Adds a source to the first table of its family.
@@ -135,9 +136,34 @@ impl Carried {
     }
 
     fn take_posture(&self, id: ActionId, name: &str) -> Result<Placed, String> {
-        self.hands.take_posture(id, name).map_err(said)?;
+        let held = self.placed.values().find_map(|placed| match placed {
+            Placed::Posture { name: taken, holder, .. } if taken == name => Some(*holder),
+            _ => None,
+        });
+        let holder = held.unwrap_or(id);
+        if held.is_none() {
+            self.hands.take_posture(holder, name).map_err(said)?;
+        }
         // It may have ended since, which the next window notices.
-        Ok(Placed::Posture { generation: self.hands.renew_posture(id).unwrap_or_default() })
+        let generation = self.hands.renew_posture(holder).unwrap_or_default();
+        Ok(Placed::Posture { name: name.to_owned(), holder, generation })
+    }
+
+    /// Whether an action that is carried out needs the posture of a holder.
+    fn is_held(&self, of: Holder) -> bool {
+        self.placed.values().any(|placed| matches!(placed, Placed::Posture { holder, .. } if *holder == of))
+    }
+
+    /// What rules have dropped since the last call.
+    pub fn take_dropped(&mut self) -> Vec<(ActionId, u64)> {
+        let more = self.placed.iter_mut().filter_map(|(id, placed)| match placed {
+            Placed::Rule { dropped, told, .. } => {
+                let before = std::mem::replace(told, *dropped);
+                Some((*id, dropped.saturating_sub(before)))
+            }
+            Placed::Entry { .. } | Placed::Posture { .. } => None,
+        });
+        more.collect()
     }
 
     /// Undoes an action. A change that another client has undone or changed since stays as it is.
@@ -159,7 +185,8 @@ impl Carried {
                 let operation = TableOperation::Del(GivenEntries::of(&[&entry]));
                 self.ask(Request::Table { table, operation })?;
             }
-            Placed::Posture { .. } => self.hands.release_posture(id).map_err(said)?,
+            Placed::Posture { holder, .. } if self.is_held(holder) => {}
+            Placed::Posture { holder, .. } => self.hands.release_posture(holder).map_err(said)?,
         }
         Ok(())
     }
@@ -170,9 +197,9 @@ impl Carried {
         let slot = &self.places.slot;
         for (id, placed) in &mut self.placed {
             let (number, expires_ns, dropped) = match placed {
-                Placed::Rule { number, expires_ns, dropped } => (number, expires_ns, dropped),
-                Placed::Posture { generation } => {
-                    match self.hands.renew_posture(*id) {
+                Placed::Rule { number, expires_ns, dropped, .. } => (number, expires_ns, dropped),
+                Placed::Posture { holder, generation, .. } => {
+                    match self.hands.renew_posture(*holder) {
                         Ok(now) => *generation = now,
                         Err(why) => lost.push((*id, ended(why))),
                     }

@@ -21,6 +21,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Weak};
 use weir_command::failure::Failure;
 use weir_control::{Reply, Request, Stats};
+use weir_engine::live::Datapath;
 use weir_engine::live::samples::SampleReader;
 use weir_mitigate::action::Prepared;
 use weir_mitigate::mitigator::Settings;
@@ -85,8 +86,9 @@ impl<L: Loader> Part<L> for MitigationPart<'_> {
         let inside = given.inside.iter().map(|inside| inside.prefix()).collect();
         let surroundings = Surroundings {
             copies: {
-                let (controller, places) = (controller.clone(), places.clone());
-                Box::new(move || copies(&controller, &places))
+                let (controller, places, has_posture) =
+                    (controller.clone(), places.clone(), given.mitigate_posture.is_some());
+                Box::new(move || copies(&controller, &places, has_posture))
             },
             protected: {
                 let (controller, loader) = (controller.clone(), loader.clone());
@@ -207,11 +209,12 @@ fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn copies<D: weir_engine::live::Datapath>(controller: &Controller<D>, places: &Places) -> Copies {
+/// Counters are read only if a posture may hide packets.
+fn copies<D: Datapath>(controller: &Controller<D>, places: &Places, has_posture: bool) -> Copies {
     let (active, status) = (controller.active(), controller.status());
     // The posture may belong to a later generation, if one is activated meanwhile; the next window has its own.
     let one_in = sampled::one_in(active.program(), status.posture.as_deref(), &places.slot, &places.tables);
-    Copies { made: controller.sampled(), one_in }
+    Copies { made: controller.sampled(), one_in, stopped: has_posture.then(|| controller.stopped()) }
 }
 
 /// The prefixes of the tables that others `protect`.

@@ -2,6 +2,7 @@
 
 use super::events::Events;
 use super::hands::{Carried, Lost};
+use crate::generations::account::Stopped;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use weir_abi::Link;
@@ -9,12 +10,14 @@ use weir_control::{AttackOperation, AttacksChanged, SamplesStatus};
 use weir_engine::live::Side;
 use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Action, ActionId, AttackId, Decision, Ending, Mode};
+use weir_mitigate::class;
 use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
 use weir_mitigate::header::{Arrival, Header};
+use weir_mitigate::held::HeldBack;
 use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
-use weir_mitigate::measure::sampling::{Losses, Sampling};
+use weir_mitigate::measure::sampling::{CopyCounts, Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::ir::eval::packet::Frame;
@@ -39,6 +42,8 @@ pub struct Copies {
     pub made: u64,
     /// The N of `sample 1/N`, or why nothing is measured.
     pub one_in: Result<u32, String>,
+    /// Packets from outside that did not get past the datapath since the start, if a posture is prepared.
+    pub stopped: Option<Stopped>,
 }
 
 /// Mitigation with all that it knows.
@@ -48,6 +53,8 @@ pub struct State {
     losses: Losses,
     /// Copies that were read in this window.
     seen: u64,
+    /// What did not get past the datapath until the end of the last window.
+    stopped: Option<Stopped>,
     pub(super) samples: SamplesStatus,
     pub(super) not_carried_out: BTreeMap<String, u64>,
     /// What rules of ended actions have dropped.
@@ -71,6 +78,7 @@ impl State {
             carried,
             losses: Losses::default(),
             seen: 0,
+            stopped: None,
             samples: SamplesStatus { one_in: 1, ..SamplesStatus::default() },
             not_carried_out: BTreeMap::new(),
             dropped: HashMap::new(),
@@ -112,14 +120,14 @@ impl State {
         self.defence.mitigator_mut().protect(protected);
     }
 
-    /// Ends a window.
-    pub fn end_window(&mut self, copies: Copies, now_ns: u64) {
+    /// Ends a window. `waiting` copies were not read yet.
+    pub fn end_window(&mut self, copies: Copies, waiting: u64, now_ns: u64) {
         let seen = std::mem::take(&mut self.seen);
         let (one_in, problem) = match copies.one_in {
             Ok(one_in) => (one_in, None),
             Err(problem) => (self.samples.one_in, Some(problem)),
         };
-        let measured = self.losses.end_window(one_in, copies.made, seen);
+        let measured = self.losses.end_window(one_in, CopyCounts { made: copies.made, seen, waiting });
         let sampling = if problem.is_some() { Sampling::NOTHING } else { measured };
         if problem != self.samples.problem {
             problem.iter().for_each(|problem| eprintln!("weir: mitigation: {problem}"));
@@ -130,6 +138,7 @@ impl State {
         samples.lost = self.losses.lost();
         samples.windows += 1;
         samples.blind_windows += u64::from(sampling.is_blind());
+        self.see_held_back(copies.stopped);
         for decision in self.defence.end_window(now_ns, sampling) {
             self.decided(decision, now_ns);
         }
@@ -137,6 +146,19 @@ impl State {
         self.defence.begin_window();
         self.export(now_ns);
         self.forget();
+    }
+
+    /// What actions hold back, and no sample shows, is attack too.
+    fn see_held_back(&mut self, stopped: Option<Stopped>) {
+        if let (Some(now), Some(before)) = (stopped, self.stopped) {
+            let (cookies, dropped) =
+                (now.cookies.saturating_sub(before.cookies), now.dropped.saturating_sub(before.dropped));
+            self.defence.see_held_back(HeldBack { cookies, dropped });
+        }
+        self.stopped = stopped;
+        for (id, packets) in self.carried.take_dropped() {
+            self.defence.see_by_rule(id, packets);
+        }
     }
 
     /// Exports the attacks whose excerpts are complete.
@@ -155,6 +177,15 @@ impl State {
                 let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
                 eprintln!("weir: attack {attack}: {kind} on {victim}");
                 self.tell_began(attack);
+            }
+            Decision::VectorBegan { attack, class } => {
+                let victim = self.defence.mitigator().attack(attack).map(|attack| attack.victim.to_string());
+                eprintln!("weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
+                self.tell_vector("vector-began", attack, class);
+            }
+            Decision::VectorEnded { attack, class } => {
+                eprintln!("weir: attack {attack}: {} is over", class::attack(class));
+                self.tell_vector("vector-ended", attack, class);
             }
             Decision::Apply(action) => _ = self.apply(action, now_ns),
             Decision::Propose(action) => {
@@ -207,7 +238,7 @@ impl State {
 
     /// Stops carrying out an action that has ended. Actions that only waited have nothing to undo.
     fn undo(&mut self, id: ActionId, ending: Ending, now_ns: u64) {
-        self.defence.lift(id);
+        self.defence.lift(id, now_ns);
         if !self.carried.ids().contains(&id) {
             return;
         }
@@ -228,7 +259,7 @@ impl State {
     /// Renews what expires, and ends actions that another client has undone.
     fn renew(&mut self, now_ns: u64) {
         for (id, lost) in self.carried.renew(now_ns) {
-            self.defence.lift(id);
+            self.defence.lift(id, now_ns);
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
                 Lost::Removed(how) => {
@@ -321,3 +352,7 @@ impl State {
         self.events.end();
     }
 }
+
+#[cfg(test)]
+#[path = "state/tests.rs"]
+mod tests;

@@ -3,9 +3,11 @@
 //! `ban` follows the first action that is carried out against an attack, `unban` its end. All else that is worth
 //! telling is `attack_details`. So a program that blocks on `ban` never blocks while Weir only watches.
 
-use super::events::{Call, Event, EventAction};
+use super::events::{Call, Event, EventAction, EventVector};
 use super::state::State;
+use weir_abi::PacketClass;
 use weir_mitigate::action::{ActionId, AttackId, Ending};
+use weir_mitigate::class;
 use weir_mitigate::{Attack, Record, State as ActionState};
 use weir_recording::export::details;
 
@@ -14,6 +16,16 @@ impl State {
     pub(super) fn tell_began(&self, attack: AttackId) {
         self.tell("attack-began", attack, None);
         self.call("attack_details", attack);
+    }
+
+    /// A further vector of an attack has begun, or a vector has ended before its attack.
+    pub(super) fn tell_vector(&self, event: &'static str, id: AttackId, class: PacketClass) {
+        let Some(attack) = self.defence.mitigator().attack(id) else { return };
+        let of_class = attack.vectors.all().iter().rfind(|vector| vector.class == class);
+        let vector = of_class.map(|vector| EventVector { kind: vector.kind(), pps: vector.peak_pps.round() as u64 });
+        let (victim, kind, pps) = (attack.victim.to_string(), attack.kind(), pps(attack));
+        self.events.tell(|| Event { vector, ..Event::now(event, id, victim, kind, pps) });
+        self.call("attack_details", id);
     }
 
     /// Something happened to an action.
@@ -33,7 +45,7 @@ impl State {
     /// An action is carried out no more.
     pub(super) fn tell_ended(&self, id: ActionId, ending: Ending) {
         let event = match ending {
-            Ending::Quiet | Ending::Timeout | Ending::Stopped => "action-released",
+            Ending::Quiet | Ending::Merged | Ending::Timeout | Ending::Stopped => "action-released",
             Ending::Collateral | Ending::Removed | Ending::Dismissed => "action-undone",
             Ending::Failed => "action-failed",
         };
@@ -75,6 +87,7 @@ impl State {
         let (attack, record) = records.into_iter().find(|(_, record)| record.action.id == id)?;
         let action = EventAction {
             number: id,
+            kind: class::attack(record.class),
             action: record.action.measure.name(),
             rule: record.action.measure.to_string(),
             ending: ending(record),

@@ -14,6 +14,7 @@ struct Daemon {
     refuses: Option<&'static str>,
     renewal: Option<Renewal>,
     posture: Option<String>,
+    holder: Holder,
     ended: Option<Why>,
 }
 
@@ -34,18 +35,25 @@ impl Hands for OfDaemon {
         self.0.lock().unwrap().renewal.unwrap_or(Renewal::Stands(7))
     }
 
-    fn take_posture(&self, _: Holder, posture: &str) -> Result<(), Failure> {
-        self.0.lock().unwrap().posture = Some(posture.to_owned());
+    fn take_posture(&self, holder: Holder, posture: &str) -> Result<(), Failure> {
+        let mut daemon = self.0.lock().unwrap();
+        if daemon.posture.is_some() {
+            return Err(Failure::Rejected(format!("weir: posture {posture} is active already")));
+        }
+        (daemon.posture, daemon.holder) = (Some(posture.to_owned()), holder);
         Ok(())
     }
 
-    fn renew_posture(&self, _: Holder) -> Result<u64, Option<Why>> {
+    fn renew_posture(&self, holder: Holder) -> Result<u64, Option<Why>> {
         let daemon = self.0.lock().unwrap();
+        assert_eq!(holder, daemon.holder);
         daemon.posture.as_ref().map(|_| 1).ok_or_else(|| daemon.ended.clone())
     }
 
-    fn release_posture(&self, _: Holder) -> Result<(), Failure> {
-        self.0.lock().unwrap().posture = None;
+    fn release_posture(&self, holder: Holder) -> Result<(), Failure> {
+        let mut daemon = self.0.lock().unwrap();
+        assert_eq!(holder, daemon.holder);
+        daemon.posture = None;
         Ok(())
     }
 }
@@ -79,6 +87,7 @@ fn a_rule_is_added_with_a_timeout_renewed_and_removed() {
     let mut carried = carried(&daemon);
     assert_eq!(carried.apply(&rule(1), 0), Ok(()));
     assert_eq!(carried.renew(1), []);
+    assert_eq!((carried.take_dropped(), carried.take_dropped()), (vec![(1, 7)], vec![(1, 0)]));
     assert_eq!(carried.describe(1), (Some("slot attacks, rule 3".to_owned()), Some(7)));
     assert_eq!((carried.undo(1, 2), carried.undo(1, 2), carried.ids().len()), (Ok(()), Ok(()), 0));
     let add = r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"ip daddr 192.0.2.1 counter drop","timeout_ms":60000}}}}"#;
@@ -146,4 +155,24 @@ fn a_posture_that_ends_is_removed_by_operators_and_fails_otherwise() {
         assert_eq!(carried.renew(2), [(1, expected)]);
         assert_eq!((carried.renew(3), carried.ids().len()), (vec![], 0));
     }
+}
+
+#[test]
+fn attacks_share_a_posture_until_the_last_of_them_needs_it_no_more() {
+    let posture = |id| action(id, Measure::Posture("high".to_owned()));
+    let daemon = daemon(None);
+    let mut carried = carried(&daemon);
+    assert_eq!([1, 2, 3].map(|id| carried.apply(&posture(id), 0)), [Ok(()), Ok(()), Ok(())]);
+    for (id, is_left) in [(1, true), (3, true), (2, false)] {
+        assert_eq!((carried.renew(1), carried.undo(id, 2)), (vec![], Ok(())));
+        assert_eq!(daemon.lock().unwrap().posture.is_some(), is_left, "action {id}");
+    }
+    // The operator ends it for all of them.
+    assert_eq!([4, 5].map(|id| carried.apply(&posture(id), 3)), [Ok(()), Ok(())]);
+    {
+        let mut daemon = daemon.lock().unwrap();
+        (daemon.posture, daemon.ended) = (None, Some(Why::ByHand));
+    }
+    let lost: Vec<u32> = carried.renew(4).into_iter().map(|(id, _)| id).collect();
+    assert_eq!((lost.len(), carried.ids().len()), (2, 0), "{lost:?}");
 }
