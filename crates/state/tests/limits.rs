@@ -153,9 +153,9 @@ fn seats_are_kept_as_they_are_while_their_number_stays() {
     let first = held.object(1).slots()[0];
     let word = |slot: u32| store.buckets().word(slot);
     assert!(first.is_multiple_of(8) && (first..first + 3072).all(|slot| word(slot) == 0));
-    store.refresh(1 << 60);
+    store.refresh(90_000);
     assert!((first..first + 3072).all(|slot| word(slot) == 0));
-    assert_eq!(word(held.object(0).slots()[0]), ticks(1 << 60));
+    assert_eq!(word(held.object(0).slots()[0]), ticks(90_000));
     let again = store.bind(vec![table(2)], 800).unwrap();
     assert_eq!(again.object(0).slots(), [first]);
     let other = store.bind(vec![table(3)], 900).unwrap();
