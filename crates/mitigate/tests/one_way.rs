@@ -52,6 +52,21 @@ fn of_tunnel(from_s: f64) -> Packets {
     from_servers(1, 4500, 8000.0, from_s).into_iter().map(|(time_s, header)| (time_s, esp(header))).collect()
 }
 
+/// Answers to a resolver that asks everywhere, and the time now and then.
+fn to_resolver(from_s: f64) -> Packets {
+    let mut random = Random::new(6);
+    let packets = (0..((END_S - from_s) * 300.0) as u32).map(|number| {
+        let (server, port) = (customer(9000 + random.below(400)), 1024 + random.below(60_000) as u16);
+        let answer = match random.below(40) {
+            0 => datagram(server, CLIENT, 123, 123, 76),
+            1 => datagram(server, CLIENT, 53, port, 560 + random.below(700)),
+            _ => datagram(server, CLIENT, 53, port, 80 + random.below(220)),
+        };
+        (from_s + f64::from(number) / 300.0, answer)
+    });
+    packets.collect()
+}
+
 /// What one direction shows of customers and more packets.
 fn one_way(more: Packets, is_attack: bool) -> Traffic {
     one_way_beside(20, more, is_attack)
@@ -80,7 +95,7 @@ fn inside() -> Vec<Prefix> {
 #[test]
 fn what_clients_ask_for_is_no_attack() {
     type Make = fn(f64) -> Packets;
-    let cases: [(&str, Make); 9] = [
+    let cases: [(&str, Make); 10] = [
         ("a page of ten servers", |from_s| from_servers(10, 443, 200.0, from_s)),
         ("a page at once", |from_s| from_servers(10, 443, 2000.0, from_s)),
         ("pages of many servers", |from_s| from_servers(60, 443, 600.0, from_s)),
@@ -88,6 +103,7 @@ fn what_clients_ask_for_is_no_attack() {
         ("peers", of_peers),
         ("a tunnel of IPsec", |from_s| from_servers(1, 4500, 8000.0, from_s)),
         ("a tunnel of ESP", of_tunnel),
+        ("a resolver", to_resolver),
         ("a call over a relay", |from_s| from_servers(2, 3478, 1500.0, from_s)),
         ("a tunnel of WireGuard", |from_s| from_servers(1, 51820, 8000.0, from_s)),
     ];
@@ -123,9 +139,10 @@ fn of_reflector(random: &mut Random, sport: u16, length: u32) -> Header {
     datagram(0x2300_0000 + random.below(300) * 7919, CLIENT, sport, 40_000, length)
 }
 
-const ATTACKS: [(&str, f64, Make); 12] = [
+const ATTACKS: [(&str, f64, Make); 13] = [
     ("chargen", 300.0, |random| of_reflector(random, 19, 500 + random.clone().below(900))),
     ("dns", 300.0, |random| of_reflector(random, 53, 1400)),
+    ("dns of short answers", 300.0, |random| of_reflector(random, 53, 420 + random.clone().below(80))),
     ("ntp", 300.0, |random| of_reflector(random, 123, 468)),
     ("snmp", 300.0, |random| of_reflector(random, 161, 1000 + random.clone().below(400))),
     ("cldap", 300.0, |random| of_reflector(random, 389, 1480)),
