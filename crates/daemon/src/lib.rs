@@ -2,7 +2,7 @@
 //!
 //! | folder | content |
 //! | --- | --- |
-//! | `interfaces` | claims, the guard of the link, the operator's own connection |
+//! | `interfaces` | claims, the guard of the link, the operator's own connection, the state of links |
 //! | `generations` | policies that are loaded, which of them is active, and their counts |
 //! | `door.rs`, `requests` | the one entrance for every change, and what clients ask for |
 //! | `parts` | everything else that a running Weir does: cards, mitigation, feeds, saving, logs |

@@ -5,6 +5,7 @@ pub mod descriptors;
 pub mod dpdk;
 pub mod guard;
 pub mod own_connection;
+pub mod states;
 
 use crate::options::RunOptions;
 use claim::{ClaimTarget, PortKind};

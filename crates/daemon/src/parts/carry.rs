@@ -10,6 +10,7 @@
 
 use crate::generations::generation::Loader;
 use crate::interfaces::guard::Guard;
+use crate::interfaces::states::opposite;
 use crate::options::RunOptions;
 use crate::parts::part::{Part, Running};
 use std::time::{Duration, Instant};
@@ -172,21 +173,6 @@ fn step(own: Health, mut opposite: impl Iterator<Item = Health> + Clone) -> Opti
         // Its neighbour has noticed already.
         Health::Dead => None,
     }
-}
-
-/// The opposite links of each link, lower ones first. Packets of a link go to the link with the same number on the
-/// other side, modulo the number of links there.
-pub(super) fn opposite(lower: usize, upper: usize) -> Vec<Vec<usize>> {
-    let up = (0..lower).map(|link| (link, lower + link % upper));
-    let down = (0..upper).map(|link| (link % lower, lower + link));
-    let mut opposite = vec![Vec::new(); lower + upper];
-    for (one, other) in up.chain(down) {
-        if !opposite[one].contains(&other) {
-            opposite[one].push(other);
-            opposite[other].push(one);
-        }
-    }
-    opposite
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub mod feeds;
 pub mod flow_room;
 pub mod hybrid;
 mod limits_log;
-pub mod links;
+mod links;
 mod log_file;
 pub mod mitigation;
 pub mod part;

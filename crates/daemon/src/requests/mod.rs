@@ -11,8 +11,9 @@ use crate::generations::controller::Controller;
 use crate::generations::generation::{Generation, Loader};
 use crate::generations::preparation;
 use crate::generations::succession::Refusal;
+use crate::interfaces::states;
 use crate::parts::feeds::{Cause, Force, Updater, Updates};
-use crate::parts::{flow_room, links};
+use crate::parts::flow_room;
 use std::time::Duration;
 use weir_abi::Reason;
 use weir_command::additions;
@@ -96,7 +97,7 @@ fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: 
         ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
     };
     let flows = flow_room(controller, loader.shared());
-    let interfaces = links::status(&controller.ports());
+    let interfaces = states::status(&controller.ports());
     Status { updates: updates.status(watched, has_list), flows, interfaces, ..controller.status() }
 }
 
