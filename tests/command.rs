@@ -34,6 +34,8 @@ mod own_connection;
 mod peace;
 #[path = "command/postures.rs"]
 mod postures;
+#[path = "command/readings.rs"]
+mod readings;
 #[path = "command/replies.rs"]
 mod replies;
 #[path = "command/signals.rs"]

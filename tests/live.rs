@@ -11,6 +11,8 @@ mod additions;
 mod card;
 #[path = "live/change_load.rs"]
 mod change_load;
+#[path = "live/connections.rs"]
+mod connections;
 #[path = "live/control.rs"]
 mod control;
 #[path = "live/detector.rs"]
@@ -50,6 +52,8 @@ mod hosts;
 mod hybrid;
 #[path = "live/limits.rs"]
 mod limits;
+#[path = "live/links.rs"]
+mod links;
 #[path = "live/mitigation.rs"]
 mod mitigation;
 #[path = "live/offloads.rs"]

@@ -69,6 +69,8 @@ int dpdk_facts(uint16_t port, struct dpdk_facts *facts)
 	facts->tx_packets = TX_PACKETS;
 	facts->node = rte_eth_dev_socket_id(port);
 	facts->interface = info.if_index;
+	if (rte_eth_dev_get_mtu(port, &facts->mtu))
+		facts->mtu = 0;
 	if (info.driver_name)
 		strncpy(facts->driver, info.driver_name, DPDK_DRIVER_BYTES - 1);
 	return rte_eth_dev_adjust_nb_rx_tx_desc(port, &facts->rx_packets, &facts->tx_packets);

@@ -32,9 +32,11 @@ struct dpdk_facts {
 	uint16_t tx_packets;
 	int32_t node;	    /* NUMA node of its memory, -1 if any */
 	uint32_t interface; /* index of the kernel interface, 0 if none */
+	uint16_t mtu;	    /* 0 if the driver does not know it */
+	uint16_t reserved;  /* 0 */
 };
 
-_Static_assert(sizeof(struct dpdk_facts) == 48, "Facts");
+_Static_assert(sizeof(struct dpdk_facts) == 52, "Facts");
 
 /* Packets that a port lost: Lost in crates/abi/src/dpdk.rs. */
 struct dpdk_lost {

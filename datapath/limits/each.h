@@ -89,7 +89,8 @@ WEIR_INLINE uint32_t each_records(struct table limits, uint32_t limiter, uint32_
 {
 	const uint32_t set_bits = LIMITER_FIELD(limits, limiter, place_bits) & 31;
 
-	return LIMITER_FIELD(limits, limiter, offset) + (EACH_WAYS << set_bits) +
+	return LIMITER_FIELD(limits, limiter, offset) +
+	       (EACH_WAYS << set_bits) * (1 + LIMITER_FIELD(limits, limiter, otherwise)) +
 	       (hash >> (32 - EXCEEDER_SET_BITS)) * EXCEEDER_SET_WORDS;
 }
 

@@ -28,7 +28,8 @@ struct limiter {
 			      0: tickets name the profile */
 	uint32_t place_bits; /* bits of a ticket that name the bucket; the bits above name the profile. In
 			       limits/each.h, bits of a hash that name the set */
-	uint32_t otherwise;  /* ticket for addresses that the lookup does not find; 0: no limit */
+	uint32_t otherwise;  /* ticket for addresses that the lookup does not find; 0: no limit. In connections/seats.h,
+				seats of each address */
 	uint32_t tickets;    /* index of the ticket of label 0, in 32-bit words; 0: labels are tickets */
 	uint32_t logged;     /* enum limit_logged */
 	uint32_t offset;     /* index of its buckets among those of the limiters of its list; or its first bucket */

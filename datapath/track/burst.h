@@ -21,6 +21,13 @@
 
 #ifdef WEIR_BURSTS
 
+/* Whether the policy limits connections (connections/burst.h). */
+#ifdef WEIR_CONNECTIONS
+#define WEIR_COUNTS_CONNECTIONS 1
+#else
+#define WEIR_COUNTS_CONNECTIONS 0
+#endif
+
 /* The packets of a burst as the tracker sees them. */
 struct track_burst {
 	struct packet packets[WEIR_BURST_MAX];
@@ -33,6 +40,8 @@ struct track_burst {
 	uint64_t openers; /* packets of the segment that may open a flow */
 	uint64_t replacing; /* those of them that take the place of a flow */
 	struct proxy_burst proxy;
+	uint64_t segment; /* packets of the segment */
+	uint64_t clock;	  /* time of the last packet before the segment: flow_head.clock */
 } WEIR_COLUMNS;
 
 /* Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. */
@@ -186,6 +195,17 @@ WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct tra
 	return false;
 }
 
+/*
+ * Whether the packet must wait because limits of connections see the states of flows: of the packets before it as they
+ * are before it, and of the packets behind one that may open a flow as they are once it is entered.
+ */
+WEIR_INLINE bool track_waits_for_claims(const struct track_burst *tracked, const struct track *track)
+{
+	if (!WEIR_COUNTS_CONNECTIONS || !tracked->segment)
+		return false;
+	return tracked->openers || track->subject == SUBJECT_TCP || !track->is_known;
+}
+
 /* Tracks the next packet. Returns false if it must wait for the end of the segment. */
 static bool __attribute__((noinline, unused)) track_in_segment(const struct env *env, const struct weir_burst *burst,
 							       struct track_burst *tracked, uint32_t i, uint32_t now)
@@ -197,8 +217,9 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 	if (track->subject < SUBJECT_TCP)
 		return true;
 	track_find(env, track, now);
-	if (WEIR_UNLIKELY(tracked->openers | tracked->proxy.asking) &&
-	    (track_waits(tracked, track) || proxy_waits(env, &tracked->proxy, track, burst_time(burst, i), now))) {
+	if (track_waits_for_claims(tracked, track) ||
+	    (WEIR_UNLIKELY(tracked->openers | tracked->proxy.asking) &&
+	     (track_waits(tracked, track) || proxy_waits(env, &tracked->proxy, track, burst_time(burst, i), now)))) {
 		track->outcome = OUTCOME_REFUSE;
 		if (track->is_known)
 			write_flow(env, track);
@@ -221,7 +242,9 @@ WEIR_INLINE uint64_t leading_acks(const struct track_burst *tracked, uint64_t le
 {
 	const uint64_t others = left & ~tracked->acks;
 
-	return tracked->replacing ? 0 : left & tracked->acks & ((others & -others) - 1);
+	const uint64_t before = WEIR_COUNTS_CONNECTIONS ? tracked->openers : tracked->replacing;
+
+	return before ? 0 : left & tracked->acks & ((others & -others) - 1);
 }
 
 /*
@@ -238,6 +261,8 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 	if (!left)
 		return false;
 	tracked->invalid = 0;
+	tracked->segment = 0;
+	tracked->clock = *(volatile uint64_t *)&env->flows.head->clock;
 	while (left) {
 		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
 		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(tracked, left);
@@ -246,6 +271,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 
 		open |= done & tracked->open;
 		left &= ~done;
+		tracked->segment |= done;
 		if (WEIR_LIKELY(done))
 			continue;
 		if (tracked->acks & bit)
@@ -255,6 +281,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		if (!track_in_segment(env, burst, tracked, i, now))
 			break;
 		left &= ~bit;
+		tracked->segment |= bit;
 		states[i] = track->state;
 		if (!(tracked->open & bit))
 			continue;

@@ -74,6 +74,23 @@ WEIR_INLINE uint64_t *ack_guess(const struct flow_hash *hash)
 	return bucket->entries[bounded((place & 7) * 4 + (place >> 4), FLOW_ENTRIES - 1)];
 }
 
+/* Keeps what a limit of connections asks of the packet (connections/holding.h). */
+WEIR_INLINE void ack_note(const struct flow_hash *hash, uint64_t status, uint32_t now)
+{
+#ifdef WEIR_CONNECTIONS
+	struct cpu_track *own = own_track();
+
+	own->now = now;
+	own->track.subject = SUBJECT_TCP;
+	own->track.hash = *hash;
+	own->track.words[FLOW_STATE_WORDS - 1] = status;
+#else
+	(void)hash;
+	(void)status;
+	(void)now;
+#endif
+}
+
 /* Tracks an acknowledgement in the common case. Returns false, and changes nothing, if it is not. */
 WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t from, uint32_t now)
 {
@@ -92,8 +109,10 @@ WEIR_INLINE bool track_ack(const uint8_t *at, uint32_t from, uint32_t now)
 		return false;
 	if (__sync_val_compare_and_swap(status, old, old | FLOW_LOCK) != old)
 		return false;
-	if (ack_entry_is(entry, key.first, key.second, key.ends) && track_fast(entry, mask, &ack, from, now))
+	if (ack_entry_is(entry, key.first, key.second, key.ends) && track_fast(entry, mask, &ack, from, now)) {
+		ack_note(&hash, old, now);
 		return true;
+	}
 	*status = old;
 	return false;
 }

@@ -153,6 +153,7 @@ WEIR_INLINE void track_established(struct track *track)
 {
 	track->state = STATE_ESTABLISHED;
 	track->refused = REASON_NO_MATCH;
+	track->outcome = OUTCOME_UPDATE;
 }
 
 /*

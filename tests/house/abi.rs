@@ -348,7 +348,7 @@ fn the_card_has_the_same_layout() {
 #[test]
 fn dpdk_has_the_same_layout() {
     let mut program = "#include \"dpdk/shim.h\"\n".to_owned();
-    layout!(program, "dpdk_facts", Facts, driver, rx_queues, tx_queues, rx_packets, tx_packets, node, interface);
+    layout!(program, "dpdk_facts", Facts, driver, rx_queues, tx_queues, rx_packets, tx_packets, node, interface, mtu);
     layout!(program, "dpdk_lost", Lost, missed, unsent);
     layout!(program, "dpdk_flow_hits", FlowHits, packets, bytes);
     same(&mut program, "DPDK_DRIVER_BYTES", dpdk::DRIVER_BYTES);

@@ -13,6 +13,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("limits", &["core", "tables"]),
     ("track", &["core", "proxy"]),
     ("proxy", &["core", "track"]),
+    ("connections", &["core", "limits", "track"]),
     ("observe", &["core"]),
     ("slots", &["core", "limits"]),
     ("card", &["core", "tables"]),

@@ -1,8 +1,8 @@
 //! veth pairs with default settings: senders leave checksums incomplete, and far ends do not poll. Connections work, or
 //! Weir advises at its start what to change.
 
-use crate::device_under_test::Running;
-use crate::hosts::{Host, Hosts, SERVER, Settings, Wires};
+use crate::device_under_test::{Running, Setup};
+use crate::hosts::{Host, Hosts, MTU, SERVER, Settings, Wires};
 use crate::traffic::{Listener, flows, frames, send};
 use crate::{check_account, put};
 use std::io::{Read, Write};
@@ -92,6 +92,33 @@ fn connections_pass_between_virtual_wires_as_they_come(engine: &str, hosts: &Hos
         "{access}"
     );
     check_account(&running.settled());
+    assert_eq!(running.stop(), 0);
+}
+
+// Other engines get packets that the kernel has cut before.
+test_on!(
+    [afpacket]
+    large_packets_leave_by_interfaces_that_do_not_cut_them,
+    Wires { settings: Settings::Polling, divert: 1, ..Wires::default() }
+);
+fn large_packets_leave_by_interfaces_that_do_not_cut_them(engine: &str, hosts: &Hosts, folder: &Path) {
+    for interface in ["lower", "upper", "divert"] {
+        hosts.weir.call("ethtool", &format!("-K {interface} tso off"));
+    }
+    put(folder, "all.weir", "upstream { sample 1/1; accept }\ndownstream { sample 1/1; accept }\n");
+    let divert = Some("divert".to_owned());
+    let running = Running::start_as(&hosts.weir, folder, "all.weir", &Setup { divert, ..Setup::new(engine) });
+    let exchanged = exchange(&hosts.client, &hosts.server);
+    assert_eq!(exchanged.map_err(|error| error.to_string()), Ok(BYTES), "{engine}: {}", running.log());
+    let stats = running.settled();
+    check_account(&stats);
+    let [upstream, downstream] = [&stats.upstream.total, &stats.downstream.total];
+    // Frames of the MTU alone would be more than these.
+    assert!(upstream.packets < (BYTES / MTU as usize) as u64, "packets are large: {stats:#?}");
+    let lost = stats.interfaces.iter().map(|port| port.tx_dropped.unsent()).sum::<u64>();
+    assert_eq!(lost, 0, "{stats:#?}");
+    let copies = stats.interfaces.iter().find(|port| port.side == "divert").expect("there is one").tx_packets;
+    assert_eq!(copies, upstream.sampled + downstream.sampled, "{stats:#?}");
     assert_eq!(running.stop(), 0);
 }
 

@@ -191,6 +191,15 @@ fn a_list_replaces_a_table_and_what_does_not_fit_changes_nothing(engine: &str, h
     refused(&running, &format!("geo add {FREE}"), "label missing");
     refused(&running, &format!("geo add {FREE},CC"), "no entry had the label CC");
     refused(&running, &format!("none add {FREE}"), "has no table none; it has admin, bad, geo, nets");
+    // An entry that may mean a network or one address is refused wherever it enters.
+    let two = "write `203.0.113.0/24` for the network, or `203.0.113.77` for the one address";
+    let host_bits = list("host-bits.txt", "203.0.113.77/24\n");
+    for change in ["add", "update", "del"] {
+        refused(&running, &format!("nets {change} 10.9.9.0/24 203.0.113.77/24"), two);
+        refused(&running, &format!("nets {change} --file {host_bits}"), two);
+    }
+    refused(&running, &format!("nets replace {host_bits}"), two);
+    refused(&running, "geo add 203.0.113.77/24,AA", two);
     refused(&running, "bad get here", "`here` is not an address");
     refused(&running, "bad get 2001:db8::1", "address of the other family");
     let prefixes = list("prefixes.txt", "10.0.0.0/8\n");

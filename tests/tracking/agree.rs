@@ -18,7 +18,7 @@ const AT_ONCE: usize = 40;
 /// Number of flows of a run.
 const FLOWS: u32 = 1500;
 /// The policies: settings, and the rules before the rules for each state.
-const POLICIES: [(&str, &str); 10] = [
+const POLICIES: [(&str, &str); 13] = [
     ("size 16384", ""),
     ("size 64; embryonic 50%", ""),
     ("size 96; invalid drop", "tcp dport 80-20000 tcp window > 30000 accept"),
@@ -32,6 +32,19 @@ const POLICIES: [(&str, &str); 10] = [
         "tcp dport < 2000 tcp synproxy",
     ),
     ("size 1024; pickup off; synproxy mss 9000", "sample 1/3\n  tcp synproxy\n  tcp synproxy"),
+    (
+        "size 96; timeout established 1s; timeout fin-wait 1s",
+        "limit each ip saddr/24 connections 2 size 1024\n  limit each ip6 saddr/64 connections 3 size 1024",
+    ),
+    (
+        "size 16384; invalid drop",
+        "tcp limit each ip saddr/1 connections 40 size 1024 exceed mark\n  meta exceeded exists counter\n  \
+         limit each ip6 daddr connections 1",
+    ),
+    (
+        "size 1024; synproxy mss 1460 wscale 7 sack-perm timestamp",
+        "limit each ip saddr connections 1 log exceeded\n  tcp synproxy\n  limit each ip daddr/8 connections 30",
+    ),
 ];
 
 fn policy(settings: &str, before: &str) -> Policy {
@@ -221,6 +234,8 @@ fn engines_agree_on_generated_flows() {
 #[test]
 fn rules_in_parts_know_the_state() {
     let rules = "limit rate 5000pps exceed mark
+  limit each ip saddr/1 connections 9 size 1024 exceed mark
+  limit each ip6 daddr connections 3 size 1024
   tcp dport 80 ct state new,established accept
   ct state established accept
   tcp track

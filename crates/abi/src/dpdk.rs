@@ -23,9 +23,13 @@ pub struct Facts {
     pub node: i32,
     /// Number of the kernel's interface behind it; 0 if there is none.
     pub interface: u32,
+    /// Its MTU; 0 if the driver does not know it.
+    pub mtu: u16,
+    /// Always 0.
+    pub reserved: u16,
 }
 
-const _: () = assert!(size_of::<Facts>() == 48);
+const _: () = assert!(size_of::<Facts>() == 52);
 
 impl Facts {
     /// The driver's name as text.

@@ -24,6 +24,7 @@ pub mod packet;
 pub mod rate;
 pub mod reason;
 pub mod rewrite;
+pub mod seats;
 pub mod siphash;
 pub mod slot;
 pub mod target;

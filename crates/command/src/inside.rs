@@ -31,7 +31,12 @@ impl FromStr for Inside {
         }
         let mask = (u128::MAX >> (128 - bits)) & !(u128::MAX >> (128 - bits)).checked_shr(length).unwrap_or(0);
         if address & !mask != 0 {
-            return Err(format!("bits behind the length of {length} are set"));
+            let network = Inside { is_ipv6, address: address & mask, mask };
+            let one = Inside { is_ipv6, address, mask: u128::MAX >> (128 - bits) };
+            return Err(format!(
+                "bits behind the length of {length} are set: write `{network}` for the network, or `{one}` for the one \
+                 address"
+            ));
         }
         Ok(Inside { is_ipv6, address, mask })
     }
@@ -113,7 +118,13 @@ mod tests {
         assert!(read("2001:db8::/32").unwrap().contains(true, 0x2001_0db8 << 96 | 1));
         assert!(read("192.0.2.1").unwrap().contains(false, 0xc000_0201));
         assert!(!read("192.0.2.1").unwrap().contains(false, 0xc000_0200));
-        assert_eq!(read("192.0.2.1/24").unwrap_err(), "bits behind the length of 24 are set");
+        assert_eq!(
+            read("192.0.2.1/24").unwrap_err(),
+            "bits behind the length of 24 are set: write `192.0.2.0/24` for the network, or `192.0.2.1` for the one address"
+        );
+        assert!(
+            read("2001:db8::1/64").unwrap_err().contains("write `2001:db8::/64` for the network, or `2001:db8::1` for")
+        );
         for wrong in ["", "192.0.2.0/33", "192.0.2.0/x", "::/129", "eth0"] {
             assert_eq!(read(wrong).unwrap_err(), "a prefix such as 192.0.2.0/24 or 2001:db8::/32 is expected");
         }

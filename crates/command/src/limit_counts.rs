@@ -211,19 +211,19 @@ impl<'p> CountingLimiter<'p> {
 
     fn named(&self, entry: u128, count: LimitCount) -> CountedLimit {
         let default = || self.default.expect("a bucket that counts has a limit");
-        let (what, limit) = match self.entries {
-            Entries::One(limit) => (None, limit),
+        let (what, limit): (_, String) = match self.entries {
+            Entries::One(limit) => (None, limit.to_string()),
             Entries::Prefixes(_, family) if entry == 0 => {
-                (Some(Limited::Default(family_name(family).to_owned())), default())
+                (Some(Limited::Default(family_name(family).to_owned())), default().to_string())
             }
             Entries::Prefixes(table, family) => {
                 let (prefix, limit) = table.limit(family, entry as u32);
-                (Some(Limited::Prefix(prefix.to_string())), limit)
+                (Some(Limited::Prefix(prefix.to_string())), limit.to_string())
             }
-            Entries::Addresses(each) => (Some(address(each, entry)), each.limit),
+            Entries::Addresses(each) => (Some(address(each, entry)), each.limit.to_string()),
             Entries::Labels(labels, rates) => {
                 let label = &*labels[entry as usize - 1];
-                (Some(Limited::Label(label.to_owned())), rates.limit(label).unwrap_or_else(default))
+                (Some(Limited::Label(label.to_owned())), rates.limit(label).unwrap_or_else(default).to_string())
             }
         };
         CountedLimit {
@@ -231,7 +231,7 @@ impl<'p> CountingLimiter<'p> {
             direction: self.direction.to_owned(),
             at: self.at.to_owned(),
             what,
-            rate: limit.to_string(),
+            rate: limit,
             passed: (self.log == Log::All).then_some(count.passed),
             exceeded: count.exceeded,
         }

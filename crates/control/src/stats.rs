@@ -98,6 +98,9 @@ pub struct InterfaceStats {
     /// Received packets that were lost because the receive queue was full. `None` where they are not counted (engine
     /// `xdp` on virtual interfaces).
     pub rx_missed: Option<u64>,
+    /// Received packets that were lost because they are longer than the engine receives.
+    #[serde(default)]
+    pub rx_too_long: u64,
     /// Received packets that were copied to the divert interface. Diverted packets do not count.
     pub sampled: u64,
     /// Accepted packets that could not be sent, by reason.

@@ -22,6 +22,9 @@ pub struct Status {
     pub automatic: Option<AutomaticPosture>,
     /// The state of the link after Weir ends: `forward` or `block`.
     pub on_exit: String,
+    /// The interfaces, by side.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceStatus>,
     /// Interfaces that are down because the opposite interface has no link.
     pub taken_down: Vec<String>,
     /// Number of activations of generations or postures.
@@ -48,6 +51,42 @@ pub struct Status {
     pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// The state of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceStatus {
+    /// Its current name.
+    pub interface: String,
+    /// `lower`, `upper` or `divert`.
+    pub side: String,
+    /// Whether it can carry packets.
+    pub state: LinkState,
+    /// Maximum number of bytes of a packet after the link header; `None` for a port that the kernel does not know.
+    pub mtu: Option<u32>,
+    /// Number of bytes of the longest frame that the engine receives, link header included. `None` if it has no limit
+    /// of its own.
+    pub longest_frame: Option<u32>,
+    /// Packets since the start that were lost because they were longer than the engine receives, or than the interface
+    /// sends.
+    pub too_long: u64,
+    /// Which packets its MTU loses, and what helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Whether an interface can carry packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkState {
+    /// It has a link.
+    Up,
+    /// It is administratively up, but its other end is missing or down.
+    NoLink,
+    /// It is administratively down.
+    Down,
+    /// There is no such interface any more.
+    Gone,
 }
 
 /// A posture that mitigation has activated by itself.

@@ -81,8 +81,8 @@ fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
 }
 
 /// Link types that are read, and two that are not.
-const LINK_TYPES: [u32; 20] =
-    [0, 1, 9, 12, 50, 51, 101, 104, 108, 109, 113, 117, 166, 189, 204, 226, 239, 258, 276, 4242];
+const LINK_TYPES: [u32; 23] =
+    [0, 1, 8, 9, 12, 50, 51, 100, 101, 104, 107, 108, 109, 113, 117, 166, 189, 204, 226, 239, 258, 276, 4242];
 
 /// Captures of any link type. Half of the packets begin with a byte that headers have.
 fn links() -> impl Strategy<Value = Vec<u8>> {

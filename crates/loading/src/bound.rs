@@ -113,7 +113,7 @@ impl Policy {
     /// The shared state that its limits need.
     pub fn limit_needs(&self) -> LimitNeeds {
         let size = |limiter: &Limiter| match limiter.kind {
-            LimiterKind::Each(each) => each.size as usize + EXCEEDER_WORDS,
+            LimiterKind::Each(each) => each.words() + EXCEEDER_WORDS,
             LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => 0,
         };
         LimitNeeds {

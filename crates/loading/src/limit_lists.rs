@@ -5,7 +5,7 @@ use crate::text::Text;
 use std::sync::Arc;
 use weir_abi::{Limit, LimitEntries, LimitProfile, each};
 use weir_policy::checked::LimitKeys;
-use weir_policy::ir::{LimitEach, LimiterKind, Log, Program};
+use weir_policy::ir::{EachLimit, LimitEach, LimiterKind, Log, Program};
 use weir_tables::{LimitTable, Nesting, RateOfLabel};
 
 /// A list of limits.
@@ -114,7 +114,10 @@ fn entries_of(lists: &[LimitList], name: &str, kind: LimiterKind) -> LimitEntrie
     }
 }
 
-/// The profile of the buckets in a table of addresses.
+/// The profile of the buckets in a table of addresses. Seats have none.
 pub(crate) fn each_profile(each: &LimitEach) -> LimitProfile {
-    each::profile(each.limit).expect("compiler bug: a burst that check refuses")
+    match each.limit {
+        EachLimit::Rate(limit) => each::profile(limit).expect("compiler bug: a burst that check refuses"),
+        EachLimit::Connections(_) => LimitProfile::CLOSED,
+    }
 }

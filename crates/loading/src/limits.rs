@@ -104,9 +104,12 @@ fn declaration(lists: &[LimitList], limiter: &Limiter) -> BucketsDeclared {
     let entries = entry_names(lists, limiter);
     match limiter.kind {
         LimiterKind::Each(each) => {
-            let coarse = each_profile(&each).coarse;
-            let width = each.size + each::EXCEEDER_WORDS as u32;
-            BucketsDeclared { entries, width, format: WordFormat::AddressTable { coarse } }
+            let width = each.words() as u32 + each::EXCEEDER_WORDS as u32;
+            let format = match each.connections() {
+                Some(number) => WordFormat::Seats(number),
+                None => WordFormat::AddressTable { coarse: each_profile(&each).coarse },
+            };
+            BucketsDeclared { entries, width, format }
         }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => {
             BucketsDeclared { entries, width: 1, format: WordFormat::Buckets }
@@ -142,7 +145,7 @@ fn buckets_of(program: &Program, groups: &[Group], index: usize, seed: u32) -> L
     let unlimited =
         entries.filter(|(entry, _)| logged != Logged::Nothing && entry.profile == 0).map(|(_, index)| index);
     let exceeders = match program.limiters[index].kind {
-        LimiterKind::Each(each) => Some(Exceeders { family: each.key.family(), seed, buckets: each.size }),
+        LimiterKind::Each(each) => Some(Exceeders { family: each.key.family(), seed, buckets: each.words() as u32 }),
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } | LimiterKind::Labels => None,
     };
     LimiterBuckets { declared, offset, logged, exceeders, unlimited: unlimited.collect() }
@@ -159,7 +162,10 @@ fn image_limiter<'a>(
     let &LimiterBuckets { declared, offset, logged, .. } = buckets;
     let found = match limiter.kind {
         LimiterKind::Labels => Found::ByLabel,
-        LimiterKind::Each(each) => Found::ByHash { set_bits: each::set_bits(each.size), seed },
+        LimiterKind::Each(each) => {
+            let seats = each.connections().map_or(0, u32::from);
+            Found::ByHash { set_bits: each::set_bits(each.size), seed, seats }
+        }
         LimiterKind::Rate(_) | LimiterKind::Prefixes { .. } => Found::ByTicket,
     };
     let slots = binding.object(declared).slots();

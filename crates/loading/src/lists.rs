@@ -228,16 +228,25 @@ pub(crate) fn read_limits_source(source: &LimitsSource) -> Loaded<ListOfLimits> 
         }
     }
     if loaded.errors.is_empty() {
+        let given = of_prefixes.len() + of_labels.len();
         let settled = match source.of_labels {
             true => of_labels.settle().map(|rates| ListOfLimits::Labels(Arc::new(rates))),
             false => of_prefixes.settle().map(|table| ListOfLimits::Prefixes(Arc::new(table))),
         };
         match settled {
-            Ok(held) => loaded.held = Some(held),
+            Ok(held) => {
+                loaded.notices.extend(repeated(&format!("limits {}", source.name), given - held.len(), "limits"));
+                loaded.held = Some(held);
+            }
             Err(error) => loaded.errors.push(error.to_string()),
         }
     }
     loaded
+}
+
+/// The notice about entries that were given again without a change.
+fn repeated(of: &str, count: usize, what: &str) -> Option<String> {
+    (count > 0).then(|| format!("{of}: {count} {what} were given again, which changes nothing"))
 }
 
 fn limits_facts(held: &ListOfLimits) -> LimitsFacts {
@@ -290,6 +299,7 @@ pub(crate) fn read_source(source: &TableSource) -> Loaded<Table> {
     }
     if loaded.errors.is_empty() {
         let table = entries.settle();
+        loaded.notices.extend(repeated(&format!("table {}", source.name), table.facts().repeated, "prefixes"));
         if table.facts().relabelled > 0 {
             loaded.notices.push(format!(
                 "table {}: {} prefixes or ranges were given again with another label; the last one counts",
@@ -320,7 +330,9 @@ pub fn read_table(path: &Path, family: Family, kind: Kind) -> Result<(Table, Vec
     let report = entries.read(&name, &bytes, &ReadOptions::default())?;
     let mut about = Vec::new();
     notices(&name, None, &report, &mut about);
-    Ok((entries.settle(), about))
+    let table = entries.settle();
+    about.extend(repeated(&name, table.facts().repeated, "prefixes"));
+    Ok((table, about))
 }
 
 fn ends(family: Family, members: &Members) -> (IpAddr, IpAddr) {
@@ -350,7 +362,9 @@ fn notices(path: &str, field: Option<&str>, report: &ReadReport, notices: &mut V
         notices.push(format!("{path}: {} bad lines skipped{first}", report.skipped));
     }
     let remarks = [
-        (report.host_bits, "prefixes with host bits set, which were cleared"),
+        (report.padded, "lines have octets with leading zeros, which were read as decimal numbers"),
+        (report.unlabelled, "entries have an empty label and were left out"),
+        (report.named, "lines have words behind the entry, which are ignored"),
         (report.commented, "comments contain an address, which is not an entry"),
         (report.passed_over, "lines contain an address in a field after the label, which is not an entry"),
         (report.timeouts, "entries have a timeout, which is ignored"),

@@ -171,7 +171,7 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
 /// The first rule that needs the state of packets.
 fn first_tracking(program: &Program) -> Option<RuleId> {
     let needing = program.chains.iter().flat_map(|chain| &chain.tree.nodes);
-    let needing = needing.filter(|node| node.needs_state(&program.rules));
+    let needing = needing.filter(|node| node.needs_state(&program.rules, &program.limiters));
     needing.flat_map(|node| match_tree::rules(std::slice::from_ref(node))).min()
 }
 

@@ -4,6 +4,7 @@
 use crate::catalog::{Family, LimitsFacts, TableFacts};
 use crate::diag::Diagnostic;
 use crate::field::{Field, Subject};
+pub use crate::limit_each::{EachLimit, LimitEach};
 use crate::source::Span;
 pub use crate::syntax::tree::{AddKind, Exceed, Log};
 use crate::tracking::Tracking;
@@ -358,34 +359,6 @@ pub enum LimitOwner {
     Rate,
     /// `limit each`.
     Each,
-}
-
-/// A bucket for each address, in a table of bounded size ([`weir_abi::each`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LimitEach {
-    /// An address field.
-    pub key: Field,
-    /// Prefix length: addresses with the same prefix share a bucket.
-    pub length: u8,
-    /// The limit of each bucket, with a burst that [`weir_abi::each::profile`] accepts.
-    pub limit: Limit,
-    /// Number of buckets, a power of two from [`weir_abi::each::SIZE_MIN`] to [`weir_abi::each::SIZE_MAX`].
-    pub size: u32,
-}
-
-impl LimitEach {
-    /// The mask of the prefix length, right-aligned.
-    pub fn mask(&self) -> u128 {
-        let all = u128::MAX >> (128 - self.key.bits());
-        all << (self.key.bits() - self.length) & all
-    }
-}
-
-/// `each ip saddr/24 50pps burst 10packets size 524288`
-impl std::fmt::Display for LimitEach {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "each {}/{} {} size {}", self.key.name(), self.length, self.limit, self.size)
-    }
 }
 
 /// Adds an address to a table.

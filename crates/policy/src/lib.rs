@@ -12,6 +12,7 @@ pub mod diag;
 pub mod direction;
 pub mod field;
 pub mod ir;
+mod limit_each;
 pub mod offload;
 pub mod pass;
 pub mod pipeline;

@@ -128,7 +128,7 @@ fn addresses_keep_their_words_with_less_debt() {
         let profile = each::profile(limit).unwrap();
         let format = WordFormat::AddressTable { coarse: profile.coarse };
         let declaration = BucketsDeclared { entries: EntryNames::One, width: 1024, format };
-        let found = Found::ByHash { set_bits: each::set_bits(1024), seed: 7 };
+        let found = Found::ByHash { set_bits: each::set_bits(1024), seed: 7, seats: 0 };
         (profile, bound(&store, declaration, &LimitEntries::single(profile), 1, found))
     };
     let (old, first) = generation(limit("100", "3000"));

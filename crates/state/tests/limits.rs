@@ -141,6 +141,27 @@ fn room_that_alignment_takes_is_counted() {
     assert!(held.is_sorted() && !held[0] && held[199], "{held:?}");
 }
 
+/// Seats are names of flows, not times.
+#[test]
+fn seats_are_kept_as_they_are_while_their_number_stays() {
+    let store = store(9000);
+    let table = |seats: u16| {
+        let width = weir_abi::seats::table_words(1024, seats) as u32;
+        declared("each", BucketsDeclared { entries: EntryNames::One, width, format: WordFormat::Seats(seats) })
+    };
+    let held = store.bind(vec![prefixes("l", "10.0.0.0/8,5\n"), table(2)], 700).unwrap();
+    let first = held.object(1).slots()[0];
+    let word = |slot: u32| store.buckets().word(slot);
+    assert!(first.is_multiple_of(8) && (first..first + 3072).all(|slot| word(slot) == 0));
+    store.refresh(1 << 60);
+    assert!((first..first + 3072).all(|slot| word(slot) == 0));
+    assert_eq!(word(held.object(0).slots()[0]), ticks(1 << 60));
+    let again = store.bind(vec![table(2)], 800).unwrap();
+    assert_eq!(again.object(0).slots(), [first]);
+    let other = store.bind(vec![table(3)], 900).unwrap();
+    assert_ne!(other.object(0).slots(), [first], "another number begins without connections");
+}
+
 #[test]
 fn tables_of_addresses_begin_at_cache_lines_and_are_refreshed_in_their_own_ticks() {
     let store = store(5000);

@@ -26,6 +26,7 @@ pub mod list;
 pub mod live;
 mod merge;
 mod overlap;
+mod padded;
 pub mod prefix;
 pub mod problem;
 pub mod reads;

@@ -1,7 +1,7 @@
 //! Addresses and prefixes of both families, and their text forms: address, CIDR and `a-b` range.
 //!
-//! Text is parsed from bytes without allocation, because lists have a million lines. Only the strict forms of RFC 4291
-//! and dotted decimal without leading zeros are accepted: some programs read an octet `010` as eight and others as ten.
+//! Text is parsed from bytes without allocation, because lists have a million lines. The strict forms of RFC 4291 and
+//! dotted decimal without leading zeros are parsed here. [`crate::padded`] has the other forms of lists.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_abi::Family;
 
+use crate::padded::{self, Octets};
 use crate::problem::Problem;
 
 /// An address as a number in host byte order: `u32` for IPv4, `u128` for IPv6.
@@ -42,6 +43,8 @@ pub trait Address: Copy + Ord + Hash + fmt::Debug + Send + Sync + 'static {
     fn order(self, len: u8) -> Self::Order;
     /// Parses an address at the start of `text`. Returns it and the number of bytes that it takes.
     fn take(text: &[u8]) -> Option<(Self, usize)>;
+    /// Parses like [`Address::take`]; octets may have leading zeros.
+    fn take_padded(text: &[u8], octets: Octets) -> Option<(Self, usize)>;
 }
 
 impl Address for u32 {
@@ -112,6 +115,10 @@ impl Address for u32 {
         }
         Some((addr, at))
     }
+
+    fn take_padded(text: &[u8], octets: Octets) -> Option<(Self, usize)> {
+        padded::take(text, octets)
+    }
 }
 
 impl Address for u128 {
@@ -162,6 +169,10 @@ impl Address for u128 {
         let len = text.iter().take(TEXT_MAX + 1).take_while(taken).count();
         let addr: Ipv6Addr = std::str::from_utf8(&text[..len]).ok()?.parse().ok()?;
         Some((addr.into(), len))
+    }
+
+    fn take_padded(text: &[u8], _: Octets) -> Option<(Self, usize)> {
+        Self::take(text)
     }
 }
 
@@ -231,17 +242,41 @@ impl<A: Address> Element<A> {
     /// Parses an element at the start of `text`. Returns it and the number of bytes that it takes.
     ///
     /// # Errors
-    /// The text up to the next blank or comma is not an element; the error says why.
+    /// The text up to the next blank or comma is not an element, or is a prefix with host bits; the error says why.
     #[inline]
     pub fn take(text: &[u8]) -> Result<(Self, usize), Problem> {
-        let Some((addr, at)) = A::take(text) else { return Err(diagnose::<A>(text)) };
+        Self::take_by(text, A::take).and_then(without_host_bits)
+    }
+
+    /// Parses like [`Element::take`], and reads octets with leading zeros as `octets` says.
+    ///
+    /// # Errors
+    /// As for [`Element::take`].
+    #[inline]
+    pub(crate) fn take_padded(text: &[u8], octets: Octets) -> Result<(Self, usize), Problem> {
+        match Self::take(text) {
+            Err(Problem::PaddedOctet(_)) => {
+                Self::take_by(text, |text| A::take_padded(text, octets)).and_then(without_host_bits)
+            }
+            result => result,
+        }
+    }
+
+    /// Parses like [`Element::take`], with host bits as they are written.
+    pub(crate) fn take_as_written(text: &[u8]) -> Result<(Self, usize), Problem> {
+        Self::take_by(text, A::take)
+    }
+
+    #[inline]
+    fn take_by(text: &[u8], address: impl Fn(&[u8]) -> Option<(A, usize)>) -> Result<(Self, usize), Problem> {
+        let Some((addr, at)) = address(text) else { return Err(diagnose::<A>(text)) };
         let (element, at) = match text.get(at) {
             Some(b'/') => {
-                let (len, at) = take_length::<A>(text, at + 1)?;
+                let (len, at) = take_length::<A>(text, at + 1, addr)?;
                 (Element::Prefix { addr, len }, at)
             }
             Some(b'-') => {
-                let Some((last, taken)) = A::take(&text[at + 1..]) else { return Err(diagnose::<A>(&text[at + 1..])) };
+                let Some((last, taken)) = address(&text[at + 1..]) else { return Err(diagnose::<A>(&text[at + 1..])) };
                 (Element::range(addr, last)?, at + 1 + taken)
             }
             _ => (Element::Prefix { addr, len: A::FAMILY.bits() }, at),
@@ -300,19 +335,55 @@ impl<A: Address> Element<A> {
     }
 }
 
-/// Parses a prefix length at `at`: decimal, without sign, at most three digits.
+/// Refuses a prefix with host bits: it may mean the prefix or the one address.
 #[inline]
-fn take_length<A: Address>(text: &[u8], at: usize) -> Result<(u8, usize), Problem> {
+fn without_host_bits<A: Address>((element, taken): (Element<A>, usize)) -> Result<(Element<A>, usize), Problem> {
+    match element {
+        Element::Prefix { addr, len } if element.has_host_bits() => Err(host_bits(addr, len)),
+        _ => Ok((element, taken)),
+    }
+}
+
+#[cold]
+fn host_bits<A: Address>(addr: A, len: u8) -> Problem {
+    let network = format!("{}/{len}", shown(addr.without(A::host_mask(len))));
+    Problem::HostBits { network, address: shown(addr) }
+}
+
+/// An address as text.
+fn shown<A: Address>(addr: A) -> String {
+    match A::FAMILY {
+        Family::Ipv4 => Ipv4Addr::from(addr.wide() as u32).to_string(),
+        Family::Ipv6 => Ipv6Addr::from(addr.wide()).to_string(),
+    }
+}
+
+/// Parses a prefix length at `at`: decimal, without sign, at most three digits, or a netmask of IPv4.
+#[inline]
+fn take_length<A: Address>(text: &[u8], at: usize, addr: A) -> Result<(u8, usize), Problem> {
     let mut value = digit(text, at).ok_or(Problem::NoLength)?;
-    let mut at = at + 1;
-    while let Some(next) = digit(text, at) {
+    let mut end = at + 1;
+    while let Some(next) = digit(text, end) {
         value = value * 10 + next;
-        at += 1;
+        end += 1;
         if value > u32::from(A::FAMILY.bits()) {
-            return Err(Problem::LongLength(A::FAMILY));
+            return netmask(text, at, addr).unwrap_or(Err(Problem::LongLength(A::FAMILY)));
         }
     }
-    Ok((value as u8, at))
+    if text.get(end) == Some(&b'.')
+        && let Some(mask) = netmask(text, at, addr)
+    {
+        return mask;
+    }
+    Ok((value as u8, end))
+}
+
+/// Parses a netmask of IPv4 at `at`, behind `addr/`.
+fn netmask<A: Address>(text: &[u8], at: usize, addr: A) -> Option<Result<(u8, usize), Problem>> {
+    match A::FAMILY {
+        Family::Ipv4 => padded::netmask(text, at, addr.wide() as u32),
+        Family::Ipv6 => None,
+    }
 }
 
 /// Explains why `text` does not start with an element.
@@ -322,8 +393,9 @@ fn diagnose<A: Address>(text: &[u8]) -> Problem {
         Family::Ipv4 => <u128 as Address>::take(text).map(|_| Family::Ipv6),
         Family::Ipv6 => <u32 as Address>::take(text).map(|_| Family::Ipv4),
     };
-    match other {
-        Some(_) => Problem::OtherFamily(A::FAMILY),
-        None => Problem::NotAnAddress(A::FAMILY),
+    match (other, A::FAMILY, padded::octet(text)) {
+        (Some(_), ..) => Problem::OtherFamily(A::FAMILY),
+        (None, Family::Ipv4, Some(octet)) => Problem::PaddedOctet(octet),
+        (None, ..) => Problem::NotAnAddress(A::FAMILY),
     }
 }

@@ -17,12 +17,60 @@ pub fn family_name(family: Family) -> &'static str {
     }
 }
 
+/// An octet with leading zeros, and its readings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaddedOctet {
+    /// The octet as written.
+    pub text: String,
+    /// The decimal number.
+    pub decimal: u32,
+    /// The octal number, if it is another one.
+    pub octal: Option<u32>,
+}
+
+fn padded_octet(PaddedOctet { text, decimal, octal }: &PaddedOctet) -> String {
+    match octal {
+        Some(octal) => format!(
+            "`{text}` is {octal} (octal) to some programs and {decimal} to others: write the octet without leading zeros"
+        ),
+        None => format!("`{text}` has a leading zero: write `{decimal}`"),
+    }
+}
+
 /// Why an element or a line was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// No address, CIDR or range.
     #[error("not an {} address, prefix or range", family_name(*.0))]
     NotAnAddress(Family),
+    /// An octet with leading zeros, which may be octal.
+    #[error("{}", padded_octet(.0))]
+    PaddedOctet(PaddedOctet),
+    /// A prefix with bits set behind its length.
+    #[error("bits are set behind the length: write `{network}` for the network, or `{address}` for the one address")]
+    HostBits {
+        /// The prefix without these bits.
+        network: String,
+        /// The address.
+        address: String,
+    },
+    /// A mask that has ones behind zeros.
+    #[error("`{0}` is no netmask: write the length of the prefix")]
+    NoNetmask(String),
+    /// A mask whose ones are at its end.
+    #[error("`{mask}` is a wildcard mask: write the length of the prefix, `/{length}`")]
+    Wildcard {
+        /// The mask as written.
+        mask: String,
+        /// The length of the prefix that it leaves.
+        length: u8,
+    },
+    /// A mask that is a netmask and a wildcard mask.
+    #[error("`{0}` may be a netmask or a wildcard mask: write `/0` for every address, or the address alone")]
+    TwoMasks(String),
+    /// A CSV file of addresses and netmasks.
+    #[error("the second field is a netmask, not the last address of a range: write prefixes such as `192.0.2.0/24`")]
+    MaskColumn,
     /// An address of the other family; the table's family is named.
     #[error("address of the other family in an {} table", family_name(*.0))]
     OtherFamily(Family),

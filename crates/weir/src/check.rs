@@ -234,7 +234,7 @@ fn table_of_addresses(each: &LimitEach) -> LimitsCost {
         log: Log::Off.name(),
         limiters: 1,
         bytes: 0,
-        bucket_bytes: 8 * u64::from(each.size),
+        bucket_bytes: 8 * each.words() as u64,
         count_bytes: 0,
     }
 }

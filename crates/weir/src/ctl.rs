@@ -16,8 +16,8 @@ use weir_command::figures;
 use weir_command::limit_counts;
 use weir_command::report;
 use weir_control::{
-    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, LimitsStatus, Ready, Request,
-    StateStatus, Stats, Status, TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, InterfaceStatus, LimitsStatus,
+    LinkState, Ready, Request, StateStatus, Stats, Status, TxDropped, WorkerStats,
 };
 use weir_policy::diag::printable::printable;
 
@@ -91,6 +91,7 @@ fn status(status: &Status) -> String {
         let _ = writeln!(text, "{access}");
     }
     let _ = writeln!(text, "on exit {}", status.on_exit);
+    status.interfaces.iter().for_each(|interface| text += &state_of(interface));
     for interface in &status.taken_down {
         let _ = writeln!(text, "{interface} is down, because the opposite interface has no link");
     }
@@ -138,6 +139,31 @@ fn status(status: &Status) -> String {
         let _ = writeln!(text, "  {:>4}  {} ({} rules){mark}", generation.id, generation.policy, generation.rules);
     }
     text
+}
+
+/// The state of an interface, in one line.
+fn state_of(interface: &InterfaceStatus) -> String {
+    let InterfaceStatus { interface, side, state, mtu, longest_frame, too_long, problem } = interface;
+    let state = match state {
+        LinkState::Up => "up",
+        LinkState::NoLink => "NO LINK",
+        LinkState::Down => "DOWN",
+        LinkState::Gone => "REMOVED",
+    };
+    let mut text = format!("{side} {}: {state}", printable(interface));
+    if let Some(mtu) = mtu {
+        let _ = write!(text, ", MTU {mtu}");
+    }
+    if let Some(longest) = longest_frame {
+        let _ = write!(text, ", receives frames of up to {} bytes", figures::grouped((*longest).into()));
+    }
+    if *too_long > 0 {
+        let _ = write!(text, ", {} packets were too long", figures::grouped(*too_long));
+    }
+    if let Some(problem) = problem {
+        let _ = write!(text, ": {}", printable(problem));
+    }
+    text + "\n"
 }
 
 fn stats(stats: &Stats) -> String {
@@ -202,6 +228,7 @@ fn interface(port: &InterfaceStats) -> String {
         tx_packets,
         tx_bytes: _,
         rx_missed,
+        rx_too_long,
         sampled: _,
         tx_dropped,
     } = port;
@@ -210,6 +237,7 @@ fn interface(port: &InterfaceStats) -> String {
     let mut text = format!("{interface} ({side}): {received} received, {sent} sent");
     let losses = [
         ("missed", rx_missed.unwrap_or_default()),
+        ("too long to receive", *rx_too_long),
         ("not sent: tx-full", tx_full),
         ("not sent: link-down", link_down),
         ("not sent: tx-too-long", tx_too_long),
@@ -268,6 +296,43 @@ mod tests {
             let said = format!("\nposture high is automatic, in place of {said}\n");
             assert!(text(json!({ "posture": "high", "automatic": automatic })).contains(&said), "{said}");
         }
+    }
+
+    #[test]
+    fn status_shows_the_state_of_each_interface() {
+        let status = |interfaces: serde_json::Value| {
+            let value = json!({
+                "uptime_s": 7.0, "workers": 1, "access": [], "generation": 1, "posture": null, "on_exit": "block",
+                "interfaces": interfaces, "taken_down": [], "activations": 0, "confirm_left_s": null,
+                "rollback_to": null, "rollback_posture": null, "activating": null, "mixed": [], "generations": [],
+            });
+            status(&serde_json::from_value(value).expect("a status"))
+        };
+        let one = |name: &str, state: &str, mtu: Option<u32>, longest: Option<u32>| {
+            json!({
+                "interface": name, "side": "lower", "state": state, "mtu": mtu, "longest_frame": longest, "too_long": 0
+            })
+        };
+        let mut long = one("eth0", "up", Some(9000), Some(3840));
+        (long["too_long"], long["problem"]) = (json!(1234), json!("they are lost"));
+        let text = status(json!([
+            long,
+            one("eth1", "no-link", Some(1500), None),
+            one("net_ring0", "up", None, None),
+            one("e\u{1b}", "down", Some(1500), None),
+            one("eth3", "gone", None, None),
+        ]));
+        let lines: Vec<&str> = text.lines().skip(1).take(5).collect();
+        assert_eq!(
+            lines,
+            [
+                "lower eth0: up, MTU 9000, receives frames of up to 3,840 bytes, 1,234 packets were too long: they are lost",
+                "lower eth1: NO LINK, MTU 1500",
+                "lower net_ring0: up",
+                "lower e\\u{1b}: DOWN, MTU 1500",
+                "lower eth3: REMOVED",
+            ]
+        );
     }
 
     #[test]

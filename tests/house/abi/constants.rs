@@ -4,7 +4,9 @@ use weir_abi::flow;
 use weir_abi::image::IMAGE_MAGIC;
 use weir_abi::packet::{Fragment, L3, L4, ext, flag};
 use weir_abi::slot::{SlotAct, SlotField};
-use weir_abi::{Action, FlowState, Layout, Link, PacketClass, Reason, Verdict, cookie, each, features, limit, slot};
+use weir_abi::{
+    Action, FlowState, Layout, Link, PacketClass, Reason, Verdict, cookie, each, features, limit, seats, slot,
+};
 use weir_tables::limit_image::{Logged, NESTING_MAX};
 
 /// C name and number of each reason, and of each counter that is none.
@@ -83,7 +85,7 @@ pub fn constants() -> Vec<(String, u64)> {
     let bits =
         [("HBH", ext::HBH), ("RT", ext::RT), ("FRAG", ext::FRAG), ("DST", ext::DST), ("AH", ext::AH), ("MH", ext::MH)];
     bits.iter().for_each(|(name, bit)| add(&format!("EXT_{name}"), (*bit).into()));
-    constants.extend([flow_constants(), slot_constants(), feature_constants()].concat());
+    constants.extend([flow_constants(), slot_constants(), feature_constants(), seat_constants()].concat());
     constants
 }
 
@@ -129,6 +131,21 @@ fn slot_constants() -> Vec<(String, u64)> {
     let fields = names.into_iter().zip(SlotField::ALL).map(|(name, field)| (format!("SLOT_{name}"), field as u64));
     constants.extend(fields);
     constants
+}
+
+/// Names in C and values in Rust of the constants of tables of connections.
+fn seat_constants() -> Vec<(String, u64)> {
+    vec![
+        ("SEAT_PROBES".into(), seats::PROBES.into()),
+        ("SEAT_FIRST_SHIFT".into(), seats::FIRST_SHIFT.into()),
+        ("SEAT_SECOND_SHIFT".into(), seats::SECOND_SHIFT.into()),
+        ("SEAT_BUCKET_MASK".into(), (1 << seats::BUCKET_BITS) - 1),
+        ("SEAT_HEADER_USED".into(), seats::HEADER_USED),
+        ("CLAIM_NONE".into(), seats::Claim::None as u64),
+        ("CLAIM_FREE".into(), seats::Claim::Free as u64),
+        ("CLAIM_SEAT".into(), seats::Claim::Seat as u64),
+        ("CLAIM_OVER".into(), seats::Claim::Over as u64),
+    ]
 }
 
 /// Names in C and values in Rust of the constants of flows.

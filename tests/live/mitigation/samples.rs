@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hosts::Wires;
+use crate::traffic::{flows, send};
 
 each_kind_and_host!(one_sample_in_eight_is_an_estimate);
 fn one_sample_in_eight_is_an_estimate(engine: &str, hosts: &Hosts, folder: &Path) {
@@ -42,6 +43,35 @@ fn a_flood_that_samples_do_not_show_is_found_by_what_is_observed(engine: &str, h
     assert!((100.0..2000.0).contains(&attack.peak_pps), "{engine}: {attack:#?}");
     let evidence = attack.evidence.iter().find(|one| one.measure == "UDP from service ports without proof, packets/s");
     assert!(evidence.is_some_and(|one| (100.0..2000.0).contains(&one.value)), "{attack:#?}");
+    assert_eq!(running.stop(), 0);
+}
+
+/// A pause of Weir in which several windows would have ended.
+const LATE: Duration = Duration::from_secs(1);
+
+each_kind!(what_waits_while_weir_pauses_is_not_lost);
+/// The kernel samples on, or packets wait in the ring of an engine.
+fn what_waits_while_weir_pauses_is_not_lost(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POLICY);
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup(engine, "watch"));
+    let sent: Vec<Vec<u8>> = flows(400, 1, 9);
+    for round in 1..=3 {
+        let pause = |signal| nix::sys::signal::kill(running.pid(), signal).expect("it runs");
+        pause(nix::sys::signal::Signal::SIGSTOP);
+        send(&hosts.client, "c", &sent);
+        std::thread::sleep(LATE);
+        pause(nix::sys::signal::Signal::SIGCONT);
+        let all = round * sent.len() as u64;
+        running.wait_for("all are sampled", |stats| stats.upstream.total.sampled >= all);
+        let windows = attacks(&running).samples.windows;
+        // Losses are known a window later.
+        running.wait_until("two windows end", |running| attacks(running).samples.windows >= windows + 3);
+        let stats = running.settled();
+        let copies = stats.upstream.total.sampled + stats.downstream.total.sampled;
+        running.wait_until("all are read", |running| attacks(running).samples.seen >= copies);
+        let samples = attacks(&running).samples;
+        assert_eq!((samples.seen, samples.lost, samples.blind_windows), (copies, 0, 0), "{engine}: {samples:?}");
+    }
     assert_eq!(running.stop(), 0);
 }
 

@@ -46,6 +46,9 @@ pub struct Size {
 /// Share of the policies that track. The verifier takes long to check them.
 const TRACKING_SHARE: f64 = 0.15;
 
+/// The place of a limit of connections in a rule.
+const CONNECTIONS: &str = "CONNECTIONS";
+
 /// Share of the policies that observe, and what. Few addresses have room.
 const OBSERVE_SHARE: f64 = 0.3;
 const OBSERVED: [&str; 8] = [
@@ -153,15 +156,18 @@ struct Rule {
     plain: Option<String>,
     tracking: Option<String>,
     proxying: Option<String>,
+    /// The match on the state, and what a policy may add that tracks both directions.
+    counting: (String, String),
 }
 
 impl Rule {
     fn text(self, settings: Option<&[String]>) -> Option<String> {
-        match settings {
-            None => self.plain,
-            Some(settings) if settings.iter().any(|line| line.starts_with("synproxy mss")) => self.proxying,
-            Some(_) => self.tracking,
-        }
+        let Some(settings) = settings else { return self.plain };
+        let proxies = settings.iter().any(|line| line.starts_with("synproxy mss"));
+        let text = if proxies { self.proxying } else { self.tracking };
+        let (test, connections) = self.counting;
+        let counts = tracking::may_limit_connections(settings, &test);
+        text.map(|text| text.replace(CONNECTIONS, if counts { &connections } else { "counter" }))
     }
 }
 
@@ -171,7 +177,12 @@ fn some(rules: BoxedStrategy<Vec<Rule>>) -> BoxedStrategy<Option<Vec<Rule>>> {
 
 fn rules(pool: &Pool, size: Size) -> BoxedStrategy<Vec<Rule>> {
     let [least, most] = size.rules;
-    let last = tracking::last_rule().prop_map(|last| Rule { plain: None, tracking: last.clone(), proxying: last });
+    let last = tracking::last_rule().prop_map(|last| Rule {
+        plain: None,
+        tracking: last.clone(),
+        proxying: last,
+        counting: Default::default(),
+    });
     (vec(rule(pool), least..=most), last).prop_map(|(rules, last)| rules.into_iter().chain([last]).collect()).boxed()
 }
 
@@ -257,9 +268,10 @@ fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
     let sample = select(vec!["", "", "", "", "sample 1/1", "sample 1/2", "sample 1/7", "sample 1/4294967295"]);
     let verdict = select(vec!["", "", "", "accept", "drop", "divert"]);
     let guard = select(vec!["", "", "", "", "tcp", "udp", "icmp", "icmpv6"]);
-    let asks = (add, slot);
+    let connections = prop_oneof![3 => Just(String::new()), 1 => tracking::connections()];
+    let asks = (add, slot, connections);
     (matches, guard, limit, asks, select(vec!["", "counter"]), sample, verdict, tracking::of_rule())
-        .prop_map(|(mut words, guard, limit, (add, slot), counter, sample, verdict, of_state)| {
+        .prop_map(|(mut words, guard, limit, (add, slot, connections), counter, sample, verdict, of_state)| {
             // A final `accept` without matches would leave nothing to the rules after it.
             if words.is_empty() && guard.is_empty() {
                 words.push("meta length > 60".to_owned());
@@ -268,15 +280,19 @@ fn rule(pool: &Pool) -> BoxedStrategy<Rule> {
             let does_nothing = limit.is_empty() && add.is_empty() && sample.is_empty() && verdict.is_empty();
             let counter = if does_nothing { "counter" } else { counter };
             let statements = [limit.as_str(), add.as_str(), counter, slot, sample, verdict];
-            let line = |state: &str, guard: &str| {
+            let counts = if connections.is_empty() { "" } else { CONNECTIONS };
+            let line = |state: &str, guard: &str, counts: &str| {
                 let words = [state].into_iter().chain(words.iter().map(String::as_str)).chain([guard]);
-                let words: Vec<&str> = words.chain(statements).filter(|word| !word.is_empty()).collect();
+                let words: Vec<&str> =
+                    words.chain([counts]).chain(statements).filter(|word| !word.is_empty()).collect();
                 Some(words.join(" "))
             };
-            let tracking = |statement: &str| line(&of_state.test, if statement.is_empty() { guard } else { statement });
+            let tracking =
+                |statement: &str| line(&of_state.test, if statement.is_empty() { guard } else { statement }, counts);
             let (proxying, statement) =
                 (tracking(of_state.statement), of_state.statement.replace(tracking::SYNPROXY, "tcp track"));
-            Rule { plain: line("", guard), tracking: tracking(&statement), proxying }
+            let plain = line("", guard, "");
+            Rule { plain, tracking: tracking(&statement), proxying, counting: (of_state.test, connections) }
         })
         .boxed()
 }

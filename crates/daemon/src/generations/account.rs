@@ -141,7 +141,7 @@ pub fn sums(counts: &Counts, direction: Direction) -> Vec<Counter> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use weir_engine::live::PortReading;
+    use weir_engine::live::{PortNature, PortReading};
     use weir_policy::ir::parse::parse;
 
     const UP: usize = Direction::Upstream as usize;
@@ -161,6 +161,8 @@ mod tests {
             worker,
             interface: interface.to_owned(),
             role,
+            nature: PortNature::default(),
+            has_link: true,
             reading: PortReading { sampled, rx_packets: sampled, ..PortReading::default() },
             knows_missed: true,
         };

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
 use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
-use weir_engine::live::{Datapath, Loaded, Reading, Stray};
+use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
 /// The datapath, its generations and their counts.
@@ -305,6 +305,7 @@ impl<D: Datapath> Controller<D> {
             posture,
             automatic,
             on_exit: state.on_exit().name().to_owned(),
+            interfaces: Vec::new(),
             taken_down,
             activations: state.activations,
             confirm_left_s: succession.trial_ends().map(left),
@@ -322,6 +323,11 @@ impl<D: Datapath> Controller<D> {
     /// All counts. No lock of the controller is held while counters are read.
     pub fn stats(&self) -> Stats {
         self.ledger.stats(&self.datapath)
+    }
+
+    /// The ports of the datapath.
+    pub fn ports(&self) -> Vec<PortStatus> {
+        self.datapath.ports()
     }
 
     /// Packets from the lower side since the start that did not get past the datapath.

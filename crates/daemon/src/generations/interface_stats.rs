@@ -23,6 +23,7 @@ fn stats(port: &PortStatus, sum: PortReading) -> InterfaceStats {
         tx_packets,
         tx_bytes,
         rx_missed,
+        rx_too_long,
         tx_full,
         tx_link_down: link_down,
         tx_too_long,
@@ -39,6 +40,7 @@ fn stats(port: &PortStatus, sum: PortReading) -> InterfaceStats {
         tx_packets,
         tx_bytes,
         rx_missed: port.knows_missed.then_some(rx_missed),
+        rx_too_long,
         sampled,
         tx_dropped: TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert },
     }

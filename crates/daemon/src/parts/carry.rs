@@ -176,7 +176,7 @@ fn step(own: Health, mut opposite: impl Iterator<Item = Health> + Clone) -> Opti
 
 /// The opposite links of each link, lower ones first. Packets of a link go to the link with the same number on the
 /// other side, modulo the number of links there.
-fn opposite(lower: usize, upper: usize) -> Vec<Vec<usize>> {
+pub(super) fn opposite(lower: usize, upper: usize) -> Vec<Vec<usize>> {
     let up = (0..lower).map(|link| (link, lower + link % upper));
     let down = (0..upper).map(|link| (link % lower, lower + link));
     let mut opposite = vec![Vec::new(); lower + upper];

@@ -10,6 +10,7 @@ pub mod feeds;
 pub mod flow_room;
 pub mod hybrid;
 mod limits_log;
+pub mod links;
 mod log_file;
 pub mod mitigation;
 pub mod part;
@@ -59,6 +60,7 @@ pub fn all<'o, L: Loader>(
         part(table_ticks::TableTicks::default()),
         part(feature_turns::FeatureTurns::default()),
         part(flow_room::RoomWatch::default()),
+        part(links::Links::default()),
     ];
     Ok(Parts::of(parts.into_iter().flatten().collect()))
 }

@@ -12,7 +12,7 @@ use crate::generations::generation::{Generation, Loader};
 use crate::generations::preparation;
 use crate::generations::succession::Refusal;
 use crate::parts::feeds::{Cause, Force, Updater, Updates};
-use crate::parts::flow_room;
+use crate::parts::{flow_room, links};
 use std::time::Duration;
 use weir_abi::Reason;
 use weir_command::additions;
@@ -85,7 +85,7 @@ pub fn stats<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Sta
     Stats { additions: addition_stats(loader.shared()), ..controller.stats() }
 }
 
-/// The status with what became of updates.
+/// The status with the interfaces and with what became of updates.
 fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: &Updates) -> Status {
     let active = controller.active();
     let text = active.text();
@@ -96,7 +96,8 @@ fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: 
         ListName::Limits(name) => text.is_some_and(|text| text.checked.limits.iter().any(|list| list.name == *name)),
     };
     let flows = flow_room(controller, loader.shared());
-    Status { updates: updates.status(watched, has_list), flows, ..controller.status() }
+    let interfaces = links::status(&controller.ports());
+    Status { updates: updates.status(watched, has_list), flows, interfaces, ..controller.status() }
 }
 
 /// The room in the table of flows, if the active policy tracks.

@@ -128,7 +128,12 @@ impl Tables<'_> {
             let inserted = entries.insert_text(element, label);
             inserted.map_err(|problem| Failure::Rejected(format!("weir: table {}: `{text}`: {problem}", self.name)))?;
         }
-        Ok((entries.settle(), notices))
+        let table = entries.settle();
+        match table.facts().repeated {
+            0 => {}
+            count => notices.push(format!("{count} prefixes were given again, which changes nothing")),
+        }
+        Ok((table, notices))
     }
 
     /// Reads a list file of a type.

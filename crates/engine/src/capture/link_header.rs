@@ -51,6 +51,13 @@ fn behind(link_type: u16, bytes: &[u8], from: usize, depth: usize) -> Option<Inn
         PPP_WITH_DIR => ppp(header.get(1..)?).and_then(|at| ip_at(1 + at)),
         // The direction stands in place of the address.
         PPP_PPPD => ppp(header.get(2..)?).and_then(|at| ip_at(2 + at)),
+        // A direction, and fifteen bytes of a compressed header.
+        SLIP => ip_at(16),
+        // LLC and SNAP of an EtherType (RFC 2684).
+        ATM_RFC1483 => matches!(header, [0xaa, 0xaa, 3, 0, 0, 0, 8, 0, ..] | [0xaa, 0xaa, 3, 0, 0, 0, 0x86, 0xdd, ..])
+            .then(|| ip_at(8))?,
+        // Address, control, and a network protocol (RFC 2427).
+        FRELAY => matches!(header, [_, _, 3, 0xcc | 0x8e, ..]).then(|| ip_at(4))?,
         // Version and type, code, session and length (RFC 2516), then PPP without its framing.
         PPP_ETHER => ppp(header.get(6..)?).and_then(|at| ip_at(6 + at)),
         C_HDLC => cisco(header).and_then(ip_at),

@@ -5,10 +5,13 @@ use weir_abi::Link;
 /// The link types whose header the reader takes off.
 pub(super) mod taken_off {
     pub(in crate::capture) const NULL: u16 = 0;
+    pub(in crate::capture) const SLIP: u16 = 8;
     pub(in crate::capture) const PPP: u16 = 9;
     pub(in crate::capture) const PPP_HDLC: u16 = 50;
     pub(in crate::capture) const PPP_ETHER: u16 = 51;
+    pub(in crate::capture) const ATM_RFC1483: u16 = 100;
     pub(in crate::capture) const C_HDLC: u16 = 104;
+    pub(in crate::capture) const FRELAY: u16 = 107;
     pub(in crate::capture) const LOOP: u16 = 108;
     pub(in crate::capture) const ENC: u16 = 109;
     pub(in crate::capture) const PFLOG: u16 = 117;
@@ -19,8 +22,11 @@ pub(super) mod taken_off {
     pub(in crate::capture) const NFLOG: u16 = 239;
     pub(in crate::capture) const NETANALYZER: u16 = 240;
     pub(in crate::capture) const PKTAP: u16 = 258;
-    pub(in crate::capture) const ALL: [u16; 15] = [
+    pub(in crate::capture) const ALL: [u16; 18] = [
         NULL,
+        SLIP,
+        ATM_RFC1483,
+        FRELAY,
         PPP,
         PPP_HDLC,
         PPP_ETHER,
@@ -68,26 +74,37 @@ const NAMES: &[(u16, &str)] = &[
     (0, "NULL"),
     (1, "ETHERNET"),
     (6, "IEEE802_5"),
+    (8, "SLIP"),
     (9, "PPP"),
     (10, "FDDI"),
     (12, "RAW"),
     (14, "RAW"),
     (50, "PPP_HDLC"),
     (51, "PPP_ETHER"),
+    (100, "ATM_RFC1483"),
     (101, "RAW"),
     (104, "C_HDLC"),
     (105, "IEEE802_11"),
+    (106, "ATM_CLIP"),
     (107, "FRELAY"),
     (108, "LOOP"),
     (109, "ENC"),
     (113, "LINUX_SLL"),
     (117, "PFLOG"),
     (119, "IEEE802_11_PRISM"),
+    (123, "SUNATM"),
     (127, "IEEE802_11_RADIOTAP"),
+    (129, "ARCNET_LINUX"),
+    (137, "JUNIPER_ATM1"),
     (147, "USER0"),
+    (148, "USER1"),
+    (149, "USER2"),
     (162, "USER15"),
     (163, "IEEE802_11_AVS"),
+    (164, "JUNIPER_MONITOR"),
     (166, "PPP_PPPD"),
+    (178, "JUNIPER_ETHER"),
+    (182, "MFR"),
     (187, "BLUETOOTH_HCI_H4"),
     (189, "USB_LINUX"),
     (192, "PPI"),
@@ -101,13 +118,20 @@ const NAMES: &[(u16, &str)] = &[
     (227, "CAN_SOCKETCAN"),
     (228, "IPV4"),
     (229, "IPV6"),
+    (231, "DBUS"),
     (239, "NFLOG"),
     (240, "NETANALYZER"),
+    (242, "IPOIB"),
     (247, "INFINIBAND"),
     (249, "USBPCAP"),
     (252, "WIRESHARK_UPPER_PDU"),
     (253, "NETLINK"),
     (258, "PKTAP"),
+    (271, "VSOCK"),
     (272, "NORDIC_BLE"),
     (276, "LINUX_SLL2"),
+    (281, "DSA_TAG_BRCM"),
+    (282, "DSA_TAG_BRCM_PREPEND"),
+    (284, "DSA_TAG_DSA"),
+    (285, "DSA_TAG_EDSA"),
 ];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_abi::Counter;
 
 use crate::EngineError;
-use crate::live::lane::{PortReading, Role};
+use crate::live::lane::{PortNature, PortReading, Role};
 use crate::sealed::{Answered, CardPort};
 
 /// A policy in the form of a datapath, with the chain for packets from each side, lower first.
@@ -74,6 +74,10 @@ pub struct PortStatus {
     pub interface: String,
     /// The role of the interface.
     pub role: Role,
+    /// What the port is.
+    pub nature: PortNature,
+    /// Whether it has a link, if it uses no interface of the kernel.
+    pub has_link: bool,
     /// Counts since the start.
     pub reading: PortReading,
     /// Whether packets without room in a receive queue are counted.

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -204,6 +204,18 @@ pub trait Lane: Send {
     }
 }
 
+/// Size of a link header with one VLAN tag, which the MTU does not include.
+pub const LINK_BYTES: u32 = 18;
+
+/// What a port is, beside its name and role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortNature {
+    /// Index of the kernel's interface that the port uses; 0 if there is none.
+    pub kernel_index: u32,
+    /// The longest frame that it receives, link header included. `None` if it has no limit of its own.
+    pub longest: Option<u32>,
+}
+
 macro_rules! port_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counts of packets at a queue of an interface. Only the lane's worker writes them, and any thread reads them.
@@ -217,6 +229,10 @@ macro_rules! port_counters {
             pub index: u32,
             /// Its role.
             pub role: Role,
+            /// What it is.
+            pub nature: PortNature,
+            /// Whether it has a link, as its driver said last. Only of ports without an interface of the kernel.
+            pub has_link: AtomicBool,
             $($(#[$doc])* pub $name: AtomicU64,)*
         }
 
@@ -229,8 +245,14 @@ macro_rules! port_counters {
         impl PortCounters {
             /// Counters at 0. `index` is 0 if the interface is not a kernel interface.
             pub fn new(interface: &str, index: u32, role: impl Into<Role>) -> Arc<Self> {
-                let (interface, role) = (interface.to_owned(), role.into());
-                Arc::new(PortCounters { interface, index, role, $($name: AtomicU64::new(0),)* })
+                Self::of(interface, index, role, PortNature { kernel_index: index, longest: None })
+            }
+
+            /// Counters at 0 of a port that is special. `index` is 0 if the port has a name of its own.
+            pub fn of(interface: &str, index: u32, role: impl Into<Role>, nature: PortNature) -> Arc<Self> {
+                let (interface, role, has_link) = (interface.to_owned(), role.into(), AtomicBool::new(true));
+                let counters = PortCounters { interface, index, role, nature, has_link, $($name: AtomicU64::new(0),)* };
+                Arc::new(counters)
             }
 
             /// A snapshot of the counters.
@@ -259,6 +281,8 @@ port_counters! {
     tx_bytes,
     /// Packets that arrived while the receive queue was full. They got no verdict.
     rx_missed,
+    /// Packets that arrived and are longer than the port receives. They got no verdict.
+    rx_too_long,
     /// Accepted packets dropped because the transmit queue was full: reason `tx-full`.
     tx_full,
     /// Accepted packets dropped because the interface was down or gone: reason `link-down`.

@@ -32,5 +32,5 @@ mod workers;
 pub mod xdp;
 
 pub use datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
-pub use lane::{Interfaces, Lane, PortCounters, PortReading, Role, Side, facing_interface};
+pub use lane::{Interfaces, LINK_BYTES, Lane, PortCounters, PortNature, PortReading, Role, Side, facing_interface};
 pub use workers::Workers;

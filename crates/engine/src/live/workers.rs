@@ -281,6 +281,8 @@ impl Datapath for Workers {
             worker,
             interface: names.of(port.index, &port.interface),
             role: port.role,
+            nature: port.nature,
+            has_link: port.has_link.load(Ordering::Relaxed),
             reading: port.read().without_errors(),
             knows_missed: true,
         };

@@ -44,25 +44,37 @@ impl Sampling {
     }
 }
 
-/// Finds lost copies from two counters that are not read at the same instant.
+/// Finds lost copies from counters that are not read at the same instant.
 ///
-/// A copy that was made before the end of a window and has not arrived by the end of the next is lost. So copies on
-/// their way never count as lost, and losses are known one window later.
+/// Each copy is read, waits to be read, or is lost. One that was made before the end of a window, and by the end of the
+/// next was neither read nor waits, is lost. So copies on their way never count as lost, however late the reader is,
+/// and losses are known one window later.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
     /// Copies that were made by the end of the last window.
     made: u64,
-    /// Copies that have arrived, and those that were lost.
+    /// Copies that were read, and those that were lost.
     seen: u64,
     lost: u64,
 }
 
+/// The copies of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyCounts {
+    /// Copies that were made since the start, as counted where they are made.
+    pub made: u64,
+    /// Copies that were read in this window.
+    pub seen: u64,
+    /// Copies that wait to be read. They are counted after those that were made.
+    pub waiting: u64,
+}
+
 impl Losses {
-    /// The part that was seen in the window that ends now. `made` copies were made since the start, and `seen` arrived
-    /// in this window.
-    pub fn end_window(&mut self, one_in: u32, made: u64, seen: u64) -> Sampling {
+    /// The part that was seen in the window that ends now.
+    pub fn end_window(&mut self, one_in: u32, copies: CopyCounts) -> Sampling {
+        let CopyCounts { made, seen, waiting } = copies;
         self.seen += seen;
-        let lost = self.made.saturating_sub(self.seen).max(self.lost);
+        let lost = self.made.saturating_sub(self.seen + waiting).max(self.lost);
         let sampling = Sampling { one_in, seen, lost: lost - self.lost };
         (self.lost, self.made) = (lost, made);
         sampling
@@ -76,21 +88,42 @@ impl Losses {
 
 #[cfg(test)]
 mod tests {
-    use super::{Losses, Sampling};
+    use super::{CopyCounts, Losses, Sampling};
+
+    /// The end of a window in which no copy waits to be read.
+    fn end(losses: &mut Losses, made: u64, seen: u64) -> Sampling {
+        losses.end_window(4, CopyCounts { made, seen, waiting: 0 })
+    }
 
     #[test]
     fn copies_on_their_way_are_not_lost_and_others_are_lost_once() {
         let mut losses = Losses::default();
-        assert_eq!(losses.end_window(4, 100, 90), Sampling { one_in: 4, seen: 90, lost: 0 });
-        assert_eq!(losses.end_window(4, 200, 108), Sampling { one_in: 4, seen: 108, lost: 0 });
-        let sampling = losses.end_window(4, 300, 0);
+        assert_eq!(end(&mut losses, 100, 90), Sampling { one_in: 4, seen: 90, lost: 0 });
+        assert_eq!(end(&mut losses, 200, 108), Sampling { one_in: 4, seen: 108, lost: 0 });
+        let sampling = end(&mut losses, 300, 0);
         assert_eq!((sampling.lost, sampling.is_blind(), sampling.is_lossy()), (2, true, true));
-        let sampling = losses.end_window(4, 400, 51);
+        let sampling = end(&mut losses, 400, 51);
         assert_eq!((sampling.seen, sampling.lost, losses.lost()), (51, 49, 51));
         assert_eq!(sampling.scale(), 4.0 * 100.0 / 51.0);
         assert!(sampling.is_lossy() && !sampling.is_blind());
-        assert_eq!(losses.end_window(4, 400, 100).lost, 0);
-        assert_eq!(losses.end_window(4, 400, 0).lost, 0, "nothing is sent, and nothing lost");
+        assert_eq!(end(&mut losses, 400, 100).lost, 0);
+        assert_eq!(end(&mut losses, 400, 0).lost, 0, "nothing is sent, and nothing lost");
+    }
+
+    #[test]
+    fn a_late_reader_loses_nothing_that_waits() {
+        // 400 copies a window, and a reader that gets nothing for two windows and all of them then.
+        let mut losses = Losses::default();
+        let windows = [(400, 400, 0), (800, 0, 400), (1200, 0, 800), (1600, 1200, 0), (1600, 0, 0), (1600, 0, 0)];
+        for (made, seen, waiting) in windows {
+            let sampling = losses.end_window(1, CopyCounts { made, seen, waiting });
+            assert_eq!((sampling.lost, sampling.is_lossy()), (0, false), "{made}");
+        }
+        // Of another 500, 100 found no room. Each copy was read or is lost.
+        let sampling = losses.end_window(1, CopyCounts { made: 2100, seen: 0, waiting: 400 });
+        assert_eq!(sampling.lost, 0, "they may be on their way");
+        assert_eq!(losses.end_window(1, CopyCounts { made: 2100, seen: 400, waiting: 0 }).lost, 100);
+        assert_eq!((losses.seen + losses.lost, losses.lost()), (2100, 100));
     }
 
     #[test]

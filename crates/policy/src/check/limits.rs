@@ -5,16 +5,14 @@ use super::table::domain_of;
 use super::value::{Range, address_text};
 use super::{Check, Checker, LIMITERS_MAX, Reported, Scope};
 use crate::catalog::{Catalog, Family};
-use crate::checked::{
-    Effect, LimitBy, LimitEach, LimitKeys, LimitOwner, Limits, Posture, Rule, Table, TableId, TableKind,
-};
+use crate::checked::{Effect, LimitBy, LimitKeys, LimitOwner, Limits, Posture, Rule, Table, TableId, TableKind};
 use crate::diag::Diagnostic;
 use crate::direction::Direction;
 use crate::field::Field;
 use crate::source::Span;
 use crate::syntax::tree::{self, AtomKind, Item, LimitsSetting, Log, Name, Operand, Value, Values};
 use std::collections::{HashMap, HashSet};
-use weir_abi::{Limit, LimitProblem, Rate, each};
+use weir_abi::{Limit, LimitProblem, Rate};
 
 /// The settings of a list, each read once.
 #[derive(Default)]
@@ -298,33 +296,6 @@ impl<'a> Checker<'a> {
             LimitKeys::Prefixes { .. } => self.warn_of_no_limits(list, key, span),
         }
         Ok(LimitBy::List { key, limits: id })
-    }
-
-    /// `limit each ip saddr/24 50pps size 100000`
-    pub(super) fn limit_each(&mut self, written: &tree::LimitEach) -> Check<LimitEach> {
-        let span = written.subject.span();
-        let subject = self.subject(&written.subject);
-        let limit = self.limit(&written.limit);
-        let size = written.size.as_ref().map_or(Ok(each::SIZE_DEFAULT), |size| self.each_size(size));
-        let key = self.address_field(subject?, span, "limited")?;
-        let length = self.prefix_length(written.length.as_ref(), key)?;
-        let limit = limit?;
-        if each::profile(limit).is_none() {
-            let at = written.limit.burst.as_ref().unwrap_or(&written.limit.rate);
-            let message = format!("`{}` cannot be the burst of each address", at.text);
-            let label = format!("a bucket of this size fills in more than 2^{} ticks", each::ROOM_MAX.ilog2());
-            return Err(self.report(Diagnostic::error("E0320", at.span, message).label(label)));
-        }
-        Ok(LimitEach { key, length, limit, size: size?.next_power_of_two() })
-    }
-
-    fn each_size(&mut self, size: &tree::Atom) -> Check<u32> {
-        let (least, most) = (each::SIZE_MIN, each::SIZE_MAX);
-        size.text.parse().ok().filter(|size| (least..=most).contains(size)).ok_or_else(|| {
-            let message = format!("`{}` cannot be the size of a table of addresses", size.text);
-            let help = format!("it goes from {least} to {most} addresses; further addresses share buckets");
-            self.report(Diagnostic::error("E0301", size.span, message).help(help))
-        })
     }
 
     /// Warns about a list without limits for the family of the statement.

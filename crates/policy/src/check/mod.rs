@@ -12,6 +12,7 @@ mod declare;
 mod define;
 mod definition;
 mod inside;
+mod limit_each;
 mod limits;
 mod observe;
 mod overlap;

@@ -1,6 +1,7 @@
 //! Warns about rules that no packet reaches, and about packets that no rule decides.
 
 use super::Checker;
+use super::limit_each::{counts_connections, of_open_connections};
 use super::shadow::Decisions;
 use crate::checked::{Effect, Exceed, Match, Posture, Rule};
 use crate::diag::Diagnostic;
@@ -37,6 +38,15 @@ impl Checker<'_> {
                         .label("an earlier rule decides every packet that it matches")
                         .note(decided.span, note)
                         .help("move it up, or remove it"),
+                );
+            } else if counts_connections(rule)
+                && let Some(decided) = decisions.decided_before(&of_open_connections(rule))
+            {
+                self.warn(
+                    Diagnostic::warning("W0418", rule.span, "no packet of an open connection reaches this limit")
+                        .label("so it limits no connections")
+                        .note(decided.span, "these packets are decided here")
+                        .help("move the limit up: it counts a connection by its packets"),
                 );
             }
             decisions.record(rule);

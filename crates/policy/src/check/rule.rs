@@ -1,6 +1,7 @@
 //! Checks rules: fields, operators, tables and statements.
 
 use super::constants::a_noun;
+use super::overlap::Inner;
 use super::value::{Domain, Range};
 use super::{
     Check, Checker, MATCHES_MAX, Reported, SET_RANGES_MAX, STATEMENTS_MAX, Scope, WIDE_SET_RANGES_MAX, nearest,
@@ -111,8 +112,12 @@ impl<'a> Checker<'a> {
         };
         let Some(base) = known else {
             return Err(self.report(
-                Diagnostic::error("E0313", base.span, format!("`@{}` is not a header of a packet", base.text))
-                    .help("`@ll` is the link header, `@nh` the network header, `@th` the transport header"),
+                Diagnostic::error("E0313", base.span, format!("`@{}` is not a header of a packet", base.text)).help(
+                    match base.text.as_str() {
+                        "ih" => "`@th` goes on into the payload: behind UDP's 64 bits `@ih,0,16` is `@th,64,16`",
+                        _ => "`@ll` is the link header, `@nh` the network header, `@th` the transport header",
+                    },
+                ),
             ));
         };
         let Some(offset_bits) = offset.text.parse::<u16>().ok().filter(|&offset| offset <= Raw::OFFSET_BITS_MAX) else {
@@ -271,7 +276,7 @@ impl<'a> Checker<'a> {
                     Values::Set { elements, .. } => self.all_ranges(elements, domain, &mut ranges)?,
                     Values::List(_) | Values::Masked { .. } => unreachable!("compiler bug: taken by the arms above"),
                 }
-                self.warn_of_overlap(&ranges, &[]);
+                self.warn_of_overlap(&ranges, &[], Inner::NoEffect);
                 let set = ValueSet::new(ranges.iter().map(|range: &Range| (range.first, range.last)));
                 self.bound_set(&set, values.span(), domain)?;
                 Ok((set, negated))

@@ -1,5 +1,6 @@
 //! Checks the declarations of tables.
 
+use super::overlap::Inner;
 use super::value::{Domain, Range, address_text};
 use super::{Check, Checker, nearest};
 use crate::catalog::{Catalog, Family, TableFacts};
@@ -108,7 +109,11 @@ impl<'a> Checker<'a> {
             );
         }
         if settings.kind.is_some() {
-            self.table_elements(table, (family, kind), settings.counters);
+            let inner = match settings.counters || settings.dynamic.is_some() {
+                true => Inner::Counts,
+                false => Inner::NoEffect,
+            };
+            self.table_elements(table, (family, kind), inner);
         }
         let dynamic = self.dynamic(&settings);
         let empty = !settings.filled || facts.is_some_and(|facts| facts.entries == 0);
@@ -297,12 +302,9 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn table_elements(&mut self, table: &'a tree::Table, (family, kind): (Family, TableKind), counters: bool) {
+    fn table_elements(&mut self, table: &'a tree::Table, (family, kind): (Family, TableKind), inner: Inner) {
         let elements = self.elements(table, family, |checker, element| checker.element_label(element, kind, table));
-        // With counters, an element inside another counts for itself.
-        if !counters {
-            self.warn_of_overlap(&elements.ranges, &elements.labels);
-        }
+        self.warn_of_overlap(&elements.ranges, &elements.labels, inner);
         self.contradicting_labels(&elements, family);
     }
 

@@ -1,5 +1,6 @@
 //! Checks `tracking { ... }`, and finds out whether the policy tracks.
 
+use super::limit_each::counts_connections;
 use super::settings::Settings;
 use super::{Check, Checker, nearest};
 use crate::checked::{Effect, Match, Posture, Rule};
@@ -30,6 +31,7 @@ impl Checker<'_> {
             }
         }
         self.synproxy_needs_an_offer(&tracking, postures);
+        self.connections_are_seen(&tracking, postures);
         let rules = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten().flatten();
         let mut needing = rules.filter(|rule| needs_state(rule));
         settings.place().or_else(|| needing.next().map(|rule| rule.span)).map(|span| (tracking, span))
@@ -142,5 +144,6 @@ fn needs_state(rule: &Rule) -> bool {
     let is_state = |m: &Match| matches!(m, Match::Value { subject: Subject::Field(Field::CtState), .. });
     rule.effects.contains(&Effect::Track)
         || rule.effects.contains(&Effect::Synproxy)
+        || counts_connections(rule)
         || rule.matches.iter().any(is_state)
 }

@@ -275,7 +275,11 @@ impl<'a> Checker<'a> {
 
     fn wrong_type(&mut self, atom: &Atom, domain: Domain) -> Reported {
         let message = format!("`{}` is not {}", atom.text, a_noun(domain.notation));
+        let is_padded = |part: &str| part.len() > 1 && part.starts_with('0');
         let help = match domain.notation {
+            Notation::Ipv4Address if atom.kind == AtomKind::Ipv4 && atom.text.split('.').any(is_padded) => {
+                "write the octets without leading zeros: some programs read `010` as 8, others as 10"
+            }
             Notation::Ipv4Address => "write `192.0.2.1`, `192.0.2.0/24` or `192.0.2.1-192.0.2.9`",
             Notation::Ipv6Address => "write `2001:db8::1`, `2001:db8::/32` or `2001:db8::1-2001:db8::9`",
             Notation::Presence => "write `exists` or `missing`",

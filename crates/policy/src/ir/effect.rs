@@ -24,6 +24,13 @@ pub struct Limiter {
     pub log: Log,
 }
 
+impl Limiter {
+    /// Whether it limits the connections of addresses.
+    pub fn is_of_connections(&self) -> bool {
+        matches!(self.kind, LimiterKind::Each(each) if each.connections().is_some())
+    }
+}
+
 /// How a limiter selects a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimiterKind {
@@ -93,6 +100,12 @@ impl Rule {
     /// Whether it answers SYNs.
     pub fn answers(&self) -> bool {
         self.effects.contains(&Effect::Synproxy)
+    }
+
+    /// Whether it limits the connections of addresses.
+    pub fn counts_connections(&self, limiters: &[Limiter]) -> bool {
+        let limited = self.effects.iter().filter_map(Effect::limiter);
+        limited.map(|id| &limiters[usize::from(id.0)]).any(Limiter::is_of_connections)
     }
 
     /// The finds that its effects use.

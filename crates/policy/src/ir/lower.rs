@@ -63,7 +63,9 @@ pub fn lower(policy: &Checked, sources: &SourceMap, catalog: &dyn Catalog, model
                     let plan = &plan;
                     let mut chain = Lowering { policy, plan, sources, program, spans, direction, finds, ordinals };
                     let mut nodes: Vec<Node> = rules.iter().map(|rule| chain.rule(rule)).collect();
-                    if let Some(first) = nodes.iter().position(|node| node.needs_state(&chain.program.rules)) {
+                    if let Some(first) =
+                        nodes.iter().position(|node| node.needs_state(&chain.program.rules, &chain.program.limiters))
+                    {
                         nodes.insert(first, Node::Track);
                     }
                     let tree = MatchTree { staged: vec![], nodes };

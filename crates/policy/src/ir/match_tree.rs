@@ -123,11 +123,14 @@ impl Test {
 
 impl Node {
     /// Whether it needs the state of the packet.
-    pub fn needs_state(&self, program_rules: &[super::Rule]) -> bool {
+    pub fn needs_state(&self, rules: &[super::Rule], limiters: &[super::Limiter]) -> bool {
         match self {
-            Node::Rule(rule) => program_rules[usize::from(rule.0)].tracks(),
+            Node::Rule(rule) => {
+                let rule = &rules[usize::from(rule.0)];
+                rule.tracks() || rule.counts_connections(limiters)
+            }
             Node::When { test: Test::Value { subject: Subject::Field(Field::CtState), .. }, .. } => true,
-            Node::When { body, .. } => body.iter().any(|node| node.needs_state(program_rules)),
+            Node::When { body, .. } => body.iter().any(|node| node.needs_state(rules, limiters)),
             Node::Find(_) | Node::Track => false,
         }
     }

@@ -18,8 +18,8 @@ mod tables_tested;
 pub mod verify;
 
 pub use crate::checked::{
-    AddKind, Defaults, Dynamic, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot, TableKind,
-    ValueSet,
+    AddKind, Defaults, Dynamic, EachLimit, Exceed, Fallback, LabelId, LimitEach, Log, Observe, OnExit, RuleSlot,
+    TableKind, ValueSet,
 };
 use crate::field::Field;
 pub use crate::tracking::{Invalid, PacketState, Synproxy, TIMEOUTS, Threshold, Timeout, Tracking};

@@ -290,7 +290,7 @@ fn limiter(text: &str) -> Option<Limiter> {
         ["prefixes", of] => LimiterKind::Prefixes { family: family(of)?, nested: false },
         ["prefixes", of, "nested"] => LimiterKind::Prefixes { family: family(of)?, nested: true },
         ["labels"] => LimiterKind::Labels,
-        ["each", ..] => LimiterKind::Each(each(kind)?),
+        ["each", ..] => LimiterKind::Each(LimitEach::read(kind)?),
         _ => LimiterKind::Rate(kind.strip_prefix("rate ")?.parse().ok()?),
     };
     Some(Limiter {
@@ -299,19 +299,6 @@ fn limiter(text: &str) -> Option<Limiter> {
         nth: nth.parse().ok()?,
         kind,
         log: Log::ALL.into_iter().find(|known| known.name() == log)?,
-    })
-}
-
-/// `each ip saddr/24 50pps burst 10packets size 524288`
-fn each(text: &str) -> Option<LimitEach> {
-    let (text, size) = text.strip_prefix("each ")?.rsplit_once(" size ")?;
-    let (key, rest) = text.split_once('/')?;
-    let (length, limit) = rest.split_once(' ')?;
-    Some(LimitEach {
-        key: Field::from_name(key)?,
-        length: length.parse().ok()?,
-        limit: limit.parse().ok()?,
-        size: size.parse().ok()?,
     })
 }
 

@@ -1,13 +1,13 @@
 //! Verifies the invariants of programs. A violation is a compiler bug or an error in hand-written IR.
 
 use super::{
-    Adder, Chain, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Observe, Program, RuleId, RuleSlotId,
-    SlotContents, SlotId, Synproxy, Test, Threshold, Tracking, Wanted,
+    Adder, Chain, EachLimit, Effect, FindId, LimitEach, LimiterId, LimiterKind, Log, Node, Observe, Program, RuleId,
+    RuleSlotId, SlotContents, SlotId, Synproxy, Test, Threshold, Tracking, Wanted,
 };
 use crate::field::{Field, Guard, Notation, Subject};
 use crate::ir::answers::Answering;
 use crate::pass::choose_layouts::FUSED_MAX;
-use weir_abi::{Layout, Reason, each, features, flow, slot};
+use weir_abi::{Layout, Reason, each, features, flow, seats, slot};
 
 /// Deepest nesting of tests. `check` bounds the number of matches of a rule accordingly.
 pub const DEPTH_MAX: usize = 256;
@@ -245,6 +245,9 @@ impl Walk<'_> {
                 (LimiterKind::Rate(_), None) => find.is_none(),
                 (LimiterKind::Each(each), None) => {
                     self.needs(each.key.guard())?;
+                    if each.connections().is_some() && !self.tracked {
+                        return Err(format!("limiter {} is charged before packets are tracked", id.0));
+                    }
                     find.is_none()
                 }
                 _ => false,
@@ -328,7 +331,12 @@ fn is_sound(LimitEach { key, length, limit, size }: &LimitEach) -> bool {
         && (1..=key.bits()).contains(length)
         && size.is_power_of_two()
         && sizes.contains(size)
-        && each::profile(*limit).is_some()
+        && match *limit {
+            EachLimit::Rate(limit) => each::profile(limit).is_some(),
+            EachLimit::Connections(number) => {
+                (1..=seats::SEATS_MAX).contains(&number) && seats::table_words(*size, number) <= seats::WORDS_MAX
+            }
+        }
 }
 
 /// Whether the settings of `observe` are valid.

@@ -39,6 +39,13 @@ pub(super) struct Cursor<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
+/// A position in the tokens, with the number of errors before it.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    at: usize,
+    errors: usize,
+}
+
 impl<'a> Cursor<'a> {
     pub(super) fn new(file: FileId, text: &'a str) -> Self {
         Cursor { file, text, tokens: lex(text), at: 0, diagnostics: Vec::new() }
@@ -46,6 +53,17 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
         self.diagnostics
+    }
+
+    /// The position and the errors so far.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { at: self.at, errors: self.diagnostics.len() }
+    }
+
+    /// Returns to an earlier position, and forgets the errors that were reported since.
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.at = mark.at;
+        self.diagnostics.truncate(mark.errors);
     }
 
     fn token(&self, ahead: usize) -> Token {
@@ -70,6 +88,10 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn span(&self) -> Span {
         self.span_of(self.token(0))
+    }
+
+    pub(super) fn span_ahead(&self, ahead: usize) -> Span {
+        self.span_of(self.token(ahead))
     }
 
     /// The span of the last consumed token.

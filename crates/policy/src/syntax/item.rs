@@ -1,6 +1,7 @@
 //! Parses the items of a file. Tables and lists of limits have separate files.
 
 use super::cursor::{Cursor, ITEM_WORDS, Parse, Reported};
+use super::foreign::Place;
 use super::token::TokenKind;
 use super::tree::{Defaults, Define, DirectionBlock, Include, Item, Name, OnExit, Posture};
 use super::words::STATEMENT_WORDS;
@@ -60,11 +61,10 @@ fn unknown_item(cursor: &mut Cursor, word: &str) -> Reported {
     let span = cursor.span();
     let rule_like = STATEMENT_WORDS.contains(&word)
         || crate::field::Field::ALL.iter().any(|f| f.name().split(' ').next() == Some(word));
-    let diagnostic = if let Some((what, help)) = foreign::at_top_level(word) {
-        Diagnostic::error("E0106", span, format!("Weir does not have {what}"))
-            .label(format!("`{word}` is nftables syntax"))
-            .help(help)
-    } else if rule_like {
+    if let Some(row) = foreign::at(cursor, Place::Item) {
+        return foreign::report(cursor, row);
+    }
+    let diagnostic = if rule_like {
         Diagnostic::error("E0105", span, "this rule is outside of a direction")
             .help("rules go into `upstream { ... }` or `downstream { ... }`")
     } else {

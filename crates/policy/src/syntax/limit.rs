@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parse};
 use super::subject::subject;
 use super::token::TokenKind;
-use super::tree::{Exceed, Limit, LimitEach, Log, Name, OnExceed, Statement, Subject};
+use super::tree::{EachLimit, Exceed, Limit, LimitEach, Log, Name, OnExceed, Statement, Subject};
 use super::{addition, reserved, value};
 use crate::diag::Diagnostic;
 use crate::source::Span;
@@ -135,7 +135,8 @@ pub(super) fn of_rule(cursor: &mut Cursor) -> Parse<Statement> {
     Ok(Statement::LimitRate { limit, exceed, span: keyword.to(cursor.last_span()) })
 }
 
-/// The rest after `limit`: `each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`
+/// The rest after `limit`: `each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`, or `connections 20`
+/// in place of a rate
 fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
     cursor.bump();
     let subject = subject(cursor)?;
@@ -143,7 +144,13 @@ fn each(cursor: &mut Cursor, keyword: Span) -> Parse<Statement> {
         true => Some(value::number(cursor, "the length of a prefix after `/`")?),
         false => None,
     };
-    let limit = limit(cursor)?;
+    let limit = match cursor.is_word("connections") {
+        true => {
+            cursor.bump();
+            EachLimit::Connections(value::number(cursor, "a number of connections after `connections`")?)
+        }
+        false => EachLimit::Rate(limit(cursor)?),
+    };
     let size = match cursor.is_word("size") {
         true => {
             cursor.bump();

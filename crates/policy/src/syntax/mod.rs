@@ -6,7 +6,7 @@
 
 mod addition;
 mod cursor;
-mod foreign;
+pub mod foreign;
 mod inside;
 mod item;
 mod limit;

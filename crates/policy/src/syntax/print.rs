@@ -1,8 +1,8 @@
 //! Prints a syntax tree. The printed text parses to the same tree.
 
 use super::tree::{
-    Add, Atom, AtomKind, DirectionBlock, File, InsideMember, Item, Limit, LimitEach, LimitsSetting, ListFile, Match,
-    ObserveSetting, OnExceed, Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer,
+    Add, Atom, AtomKind, DirectionBlock, EachLimit, File, InsideMember, Item, Limit, LimitEach, LimitsSetting,
+    ListFile, Match, ObserveSetting, OnExceed, Operand, Operator, Rule, SlotSetting, Statement, Subject, SynproxyOffer,
     SynproxyThreshold, TableSetting, TrackingSetting, Value, Values,
 };
 use std::fmt::{self, Display, Formatter};
@@ -308,7 +308,10 @@ impl Display for Statement {
             Statement::LimitEach(LimitEach { subject, length, limit, size, log, exceed, .. }) => {
                 write!(f, "limit each {subject}")?;
                 length.iter().try_for_each(|length| write!(f, "/{length}"))?;
-                write!(f, " {limit}")?;
+                match limit {
+                    EachLimit::Rate(limit) => write!(f, " {limit}")?,
+                    EachLimit::Connections(number) => write!(f, " connections {number}")?,
+                }
                 size.iter().try_for_each(|size| write!(f, " size {size}"))?;
                 log.iter().try_for_each(|log| write!(f, " log {}", log.name()))?;
                 print_exceed(f, exceed)

@@ -1,7 +1,8 @@
 //! Parses rules: matches, then statements.
 
 use super::cursor::{Cursor, Parse, Reported};
-use super::subject::subject;
+use super::foreign::{Foreign, Place};
+use super::subject::{subject, unknown_header};
 use super::token::TokenKind;
 use super::tree::{AddKind, Match, Name, Operator, Rule, Statement, Subject};
 use super::words::STATEMENT_WORDS;
@@ -32,6 +33,9 @@ pub(super) fn rule(cursor: &mut Cursor) -> Parse<Rule> {
 
 fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
     if let Some(&Statement::Verdict(action, span)) = rule.statements.last() {
+        if cursor.is_word("comment") {
+            foreign::refuse(cursor, Place::Rule)?;
+        }
         return Err(cursor.report(
             Diagnostic::error("E0108", cursor.span(), format!("{} comes after the verdict", cursor.found()))
                 .label("never reached")
@@ -57,9 +61,9 @@ fn part(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
         Some("limit") => rule.statements.push(limit::of_rule(cursor)?),
         Some("slot") => rule.statements.push(slot::of_rule(cursor)?),
         Some(reserved::REPLY) => return Err(cursor.report(reserved::reply(cursor.span()))),
-        Some(word) => {
-            unsupported(cursor, word)?;
-            condition(cursor, rule)?;
+        Some(_) => {
+            unsupported(cursor)?;
+            known_or_one_error(cursor, rule)?;
         }
         None if cursor.is(TokenKind::At) => condition(cursor, rule)?,
         None => return Err(cursor.unexpected("a match or a statement")),
@@ -71,15 +75,37 @@ fn verdict(cursor: &Cursor) -> Option<Action> {
     Action::from_name(cursor.word()?)
 }
 
-fn unsupported(cursor: &mut Cursor, word: &str) -> Parse<()> {
-    match foreign::in_rule(word) {
-        None => Ok(()),
-        Some((what, help)) => Err(cursor.report(
-            Diagnostic::error("E0106", cursor.span(), format!("Weir does not have {what}"))
-                .label(format!("`{word}` is nftables syntax"))
-                .help(help),
-        )),
+/// Reports words that only nftables has.
+fn unsupported(cursor: &mut Cursor) -> Parse<()> {
+    if let Some(row) = foreign::at(cursor, Place::Rule) {
+        return Err(match braces_of_meter(cursor, row).and_then(|ahead| foreign::limit_each(cursor, ahead)) {
+            Some(each) => foreign::report_with(cursor, row, format!("write `{each}`, which drops what exceeds it")),
+            None => foreign::report(cursor, row),
+        });
     }
+    Ok(())
+}
+
+/// Parses a match. If its header is unknown and its rest is no match either, only the header is reported: what follows
+/// an unknown word is no mistake of its own.
+fn known_or_one_error(cursor: &mut Cursor, rule: &mut Rule) -> Parse<()> {
+    let word = Name { text: cursor.slice().to_owned(), span: cursor.span() };
+    let is_known = Field::ALL.iter().any(|field| field.name().split(' ').next() == Some(&word.text));
+    let before = cursor.mark();
+    condition(cursor, rule).map_err(|reported| match is_known {
+        true => reported,
+        false => {
+            cursor.back_to(before);
+            cursor.report(unknown_header(&word))
+        }
+    })
+}
+
+/// The number of tokens up to the inside of a meter's braces: `meter NAME { ip saddr limit rate 5/second }`.
+fn braces_of_meter(cursor: &Cursor, row: &Foreign) -> Option<usize> {
+    let words = row.words.split(' ').count();
+    let has_braces = cursor.kind_ahead(words + 1) == TokenKind::OpenBrace;
+    (has_braces && matches!(row.words, "meter" | "flow table")).then_some(words + 2)
 }
 
 fn no_counter_state(cursor: &mut Cursor) -> Parse<()> {
@@ -199,9 +225,7 @@ fn comparison(cursor: &mut Cursor, subject: Subject) -> Parse<Match> {
         }
         _ => {}
     }
-    if let Some(word) = cursor.word() {
-        unsupported_comparison(cursor, word)?;
-    }
+    foreign::refuse(cursor, Place::Comparison)?;
     let mask = match cursor.eat(TokenKind::Ampersand) {
         true => Some(value::value(cursor, "a mask after `&`")?),
         false => None,
@@ -218,10 +242,6 @@ fn comparison(cursor: &mut Cursor, subject: Subject) -> Parse<Match> {
     };
     let values = value::values(cursor, &of)?;
     Ok(Match::Compare { subject, mask, operator, operator_span, values })
-}
-
-fn unsupported_comparison(cursor: &mut Cursor, word: &str) -> Parse<()> {
-    if matches!(word, "vmap" | "map") { unsupported(cursor, word) } else { Ok(()) }
 }
 
 fn table(

@@ -1,6 +1,7 @@
 //! Parses tables, and the `file` settings of tables and limits.
 
 use super::cursor::{Cursor, Parse, Reported};
+use super::foreign::Place;
 use super::token::TokenKind;
 use super::tree::{Atom, Element, ListFile, Name, Table, TableSetting};
 use super::{foreign, value};
@@ -80,13 +81,10 @@ fn table_setting(cursor: &mut Cursor) -> Parse<TableSetting> {
 
 fn unknown_setting(cursor: &mut Cursor, word: &str) -> Reported {
     let diagnostic = Diagnostic::error("E0113", cursor.span(), format!("a table has no setting `{word}`"));
-    let diagnostic = match (word, nearest(word, TABLE_WORDS)) {
-        ("flags", _) => {
-            diagnostic.help("prefixes need no `flags interval`; a table that is filled while Weir runs is `dynamic`")
-        }
-        ("chain", _) => diagnostic.help("rules go into `upstream { ... }` and `downstream { ... }`"),
-        (_, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),
-        (_, None) => diagnostic.help(format!("the settings are {}", TABLE_WORDS.join(", "))),
+    let diagnostic = match (foreign::at(cursor, Place::Setting), nearest(word, TABLE_WORDS)) {
+        (Some(row), _) => diagnostic.help(row.help()),
+        (None, Some(near)) => diagnostic.help(format!("did you mean `{near}`?")),
+        (None, None) => diagnostic.help(format!("the settings are {}", TABLE_WORDS.join(", "))),
     };
     cursor.report(diagnostic)
 }
@@ -97,6 +95,14 @@ fn element(cursor: &mut Cursor) -> Parse<Element> {
         true => Some(value::label(cursor)?),
         false => None,
     };
+    if let Some(row) = foreign::at(cursor, Place::Element) {
+        // One error for the set: its other elements are written like this one.
+        let reported = foreign::report(cursor, row);
+        while !matches!(cursor.kind(), TokenKind::CloseBrace | TokenKind::End) && !cursor.at_item() {
+            cursor.bump();
+        }
+        return Err(reported);
+    }
     Ok(Element { value, label })
 }
 

@@ -12,7 +12,7 @@ mod values;
 
 pub use additions::{Add, AddKind, ExceedAdd};
 pub use inside::{Inside, InsideMember};
-pub use limits::{Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
+pub use limits::{EachLimit, Exceed, Limit, LimitEach, LimitElement, Limits, LimitsSetting, Log, OnExceed};
 pub use observe::{Observe, ObserveSetting};
 pub use slot::{Slot, SlotSetting};
 pub use tracking::{SynproxyOffer, SynproxyThreshold, Tracking, TrackingSetting};

@@ -85,6 +85,9 @@ fn bits(cursor: &mut Cursor, of: &str) -> Parse<Value> {
         TokenKind::Slash => match first {
             Operand::Atom(address) if matches!(address.kind, AtomKind::Ipv4 | AtomKind::Ipv6) => {
                 cursor.bump();
+                if cursor.is(TokenKind::Ipv4) {
+                    return Err(netmask(cursor));
+                }
                 let length = number(cursor, "a prefix length")?;
                 Ok(Value::Prefix { address, length })
             }
@@ -92,6 +95,16 @@ fn bits(cursor: &mut Cursor, of: &str) -> Parse<Value> {
         },
         _ => Ok(Value::Single(first)),
     }
+}
+
+/// The error for `192.0.2.0/255.255.255.0`.
+fn netmask(cursor: &mut Cursor) -> Reported {
+    let mask = cursor.slice().parse().map_or(0, std::net::Ipv4Addr::to_bits);
+    let diagnostic = Diagnostic::error("E0315", cursor.span(), format!("{} is not a prefix length", cursor.found()));
+    cursor.report(match mask.leading_ones() {
+        ones @ 1.. if ones == mask.count_ones() => diagnostic.help(format!("write `/{ones}` for this netmask")),
+        _ => diagnostic.help("write the length of the prefix, such as `/24`"),
+    })
 }
 
 /// Parses the right side of a match or of a `define`.

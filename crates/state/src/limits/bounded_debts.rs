@@ -31,6 +31,7 @@ impl Limits {
                     WordFormat::AddressTable { .. } => {
                         self.buckets.bound_addresses(first..first + assigned.width(), profile, clock)
                     }
+                    WordFormat::Seats(_) => false,
                 };
             }
         }

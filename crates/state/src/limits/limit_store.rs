@@ -29,6 +29,8 @@ pub enum WordFormat {
         /// See [`weir_abi::LimitProfile::coarse`].
         coarse: u64,
     },
+    /// The words are a table of the connections of addresses ([`weir_abi::seats`]), each with this many seats.
+    Seats(u16),
 }
 
 impl WordFormat {
@@ -37,6 +39,7 @@ impl WordFormat {
         match self {
             WordFormat::Buckets => ticks(now_ns),
             WordFormat::AddressTable { coarse } => each::empty(each::ticks(now_ns, coarse)),
+            WordFormat::Seats(_) => 0,
         }
     }
 
@@ -44,7 +47,7 @@ impl WordFormat {
     fn alignment(self) -> usize {
         match self {
             WordFormat::Buckets => 1,
-            WordFormat::AddressTable { .. } => each::WAYS,
+            WordFormat::AddressTable { .. } | WordFormat::Seats(_) => each::WAYS,
         }
     }
 }
@@ -277,9 +280,11 @@ impl LimitStore {
     pub fn refresh(&self, now_ns: u64) {
         self.store.maintain(|LimitBuckets { buckets, users, .. }, loaded| {
             let mut begin = 0;
-            for (addresses, coarse) in address_tables(loaded) {
+            for (addresses, format) in address_tables(loaded) {
                 buckets.refresh(begin..addresses.start, now_ns);
-                buckets.refresh_addresses(addresses.clone(), now_ns, coarse);
+                if let WordFormat::AddressTable { coarse } = format {
+                    buckets.refresh_addresses(addresses.clone(), now_ns, coarse);
+                }
                 begin = addresses.end;
             }
             buckets.refresh(begin..users.len() as u32, now_ns);
@@ -287,12 +292,13 @@ impl LimitStore {
     }
 }
 
-/// The tables of addresses of loaded generations, in the order of their buckets, with the coarseness of their ticks.
-fn address_tables(loaded: &mut dyn Iterator<Item = &AssignedBuckets>) -> Vec<(Range<u32>, u64)> {
+/// The tables of addresses of loaded generations, in the order of their buckets, with the format of their words.
+fn address_tables(loaded: &mut dyn Iterator<Item = &AssignedBuckets>) -> Vec<(Range<u32>, WordFormat)> {
     let mut tables = Vec::new();
     for AssignedBuckets { declared, slots } in loaded {
-        let WordFormat::AddressTable { coarse } = declared.format else { continue };
-        tables.extend(slots.iter().map(|&first| (first..first + declared.width, coarse)));
+        if declared.format != WordFormat::Buckets {
+            tables.extend(slots.iter().map(|&first| (first..first + declared.width, declared.format)));
+        }
     }
     tables.sort_unstable_by_key(|(slots, _)| slots.start);
     tables.dedup();

@@ -73,6 +73,8 @@ pub enum Found {
         set_bits: u32,
         /// Seed of the hash.
         seed: u32,
+        /// Seats of each address ([`weir_abi::seats`]); 0 for buckets.
+        seats: u32,
     },
 }
 
@@ -162,7 +164,9 @@ impl LimitImage {
             let [profiles, entries, by_label] = parts;
             let logged = limiter.logged as u32;
             let fields = match limiter.found {
-                Found::ByHash { set_bits, seed } => [profiles, 0, set_bits, 0, 0, logged, limiter.slots[0], seed],
+                Found::ByHash { set_bits, seed, seats } => {
+                    [profiles, 0, set_bits, seats, 0, logged, limiter.slots[0], seed]
+                }
                 Found::ByTicket | Found::ByLabel => {
                     let place_bits = limiter.place_bits().unwrap_or(0);
                     [profiles, entries, place_bits, tickets[0], by_label, logged, limiter.offset, 0]

@@ -15,6 +15,8 @@ pub struct LabelLimits {
     origins: Origins,
     profiles: Profiles,
     limits: HashMap<Box<str>, (u32, Origin)>,
+    /// Number of entries, duplicates included.
+    given: usize,
     conflicts: Conflicts,
 }
 
@@ -47,7 +49,18 @@ impl LabelLimits {
         Ok(report)
     }
 
+    /// Number of entries so far, duplicates included.
+    pub fn len(&self) -> usize {
+        self.given
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.given == 0
+    }
+
     fn take(&mut self, label: &str, number: u32, origin: Origin) {
+        self.given += 1;
         match self.limits.get(label) {
             None => _ = self.limits.insert(label.into(), (number, origin)),
             Some(&(earlier, _)) if earlier == number => {}

@@ -12,7 +12,9 @@ use crate::build::build;
 use crate::entries::{Kind, Prefixes, count_lengths};
 use crate::image::{BuildError, Image};
 use crate::layout::Room;
-use crate::list::{ListError, ReadReport, Remark};
+use crate::list::reading::Reading;
+use crate::list::{ListError, ReadReport};
+use crate::padded::Octets;
 use crate::prefix::{Address, Element, Prefix};
 use crate::problem::{PREFIXES_MAX, Problem};
 use crate::reads::Reads;
@@ -61,37 +63,44 @@ impl PrefixLimits {
     /// A line is bad (unless bad lines are skipped), or there are too many prefixes. The list is then unchanged.
     pub fn read(&mut self, name: &str, bytes: &[u8], bad_lines: BadLines) -> Result<ReadReport, ListError> {
         let source = self.origins.add(name);
-        let before = (self.v4.len(), self.v6.len());
-        let mut cleared = Remark::default();
-        let (v4, v6) = (&mut self.v4, &mut self.v6);
-        let outcome = read::read(name, bytes, bad_lines, &mut self.profiles, |line, what, label| {
-            let origin = Origin { source, line: u32::try_from(line).unwrap_or(u32::MAX) };
-            let host_bits = match what.contains(&b':') {
-                true => take(v6, what, label, origin)?,
-                false => take(v4, what, label, origin)?,
-            };
-            if host_bits {
-                cleared.note(line);
-            }
-            Ok(())
-        });
-        let total = self.v4.len() + self.v6.len();
-        let outcome = outcome.and_then(|report| match total > PREFIXES_MAX {
-            true => Err(ListError::TooMany { name: name.to_owned() }),
-            false => Ok(report),
-        });
-        match outcome {
-            Ok(mut report) => {
-                report.prefixes = (total - before.0 - before.1) as u64;
-                report.host_bits = cleared;
-                Ok(report)
-            }
-            Err(error) => {
-                self.v4.truncate(before.0);
-                self.v6.truncate(before.1);
-                Err(error)
+        let mut part = self.part(name, bytes, (bad_lines, source), Octets::OneReading);
+        if part.reading.is_ambiguous {
+            // Only the whole list shows what its octets mean.
+            let decimal = self.part(name, bytes, (bad_lines, source), Octets::Decimal);
+            if decimal.reading.padding.is_decimal() {
+                part = decimal;
             }
         }
+        let report = part.outcome?;
+        let read = part.v4.len() + part.v6.len();
+        if self.v4.len() + self.v6.len() + read > PREFIXES_MAX {
+            return Err(ListError::TooMany { name: name.to_owned() });
+        }
+        self.v4.append(&mut part.v4);
+        self.v6.append(&mut part.v6);
+        Ok(ReadReport { prefixes: read as u64, padded: part.reading.padded, ..report })
+    }
+
+    fn part(&mut self, name: &str, bytes: &[u8], (bad_lines, source): (BadLines, u32), octets: Octets) -> Part {
+        let (mut v4, mut v6, mut reading) = (Vec::new(), Vec::new(), Reading::new(octets));
+        let outcome = read::read(name, bytes, bad_lines, &mut self.profiles, |line, what, label| {
+            let origin = Origin { source, line: u32::try_from(line).unwrap_or(u32::MAX) };
+            match what.contains(&b':') {
+                true => take(&mut v6, what, &mut reading, (label, origin)),
+                false => take(&mut v4, what, &mut reading, (label, origin)),
+            }
+        });
+        Part { outcome, v4, v6, reading }
+    }
+
+    /// Number of entries so far, duplicates included.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Sorts the entries. Exact duplicates have no effect.
@@ -105,15 +114,28 @@ impl PrefixLimits {
     }
 }
 
-/// Parses a prefix that fills `what`. Returns whether it had host bits, which are cleared.
-fn take<A: Address>(into: &mut Vec<Given<A>>, what: &[u8], label: u32, origin: Origin) -> Result<bool, Problem> {
-    let (element, taken) = Element::<A>::take(what)?;
+/// What was read of a list.
+struct Part {
+    outcome: Result<ReadReport, ListError>,
+    v4: Vec<Given<u32>>,
+    v6: Vec<Given<u128>>,
+    reading: Reading,
+}
+
+/// Parses a prefix that fills `what`.
+fn take<A: Address>(
+    into: &mut Vec<Given<A>>,
+    what: &[u8],
+    reading: &mut Reading,
+    (label, origin): (u32, Origin),
+) -> Result<(), Problem> {
+    let (element, taken) = reading.element::<A>(what, u64::from(origin.line))?;
     if taken != what.len() {
         return Err(Problem::NotAnAddress(A::FAMILY));
     }
     let Element::Prefix { addr, len } = element else { return Err(Problem::RangeLimited) };
     into.push(Given { prefix: Prefix::new(addr, len, label), origin });
-    Ok(element.has_host_bits())
+    Ok(())
 }
 
 struct Settling<'a> {

@@ -89,7 +89,7 @@ fn a_header_is_two_words_in_the_first_line() {
 
 #[test]
 fn two_limits_of_a_prefix_name_both_places() {
-    let text = "10.0.0.0/8,5\n10.0.0.1/8,60/minute,10\n10.0.0.0/8,300/minute,10\n";
+    let text = "10.0.0.0/8,5\n10.0.0.0/8,60/minute,10\n10.0.0.0/8,300/minute,10\n";
     assert_eq!(
         read(text).unwrap_err(),
         "l.csv:2: 10.0.0.0/8 is limited to 60/minute burst 10packets, and in l.csv:1 to 5pps burst 10packets"
@@ -118,11 +118,24 @@ fn one_limit_a_line() {
     assert_eq!(read("10.0.0.0/8,5\r11.0.0.0/8,6\r").unwrap().0.len(Family::Ipv4), 2);
 }
 
+/// A limit for 65,536 addresses and one for a single address look alike if host bits are cleared.
 #[test]
-fn host_bits_are_cleared_and_counted() {
-    let (table, report) = read("10.0.0.0/8,5\n10.1.2.3/16,5\n").unwrap();
-    assert_eq!((report.host_bits.count, report.host_bits.line), (1, Some(2)));
-    assert_eq!(shown(&table, Family::Ipv4)[1], "2 10.1.0.0/16 5pps burst 10packets");
+fn host_bits_are_refused() {
+    assert_eq!(
+        read("10.0.0.0/8,5\n10.1.2.3/16,5\n").unwrap_err(),
+        "l.csv:2: `10.1.2.3/16,5`: bits are set behind the length: write `10.1.0.0/16` for the network, or `10.1.2.3` \
+         for the one address"
+    );
+    assert!(read("2001:db8::1/64,5").unwrap_err().contains("write `2001:db8::/64` for the network"));
+}
+
+#[test]
+fn padded_octets_are_read_as_in_other_lists() {
+    let (table, report) = read("010.008.000.000/16,5\n010.009.020.000/24,5\n").unwrap();
+    assert_eq!((report.padded.count, report.padded.line), (2, Some(1)));
+    assert_eq!(shown(&table, Family::Ipv4)[1], "2 10.9.20.0/24 5pps burst 10packets");
+    let ambiguous = read("10.0.0.0/8,5\n010.1.0.0/16,5\n").unwrap_err();
+    assert!(ambiguous.starts_with("l.csv:2: `010.1.0.0/16,5`: `010` is 8 (octal) to some programs and 10 to others"));
 }
 
 #[test]
@@ -180,7 +193,7 @@ proptest! {
     /// A parent is the longest other prefix that contains the whole prefix. An image finds what the reference finds.
     #[test]
     fn parents_and_labels_are_as_defined(given in prop::collection::vec((0..1u32 << 12, 0..=32u8), 1..60), probes in prop::collection::vec(any::<u32>(), 20)) {
-        let lines: String = given.iter().map(|&(addr, len)| format!("{}/{len},5\n", std::net::Ipv4Addr::from(addr << 20 | addr))).collect();
+        let lines: String = given.iter().map(|&(addr, len)| format!("{},5\n", crate::prefix::Prefix::new(addr << 20 | addr, len, 0))).collect();
         let (table, _) = read(&lines).unwrap();
         let Prefixes::V4(prefixes) = &table.families[0].prefixes else { panic!("of IPv4") };
         let entries = table.entries(Family::Ipv4, Nesting::Nested, None);

@@ -6,10 +6,13 @@
 
 use std::borrow::Cow;
 
+use weir_abi::Family;
+
 use super::part::Sink;
 use super::stray::names_address;
 use super::text::{content, first_line, split_line};
 use crate::entries::{Kind, TableAddress};
+use crate::padded::is_mask_of;
 use crate::prefix::Element;
 use crate::problem::Problem;
 
@@ -49,7 +52,7 @@ pub(crate) enum Header {
 /// Parses a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], shape: Shape, sink: &mut Sink<A>) -> Result<(), Problem> {
     let (first, rest) = take_field(text)?;
-    let element = whole::<A>(&first)?;
+    let element = whole(&first, sink)?;
     let Shape { columns: expected, ranges, bare_ranges } = shape;
     let found = columns(text);
     if found != expected {
@@ -60,10 +63,13 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], shape: Shape, sink: &mut Sink<A
         return labelled(element, rest, sink);
     }
     let (second, rest) = take_field(rest)?;
-    let range = match (element, whole::<A>(&second)?) {
+    let range = match (element, whole(&second, sink)?) {
         (Element::Prefix { addr, len }, Element::Prefix { addr: last, len: last_len })
             if len == A::FAMILY.bits() && last_len == len =>
         {
+            if A::FAMILY == Family::Ipv4 && is_mask_of(addr.wide() as u32, last.wide() as u32) {
+                return Err(Problem::MaskColumn);
+            }
             Element::range(addr, last)?
         }
         _ => return Err(Problem::NotARange),
@@ -84,8 +90,8 @@ fn labelled<A: TableAddress>(element: Element<A>, rest: &[u8], sink: &mut Sink<A
     sink.push_labelled(element, &label)
 }
 
-fn whole<A: TableAddress>(field: &[u8]) -> Result<Element<A>, Problem> {
-    match Element::take(field)? {
+fn whole<A: TableAddress>(field: &[u8], sink: &mut Sink<A>) -> Result<Element<A>, Problem> {
+    match sink.element(field)? {
         (element, taken) if taken == field.len() => Ok(element),
         _ => Err(Problem::NotAnAddress(A::FAMILY)),
     }

@@ -99,6 +99,13 @@ pub enum ListError {
         /// Its format.
         format: Format,
     },
+    /// All entries have an empty label.
+    NoLabels {
+        /// The list.
+        name: String,
+        /// Number of entries.
+        entries: u64,
+    },
     /// The list exceeds the maximum number of prefixes of a table.
     TooMany {
         /// The list.
@@ -183,6 +190,7 @@ impl fmt::Display for ListError {
             ListError::NoField { name, format } => {
                 write!(f, "{name}: a {} list has no fields to choose; only a MaxMind DB has", format.name())
             }
+            ListError::NoLabels { name, entries } => write!(f, "{name}: none of its {entries} entries has a label"),
             ListError::TooMany { name } => write!(f, "{name}: more than {PREFIXES_MAX} prefixes"),
             ListError::Database { name, problem } => write!(f, "{name}: {problem}"),
             ListError::Labels { name, labels } => write!(f, "{name}: its {labels} labels are not those of a map"),

@@ -31,7 +31,7 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
         }
         (Some(b"add"), Some(name), Some(element)) => {
             let has_timeout = add_options(words)?;
-            match Element::take(element)? {
+            match sink.element(element)? {
                 (parsed, taken) if taken == element.len() => sink.push(parsed)?,
                 _ => return Err(Problem::NotAnAddress(A::FAMILY)),
             }

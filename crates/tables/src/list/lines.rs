@@ -14,6 +14,7 @@ use super::report::{ReadOptions, ReadReport};
 use super::text::{unended, without_mark};
 use super::{csv, ipset, plain};
 use crate::entries::{Entries, TableAddress};
+use crate::padded::{Octets, Padding};
 use crate::problem::PREFIXES_MAX;
 
 /// The minimum size of a chunk. Less is not worth a thread.
@@ -52,17 +53,32 @@ fn read_as<A: TableAddress>(
         Format::Plain | Format::Mmdb => &plain::line,
     };
     let kind = entries.kind();
-    let parts = read_chunks(body, threads(options, body.len()), |chunk| {
-        let mut part = Part::new(chunk, kind);
-        part.read(chunk, line_reader);
-        part
-    });
+    let read_by = |octets| {
+        read_chunks(body, threads(options, body.len()), |chunk| {
+            let mut part = Part::new(chunk, kind, octets);
+            part.read(chunk, line_reader);
+            part
+        })
+    };
+    let mut parts = read_by(Octets::OneReading);
+    if parts.iter().any(|part| part.sink.reading.is_ambiguous) {
+        // Only the whole list shows what its octets mean.
+        let decimal = read_by(Octets::Decimal);
+        let mut padding = Padding::default();
+        decimal.iter().for_each(|part| padding.add(part.sink.reading.padding));
+        if padding.is_decimal() {
+            parts = decimal;
+        }
+    }
 
     let mut report = ReadReport { format, lines: header_lines, ..ReadReport::default() };
     parts.iter().for_each(|part| part.add_to(&mut report));
     report.unended = unended(bytes, report.lines);
     judge(name, bytes, &report, options.lenient)?;
     one_set(name, &parts)?;
+    if report.prefixes == 0 && report.unlabelled.count > 0 {
+        return Err(ListError::NoLabels { name: name.to_owned(), entries: report.unlabelled.count });
+    }
     if entries.len() as u64 + report.prefixes > PREFIXES_MAX as u64 {
         return Err(ListError::TooMany { name: name.to_owned() });
     }

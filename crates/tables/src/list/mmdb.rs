@@ -67,8 +67,9 @@ fn read_as<A: TableAddress>(
     tree.walk(A::FAMILY, |network| {
         report.lines += 1;
         match labeller.label(&network)? {
-            Some(label) => prefixes.push(Prefix::new(addr(network.bits), network.len, label)),
-            None => report.without_field += 1,
+            Label::Known(label) => prefixes.push(Prefix::new(addr(network.bits), network.len, label)),
+            Label::NoField => report.without_field += 1,
+            Label::Empty => report.unlabelled.count += 1,
         }
         match entries.len() + prefixes.len() > PREFIXES_MAX {
             true => Err(format!("more than {PREFIXES_MAX} prefixes")),
@@ -76,7 +77,11 @@ fn read_as<A: TableAddress>(
         }
     })?;
     if prefixes.is_empty() && report.lines > 0 {
-        return Err(format!("no network has the field `{}`", options.field_path.as_deref().unwrap_or_default()));
+        let field = options.field_path.as_deref().unwrap_or_default();
+        return Err(match report.unlabelled.count {
+            0 => format!("no network has the field `{field}`"),
+            _ => format!("the field `{field}` is empty in all networks that have it"),
+        });
     }
     report.prefixes = prefixes.len() as u64;
     entries.absorb(prefixes, Vec::new(), &labeller.labels);
@@ -201,14 +206,23 @@ struct Labeller<'a> {
     kind: Kind,
     path: Option<Vec<PathElement<'a>>>,
     labels: Labels,
-    /// The label of each record seen; `None` if the record lacks the field.
-    known: HashMap<u32, Option<u32>>,
+    /// The label of each record seen.
+    known: HashMap<u32, Label>,
+}
+
+/// The label of a network.
+#[derive(Clone, Copy)]
+enum Label {
+    Known(u32),
+    /// Its record lacks the field.
+    NoField,
+    /// The field is an empty string.
+    Empty,
 }
 
 impl Labeller<'_> {
-    /// The label of a network; `None` if its record lacks the field.
-    fn label(&mut self, network: &Network) -> Result<Option<u32>, String> {
-        let Some(path) = &self.path else { return Ok(Some(1)) };
+    fn label(&mut self, network: &Network) -> Result<Label, String> {
+        let Some(path) = &self.path else { return Ok(Label::Known(1)) };
         if let Some(&label) = self.known.get(&network.record) {
             return Ok(label);
         }
@@ -219,13 +233,13 @@ impl Labeller<'_> {
         let broken = |error: maxminddb::MaxMindDbError| format!("record of {addr}/{}: {error}", network.len);
         let found = self.reader.lookup(addr).map_err(broken)?;
         let label = match found.decode_path::<Scalar>(path).map_err(broken)? {
-            None => None,
-            Some(_) if self.kind == Kind::Set => Some(1),
-            Some(Scalar(text)) if text.is_empty() => None,
+            None => Label::NoField,
+            Some(Scalar(text)) if text.is_empty() => Label::Empty,
+            Some(_) if self.kind == Kind::Set => Label::Known(1),
             Some(Scalar(text)) if text.len() > LABEL_BYTES_MAX => {
                 return Err(format!("record of {addr}/{}: label longer than {LABEL_BYTES_MAX} bytes", network.len));
             }
-            Some(Scalar(text)) => Some(self.labels.intern(&text)),
+            Some(Scalar(text)) => Label::Known(self.labels.intern(&text)),
         };
         self.known.insert(network.record, label);
         Ok(label)

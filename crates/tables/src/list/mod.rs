@@ -21,6 +21,7 @@ pub(crate) mod lines;
 mod mmdb;
 mod part;
 mod plain;
+pub(crate) mod reading;
 mod report;
 pub(crate) mod stray;
 pub(crate) mod text;

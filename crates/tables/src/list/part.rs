@@ -1,11 +1,13 @@
 //! What readers of lines find in one chunk of a list.
 
 use super::error::{BadLine, ERRORS_MAX};
+use super::reading::Reading;
 use super::report::{ReadReport, Remark};
 use super::stray::{check_characters, names_address, names_another};
 use super::text::split_line;
 use crate::entries::{Kind, Labels, TableAddress};
 use crate::overlap::Span;
+use crate::padded::Octets;
 use crate::prefix::{Element, Prefix};
 use crate::problem::{LABEL_BYTES_MAX, PREFIXES_MAX, Problem};
 
@@ -28,13 +30,25 @@ pub(crate) struct Sink<A> {
     line: u64,
     /// Distinct set names of `ipset save`; no more than are reported.
     pub sets: Vec<Box<[u8]>>,
-    host_bits: Remark,
+    /// How elements are read, and what they show about leading zeros.
+    pub reading: Reading,
+    unlabelled: Remark,
+    named: Remark,
     commented: Remark,
     passed_over: Remark,
     timeouts: Remark,
 }
 
 impl<A: TableAddress> Sink<A> {
+    /// Parses an element at the start of `text`. Returns it and the number of bytes that it takes.
+    ///
+    /// # Errors
+    /// As for [`Element::take`], except for octets with leading zeros that have one reading here.
+    #[inline]
+    pub fn element(&mut self, text: &[u8]) -> Result<(Element<A>, usize), Problem> {
+        self.reading.element(text, self.line)
+    }
+
     /// Adds the element of a line without label.
     #[inline]
     pub fn push(&mut self, element: Element<A>) -> Result<(), Problem> {
@@ -58,6 +72,10 @@ impl<A: TableAddress> Sink<A> {
         let words = text.iter().position(|&byte| byte == b'#').unwrap_or(text.len());
         self.check(&text[..words], element)?;
         check_characters(&text[words..])?;
+        let comment = text.iter().position(|&byte| matches!(byte, b'#' | b';')).unwrap_or(text.len());
+        if text[..comment].iter().any(u8::is_ascii_alphabetic) {
+            self.named.note(self.line);
+        }
         if names_another(&text[words..], element) {
             self.commented.note(self.line);
         }
@@ -106,14 +124,18 @@ impl<A: TableAddress> Sink<A> {
         self.timeouts.note(self.line);
     }
 
-    /// Adds an element and its label, which a set ignores.
+    /// Adds an element and its label, which a set ignores. An element with an empty label is counted and left out.
     ///
     /// # Errors
-    /// The table has labels, and this one is empty, too long or not UTF-8.
+    /// The table has labels, and this one is too long or not UTF-8.
     #[inline]
     pub fn push_labelled(&mut self, element: Element<A>, label: &[u8]) -> Result<(), Problem> {
         let label = match self.kind {
             Kind::Set => 1,
+            Kind::Labels if label.is_empty() => {
+                self.unlabelled.note(self.line);
+                return Ok(());
+            }
             Kind::Labels => self.label(label)?,
         };
         self.take(element, label);
@@ -122,9 +144,6 @@ impl<A: TableAddress> Sink<A> {
 
     #[inline]
     fn take(&mut self, element: Element<A>, label: u32) {
-        if element.has_host_bits() {
-            self.host_bits.note(self.line);
-        }
         match Span::of_element(&element, label).filter(|_| self.kind == Kind::Labels) {
             Some((span, count)) => {
                 self.spans.push(span);
@@ -135,9 +154,6 @@ impl<A: TableAddress> Sink<A> {
     }
 
     fn label(&mut self, label: &[u8]) -> Result<u32, Problem> {
-        if label.is_empty() {
-            return Err(Problem::NoLabel);
-        }
         if self.labels.name(self.last_label).is_some_and(|last| last.as_bytes() == label) {
             return Ok(self.last_label);
         }
@@ -158,7 +174,7 @@ pub(super) struct Part<A> {
 }
 
 impl<A: TableAddress> Part<A> {
-    pub fn new(chunk: &[u8], kind: Kind) -> Self {
+    pub fn new(chunk: &[u8], kind: Kind, octets: Octets) -> Self {
         // A line has about 16 bytes. A guess too low costs a copy; one too high reserves memory that is never touched.
         let prefixes = Vec::with_capacity((chunk.len() / 16).min(GUESS_MAX));
         let sink = Sink {
@@ -170,7 +186,9 @@ impl<A: TableAddress> Part<A> {
             last_label: 0,
             line: 0,
             sets: Vec::new(),
-            host_bits: Remark::default(),
+            reading: Reading::new(octets),
+            unlabelled: Remark::default(),
+            named: Remark::default(),
             commented: Remark::default(),
             passed_over: Remark::default(),
             timeouts: Remark::default(),
@@ -205,7 +223,9 @@ impl<A: TableAddress> Part<A> {
         let bad = self.first_bad.iter().take(room);
         report.first_skipped.extend(bad.map(|bad| BadLine { line: bad.line + report.lines, ..bad.clone() }));
         report.skipped += self.bad;
-        report.host_bits.add(self.sink.host_bits, report.lines);
+        report.padded.add(self.sink.reading.padded, report.lines);
+        report.unlabelled.add(self.sink.unlabelled, report.lines);
+        report.named.add(self.sink.named, report.lines);
         report.commented.add(self.sink.commented, report.lines);
         report.passed_over.add(self.sink.passed_over, report.lines);
         report.timeouts.add(self.sink.timeouts, report.lines);

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 /// Parses a line.
 #[inline]
 pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(), Problem> {
-    let (element, taken) = Element::take(text)?;
+    let (element, taken) = sink.element(text)?;
     let rest = &text[taken..];
     if rest.is_empty() {
         return sink.push(element);
@@ -22,7 +22,7 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
         return Err(Problem::NotAnAddress(A::FAMILY));
     }
     check_characters(rest)?;
-    let (element, rest) = spaced_range(element, rest)?;
+    let (element, rest) = spaced_range(element, rest, sink)?;
     if matches!(rest.trim_ascii_start(), [b'/', b'0'..=b'9', ..]) {
         return Err(Problem::BlankInPrefix);
     }
@@ -32,14 +32,19 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], sink: &mut Sink<A>) -> Result<(
 
 /// Parses the rest of a range written `a - b`. Returns the element and the remaining text. Taking only `a` would
 /// silently leave a hole.
-fn spaced_range<A: TableAddress>(element: Element<A>, rest: &[u8]) -> Result<(Element<A>, &[u8]), Problem> {
+fn spaced_range<'t, A: TableAddress>(
+    element: Element<A>,
+    rest: &'t [u8],
+    sink: &mut Sink<A>,
+) -> Result<(Element<A>, &'t [u8]), Problem> {
     let Element::Prefix { addr, len } = element else { return Ok((element, rest)) };
     let Some(end) = rest.trim_ascii_start().strip_prefix(b"-") else { return Ok((element, rest)) };
     let end = end.trim_ascii_start();
-    match Element::take(end) {
+    match sink.element(end) {
         Ok((Element::Prefix { addr: last, len: last_len }, taken)) if len == last_len && len == A::FAMILY.bits() => {
             Ok((Element::range(addr, last)?, &end[taken..]))
         }
+        Err(problem @ Problem::PaddedOctet(_)) => Err(problem),
         _ => Ok((element, rest)),
     }
 }

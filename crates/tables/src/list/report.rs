@@ -26,8 +26,12 @@ pub struct ReadReport {
     pub lines: u64,
     /// Number of prefixes added, including duplicates.
     pub prefixes: u64,
-    /// CIDRs with host bits (`10.1.2.3/8`), which were cleared.
-    pub host_bits: Remark,
+    /// Lines with leading zeros in an octet (`192.0.2.007`), which was read as a decimal number.
+    pub padded: Remark,
+    /// Entries with an empty label. They were left out.
+    pub unlabelled: Remark,
+    /// Lines with words behind the entry, such as the names of a hosts file. They are ignored, like numbers.
+    pub named: Remark,
     /// Comments that contain an address. The address is not in the table.
     pub commented: Remark,
     /// CSV lines with an address in a field after the label. The address is not in the table.

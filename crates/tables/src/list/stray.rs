@@ -31,7 +31,7 @@ pub(crate) fn names_another<A: Address>(text: &[u8], element: &Element<A>) -> bo
 
 /// Whether the element holds the address at the start of the text.
 fn holds<A: Address>(element: &Element<A>, text: &[u8]) -> bool {
-    let other = match (Element::<A>::take(text), A::take(text)) {
+    let other = match (Element::<A>::take_as_written(text), A::take(text)) {
         (Ok((other, _)), _) => other,
         (Err(_), Some((addr, end))) if !matches!(text[end..], [b'/' | b'-', b'0'..=b'9', ..]) => {
             Element::Prefix { addr, len: A::FAMILY.bits() }

@@ -10,6 +10,7 @@ use std::num::NonZero;
 use weir_abi::Family;
 
 mod database;
+mod readings;
 
 const LENIENT: ReadOptions = ReadOptions { field_path: None, lenient: true, threads: None };
 
@@ -78,18 +79,7 @@ fn ranges_become_the_fewest_prefixes() {
 fn bad_plain_lines() {
     let bad = |line: &str| set_error("l.txt", line);
     let no_address = "not an IPv4 address, prefix or range";
-    for line in [
-        "1.2.3",
-        "1.2.3.4.5",
-        "1.2.3.256",
-        "01.2.3.4",
-        "1.2.3.04",
-        "1.2.3.4x",
-        "x",
-        "1.2.3.4/24x",
-        "1..2.3",
-        "-1.2.3.4",
-    ] {
+    for line in ["1.2.3", "1.2.3.4.5", "1.2.3.256", "1.2.3.4x", "x", "1.2.3.4/24x", "1..2.3", "-1.2.3.4"] {
         assert_eq!(bad(line), format!("l.txt:1: `{line}`: {no_address}"));
     }
     assert_eq!(bad("1.2.3.4-"), format!("l.txt:1: `1.2.3.4-`: {no_address}"));
@@ -105,13 +95,6 @@ fn bad_plain_lines() {
     assert_eq!(set6("l", "fe80::1%eth0").unwrap_err(), "l:1: `fe80::1%eth0`: not an IPv6 address, prefix or range");
     assert_eq!(label_error("l", "1.2.3.4 US"), "l:1: `1.2.3.4 US`: label missing");
     assert_eq!(bad("1.1.1.1\n1.2.3.4,x"), format!("l.txt:2: `1.2.3.4,x`: {no_address}"));
-}
-
-#[test]
-fn host_bits_are_cleared_and_counted() {
-    let (prefixes, report) = read4(Kind::Set, "a", "10.0.0.0/8\n10.1.2.3/8\n10.1.2.3/24\n").unwrap();
-    assert_eq!(prefixes, ["10.0.0.0/8", "10.1.2.0/24"]);
-    assert_eq!((report.host_bits.count, report.host_bits.line), (2, Some(2)));
 }
 
 #[test]
@@ -153,7 +136,6 @@ fn bad_csv_lines() {
     assert_eq!(bad("1.0.0.9,1.0.0.1,AU"), "g.csv:2: `1.0.0.9,1.0.0.1,AU`: range ends before it starts");
     assert_eq!(bad("1.0.0.0,1.0.0.255"), "g.csv:2: `1.0.0.0,1.0.0.255`: label missing");
     assert_eq!(bad("1.0.0.0/8"), "g.csv:2: `1.0.0.0/8`: label missing");
-    assert_eq!(bad("1.0.0.0/8,\"\""), "g.csv:2: `1.0.0.0/8,\"\"`: label missing");
     assert_eq!(bad("1.0.0.0/8,\"x"), "g.csv:2: `1.0.0.0/8,\"x`: unbalanced quotes");
     assert_eq!(bad("1.0.0.0/8,\"x\"y"), "g.csv:2: `1.0.0.0/8,\"x\"y`: unbalanced quotes");
     assert_eq!(bad("header,again"), "g.csv:2: `header,again`: not an IPv4 address, prefix or range");

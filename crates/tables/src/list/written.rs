@@ -58,7 +58,15 @@ impl Table {
             Kind::Labels => Format::Csv,
         };
         let mut entries = Entries::new(family, kind);
-        lines::read(&mut entries, format, name, bytes, &ReadOptions::default())?;
+        let report = lines::read(&mut entries, format, name, bytes, &ReadOptions::default())?;
+        if report.unlabelled.count > 0 {
+            // Lists of other programs may leave a label empty, Weir's own do not.
+            return Err(ListError::LabelNumber {
+                name: name.to_owned(),
+                number: "``".to_owned(),
+                labels: labels.len(),
+            });
+        }
         let numbered = entries.settle();
         let ids = numbered.labels().iter().map(|number| {
             let id = number.parse::<usize>().ok().filter(|id| (1..=labels.len()).contains(id));
@@ -135,6 +143,9 @@ mod tests {
             let problem = format!("t: there is no label {number}; the labels have the numbers 1 to 2");
             assert_eq!(refused(Kind::Labels, &format!("10.0.0.0/8,{number}\n"), &ab), problem);
         }
+        let empty = "t: there is no label ``; the labels have the numbers 1 to 2";
+        assert_eq!(refused(Kind::Labels, "10.0.0.0/8,1\n10.1.0.0/16,\n", &ab), empty);
+        assert!(refused(Kind::Set, "10.0.0.1/8\n", &[]).contains("bits are set behind the length"));
         assert_eq!(refused(Kind::Labels, "10.0.0.0/8,1\n", &["a", "a"]), "t: its 2 labels are not those of a map");
         assert_eq!(refused(Kind::Set, "10.0.0.0/8\n", &["a"]), "t: its 1 labels are not those of a map");
     }

@@ -78,6 +78,20 @@ pub fn of_rule() -> impl Strategy<Value = OfRule> + Clone {
     (test, statement).prop_map(|(test, statement)| OfRule { test, statement })
 }
 
+/// A statement that limits connections. Only policies that track both directions have it.
+pub fn connections() -> impl Strategy<Value = String> + Clone {
+    let keys = vec!["ip saddr", "ip saddr/1", "ip daddr/24", "ip6 saddr", "ip6 saddr/64", "ip6 daddr/1"];
+    let ending = select(vec!["", "", " exceed drop", " exceed divert", " exceed mark", " log exceeded exceed mark"]);
+    (select(keys), select(vec![1, 1, 2, 3, 20]), ending)
+        .prop_map(|(key, number, ending)| format!("limit each {key} connections {number} size 1024{ending}"))
+}
+
+/// Whether a policy with these settings may limit connections, in a rule with this match.
+pub fn may_limit_connections(settings: &[String], test: &str) -> bool {
+    let sees_open = test.is_empty() || test.contains("established") != test.contains("!=");
+    sees_open && !settings.iter().any(|line| line == "one-way")
+}
+
 /// The last rule of a direction: most of them accept what begins or continues a flow, so that there are flows.
 pub fn last_rule() -> impl Strategy<Value = Option<String>> + Clone {
     let rules = vec!["accept", "ct state new,established accept", "ct state != invalid accept", "tcp track accept"];

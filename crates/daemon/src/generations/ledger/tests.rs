@@ -10,7 +10,7 @@ use weir_abi::{Counter, Reason};
 use weir_command::failure::Failure;
 use weir_engine::EngineError;
 use weir_engine::bundle::trust::Trust;
-use weir_engine::live::{Counts, Loaded, PortReading, Role, Stray};
+use weir_engine::live::{Counts, Loaded, PortNature, PortReading, Role, Stray};
 use weir_loading::Policy;
 use weir_state::{BoundState, SharedState, UsedBy};
 
@@ -117,7 +117,15 @@ impl Datapath for Path {
 
     fn ports(&self) -> Vec<PortStatus> {
         let reading = PortReading { sampled: self.sampled.load(SeqCst), ..PortReading::default() };
-        let port = |role| PortStatus { worker: 0, interface: "port".into(), role, reading, knows_missed: true };
+        let port = |role| PortStatus {
+            worker: 0,
+            interface: "port".into(),
+            role,
+            nature: PortNature::default(),
+            has_link: true,
+            reading,
+            knows_missed: true,
+        };
         vec![port(Role::Lower), port(Role::Upper)]
     }
 

@@ -55,6 +55,7 @@ impl Accounts {
             tx_packets: 0,
             tx_bytes: 0,
             rx_missed: None,
+            rx_too_long: 0,
             sampled: 0,
             tx_dropped: TxDropped::default(),
         };

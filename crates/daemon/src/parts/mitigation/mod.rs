@@ -180,7 +180,10 @@ impl Watch<'_> {
         while !self.of.stop.load(Ordering::Relaxed) {
             let now_ns = weir_state::now_ns();
             if now_ns >= end_ns {
-                self.end_window(now_ns);
+                if let Err(error) = self.catch_up(COPIES_MAX - read.min(COPIES_MAX)) {
+                    return unreadable(&error);
+                }
+                self.end_window(weir_state::now_ns());
                 // After a pause, windows are not made up for.
                 end_ns = (end_ns + WINDOW_NS).max(weir_state::now_ns());
                 read = 0;
@@ -193,10 +196,7 @@ impl Watch<'_> {
             }
             match self.read(left) {
                 Ok(copies) => read += copies,
-                Err(error) => {
-                    eprintln!("weir: mitigation: samples cannot be read: {error}");
-                    return;
-                }
+                Err(error) => return unreadable(&error),
             }
         }
     }
@@ -216,8 +216,22 @@ impl Watch<'_> {
         Ok(BATCH)
     }
 
+    /// Reads the copies that wait at the end of a window, up to a number. After a pause they are those of the time that
+    /// the window covers.
+    fn catch_up(&mut self, most: usize) -> io::Result<()> {
+        let mut left = self.reader.waiting().min(most as u64);
+        while left > 0 {
+            match self.read(Duration::ZERO)? {
+                0 => break,
+                copies => left = left.saturating_sub(copies as u64),
+            }
+        }
+        Ok(())
+    }
+
     fn end_window(&mut self, now_ns: u64) {
         let copies = (self.surroundings.copies)();
+        let waiting = self.reader.waiting();
         let protected = self.windows.is_multiple_of(PROTECTED_WINDOWS).then(|| (self.surroundings.protected)());
         self.windows += 1;
         let by_card = (self.surroundings.by_card)();
@@ -226,8 +240,12 @@ impl Watch<'_> {
         state.see_by_card(&by_card);
         observed.into_iter().for_each(|observed| state.observe(observed));
         protected.into_iter().for_each(|protected| state.protect(protected));
-        state.end_window(copies, now_ns);
+        state.end_window(copies, waiting, now_ns);
     }
+}
+
+fn unreadable(error: &io::Error) {
+    eprintln!("weir: mitigation: samples cannot be read: {error}");
 }
 
 #[cfg(test)]

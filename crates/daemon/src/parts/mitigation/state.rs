@@ -17,7 +17,7 @@ use weir_mitigate::header::{Arrival, Header};
 use weir_mitigate::held::HeldBack;
 use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
-use weir_mitigate::measure::sampling::{Losses, Sampling};
+use weir_mitigate::measure::sampling::{CopyCounts, Losses, Sampling};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::ir::eval::packet::Frame;
@@ -120,14 +120,14 @@ impl State {
         self.defence.mitigator_mut().protect(protected);
     }
 
-    /// Ends a window.
-    pub fn end_window(&mut self, copies: Copies, now_ns: u64) {
+    /// Ends a window. `waiting` copies were not read yet.
+    pub fn end_window(&mut self, copies: Copies, waiting: u64, now_ns: u64) {
         let seen = std::mem::take(&mut self.seen);
         let (one_in, problem) = match copies.one_in {
             Ok(one_in) => (one_in, None),
             Err(problem) => (self.samples.one_in, Some(problem)),
         };
-        let measured = self.losses.end_window(one_in, copies.made, seen);
+        let measured = self.losses.end_window(one_in, CopyCounts { made: copies.made, seen, waiting });
         let sampling = if problem.is_some() { Sampling::NOTHING } else { measured };
         if problem != self.samples.problem {
             problem.iter().for_each(|problem| eprintln!("weir: mitigation: {problem}"));

@@ -29,6 +29,17 @@ pub(in crate::live) struct Outbox {
     /// The kernel's input: each packet's header and pieces. Kept to reuse its capacity.
     gather: Vec<iovec>,
     carrier: Carrier,
+    segments: Segments,
+}
+
+/// What cuts large packets into segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Segments {
+    /// The interface, as far as is known.
+    #[default]
+    Interface,
+    /// The kernel, because the interface has refused a large packet.
+    Kernel,
 }
 
 impl Outbox {
@@ -74,7 +85,7 @@ impl Outbox {
                 add(&counters.tx_bytes, sent.iter().map(|packet| u64::from(packet.bytes)).sum());
                 at += sent.len();
             } else {
-                at += self.count_refused(socket, counters, count - at)?;
+                at += self.count_refused(socket, counters, at)?;
             }
         }
         self.packets.clear();
@@ -99,9 +110,10 @@ impl Outbox {
         }
     }
 
-    /// Counts why the first of `left` packets was refused. Returns the number of packets to give up.
-    fn count_refused(&mut self, socket: &Socket, counters: &PortCounters, left: usize) -> Result<usize, EngineError> {
+    /// Counts why the packet at an index was refused. Returns the number of packets to give up; 0 to send it again.
+    fn count_refused(&mut self, socket: &Socket, counters: &PortCounters, at: usize) -> Result<usize, EngineError> {
         let source = io::Error::last_os_error();
+        let left = self.packets.len() - at;
         let (counter, refused) = match source.raw_os_error() {
             Some(libc::EINTR) => return Ok(0),
             // The socket reports once that the interface was down; it is up again.
@@ -109,6 +121,12 @@ impl Outbox {
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
                 // The kernel returns the same error for a full queue and for a link that is down.
                 match self.carrier.after_refusal(socket.device())? {
+                    // Also for an interface that does not cut a large packet.
+                    State::Up if self.packets[at].vnet.is_segmented() && self.segments == Segments::Interface => {
+                        socket.let_kernel_segment()?;
+                        self.segments = Segments::Kernel;
+                        return Ok(0);
+                    }
                     State::Up => (&counters.tx_full, 1),
                     State::Down => (&counters.tx_link_down, left),
                 }

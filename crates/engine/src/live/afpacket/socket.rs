@@ -46,6 +46,11 @@ impl Socket {
         self.0.bind(0)
     }
 
+    /// Lets the kernel cut large packets that the interface does not cut.
+    pub fn let_kernel_segment(&self) -> Result<(), EngineError> {
+        self.0.pass_queue()
+    }
+
     /// Joins the fanout group of sockets to which the kernel distributes the interface's flows, or creates one. Returns
     /// its number.
     pub fn join_fanout(&self, group: Option<u16>) -> Result<u16, EngineError> {

@@ -17,7 +17,7 @@ use super::queue::{DeviceQueue, longest_packet};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
 use crate::live::divert::Divert;
-use crate::live::lane::{Interfaces, PortCounters, Side, Sides};
+use crate::live::lane::{Interfaces, PortCounters, PortNature, Side, Sides};
 use crate::live::os::bond;
 use crate::live::os::device::Device;
 
@@ -37,24 +37,53 @@ impl AfXdpLane {
     /// There is no such interface, it has fewer queues than there are workers, its MTU is too long, or the process
     /// lacks the right to XDP (CAP_NET_ADMIN, CAP_BPF).
     pub fn open(interfaces: &Interfaces, workers: usize, waiting: Waiting) -> Result<Vec<Self>, EngineError> {
+        Self::open_by(interfaces, workers, waiting, attempts)
+    }
+
+    /// Opens lanes as kernels before Linux 6.6 do: a packet takes one frame, and a longer one is lost.
+    ///
+    /// # Errors
+    /// The errors of [`AfXdpLane::open`].
+    pub fn open_with_one_frame(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
+        let copied: &[_] = &[(SocketAddrXdpFlags::XDP_COPY, Buffers::One)];
+        Self::open_by(interfaces, workers, Waiting::Sleep, |_| copied)
+    }
+
+    fn open_by(
+        interfaces: &Interfaces,
+        workers: usize,
+        waiting: Waiting,
+        attempts: impl Fn(bool) -> &'static [(SocketAddrXdpFlags, Buffers)],
+    ) -> Result<Vec<Self>, EngineError> {
         let sides = [queues_of(&interfaces.lower, workers)?, queues_of(&interfaces.upper, workers)?];
-        let mut buffers = Buffers::One;
+        let mut is_long = false;
         for device_queue in sides.iter().flatten() {
-            if longest_packet(&device_queue.device)? > PACKET_BYTES {
-                buffers = Buffers::Several;
-            }
+            is_long |= longest_packet(&device_queue.device)? > PACKET_BYTES;
         }
-        // If only some drivers of a lane support zero-copy, all copy.
-        let free = How { workers, buffers, waiting, copy: SocketAddrXdpFlags::empty() };
-        let copied = How { copy: SocketAddrXdpFlags::XDP_COPY, ..free };
         let divert = interfaces.divert.as_deref();
         let start = Instant::now();
         loop {
-            match open_with(&sides, divert, &free).or_else(|_| open_with(&sides, divert, &copied)) {
+            let mut opened = Err(EngineError::Stopping);
+            for &(copy, buffers) in attempts(is_long) {
+                opened = opened.or_else(|_| open_with(&sides, divert, &How { workers, buffers, waiting, copy }));
+            }
+            match opened {
                 Err(error) if is_busy(&error) && start.elapsed() < BUSY_MAX => thread::sleep(BUSY_POLL),
                 opened => return opened,
             }
         }
+    }
+}
+
+/// The options to try, in order. If only some drivers of a lane support zero-copy, all copy. A kernel that copies takes
+/// packets in several buffers at no cost, so an MTU may be raised later. Few cards do so with zero-copy.
+fn attempts(is_long: bool) -> &'static [(SocketAddrXdpFlags, Buffers)] {
+    const ANY: SocketAddrXdpFlags = SocketAddrXdpFlags::empty();
+    const ZERO_COPY: SocketAddrXdpFlags = SocketAddrXdpFlags::XDP_ZEROCOPY;
+    const COPY: SocketAddrXdpFlags = SocketAddrXdpFlags::XDP_COPY;
+    match is_long {
+        true => &[(ANY, Buffers::Several), (COPY, Buffers::Several)],
+        false => &[(ZERO_COPY, Buffers::One), (COPY, Buffers::Several), (COPY, Buffers::One)],
     }
 }
 
@@ -117,7 +146,9 @@ fn open_lane(
     let mut sides: [Vec<Vec<(u32, Port)>>; 2] = Default::default();
     for (side, device_queues) in Side::BOTH.into_iter().zip(device_queues) {
         for device_queue in device_queues {
-            let counters = PortCounters::new(device_queue.device.name(), device_queue.device.index(), side);
+            let (name, index) = (device_queue.device.name(), device_queue.device.index());
+            let longest = (how.buffers == Buffers::One).then_some(PACKET_BYTES);
+            let counters = PortCounters::of(name, index, side, PortNature { kernel_index: index, longest });
             let first = sides.iter().flatten().flatten().next().map(|(_, port)| port);
             let (interface, queue) = (device_queue.interface, device_queue.queue);
             let mut port = Port::open(device_queue, counters, &umem, first, how)?;

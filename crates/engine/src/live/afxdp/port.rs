@@ -18,11 +18,11 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::busy;
 use super::options::{Buffers, Copying, How};
-use super::queue::{DeviceQueue, LINK_BYTES, longest_packet};
+use super::queue::{DeviceQueue, longest_packet};
 use super::ring::{Consumer, Producer};
 use super::umem::{PACKET_BYTES, Umem};
 use crate::EngineError;
-use crate::live::lane::{PortCounters, add};
+use crate::live::lane::{LINK_BYTES, PortCounters, add};
 use crate::live::os::carrier::{Carrier, DOWN_AGE, State};
 
 /// Number of entries in each ring.
@@ -42,8 +42,10 @@ pub(super) struct Port {
     fill: Producer<u64>,
     tx: Producer<XdpDesc>,
     completion: Consumer<u64>,
-    /// Number of missed packets that were already counted.
+    buffers: Buffers,
+    /// Numbers of missed packets, and of packets that were too long, that were already counted.
     missed: u64,
+    too_long: u64,
     /// Number of `tx` entries that were already counted as sent or lost.
     counted: u32,
     /// Packets that the kernel took and discarded, and that are not yet among those entries. Before Linux 6.17 the
@@ -106,7 +108,9 @@ impl Port {
             device_queue,
             counters,
             copying: Copying::Kernel,
+            buffers: how.buffers,
             missed: 0,
+            too_long: 0,
             counted: 0,
             refused: 0,
             state: State::Up,
@@ -303,11 +307,18 @@ impl Port {
         Ok(())
     }
 
-    /// Counts packets that the kernel had no room for.
+    /// Counts packets that the kernel had no room for, and those that no frame can take.
     pub fn count_missed(&mut self) {
         let Ok(statistics) = xdp_statistics(&self.socket) else { return };
-        let missed = statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0);
+        // A kernel that copies drops for two reasons: a packet is too long, or there is no frame, which it counts too.
+        let too_long = match (self.buffers, self.copying, statistics.rx_fill_ring_empty_descs) {
+            (Buffers::One, Copying::Kernel, Some(without_frame)) => statistics.rx_dropped.saturating_sub(without_frame),
+            _ => 0,
+        };
+        let too_long = too_long.max(self.too_long);
+        let missed = (statistics.rx_dropped - too_long + statistics.rx_ring_full.unwrap_or(0)).max(self.missed);
+        add(&self.counters.rx_too_long, too_long - self.too_long);
         add(&self.counters.rx_missed, missed - self.missed);
-        self.missed = missed;
+        (self.missed, self.too_long) = (missed, too_long);
     }
 }

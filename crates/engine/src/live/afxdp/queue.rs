@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use crate::EngineError;
+use crate::live::lane::LINK_BYTES;
 use crate::live::os::device::Device;
-
-/// Size of a link header with one VLAN tag, which the MTU does not include.
-pub(super) const LINK_BYTES: u32 = 18;
 
 /// A queue of an interface.
 #[derive(Clone)]

@@ -178,7 +178,7 @@ fn queues(found: &[Found], ports: Range<usize>, role: Role, worker: usize, worke
         let queue = |queue: usize| Queue {
             port,
             id: (found[port].id, queue as u16),
-            counters: PortCounters::new(&found[port].name, 0, role),
+            counters: PortCounters::of(&found[port].name, 0, role, found[port].nature()),
             unfinished: found[port].is_virtual,
             missed: 0,
             unsent: 0,

@@ -12,7 +12,7 @@ use super::shim::{self, Mempool};
 use super::sockets::Sockets;
 use crate::EngineError;
 use crate::live::checksum;
-use crate::live::lane::Access;
+use crate::live::lane::{Access, LINK_BYTES, PortNature};
 use crate::live::os::device::{Device, Presence};
 
 /// Packet buffer sizes, tried in order. A driver that cannot split packets reports the size it needs only by refusing
@@ -72,6 +72,12 @@ impl Found {
         }
         let is_virtual = VIRTUAL.contains(&facts.driver().as_str()) || is_virtual(facts.interface);
         Ok(Found { name: name.to_owned(), id, facts, queues, is_virtual })
+    }
+
+    /// What it is. A port keeps the MTU with which it was opened.
+    pub fn nature(&self) -> PortNature {
+        let longest = (self.facts.mtu > 0).then(|| u32::from(self.facts.mtu) + LINK_BYTES);
+        PortNature { kernel_index: self.facts.interface, longest }
     }
 
     /// Maximum number of packets in its queues of one worker.

@@ -1,6 +1,7 @@
 //! A queue pair of a port, and packets to be sent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weir_abi::dpdk::Lost;
 use weir_abi::{BURST_MAX, Frame, Rewrite};
@@ -29,7 +30,9 @@ impl Queue {
     /// Checks the port, if this is its first queue.
     pub fn look(&mut self, ports: &Ports) {
         if self.id.1 == 0 {
-            let Lost { missed, unsent } = ports.ports[self.port].look();
+            let port = &ports.ports[self.port];
+            let Lost { missed, unsent } = port.look();
+            self.counters.has_link.store(port.is_up(), Ordering::Relaxed);
             add(&self.counters.rx_missed, missed.saturating_sub(self.missed));
             add(&self.counters.tx_error, unsent.saturating_sub(self.unsent));
             (self.missed, self.unsent) = (missed, unsent);

@@ -6,6 +6,7 @@ pub mod control_socket;
 pub mod descriptor;
 pub mod device;
 pub mod link;
+pub mod link_watch;
 pub(crate) mod netlink;
 pub mod packet_socket;
 pub mod promiscuous;

@@ -43,6 +43,12 @@ impl PacketSocket {
         &self.device
     }
 
+    /// Lets what is sent pass the queue of the interface from now on. On the way the kernel cuts large packets for an
+    /// interface that does not; without the queue it drops them. Other packet sockets see what is sent then.
+    pub fn pass_queue(&self) -> Result<(), EngineError> {
+        self.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &(0 as c_int))
+    }
+
     /// Makes the interface promiscuous until the socket is closed.
     pub fn be_promiscuous(&self) -> Result<(), EngineError> {
         promiscuous::join(self, self.device.index()).map_err(|error| self.device.failed(error))

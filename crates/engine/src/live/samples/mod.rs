@@ -81,6 +81,14 @@ impl SampleReader {
         }
     }
 
+    /// Number of samples that wait to be read.
+    pub fn waiting(&self) -> u64 {
+        match &self.source {
+            Source::Queue(queue) => queue.waiting(),
+            Source::Ring(ring) => ring.waiting(),
+        }
+    }
+
     /// Copies the beginning of the next sample to `frame`; `None` if there is none now.
     pub fn read<'a>(&self, frame: &'a mut [u8]) -> Option<Sample<'a>> {
         let read = match &self.source {
@@ -171,13 +179,14 @@ mod tests {
                 verdict(Action::Divert, Sampled::Yes),
             ];
             samples.take(from, &set.burst(0), &mut verdicts, &cut);
+            assert_eq!(reader.waiting(), 2);
             assert_eq!(verdicts.map(Verdict::action), [Action::Accept, Action::Drop, Action::Divert].map(Some));
             assert!(verdicts.iter().all(|verdict| !verdict.sampled()), "the divert interface gets no copy");
             let sample = reader.read(&mut frame).expect("the second");
             assert_eq!((sample.from, sample.wire_len, sample.bytes), (from, 1500, &long[..256]));
             let sample = reader.read(&mut frame).expect("the third");
             assert_eq!((sample.from, sample.wire_len, sample.bytes), (from, 50, &[9; 50][..]));
-            assert!(reader.read(&mut frame).is_none());
+            assert!(reader.read(&mut frame).is_none() && reader.waiting() == 0);
         }
         assert_eq!(lane.ports().iter().map(|port| port.read().sampled).collect::<Vec<_>>(), [2, 2]);
     }

@@ -82,6 +82,12 @@ impl SampleQueue {
         }
     }
 
+    /// Number of samples that were written, or are being written, and not read.
+    pub fn waiting(&self) -> u64 {
+        let read = self.read.load(Ordering::Relaxed);
+        self.written.load(Ordering::Acquire).saturating_sub(read)
+    }
+
     /// Whether there is a sample to read.
     pub fn has_sample(&self) -> bool {
         let at = self.read.load(Ordering::Relaxed);
@@ -142,6 +148,7 @@ mod tests {
         let (queue, mut frame) = (SampleQueue::default(), [0; SAMPLE_BYTES]);
         for round in 0..3 {
             (0..SLOTS as u32 + 10).for_each(|len| put(&queue, &[round], len, Side::Lower));
+            assert_eq!(queue.waiting(), SLOTS);
             let read: Vec<u32> = std::iter::from_fn(|| queue.read(&mut frame)).map(|(_, len, _)| len).collect();
             assert!(read.iter().copied().eq(0..SLOTS as u32), "{round}: {} samples", read.len());
         }

@@ -74,12 +74,24 @@ impl SampleRing {
         self.map.as_fd()
     }
 
+    /// Number of samples that were written, or are being written, and not read.
+    pub fn waiting(&self) -> u64 {
+        const RECORD_BYTES: usize = (size_of::<SampleRecord>() + HEADER_BYTES).next_multiple_of(8);
+        let (reader, writer) = self.positions();
+        let read = reader.load(Ordering::Relaxed);
+        writer.load(Ordering::Acquire).saturating_sub(read) / RECORD_BYTES as u64
+    }
+
+    /// The positions of the reader and of the writers, in bytes since the ring was created.
+    fn positions(&self) -> (&AtomicU64, &AtomicU64) {
+        // SAFETY: both positions are aligned words at the beginnings of mappings that live as long as `self`.
+        unsafe { (&*self.reader.as_ptr().cast::<AtomicU64>(), &*self.writers.as_ptr().cast::<AtomicU64>()) }
+    }
+
     /// Copies the next sample to `frame`. Returns its bytes, the length of the packet and its side; `None` if there is
     /// none now.
     pub fn read(&self, frame: &mut [u8]) -> Option<(usize, u32, Side)> {
-        // SAFETY: both positions are aligned words at the beginnings of mappings that live as long as `self`.
-        let (reader, writer) =
-            unsafe { (&*self.reader.as_ptr().cast::<AtomicU64>(), &*self.writers.as_ptr().cast::<AtomicU64>()) };
+        let (reader, writer) = self.positions();
         loop {
             let position = reader.load(Ordering::Relaxed);
             if position >= writer.load(Ordering::Acquire) {

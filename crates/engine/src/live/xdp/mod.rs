@@ -44,7 +44,7 @@ use replace::{Outcome, replace_all};
 use crate::EngineError;
 use crate::live::checksum;
 use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
-use crate::live::lane::Role;
+use crate::live::lane::{PortNature, Role};
 use crate::live::programs::attach::{Attached, Egress, Mode};
 use crate::live::programs::resident;
 use crate::sealed::{CardPort, Seals};
@@ -242,6 +242,13 @@ impl KernelPath {
         behind_card.write(&seals);
     }
 
+    /// The longest frame that a program gets from a port; `None` if the kernel gives it any. A driver refuses an MTU that
+    /// its programs cannot take, but not every driver does.
+    fn longest(&self, number: usize) -> Option<u32> {
+        let is_native = self.modes.get(number) == Some(&Mode::Native);
+        (is_native && !self.ports.jumbo()).then_some(ports::ONE_BUFFER_BYTES)
+    }
+
     fn books(&self) -> MutexGuard<'_, Books> {
         lock(&self.books)
     }
@@ -390,6 +397,8 @@ impl Datapath for KernelPath {
                     worker,
                     interface,
                     role: port.role,
+                    nature: PortNature { kernel_index: port.index, longest: self.longest(number) },
+                    has_link: true,
                     reading,
                     knows_missed: port.missed.is_some(),
                 });

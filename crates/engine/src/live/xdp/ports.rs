@@ -20,6 +20,10 @@ use crate::live::samples::ring::SampleRing;
 /// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
 
+/// Bytes of a packet that fit a buffer of a page with every driver, behind 256 bytes for programs and before 320 for the
+/// kernel.
+pub(super) const ONE_BUFFER_BYTES: u32 = 4096 - 256 - 320;
+
 /// An interface.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
@@ -240,6 +244,7 @@ pub(super) fn reading(sent: PortCounters, lost: PortCounters) -> PortReading {
         tx_packets,
         tx_bytes: tx_bytes as u64,
         rx_missed: 0,
+        rx_too_long: 0,
         tx_full,
         tx_link_down: sent.tx_link_down + lost.tx_link_down,
         tx_too_long: sent.tx_too_long + lost.tx_too_long,

@@ -207,14 +207,17 @@ impl BurstSink<'_, '_> {
             }
             Bucket::Each(each) => {
                 let (key, mask) = (Column::of(each.key).name, each.mask());
+                let (what, tracked) = match each.connections() {
+                    Some(_) => ("connections", "&packets->tracked, "),
+                    None => ("each", ""),
+                };
+                let family = if each.key.family() == Family::Ipv4 { 4 } else { 6 };
+                let call = format!("limit_{what}{family}_exceeding(env, burst, {limiter}, {tracked}");
                 match each.key.family() {
-                    Family::Ipv4 => {
-                        format!("limit_each4_exceeding(env, burst, {limiter}, packets->{key}, {mask:#x}u, hits)")
-                    }
+                    Family::Ipv4 => format!("{call}packets->{key}, {mask:#x}u, hits)"),
                     Family::Ipv6 => {
                         let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
-                        let halves = format!("packets->{key}.hi, {hi}, packets->{key}.lo, {lo}");
-                        format!("limit_each6_exceeding(env, burst, {limiter}, {halves}, hits)")
+                        format!("{call}packets->{key}.hi, {hi}, packets->{key}.lo, {lo}, hits)")
                     }
                 }
             }

@@ -32,7 +32,7 @@ use std::collections::BTreeSet;
 
 use crate::capability::{self, Engine};
 use crate::ir::answers::Answering;
-use crate::ir::{Direction, LimiterKind, Program, SlotContents, TableKind};
+use crate::ir::{Direction, Limiter, LimiterKind, Program, SlotContents, TableKind};
 use crate::pass;
 use chain::ChainEmitter;
 use defaults::DefaultVerdicts;
@@ -72,6 +72,10 @@ fn fronts(program: &Program, card: &Answering, out: &mut Writer) {
     }
 }
 
+fn counts_connections(program: &Program) -> bool {
+    program.limiters.iter().any(Limiter::is_of_connections)
+}
+
 /// Writes what the headers must know of the program.
 fn defines(program: &Program, dialect: Dialect, out: &mut Writer) {
     if let Dialect::BpfParts { rules } = dialect {
@@ -79,6 +83,9 @@ fn defines(program: &Program, dialect: Dialect, out: &mut Writer) {
     }
     if program.rewrites() {
         out.line("#define WEIR_REWRITES");
+    }
+    if counts_connections(program) {
+        out.line("#define WEIR_CONNECTIONS");
     }
     if let (true, Some(card)) = (dialect.is_bpf(), &program.card) {
         out.line(&format!("#define WEIR_ANSWERS {}", card.body.bytes()));
@@ -132,6 +139,9 @@ fn includes(program: &Program, dialect: Dialect, out: &mut Writer) {
     slot::emit(program, dialect, out);
     if let Some(tracking) = &program.tracking {
         tracking::emit(tracking, dialect, out);
+    }
+    if counts_connections(program) {
+        out.include(dialect.header("connections/kernel.h", "connections/burst.h"));
     }
     if let Some(observe) = &program.observe {
         observe::emit(observe, dialect, out);

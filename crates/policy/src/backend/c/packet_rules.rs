@@ -185,13 +185,18 @@ impl PacketSink<'_, '_> {
             }
             Bucket::Each(each) => {
                 let (key, mask) = (Column::of(each.key).expression, each.mask());
-                match each.key.family() {
-                    Family::Ipv4 => format!("limit_each4_has_room(env, {limiter}, {key} & {mask:#x}u"),
+                let what = if each.connections().is_some() { "connections" } else { "each" };
+                let bucket = match each.key.family() {
+                    Family::Ipv4 => format!("limit_{what}4_has_room(env, {limiter}, {key} & {mask:#x}u"),
                     Family::Ipv6 => {
                         let [hi, lo] = [mask >> 64, mask & u128::from(u64::MAX)].map(|half| format!("{half:#x}ULL"));
-                        format!("limit_each6_has_room(env, {limiter}, {key}.hi & {hi}, {key}.lo & {lo}")
+                        format!("limit_{what}6_has_room(env, {limiter}, {key}.hi & {hi}, {key}.lo & {lo}")
                     }
+                };
+                if each.connections().is_some() {
+                    return format!("{bucket})");
                 }
+                bucket
             }
         };
         format!("{bucket}, env_now(env), packet->len)")

@@ -1,11 +1,12 @@
 //! The buckets of a program's limiters, and their clock.
 
 use super::Tables;
-use crate::ir::{LimitEach, LimiterId, LimiterKind, Log, Program};
+use super::tracking::Holding;
+use crate::ir::{EachLimit, LimitEach, LimiterId, LimiterKind, Log, Program};
 use std::sync::Arc;
 use weir_abi::each::{self, EXCEEDER_SET_BITS, EXCEEDER_SETS, HashedAddress, REPLAY_SEED, Record, WAYS};
 use weir_abi::limit::{charge, ticks};
-use weir_abi::{LimitEntries, LimitProfile};
+use weir_abi::{Family, Limit, LimitEntries, LimitProfile, seats};
 
 /// The buckets of all limiters.
 pub(super) struct Buckets {
@@ -17,6 +18,7 @@ pub(super) struct Buckets {
 enum Limiter {
     Listed(Listed),
     Each(Each),
+    Connections(Connections),
 }
 
 struct Listed {
@@ -42,8 +44,22 @@ struct Each {
     each: LimitEach,
     profile: LimitProfile,
     sets: Vec<[u64; WAYS]>,
-    /// Records of the addresses that were exceeded most; empty if nothing is counted.
-    exceeders: Vec<[Record; WAYS]>,
+    exceeders: Exceeders,
+}
+
+/// The seats of a `limit each` of connections.
+struct Connections {
+    each: LimitEach,
+    seats: u16,
+    /// The words of all sets.
+    words: Vec<u64>,
+    exceeders: Exceeders,
+}
+
+/// Records of the addresses that were exceeded most; empty if nothing is counted.
+struct Exceeders {
+    family: Family,
+    sets: Vec<[Record; WAYS]>,
 }
 
 impl Buckets {
@@ -55,7 +71,10 @@ impl Buckets {
         let limiter = |(id, limiter): (u16, &crate::ir::Limiter)| match limiter.kind {
             LimiterKind::Rate(limit) => listed(Arc::new(LimitEntries::single(limit.profile())), limiter.log),
             LimiterKind::Prefixes { .. } | LimiterKind::Labels => listed(tables.limits(LimiterId(id)), limiter.log),
-            LimiterKind::Each(each) => Limiter::Each(Each::new(each, limiter.log)),
+            LimiterKind::Each(each) => match each.limit {
+                EachLimit::Rate(limit) => Limiter::Each(Each::new(each, limit, limiter.log)),
+                EachLimit::Connections(number) => Limiter::Connections(Connections::new(each, number, limiter.log)),
+            },
         };
         Buckets { limiters: (0..).zip(&program.limiters).map(limiter).collect(), clock_ns: None }
     }
@@ -75,7 +94,9 @@ impl Buckets {
         let now_ns = self.now_ns();
         match &mut self.limiters[usize::from(limiter.0)] {
             Limiter::Listed(listed) => listed.has_room(label, ticks(now_ns), bytes),
-            Limiter::Each(_) => unreachable!("compiler bug: a table of addresses has no labels"),
+            Limiter::Each(_) | Limiter::Connections(_) => {
+                unreachable!("compiler bug: a table of addresses has no labels")
+            }
         }
     }
 
@@ -83,8 +104,18 @@ impl Buckets {
     pub(super) fn has_room_for(&mut self, limiter: LimiterId, address: u128, bytes: u32) -> bool {
         let now_ns = self.now_ns();
         match &mut self.limiters[usize::from(limiter.0)] {
-            Limiter::Listed(_) => unreachable!("compiler bug: a list has no buckets of addresses"),
             Limiter::Each(each) => each.has_room(address, now_ns, bytes),
+            Limiter::Listed(_) | Limiter::Connections(_) => {
+                unreachable!("compiler bug: a limiter without buckets of addresses")
+            }
+        }
+    }
+
+    /// Whether an address may hold the connection of a packet.
+    pub(super) fn may_hold(&mut self, limiter: LimiterId, address: u128, holding: Holding<'_>) -> bool {
+        match &mut self.limiters[usize::from(limiter.0)] {
+            Limiter::Connections(connections) => connections.may_hold(address, holding),
+            Limiter::Listed(_) | Limiter::Each(_) => unreachable!("compiler bug: a limiter without seats"),
         }
     }
 
@@ -95,7 +126,8 @@ impl Buckets {
                 let counts = (0..).zip(&listed.counts).filter(|(_, count)| **count != Charged::default());
                 counts.for_each(|(label, count)| visit(label, *count));
             }
-            Limiter::Each(each) => each.counts(visit),
+            Limiter::Each(each) => each.exceeders.counts(visit),
+            Limiter::Connections(connections) => connections.exceeders.counts(visit),
         }
     }
 
@@ -112,6 +144,7 @@ impl Limiter {
                 let word = each::empty(each::ticks(now_ns, each.profile.coarse));
                 each.sets.fill([word; WAYS]);
             }
+            Limiter::Connections(_) => {}
         }
     }
 }
@@ -144,22 +177,35 @@ impl Listed {
     }
 }
 
-impl Each {
+impl Exceeders {
     fn new(each: LimitEach, log: Log) -> Self {
-        let profile = each::profile(each.limit).expect("compiler bug: a burst that check refuses");
-        let exceeders = if log == Log::Off { 0 } else { EXCEEDER_SETS };
-        let exceeders = vec![[Record::default(); WAYS]; exceeders];
-        Each { each, profile, sets: vec![[0; WAYS]; 1 << each::set_bits(each.size)], exceeders }
+        let sets = if log == Log::Off { 0 } else { EXCEEDER_SETS };
+        Exceeders { family: each.key.family(), sets: vec![[Record::default(); WAYS]; sets] }
     }
 
     fn counts(&self, visit: &mut dyn FnMut(u128, Charged)) {
-        for (set, records) in self.exceeders.iter().enumerate() {
+        for (set, records) in self.sets.iter().enumerate() {
             for record in records {
-                if let Some(address) = each::exceeder(record, set, self.each.key.family(), REPLAY_SEED) {
+                if let Some(address) = each::exceeder(record, set, self.family, REPLAY_SEED) {
                     visit(address, Charged { exceeded: record[0] & each::PACKETS_MASK, passed: 0 });
                 }
             }
         }
+    }
+
+    fn count(&mut self, address: u128) {
+        let hashed = HashedAddress::of(address, self.family, REPLAY_SEED, EXCEEDER_SET_BITS);
+        if let Some(records) = self.sets.get_mut(hashed.set as usize) {
+            each::count_exceeded(records, hashed.tag, address);
+        }
+    }
+}
+
+impl Each {
+    fn new(each: LimitEach, limit: Limit, log: Log) -> Self {
+        let profile = each::profile(limit).expect("compiler bug: a burst that check refuses");
+        let sets = vec![[0; WAYS]; 1 << each::set_bits(each.size)];
+        Each { each, profile, sets, exceeders: Exceeders::new(each, log) }
     }
 
     fn has_room(&mut self, address: u128, now_ns: u64, bytes: u32) -> bool {
@@ -168,10 +214,28 @@ impl Each {
         let LimitProfile { coarse, room, .. } = self.profile;
         let set = &mut self.sets[hashed.set as usize];
         let has_room = each::charge(set, hashed.tag, each::ticks(now_ns, coarse), self.profile.cost(bytes), room);
-        let hashed = HashedAddress::of(address, family, REPLAY_SEED, EXCEEDER_SET_BITS);
-        if let (false, Some(records)) = (has_room, self.exceeders.get_mut(hashed.set as usize)) {
-            each::count_exceeded(records, hashed.tag, address);
+        if !has_room {
+            self.exceeders.count(address);
         }
         has_room
+    }
+}
+
+impl Connections {
+    fn new(each: LimitEach, seats: u16, log: Log) -> Self {
+        Connections { each, seats, words: vec![0; each.words()], exceeders: Exceeders::new(each, log) }
+    }
+
+    fn may_hold(&mut self, address: u128, holding: Holding<'_>) -> bool {
+        let (address, family) = (address & self.each.mask(), self.each.key.family());
+        let hashed = HashedAddress::of(address, family, REPLAY_SEED, each::set_bits(self.each.size));
+        let words = seats::set_words(self.seats);
+        let set = &mut self.words[hashed.set as usize * words..][..words];
+        let Holding { seat, claim, mut is_live } = holding;
+        let may_hold = seats::grant(set, self.seats, hashed.tag, seat, claim, &mut is_live);
+        if !may_hold {
+            self.exceeders.count(address);
+        }
+        may_hold
     }
 }

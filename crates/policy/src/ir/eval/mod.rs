@@ -389,6 +389,13 @@ impl<T: Tables> Run<'_, '_, T> {
                     let label = find.map_or(0, |find| self.found[usize::from(find.0)]);
                     let bytes = self.frame.wire_len;
                     let has_room = match program.limiter(*limiter).kind {
+                        LimiterKind::Each(each) if each.connections().is_some() => {
+                            let address = field::value(each.key, self.packet);
+                            let tracker = self.eval.tracker.as_ref().expect("`verify` requires the settings");
+                            let tracked = self.tracked.as_ref().expect("`verify` requires that the packet is tracked");
+                            let holding = tracker.holding(tracked, self.packet, arrival(self.chain.direction));
+                            self.eval.buckets.may_hold(*limiter, address, holding)
+                        }
                         LimiterKind::Each(each) => {
                             let address = field::value(each.key, self.packet);
                             self.eval.buckets.has_room_for(*limiter, address, bytes)

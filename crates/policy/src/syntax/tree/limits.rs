@@ -57,7 +57,17 @@ impl Limit {
     }
 }
 
-/// `limit each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`: a bucket for each address.
+/// What each address may do.
+#[derive(Clone, Debug)]
+pub enum EachLimit {
+    /// `50pps burst 10`
+    Rate(Limit),
+    /// `connections 20`
+    Connections(Atom),
+}
+
+/// `limit each ip saddr/24 50pps burst 10 size 100000 log exceeded exceed mark`: a bucket for each address, or seats for
+/// its connections.
 #[derive(Clone, Debug)]
 pub struct LimitEach {
     /// The address field.
@@ -65,8 +75,8 @@ pub struct LimitEach {
     /// The prefix length `24`; `None` for single addresses.
     pub length: Option<Atom>,
     /// The limit of each address or prefix.
-    pub limit: Limit,
-    /// Number of buckets; `None` if not written.
+    pub limit: EachLimit,
+    /// Number of addresses; `None` if not written.
     pub size: Option<Atom>,
     /// What is counted: `off` or `exceeded`; `None` if not written.
     pub log: Option<Log>,

@@ -135,6 +135,24 @@ fn sets_take_networks_with_data_or_with_the_field() {
     assert_eq!(entries.read("c", &bytes, &with_path("country.iso_code")).unwrap().without_field, 1);
 }
 
+/// As in other formats, an empty label is left out and counted.
+#[test]
+fn an_empty_field_is_no_label() {
+    let mut database = sample();
+    let empty = database.record("country", "iso_code", &text(""));
+    database.add(0x0400_0000 << 96, 8, empty);
+    let bytes = database.write(24, 4);
+    for (kind, prefixes) in [(Kind::Labels, 3), (Kind::Set, 3)] {
+        let report = Entries::new(Family::Ipv4, kind).read("c", &bytes, &with_path("country.iso_code")).unwrap();
+        assert_eq!((report.prefixes, report.without_field, report.unlabelled.count), (prefixes, 1, 1));
+    }
+    let mut database = Database::new();
+    let empty = database.record("country", "iso_code", &text(""));
+    database.add(0x0400_0000 << 96, 8, empty);
+    let said = "c.mmdb: the field `country.iso_code` is empty in all networks that have it";
+    assert_eq!(labels(&database.write(24, 4), "country.iso_code").unwrap_err(), said);
+}
+
 #[test]
 fn an_ipv6_database_serves_both_families() {
     let mut database = Database::new();

@@ -6,5 +6,5 @@
 mod message;
 mod route;
 
-pub use message::{Malformed, Message, attributes, number, word};
+pub use message::{Malformed, Message, answers, attributes, number, word};
 pub use route::{Refusal, Route};

@@ -3,6 +3,7 @@
 //! It keeps what the entries of [`weir_abi::flow`] have room for, and nothing more. `docs/reference/tracking.md` has
 //! the rules.
 
+mod holding;
 mod proxied;
 mod quote;
 mod restored;
@@ -20,6 +21,7 @@ mod tests;
 use super::packet::{Frame, Packet, be16};
 use super::rewrite;
 use crate::ir::{PacketState, Tracking};
+pub(super) use holding::Holding;
 use proxied::Subject;
 use segment::{Kind, Segment};
 use synproxy::SynProxy;

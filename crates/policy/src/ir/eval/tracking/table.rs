@@ -8,6 +8,7 @@ use weir_abi::flow::{
     ENTRY_WORDS, Flow, FlowClass, FlowKey, HashKeys, Hashed, PREFERRED, Proxied, RECLAIM_TICKS, REPLAY_SEED, SLOTS,
     TAG_HASH, Timeouts, buckets, share_of_bucket,
 };
+use weir_abi::seats::Claim;
 
 const TCP: u8 = 6;
 
@@ -53,8 +54,31 @@ impl FlowTable {
         }
     }
 
-    fn hash(&self, key: &FlowKey) -> Hashed {
+    /// The hash of a key.
+    pub(super) fn hash(&self, key: &FlowKey) -> Hashed {
         self.keys.hash(key, self.tags.len() as u32)
+    }
+
+    /// The slots of a hash's buckets that have its tag.
+    fn tagged(&self, hashed: &Hashed) -> impl Iterator<Item = Slot> {
+        let tag = hashed.tag;
+        let slots = hashed.buckets.into_iter().flat_map(|bucket| (0..SLOTS).map(move |slot| (bucket as usize, slot)));
+        let slots = slots.map(|(bucket, slot)| Slot { bucket, slot });
+        slots.filter(move |at| self.tags[at.bucket][at.slot] & TAG_HASH == tag)
+    }
+
+    /// The flow of a key, expired or not.
+    pub(super) fn get(&self, key: &FlowKey) -> Option<Flow> {
+        let hashed = self.hash(key);
+        let flows = self.tagged(&hashed).map(|at| &self.entries[at.bucket][at.slot]);
+        let mut same = flows.filter(|entry| entry[..5] == key.words && unpack(entry).1 == key.is_ipv6);
+        same.next().map(|entry| unpack(entry).0)
+    }
+
+    /// Whether a flow of a hash has not expired and makes a claim.
+    pub(super) fn any_of(&self, hashed: &Hashed, now: u32, claim: Claim) -> bool {
+        let claims = |at: &Slot| Claim::of(&unpack(&self.entries[at.bucket][at.slot]).0) == claim;
+        self.tagged(hashed).any(|at| claims(&at) && !self.has_expired(at, now))
     }
 
     /// Finds the flow of a key. If it has expired, its slot is freed.
