@@ -109,7 +109,7 @@ impl Run {
             }
             self.now_ns += WINDOW_NS;
             let copies = Copies { made: self.copies, one_in: Ok(1), stopped: Some(self.stopped) };
-            self.state.end_window(copies, self.now_ns);
+            self.state.end_window(copies, 0, self.now_ns);
         }
     }
 
