@@ -12,6 +12,8 @@ mod card;
 mod detect;
 #[path = "command/detect_captures.rs"]
 mod detect_captures;
+#[path = "command/detect_evidence.rs"]
+mod detect_evidence;
 #[path = "command/detect_forged.rs"]
 mod detect_forged;
 #[path = "command/detect_handshakes.rs"]

@@ -172,7 +172,7 @@ WEIR_INLINE column_hits observe_services(const uint16_t *sports)
 	for (uint32_t place = 0; place < sizeof(service_ports) / sizeof(service_ports[0]); place++)
 		if (service_ports[place])
 			differs = u16_min(differs, ports ^ service_ports[place]);
-	return __builtin_convertvector(differs == 0, column_hits);
+	return __builtin_convertvector((differs == 0) & (ports != QUIC_PORT), column_hits);
 }
 
 /* The classes of all packets: class_of() in vectors of bytes. Compilers make wider ones of a loop over bytes. */

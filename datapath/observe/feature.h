@@ -27,6 +27,7 @@ enum {
 	FEATURE_LANES = 8,	     /* of a sketch of peers */
 	OBSERVED_RANGES = 16,	     /* of protected addresses, of each family */
 	SYSTEM_PORT_MAX = 1023,	     /* services up to here; others in service_ports */
+	QUIC_PORT = 443,	     /* a system port that is no reflector */
 };
 
 #define FEATURE_IPV4 UINT64_C(0xffff00000000)
@@ -264,8 +265,9 @@ WEIR_INLINE uint32_t service_place(uint16_t port)
 WEIR_INLINE uint32_t service_bit(uint16_t port)
 {
 	const uint32_t differs = (uint32_t)port ^ service_ports[service_place(port)];
+	const uint32_t quic = ((uint32_t)port ^ QUIC_PORT) - 1;
 
-	return (differs - 1) | ((uint32_t)port - (SYSTEM_PORT_MAX + 1));
+	return ((differs - 1) | ((uint32_t)port - (SYSTEM_PORT_MAX + 1))) & ~quic;
 }
 
 /* Where a cell counts a class, bytes. */

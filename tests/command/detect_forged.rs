@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const SERVER: u32 = 0xc612_0050;
 const CUSTOMER: u32 = 0x5d00_0007;
 const NAMES: u32 = SERVER + 9;
-const SECOND_US: u64 = 1_000_000;
+pub const SECOND_US: u64 = 1_000_000;
 const BEGIN_S: u64 = 10;
 const END_S: u64 = 20;
 const SYN: u8 = 2;
@@ -17,15 +17,15 @@ const ETHERNET_BYTES: usize = 14;
 
 /// Routers whose packets are recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hop {
+pub enum Hop {
     Outside,
     Inside,
 }
 
 /// A packet with its time, and the router that has sent it.
-type Packet = (u64, Hop, Vec<u8>);
+pub type Packet = (u64, Hop, Vec<u8>);
 
-fn ip(saddr: u32, daddr: u32, protocol: u8, transport: &[u8]) -> Vec<u8> {
+pub fn ip(saddr: u32, daddr: u32, protocol: u8, transport: &[u8]) -> Vec<u8> {
     let length = (20 + transport.len()) as u16;
     let mut bytes = vec![0x45, 0];
     bytes.extend(length.to_be_bytes());
@@ -35,13 +35,13 @@ fn ip(saddr: u32, daddr: u32, protocol: u8, transport: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn datagram((saddr, sport): (u32, u16), (daddr, dport): (u32, u16), payload: usize) -> Vec<u8> {
+pub fn datagram((saddr, sport): (u32, u16), (daddr, dport): (u32, u16), payload: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = [sport, dport, 8 + payload as u16, 0].iter().flat_map(|word| word.to_be_bytes()).collect();
     bytes.extend((0..payload).map(|at| (at as u32 ^ saddr) as u8));
     ip(saddr, daddr, 17, &bytes)
 }
 
-fn segment(
+pub fn segment(
     (saddr, sport): (u32, u16),
     (daddr, dport): (u32, u16),
     flags: u8,
@@ -82,8 +82,8 @@ fn attack(pps: u64, make: impl Fn(u64) -> Vec<u8>) -> impl Iterator<Item = Packe
     (0..packets).map(move |number| (BEGIN_S * SECOND_US + number * SECOND_US / pps, Hop::Outside, make(number)))
 }
 
-/// Runs `weir detect` over packets. `macs` are the Ethernet addresses, source first, of what a router sends.
-fn detect(mut packets: Vec<Packet>, macs: impl Fn(Hop) -> [u8; 2]) -> (Value, String) {
+/// A capture of packets. `macs` are the Ethernet addresses, source first, of what a router sends.
+pub fn capture(mut packets: Vec<Packet>, macs: impl Fn(Hop) -> [u8; 2]) -> Vec<u8> {
     packets.sort_by_key(|(time_us, ..)| *time_us);
     let words = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x0004_0000, 1_u32];
     let mut pcap: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -95,14 +95,19 @@ fn detect(mut packets: Vec<Packet>, macs: impl Fn(Hop) -> [u8; 2]) -> (Value, St
         pcap.extend([2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0]);
         pcap.extend(bytes);
     }
+    pcap
+}
+
+/// Runs `weir detect` over packets.
+fn detect(packets: Vec<Packet>, macs: impl Fn(Hop) -> [u8; 2]) -> (Value, String) {
     let sandbox = Sandbox::new();
-    sandbox.put("c.pcap", pcap);
+    sandbox.put("c.pcap", capture(packets, macs));
     let line = "detect c.pcap --inside 198.18.0.0/16";
     (sandbox.run(&format!("{line} --json")).json(), sandbox.run(line).out)
 }
 
 /// The addresses of a line between two routers.
-fn of_line(hop: Hop) -> [u8; 2] {
+pub fn of_line(hop: Hop) -> [u8; 2] {
     match hop {
         Hop::Outside => [1, 2],
         Hop::Inside => [2, 1],

@@ -8,6 +8,8 @@ mod lasting;
 mod operators;
 #[path = "mitigation/samples.rs"]
 mod samples;
+#[path = "mitigation/uploads.rs"]
+mod uploads;
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, SERVER};

@@ -39,7 +39,7 @@ mod waiting;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use class::{PacketClass, SERVICE_PORTS, SYSTEM_PORT_MAX};
+pub use class::{PacketClass, QUIC_PORT, SERVICE_PORTS, SYSTEM_PORT_MAX};
 pub use shape::{FeatureRange, FeatureShape};
 pub use waiting::{KEYED4, KEYED6, QUEUE, QUEUE_WORDS, WAITING_WORDS, WaitingPacket, head_words, queue_at};
 

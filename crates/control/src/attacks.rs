@@ -79,6 +79,12 @@ pub struct SamplesStatus {
     /// Copies of packets with a source inside that came from outside: forgeries.
     #[serde(default)]
     pub forged: u64,
+    /// Which directions of traffic are seen: `both`, `one`, or `unknown` if too few conversations are seen.
+    #[serde(default)]
+    pub directions: String,
+    /// Datagrams that were not judged, because answers are not seen.
+    #[serde(default)]
+    pub unjudged: u64,
     /// Windows that were measured.
     pub windows: u64,
     /// Windows with too few copies to conclude anything.

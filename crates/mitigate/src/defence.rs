@@ -11,9 +11,11 @@ use crate::header::Header;
 use crate::held::HeldBack;
 use crate::measure::observed::Observed;
 use crate::measure::sampling::Sampling;
-use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, Way, Window};
+use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source, WINDOW_NS, Way, Window};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
+use crate::victim::SPAN_NS;
+use weir_abi::PacketClass;
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,14 +225,22 @@ impl Defence {
         }
     }
 
-    /// Ends a recording that is too short for detection: its window counts twice. Nothing is carried out.
-    pub fn end_short(&mut self, now_ns: u64) {
-        let window = self.extractor.close(now_ns);
-        for again in 0..2 {
-            let next = Window { to_ns: window.to_ns + again, ..window.clone() };
-            let decisions = self.mitigator.decide(&next, &[], &|_| false);
+    /// Ends a recording that is too short for two windows with excess. Its packets are an attack only if they are one
+    /// even if nothing else came for as long as the second window may be away. Nothing is carried out. Returns the prefix
+    /// and the class with the most packets without proof.
+    pub fn end_short(&mut self, now_ns: u64) -> Option<(Prefix, PacketClass, u64)> {
+        let mut window = self.extractor.close(now_ns);
+        let busiest = window.busiest();
+        window.spread(SPAN_NS / WINDOW_NS);
+        // The same packets are no further samples.
+        let (unproven, strata, streamed, streamed_strata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let to_ns = window.to_ns + 1;
+        let again = Window { to_ns, unproven, strata, streamed, streamed_strata, ..window.clone() };
+        for window in [window, again] {
+            let decisions = self.mitigator.decide(&window, &[], &|_| false);
             self.note_excerpts(&decisions, now_ns);
         }
+        busiest
     }
 
     /// Begins a window after the decisions of the previous one. Sources that became plausible in an attack are not

@@ -27,6 +27,7 @@ pub mod learned;
 pub mod measure;
 pub mod mitigator;
 pub mod offload;
+mod one_way;
 mod peace;
 pub mod prefix;
 mod protected;

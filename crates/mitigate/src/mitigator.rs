@@ -30,7 +30,7 @@ use crate::retreat::SOURCE_NS;
 use crate::signature::Signature;
 use crate::signature::learn::Learned;
 use crate::streams;
-use crate::unanswered;
+use crate::unanswered::Unanswered;
 use crate::victim::{Suspect, Victims};
 pub use knowledge::{Attacked, Part};
 use std::collections::HashSet;
@@ -110,6 +110,7 @@ pub struct Mitigator {
     protected: Protected,
     peace: Peace,
     victims: Victims,
+    unanswered: Unanswered,
     attacks: Vec<Attack>,
     over: Vec<Attack>,
     remembered: Vec<Signature>,
@@ -121,6 +122,8 @@ pub struct Mitigator {
     next_action: ActionId,
     next_attack: AttackId,
     decisions: Vec<Decision>,
+    /// Datagrams that were not judged, because only one direction is seen.
+    unjudged: u64,
 }
 
 impl Mitigator {
@@ -131,6 +134,7 @@ impl Mitigator {
             settings,
             peace: Peace::new(seed),
             victims: Victims::default(),
+            unanswered: Unanswered::default(),
             attacks: Vec::new(),
             over: Vec::new(),
             remembered: Vec::new(),
@@ -140,6 +144,7 @@ impl Mitigator {
             next_action: 1,
             next_attack: 1,
             decisions: Vec::new(),
+            unjudged: 0,
         }
     }
 
@@ -157,6 +162,7 @@ impl Mitigator {
             window = behind_proxy::judge(window, &self.peace.baselines);
         }
         let window = &*window;
+        self.unjudged += window.unjudged;
         if window.sampling.is_blind() {
             self.hold(window);
             self.held = HeldBack::default();
@@ -417,11 +423,11 @@ impl Mitigator {
         if self.peace.is_beginning() {
             return;
         }
-        for (heavy, suspect) in unanswered::sources(window, self.peace.source_pps()) {
-            if self.protected.contains(heavy.source) {
+        for (source, suspect) in self.unanswered.judge(window, self.peace.source_pps()) {
+            if self.protected.contains(source) {
                 continue;
             }
-            if let Some(block) = self.attacks.iter_mut().find_map(|attack| attack.block_of(heavy.source)) {
+            if let Some(block) = self.attacks.iter_mut().find_map(|attack| attack.block_of(source)) {
                 block.last_hit_ns = window.to_ns;
                 continue;
             }
@@ -430,7 +436,7 @@ impl Mitigator {
                 self.begin(at, &suspect, window, &[]);
             }
             self.join(at, suspect.class, &suspect.evidence);
-            self.apply(at, Some(suspect.class), Measure::Block(heavy.source, SOURCE_NS), Trial::default());
+            self.apply(at, Some(suspect.class), Measure::Block(source, SOURCE_NS), Trial::default());
         }
     }
 }

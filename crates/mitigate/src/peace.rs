@@ -102,7 +102,7 @@ impl Peace {
         self.reference.learn(window, |header| is_peaceful(&Prefix::of(header.is_ipv6, header.daddr, u8::MAX)));
         if attacks.is_empty() {
             // A source without answers is no example.
-            let peaceful = window.heavy.iter().filter(|heavy| !unanswered::is_unanswered(heavy));
+            let peaceful = window.heavy.iter().filter(|heavy| !unanswered::is_unanswered(heavy, window));
             let fastest = peaceful.map(|heavy| heavy.packets).max().unwrap_or(0);
             self.source.learn(fastest as f64 / window.seconds(), window.seconds(), pace, SOURCE_PPS);
         }

@@ -1,13 +1,16 @@
 //! Runs mitigation over packets with their times, and carries out its decisions.
 
 use crate::action::Decision;
+use crate::baseline::floor_pps;
 use crate::defence::{Defence, Fate};
 use crate::excerpt::{Excerpt, Frame};
 use crate::header::Header;
 use crate::measure::sampling::Sampling;
-use crate::measure::{WINDOW_NS, Way};
+use crate::measure::{Directions, WINDOW_NS, Way};
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
+use crate::victim::SPAN_NS;
+use weir_abi::PacketClass;
 
 /// Windows without packets that are closed one by one: what lasts longest, the hold of a quiet signature and the idle
 /// time of an attack, is over then. A longer gap is skipped.
@@ -16,6 +19,17 @@ const EMPTY_WINDOWS_MAX: u64 = 120_000_000_000 / WINDOW_NS;
 const SHORT_WINDOWS: u64 = 2;
 /// The seed of hashes and samples. A recording cannot adapt to it, and a run can be repeated.
 const SEED: u64 = 0x5745_4952;
+
+/// A recording that is too short to judge, and what would be enough.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TooShort {
+    /// How long an attack must be seen, ns.
+    pub needed_ns: u64,
+    /// The packets without proof of one class that are an attack on a prefix in any case, however short they are seen.
+    pub needed_packets: u64,
+    /// The prefix and the class with the most packets without proof, and their number.
+    pub busiest: Option<(Prefix, PacketClass, u64)>,
+}
 
 /// Mitigation over a recording.
 #[derive(Clone, Debug)]
@@ -27,12 +41,14 @@ pub struct Recording {
     last_ns: u64,
     /// Windows that were closed.
     closed: u64,
+    too_short: Option<TooShort>,
 }
 
 impl Recording {
     /// Nothing was seen. Without prefixes inside, every destination is protected.
     pub fn new(inside: Vec<Prefix>, settings: Settings) -> Self {
-        Recording { defence: Defence::new(inside, settings, SEED), window_ns: None, last_ns: 0, closed: 0 }
+        let defence = Defence::new(inside, settings, SEED);
+        Recording { defence, window_ns: None, last_ns: 0, closed: 0, too_short: None }
     }
 
     /// Mitigation with all that it knows of attacks.
@@ -72,13 +88,27 @@ impl Recording {
         self.defence.see(header, frame, now_ns)
     }
 
-    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one: then the
-    /// report says what a recording of a fraction of a second shows, although nothing can be done about it any more.
+    /// Which directions of traffic are seen.
+    pub fn directions(&self) -> Directions {
+        self.defence.extractor().directions()
+    }
+
+    /// Whether it has ended and was too short to judge, unless it shows an attack nevertheless.
+    pub fn too_short(&self) -> Option<&TooShort> {
+        self.too_short.as_ref()
+    }
+
+    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one. A fraction of
+    /// a second shows an attack only if it has very many packets, and nothing can be done about it any more.
     pub fn finish(&mut self) {
         if let Some(begin_ns) = self.window_ns
             && self.closed < SHORT_WINDOWS
         {
-            self.defence.end_short(begin_ns + WINDOW_NS);
+            let busiest = self.defence.end_short(begin_ns + WINDOW_NS);
+            let host = Prefix::of(false, 0, u8::MAX);
+            let prefix = busiest.map_or(host, |(prefix, ..)| prefix);
+            let needed_packets = (floor_pps(&prefix) * SPAN_NS as f64 / 1e9) as u64;
+            self.too_short = Some(TooShort { needed_ns: SHORT_WINDOWS * WINDOW_NS, needed_packets, busiest });
         }
         self.defence.finish_excerpts(self.last_ns);
     }

@@ -10,6 +10,7 @@ use crate::baseline::{Baselines, FACTOR, Growth, floor_pps};
 use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::counts::Counts;
+use crate::one_way;
 use crate::peace::ANSWERERS_MIN;
 use crate::prefix::{Level, Prefix};
 use std::borrow::Cow;
@@ -23,15 +24,18 @@ const NETWORK_SHARE: f64 = 0.1;
 /// The window, in which the streams and datagrams that are not spared count as packets without proof.
 pub fn judge<'a>(window: &'a Window, baselines: &Baselines, growth: &Growth) -> Cow<'a, Window> {
     let seconds = window.seconds();
+    let window = one_way::spare(window);
     let guilty = |is_guilty: &dyn Fn(&Counts) -> bool| -> Vec<Prefix> {
         window.counts.iter().filter(|one| is_guilty(one)).map(|one| one.prefix).collect()
     };
-    let streamed = guilty(&|one| one.streamed_total() > 0 && !is_spared(one, seconds, baselines));
+    let streamed = guilty(&|one| one.streamed_total() > 0 && !is_spared(one, &window, baselines));
     let vouched = guilty(&|one| !is_usually_vouched(one, seconds, baselines, growth));
-    if streamed.is_empty() && vouched.is_empty() {
-        return Cow::Borrowed(window);
+    let unjudged = unjudged(&window, &streamed, baselines);
+    if streamed.is_empty() && vouched.is_empty() && unjudged == 0 {
+        return window;
     }
-    let mut judged = window.clone();
+    let mut judged = window.into_owned();
+    judged.unjudged = unjudged;
     for counts in &mut judged.counts {
         if streamed.contains(&counts.prefix) {
             let streamed = std::mem::take(&mut counts.streamed);
@@ -63,13 +67,30 @@ fn is_usually_vouched(counts: &Counts, seconds: f64, baselines: &Baselines, grow
         || pps <= baselines.of(prefix).vouched_pps() * FACTOR * growth.of(prefix)
 }
 
-fn is_spared(counts: &Counts, seconds: f64, baselines: &Baselines) -> bool {
-    let pps = |packets: u64| packets as f64 / seconds;
+fn is_spared(counts: &Counts, window: &Window, baselines: &Baselines) -> bool {
+    let pps = |packets: u64| packets as f64 / window.seconds();
     // Many senders from ports of services are reflectors, whatever their rate.
     let services = PacketClass::UdpService;
     let usual_pps = baselines.of(&counts.prefix).streamed_pps(services) * FACTOR;
-    let is_reflected = counts.streams >= ANSWERERS_MIN as u64 && pps(counts.streamed[services as usize]) > usual_pps;
-    !is_reflected && is_harmless(&counts.prefix, pps(counts.streamed_total()), baselines)
+    let is_reflected = counts.streams >= ANSWERERS_MIN as u64
+        && pps(counts.streamed[services as usize]) > usual_pps
+        && one_way::service_senders(counts, window) >= ANSWERERS_MIN as u64;
+    let is_harmless = || is_harmless(&counts.prefix, pps(counts.streamed_total()), baselines);
+    !is_reflected && (is_harmless() || one_way::may_be_asked_for(counts, window))
+}
+
+/// Datagrams to hosts that are not judged, because only one direction is seen: those that do not continue, and streams
+/// that would not be harmless. `guilty` are the prefixes whose streams are judged.
+fn unjudged(window: &Window, guilty: &[Prefix], baselines: &Baselines) -> u64 {
+    if window.is_two_way {
+        return 0;
+    }
+    let is_streamed = |one: &&Counts| one.prefix.is_host() && one.streamed_total() > 0 && !guilty.contains(&one.prefix);
+    let hosts = window.counts.iter().filter(is_streamed);
+    hosts.fold(0, |unjudged, one| {
+        let is_harmless = is_harmless(&one.prefix, one.streamed_total() as f64 / window.seconds(), baselines);
+        unjudged + if is_harmless { one.alone } else { one.streamed_total() }
+    })
 }
 
 /// Whether streams of this rate to a prefix, all together, are no load: they are few packets for any host, little of

@@ -18,7 +18,7 @@ const WINDOWS: usize = 2;
 /// Windows with excess in hosts that are no victims, which make a victim of their net.
 const WINDOWS_OF_PARTS: usize = 3;
 /// The time in which they occur.
-const SPAN_NS: u64 = 10_000_000_000;
+pub const SPAN_NS: u64 = 10_000_000_000;
 /// Pulses that make a victim, and the time in which they occur.
 const PULSES: usize = 3;
 const PULSES_SPAN_NS: u64 = 60_000_000_000;

@@ -288,7 +288,7 @@ fn a_sample_of_packets_is_an_estimate_of_all_and_a_few_of_them_are_no_attack() {
                 extractor.see(&datagram(saddr, SERVER, 19, 7777, 900), u64::from(number) * WINDOW_NS);
             }
             let mut window = extractor.close(u64::from(number) * WINDOW_NS + WINDOW_NS);
-            window.estimate(Sampling { one_in, seen: sampled.into(), lost: 0 });
+            window.estimate(Sampling { one_in, seen: sampled.into(), lost: 0, missing: 0 });
             mitigator.decide(&window, &[], &|_| false);
             peak_pps = mitigator.attacks().map(|attack| attack.peak_pps).fold(peak_pps, f64::max);
         }
@@ -304,7 +304,7 @@ fn a_sample_of_packets_is_an_estimate_of_all_and_a_few_of_them_are_no_attack() {
 fn what_a_card_drops_is_a_count_and_no_estimate() {
     let rate = |by_card: u64, packets: u64| {
         let (mut mitigator, action, mut window, end_ns) = decided(Mode::Act);
-        window.estimate(Sampling { one_in: 100, seen: 1, lost: 0 });
+        window.estimate(Sampling { one_in: 100, seen: 1, lost: 0, missing: 0 });
         (window.from_ns, window.to_ns) = (end_ns, end_ns + WINDOW_NS);
         mitigator.decide(&window, &[Hit { packets, by_card, ..Hit::none(action.id) }], &|_| false);
         let attack = mitigator.attacks().next().expect("it is still there");

@@ -120,7 +120,8 @@ impl Gateway {
             self.defence.see_by_rule(action, packets);
         }
         self.defence.see_held_back(std::mem::take(&mut self.held));
-        let sampling = Sampling { one_in: self.one_in as u32, seen: std::mem::take(&mut self.seen), lost: 0 };
+        let sampling =
+            Sampling { one_in: self.one_in as u32, seen: std::mem::take(&mut self.seen), lost: 0, missing: 0 };
         for decision in self.defence.end_window(end_ns, sampling) {
             match decision.clone() {
                 Decision::Detected { .. } => self.outcome.detected.push(time_s),

@@ -56,7 +56,7 @@ fn detected(traffic: Traffic, observes: bool) -> Vec<Found> {
             if observes && windows % EXCHANGE == 0 {
                 defence.observe(sheet.exchange(end_ns - EXCHANGE * WINDOW_NS, end_ns));
             }
-            let sampling = Sampling { one_in: ONE_IN, seen: std::mem::take(&mut seen), lost: 0 };
+            let sampling = Sampling { one_in: ONE_IN, seen: std::mem::take(&mut seen), lost: 0, missing: 0 };
             for decision in defence.end_window(end_ns, sampling) {
                 if let Decision::Detected { victim, .. } = decision {
                     found.push((end_ns as f64 / 1e9, victim.to_string()));
@@ -122,7 +122,7 @@ fn counts_of_a_time_before_an_action_begins_or_ends_are_not_used() {
         let settings = Settings { mode: Mode::Watch, ..Settings::default() };
         let mut defence = Defence::new(vec![inside], settings, 1);
         let end_window = |defence: &mut Defence, number: u64| {
-            let sampling = Sampling { one_in: ONE_IN, seen: 0, lost: 0 };
+            let sampling = Sampling { one_in: ONE_IN, seen: 0, lost: 0, missing: 0 };
             defence.end_window(number * WINDOW_NS, sampling)
         };
         (1..=20).for_each(|number| drop(end_window(&mut defence, number)));

@@ -272,6 +272,22 @@ fn changes_that_cannot_be_are_refused_and_change_nothing() {
     assert_eq!(refused.to_string(), "layout exact-set6 holds /64 and /128 prefixes only, the table has ::/48");
 }
 
+/// So an element of a policy inside a larger one has an effect in a dynamic table (`W0407`).
+#[test]
+fn an_entry_stays_when_the_larger_one_leaves() {
+    let addr = |text: &str| text.parse::<IpAddr>().unwrap();
+    for layout in [Layout::RankLeaf, Layout::ExactLeaf] {
+        let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+        for element in ["192.0.2.0/24", "192.0.2.34"] {
+            entries.insert_text(element, None).unwrap();
+        }
+        let mut live = LiveTable::new(&Readers::new(), &entries.settle(), layout).unwrap();
+        assert_eq!(live.remove(addr("192.0.2.0"), 24), Ok(true));
+        assert_eq!(live.longest(0, addr("192.0.2.34")).map(|entry| entry.to_string()).as_deref(), Some("192.0.2.34"));
+        assert_eq!(live.longest(0, addr("192.0.2.35")), None);
+    }
+}
+
 #[test]
 fn labels_keep_their_ids() {
     let readers = Readers::new();

@@ -59,7 +59,7 @@ fn not_carried_out(AttacksChanged { problems, .. }: &AttacksChanged) -> Option<F
 }
 
 fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &AttacksListed) -> String {
-    let SamplesStatus { one_in, seen, lost, forged, windows, blind_windows, problem } = samples;
+    let SamplesStatus { one_in, seen, lost, forged, directions, unjudged, windows, blind_windows, problem } = samples;
     let mut text =
         format!("mode {mode}; samples 1/{one_in}: {} read, {} lost, {windows} windows", grouped(*seen), grouped(*lost));
     if *blind_windows > 0 {
@@ -68,6 +68,13 @@ fn listed(AttacksListed { mode, samples, not_carried_out, events, attacks }: &At
     text.push('\n');
     if *forged > 0 {
         let _ = writeln!(text, "forged: {} samples with a source inside came from outside", grouped(*forged));
+    }
+    if directions == "one" {
+        text += "directions: only one is seen, so a missing answer is no evidence\n";
+    }
+    if *unjudged > 0 {
+        let packets = grouped(*unjudged);
+        let _ = writeln!(text, "not judged: {packets} packets of UDP that may be answered where it is not seen");
     }
     if let Some(problem) = problem {
         let _ = writeln!(text, "nothing is measured: {problem}");

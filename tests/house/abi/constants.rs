@@ -198,6 +198,7 @@ fn feature_constants() -> Vec<(String, u64)> {
         ("FEATURE_OUTSIDE".into(), features::OUTSIDE[0] as u64),
         ("FEATURE_IPV4".into(), features::IPV4_MARK),
         ("SYSTEM_PORT_MAX".into(), features::SYSTEM_PORT_MAX.into()),
+        ("QUIC_PORT".into(), features::QUIC_PORT.into()),
         ("OBSERVED_RANGES".into(), features::RANGES_MAX as u64),
         ("PACKET_CLASSES".into(), PacketClass::COUNT as u64),
     ];

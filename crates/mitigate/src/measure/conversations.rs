@@ -13,7 +13,9 @@
 //! own numbers continue, which is weaker: an attacker can send a made-up handshake and continue it. What that is worth
 //! is for the caller to say.
 
+mod conversation;
 mod fragments;
+mod numbers;
 mod protocols;
 mod standing;
 mod turns;
@@ -21,148 +23,25 @@ mod turns;
 use super::slots::{Slots, address_hash, hash};
 use crate::class;
 use crate::header::{Header, protocol, tcp};
+use conversation::{Conversation, IDLE_NS, Party, STEPS};
 use fragments::Fragments;
+use numbers::{exchange, note, proves};
 pub use protocols::is_ping;
 use protocols::{can_prove, may_be_stream, pay};
 pub use standing::{Proof, Standing, Stream, Voucher};
-use turns::Turns;
 use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
 
 /// Conversations that are remembered.
 const CAPACITY: usize = 1 << 17;
-/// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
-const IDLE_NS: u64 = 120 * SECOND_NS;
-/// For this long nothing new takes its place. So there is room for this many new clients a second: the capacity
-/// divided by it.
-const HELD_NS: u64 = 10 * SECOND_NS;
-/// A conversation without proof keeps its place for this long, a few round trips and one retransmission.
-const EMBRYO_NS: u64 = 5 * SECOND_NS;
-/// A segment may acknowledge data at most this long ago. A blind attacker meets it once in 2^32 / 2^18 packets.
-const ACKED_MAX: u32 = 1 << 18;
 /// Echo requests for each reply of a host that answers: it limits its replies, and some are on their way.
 const ECHOES_PER_ANSWER: u32 = 4;
-/// Packets for each answer of clients and servers that take turns.
-const PACKETS_IN_TURN: u32 = 2;
-/// Steps of its own numbers after which a source counts as real where only one direction is seen. A handshake is one.
-const STEPS: u8 = 3;
 /// Datagrams from one port to one port, and the time between the first and the last, after which their source counts as
 /// real there.
 const DATAGRAMS_MIN: u32 = 16;
 const DATAGRAMS_MS: u32 = 3000;
-/// Packets from one port to one port that are a stream. Made-up sources and ports seldom meet twice.
-const STREAM_MIN: u32 = 8;
 /// SYNs of a connection that wait for its handshake: clients repeat them a few times. More are an attack.
 const WAITING_MAX: u32 = 8;
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// What one side of a conversation has sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Party {
-    packets: u32,
-    /// Its packets that actions dropped. They were not received, so they change nothing else.
-    dropped: u32,
-    /// The first and the next sequence number of TCP, and the last acknowledgement.
-    first: u32,
-    next: u32,
-    acked: u32,
-    /// Steps in which its numbers continued.
-    steps: u8,
-    has_begun: bool,
-    is_real: bool,
-    has_ended: bool,
-    /// Since when it is plausible, ns.
-    plausible_ns: Option<u64>,
-    /// Its packets in the current window that had no proof yet.
-    pending: u32,
-    /// The last window in which it was counted as a stream.
-    stream_window: u64,
-    /// SYNs that a SYN proxy has answered, until a proof.
-    waiting: u32,
-    /// What answers pay for, without numbers.
-    turns: Turns,
-}
-
-#[derive(Clone, Debug)]
-struct Conversation {
-    key: u64,
-    last_ns: u64,
-    /// The window in which `pending` was counted.
-    window: u64,
-    sides: [Party; 2],
-    /// The side that sent what was received first, and whether it is known from where that came.
-    asker: usize,
-    is_asker_known: bool,
-}
-
-impl Conversation {
-    fn new(key: u64, window: u64, asker: usize, now_ns: u64) -> Self {
-        let sides = [Party::default(); 2];
-        Conversation { key, last_ns: now_ns, window, sides, asker, is_asker_known: false }
-    }
-
-    /// What its place is worth: nothing if it is idle, more if it is a stream, still more if it is answered, most if
-    /// the asker is real. A host answers made-up askers too, so answers alone must not fill the table, nor must what
-    /// answers vouch for.
-    fn value(&self, now_ns: u64) -> u64 {
-        let idle_ns = now_ns.saturating_sub(self.last_ns);
-        let is_stream = self.sides.iter().any(Party::is_stream);
-        let is_answered = self.sides[1 - self.asker].has_proof();
-        let is_settled = self.sides.iter().any(|side| side.turns.is_settled(now_ns));
-        let has_ended = self.sides.iter().all(|side| side.has_ended);
-        let at = |eighths: u64| u64::MAX / 8 * eighths + self.last_ns / 8;
-        match self.sides[self.asker].is_real && !has_ended {
-            true if idle_ns <= HELD_NS => u64::MAX,
-            true if idle_ns <= IDLE_NS => at(7),
-            false if is_settled && idle_ns <= IDLE_NS => at(6),
-            false if is_answered && !has_ended && idle_ns <= IDLE_NS => at(5),
-            false if is_stream && !has_ended && idle_ns <= EMBRYO_NS => at(4),
-            false if idle_ns <= EMBRYO_NS => self.last_ns / 4,
-            _ => 0,
-        }
-    }
-}
-
-impl Conversation {
-    /// What the numbers of a side say of it. That they continue says nothing where the other side is seen, and what it
-    /// has sent does not prove the source.
-    fn numbers(&self, side: usize) -> Proof {
-        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
-        match (own.is_real, own.plausible_ns) {
-            (true, _) => Proof::Real,
-            (false, Some(since_ns)) if other.packets == 0 => Proof::Plausible(since_ns),
-            (false, _) => Proof::None,
-        }
-    }
-
-    /// Whether a side is answered nearly as often as it sends.
-    fn is_in_turn(&self, side: usize) -> bool {
-        let (own, other) = (&self.sides[side], &self.sides[1 - side]);
-        own.packets.saturating_add(own.dropped) < other.packets.saturating_mul(PACKETS_IN_TURN)
-    }
-
-    /// What vouches for a side.
-    fn voucher(&self, side: usize, now_ns: u64) -> Voucher {
-        match self.asker != side && self.is_asker_known {
-            true => Voucher::Asked,
-            false if self.sides[side].turns.is_settled(now_ns) => Voucher::Settled,
-            false if self.is_in_turn(side) => Voucher::InTurn,
-            false => Voucher::Few,
-        }
-    }
-}
-
-impl Party {
-    /// Whether it has sent so many packets, received or not, that it is a stream.
-    fn is_stream(&self) -> bool {
-        self.packets.saturating_add(self.dropped) >= STREAM_MIN
-    }
-
-    /// Whether anything shows that it has received something.
-    fn has_proof(&self) -> bool {
-        self.is_real || self.turns.is_vouched()
-    }
-}
 
 /// The conversations of a recording or a link.
 #[derive(Clone, Debug)]
@@ -172,15 +51,16 @@ pub struct Conversations {
     seed: u64,
     window: u64,
     last_ns: u64,
-    /// For how long an answer pays.
+    /// For how long an answer pays, and how many packets each one stands for that is seen.
     paid_ns: u64,
+    scale: f64,
 }
 
 impl Conversations {
     /// No conversation yet. The seed is a secret.
     pub fn new(seed: u64) -> Self {
         let (slots, fragments) = (Slots::new(CAPACITY), Fragments::new(seed));
-        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS }
+        Conversations { slots, fragments, seed, window: 1, last_ns: 0, paid_ns: turns::PAID_NS, scale: 1.0 }
     }
 
     /// Begins a window.
@@ -190,6 +70,7 @@ impl Conversations {
 
     /// Sets how many packets each one stands for that is seen. The fewer are seen, the longer an answer pays.
     pub fn scale(&mut self, packets: f64) {
+        self.scale = packets;
         self.paid_ns = (turns::PAID_NS as f64 * packets).clamp(turns::PAID_NS as f64, IDLE_NS as f64) as u64;
     }
 
@@ -351,6 +232,7 @@ impl Conversations {
         }
         let before = entry.numbers(side);
         let is_real = proves(header, entry, side);
+        let exchanged = exchange(header, entry, side, self.scale);
         let own = &mut entry.sides[side];
         own.is_real |= is_real;
         note(header, own);
@@ -363,7 +245,7 @@ impl Conversations {
         // Clients repeat their SYN a few times. More were not theirs, or are an attack.
         let redeemed = if is_news { std::mem::take(&mut own.pending).min(WAITING_MAX) } else { 0 };
         own.pending = own.pending.saturating_add(u32::from(proof == Proof::None));
-        Standing { proof, is_news, redeemed, stream: Stream::None }
+        Standing { proof, is_news, redeemed, stream: Stream::None, exchanged }
     }
 }
 
@@ -399,7 +281,7 @@ fn see_datagram(header: &Header, entry: &mut Conversation, side: usize, (now_ns,
     if proof == Proof::None {
         own.pending = own.pending.saturating_add(1);
     }
-    Standing { proof, is_news, redeemed, stream }
+    Standing { proof, is_news, redeemed, stream, exchanged: 0 }
 }
 
 /// Notes a packet of a stream. TCP and ICMP have no streams: their legitimate senders have answers, and so have proof.
@@ -425,14 +307,6 @@ fn note_datagram(own: &mut Party, now_ns: u64) {
     }
 }
 
-/// Whether a packet shows that its sender has received what the other side sent: it acknowledges its numbers.
-fn proves(header: &Header, entry: &Conversation, side: usize) -> bool {
-    let other = &entry.sides[1 - side];
-    let sent = other.next.wrapping_sub(other.first).min(ACKED_MAX);
-    let is_ack = header.protocol == protocol::TCP && header.flags & tcp::ACK != 0 && other.has_begun;
-    is_ack && other.next.wrapping_sub(header.ack) <= sent
-}
-
 /// Whether answers may vouch for a packet: it answers, or is not the first question.
 fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
     let (own, other) = (&entry.sides[side], &entry.sides[1 - side]);
@@ -441,44 +315,6 @@ fn is_entitled(header: &Header, entry: &Conversation, side: usize) -> bool {
         protocol::TCP => false,
         protocol::ICMP | protocol::ICMP6 => was_asked && matches!(header.icmp_type, 0 | 129),
         _ => was_asked || other.packets > 0 && own.packets > 0,
-    }
-}
-
-/// Whether the numbers of a segment continue the numbers of its sender, and new ones follow. A repeated segment does
-/// not.
-fn continues(header: &Header, own: &Party) -> bool {
-    let is_next = own.has_begun && header.seq == own.next && header.flags & (tcp::SYN | tcp::RST) == 0;
-    is_next && (header.payload_length > 0 || header.ack != own.acked)
-}
-
-/// Remembers a packet of a side.
-fn note(header: &Header, own: &mut Party) {
-    own.packets = own.packets.saturating_add(1);
-    if header.protocol != protocol::TCP {
-        return;
-    }
-    own.has_ended = header.flags & (tcp::FIN | tcp::RST) != 0 || own.has_ended && header.flags & tcp::SYN == 0;
-    if header.flags & tcp::RST != 0 {
-        return;
-    }
-    let is_handshake = own.packets == 2 && own.steps == 0 && own.acked == 0;
-    if continues(header, own) {
-        // The segment behind a SYN of the same side continues a handshake.
-        let steps = if is_handshake && header.payload_length == 0 { STEPS } else { 1 };
-        own.steps = own.steps.saturating_add(steps);
-    }
-    let phantom = u32::from(header.flags & tcp::SYN != 0) + u32::from(header.flags & tcp::FIN != 0);
-    let next = header.seq.wrapping_add(u32::from(header.payload_length)).wrapping_add(phantom);
-    if !own.has_begun || header.flags & tcp::SYN != 0 {
-        own.first = header.seq;
-    }
-    let is_old = own.has_begun && (next.wrapping_sub(own.next) as i32) < 0 && header.flags & tcp::SYN == 0;
-    if !is_old {
-        own.next = next;
-    }
-    own.has_begun = true;
-    if header.flags & tcp::ACK != 0 {
-        own.acked = header.ack;
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Counts {
     pub streamed: [u64; PacketClass::COUNT],
     /// Streams that they belong to.
     pub streams: u64,
+    /// Datagrams among `streamed` that do not continue, and are spared because only one direction is seen.
+    pub alone: u64,
     /// Packets to it of conversations that answers vouch for, by class. Their sources may be made up.
     pub vouched: [u64; PacketClass::COUNT],
     /// Packets among `vouched` that few answers vouch for, by class.
@@ -44,6 +46,7 @@ impl Counts {
             unproven: none,
             streamed: none,
             streams: 0,
+            alone: 0,
             vouched: none,
             briefly_vouched: none,
             new_sources: 0,

@@ -27,6 +27,7 @@ use sampling::Sampling;
 use seen_sources::SeenSources;
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
+pub use visibility::Directions;
 use visibility::Visibility;
 use weir_abi::PacketClass;
 pub use window::{HeavySource, Source, Window};
@@ -106,6 +107,7 @@ pub struct Extractor {
     levels: [Slots<Counts>; 3],
     heavy: SpaceSaving<Source>,
     answered: SpaceSaving<Source>,
+    acknowledged: SpaceSaving<Source>,
     dropped_proven: Reservoir<Header>,
     samples: Samples,
     visibility: Visibility,
@@ -130,6 +132,7 @@ impl Extractor {
             levels: PREFIXES.map(Slots::new),
             heavy: SpaceSaving::new(SOURCES),
             answered: SpaceSaving::new(SOURCES),
+            acknowledged: SpaceSaving::new(SOURCES),
             dropped_proven: Reservoir::new(DROPPED_HEADERS, seed),
             samples: Samples::new(seed),
             visibility: Visibility::default(),
@@ -152,6 +155,11 @@ impl Extractor {
         let count = self.known_sources();
         self.known.clear();
         count
+    }
+
+    /// Which directions of traffic are seen.
+    pub fn directions(&self) -> Directions {
+        self.visibility.directions()
     }
 
     /// Whether both directions of traffic are seen.
@@ -232,7 +240,7 @@ impl Extractor {
 
     fn count(&mut self, header: &Header, way: Way, standing: &Standing, now_ns: u64) -> bool {
         if matches!(way, Way::Out | Way::Both) {
-            self.count_answer(header);
+            self.count_answer(header, standing);
         }
         self.forged += u64::from(way == Way::Forged);
         if matches!(way, Way::Out | Way::Elsewhere) || !self.is_inside(header.is_ipv6, header.daddr) {
@@ -242,7 +250,7 @@ impl Extractor {
         let source = (header.is_ipv6, header.saddr);
         let source_hash = address_hash(self.seed, header.is_ipv6, header.saddr);
         let trust = self.trust(header, standing.proof);
-        self.visibility.count(header, standing.proof);
+        self.visibility.count(header, standing);
         // Answers vouch for packets, and not for their source.
         if standing.is_news && matches!(standing.proof, Proof::Real | Proof::Plausible(_)) && trust != Trust::None {
             self.remember(source, source_hash, now_ns);
@@ -259,6 +267,10 @@ impl Extractor {
                 count_unproven(counts, class, standing);
             }
             let redeemed = redeem(counts, class, redeemed.into());
+            // A sender of datagrams that only continue can be made up as well. TCP needs numbers for it.
+            if trust == Trust::Plausible && header.protocol == protocol::UDP {
+                counts.vouched[class as usize] += redeemed + 1;
+            }
             if let Proof::Vouched(voucher) = standing.proof {
                 counts.vouched[class as usize] += redeemed + 1;
                 counts.briefly_vouched[class as usize] += if voucher == Voucher::Few { redeemed + 1 } else { 0 };
@@ -349,8 +361,16 @@ impl Extractor {
         }
     }
 
-    fn count_answer(&mut self, header: &Header) {
-        self.answered.add((header.is_ipv6, header.daddr), 1);
+    /// Counts a packet from a protected host. For the source that receives it, it is an answer if it is a segment of TCP
+    /// that does not refuse.
+    fn count_answer(&mut self, header: &Header, standing: &Standing) {
+        let receiver = (header.is_ipv6, header.daddr);
+        if class::is_tcp(class::of(header)) && class::of(header) != PacketClass::Rst {
+            self.answered.add(receiver, 1);
+        }
+        if standing.exchanged > 0 {
+            self.acknowledged.add(receiver, standing.exchanged.into());
+        }
         let is_syn_ack = class::of(header) == PacketClass::SynAck;
         for level in Level::ALL {
             if let Some(counts) = self.counts(level, header.is_ipv6, header.saddr) {
@@ -361,11 +381,11 @@ impl Extractor {
     }
 
     fn heavy_sources(&self) -> Vec<HeavySource> {
-        let answered = |source: Source| self.answered.count(source);
         let heavy = self.heavy.heaviest().map(|heavy| HeavySource {
             source: heavy.key,
             packets: heavy.packets - heavy.error,
-            answers: answered(heavy.key),
+            answers: self.answered.count(heavy.key),
+            exchanged: self.acknowledged.count(heavy.key),
         });
         heavy.collect()
     }
@@ -409,6 +429,7 @@ impl Extractor {
             answered,
             answered_pings,
             is_two_way: self.visibility.is_two_way(),
+            unjudged: 0,
             sampling: Sampling::ALL,
         };
         self.visibility.end_window(self.distrusted.is_empty());
@@ -416,6 +437,7 @@ impl Extractor {
         self.levels.iter_mut().for_each(Slots::clear);
         self.heavy.clear();
         self.answered.clear();
+        self.acknowledged.clear();
         self.dropped_proven.clear();
         self.samples.clear();
         self.packets = 0;
@@ -457,42 +479,4 @@ fn count_unproven(counts: &mut Counts, class: PacketClass, standing: &Standing) 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Extractor, WINDOW_NS};
-    use crate::header::{Header, protocol};
-    use crate::prefix::Prefix;
-    use weir_abi::PacketClass;
-
-    fn datagram(saddr: u32, daddr: u32) -> Header {
-        let header = Header::between(saddr, daddr);
-        Header { protocol: protocol::UDP, has_ports: true, sport: 5000, dport: 6000, ..header }
-    }
-
-    #[test]
-    fn counts_add_up_at_every_level_and_windows_begin_anew() {
-        let mut extractor = Extractor::new(vec![Prefix::of(false, 0xc000_0200, 24)], 1, 0);
-        for source in 0..100 {
-            extractor.see(&datagram(source, 0xc000_0200 + source % 4), u64::from(source));
-        }
-        extractor.see(&datagram(1, 0x0a00_0001), 100);
-        let window = extractor.close(WINDOW_NS);
-        assert_eq!((window.packets, window.counts.len()), (100, 4 + 1 + 1));
-        let total: u64 = window.counts.iter().map(|counts| counts.packets[PacketClass::Udp as usize]).sum();
-        assert_eq!(total, 300);
-        assert_eq!(window.counts_of(Prefix::of(false, 0xc000_0203, 32)).map(|counts| counts.new_sources), Some(25));
-        assert_eq!((window.unproven.len(), window.real.len()), (100, 0));
-        let window = extractor.close(2 * WINDOW_NS);
-        assert_eq!((window.packets, window.counts.len(), window.heavy.len()), (0, 0, 0));
-    }
-
-    #[test]
-    fn memory_is_bounded_whatever_arrives() {
-        let mut extractor = Extractor::new(vec![], 1, 0);
-        for at in 0..100_000u32 {
-            extractor.see(&datagram(at.wrapping_mul(0x9e37_79b1), at.wrapping_mul(0x85eb_ca6b)), at.into());
-        }
-        let window = extractor.close(WINDOW_NS);
-        assert!(window.counts.len() <= 4096 + 1024 + 256, "{}", window.counts.len());
-        assert!(window.heavy.len() <= 1024 && window.unproven.len() <= 1024 && window.strata.len() <= 1024);
-    }
-}
+mod tests;

@@ -18,14 +18,16 @@ pub struct Sampling {
     pub seen: u64,
     /// Copies that were lost.
     pub lost: u64,
+    /// Copies that have not arrived yet. Some may be lost: that is known when the ones behind them have arrived.
+    pub missing: u64,
 }
 
 impl Sampling {
     /// Every packet was seen.
-    pub const ALL: Sampling = Sampling { one_in: 1, seen: 0, lost: 0 };
+    pub const ALL: Sampling = Sampling { one_in: 1, seen: 0, lost: 0, missing: 0 };
 
     /// Nothing can be concluded.
-    pub const NOTHING: Sampling = Sampling { one_in: 1, seen: 0, lost: 1 };
+    pub const NOTHING: Sampling = Sampling { one_in: 1, seen: 0, lost: 1, missing: 0 };
 
     /// Packets for each one that was seen.
     pub fn scale(&self) -> f64 {
@@ -75,7 +77,8 @@ impl Losses {
         let CopyCounts { made, seen, waiting } = copies;
         self.seen += seen;
         let lost = self.made.saturating_sub(self.seen + waiting).max(self.lost);
-        let sampling = Sampling { one_in, seen, lost: lost - self.lost };
+        let missing = made.saturating_sub(self.seen + lost);
+        let sampling = Sampling { one_in, seen, lost: lost - self.lost, missing };
         (self.lost, self.made) = (lost, made);
         sampling
     }
@@ -98,8 +101,8 @@ mod tests {
     #[test]
     fn copies_on_their_way_are_not_lost_and_others_are_lost_once() {
         let mut losses = Losses::default();
-        assert_eq!(end(&mut losses, 100, 90), Sampling { one_in: 4, seen: 90, lost: 0 });
-        assert_eq!(end(&mut losses, 200, 108), Sampling { one_in: 4, seen: 108, lost: 0 });
+        assert_eq!(end(&mut losses, 100, 90), Sampling { one_in: 4, seen: 90, lost: 0, missing: 10 });
+        assert_eq!(end(&mut losses, 200, 108), Sampling { one_in: 4, seen: 108, lost: 0, missing: 2 });
         let sampling = end(&mut losses, 300, 0);
         assert_eq!((sampling.lost, sampling.is_blind(), sampling.is_lossy()), (2, true, true));
         let sampling = end(&mut losses, 400, 51);
@@ -129,6 +132,6 @@ mod tests {
     #[test]
     fn without_losses_only_the_choice_counts() {
         assert_eq!((Sampling::ALL.scale(), Sampling::ALL.is_lossy(), Sampling::ALL.is_blind()), (1.0, false, false));
-        assert_eq!(Sampling { one_in: 10, seen: 7, lost: 0 }.scale(), 10.0);
+        assert_eq!(Sampling { one_in: 10, seen: 7, lost: 0, missing: 0 }.scale(), 10.0);
     }
 }

@@ -1,55 +1,112 @@
-//! Whether the answers of protected hosts are seen: it decides what a proof is worth.
+//! Whether the answers of protected hosts are seen: it decides what a proof is worth, and what it means if nobody answers.
 //!
 //! With asymmetric routes, or in a recording of one direction, no source can show that it has received an answer. Then
 //! plausible sources count. Where answers are seen, an attacker could use that, so they do not count there.
+//!
+//! Segments of TCP say it, because only answers make a source real. Where hardly any TCP is seen, datagrams do: whether
+//! those of a conversation have been answered, or belong to a stream in one direction.
 
-use super::conversations::Proof;
+use super::conversations::{Proof, Standing, Stream};
 use crate::header::{Header, protocol};
 
-/// Share of established TCP that is real where answers are seen, to begin to rely on it and to stop.
+/// Share of the segments or datagrams of conversations that are answered where answers are seen, to begin to rely on it
+/// and to stop.
 const BEGIN: f64 = 0.5;
 const STOP: f64 = 0.2;
-/// Fewest segments that say anything.
-const SEGMENTS_MIN: f64 = 20.0;
+/// Fewest segments or datagrams that say anything.
+const PACKETS_MIN: f64 = 20.0;
 /// Weight of the past in each window: half of it is forgotten in a minute.
 const PAST: f64 = 0.997;
 
-/// Counts of established TCP.
+/// Packets of conversations with answers, and of those in one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conversed {
+    window: [u64; 2],
+    both: f64,
+    one: f64,
+}
+
+impl Conversed {
+    fn end_window(&mut self, is_peaceful: bool) {
+        let [both, one] = std::mem::take(&mut self.window).map(|count| count as f64);
+        if is_peaceful {
+            self.both = self.both * PAST + both;
+            self.one = self.one * PAST + one;
+        }
+    }
+
+    /// Whether answers are seen, if so few packets can say it.
+    fn is_two_way(&self, was_two_way: bool) -> Option<bool> {
+        let all = self.both + self.one;
+        (all >= PACKETS_MIN).then_some(self.both >= all * if was_two_way { STOP } else { BEGIN })
+    }
+}
+
+/// Which directions of traffic are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directions {
+    /// Too few packets of conversations were seen to say it.
+    #[default]
+    Unknown,
+    /// Answers are not seen.
+    One,
+    /// Answers are seen.
+    Both,
+}
+
+impl Directions {
+    /// The word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Directions::Unknown => "unknown",
+            Directions::One => "one",
+            Directions::Both => "both",
+        }
+    }
+}
+
+/// Finds which directions are seen.
 #[derive(Clone, Debug, Default)]
 pub struct Visibility {
-    window: [u64; 2],
-    real: f64,
-    plausible: f64,
-    is_two_way: bool,
+    segments: Conversed,
+    datagrams: Conversed,
+    directions: Directions,
 }
 
 impl Visibility {
     /// Counts a packet to a protected host.
-    pub fn count(&mut self, header: &Header, proof: Proof) {
-        match proof {
-            Proof::Real if header.protocol == protocol::TCP => self.window[0] += 1,
-            Proof::Plausible(_) => self.window[1] += 1,
-            Proof::Real | Proof::Vouched(_) | Proof::None => {}
+    pub fn count(&mut self, header: &Header, standing: &Standing) {
+        let is_stream = standing.stream != Stream::None;
+        match (header.protocol, standing.proof) {
+            (protocol::TCP, Proof::Real) => self.segments.window[0] += 1,
+            (protocol::TCP, Proof::Plausible(_)) => self.segments.window[1] += 1,
+            (protocol::UDP, Proof::Vouched(_)) => self.datagrams.window[0] += 1,
+            (protocol::UDP, Proof::Plausible(_)) => self.datagrams.window[1] += 1,
+            (protocol::UDP, Proof::None) if is_stream => self.datagrams.window[1] += 1,
+            _ => {}
         }
     }
 
     /// Ends a window. During an attack nothing changes, because the attacker would decide.
     pub fn end_window(&mut self, is_peaceful: bool) {
-        let [real, plausible] = std::mem::take(&mut self.window).map(|count| count as f64);
-        if !is_peaceful {
-            return;
+        self.segments.end_window(is_peaceful);
+        self.datagrams.end_window(is_peaceful);
+        if is_peaceful {
+            let was_two_way = self.is_two_way();
+            let said = self.segments.is_two_way(was_two_way).or_else(|| self.datagrams.is_two_way(was_two_way));
+            self.directions =
+                said.map_or(self.directions, |both| if both { Directions::Both } else { Directions::One });
         }
-        self.real = self.real * PAST + real;
-        self.plausible = self.plausible * PAST + plausible;
-        let all = self.real + self.plausible;
-        if all >= SEGMENTS_MIN {
-            self.is_two_way = self.real >= all * if self.is_two_way { STOP } else { BEGIN };
-        }
+    }
+
+    /// Which directions are seen.
+    pub fn directions(&self) -> Directions {
+        self.directions
     }
 
     /// Whether answers are seen.
     pub fn is_two_way(&self) -> bool {
-        self.is_two_way
+        self.directions == Directions::Both
     }
 }
 
@@ -57,16 +114,18 @@ impl Visibility {
 mod tests {
     use super::Visibility;
     use crate::header::{Header, protocol};
-    use crate::measure::conversations::Proof;
+    use crate::measure::conversations::{Proof, Standing, Stream, Voucher};
 
-    fn segment() -> Header {
-        Header { protocol: protocol::TCP, ..Header::between(1, 2) }
+    fn count(visibility: &mut Visibility, protocol: u8, proof: Proof, packets: u32) {
+        let header = Header { protocol, ..Header::between(1, 2) };
+        let stream = if proof == Proof::None { Stream::Further } else { Stream::None };
+        (0..packets).for_each(|_| visibility.count(&header, &Standing { proof, stream, ..Standing::UNKNOWN }));
     }
 
-    fn windows(visibility: &mut Visibility, count: u32, real: u32, plausible: u32, is_peaceful: bool) {
-        for _ in 0..count {
-            (0..real).for_each(|_| visibility.count(&segment(), Proof::Real));
-            (0..plausible).for_each(|_| visibility.count(&segment(), Proof::Plausible(0)));
+    fn windows(visibility: &mut Visibility, number: u32, real: u32, plausible: u32, is_peaceful: bool) {
+        for _ in 0..number {
+            count(visibility, protocol::TCP, Proof::Real, real);
+            count(visibility, protocol::TCP, Proof::Plausible(0), plausible);
             visibility.end_window(is_peaceful);
         }
     }
@@ -80,5 +139,27 @@ mod tests {
         assert!(visibility.is_two_way());
         windows(&mut visibility, 100, 1, 10_000, false);
         assert!(visibility.is_two_way());
+    }
+
+    #[test]
+    fn streams_in_one_direction_do_not_hide_that_connections_are_answered() {
+        let mut visibility = Visibility::default();
+        for proof in [Proof::Plausible(0), Proof::None] {
+            count(&mut visibility, protocol::UDP, proof, 10_000);
+            windows(&mut visibility, 10, 10, 0, true);
+            assert!(visibility.is_two_way());
+        }
+    }
+
+    #[test]
+    fn datagrams_say_it_where_there_is_no_tcp() {
+        let two_way = |vouched: u32, streamed: u32| {
+            let mut visibility = Visibility::default();
+            count(&mut visibility, protocol::UDP, Proof::Vouched(Voucher::Few), vouched);
+            count(&mut visibility, protocol::UDP, Proof::None, streamed);
+            visibility.end_window(true);
+            visibility.is_two_way()
+        };
+        assert_eq!([two_way(19, 0), two_way(20, 0), two_way(20, 30)], [false, true, false]);
     }
 }

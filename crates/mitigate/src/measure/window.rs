@@ -56,6 +56,8 @@ pub struct Window {
     pub dropped_proven: Vec<Header>,
     /// Whether both directions of traffic are seen.
     pub is_two_way: bool,
+    /// Datagrams without proof that are not judged, because only one direction is seen.
+    pub unjudged: u64,
     /// Which part of the packets was seen. Counts are estimates of all packets, samples of headers are not.
     pub sampling: Sampling,
 }
@@ -68,8 +70,10 @@ pub struct HeavySource {
     pub source: Source,
     /// Packets that it certainly sent.
     pub packets: u64,
-    /// Packets that protected hosts sent to it, at most.
+    /// Segments of TCP that protected hosts sent to it and that do not refuse, at most.
     pub answers: u64,
+    /// Bytes that they acknowledge or bring, at most. It is of all segments, also where few of them are seen.
+    pub exchanged: u64,
 }
 
 impl Window {
@@ -103,6 +107,29 @@ impl Window {
             estimate(&mut heavy.packets);
             estimate(&mut heavy.answers);
         });
+    }
+
+    /// Spreads the counts over some windows.
+    pub fn spread(&mut self, windows: u64) {
+        self.packets /= windows;
+        for counts in &mut self.counts {
+            let of_class = counts.packets.iter_mut().chain(&mut counts.unproven).chain(&mut counts.streamed);
+            of_class.chain(&mut counts.vouched).chain(&mut counts.briefly_vouched).for_each(|count| *count /= windows);
+            let Counts { bytes, new_sources, answers, syn_acks, .. } = counts;
+            [bytes, new_sources, answers, syn_acks].into_iter().for_each(|count| *count /= windows);
+        }
+    }
+
+    /// The prefix and the class with the most packets without proof, and their number. Of prefixes that receive the same
+    /// packets it is the finest.
+    pub fn busiest(&self) -> Option<(Prefix, PacketClass, u64)> {
+        let of_classes = self.counts.iter().flat_map(|counts| {
+            let without_proof = |class: PacketClass| counts.unproven[class as usize] + counts.streamed[class as usize];
+            PacketClass::ALL.map(|class| (counts.prefix, class, without_proof(class)))
+        });
+        let of_classes = of_classes.filter(|(_, _, packets)| *packets > 0);
+        of_classes
+            .max_by_key(|(prefix, class, packets)| (*packets, prefix.length(), std::cmp::Reverse((*prefix, *class))))
     }
 
     /// Whether a victim answers nearly all datagrams without proof that it receives: it serves all clients.

@@ -61,6 +61,11 @@ impl Mitigator {
         self.peace.set_source_pps(pps);
     }
 
+    /// Datagrams that were not judged, because only one direction is seen.
+    pub fn unjudged(&self) -> u64 {
+        self.unjudged
+    }
+
     /// Sets a rate of a prefix. It is learned on from there. Returns whether there is room for the prefix.
     pub fn set_usual(&mut self, prefix: Prefix, rate: Rate, pps: f64) -> bool {
         self.peace.baselines.set(prefix, rate, pps)

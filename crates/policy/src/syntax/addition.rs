@@ -75,6 +75,10 @@ fn nothing_foreign(cursor: &mut Cursor, table: &Name, each: Option<&str>) -> Par
             let help = format!("write `{each} exceed add @{}`, which adds the address of what exceeds it", table.text);
             Err(foreign::report_with(cursor, row, help))
         }
+        (Some(row), Some(each)) if row.words == "ct count" => {
+            let help = format!("write `{each}`, which drops what opens more connections");
+            Err(foreign::report_with(cursor, row, help))
+        }
         (Some(row), _) => Err(foreign::report(cursor, row)),
     }
 }

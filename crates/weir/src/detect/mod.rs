@@ -2,6 +2,7 @@
 
 mod exporting;
 mod report;
+mod short;
 
 use crate::cli::DetectOptions;
 use exporting::Exporter;
@@ -66,10 +67,10 @@ pub fn run(options: &DetectOptions) -> Result<(), Failure> {
     detection.recording.finish();
     detection.export()?;
     let sides = (!inside.is_empty()).then_some(&detection.sides);
-    detection.figures.finish(&detection.clock, detection.labels.as_ref(), sides);
+    detection.figures.finish(&detection.clock, detection.labels.as_ref(), sides, &detection.recording);
     let Detection { recording, figures, exporter, .. } = detection;
     let exports = exporter.map(|exporter| exporter.finish(recording.excerpts_left_out()));
-    let report = Report::new(&figures, recording.mitigator(), (damage, failure.as_ref()), exports);
+    let report = Report::new(&figures, &recording, (damage, failure.as_ref()), exports);
     if options.json {
         output::print_json(&report)?;
         return failure.map_or(Ok(()), |failure| Err(failure.reported()));

@@ -1,6 +1,7 @@
 //! The report of `weir detect`.
 
 use super::exporting::Exports;
+use super::short::ShortReport;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -9,9 +10,9 @@ use weir_command::figures::{bytes, grouped, share};
 use weir_engine::capture;
 use weir_mitigate::action::Measure;
 use weir_mitigate::defence::Fate;
-use weir_mitigate::measure::{Handshake, Way};
-use weir_mitigate::mitigator::Mitigator;
+use weir_mitigate::measure::{Directions, Handshake, Way};
 use weir_mitigate::prefix::Prefix;
+use weir_mitigate::recording::Recording;
 use weir_mitigate::waiting::{Syns, Waiting};
 use weir_mitigate::{Attack, Record, State};
 use weir_recording::capture_notes::CaptureNotes;
@@ -55,6 +56,10 @@ pub struct Readings {
     times_corrected: u64,
     /// Whether all packets have the same time.
     without_time: bool,
+    /// Which directions of traffic are seen: `both`, `one`, or `unknown` if too few conversations are seen.
+    directions: &'static str,
+    /// Datagrams that are not judged, because answers are not seen.
+    unjudged: u64,
 }
 
 /// Counts of labelled packets.
@@ -99,7 +104,9 @@ impl Figures {
     }
 
     /// The recording has ended.
-    pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>, sides: Option<&Sides>) {
+    pub fn finish(&mut self, clock: &Clock, labels: Option<&Labels>, sides: Option<&Sides>, recording: &Recording) {
+        self.readings.directions = recording.directions().name();
+        self.readings.unjudged = recording.mitigator().unjudged();
         self.readings.sides_by = sides.map(|sides| if sides.are_known() { "link" } else { "address" });
         self.readings.times_corrected = clock.corrected();
         self.readings.without_time = self.packets > 1 && self.times_ns.is_some_and(|(first, last)| first == last);
@@ -153,6 +160,9 @@ pub struct Report {
     notes: CaptureNotes,
     seconds: f64,
     attacks: Vec<AttackReport>,
+    /// If the recording is shorter than an attack must be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    too_short: Option<ShortReport>,
     #[serde(flatten)]
     labelled: Option<Labelled>,
     /// With `--labels`.
@@ -230,13 +240,13 @@ impl Report {
     /// The report of a recording.
     pub fn new(
         figures: &Figures,
-        mitigator: &Mitigator,
+        recording: &Recording,
         (truncated_at, failure): (Option<Damage>, Option<&Failure>),
         exports: Option<Exports>,
     ) -> Self {
         let (first_ns, last_ns) = figures.times_ns.unwrap_or_default();
         let mut attacks: Vec<AttackReport> =
-            mitigator.attacks().map(|attack| AttackReport::new(attack, first_ns)).collect();
+            recording.mitigator().attacks().map(|attack| AttackReport::new(attack, first_ns)).collect();
         attacks.sort_by(|one, other| one.from_s.total_cmp(&other.from_s));
         Report {
             packets: figures.packets,
@@ -246,6 +256,7 @@ impl Report {
             notes: figures.notes.clone(),
             seconds: seconds(last_ns, first_ns),
             attacks,
+            too_short: recording.too_short().filter(|_| figures.readings.judged > 0).map(ShortReport::new),
             labelled: figures.labelled,
             labels_beyond: figures.labelled.map(|_| figures.beyond.as_ref().map_or(0, Beyond::labels)),
             beyond: figures.beyond.clone(),
@@ -266,9 +277,11 @@ impl Report {
             text += match self.readings {
                 Readings { judged: 0, .. } => "\n  nothing was judged\n",
                 Readings { without_time: true, .. } => "\n  no attack, but detection needs time\n",
+                _ if self.too_short.is_some() => "\n  too short to judge\n",
                 _ => "\n  no attack\n",
             };
         }
+        self.too_short.iter().for_each(|short| short.describe(self.seconds, self.attacks.len(), &mut text));
         self.attacks.iter().for_each(|attack| attack.describe(&mut text));
         if let Some(labelled) = &self.labelled {
             let Labelled { attack_packets, attack_dropped, legitimate_packets, legitimate_dropped } = *labelled;
@@ -302,8 +315,8 @@ impl Report {
 
 impl Readings {
     fn describe(&self, text: &mut String) {
-        let Readings { judged, outside, without_header, cut_short, times_corrected, without_time, sides_by, forged } =
-            *self;
+        let Readings { judged, outside, without_header, cut_short, times_corrected, without_time, .. } = *self;
+        let Readings { sides_by, forged, directions, unjudged, .. } = *self;
         for (packets, why) in [
             (outside, "from --inside, or to other destinations"),
             (forged, "from --inside that came from outside: forged"),
@@ -321,6 +334,13 @@ impl Readings {
             Some("link") => *text += "  sides: by the link layer\n",
             Some(_) => *text += "  sides: by addresses, which can be forged\n",
             None => {}
+        }
+        if directions == Directions::One.name() {
+            *text += "  directions: only one is seen, so a missing answer is no evidence\n";
+        }
+        if unjudged > 0 {
+            let packets = grouped(unjudged);
+            let _ = writeln!(text, "  not judged: {packets} packets of UDP that may be answered where it is not seen");
         }
         if times_corrected > 0 {
             let packets = grouped(times_corrected);

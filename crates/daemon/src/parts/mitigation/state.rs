@@ -15,9 +15,9 @@ use weir_mitigate::defence::Defence;
 use weir_mitigate::excerpt;
 use weir_mitigate::header::{Arrival, Header};
 use weir_mitigate::held::HeldBack;
-use weir_mitigate::measure::Way;
 use weir_mitigate::measure::observed::Observed;
 use weir_mitigate::measure::sampling::{CopyCounts, Losses, Sampling};
+use weir_mitigate::measure::{Directions, Way};
 use weir_mitigate::mitigator::Settings;
 use weir_mitigate::prefix::Prefix;
 use weir_policy::ir::eval::packet::Frame;
@@ -142,6 +142,7 @@ impl State {
         for decision in self.defence.end_window(now_ns, sampling) {
             self.decided(decision, now_ns);
         }
+        self.note_directions();
         self.renew(now_ns);
         self.defence.begin_window();
         self.export(now_ns);
@@ -158,6 +159,23 @@ impl State {
         self.stopped = stopped;
         for (id, packets) in self.carried.take_dropped() {
             self.defence.see_by_rule(id, packets);
+        }
+    }
+
+    /// Says which directions are seen, whenever that changes.
+    fn note_directions(&mut self) {
+        let directions = self.defence.extractor().directions();
+        self.samples.unjudged = self.defence.mitigator().unjudged();
+        if self.samples.directions == directions.name() {
+            return;
+        }
+        directions.name().clone_into(&mut self.samples.directions);
+        match directions {
+            Directions::Unknown => {}
+            Directions::One => {
+                eprintln!("weir: mitigation: only one direction is seen, so a missing answer is no evidence")
+            }
+            Directions::Both => eprintln!("weir: mitigation: both directions are seen"),
         }
     }
 

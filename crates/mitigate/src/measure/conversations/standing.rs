@@ -38,6 +38,8 @@ pub struct Standing {
     pub redeemed: u32,
     /// What the packet is of a stream.
     pub stream: Stream,
+    /// Bytes of TCP that the packet is the first to acknowledge, and bytes that its sender has sent since its last one.
+    pub exchanged: u32,
 }
 
 /// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender
@@ -54,5 +56,6 @@ pub enum Stream {
 
 impl Standing {
     /// Nothing is known of the sender.
-    pub const UNKNOWN: Standing = Standing { proof: Proof::None, is_news: false, redeemed: 0, stream: Stream::None };
+    pub const UNKNOWN: Standing =
+        Standing { proof: Proof::None, is_news: false, redeemed: 0, stream: Stream::None, exchanged: 0 };
 }

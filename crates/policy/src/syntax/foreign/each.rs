@@ -1,4 +1,5 @@
-//! The `limit each` for an address and a rate in braces, as nftables writes them: `{ ip saddr limit rate over 5/second }`.
+//! The `limit each` for an address with a rate or a number of connections in braces, as nftables writes them:
+//! `{ ip saddr limit rate over 5/second }`, `{ ip saddr ct count over 20 }`.
 
 use super::super::cursor::Cursor;
 use super::super::token::TokenKind;
@@ -23,6 +24,9 @@ pub(in crate::syntax) fn limit_each(cursor: &Cursor, ahead: usize) -> Option<Str
         ["timeout", _, rest @ ..] => rest,
         rest => rest,
     };
+    if let ["ct", "count", "over", number] = rest {
+        return Some(format!("limit each {name} connections {number}"));
+    }
     let rest = rest.strip_prefix(&["limit", "rate"])?;
     let rest = rest.strip_prefix(&["over"]).or(rest.strip_prefix(&["until"])).unwrap_or(rest);
     let (rate, rest) = match rest {

@@ -126,7 +126,13 @@ pub(super) const META: &[Foreign] = &[
 
 /// Facts about the flow of a packet.
 pub(super) const CONNTRACK: &[Foreign] = &[
-    none("ct count", "`ct count`", "ct count over 20 drop", "write `limit each ip saddr connections 20`"),
+    rule(
+        "ct count",
+        "`ct count`",
+        "ct count over 20 drop",
+        "limit each ip saddr connections 20",
+        "it counts the connections of each address",
+    ),
     none("ct original", "fields of a flow's directions", "ct original ip saddr 192.0.2.1 drop", ORIGINAL),
     none("ct reply", "fields of a flow's directions", "ct reply proto-dst 22 drop", ORIGINAL),
     none(

@@ -161,11 +161,12 @@ pub(super) const ADDITIONS: &[Foreign] = &[
         "limit each ip saddr 10/second exceed add @attackers",
         "it adds the address of what exceeds the rate",
     ),
-    none(
+    rule(
         "ct count",
         "`ct count` in the braces of `add`",
         "add @attackers { ip saddr ct count over 20 } drop",
-        "write `limit each ip saddr connections 20`",
+        "limit each ip saddr connections 20",
+        "it drops what opens more connections",
     ),
     none(
         "counter",
