@@ -2,6 +2,8 @@
 
 #[path = "mitigation/intruder.rs"]
 mod intruder;
+#[path = "mitigation/lasting.rs"]
+mod lasting;
 #[path = "mitigation/operators.rs"]
 mod operators;
 #[path = "mitigation/samples.rs"]

@@ -15,6 +15,7 @@
 pub mod action;
 mod attack;
 pub mod baseline;
+mod behind_proxy;
 pub mod class;
 pub mod defence;
 pub mod excerpt;

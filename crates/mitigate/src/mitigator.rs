@@ -16,6 +16,7 @@ mod vectors;
 use crate::action::{ActionId, AttackId, Decision, Hit, Measure, Mode, Prepared, Trial};
 use crate::attack::Attack;
 use crate::baseline::{LEARNING_WINDOWS, floor_pps};
+use crate::behind_proxy;
 use crate::class;
 use crate::header::Header;
 use crate::held::{HeldBack, UsuallyHeld};
@@ -116,6 +117,8 @@ pub struct Mitigator {
     /// What the datapath has held back in this window, and what it usually holds back.
     held: HeldBack,
     usually_held: UsuallyHeld,
+    /// When a SYN was last answered with a cookie, ns.
+    cookie_ns: Option<u64>,
     next_action: ActionId,
     next_attack: AttackId,
     decisions: Vec<Decision>,
@@ -137,6 +140,7 @@ impl Mitigator {
             remembered: Vec::new(),
             held: HeldBack::default(),
             usually_held: UsuallyHeld::default(),
+            cookie_ns: None,
             next_action: 1,
             next_attack: 1,
             decisions: Vec::new(),
@@ -153,7 +157,11 @@ impl Mitigator {
     pub fn decide(&mut self, window: &Window, hits: &[Hit], is_known: &dyn Fn(Source) -> bool) -> Vec<Decision> {
         self.peace.baselines.begin(window.to_ns);
         let growth = self.peace.baselines.growth(&window.counts, window.seconds());
-        let window = &*streams::judge(window, &self.peace.baselines, &growth);
+        let mut window = streams::judge(window, &self.peace.baselines, &growth);
+        if self.is_proxied(window.to_ns) {
+            window = behind_proxy::judge(window, &self.peace.baselines);
+        }
+        let window = &*window;
         self.unjudged += window.unjudged;
         if window.sampling.is_blind() {
             self.hold(window);
@@ -174,7 +182,7 @@ impl Mitigator {
         suspects.retain(|suspect| self.peace.believes(suspect, window));
         for suspect in &suspects {
             if let Some(at) = self.case(suspect, window.to_ns) {
-                self.keep_posture(at, window.to_ns);
+                self.keep_posture(at, suspect.class, window.to_ns);
             }
         }
         self.measure_vectors(window, &suspects, &growth);

@@ -16,7 +16,7 @@ posture high {
 ";
 
 /// Sends frames at a moderate rate, again and again.
-fn send(hosts: &Hosts, notation: String) -> Repeated {
+pub fn send(hosts: &Hosts, notation: String) -> Repeated {
     Repeated::on(&hosts.client, move || {
         let all = frames(&notation);
         let (mut wire, mut at) = (Wire::open("c").expect("the client has the wire"), 0);

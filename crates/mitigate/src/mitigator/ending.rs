@@ -5,6 +5,7 @@ use crate::action::{Decision, Ending, Measure};
 use crate::attack::{Record, State};
 use crate::measure::Window;
 use crate::retreat;
+use weir_abi::PacketClass;
 
 impl Mitigator {
     /// Nothing was seen, which says nothing about peace: no rule becomes quiet, and no attack ends. A posture does
@@ -22,10 +23,14 @@ impl Mitigator {
         }
     }
 
-    /// A victim has excess that is seen, whatever its posture does. So its posture stays, also one that waits.
-    pub(super) fn keep_posture(&mut self, at: usize, now_ns: u64) {
-        let postures = self.attacks[at].standing_mut().filter(|record| is_posture(record));
-        postures.for_each(|record| record.last_hit_ns = now_ns);
+    /// A victim has excess of a class that is seen, whatever its posture does. So the posture for the class stays, and
+    /// one that waits. Segments of connections say nothing: behind a SYN proxy, customers may seem to have no proof. What
+    /// the posture drops of a flood of them is counted.
+    pub(super) fn keep_posture(&mut self, at: usize, class: PacketClass, now_ns: u64) {
+        let is_of_class = |record: &Record| record.class == class && class != PacketClass::Tcp;
+        let is_kept =
+            |record: &&mut Record| is_posture(record) && (record.state == State::Proposed || is_of_class(record));
+        self.attacks[at].standing_mut().filter(is_kept).for_each(|record| record.last_hit_ns = now_ns);
     }
 
     /// Ends actions that are quiet or whose time is over, and attacks without actions.

@@ -4,6 +4,7 @@ use super::Mitigator;
 use crate::action::{Decision, Ending, Hit, Measure};
 use crate::attack::{Attack, Record, State};
 use crate::baseline::FACTOR;
+use crate::behind_proxy::OPENED_NS;
 use crate::held::{Excess, HeldBack};
 use crate::learned::Pace;
 use crate::measure::Window;
@@ -20,6 +21,14 @@ impl Mitigator {
     /// The datapath has held packets back in the window that ends next.
     pub fn see_held_back(&mut self, held: HeldBack) {
         self.held = held;
+    }
+
+    /// Whether a SYN proxy answers SYNs, or has done so lately.
+    pub(super) fn is_proxied(&mut self, now_ns: u64) -> bool {
+        if self.held.cookies > 0 {
+            self.cookie_ns = Some(now_ns);
+        }
+        self.cookie_ns.is_some_and(|cookie_ns| now_ns.saturating_sub(cookie_ns) < OPENED_NS)
     }
 
     /// Learns what is held back in peace.
