@@ -108,3 +108,21 @@ fn every_code_is_documented() {
     let missing = codes.into_iter().filter(|code| !manual.contains(&format!("| `{code}` |"))).collect();
     assert_none(missing, "docs/reference/language.md explains every code");
 }
+
+/// Longest line of prose. Tables and code may be longer.
+const LINE_MAX: usize = 120;
+
+#[test]
+fn prose_wraps() {
+    let mut long = Vec::new();
+    for document in files(&["md"]) {
+        let mut fenced = false;
+        for (at, line) in document.text.lines().enumerate() {
+            fenced ^= line.trim_start().starts_with("```");
+            if !fenced && !line.starts_with('|') && line.chars().count() > LINE_MAX {
+                long.push(format!("{}:{}", document.path, at + 1));
+            }
+        }
+    }
+    assert_none(long, "lines of documents have at most 120 characters");
+}
