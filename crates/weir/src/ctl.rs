@@ -322,14 +322,14 @@ mod tests {
             one("e\u{1b}", "down", Some(1500), None),
             one("eth3", "gone", None, None),
         ]));
-        let lines: Vec<&str> = text.lines().skip(1).take(5).collect();
+        let lines: Vec<&str> = text.lines().skip(2).take(5).collect();
         assert_eq!(
             lines,
             [
                 "lower eth0: up, MTU 9000, receives frames of up to 3,840 bytes, 1,234 packets were too long: they are lost",
                 "lower eth1: NO LINK, MTU 1500",
                 "lower net_ring0: up",
-                "lower e\\u{1b}: DOWN, MTU 1500",
+                "lower e\\x1b: DOWN, MTU 1500",
                 "lower eth3: REMOVED",
             ]
         );
