@@ -292,7 +292,9 @@ impl Tally {
             self.sampled += u64::from(verdict.sampled());
             let frame = eval::frame(frames, index);
             Cut::add(&mut self.cut, frame, *verdict);
-            self.vlan_sides.iter_mut().for_each(|sides| sides.add(frame));
+            if let Some(sides) = &mut self.vlan_sides {
+                sides.add(frame);
+            }
             if let Some(names) = &mut self.verdicts {
                 names.push(action.name());
             }

@@ -45,6 +45,7 @@ pub(super) mod taken_off {
 }
 
 /// The link layer of a LINKTYPE, if the datapath parses it.
+#[inline]
 pub fn link_of(link_type: u16) -> Option<Link> {
     match link_type {
         1 => Some(Link::Ethernet),

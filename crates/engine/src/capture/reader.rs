@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use weir_abi::{BURST_MAX, Frame, Link};
 
 use super::buffer::Buffer;
+use super::link_type::link_of;
 use super::pcap::{self, Pcap};
 use super::pcapng::{Pcapng, block};
 use super::record::{Packet, Record};
@@ -46,10 +48,8 @@ pub struct CaptureReader {
     interfaces: Vec<Interface>,
     /// The packets as the datapath sees them: without link headers that it does not parse.
     frames: Vec<Frame>,
-    /// The packets as the capture has them, but for lengths in `completed`.
+    /// The packets as the capture has them, but for lengths in `completed`. Empty if frames are whole packets.
     records: Vec<Frame>,
-    /// Bytes of each packet in front of its frame.
-    headers: Vec<usize>,
     /// Lengths that were written into segments: index of the packet, and where in its record.
     completed: Vec<(usize, usize)>,
     completes_segments: bool,
@@ -64,8 +64,8 @@ pub struct CaptureReader {
     clock_ns: u64,
 }
 
-// SAFETY: the pointers in `frames` and `records` point into `buffer`, which the reader owns. They are used only through a burst that
-// borrows the reader.
+// SAFETY: the pointers in `frames` and `records` point into `buffer`, which the reader owns. They are used only through
+// a burst that borrows the reader.
 unsafe impl Send for CaptureReader {}
 
 impl CaptureReader {
@@ -101,7 +101,6 @@ impl CaptureReader {
             interfaces,
             frames: Vec::with_capacity(BURST_MAX),
             records: Vec::with_capacity(BURST_MAX),
-            headers: Vec::with_capacity(BURST_MAX),
             completed: Vec::new(),
             completes_segments: false,
             notes: CaptureNotes::default(),
@@ -153,9 +152,9 @@ impl CaptureReader {
     /// all its packets were left out. Every later call returns the same error.
     pub fn next_burst(&mut self) -> Result<Option<CaptureBurst<'_>>, EngineError> {
         self.clear();
-        let mut link = None;
+        let mut kind = None;
         while self.frames.len() < BURST_MAX {
-            match self.step(&mut link) {
+            match self.step(&mut kind) {
                 Ok(Progress::Taken) => {}
                 Ok(Progress::Full) => break,
                 Ok(Progress::Empty(_)) if !self.frames.is_empty() => break,
@@ -177,14 +176,13 @@ impl CaptureReader {
         }
         let first_packet = self.packets + 1;
         self.packets += self.frames.len() as u64;
-        let link = link.expect("a burst that is not empty has a link layer");
+        let Kind { link, .. } = kind.expect("a burst that is not empty has a link layer");
         Ok(Some(CaptureBurst {
             // SAFETY: every frame points to `cap` bytes of the window, and `cap <= len` (see `step`). The window moves
             // only in the next call, which needs the borrow that this burst holds.
             frames: unsafe { FrameBurst::from_raw(&self.frames, link, self.stamps_ns[0]) }.with_times(&self.times_ns),
             // SAFETY: as above.
             records: unsafe { FrameBurst::from_raw(&self.records, link, self.stamps_ns[0]) },
-            headers: &self.headers,
             completed: &self.completed,
             stamps_ns: &self.stamps_ns,
             interface_ids: &self.interface_ids,
@@ -195,7 +193,7 @@ impl CaptureReader {
 
     /// Adds the record at the start of the window to the burst, if it belongs there.
     #[inline]
-    fn step(&mut self, link: &mut Option<Link>) -> Result<Progress, CaptureFault> {
+    fn step(&mut self, burst: &mut Option<Kind>) -> Result<Progress, CaptureFault> {
         let rest = self.buffer.rest();
         let record = match &mut self.format {
             Format::Pcap(pcap) => pcap.record(rest)?,
@@ -210,30 +208,20 @@ impl CaptureReader {
             Record::Incomplete(what) => return Ok(Progress::Empty(what)),
         };
         let interface = &self.interfaces[packet.interface as usize];
-        let (link_type, fcs_bytes) = (interface.link_type, u32::from(interface.fcs_bytes));
         let record = &rest[packet.data..][..packet.cap as usize];
-        let Some(inner) = link_header::inner(link_type, record) else { return Ok(self.leave_out(&packet, link_type)) };
-        if *link.get_or_insert(inner.link) != inner.link {
+        let len = packet.len.max(packet.cap);
+        let Some(Seen { kind, at, len }) = seen(interface, record, len) else { return Ok(self.leave_out(&packet)) };
+        if *burst.get_or_insert(kind) != kind {
             return Ok(Progress::Full);
         }
-        let len = packet.len.max(packet.cap);
-        let header = inner.at.start as u32;
-        let behind = (record.len() - inner.at.end) as u32;
-        // The datapath does not see the check sequence, which the snaplen may have cut.
-        let frame_len = len.saturating_sub(header + behind + fcs_bytes);
-        let cap = (inner.at.len() as u32).min(frame_len);
-        let record = self.buffer.rest_mut()[packet.data..][..packet.cap as usize].as_mut();
-        if self.completes_segments
-            && let Some(done) = segment::complete(&mut record[inner.at.start..][..cap as usize], inner.link, frame_len)
-        {
-            self.notes.completed += 1;
-            self.notes.longer += u64::from(done.is_longer);
-            self.completed.push((self.frames.len(), inner.at.start + done.at));
+        if self.completes_segments && segment::may_lack_length(&record[at.clone()], kind.link, len) {
+            self.complete(&packet, at.clone(), kind.link, len);
         }
-        let data = record.as_ptr();
-        self.frames.push(Frame { data: data.wrapping_add(inner.at.start), cap, len: frame_len });
-        self.records.push(Frame { data, cap: packet.cap, len });
-        self.headers.push(inner.at.start);
+        let record = self.buffer.rest()[packet.data..].as_ptr();
+        if !kind.is_whole {
+            self.records.push(Frame { data: record, cap: packet.cap, len: packet.len.max(packet.cap) });
+        }
+        self.frames.push(Frame { data: record.wrapping_add(at.start), cap: (at.end - at.start) as u32, len });
         self.last_ns = packet.stamp_ns.unwrap_or(self.last_ns);
         self.stamps_ns.push(self.last_ns);
         self.clock_ns = self.clock_ns.max(self.last_ns);
@@ -243,11 +231,26 @@ impl CaptureReader {
         Ok(Progress::Taken)
     }
 
+    /// Writes the length of a segment that has none.
+    #[cold]
+    #[inline(never)]
+    fn complete(&mut self, packet: &Packet, at: Range<usize>, link: Link, len: u32) {
+        let record = &mut self.buffer.rest_mut()[packet.data..][..packet.cap as usize];
+        if let Some(done) = segment::complete(&mut record[at.clone()], link, len) {
+            self.notes.completed += 1;
+            self.notes.longer += u64::from(done.is_longer);
+            self.completed.push((self.frames.len(), at.start + done.at));
+        }
+    }
+
     /// Leaves out a packet. It counts in the numbers of packets, so a burst ends before it.
-    fn leave_out(&mut self, packet: &Packet, link_type: u16) -> Progress {
+    #[cold]
+    #[inline(never)]
+    fn leave_out(&mut self, packet: &Packet) -> Progress {
         if !self.frames.is_empty() {
             return Progress::Full;
         }
+        let link_type = self.interfaces[packet.interface as usize].link_type;
         self.packets += 1;
         *self.notes.left_out.entry(link_type).or_insert(0) += 1;
         self.buffer.consume(packet.bytes as u64);
@@ -267,7 +270,6 @@ impl CaptureReader {
     fn clear(&mut self) {
         self.frames.clear();
         self.records.clear();
-        self.headers.clear();
         self.completed.clear();
         self.stamps_ns.clear();
         self.times_ns.clear();
@@ -286,6 +288,43 @@ fn refuse_unread(interface: &Interface) -> Result<(), CaptureFault> {
         true => Ok(()),
         false => Err(CaptureFault::LinkType { number, name: link_type_name(number) }),
     }
+}
+
+/// What the frames of a burst have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    link: Link,
+    /// Whether frames are whole packets, and not a part of them.
+    is_whole: bool,
+}
+
+/// What the datapath sees of a packet: a part of its captured bytes, and the length of this part on the wire.
+struct Seen {
+    kind: Kind,
+    at: Range<usize>,
+    len: u32,
+}
+
+/// What the datapath sees of a packet. `None` if its link type is not read.
+#[inline]
+fn seen(interface: &Interface, record: &[u8], len: u32) -> Option<Seen> {
+    match link_of(interface.link_type) {
+        Some(link) if interface.fcs_bytes == 0 => {
+            Some(Seen { kind: Kind { link, is_whole: true }, at: 0..record.len(), len })
+        }
+        _ => seen_inside(interface, record, len),
+    }
+}
+
+/// As [`seen`], of a packet with bytes around the frame.
+#[inline(never)]
+fn seen_inside(interface: &Interface, record: &[u8], len: u32) -> Option<Seen> {
+    let inner = link_header::inner(interface.link_type, record)?;
+    let around = inner.at.start + record.len() - inner.at.end + usize::from(interface.fcs_bytes);
+    // The datapath does not see the check sequence, which the snaplen may have cut.
+    let len = len.saturating_sub(around as u32);
+    let at = inner.at.start..inner.at.end.min(inner.at.start + len as usize);
+    Some(Seen { kind: Kind { link: inner.link, is_whole: false }, at, len })
 }
 
 /// What `step` did with the record at the start of the window.
@@ -326,7 +365,6 @@ fn detect(start: &[u8]) -> Result<Format, CaptureFault> {
 pub struct CaptureBurst<'a> {
     frames: FrameBurst<'a>,
     records: FrameBurst<'a>,
-    headers: &'a [usize],
     completed: &'a [(usize, usize)],
     stamps_ns: &'a [u64],
     interface_ids: &'a [u32],
@@ -342,7 +380,8 @@ impl<'a> CaptureBurst<'a> {
 
     /// Packet `index` as the capture has it, with its link header, and its length on the wire.
     pub fn record(&self, index: usize) -> (Cow<'a, [u8]>, u32) {
-        let (bytes, len) = (self.records.bytes(index), self.records.wire_len(index));
+        let records = if self.records.is_empty() { &self.frames } else { &self.records };
+        let (bytes, len) = (records.bytes(index), records.wire_len(index));
         match self.completed_at(index) {
             None => (Cow::Borrowed(bytes), len),
             Some(at) => {
@@ -355,7 +394,11 @@ impl<'a> CaptureBurst<'a> {
 
     /// The bytes of packet `index` in front of its frame: a link header that the datapath does not parse.
     pub fn header(&self, index: usize) -> &'a [u8] {
-        &self.records.bytes(index)[..self.headers[index]]
+        if self.records.is_empty() {
+            return &[];
+        }
+        let start = self.frames.frames()[index].data as usize - self.records.frames()[index].data as usize;
+        &self.records.bytes(index)[..start]
     }
 
     /// Whether packet `index` is a segment that got its length from the reader.

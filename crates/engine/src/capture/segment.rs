@@ -24,6 +24,17 @@ pub(super) struct Completed {
     pub(super) is_longer: bool,
 }
 
+/// Whether a packet may be such a segment. The common case is answered at once: a short packet, or IPv4 on Ethernet with
+/// a length.
+#[inline]
+pub(super) fn may_lack_length(bytes: &[u8], link: Link, wire_len: u32) -> bool {
+    let has_length = || {
+        let header = bytes.first_chunk::<18>();
+        link == Link::Ethernet && header.is_some_and(|header| header[12..14] == [8, 0] && header[16..18] != [0; 2])
+    };
+    wire_len as usize > PADDED_BYTES && !has_length()
+}
+
 /// Writes the length of a segment that has none.
 pub(super) fn complete(bytes: &mut [u8], link: Link, wire_len: u32) -> Option<Completed> {
     let start = network(bytes, link)?;
