@@ -56,8 +56,11 @@ fn behind(link_type: u16, bytes: &[u8], from: usize, depth: usize) -> Option<Inn
         // LLC and SNAP of an EtherType (RFC 2684).
         ATM_RFC1483 => matches!(header, [0xaa, 0xaa, 3, 0, 0, 0, 8, 0, ..] | [0xaa, 0xaa, 3, 0, 0, 0, 0x86, 0xdd, ..])
             .then(|| ip_at(8))?,
-        // Address, control, and a network protocol (RFC 2427).
-        FRELAY => matches!(header, [_, _, 3, 0xcc | 0x8e, ..]).then(|| ip_at(4))?,
+        // Address, then control and a network protocol (RFC 2427), or Cisco's EtherType.
+        FRELAY => {
+            let is_ip = matches!(header, [_, _, 3, 0xcc | 0x8e, ..] | [_, _, 8, 0, ..] | [_, _, 0x86, 0xdd, ..]);
+            is_ip.then(|| ip_at(4))?
+        }
         // Version and type, code, session and length (RFC 2516), then PPP without its framing.
         PPP_ETHER => ppp(header.get(6..)?).and_then(|at| ip_at(6 + at)),
         C_HDLC => cisco(header).and_then(ip_at),
@@ -78,10 +81,11 @@ fn raw_ip(bytes: &[u8], at: Range<usize>) -> Option<Inner> {
     matches!(version, 4 | 6).then_some(Inner { link: Link::RawIp, at })
 }
 
-/// A packet that is not IP. No header of ours may make the datapath read it as IP.
+/// A packet that is not IP. No header may make the datapath read it as IP, so the frame begins with its first byte that
+/// is no version of IP.
 fn without_ip(bytes: &[u8]) -> Inner {
-    let is_like_ip = bytes.first().is_some_and(|first| matches!(first >> 4, 4 | 6));
-    Inner { link: Link::RawIp, at: 0..if is_like_ip { 0 } else { bytes.len() } }
+    let start = bytes.iter().position(|byte| !matches!(byte >> 4, 4 | 6)).unwrap_or(bytes.len());
+    Inner { link: Link::RawIp, at: start..bytes.len() }
 }
 
 /// An address family in the byte order of the host that captured, which the file need not share.
