@@ -92,9 +92,9 @@ fn notes(report: &Value) -> Vec<String> {
     for (name, packets) in report["left_out"].as_object().into_iter().flatten() {
         notes.push(format!("left out {name} {packets}"));
     }
-    let of_cut = ["packets"].map(|name| ("cut", number(&report["cut"], name)));
+    let cut = ("cut", number(&report["cut"], "packets"));
     let named = ["segments_completed", "segments_longer", "vlans_differ"].map(|name| (name, number(report, name)));
-    notes.extend(Some(counts(named.into_iter().chain(of_cut))).filter(|text| !text.is_empty()));
+    notes.extend(Some(counts(named.into_iter().chain([cut]))).filter(|text| !text.is_empty()));
     if let Some(problem) = report["truncated_at"]["problem"].as_str() {
         notes.push(format!("damaged: {problem}"));
     } else if let Some(message) = report["error"]["message"].as_str() {

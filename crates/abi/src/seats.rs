@@ -101,8 +101,8 @@ impl Claim {
     }
 }
 
-/// Grants the claim of a packet, or returns `false`: it exceeds the limit of its address. `tag` is the tag of the
-/// address, `seat` that of the flow, and `is_live` tells whether the flow of a seat counts.
+/// Grants the claim of a packet, or returns `false`: it exceeds the limit of its address. `tag` belongs to the address,
+/// and `seat` to the flow of the packet. `is_live` tells whether the flow of a seat counts.
 pub fn grant(
     set: &mut [u64],
     seats: u16,

@@ -8,8 +8,8 @@
 //!   timers (trials) ---------- make_due -------------+
 //!   rules=follow (hybrid) ---- choose ---------------+
 //! ```
-//! Cards watch changes, and mitigation answers requests of its own. A watcher may refuse a change before it is made, and follows it after it was made,
-//! so a card never drops by what has changed. What changes nothing is not guarded.
+//! Cards watch changes, and mitigation answers requests of its own. A watcher may refuse a change before it is made,
+//! and follows it after it was made, so a card never drops by what has changed. What changes nothing is not guarded.
 //!
 //! What the state does by itself within what was decided is no change of a decision: entries and rules expire, and
 //! rules add entries (`table_ticks.rs`).

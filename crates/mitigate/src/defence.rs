@@ -226,13 +226,13 @@ impl Defence {
     }
 
     /// Ends a recording that is too short for two windows with excess. Its packets are an attack only if they are one
-    /// even if nothing else came for as long as the second window may be away. Nothing is carried out. Returns the prefix
-    /// and the class with the most packets without proof.
+    /// even if nothing else came for as long as the second window may be away. Nothing is carried out. Returns the
+    /// prefix and the class with the most packets without proof.
     pub fn end_short(&mut self, now_ns: u64) -> Option<(Prefix, PacketClass, u64)> {
         let mut window = self.extractor.close(now_ns);
         let busiest = window.busiest();
         window.spread(SPAN_NS / WINDOW_NS);
-        // The same packets are no further samples.
+        // The second window repeats the first one, so its packets must not count as samples again.
         let (unproven, strata, streamed, streamed_strata) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let to_ns = window.to_ns + 1;
         let again = Window { to_ns, unproven, strata, streamed, streamed_strata, ..window.clone() };

@@ -1,7 +1,8 @@
 //! What UDP may do where only one direction is seen.
 //!
-//! There nobody is seen to answer, so that nobody answered says nothing: a page over QUIC, a download and a peer-to-peer
-//! client look as unanswered as a flood does. Other evidence is needed before datagrams count as packets without proof:
+//! There Weir sees no answers, so a missing answer is no evidence: a page over QUIC, a download and a peer-to-peer
+//! client look as unanswered as a flood does. Other evidence is needed before datagrams count as packets
+//! without proof:
 //!
 //! - Ports of services and later fragments, of many sources: they are reflected. This is judged as everywhere, but for
 //!   short answers of name and time servers, which a resolver or a clock asks for.
@@ -30,8 +31,8 @@ const FEW: f64 = 1000.0;
 const MANY: f64 = 100.0;
 /// Headers to a host that say how many ports they have. Half of them differ: made-up packets are sent to any port.
 const SPREAD_MIN: usize = 64;
-/// Ports of services that clients ask, and the longest packets of IPv4 with ordinary answers: of names, which seldom have
-/// more than 300 bytes, and of time with a digest. What reflects well is longer.
+/// Ports of services that clients ask, and the longest packets of IPv4 with ordinary answers: of names, which seldom
+/// have more than 300 bytes, and of time with a digest. What reflects well is longer.
 const ASKED: [(u16, u32); 2] = [(53, 320), (123, 96)];
 /// The header of IPv6 is longer by this.
 const IPV6_MORE: u32 = 20;

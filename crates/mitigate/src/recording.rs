@@ -98,8 +98,8 @@ impl Recording {
         self.too_short.as_ref()
     }
 
-    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one. A fraction of
-    /// a second shows an attack only if it has very many packets, and nothing can be done about it any more.
+    /// Ends the recording. Its last, incomplete window is decided on only if there was hardly another one. A fraction
+    /// of a second shows an attack only if it has very many packets, and nothing can be done about it any more.
     pub fn finish(&mut self) {
         if let Some(begin_ns) = self.window_ns
             && self.closed < SHORT_WINDOWS

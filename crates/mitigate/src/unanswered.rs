@@ -4,8 +4,8 @@
 //! Only traffic in both directions shows answers.
 //!
 //! Receivers merge segments and acknowledge 64 KB and more at once, so answers are not counted alone: the bytes that
-//! they acknowledge say how many segments they stand for. Repeated acknowledgements acknowledge nothing. A refusal (RST)
-//! is no answer.
+//! they acknowledge say how many segments they stand for. Repeated acknowledgements acknowledge nothing. A refusal
+//! (RST) is no answer.
 //!
 //! A decision needs two windows, and so many packets that chance does not explain that no answer was seen. Copies that
 //! were lost, or may be lost, count as answers to all that a receiver merges. Losses are known one window later, so
@@ -29,8 +29,8 @@ const SEGMENT_BYTES: f64 = 512.0;
 const MERGED: f64 = 128.0;
 /// Answers that are missing, at least, before a decision.
 const ANSWERS_MIN: f64 = 4.0;
-/// A decision is wrong by chance once in e to this power: 10^9. 1024 sources are judged four times a second, 10^8 times a
-/// day.
+/// A decision is wrong by chance once in e to this power: 10^9. 1024 sources are judged four times a second, 10^8 times
+/// a day.
 const CERTAINTY: f64 = 20.7;
 /// Windows with evidence before a decision.
 const WINDOWS: u32 = 2;

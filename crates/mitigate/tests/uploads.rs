@@ -54,7 +54,8 @@ fn upload(pps: f64, mut merged: impl FnMut() -> u32) -> Vec<(f64, Header)> {
     packets
 }
 
-/// A flood inside a connection, of segments that the server does not acknowledge. `answers` makes what it sends instead.
+/// A flood inside a connection, of segments that the server does not acknowledge. `answers` makes what it sends
+/// instead.
 fn flood(pps: f64, bytes: u16, answers: impl Fn(u32) -> Option<Header>) -> Vec<(f64, Header)> {
     let mut packets = handshake().to_vec();
     for number in 0..((END_S - BEGIN_S - 0.1) * pps) as u32 {

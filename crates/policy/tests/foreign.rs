@@ -134,8 +134,8 @@ const PARTS: [&str; 10] = [
     "vlan id",
 ];
 
-/// Where nothing is the same, the text names what comes nearest. That is policy text, too: a rule, a match, an item or a
-/// setting of a table.
+/// Where nothing is the same, the text names what comes nearest. That is policy text, too: a rule, a match, an item or
+/// a setting of a table.
 #[test]
 fn what_comes_nearest_is_policy_text() {
     let mut texts = std::collections::BTreeSet::new();

@@ -86,8 +86,8 @@ pub struct WorkerState {
 }
 
 // SAFETY: only compiled code uses the pointers in `burst`, and the worker calls it. `_memory` has vectors of such
-// pointers and shared counters (`point` of each kind), `features` a writer whose words are atomic. None of them is bound
-// to a thread.
+// pointers and shared counters (`point` of each kind), `features` a writer whose words are atomic. None of them is
+// bound to a thread.
 unsafe impl Send for WorkerState {}
 // SAFETY: as above.
 unsafe impl Sync for WorkerState {}

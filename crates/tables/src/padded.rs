@@ -29,8 +29,8 @@ pub(crate) struct Padding {
 }
 
 impl Padding {
-    /// Whether the list pads decimal numbers: an octet is no octal number, or all octets have three digits and some need
-    /// all of them.
+    /// Whether the list pads decimal numbers: an octet is no octal number, or all octets have three digits and some
+    /// need all of them.
     pub fn is_decimal(self) -> bool {
         self.above_octal || self.full && !self.narrow
     }

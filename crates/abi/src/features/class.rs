@@ -81,8 +81,8 @@ impl PacketClass {
 
 /// The highest port of a service that a client does not choose by itself (RFC 6335, system ports): `SYSTEM_PORT_MAX`.
 pub const SYSTEM_PORT_MAX: u16 = 1023;
-/// The port of QUIC: `QUIC_PORT`. A server sends at most three times what a client sends before the client has proven its
-/// address (RFC 9000, section 8). So what comes from there is the rest of the web, and no reflector.
+/// The port of QUIC: `QUIC_PORT`. A server sends at most three times what a client sends before the client has proven
+/// its address (RFC 9000, section 8). So what comes from there is the rest of the web, and no reflector.
 pub const QUIC_PORT: u16 = 443;
 /// Ports above the system ports whose services are known to amplify.
 pub const SERVICE_PORTS: [u16; 12] = [1194, 1434, 1900, 3283, 3389, 3478, 3702, 4500, 5353, 10001, 11211, 37810];

@@ -2,7 +2,7 @@
 //!
 //! The card writes the IP length of each piece, so hosts leave it 0 in the segment (segmentation offload; "BIG TCP" if
 //! the segment is longer than the field can say). On a wire such a packet is malformed, and the datapath drops it. In a
-//! capture its length is that of the frame.
+//! capture it has the length of its frame.
 
 use weir_abi::Link;
 
@@ -24,8 +24,8 @@ pub(super) struct Completed {
     pub(super) is_longer: bool,
 }
 
-/// Whether a packet may be such a segment. The common case is answered at once: a short packet, or IPv4 on Ethernet with
-/// a length.
+/// Whether a packet may be such a segment. The common case is answered at once: a short packet, or IPv4 on Ethernet
+/// with a length.
 #[inline]
 pub(super) fn may_lack_length(bytes: &[u8], link: Link, wire_len: u32) -> bool {
     let has_length = || {

@@ -66,8 +66,8 @@ impl CaptureWriter {
         self.write_packet(burst, index, &bytes, wire_len)
     }
 
-    /// Writes another frame, with another length, in place of that of packet `index` of a burst. A link header that the
-    /// datapath does not parse stays in front of it.
+    /// Writes a changed frame, `wire_len` bytes long on the wire, in place of packet `index` of a burst. A link header
+    /// that the datapath does not parse stays in front of it.
     pub fn write_changed(
         &mut self,
         burst: &CaptureBurst<'_>,

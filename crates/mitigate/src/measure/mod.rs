@@ -361,8 +361,8 @@ impl Extractor {
         }
     }
 
-    /// Counts a packet from a protected host. For the source that receives it, it is an answer if it is a segment of TCP
-    /// that does not refuse.
+    /// Counts a packet from a protected host. For the source that receives it, it is an answer if it is a segment of
+    /// TCP that does not refuse.
     fn count_answer(&mut self, header: &Header, standing: &Standing) {
         let receiver = (header.is_ipv6, header.daddr);
         if class::is_tcp(class::of(header)) && class::of(header) != PacketClass::Rst {

@@ -1,4 +1,5 @@
-//! Whether the answers of protected hosts are seen: it decides what a proof is worth, and what it means if nobody answers.
+//! Whether the answers of protected hosts are seen: it decides what a proof is worth, and what it means if nobody
+//! answers.
 //!
 //! With asymmetric routes, or in a recording of one direction, no source can show that it has received an answer. Then
 //! plausible sources count. Where answers are seen, an attacker could use that, so they do not count there.

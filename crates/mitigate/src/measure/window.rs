@@ -120,8 +120,8 @@ impl Window {
         }
     }
 
-    /// The prefix and the class with the most packets without proof, and their number. Of prefixes that receive the same
-    /// packets it is the finest.
+    /// The prefix and the class with the most packets without proof, and their number. Of prefixes that receive the
+    /// same packets it is the finest.
     pub fn busiest(&self) -> Option<(Prefix, PacketClass, u64)> {
         let of_classes = self.counts.iter().flat_map(|counts| {
             let without_proof = |class: PacketClass| counts.unproven[class as usize] + counts.streamed[class as usize];

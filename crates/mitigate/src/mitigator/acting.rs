@@ -76,7 +76,8 @@ impl Mitigator {
         }
     }
 
-    /// Takes an action against an attack. Without a `class` it is for the class that most headers of its signature have.
+    /// Takes an action against an attack. Without a `class` it is for the class that most headers of its signature
+    /// have.
     pub(super) fn apply(&mut self, at: usize, class: Option<PacketClass>, measure: Measure, trial: Trial) {
         let attack = &mut self.attacks[at];
         let Some(id) = attack.id else { return };

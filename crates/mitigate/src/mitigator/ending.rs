@@ -24,8 +24,8 @@ impl Mitigator {
     }
 
     /// A victim has excess of a class that is seen, whatever its posture does. So the posture for the class stays, and
-    /// one that waits. Segments of connections say nothing: behind a SYN proxy, customers may seem to have no proof. What
-    /// the posture drops of a flood of them is counted.
+    /// one that waits. Segments of connections say nothing: behind a SYN proxy, customers may seem to have no proof.
+    /// What the posture drops of a flood of them is counted.
     pub(super) fn keep_posture(&mut self, at: usize, class: PacketClass, now_ns: u64) {
         let is_of_class = |record: &Record| record.class == class && class != PacketClass::Tcp;
         let is_kept =

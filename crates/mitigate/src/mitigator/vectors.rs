@@ -41,7 +41,8 @@ impl Mitigator {
         }
     }
 
-    /// The vector that an action of a class is for: that of the class, or the one with the highest rate.
+    /// The vector that an action of a class is for. A class without a vector begins one if it has excess. Otherwise the
+    /// action is for the vector with the highest rate.
     pub(super) fn vector_of(&mut self, at: usize, class: PacketClass) -> PacketClass {
         let attack = &self.attacks[at];
         if attack.vectors.current(class).is_some() {

@@ -63,8 +63,8 @@ impl Checker<'_> {
         })
     }
 
-    /// Reports limits of connections that never see an open connection: a limit counts a connection by its packets, from
-    /// the one that completes the handshake on.
+    /// Reports limits of connections that never see an open connection: a limit counts a connection by its packets,
+    /// from the one that completes the handshake on.
     pub(super) fn connections_are_seen(&mut self, tracking: &Tracking, postures: &[Posture]) {
         let rules = postures.iter().flat_map(|posture| [&posture.upstream, &posture.downstream]).flatten().flatten();
         for rule in rules.filter(|rule| counts_connections(rule)) {

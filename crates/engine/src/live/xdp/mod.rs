@@ -242,8 +242,8 @@ impl KernelPath {
         behind_card.write(&seals);
     }
 
-    /// The longest frame that a program gets from a port; `None` if the kernel gives it any. A driver refuses an MTU that
-    /// its programs cannot take, but not every driver does.
+    /// The longest frame that a program gets from a port; `None` if the kernel gives it any. A driver refuses an MTU
+    /// that its programs cannot take, but not every driver does.
     fn longest(&self, number: usize) -> Option<u32> {
         let is_native = self.modes.get(number) == Some(&Mode::Native);
         (is_native && !self.ports.jumbo()).then_some(ports::ONE_BUFFER_BYTES)

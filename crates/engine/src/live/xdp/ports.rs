@@ -20,8 +20,8 @@ use crate::live::samples::ring::SampleRing;
 /// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
 
-/// Bytes of a packet that fit a buffer of a page with every driver, behind 256 bytes for programs and before 320 for the
-/// kernel.
+/// Bytes of a packet that fit a buffer of a page with every driver, behind 256 bytes for programs and before 320 for
+/// the kernel.
 pub(super) const ONE_BUFFER_BYTES: u32 = 4096 - 256 - 320;
 
 /// An interface.

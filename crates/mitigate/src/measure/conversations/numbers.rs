@@ -44,8 +44,8 @@ pub fn exchange(header: &Header, entry: &mut Conversation, side: usize, scale: f
     acknowledged.saturating_add(brought)
 }
 
-/// By how much a side raises its acknowledgement. `first` is the first number that it can acknowledge. A connection begins
-/// anew with a SYN. If that was not seen, its numbers are more than `overtaken` behind.
+/// By how much a side raises its acknowledgement. `first` is the first number that it can acknowledge. A connection
+/// begins anew with a SYN. If that was not seen, its numbers are more than `overtaken` behind.
 fn advance(header: &Header, own: &mut Party, first: u32, overtaken: u32) -> u32 {
     let before = if header.flags & tcp::SYN != 0 { header.ack } else { own.covered.unwrap_or(first) };
     let difference = header.ack.wrapping_sub(before) as i32;

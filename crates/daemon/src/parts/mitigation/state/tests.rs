@@ -87,7 +87,8 @@ impl Run {
         Run { state, datapath, stopped: Stopped::default(), now_ns: weir_state::now_ns(), copies: 0 }
     }
 
-    /// Plays seconds with a packet in each of the windows' `count` turns. What `stops` says does not come to be sampled.
+    /// Plays seconds with a packet in each of the windows' `count` turns. What `stops` says does not come to be
+    /// sampled.
     fn play(
         &mut self,
         seconds: u64,
