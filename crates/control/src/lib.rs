@@ -20,6 +20,7 @@ mod attacks;
 mod baseline;
 mod card;
 mod client;
+mod comparison;
 mod features;
 mod flows;
 mod limits;
@@ -41,6 +42,7 @@ pub use card::{
     FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
+pub use comparison::{Comparison, Decision, RuleChange, SourceChange};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };
