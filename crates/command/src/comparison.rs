@@ -3,14 +3,12 @@
 
 use crate::engine::action;
 use crate::figures;
-use crate::report;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
-use weir_abi::{Action, Verdict};
+use weir_abi::{Action, Reason, Verdict};
 use weir_control::{Comparison, Decision, RuleChange, SourceChange};
-use weir_policy::ir::Program;
 
 /// Most sources that are listed.
 const LISTED_MAX: usize = 20;
@@ -91,15 +89,15 @@ impl Comparing {
         }
     }
 
-    /// Names the rules of the packets so far. Call it before a policy gives way to another one, and before
+    /// Gives reasons of packets so far their names. Call it before a policy gives way to another one, and before
     /// [`Comparing::comparison`].
-    pub fn name(&mut self, old: &Program, new: &Program) {
-        let decision = |program: &Program, verdict: u32| Decision {
+    pub fn name(&mut self, old: impl Fn(Reason) -> String, new: impl Fn(Reason) -> String) {
+        let decision = |verdict: u32, name: &dyn Fn(Reason) -> String| Decision {
             verdict: action(Verdict(verdict)).name().to_owned(),
-            reason: report::reason_name(program, Verdict(verdict).reason()),
+            reason: name(Verdict(verdict).reason()),
         };
         for ((before, after), (packets, bytes)) in std::mem::take(&mut self.numbered) {
-            let rule = self.named.entry((decision(old, before), decision(new, after))).or_default();
+            let rule = self.named.entry((decision(before, &old), decision(after, &new))).or_default();
             *rule = (rule.0 + packets, rule.1 + bytes);
         }
     }
@@ -173,6 +171,7 @@ pub fn tables(comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Compared, Comparing, summary, tables};
+    use crate::report::reason_name;
     use std::net::IpAddr;
     use weir_abi::verdict::Sampled;
     use weir_abi::{Action, Reason, Verdict};
@@ -183,6 +182,10 @@ mod tests {
         let rules = lines.map(|line| format!("rule {} {name}:{line} [drop] drop\n", usize::from(line != lines[0])));
         let text = format!("program {name}\n{}chain upstream\n  rule 0\n  rule 1\n", rules.concat());
         parse(&text).expect("a program")
+    }
+
+    fn names(program: &Program) -> impl Fn(Reason) -> String {
+        |reason| reason_name(program, reason)
     }
 
     fn packet(old: Action, rule: u16, new: Action) -> Compared {
@@ -197,10 +200,10 @@ mod tests {
         let mut comparing = Comparing::new(10);
         let source: IpAddr = "192.0.2.1".parse().expect("an address");
         comparing.add(packet(Action::Drop, 1, Action::Accept), || Some(source));
-        comparing.name(&first, &new);
+        comparing.name(names(&first), names(&new));
         comparing.add(packet(Action::Drop, 0, Action::Accept), || Some(source));
         comparing.add(packet(Action::Drop, 1, Action::Drop), || panic!("nothing has changed"));
-        comparing.name(&second, &new);
+        comparing.name(names(&second), names(&new));
         let comparison = comparing.comparison();
         assert_eq!(summary(&comparison), "2 of 3 packets change (2 newly pass, 0 are newly dropped)");
         let [only] = &comparison.by_rule[..] else { panic!("one change: {:?}", comparison.by_rule) };
@@ -214,7 +217,7 @@ mod tests {
             comparing.add(packet(Action::Accept, 0, Action::Drop), || Some(IpAddr::from([192, 0, 2, last])));
         }
         let program = program("p", [1, 2]);
-        comparing.name(&program, &program);
+        comparing.name(names(&program), names(&program));
         let comparison = comparing.comparison();
         let listed: Vec<_> = comparison.by_source.iter().map(|one| (one.source.as_str(), one.newly_dropped)).collect();
         assert_eq!((listed, comparison.more_sources), (vec![("192.0.2.2", 2), ("192.0.2.1", 1)], 2));

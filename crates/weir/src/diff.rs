@@ -79,7 +79,8 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     let damage = outcome.as_ref().err().and_then(Damage::of);
     // As in `replay`, the packets before the damage are reported.
     let failure = outcome.err().map(Failure::from);
-    comparing.name(&old.program, &new.program);
+    let name = |policy: &Policy, reason| report::reason_name(&policy.program, reason);
+    comparing.name(|reason| name(&old, reason), |reason| name(&new, reason));
     let difference = Difference {
         comparison: comparing.comparison(),
         first_packets,
