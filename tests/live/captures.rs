@@ -22,7 +22,7 @@ const SECOND: &str =
     "upstream {\n  icmp drop\n  udp dport 54 drop\n  udp dport 53 drop\n  accept\n}\ndownstream { accept }\n";
 
 /// A running `weir ctl capture`, which is killed when this value is dropped.
-struct Capture {
+pub struct Capture {
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
@@ -35,7 +35,7 @@ impl Capture {
     }
 
     /// Begins a capture. Returns when it has begun.
-    fn begin(running: &Running, arguments: &[&str]) -> Self {
+    pub fn begin(running: &Running, arguments: &[&str]) -> Self {
         let mut command = Self::command(running, arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
         let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
@@ -53,7 +53,7 @@ impl Capture {
     }
 
     /// Waits for its end. Returns its report.
-    fn ends(mut self) -> String {
+    pub fn ends(mut self) -> String {
         let report = self.line();
         assert_eq!(self.child.wait().expect("it is our child").code(), Some(0), "{report}");
         report

@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    SlotAction, TableAction,
+    ShadowAction, SlotAction, TableAction,
 };
 pub use detect::DetectOptions;
 use std::ffi::OsString;
