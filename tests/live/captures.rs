@@ -54,13 +54,15 @@ impl Capture {
 
     /// Waits for its end. Returns its report.
     fn ends(mut self) -> String {
+        wait_until("the capture ends", || self.child.try_wait().expect("it is our child").is_some());
         let report = self.line();
         assert_eq!(self.child.wait().expect("it is our child").code(), Some(0), "{report}");
         report
     }
 
+    /// SIGINT is ignored where tests run in the background.
     fn interrupt(&self) {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it runs");
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).expect("it runs");
     }
 }
 
@@ -94,7 +96,7 @@ fn times(path: &Path, text: &str) -> usize {
 
 fn to_port(port: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let frame = |length: &usize| {
-        format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=9 dport={port} / payload {length} fill={port}\n")
+        format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=9 dport={port} / payload {length} fill=7\n")
     };
     frames(&lengths.iter().map(frame).collect::<String>())
 }
