@@ -197,7 +197,7 @@ fn captures_select_by_matches_and_rotate_files(engine: &str, hosts: &Hosts, fold
     std::fs::write(&path, &bytes).expect("the folder can be written to");
     assert_eq!(sorted(read(&path)), sorted(wanted), "{engine}");
 
-    // 200 packets of 1,442 bytes take five files, of which three are kept.
+    // 200 packets of 1,442 bytes take five files. The newest three are kept.
     let base = folder.join("x.pcapng").display().to_string();
     let rotated =
         ["--rule", "edge.weir:3", "--count", "200", "-o", &base, "--rotate", "64kB", "--files", "3", "--json"];
