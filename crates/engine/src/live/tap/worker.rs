@@ -49,7 +49,10 @@ impl WorkerTaps {
         {
             (self.open, self.seen) = (open, version);
         }
-        if let Some(policy) = self.policy.clone().filter(|_| !self.open.is_empty()) {
+        if self.open.is_empty() {
+            return;
+        }
+        if let Some(policy) = self.policy.clone() {
             self.copy(&policy, from, burst, verdicts, cut);
         }
     }
