@@ -251,17 +251,6 @@ mod tests {
                 },
                 r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"udp drop","timeout_ms":500}}}}"#,
             ),
-            (
-                Request::Capture(CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..Default::default() }),
-                r#"{"capture":{"rule":"e.weir:2","every":9}}"#,
-            ),
-            (
-                Request::Shadow {
-                    operation: ShadowOperation::Load { policy: "/n.weir".into(), every: 10, posture: None },
-                },
-                r#"{"shadow":{"operation":{"load":{"policy":"/n.weir","every":10,"posture":null}}}}"#,
-            ),
-            (Request::Shadow { operation: ShadowOperation::End }, r#"{"shadow":{"operation":"end"}}"#),
             (Request::Attacks { operation: AttackOperation::List }, r#"{"attacks":{"operation":"list"}}"#),
             (
                 Request::Attacks { operation: AttackOperation::Accept { attack: 3 } },
@@ -278,6 +267,24 @@ mod tests {
         }
         let short = Request::parse(br#"{"activate":{"generation":2}}"#).expect("a trial is optional");
         assert_eq!(short, Request::Activate { generation: 2, confirm_s: None });
+    }
+
+    #[test]
+    fn a_capture_names_only_what_it_wants() {
+        let wanted = CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..CaptureFilter::default() };
+        let load = ShadowOperation::Load { policy: "/n.weir".into(), every: 10, posture: None };
+        let requests = [
+            (Request::Capture(wanted), r#"{"capture":{"rule":"e.weir:2","every":9}}"#),
+            (
+                Request::Shadow { operation: load },
+                r#"{"shadow":{"operation":{"load":{"policy":"/n.weir","every":10,"posture":null}}}}"#,
+            ),
+            (Request::Shadow { operation: ShadowOperation::End }, r#"{"shadow":{"operation":"end"}}"#),
+        ];
+        for (request, line) in requests {
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{line}\n"));
+            assert_eq!(Request::parse(line.as_bytes()).expect("a request"), request);
+        }
     }
 
     #[test]
