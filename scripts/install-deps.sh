@@ -1,12 +1,18 @@
 #!/bin/sh
-# Installs the Debian packages that Weir needs to be built and to run. With --tests, also installs the packages and rustup
-# components for its tests and for its feature dpdk. If nothing is missing, it prints nothing and needs no privileges.
+# Installs the Debian packages that Weir needs to be built and to run. With --demo, also installs those of the live
+# demonstration; with --tests, the packages and rustup components for its tests and for its feature dpdk. If nothing is
+# missing, it prints nothing and needs no privileges.
 set -eu
 
 # clang-19         compiles policies, for this machine and for BPF
 # libelf, zlib     libbpf
 # pkg-config       finds the libraries
 PACKAGES="clang-19 libelf-dev zlib1g-dev pkg-config"
+# ip, ethtool      network namespaces
+# busybox          a web server that installs no service
+# wrk              clients
+# tcpreplay        the attacker
+DEMO_PACKAGES="iproute2 ethtool busybox wrk tcpreplay"
 # libclang-rt-19   libFuzzer and the sanitizers
 # clang-format-19  the C style check
 # nftables, ip     comparison in tests, and their network namespaces
@@ -76,12 +82,13 @@ install_components() {
 }
 
 case ${1:-} in
+--demo) PACKAGES="$PACKAGES $DEMO_PACKAGES" ;;
 --tests)
 	PACKAGES="$PACKAGES $TEST_PACKAGES"
 	COMPONENTS=$TEST_COMPONENTS
 	;;
 "") ;;
-*) fail "usage: install-deps.sh [--tests]" ;;
+*) fail "usage: install-deps.sh [--demo | --tests]" ;;
 esac
 install_packages
 install_components
