@@ -8,6 +8,8 @@ mod bundled_tables;
 mod bundles;
 #[path = "command/card.rs"]
 mod card;
+#[path = "command/config.rs"]
+mod config;
 #[path = "command/detect.rs"]
 mod detect;
 #[path = "command/detect_captures.rs"]

@@ -66,7 +66,7 @@ pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded,
 use std::time::Duration;
 
 /// Path of the socket without `--control`.
-pub const DEFAULT_PATH: &str = "/run/weir.sock";
+pub const DEFAULT_PATH: &str = "/run/weir/weir.sock";
 /// Maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of an answer in bytes. A client reads no more.

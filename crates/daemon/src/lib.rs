@@ -37,6 +37,7 @@ use std::thread;
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
+use weir_configuration::Configuration;
 use weir_control::Status;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
@@ -47,22 +48,35 @@ use weir_policy::ir::OnExit;
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the command.
+/// Runs the command. `configuration` is where options come from, if there is a file.
 ///
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub fn run(options: &RunOptions, configuration: Option<&Configuration>) -> Result<(), Failure> {
     descriptors::raise()?;
-    run_with(options).map_err(descriptors::explain)
+    run_with(options, configuration).map_err(descriptors::explain)
 }
 
-fn run_with(options: &RunOptions) -> Result<(), Failure> {
+/// Refuses options that contradict each other, before anything is taken.
+///
+/// # Errors
+/// The reason.
+pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
     interfaces::check(options)?;
     parts::check(options)?;
-    options
-        .confirm
-        .map_or(Ok(()), succession::check_length)
-        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+    let trial = options.confirm.map_or(Ok(()), succession::check_length);
+    trial.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))
+}
+
+fn run_with(options: &RunOptions, configuration: Option<&Configuration>) -> Result<(), Failure> {
+    let located = |failure| match configuration {
+        Some(configuration) => configuration.locate(failure),
+        None => failure,
+    };
+    check_options(options).map_err(located)?;
+    for (key, line) in configuration.map(Configuration::overridden).unwrap_or_default() {
+        eprintln!("weir: `--{key}` of the command line is used in place of line {line} of the configuration");
+    }
     let trust = options.trust.read()?;
     own_connection::check(options, &trust)?;
     let flags = Flags::register()?;

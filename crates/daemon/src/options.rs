@@ -17,8 +17,12 @@ use weir_state::words::BUCKETS_MAX;
 /// `weir run`
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// The policy, or a bundle.
+    /// The policy, or a bundle. Without one, policy and options come from the configuration.
     pub policy: PathBuf,
+    /// Read options from this file: long option names as keys. Options of the command line win. Without a policy, the
+    /// default is /etc/weir/weir.toml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Which bundles are opened, also by `ctl load`.
     #[command(flatten)]
     pub trust: TrustOptions,

@@ -1,11 +1,13 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
 mod card_plan;
+mod config;
 mod ctl;
 mod detect;
 
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use config::{ConfigCommand, ConfigOptions, ConfigWords};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
     SlotAction, TableAction,
@@ -50,6 +52,8 @@ pub enum Command {
     /// Wait until the Weir that started this process ends, and delete its filters in a card.
     #[command(hide = true)]
     Sweep(SweepOptions),
+    /// Check or show the configuration of `weir run`.
+    Config(ConfigOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
     /// Plan for a card in front of Weir, or be one in software.
@@ -68,6 +72,7 @@ impl Command {
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
+            Command::Config(options) => options.json,
             Command::Ctl(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
