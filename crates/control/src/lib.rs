@@ -46,7 +46,7 @@ pub use features::{
 };
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
-pub use message::{Answer, Changes, Ready, Request};
+pub use message::{Answer, Changes, Ready, Reconfigured, Request};
 pub use reply::Reply;
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{

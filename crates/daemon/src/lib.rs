@@ -14,6 +14,7 @@ extern crate weir_command;
 pub mod door;
 pub mod generations;
 pub mod interfaces;
+mod notify;
 pub mod options;
 pub mod parts;
 pub mod requests;
@@ -52,7 +53,7 @@ const TICK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
-pub fn run(options: &RunOptions, configuration: Option<&Configuration>) -> Result<(), Failure> {
+pub fn run(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
     descriptors::raise()?;
     run_with(options, configuration).map_err(descriptors::explain)
 }
@@ -68,18 +69,19 @@ pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
     trial.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))
 }
 
-fn run_with(options: &RunOptions, configuration: Option<&Configuration>) -> Result<(), Failure> {
+fn run_with(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
     let located = |failure| match configuration {
         Some(configuration) => configuration.locate(failure),
         None => failure,
     };
     check_options(options).map_err(located)?;
-    for (key, line) in configuration.map(Configuration::overridden).unwrap_or_default() {
+    for (key, line) in configuration.map(|configuration| configuration.overridden()).unwrap_or_default() {
         eprintln!("weir: `--{key}` of the command line is used in place of line {line} of the configuration");
     }
     let trust = options.trust.read()?;
     own_connection::check(options, &trust)?;
     let flags = Flags::register()?;
+    notify::start()?;
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
@@ -91,6 +93,7 @@ fn run_with(options: &RunOptions, configuration: Option<&Configuration>) -> Resu
         interfaces: interfaces::interfaces(options),
         samples: mitigation::reader(options)?,
         flags,
+        configuration: configuration.cloned(),
     };
     match options.engine.runs_in_kernel() {
         true => run_kernel(options, trust, taken),
@@ -106,6 +109,7 @@ struct Taken {
     interfaces: Interfaces,
     samples: Option<Arc<SampleReader>>,
     flags: Flags,
+    configuration: Option<Arc<Configuration>>,
 }
 
 /// Runs the command with programs in the kernel.
@@ -138,7 +142,7 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, flags } = taken;
+    let Taken { targets, claims, mut server, interfaces, samples, flags, configuration } = taken;
     let mut parts = parts::all::<L>(options, samples)?;
     parts.restore(&loader)?;
     let first = match Generation::prepare(&options.policy, &loader) {
@@ -158,7 +162,8 @@ fn run_on<L: Loader>(
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
-        let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
+        let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
+        let door = Arc::new(door);
         let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
         report_start(options, &controller);
         let begun = parts.start(&running);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_command::entry::Refused;
 use weir_command::failure::Failure;
 use weir_command::report;
@@ -20,7 +21,7 @@ pub struct Parsed {
     /// The command with all its options.
     pub cli: Cli,
     /// The configuration from which options of `weir run` come.
-    pub configuration: Option<Configuration>,
+    pub configuration: Option<Arc<Configuration>>,
 }
 
 /// Parses the command line. For `weir run` it reads the configuration that the command line asks for.
@@ -45,7 +46,7 @@ pub fn parse(words: Vec<OsString>) -> Result<Parsed, Refused> {
     }
     let configuration = Configuration::read(&file, line).map_err(Refused::Named)?;
     let cli = Cli::from_arg_matches(configuration.matches()).map_err(Refused::Words)?;
-    Ok(Parsed { cli, configuration: Some(configuration) })
+    Ok(Parsed { cli, configuration: Some(Arc::new(configuration)) })
 }
 
 /// A `weir run` without a policy and without a file that could name one.

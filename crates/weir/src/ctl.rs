@@ -50,6 +50,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Activate { generation, confirm } => {
             Request::Activate { generation: *generation, confirm_s: confirm.map(|time| time.as_secs_f64()) }
         }
+        CtlCommand::Reconfigure { confirm } => {
+            Request::Reconfigure { confirm_s: confirm.map(|time| time.as_secs_f64()) }
+        }
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
@@ -68,6 +71,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Features { .. } => ctl_features::text(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Reconfigure { .. } => ctl_updates::reconfigured(&weir_control::read(value)?),
         Request::Card { .. } => ctl_card::report(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),

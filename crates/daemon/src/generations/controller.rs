@@ -154,6 +154,24 @@ impl<D: Datapath> Controller<D> {
         self.change(Change::Activate { generation, trial })
     }
 
+    /// Activates a generation of the same configuration in the operator's posture, if it has that posture.
+    ///
+    /// # Errors
+    /// A policy is on trial, there is no such generation, or a worker failed.
+    pub fn reconfigure(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
+        self.change(Change::Reconfigure { generation, trial })
+    }
+
+    /// The posture that the operator has decided for; `None` for the base policy.
+    pub fn decided_posture(&self) -> Option<String> {
+        self.state().succession.decided().posture.clone()
+    }
+
+    /// Whether a policy is on trial.
+    pub fn is_on_trial(&self) -> bool {
+        self.state().succession.trial_ends().is_some()
+    }
+
     /// Checks that a generation with other lists may replace the generation `of`.
     ///
     /// # Errors
