@@ -177,3 +177,96 @@ fn without_a_configuration_there_is_nothing_to_read_again(engine: &str, hosts: &
     assert!(refused.contains("start Weir with --config"), "{refused}");
     assert_eq!(running.stop(), 0);
 }
+
+/// Waits until the generation is kept.
+fn wait_until_kept(running: &Running, generation: u64) {
+    running.wait_until("the policy is kept", |running| {
+        let kept = running.status().kept.expect("it keeps policies");
+        assert_eq!(kept.error, None);
+        kept.generation == Some(generation)
+    });
+}
+
+const LISTED: &str = "table bad { type ipv4; file \"bad.txt\" }\nupstream { ip saddr @bad drop; accept }\n\
+                      downstream { accept }\n";
+const KEEP: [&str; 3] = ["--state", "state", "--keep-confirmed"];
+
+test_on!([afpacket, xdp] after_a_crash_the_last_confirmed_policy_decides_if_the_file_is_broken);
+fn after_a_crash_the_last_confirmed_policy_decides_if_the_file_is_broken(engine: &str, hosts: &Hosts, folder: &Path) {
+    let manager = Manager::listen(folder);
+    put(folder, "bad.txt", "192.0.2.0/24\n");
+    put(folder, "edge.weir", LISTED);
+    let running = start(hosts, folder, engine, &KEEP);
+    wait_until_kept(&running, 1);
+    // What is on trial is not kept.
+    put(folder, "edge.weir", OTHER);
+    let answer = running.ask(&Request::Reconfigure { confirm_s: Some(3600.0) }).expect("nothing is on trial");
+    assert_eq!(running.status().kept.and_then(|kept| kept.generation), Some(1), "{answer}");
+    running.kill();
+    // Neither the policy nor its list are left.
+    put(folder, "edge.weir", BROKEN);
+    fs::remove_file(folder.join("bad.txt")).expect("it is there");
+    let running = start(hosts, folder, engine, &KEEP);
+    let status = running.status();
+    let kept = status.kept.expect("it keeps policies");
+    assert!(kept.policy.as_ref().is_some_and(|policy| policy.ends_with("/edge.weir")), "{kept:?}");
+    assert!(kept.in_place_of.as_ref().is_some_and(|why| why.contains("edge.weir:1")), "{kept:?}");
+    assert_eq!(status.generations[0].rules, 3, "{:?}", status.generations);
+    let found = ctl(folder, "table bad get 192.0.2.7");
+    assert!(found.status.success(), "its list is in it: {found:?}");
+    let text = ctl(folder, "status");
+    let text = String::from_utf8_lossy(&text.stdout);
+    assert!(text.contains("STARTED WITH THE LAST CONFIRMED POLICY") && text.contains("edge.weir:1"), "{text}");
+    let log = running.log();
+    assert!(log.contains("dorp") && log.contains("starts with the last confirmed policy, which was /"), "{log}");
+    let said = loop {
+        let said = manager.wait_for("STATUS=");
+        if !said.starts_with("STATUS=generation") {
+            break said;
+        }
+    };
+    assert!(said.starts_with("STATUS=the last confirmed policy decides"), "{said}");
+    // The kept policy stays kept, and a corrected one takes its place.
+    put(folder, "edge.weir", PLAIN);
+    let answer = reconfigure(&running).unwrap_or_else(|failure| panic!("{failure}"));
+    wait_until_kept(&running, answer["generation"].as_u64().expect("a number"));
+    assert_eq!(running.status().kept.and_then(|kept| kept.in_place_of), None);
+    let files = fs::read_dir(folder.join("state/confirmed")).expect("a folder").count();
+    assert_eq!(files, 2, "one bundle and its description");
+    assert_eq!(running.stop(), 0);
+}
+
+test_on!([afpacket] without_a_kept_policy_a_broken_one_is_refused);
+fn without_a_kept_policy_a_broken_one_is_refused(engine: &str, hosts: &Hosts, folder: &Path) {
+    let refused = |words: &[&str]| {
+        let mut command = command(folder, engine, &KEEP);
+        let output = hosts.weir.run(move || command.output()).expect("the program was built");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        output.status.code()
+    };
+    put(folder, "edge.weir", BROKEN);
+    assert_eq!(refused(&["edge.weir:1", "dorp", "no confirmed policy is kept"]), Some(2));
+    // What others can write is not used: neither the folder nor the bundle.
+    put(folder, "edge.weir", OPEN);
+    let _manager = Manager::listen(folder);
+    let running = start(hosts, folder, engine, &KEEP);
+    wait_until_kept(&running, 1);
+    assert_eq!(running.stop(), 0);
+    put(folder, "edge.weir", BROKEN);
+    let confirmed = folder.join("state/confirmed");
+    let bundle = fs::read_dir(&confirmed).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let bundle = bundle.into_iter().find(|path| path.extension().is_some_and(|end| end == "weirb")).expect("a bundle");
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("it is ours");
+    };
+    set_mode(&confirmed, 0o777);
+    assert_eq!(refused(&["no confirmed policy can be read", "mode 0777", "dorp"]), Some(2));
+    set_mode(&confirmed, 0o700);
+    set_mode(&bundle, 0o666);
+    assert_eq!(refused(&["dorp", "does not load either", "mode 0666"]), Some(1));
+    // A damaged one neither.
+    set_mode(&bundle, 0o600);
+    fs::write(&bundle, "upstream { accept }").expect("it is ours");
+    assert!(refused(&["dorp", "does not load either"]).is_some_and(|code| code > 0));
+}

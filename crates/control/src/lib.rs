@@ -54,8 +54,8 @@ pub use stats::{
     TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{
-    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, LinkState, SavingTurns,
-    StateStatus, Status,
+    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, KeptStatus, LinkState,
+    SavingTurns, StateStatus, Status,
 };
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,

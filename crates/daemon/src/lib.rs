@@ -14,6 +14,7 @@ extern crate weir_command;
 pub mod door;
 pub mod generations;
 pub mod interfaces;
+mod kept;
 mod notify;
 pub mod options;
 pub mod parts;
@@ -27,6 +28,7 @@ use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, Nati
 use generations::succession;
 use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
+use kept::Keeper;
 use options::RunOptions;
 use parts::part::Running;
 use parts::{hybrid, mitigation};
@@ -145,12 +147,13 @@ fn run_on<L: Loader>(
     let Taken { targets, claims, mut server, interfaces, samples, flags, configuration } = taken;
     let mut parts = parts::all::<L>(options, samples)?;
     parts.restore(&loader)?;
-    let first = match Generation::prepare(&options.policy, &loader) {
+    let keeper = Keeper::of(options);
+    let check = |first: &Generation<LoaderCode<L>>| parts.check(first);
+    let first = match kept::first(options, keeper.as_ref(), &loader, check, || flags.is_stopped()) {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    parts.check(&first)?;
     let loaded = first.loaded(None)?;
     // Until the first policy is confirmed, everything passes when Weir ends.
     let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
@@ -166,6 +169,7 @@ fn run_on<L: Loader>(
         let door = Arc::new(door);
         let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
         report_start(options, &controller);
+        keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door))?;
         let begun = parts.start(&running);
         let begun = begun.and_then(|()| server.serve(move |request| door.request(request).map(|reply| json!(reply))));
         // The main loop never waits for an activation.
