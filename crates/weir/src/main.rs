@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use weir::cli::{CardCommand, Command};
 use weir::config::{self, Parsed};
-use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, replay, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, manual, replay, why};
 use weir_command::failure::Failure;
 use weir_command::{entry, signals};
 
@@ -36,5 +36,7 @@ fn run_command(parsed: &Parsed) -> Result<(), Failure> {
             CardCommand::Serve(options) => card_serve::run(options),
         },
         Command::Bench(options) => bench::run(options),
+        Command::Completions(options) => manual::completions(options),
+        Command::Man(options) => manual::pages(options),
     }
 }
