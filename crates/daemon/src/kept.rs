@@ -85,25 +85,25 @@ impl Keeper {
         let (path, source) = match self.find() {
             Ok(Some(found)) => found,
             Ok(None) => {
-                eprintln!("weir: no confirmed policy is kept in {}", self.folder.display());
+                error!("weir: no confirmed policy is kept in {}", self.folder.display());
                 return Err(failure);
             }
             Err(problem) => {
-                eprintln!("weir: no confirmed policy can be read: {problem}");
+                error!("weir: no confirmed policy can be read: {problem}");
                 return Err(failure);
             }
         };
         // Everything about the mistakes, once; the status has the first one.
-        eprintln!("{failure}");
+        error!("{failure}");
         let kept = PolicyFile::open(&path).and_then(|file| file.read(&Trust::default()));
         let first = kept.map_err(Failure::from).and_then(|policy| match policy.is_bundle() {
             true => Generation::of_policy(&path, policy, loader),
             // Who can have written a text is not checked.
             false => Err(Failure::Runtime(format!("{}: is not a bundle", path.display()))),
         });
-        let first = first.inspect_err(|_| eprintln!("weir: the last confirmed policy does not load either"))?;
+        let first = first.inspect_err(|_| error!("weir: the last confirmed policy does not load either"))?;
         let Source { policy, kept } = &source;
-        eprintln!("weir: starts with the last confirmed policy, which was {policy} at {kept}");
+        warning!("weir: starts with the last confirmed policy, which was {policy} at {kept}");
         let mut record = self.record();
         record.in_place_of = Some(failure.message().to_owned());
         (record.source, record.generation) = (Some(source), Some(FIRST));
@@ -174,7 +174,7 @@ impl Keeper {
             }
             Err(failure) => {
                 let why = failure.message().to_owned();
-                eprintln!("weir: the confirmed policy is not kept: {why}");
+                warning!("weir: the confirmed policy is not kept: {why}");
                 record.error = Some(why);
             }
         }

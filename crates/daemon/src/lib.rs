@@ -179,8 +179,8 @@ fn run_on<L: Loader>(
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         report_start(options, &controller);
-        keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door))?;
-        let begun = parts.start(&running);
+        let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
+        let begun = begun.and_then(|()| parts.start(&running));
         let answer = move |request| match request {
             Request::Capture(filter) => captures.begin(&filter, &door.controller.active()),
             request => door.request(request).map(|reply| Answered::from(json!(reply))),
@@ -210,7 +210,12 @@ fn run_on<L: Loader>(
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     let Status { workers, access, .. } = controller.status();
-    access.iter().for_each(|access| eprintln!("weir: {access}"));
+    for access in &access {
+        match access.starts_with("warning: ") {
+            true => warning!("weir: {access}"),
+            false => eprintln!("weir: {access}"),
+        }
+    }
     let place = match options.host.as_slice() {
         [] => format!("between {} and {}", options.lower.join(", "), options.upper.join(", ")),
         host => format!("on this host at {}", host.join(", ")),
@@ -219,6 +224,6 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
     if let Some(time) = options.confirm {
         let time = humantime::format_duration(time);
-        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+        notice!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
     }
 }

@@ -47,7 +47,7 @@ fn send_all(messages: &Receiver<Vec<String>>) {
         if let Err(error) = sd_notify::notify(&lines)
             && !is_told
         {
-            eprintln!("weir: the service manager cannot be notified: {error}");
+            warning!("weir: the service manager cannot be notified: {error}");
             is_told = true;
         }
     }

@@ -86,7 +86,7 @@ impl Server {
             loop {
                 let Some(stream) = acceptor.next() else { continue };
                 if let Err(why) = admit(stream, &clients, &handler) {
-                    eprintln!("weir: control: {why}");
+                    warning!("weir: control: {why}");
                 }
             }
         };

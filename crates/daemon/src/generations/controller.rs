@@ -244,7 +244,7 @@ impl<D: Datapath> Controller<D> {
         pending.generation.take_effect();
         let ended = self.state().commit(&pending.generation, (self.clock)());
         if let Some(ended) = ended {
-            eprintln!("weir: {ended}; {} decides", self.state().succession.active());
+            notice!("weir: {ended}; {} decides", self.state().succession.active());
         }
         self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_command::figures::grouped;
-use weir_control::{Active, AttackOperation, Reply, Request};
+use weir_control::{Active, AttackOperation, Reconfigured, Reply, Request};
 
 /// Interval of the status text.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,8 +26,6 @@ pub struct Service {
     /// The interval of the service manager's watchdog, if it has one.
     watchdog: Option<Duration>,
     progress: Option<Instant>,
-    status: Option<Instant>,
-    said: String,
     /// Whether a thread reads the configuration again. Another SIGHUP meanwhile waits for its end.
     reconfiguring: Arc<AtomicBool>,
 }
@@ -54,19 +52,10 @@ impl<L: Loader> Part<L> for Service {
         if !self.is_ready {
             self.is_ready = true;
             notify::ready();
+            start_status(&running.door);
         }
         if !self.reconfiguring.load(Ordering::Acquire) && running.flags.take_hang_up() {
             self.hang_up(running);
-        }
-        if !notify::is_wanted() {
-            return;
-        }
-        if is_due(&mut self.status, STATUS_INTERVAL) {
-            let text = status(&running.door);
-            if text != self.said {
-                notify::status(&text);
-                self.said = text;
-            }
         }
         // The main loop has made a turn. It never waits for an activation, so a turn that does not come is a failure.
         if self.watchdog.is_some_and(|interval| is_due(&mut self.progress, interval / 3)) {
@@ -88,17 +77,55 @@ impl Service {
         let (door, busy) = (running.door.clone(), self.reconfiguring.clone());
         busy.store(true, Ordering::Release);
         let work = move || {
-            let outcome = Failure::catch(|| door.request(Request::Reconfigure { confirm_s: None }));
-            if let Err(failure) = outcome {
-                eprintln!("{failure}");
-                eprintln!("weir: SIGHUP: the configuration is not applied, and the active policy stays");
+            match Failure::catch(|| door.request(Request::Reconfigure { confirm_s: None })) {
+                Ok(Reply::Reconfigured(done)) => tell(&done),
+                Ok(_) => {}
+                Err(failure) => {
+                    error!("{failure}");
+                    error!("weir: SIGHUP: the configuration is not applied, and the active policy stays");
+                }
             }
             busy.store(false, Ordering::Release);
         };
         if let Err(error) = thread::Builder::new().name("weir-reload".to_owned()).spawn(work) {
             self.reconfiguring.store(false, Ordering::Release);
-            eprintln!("weir: SIGHUP: {}", Failure::system("a thread", error));
+            error!("weir: SIGHUP: {}", Failure::system("a thread", error));
         }
+    }
+}
+
+/// Tells what SIGHUP has done.
+fn tell(done: &Reconfigured) {
+    let Reconfigured { generation, policy, posture_lost, restart, .. } = done;
+    notice!([Generation: generation] "weir: SIGHUP: generation {generation} is active: {policy}");
+    if let Some(posture) = posture_lost {
+        warning!("weir: SIGHUP: the policy has no posture {posture} any more, so its base policy decides");
+    }
+    if !restart.is_empty() {
+        warning!("weir: SIGHUP: changed, but only a restart applies it: {}", restart.join(", "));
+    }
+}
+
+/// Starts the thread that sends the status text, as long as the door exists. What it asks may wait for an activation.
+fn start_status<L: Loader>(door: &Arc<Door<L>>) {
+    if !notify::is_wanted() {
+        return;
+    }
+    let door = Arc::downgrade(door);
+    let work = move || {
+        let mut said = String::new();
+        while let Some(door) = door.upgrade() {
+            let text = status(&door);
+            drop(door);
+            if text != said {
+                notify::status(&text);
+                said = text;
+            }
+            thread::sleep(STATUS_INTERVAL);
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("weir-status".to_owned()).spawn(work) {
+        warning!("weir: there is no status text: {error}");
     }
 }
 

@@ -37,10 +37,10 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
         match serde_json::from_str(&line) {
             Ok(Message::Goodbye) => return Ok(()),
             Ok(message) => _ = final_state.apply(&message),
-            Err(error) => eprintln!("weir: the guard received an invalid message: {error}"),
+            Err(error) => error!("weir: the guard received an invalid message: {error}"),
         }
     }
-    eprintln!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
+    error!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
     final_state.carry_out()
 }
 
