@@ -29,6 +29,7 @@ mod flows;
 mod limits;
 mod message;
 mod reply;
+mod shadow;
 mod slots;
 mod stats;
 mod status;
@@ -54,6 +55,7 @@ pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, 
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Reconfigured, Request};
 pub use reply::Reply;
+pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,

@@ -13,7 +13,7 @@ use clap_complete::Shell;
 pub use config::{ConfigCommand, ConfigOptions, ConfigWords};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    SlotAction, TableAction,
+    ShadowAction, SlotAction, TableAction,
 };
 pub use detect::DetectOptions;
 use std::ffi::OsString;

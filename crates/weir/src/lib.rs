@@ -21,6 +21,7 @@ pub mod ctl_capture;
 pub mod ctl_card;
 pub mod ctl_features;
 pub mod ctl_flows;
+mod ctl_shadow;
 pub mod ctl_slot;
 pub mod ctl_table;
 pub mod ctl_updates;

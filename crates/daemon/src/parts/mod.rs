@@ -16,6 +16,7 @@ pub mod mitigation;
 pub mod part;
 mod saving;
 mod service;
+mod shadow;
 mod table_ticks;
 mod trials;
 mod upkeep;
@@ -62,6 +63,7 @@ pub fn all<'o, L: Loader>(
         part(feature_turns::FeatureTurns::default()),
         part(flow_room::RoomWatch::default()),
         part(links::Links::default()),
+        part(shadow::Shadow::default()),
         part(service::Service::new()),
     ];
     Ok(Parts::of(parts.into_iter().flatten().collect()))
