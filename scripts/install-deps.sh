@@ -19,8 +19,9 @@ DEMO_PACKAGES="iproute2 ethtool busybox wrk tcpreplay"
 # ethtool          completes checksums on the hosts of tests, like network cards
 # libdpdk-dev      headers, libraries and drivers of DPDK
 # python3          runs the example of a detector
+# systemd          judges how the service is hardened
 # verilator, g++, make   simulate the card
-TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 verilator g++ make"
+TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 systemd verilator g++ make"
 TEST_COMPONENTS="rustfmt clippy"
 COMPONENTS=
 LOCK_WAIT_SECONDS=600

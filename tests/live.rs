@@ -64,6 +64,8 @@ mod offloads;
 mod pressure;
 #[path = "live/saved.rs"]
 mod saved;
+#[path = "live/service.rs"]
+mod service;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
 #[path = "live/shadow.rs"]

@@ -21,9 +21,17 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-mitigate", &[&["weir-abi"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
     ("weir-command", &[LIBRARIES, &["weir-mitigate"]]),
+    ("weir-configuration", &[&["weir-command", "weir-loading", "weir-policy", "weir-state"]]),
     ("weir-planning", &[LIBRARIES, &["weir-card", "weir-command"]]),
     ("weir-recording", &[LIBRARIES, &["weir-mitigate", "weir-command"]]),
-    ("weir-daemon", &[LIBRARIES, &["weir-card", "weir-command", "weir-mitigate", "weir-planning", "weir-recording"]]),
+    (
+        "weir-daemon",
+        &[
+            LIBRARIES,
+            &["weir-card", "weir-command", "weir-configuration"],
+            &["weir-mitigate", "weir-planning", "weir-recording"],
+        ],
+    ),
     ("weir-schemes", &[&["weir-abi", "weir-tables"]]),
     ("weir-instruments", &[&["weir-abi", "weir-tables", "weir-engine", "weir-schemes"]]),
     ("weir-simulation", &[]),
@@ -35,7 +43,8 @@ const TOP_LEVEL: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
 /// Crates for command lines and terminals.
 const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
 /// Packages with a command line, or with a part of one: options are beside what they are for.
-const PROGRAMS: &[&str] = &["weir", "weir-bench", "weir-command", "weir-daemon", "weir-recording", "xtask"];
+const PROGRAMS: &[&str] =
+    &["weir", "weir-bench", "weir-command", "weir-configuration", "weir-daemon", "weir-recording", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
 const SILENT: &[&str] =
     &["crates/card/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];

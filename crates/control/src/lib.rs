@@ -53,7 +53,7 @@ pub use features::{
 };
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
-pub use message::{Answer, Changes, Ready, Request};
+pub use message::{Answer, Changes, Ready, Reconfigured, Request};
 pub use reply::Reply;
 pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
@@ -62,8 +62,8 @@ pub use stats::{
     TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{
-    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, LinkState, SavingTurns,
-    StateStatus, Status,
+    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, KeptStatus, LinkState,
+    SavingTurns, StateStatus, Status,
 };
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
@@ -74,7 +74,7 @@ pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded,
 use std::time::Duration;
 
 /// Path of the socket without `--control`.
-pub const DEFAULT_PATH: &str = "/run/weir.sock";
+pub const DEFAULT_PATH: &str = "/run/weir/weir.sock";
 /// Maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of an answer in bytes. A client reads no more.

@@ -44,6 +44,13 @@ pub enum Request {
         #[serde(default)]
         name: Option<String>,
     },
+    /// Reads the configuration again, loads its policy and activates it. The answer is
+    /// [`Reconfigured`](crate::Reconfigured). If anything fails, the active generation stays.
+    Reconfigure {
+        /// Starts a trial, as for `Activate`.
+        #[serde(default)]
+        confirm_s: Option<f64>,
+    },
     /// Reads the files of tables and limits of the active generation again, and applies what has changed. The answer is
     /// [`Reloaded`](crate::Reloaded).
     Reload {
@@ -115,6 +122,21 @@ pub struct Ready {
     pub generation: u64,
 }
 
+/// The answer to [`Request::Reconfigure`]: the policy of the configuration decides packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconfigured {
+    /// The number of its generation.
+    pub generation: u64,
+    /// The path of its policy.
+    pub policy: String,
+    /// Its posture; `None` for the base policy.
+    pub posture: Option<String>,
+    /// The posture that the operator had activated, if the policy does not have it any more.
+    pub posture_lost: Option<String>,
+    /// Keys whose values have changed since the start. They take effect at the next start.
+    pub restart: Vec<String>,
+}
+
 /// What a request, or a part of the daemon, changes of what decides packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changes<'a> {
@@ -136,9 +158,11 @@ impl Request {
     /// What it changes.
     pub fn changes(&self) -> Changes<'_> {
         match self {
-            Request::Activate { .. } | Request::Confirm | Request::Rollback | Request::Posture { .. } => {
-                Changes::Policy
-            }
+            Request::Activate { .. }
+            | Request::Reconfigure { .. }
+            | Request::Confirm
+            | Request::Rollback
+            | Request::Posture { .. } => Changes::Policy,
             Request::Reload { .. } => Changes::Lists,
             Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => Changes::Nothing,
             Request::Table { table, .. } => Changes::Table(table),
@@ -211,6 +235,7 @@ mod tests {
                 Request::Activate { generation: 2, confirm_s: Some(0.1) },
                 r#"{"activate":{"generation":2,"confirm_s":0.1}}"#,
             ),
+            (Request::Reconfigure { confirm_s: None }, r#"{"reconfigure":{"confirm_s":null}}"#),
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
             (Request::Reload { force: true }, r#"{"reload":{"force":true}}"#),

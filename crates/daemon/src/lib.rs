@@ -16,6 +16,8 @@ mod captures;
 pub mod door;
 pub mod generations;
 pub mod interfaces;
+mod kept;
+mod notify;
 pub mod options;
 pub mod parts;
 pub mod requests;
@@ -29,6 +31,7 @@ use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, Nati
 use generations::succession;
 use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
+use kept::Keeper;
 use options::RunOptions;
 use parts::part::Running;
 use parts::{hybrid, mitigation};
@@ -40,6 +43,7 @@ use std::thread;
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
+use weir_configuration::Configuration;
 use weir_control::{Request, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
@@ -51,25 +55,39 @@ use weir_policy::ir::OnExit;
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the command.
+/// Runs the command. `configuration` is where options come from, if there is a file.
 ///
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub fn run(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
     descriptors::raise()?;
-    run_with(options).map_err(descriptors::explain)
+    run_with(options, configuration).map_err(descriptors::explain)
 }
 
-fn run_with(options: &RunOptions) -> Result<(), Failure> {
+/// Refuses options that contradict each other, before anything is taken.
+///
+/// # Errors
+/// The reason.
+pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
     interfaces::check(options)?;
     parts::check(options)?;
-    options
-        .confirm
-        .map_or(Ok(()), succession::check_length)
-        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+    let trial = options.confirm.map_or(Ok(()), succession::check_length);
+    trial.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))
+}
+
+fn run_with(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
+    let located = |failure| match configuration {
+        Some(configuration) => configuration.locate(failure),
+        None => failure,
+    };
+    check_options(options).map_err(located)?;
+    for (key, line) in configuration.map(|configuration| configuration.overridden()).unwrap_or_default() {
+        eprintln!("weir: `--{key}` of the command line is used in place of line {line} of the configuration");
+    }
     let trust = options.trust.read()?;
     own_connection::check(options, &trust)?;
     let flags = Flags::register()?;
+    notify::start()?;
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
@@ -83,6 +101,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         samples: mitigation::reader(options)?,
         taps: if in_kernel { Taps::of_kernel()? } else { Taps::of_workers() },
         flags,
+        configuration: configuration.cloned(),
     };
     match in_kernel {
         true => run_kernel(options, trust, taken),
@@ -99,6 +118,7 @@ struct Taken {
     samples: Option<Arc<SampleReader>>,
     taps: Arc<Taps>,
     flags: Flags,
+    configuration: Option<Arc<Configuration>>,
 }
 
 /// Runs the command with programs in the kernel.
@@ -132,15 +152,16 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, taps, flags } = taken;
+    let Taken { targets, claims, mut server, interfaces, samples, taps, flags, configuration } = taken;
     let mut parts = parts::all::<L>(options, samples)?;
     parts.restore(&loader)?;
-    let first = match Generation::prepare(&options.policy, &loader) {
+    let keeper = Keeper::of(options);
+    let check = |first: &Generation<LoaderCode<L>>| parts.check(first);
+    let first = match kept::first(options, keeper.as_ref(), &loader, check, || flags.is_stopped()) {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    parts.check(&first)?;
     let loaded = first.loaded(None)?;
     // Until the first policy is confirmed, everything passes when Weir ends.
     let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
@@ -152,12 +173,14 @@ fn run_on<L: Loader>(
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
-        let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
+        let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
+        let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         report_start(options, &controller);
-        let begun = parts.start(&running);
+        let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
+        let begun = begun.and_then(|()| parts.start(&running));
         let answer = move |request| match request {
             Request::Capture(filter) => captures.begin(&filter, &door.controller.active()),
             request => door.request(request).map(|reply| Answered::from(json!(reply))),
@@ -187,7 +210,12 @@ fn run_on<L: Loader>(
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     let Status { workers, access, .. } = controller.status();
-    access.iter().for_each(|access| eprintln!("weir: {access}"));
+    for access in &access {
+        match access.starts_with("warning: ") {
+            true => warning!("weir: {access}"),
+            false => eprintln!("weir: {access}"),
+        }
+    }
     let place = match options.host.as_slice() {
         [] => format!("between {} and {}", options.lower.join(", "), options.upper.join(", ")),
         host => format!("on this host at {}", host.join(", ")),
@@ -196,6 +224,6 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
     if let Some(time) = options.confirm {
         let time = humantime::format_duration(time);
-        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+        notice!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
     }
 }

@@ -17,8 +17,12 @@ use weir_state::words::BUCKETS_MAX;
 /// `weir run`
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// The policy, or a bundle.
+    /// The policy, or a bundle. Without one, policy and options come from the configuration.
     pub policy: PathBuf,
+    /// Read options from this file: long option names as keys. Options of the command line win. Without a policy, the
+    /// default is /etc/weir/weir.toml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Which bundles are opened, also by `ctl load`.
     #[command(flatten)]
     pub trust: TrustOptions,
@@ -77,6 +81,10 @@ pub struct RunOptions {
     /// Keep dynamic tables, the debts of limits and answered flows in this folder, so that they outlive Weir.
     #[arg(long = "state", value_name = "DIR")]
     pub state_folder: Option<PathBuf>,
+    /// Keep the last confirmed policy in the folder of `--state`, compiled and with its lists. If POLICY does not load
+    /// at a start, Weir starts with the kept one, and the log and `weir ctl status` say so.
+    #[arg(long, requires = "state_folder")]
+    pub keep_confirmed: bool,
     /// Append the counts of limits to this file, as JSON lines, for lists with `log exceeded` or `log all`.
     #[arg(long, value_name = "FILE")]
     pub limits_log: Option<PathBuf>,

@@ -7,10 +7,10 @@ use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_control::{
-    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
+    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, DEFAULT_PATH, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request,
+    SILENCE_MAX,
 };
 
 /// Pause after the system could not accept a client.
@@ -63,6 +64,9 @@ impl Server {
     /// # Errors
     /// Another Weir listens at the path, or the path cannot be used.
     pub fn listen(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new(DEFAULT_PATH) {
+            make_folder(path)?;
+        }
         Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
     }
 
@@ -82,7 +86,7 @@ impl Server {
             loop {
                 let Some(stream) = acceptor.next() else { continue };
                 if let Err(why) = admit(stream, &clients, &handler) {
-                    eprintln!("weir: control: {why}");
+                    warning!("weir: control: {why}");
                 }
             }
         };
@@ -95,6 +99,15 @@ impl Drop for Server {
     fn drop(&mut self) {
         // An error is ignored: the socket may have been removed already.
         let _gone = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the folder of the default socket, which systemd makes for the service.
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Failure::file(folder, error)),
+        _ => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod capture;
 mod card_plan;
+mod config;
 mod ctl;
 mod detect;
 
@@ -9,6 +10,7 @@ pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+pub use config::{ConfigCommand, ConfigOptions, ConfigWords};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
     ShadowAction, SlotAction, TableAction,
@@ -57,6 +59,8 @@ pub enum Command {
     /// Wait until the Weir that started this process ends, and delete its filters in a card.
     #[command(hide = true)]
     Sweep(SweepOptions),
+    /// Check or show the configuration of `weir run`.
+    Config(ConfigOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
     /// Plan for a card in front of Weir, or be one in software.
@@ -80,6 +84,7 @@ impl Command {
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
+            Command::Config(options) => options.json,
             Command::Ctl(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,

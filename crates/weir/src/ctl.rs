@@ -18,8 +18,8 @@ use weir_command::figures;
 use weir_command::limit_counts;
 use weir_command::report;
 use weir_control::{
-    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, InterfaceStatus, LimitsStatus,
-    LinkState, Ready, Request, StateStatus, Stats, Status, TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, InterfaceStatus, KeptStatus,
+    LimitsStatus, LinkState, Ready, Request, StateStatus, Stats, Status, TxDropped, WorkerStats,
 };
 use weir_policy::diag::printable::printable;
 
@@ -58,6 +58,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Activate { generation, confirm } => {
             Request::Activate { generation: *generation, confirm_s: confirm.map(|time| time.as_secs_f64()) }
         }
+        CtlCommand::Reconfigure { confirm } => {
+            Request::Reconfigure { confirm_s: confirm.map(|time| time.as_secs_f64()) }
+        }
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
@@ -81,6 +84,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Features { .. } => ctl_features::text(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Reconfigure { .. } => ctl_updates::reconfigured(&weir_control::read(value)?),
         Request::Card { .. } => ctl_card::report(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
@@ -127,6 +131,9 @@ fn status(status: &Status) -> String {
             let _ = writeln!(text, "state that was not restored is kept as {}", printable(name));
         }
     }
+    if let Some(kept) = &status.kept {
+        text += &kept_policy(kept);
+    }
     if let Some(FlowsStatus { size, used, closing, is_short, refused }) = status.flows {
         let short = if is_short { ": room is short" } else { "" };
         let refused =
@@ -151,6 +158,21 @@ fn status(status: &Status) -> String {
         let mark = if generation.id == status.generation { active } else { "" };
         let _ = writeln!(text, "  {:>4}  {} ({} rules){mark}", generation.id, generation.policy, generation.rules);
     }
+    text
+}
+
+/// Which policy is kept, and whether it decides.
+fn kept_policy(KeptStatus { folder, policy, kept, error, in_place_of, .. }: &KeptStatus) -> String {
+    let mut text = String::new();
+    let since = kept.as_deref().unwrap_or_default();
+    if let Some(why) = in_place_of {
+        let _ = writeln!(text, "STARTED WITH THE LAST CONFIRMED POLICY, of {since}, because: {}", printable(why));
+    }
+    let _ = match (error, policy) {
+        (Some(error), _) => writeln!(text, "the confirmed policy is not kept: {}", printable(error)),
+        (None, Some(policy)) => writeln!(text, "the confirmed policy is kept: {}, {since}", printable(policy)),
+        (None, None) => writeln!(text, "no confirmed policy is kept in {} yet", printable(folder)),
+    };
     text
 }
 

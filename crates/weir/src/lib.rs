@@ -12,6 +12,7 @@ pub mod card_serve;
 pub mod check;
 pub mod cli;
 pub mod compile;
+pub mod config;
 pub mod costs;
 pub mod ctl;
 pub mod ctl_attacks;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
-use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
+use weir_control::{Activating, Active, AutomaticPosture, KeptStatus, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
@@ -35,6 +35,8 @@ pub struct Controller<D: Datapath> {
     ledger: Ledger<D::Code>,
     /// Reports how state is saved to disk, if it is.
     saved: OnceLock<ReportState>,
+    /// Reports which policy is kept, for the active generation.
+    kept: OnceLock<ReportKept>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
@@ -43,6 +45,9 @@ pub struct Controller<D: Datapath> {
 
 /// Reports how state is saved to disk.
 type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
+
+/// Reports which policy is kept, while a generation is active.
+type ReportKept = Box<dyn Fn(u64) -> KeptStatus + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -108,9 +113,9 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
+        let (clock, saved, kept, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new(), OnceLock::new());
         let ensuring = Mutex::default();
-        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring })
+        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, kept, card, ensuring })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -152,6 +157,24 @@ impl<D: Datapath> Controller<D> {
     /// There is no such generation, or a worker failed.
     pub fn activate(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
         self.change(Change::Activate { generation, trial })
+    }
+
+    /// Activates a generation of the same configuration in the operator's posture, if it has that posture.
+    ///
+    /// # Errors
+    /// A policy is on trial, there is no such generation, or a worker failed.
+    pub fn reconfigure(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
+        self.change(Change::Reconfigure { generation, trial })
+    }
+
+    /// The posture that the operator has decided for; `None` for the base policy.
+    pub fn decided_posture(&self) -> Option<String> {
+        self.state().succession.decided().posture.clone()
+    }
+
+    /// Whether a policy is on trial.
+    pub fn is_on_trial(&self) -> bool {
+        self.state().succession.trial_ends().is_some()
     }
 
     /// Checks that a generation with other lists may replace the generation `of`.
@@ -221,7 +244,7 @@ impl<D: Datapath> Controller<D> {
         pending.generation.take_effect();
         let ended = self.state().commit(&pending.generation, (self.clock)());
         if let Some(ended) = ended {
-            eprintln!("weir: {ended}; {} decides", self.state().succession.active());
+            notice!("weir: {ended}; {} decides", self.state().succession.active());
         }
         self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))
@@ -262,6 +285,17 @@ impl<D: Datapath> Controller<D> {
         let mut state = self.state();
         let superseded = state.superseded.as_mut().map(std::mem::take).unwrap_or_default();
         (state.active(), superseded)
+    }
+
+    /// The generation that was confirmed last, if any was.
+    pub fn confirmed(&self) -> Option<Shared<D::Code>> {
+        let state = self.state();
+        state.succession.confirmed().map(|confirmed| state.ready(confirmed.generation))
+    }
+
+    /// Sets the report on the kept policy, which is a part of the status. The first one counts.
+    pub fn report_kept(&self, report: impl Fn(u64) -> KeptStatus + Send + Sync + 'static) {
+        let _first = self.kept.set(Box::new(report));
     }
 
     /// The active generation.
@@ -314,6 +348,7 @@ impl<D: Datapath> Controller<D> {
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
             state: self.saved.get().map(|report| report()),
+            kept: self.kept.get().map(|report| report(generation)),
             flows: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),

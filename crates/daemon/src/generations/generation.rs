@@ -177,6 +177,18 @@ impl<C> Generation<C> {
         Self::load(path, policy, loader, None)
     }
 
+    /// Compiles and loads a policy that was read from `path` already.
+    ///
+    /// # Errors
+    /// It cannot be compiled or loaded.
+    pub fn of_policy<L: Loader<Datapath: Datapath<Code = C>>>(
+        path: &Path,
+        policy: Policy,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        Self::load(path, policy, loader, None)
+    }
+
     fn load<L: Loader<Datapath: Datapath<Code = C>>>(
         path: &Path,
         policy: Policy,

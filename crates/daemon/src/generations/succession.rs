@@ -39,6 +39,14 @@ pub enum Change {
         /// Length of the trial.
         trial: Option<Duration>,
     },
+    /// Activates a generation of the same configuration, in the same posture if it has one of this name, else its base
+    /// policy. Refused during a trial, so that what it activates lasts.
+    Reconfigure {
+        /// The generation.
+        generation: u64,
+        /// Length of the trial.
+        trial: Option<Duration>,
+    },
     /// Activates a generation that is the active one with other lists, in the same posture. The rollback target stays.
     Succeed {
         /// The generation that has other lists now. It must be active.
@@ -302,10 +310,11 @@ impl Succession {
         has_posture: impl Fn(u64, &str) -> bool,
     ) -> Result<Active, Refusal> {
         self.check_free()?;
-        let decided = self.target(&change, now)?;
+        let decided = self.target(&change, now, &has_posture)?;
         let ends = self.automatic.posture().and_then(|posture| match &change {
-            Change::Activate { .. } | Change::Succeed { .. } if has_posture(decided.generation, posture) => None,
-            Change::Activate { .. } | Change::Succeed { .. } => Some(Why::NoPosture(decided.generation)),
+            Change::Activate { .. } | Change::Reconfigure { .. } | Change::Succeed { .. } => {
+                (!has_posture(decided.generation, posture)).then_some(Why::NoPosture(decided.generation))
+            }
             Change::Posture(_) => Some(Why::ByHand),
             Change::Rollback => Some(Why::Rollback),
             Change::Timeout => Some(Why::TrialEnded),
@@ -322,21 +331,38 @@ impl Succession {
         Ok(to)
     }
 
+    fn check_ready(&self, generation: u64) -> Result<(), Refusal> {
+        match self.ready.contains(&generation) {
+            true => Ok(()),
+            false => Err(Refusal::Unknown { generation, ready: self.ready.clone() }),
+        }
+    }
+
     /// What the operator has decided for when a change is done.
-    fn target(&self, change: &Change, now: Instant) -> Result<Active, Refusal> {
+    fn target(
+        &self,
+        change: &Change,
+        now: Instant,
+        has_posture: &impl Fn(u64, &str) -> bool,
+    ) -> Result<Active, Refusal> {
         Ok(match change {
             Change::Activate { generation, trial } => {
-                if !self.ready.contains(generation) {
-                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
-                }
+                self.check_ready(*generation)?;
                 trial.map_or(Ok(()), check_length)?;
                 Active { generation: *generation, posture: None }
             }
+            Change::Reconfigure { generation, trial } => {
+                if self.trial.is_some() {
+                    return Err(Refusal::OnTrial);
+                }
+                self.check_ready(*generation)?;
+                trial.map_or(Ok(()), check_length)?;
+                let posture = self.decided().posture.clone().filter(|posture| has_posture(*generation, posture));
+                Active { generation: *generation, posture }
+            }
             Change::Succeed { of, generation } => {
                 self.may_succeed(*of)?;
-                if !self.ready.contains(generation) {
-                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
-                }
+                self.check_ready(*generation)?;
                 Active { generation: *generation, posture: self.decided().posture.clone() }
             }
             Change::Posture(posture) => Active { generation: self.decided().generation, posture: posture.clone() },
@@ -366,7 +392,7 @@ impl Succession {
             (Change::Take { holder, posture }, _) => self.automatic.take(holder, posture, now),
             (Change::Release(_) | Change::Lapse, _) => {}
             (Change::Rollback | Change::Timeout, Some(_)) => self.trial = None,
-            (Change::Activate { trial: Some(time), .. }, _) => {
+            (Change::Activate { trial: Some(time), .. } | Change::Reconfigure { trial: Some(time), .. }, _) => {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
             (Change::Succeed { of, generation }, None) => {

@@ -15,6 +15,7 @@ mod log_file;
 pub mod mitigation;
 pub mod part;
 mod saving;
+mod service;
 mod shadow;
 mod table_ticks;
 mod trials;
@@ -63,6 +64,7 @@ pub fn all<'o, L: Loader>(
         part(flow_room::RoomWatch::default()),
         part(links::Links::default()),
         part(shadow::Shadow::default()),
+        part(service::Service::new()),
     ];
     Ok(Parts::of(parts.into_iter().flatten().collect()))
 }

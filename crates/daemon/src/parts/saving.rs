@@ -113,9 +113,9 @@ impl SavingReport {
         saving.errors[saved as usize] = error;
         match (had_error, saving.error()) {
             (false, Some(error)) => {
-                eprintln!("weir: {}: the state is not saved for now: {error}", path.display());
+                error!("weir: {}: the state is not saved for now: {error}", path.display());
             }
-            (true, None) => eprintln!("weir: {}: the state is saved again", path.display()),
+            (true, None) => notice!("weir: {}: the state is saved again", path.display()),
             _ => {}
         }
     }
@@ -208,7 +208,7 @@ impl StateFolder {
                 (Restored::default(), None)
             }
         };
-        restored.notices.iter().for_each(|notice| eprintln!("weir: {notice}"));
+        restored.notices.iter().for_each(|notice| warning!("weir: {notice}"));
         report.note_unread(restored.unread);
         shared.tables().make_last(&log, restored.tables);
         shared.keep_debts(restored.debts);
@@ -255,12 +255,12 @@ impl StateFolder {
                     log.demand_snapshot();
                 }
                 let tables = loader.shared().tables();
-                tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
+                tables.take_notices().iter().for_each(|notice| warning!("weir: {notice}"));
                 let saved = saver.step(tables, active.tables());
                 let unread = saver.take_unread();
                 if !unread.is_empty() {
                     for name in &unread {
-                        eprintln!("weir: {}: this state was not restored and is kept", path.join(name).display());
+                        warning!("weir: {}: this state was not restored and is kept", path.join(name).display());
                     }
                     report.note_unread(unread);
                 }
@@ -287,7 +287,7 @@ fn save_flows<L: Loader>(
         let needs = active.program().flow_needs();
         let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs));
         if table.is_some() {
-            loader.shared().end_saved_flows().iter().for_each(|notice| eprintln!("weir: {notice}"));
+            loader.shared().end_saved_flows().iter().for_each(|notice| warning!("weir: {notice}"));
         }
         let watched = table.as_ref().zip(needs.as_ref().map(|needs| &needs.timeouts));
         let saved = if turn == Turn::Last { saver.complete(watched) } else { saver.step(watched) };

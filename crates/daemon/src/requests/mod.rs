@@ -51,6 +51,9 @@ pub fn perform<L: Loader>(
             return Ok(Ready { generation: controller.add(generation) }.into());
         }
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
+        Request::Reconfigure { .. } => {
+            return Err(Failure::Rejected("weir: there is no configuration: start Weir with --config".to_owned()));
+        }
         Request::Confirm => controller.confirm()?,
         Request::Rollback => controller.rollback()?,
         Request::Posture { name } => controller.posture(name.as_deref())?,
@@ -120,7 +123,10 @@ fn addition_stats(shared: &SharedState) -> AdditionStats {
 }
 
 /// The length of a trial. Its bounds are checked when the generation is activated.
-fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
+///
+/// # Errors
+/// It is no length of time.
+pub fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
     let length = |seconds: f64| Duration::try_from_secs_f64(seconds);
     let trial = confirm_s.map(length).transpose();
     trial.map_err(|_| Failure::Rejected(format!("weir: {}", Refusal::TrialLength)))

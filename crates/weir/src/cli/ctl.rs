@@ -62,6 +62,12 @@ pub enum CtlCommand {
         /// Its name; without a name, the base policy.
         name: Option<String>,
     },
+    /// Read the configuration again, load its policy and activate it. If anything fails, the active policy stays.
+    Reconfigure {
+        /// Roll back after this time (`60s`, `5m`) unless it is confirmed.
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        confirm: Option<Duration>,
+    },
     /// Read the files of tables and limits again, and apply what has changed.
     Reload {
         /// Ignore `max-change` of tables. Protected addresses are refused nevertheless.

@@ -25,17 +25,11 @@ use crate::generations::generation::Loader;
 use crate::parts::part::{Part, Running};
 use weir_command::failure::Failure;
 
-/// Feeds as a part of the daemon: a thread that watches list files, and SIGHUP.
+/// Feeds as a part of the daemon: a thread that watches list files.
 pub struct Feeds;
 
 impl<L: Loader> Part<L> for Feeds {
     fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
         watcher::start(std::sync::Arc::downgrade(&running.door))
-    }
-
-    fn step(&mut self, running: &Running<'_, L>) {
-        if running.flags.take_hang_up() {
-            running.door.updates.request_reload();
-        }
     }
 }

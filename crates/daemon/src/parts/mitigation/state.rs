@@ -130,7 +130,7 @@ impl State {
         let measured = self.losses.end_window(one_in, CopyCounts { made: copies.made, seen, waiting });
         let sampling = if problem.is_some() { Sampling::NOTHING } else { measured };
         if problem != self.samples.problem {
-            problem.iter().for_each(|problem| eprintln!("weir: mitigation: {problem}"));
+            problem.iter().for_each(|problem| warning!("weir: mitigation: {problem}"));
         }
         let samples = &mut self.samples;
         (samples.one_in, samples.problem) = (one_in, problem);
@@ -193,16 +193,16 @@ impl State {
         match decision {
             Decision::Detected { attack, victim, .. } => {
                 let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
-                eprintln!("weir: attack {attack}: {kind} on {victim}");
+                warning!([Attack: attack] "weir: attack {attack}: {kind} on {victim}");
                 self.tell_began(attack);
             }
             Decision::VectorBegan { attack, class } => {
                 let victim = self.defence.mitigator().attack(attack).map(|attack| attack.victim.to_string());
-                eprintln!("weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
+                warning!([Attack: attack] "weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
                 self.tell_vector("vector-began", attack, class);
             }
             Decision::VectorEnded { attack, class } => {
-                eprintln!("weir: attack {attack}: {} is over", class::attack(class));
+                notice!([Attack: attack] "weir: attack {attack}: {} is over", class::attack(class));
                 self.tell_vector("vector-ended", attack, class);
             }
             Decision::Apply(action) => _ = self.apply(action, now_ns),
@@ -211,14 +211,14 @@ impl State {
                 match self.defence.mitigator().mode() {
                     Mode::Watch => self.tell_action("action-watched", action.id),
                     Mode::Propose | Mode::Act => {
-                        eprintln!("weir: attack {attack}: proposed: {measure}");
+                        notice!([Attack: attack, Action: action.id, Rule: measure] "weir: attack {attack}: proposed: {measure}");
                         self.tell_action("action-proposed", action.id);
                     }
                 }
             }
             Decision::Undo(id, ending) => self.undo(id, ending, now_ns),
             Decision::Ended(attack) => {
-                eprintln!("weir: attack {attack}: over");
+                notice!([Attack: attack] "weir: attack {attack}: over");
                 self.tell_over(attack);
             }
         }
@@ -229,7 +229,7 @@ impl State {
         let (attack, id) = (action.attack, action.id);
         match self.carried.apply(&action, now_ns) {
             Ok(()) => {
-                eprintln!("weir: attack {attack}: {}", action.measure);
+                notice!([Attack: attack, Action: id, Rule: action.measure] "weir: attack {attack}: {}", action.measure);
                 self.defence.enforce(action, now_ns);
                 self.tell_taken(attack, id);
                 None
@@ -248,7 +248,7 @@ impl State {
         let count = self.not_carried_out.entry(reason.to_owned()).or_default();
         *count += 1;
         if *count == 1 {
-            eprintln!("weir: mitigation: not carried out: {problem}");
+            error!("weir: mitigation: not carried out: {problem}");
         }
         self.defence.mitigator_mut().failed(id, problem);
         self.tell_ended(id, Ending::Failed);
@@ -261,9 +261,9 @@ impl State {
             return;
         }
         self.note_dropped(id);
-        eprintln!("weir: action {id} is released: {}", ending.name());
+        notice!([Action: id] "weir: action {id} is released: {}", ending.name());
         if let Err(problem) = self.carried.undo(id, now_ns) {
-            eprintln!("weir: mitigation: action {id} ends by its timeout: {problem}");
+            error!("weir: mitigation: action {id} ends by its timeout: {problem}");
         }
         self.tell_ended(id, ending);
     }
@@ -281,7 +281,7 @@ impl State {
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
                 Lost::Removed(how) => {
-                    eprintln!("weir: action {id} {how}, and is not taken again in this attack");
+                    notice!([Action: id] "weir: action {id} {how}, and is not taken again in this attack");
                     self.defence.mitigator_mut().removed(id);
                     self.tell_ended(id, Ending::Removed);
                 }
