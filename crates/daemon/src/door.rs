@@ -20,6 +20,7 @@ use crate::generations::generation::{Generation, Loader, LoaderCode};
 use crate::generations::succession::Change;
 use crate::parts::feeds::{Cause, Force, NotUpdated, Updater, Updates};
 use crate::requests;
+use crate::requests::occupancy::{self, Occupancy};
 use crate::requests::slots;
 use crate::requests::slots::Renewal;
 use std::collections::BTreeSet;
@@ -117,6 +118,11 @@ impl<L: Loader> Door<L> {
         self.guarded(request.clone().changes(), || {
             requests::perform(request, &self.controller, &self.loader, &self.updates)
         })
+    }
+
+    /// How full the state of the active generation is.
+    pub fn occupancy(&self) -> Occupancy {
+        occupancy::of(&self.controller.active(), self.loader.shared())
     }
 
     /// Activates a posture in front of the operator's. Its holder must renew it.
