@@ -21,8 +21,12 @@ DEMO_PACKAGES="iproute2 ethtool busybox wrk tcpreplay"
 # python3          runs the example of a detector
 # systemd          judges how the service is hardened
 # verilator, g++, make   simulate the card
+# prometheus       scrapes Weir and evaluates alerts; promtool
 TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 systemd verilator g++ make"
+TEST_PACKAGES="$TEST_PACKAGES prometheus"
 TEST_COMPONENTS="rustfmt clippy"
+# Packages of programs that tests start themselves. Their services are neither started nor enabled.
+SERVICES="prometheus"
 COMPONENTS=
 LOCK_WAIT_SECONDS=600
 
@@ -55,6 +59,28 @@ update_lists() {
 	done
 }
 
+# Runs a command that installs packages. Their services are not started meanwhile (invoke-rc.d(8)).
+without_starting_services() {
+	if [ -e /usr/sbin/policy-rc.d ]; then
+		"$@"
+		return
+	fi
+	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+	chmod 755 /usr/sbin/policy-rc.d
+	"$@"
+}
+
+# Services that are new with their packages do not start with the machine either.
+disable_services() {
+	command -v systemctl >/dev/null 2>&1 || return 0
+	for service in $SERVICES; do
+		case " $missing " in
+		*" $service "*) systemctl disable --quiet "$service" >&2 || fail "systemctl could not disable $service" ;;
+		esac
+	done
+}
+
 install_packages() {
 	command -v apt-get >/dev/null 2>&1 && command -v dpkg-query >/dev/null 2>&1 ||
 		fail "no apt-get here. Weir is tested on Debian 12; install the equivalents of: $PACKAGES"
@@ -66,8 +92,10 @@ install_packages() {
 	export DEBIAN_FRONTEND=noninteractive
 	update_lists
 	# shellcheck disable=SC2086 # a list of words
-	apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_SECONDS -qq install --no-install-recommends $missing >&2 ||
+	without_starting_services \
+		apt-get -o DPkg::Lock::Timeout=$LOCK_WAIT_SECONDS -qq install --no-install-recommends $missing >&2 ||
 		fail "apt-get could not install: $missing"
+	disable_services
 }
 
 install_components() {

@@ -56,6 +56,8 @@ mod hybrid;
 mod limits;
 #[path = "live/links.rs"]
 mod links;
+#[path = "live/metrics.rs"]
+mod metrics;
 #[path = "live/mitigation.rs"]
 mod mitigation;
 #[path = "live/offloads.rs"]

@@ -22,6 +22,7 @@ use crate::generations::succession::{Change, Refusal};
 use crate::notify::Reloading;
 use crate::parts::feeds::{Cause, Force, NotUpdated, Updater, Updates};
 use crate::requests;
+use crate::requests::occupancy::{self, Occupancy};
 use crate::requests::slots;
 use crate::requests::slots::Renewal;
 use std::collections::BTreeSet;
@@ -167,6 +168,11 @@ impl<L: Loader> Door<L> {
         let posture_lost = wanted.filter(|wanted| posture.as_ref() != Some(wanted));
         let (policy, restart) = (policy.display().to_string(), started.differing(&read));
         Ok(Reconfigured { generation, policy, posture, posture_lost, restart })
+    }
+
+    /// How full the state of the active generation is.
+    pub fn occupancy(&self) -> Occupancy {
+        occupancy::of(&self.controller.active(), self.loader.shared())
     }
 
     /// Activates a posture in front of the operator's. Its holder must renew it.

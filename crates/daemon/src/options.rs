@@ -2,6 +2,7 @@
 
 use crate::interfaces::claim::ClaimTarget;
 pub use crate::parts::card::options::{CardOptions, SweepOptions};
+pub use crate::parts::metrics::options::MetricsOptions;
 pub use crate::parts::mitigation::options::{MitigationOptions, ModeName};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -94,6 +95,9 @@ pub struct RunOptions {
     /// Limits that have a line in each interval, the most exceeded first. The sums cover all limits.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = top, requires = "limits_log")]
     pub limits_top: usize,
+    /// What Prometheus is told.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
 }
 
 /// `weir guard`

@@ -12,6 +12,7 @@ pub mod hybrid;
 mod limits_log;
 mod links;
 mod log_file;
+pub mod metrics;
 pub mod mitigation;
 pub mod part;
 mod saving;
@@ -35,7 +36,7 @@ use weir_engine::live::samples::SampleReader;
 pub fn check(options: &RunOptions) -> Result<(), Failure> {
     hybrid::HybridPart::of(options)?;
     card::CardPart::of(options)?;
-    Ok(())
+    options.metrics.check()
 }
 
 /// The parts that the options ask for. They start in this order: a part uses only those before it.
@@ -58,6 +59,7 @@ pub fn all<'o, L: Loader>(
         card::CardPart::of(options)?.and_then(part),
         mitigation::MitigationPart::of(options, samples).and_then(part),
         carry::Carrying::of(options).and_then(part),
+        metrics::Metrics::listen(options)?.and_then(part),
         part(upkeep::Upkeep::default()),
         part(table_ticks::TableTicks::default()),
         part(feature_turns::FeatureTurns::default()),

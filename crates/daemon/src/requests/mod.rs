@@ -2,6 +2,7 @@
 
 mod features;
 mod flows;
+pub mod occupancy;
 pub mod slots;
 mod table_answers;
 mod table_list;

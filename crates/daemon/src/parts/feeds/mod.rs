@@ -18,7 +18,7 @@ mod watcher;
 pub use checks::Force;
 pub use contents::Contents;
 pub use guarded::Guarded;
-pub use updater::{NotUpdated, Updater};
+pub use updater::{NotUpdated, Updater, name_of};
 pub use updates::{Cause, Updates};
 
 use crate::generations::generation::Loader;
