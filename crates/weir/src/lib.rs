@@ -24,5 +24,6 @@ pub mod ctl_table;
 pub mod ctl_updates;
 pub mod detect;
 pub mod diff;
+pub mod import;
 pub mod replay;
 pub mod why;

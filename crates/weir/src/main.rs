@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 use weir::cli::{CardCommand, Cli, Command};
-use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, replay, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, import, replay, why};
 use weir_command::failure::Failure;
 use weir_command::{entry, signals};
 
@@ -23,6 +23,7 @@ fn run_command(command: &Command) -> Result<(), Failure> {
         Command::Why(options) => why::run(options),
         Command::Diff(options) => diff::run(options),
         Command::Detect(options) => detect::run(options),
+        Command::Import(options) => import::run(options),
         Command::Run(options) => weir_daemon::run(options),
         Command::Guard(options) => weir_daemon::interfaces::guard::process::run(options),
         Command::Sweep(options) => weir_daemon::parts::card::sweeper::run(options),
