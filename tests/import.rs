@@ -1,8 +1,8 @@
 //! Imported policies, compared with what they are imported from.
 //!
 //! Each folder of `tests/import` is a ruleset: its source, the policy and the report that `weir import` writes, as
-//! snapshots (`WEIR_BLESS=1` writes them), and `options`. The kernel loads the ruleset, without the rules that the report
-//! says are left out, and decides packets between two wires. The imported policy must decide the same.
+//! snapshots (`WEIR_BLESS=1` writes them), and `options`. The kernel loads the ruleset, without the rules that the
+//! report says are left out, and decides packets between two wires. The imported policy must decide the same.
 
 /// What the generator of random packets needs of the engines' tests.
 mod engines {
@@ -10,10 +10,12 @@ mod engines {
 }
 #[path = "random/packets.rs"]
 mod packets;
-#[path = "import/rulesets.rs"]
-mod rulesets;
+#[path = "import/random.rs"]
+mod random;
 #[path = "import/router.rs"]
 mod router;
+#[path = "import/rulesets.rs"]
+mod rulesets;
 #[path = "import/traffic.rs"]
 mod traffic;
 
@@ -65,7 +67,10 @@ fn differences(router: &mut Router, ruleset: &Ruleset, sent: &[(bool, Vec<u8>)])
         .map(|at| {
             let packet = weir_test_support::Packet::new(weir_test_support::Link::RawIp, sent[at].1.clone());
             let side = if sent[at].0 { "upstream" } else { "downstream" };
-            format!("{}: the kernel passes it: {}, Weir: {:?}\n  {side} {at} {packet}", ruleset.name, theirs[at], ours[at])
+            format!(
+                "{}: the kernel passes it: {}, Weir: {:?}\n  {side} {at} {packet}",
+                ruleset.name, theirs[at], ours[at]
+            )
         })
         .collect()
 }
@@ -76,10 +81,12 @@ fn the_kernel_decides_as_imported_policies_do() {
         router.clear();
         let all = traffic::packets();
         let forwarded = router.judge(&all);
-        let sent: Vec<_> = all.into_iter().zip(forwarded).filter_map(|(packet, passes)| passes.then_some(packet)).collect();
+        let sent: Vec<_> =
+            all.into_iter().zip(forwarded).filter_map(|(packet, passes)| passes.then_some(packet)).collect();
         assert!(sent.len() > 2000, "only {} packets", sent.len());
         let mut wrong = Vec::new();
-        for ruleset in rulesets().into_iter().filter(|ruleset| matches!(ruleset.format, Format::Nft | Format::Iptables)) {
+        for ruleset in rulesets().into_iter().filter(|ruleset| matches!(ruleset.format, Format::Nft | Format::Iptables))
+        {
             let ruleset = ruleset.slow();
             let found = differences(&mut router, &ruleset, &sent);
             wrong.extend(found.iter().take(SHOWN).cloned());
@@ -98,7 +105,9 @@ fn policies_and_reports_are_as_reviewed() {
         let import = ruleset.import();
         ruleset.load(&import);
         let lists = import.lists.iter().map(|(path, text)| format!("--- {path}\n{text}")).collect::<String>();
-        for (name, text) in [("imported.weir", &import.policy), ("report.txt", &import.findings.report()), ("lists.txt", &lists)] {
+        for (name, text) in
+            [("imported.weir", &import.policy), ("report.txt", &import.findings.report()), ("lists.txt", &lists)]
+        {
             if !(text.is_empty() && name == "lists.txt") {
                 wrong.extend(bless_or_compare(&ruleset.folder.join(name), text));
             }

@@ -38,8 +38,14 @@ const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
 /// Packages with a command line, or with a part of one: options are beside what they are for.
 const PROGRAMS: &[&str] = &["weir", "weir-bench", "weir-command", "weir-daemon", "weir-recording", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
-const SILENT: &[&str] =
-    &["crates/card/src/", "crates/import/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
+const SILENT: &[&str] = &[
+    "crates/card/src/",
+    "crates/import/src/",
+    "crates/loading/src/",
+    "crates/mitigate/src/",
+    "crates/policy/src/",
+    "crates/tables/src/",
+];
 /// The crates without input or output.
 const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-import"];
 /// Crates that access files, processes or the network. Pure crates do not use them.

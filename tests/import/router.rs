@@ -3,8 +3,8 @@
 //! ```text
 //! w0 ---- eth0   the rules of nftables or iptables   eth1 ---- l1
 //! ```
-//! Packets from outside are sent at `w0` and forwarded to `eth1`, packets from inside the other way. Each has its number
-//! in the IPv4 identification or the IPv6 flow label. One processor handles them in order, so a frame behind them that
+//! Packets from outside are sent at `w0` and forwarded to `eth1`, packets from inside the other way. Each has its
+//! number in the IPv4 identification or the IPv6 flow label. One processor handles them in order, so a frame behind them that
 //! has arrived says that all before it are decided. What the kernel itself sends is dropped.
 
 use nix::ifaddrs::getifaddrs;
@@ -96,7 +96,8 @@ impl Router {
     pub fn clear(&mut self) {
         run("nft", "flush ruleset", "");
         run("nft", "-f -", SILENCE);
-        // struct nlmsghdr: length, type (subsystem conntrack, delete), flags (request), sequence, port; struct nfgenmsg.
+        // struct nlmsghdr: length, type (subsystem conntrack, delete), flags (request), sequence, port; struct
+        // nfgenmsg.
         let mut message = 20u32.to_ne_bytes().to_vec();
         message.extend((1u16 << 8 | 2).to_ne_bytes());
         message.extend(1u16.to_ne_bytes());

@@ -83,7 +83,8 @@ impl Ruleset {
             let text = text.replace("\"per\": \"second\"", "\"per\": \"hour\"");
             text.replace("/sec ", "/hour ").replace("/min ", "/hour ")
         };
-        let sources = self.sources.iter().map(|source| Source { text: hourly(&source.text), name: source.name.clone() });
+        let sources =
+            self.sources.iter().map(|source| Source { text: hourly(&source.text), name: source.name.clone() });
         Ruleset { sources: sources.collect(), ..self }
     }
 
@@ -125,7 +126,8 @@ impl Ruleset {
     /// Programs that load the ruleset, their arguments, and what they read. Rules that are left out are missing.
     pub fn for_the_kernel(&self, import: &Import) -> Vec<(&'static str, &'static str, String)> {
         let findings = import.findings.all().iter().filter(|finding| finding.kind == Kind::LeftOut);
-        let missing: Vec<&str> = findings.filter(|finding| !finding.reason.starts_with("log")).map(|finding| finding.at.as_str()).collect();
+        let missing: Vec<&str> =
+            findings.filter(|finding| !finding.reason.starts_with("log")).map(|finding| finding.at.as_str()).collect();
         let mut loads = Vec::new();
         for source in &self.sources {
             if self.format == Format::Nft {

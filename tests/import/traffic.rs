@@ -23,8 +23,18 @@ const INSIDE6: [&str; 2] = ["2001:db8:1::1", "2001:db8:1::80"];
 const PORTS: [u16; 16] = [22, 25, 53, 80, 123, 443, 1900, 3306, 5060, 8080, 9001, 11211, 23, 137, 33434, 6000];
 /// Flags that a SYN, an answer, data and scans have.
 const FLAGS: [&str; 12] = [
-    "syn", "ack", "rst", "fin", "syn|ack", "fin|ack", "fin|syn", "syn|rst", "fin|psh|urg", "0",
-    "fin|syn|rst|psh|ack|urg", "psh|ack",
+    "syn",
+    "ack",
+    "rst",
+    "fin",
+    "syn|ack",
+    "fin|ack",
+    "fin|syn",
+    "syn|rst",
+    "fin|psh|urg",
+    "0",
+    "fin|syn|rst|psh|ack|urg",
+    "psh|ack",
 ];
 
 /// The packets, with the side from which they come: `true` is outside.
@@ -36,7 +46,10 @@ pub fn packets() -> Vec<(bool, Vec<u8>)> {
     }
     all.extend(random());
     all.extend(CAPTURES.iter().flat_map(|path| captured(path)));
-    all.into_iter().filter(|packet| is_plain(packet)).filter_map(|packet| Some((is_outside(&packet)?, packet))).collect()
+    all.into_iter()
+        .filter(|packet| is_plain(packet))
+        .filter_map(|packet| Some((is_outside(&packet)?, packet)))
+        .collect()
 }
 
 /// Whether a packet comes from outside. Of two ends that are both no addresses from inside, the one with the smaller
@@ -84,7 +97,11 @@ fn lines() -> Vec<String> {
                 lines.push(format!("{up} / udp {ports} / payload {}", 20 + service * 60));
                 lines.push(format!("{down} / udp {back} / payload 40"));
                 lines.push(format!("{down} / udp sport={} dport={dport} / payload 12", port + 2000));
-                lines.push(format!("{up} / tcp sport={} dport={dport} flags={} window=0", port + 3000, FLAGS[service % 12]));
+                lines.push(format!(
+                    "{up} / tcp sport={} dport={dport} flags={} window=0",
+                    port + 3000,
+                    FLAGS[service % 12]
+                ));
             }
         }
         lines.extend(messages(family, outside, inside));
@@ -100,7 +117,10 @@ fn messages(family: &str, outside: &[&str], inside: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     for source in outside {
         for kind in kinds {
-            lines.push(format!("{family} saddr={source} daddr={} / {word} type={kind} code=0 id=7 seq=1 / payload 40", inside[0]));
+            lines.push(format!(
+                "{family} saddr={source} daddr={} / {word} type={kind} code=0 id=7 seq=1 / payload 40",
+                inside[0]
+            ));
         }
         for protocol in ["sctp sport=5000 dport=80", "udplite sport=5000 dport=80", "dccp sport=5000 dport=80"] {
             lines.push(format!("{family} saddr={source} daddr={} / {protocol} / payload 20", inside[0]));

@@ -1,7 +1,7 @@
 //! A condition of a rule: one match of the policy language, with the values for which it holds where they are known.
 //!
-//! Known values show that two conditions contradict each other, or that one implies the other. A condition without known
-//! values does neither, so an unknown value never removes a rule.
+//! Known values show that two conditions contradict each other, or that one implies the other. A condition without
+//! known values does neither, so an unknown value never removes a rule.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -109,10 +109,12 @@ impl Condition {
     /// The opposite, for packets that fulfil `known`. `None` if a packet may fulfil neither, as without the field.
     pub fn opposite(&self, known: &[Condition]) -> Option<Condition> {
         let header = self.field.split(' ').next().unwrap_or("");
-        let is_always_there = matches!(header, "ip" | "ip6") || matches!(self.field.as_str(), "meta l4proto" | "ct state");
-        let is_there = self.guards().into_iter().all(|(field, value)| {
-            known.iter().any(|condition| condition.about(field) == Some(vec![(value, value)]))
-        });
+        let is_always_there =
+            matches!(header, "ip" | "ip6") || matches!(self.field.as_str(), "meta l4proto" | "ct state");
+        let is_there = self
+            .guards()
+            .into_iter()
+            .all(|(field, value)| known.iter().any(|condition| condition.about(field) == Some(vec![(value, value)])));
         let rest = self.text.strip_prefix(self.field.as_str())?.strip_prefix(' ')?;
         if !is_always_there || !is_there || rest.starts_with(['<', '>', '&', '=']) {
             return None;
@@ -190,9 +192,15 @@ fn complement(ranges: &[Range]) -> Vec<Range> {
 fn is_possible(others: &[Condition], condition: &Condition) -> bool {
     let field = canonical(&condition.field);
     let Some(mut left) = condition.values.clone() else { return true };
-    for values in others.iter().filter(|other| canonical(&other.field) == field).filter_map(|other| other.values.as_ref()) {
+    for values in
+        others.iter().filter(|other| canonical(&other.field) == field).filter_map(|other| other.values.as_ref())
+    {
         let both = |a: Range, b: Range| (a.0.max(b.0), a.1.min(b.1));
-        left = left.iter().flat_map(|a| values.iter().map(move |b| both(*a, *b))).filter(|(low, high)| low <= high).collect();
+        left = left
+            .iter()
+            .flat_map(|a| values.iter().map(move |b| both(*a, *b)))
+            .filter(|(low, high)| low <= high)
+            .collect();
     }
     !left.is_empty()
 }
@@ -217,7 +225,7 @@ pub fn covers(packet: &[Condition], conditions: &[Condition]) -> bool {
     conditions.iter().all(|wanted| packet.iter().any(|known| known.implies(wanted)))
 }
 
-/// An address or a prefix as a range, with the text of a policy. Bits behind the prefix are cleared, as the kernel does.
+/// An address or a prefix as a range, with the text of a policy. Bits behind the prefix are cleared, as in the kernel.
 pub fn address(text: &str) -> Option<(Range, String)> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
@@ -231,14 +239,16 @@ pub fn address(text: &str) -> Option<(Range, String)> {
         };
         let host = u32::MAX.checked_shr(length).unwrap_or(0);
         let low = u32::from(v4) & !host;
-        let shown = if length == 32 { Ipv4Addr::from(low).to_string() } else { format!("{}/{length}", Ipv4Addr::from(low)) };
+        let shown =
+            if length == 32 { Ipv4Addr::from(low).to_string() } else { format!("{}/{length}", Ipv4Addr::from(low)) };
         return Some(((low.into(), (low | host).into()), shown));
     }
     let v6: Ipv6Addr = address.parse().ok()?;
     let length: u32 = length.map_or(Some(128), |length| length.parse().ok()).filter(|&length| length <= 128)?;
     let host = u128::MAX.checked_shr(length).unwrap_or(0);
     let low = u128::from(v6) & !host;
-    let shown = if length == 128 { Ipv6Addr::from(low).to_string() } else { format!("{}/{length}", Ipv6Addr::from(low)) };
+    let shown =
+        if length == 128 { Ipv6Addr::from(low).to_string() } else { format!("{}/{length}", Ipv6Addr::from(low)) };
     Some(((low, low | host), shown))
 }
 

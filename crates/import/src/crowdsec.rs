@@ -84,8 +84,8 @@ pub fn crowdsec(sources: &[Source], options: &Options) -> Result<Import, Refused
     findings.note(
         "decisions",
         "durations",
-        "each decision has its own: `weir ctl table crowdsec stream < lists/crowdsec.stream` gives entries of a running \
-         Weir their timeouts, and removes deleted ones; crowdsec6 likewise",
+        "each decision has its own: with -o DIR, `weir ctl table crowdsec stream < DIR/lists/crowdsec.stream` gives \
+         the entries of a running Weir their timeouts, and removes deleted ones; crowdsec6 likewise",
     );
     let mut import = writer.finish(findings)?;
     let [v4, v6] = streams;
@@ -227,7 +227,9 @@ impl Reader {
             let of = |column: Option<usize>| column.map(|column| fields[column].clone()).unwrap_or_default();
             // As printed, the scope stands in front of the value: `Ip:192.0.2.1`.
             let (scope, value) = match fields[value].split_once(':') {
-                Some((scope, value)) if matches!(scope, "Ip" | "Range" | "Country" | "AS") => (scope.to_owned(), value.to_owned()),
+                Some((scope, value)) if matches!(scope, "Ip" | "Range" | "Country" | "AS") => {
+                    (scope.to_owned(), value.to_owned())
+                }
                 _ => (of(scope), fields[value].clone()),
             };
             self.decisions.push(Decision {

@@ -82,7 +82,8 @@ pub fn fastnetmon(sources: &[Source], options: &Options) -> Result<Import, Refus
         for table in &made {
             each_direction(table, &mut rules, |family, side, text| {
                 for (matches, rate) in &limits {
-                    let _ = writeln!(text, "  {matches}{family} {side} @{} limit each {family} {side} {rate}", table.name);
+                    let _ =
+                        writeln!(text, "  {matches}{family} {side} @{} limit each {family} {side} {rate}", table.name);
                 }
                 // A host has the thresholds of its group and no others.
                 if !group.prefix.is_empty() {
@@ -93,7 +94,8 @@ pub fn fastnetmon(sources: &[Source], options: &Options) -> Result<Import, Refus
         tables.extend(made);
     }
     say_unused(&settings, &mut findings);
-    let used: Vec<&Table> = tables.iter().filter(|table| rules.concat().contains(&format!("@{} ", table.name))).collect();
+    let used: Vec<&Table> =
+        tables.iter().filter(|table| rules.concat().contains(&format!("@{} ", table.name))).collect();
     writer.tables(&used);
     if !inside.is_empty() {
         writer.item(&format!("inside {{ {} }}", inside.join(", ")));
@@ -180,7 +182,8 @@ fn limits(group: &Group, settings: &Settings, findings: &mut Findings) -> Vec<(&
         }
         match setting.value.parse::<u64>() {
             Ok(rate) if rate > 0 => {
-                let reason = "FastNetMon has everything dropped for a host above its threshold; Weir drops what is above";
+                let reason =
+                    "FastNetMon has everything dropped for a host above its threshold; Weir drops what is above";
                 findings.approximate(&setting.at, &text, reason, Effect::Unknown);
                 limits.push((matches, format!("{rate}{unit}")));
             }
@@ -199,7 +202,11 @@ fn say_unused(settings: &Settings, findings: &mut Findings) {
             let reason = "Weir limits the TCP connections of each address: `limit each ip daddr connections N`";
             findings.left_out(&setting.at, &text, reason, Effect::PassesMore);
         } else if key == "ban_time" || key.starts_with("unban") {
-            findings.note(&setting.at, &text, "a limit of Weir ends with the excess; `weir run --mitigate` blocks for a time");
+            findings.note(
+                &setting.at,
+                &text,
+                "a limit of Weir ends with the excess; `weir run --mitigate` blocks for a time",
+            );
         } else {
             findings.note(&setting.at, &text, "it does not decide packets, or Weir has no such setting");
         }

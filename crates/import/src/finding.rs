@@ -1,5 +1,8 @@
-//! What was not carried over, or not literally: each with its place, its text, the reason, and what it means for packets.
+//! What was not carried over, or not literally: each with its place, its text, the reason, and what it means for
+//! packets.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::{self, Display, Formatter};
 
 /// What it means for packets that a part of the source is missing, or different.
@@ -74,15 +77,24 @@ impl Display for Finding {
 
 /// All findings. A place and reason that are reported twice count once.
 #[derive(Clone, Debug, Default)]
-pub struct Findings(Vec<Finding>);
+pub struct Findings {
+    all: Vec<Finding>,
+    /// The index of each place and reason.
+    known: HashMap<(String, String), usize>,
+}
 
 impl Findings {
     /// Adds a finding.
     pub fn add(&mut self, finding: Finding) {
-        let known = self.0.iter_mut().find(|known| known.at == finding.at && known.reason == finding.reason);
-        match known {
-            Some(known) => known.effect = known.effect.and(finding.effect),
-            None => self.0.push(finding),
+        match self.known.entry((finding.at.clone(), finding.reason.clone())) {
+            Entry::Occupied(known) => {
+                let known = &mut self.all[*known.get()];
+                known.effect = known.effect.and(finding.effect);
+            }
+            Entry::Vacant(unknown) => {
+                unknown.insert(self.all.len());
+                self.all.push(finding);
+            }
         }
     }
 
@@ -106,17 +118,17 @@ impl Findings {
 
     /// All of them, in the order in which they were found.
     pub fn all(&self) -> &[Finding] {
-        &self.0
+        &self.all
     }
 
     /// Number of findings of a kind.
     pub fn count(&self, kind: Kind) -> usize {
-        self.0.iter().filter(|finding| finding.kind == kind).count()
+        self.all.iter().filter(|finding| finding.kind == kind).count()
     }
 
     /// Whether everything was carried over as it was.
     pub fn is_complete(&self) -> bool {
-        self.0.iter().all(|finding| finding.kind == Kind::Note)
+        self.all.iter().all(|finding| finding.kind == Kind::Note)
     }
 
     /// The report as text.
@@ -127,15 +139,11 @@ impl Findings {
             self.count(Kind::Approximate),
             self.count(Kind::Note)
         );
-        let sections = [
-            (Kind::LeftOut, "Left out"),
-            (Kind::Approximate, "Not quite the same"),
-            (Kind::Note, "Notes"),
-        ];
+        let sections = [(Kind::LeftOut, "Left out"), (Kind::Approximate, "Not quite the same"), (Kind::Note, "Notes")];
         for (kind, title) in sections {
             if self.count(kind) > 0 {
                 text += &format!("\n{title}:\n");
-                for finding in self.0.iter().filter(|finding| finding.kind == kind) {
+                for finding in self.all.iter().filter(|finding| finding.kind == kind) {
                     text += &format!("  {finding}\n");
                 }
             }

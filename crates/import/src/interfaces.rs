@@ -1,7 +1,7 @@
 //! What a test of an interface says in one direction of a policy.
 //!
-//! Weir has no names of interfaces in its rules: a packet comes from outside or from inside. The operator names the outer
-//! interfaces. All others that the ruleset names, except `lo`, are inner ones.
+//! Weir has no names of interfaces in its rules: a packet comes from outside or from inside. The operator names the
+//! outer interfaces. All others that the ruleset names, except `lo`, are inner ones.
 
 use crate::Options;
 use crate::finding::Findings;
@@ -41,7 +41,11 @@ impl Interfaces {
             .collect();
         let mut outer = options.outside.clone();
         if let (true, true, [only]) = (outer.is_empty(), options.host, named.iter().collect::<Vec<_>>().as_slice()) {
-            findings.note("interfaces", only, "the only interface that the ruleset names; it is taken as the one of --host");
+            findings.note(
+                "interfaces",
+                only,
+                "the only interface that the ruleset names; it is taken as the one of --host",
+            );
             outer = vec![(**only).to_owned()];
         }
         let inner: Vec<String> =
@@ -80,7 +84,10 @@ impl Interfaces {
         if count > 0 && count == side.len() {
             Answer::Always
         } else if count > 0 {
-            Answer::Unknown(format!("Weir does not know by which interface of a side ({}) a packet comes", side.join(", ")))
+            Answer::Unknown(format!(
+                "Weir does not know by which interface of a side ({}) a packet comes",
+                side.join(", ")
+            ))
         } else if test.names.iter().all(is_elsewhere) || !side.is_empty() {
             Answer::Never
         } else {

@@ -79,7 +79,9 @@ impl Set {
         let is_dynamic = is_filled || self.timeout_s > 0;
         if with_timeout > 0 {
             let reason = match self.timeout_s {
-                0 => "entries of this table stay: `weir ctl table NAME add ENTRY timeout T` gives single ones a timeout",
+                0 => {
+                    "entries of this table stay: `weir ctl table NAME add ENTRY timeout T` gives single ones a timeout"
+                }
                 _ => "a table has one timeout for all its entries, which begins when the policy is loaded",
             };
             let text = format!("{with_timeout} entries with a timeout");
@@ -192,8 +194,10 @@ pub fn ipset(sources: &[Source], options: &Options) -> Result<Import, Refused> {
         let reason = match set.kind.as_str() {
             "list:set" => "a list of sets: write a rule for each of its sets".to_owned(),
             "bitmap:port" => "ports: write `define NAME = { ... }` and `tcp dport $NAME`".to_owned(),
-            kind => format!("tables of Weir have addresses; rules that match a set of type {kind} are imported with it: \
-                             `weir import iptables RULES SETS`"),
+            kind => format!(
+                "tables of Weir have addresses; rules that match a set of type {kind} are imported with it: \
+                             `weir import iptables RULES SETS`"
+            ),
         };
         let values: Vec<&str> = set.entries.iter().map(|entry| entry.value.as_str()).take(8).collect();
         let text = format!("set {} ({}, {} entries: {} ...)", set.name, set.kind, set.entries.len(), values.join(" "));
@@ -206,9 +210,14 @@ pub fn ipset(sources: &[Source], options: &Options) -> Result<Import, Refused> {
         format!("  # {family} saddr @{} drop\n", table.name)
     });
     let rules: String = rules.collect();
-    findings.note("rules", "the sets", "`ipset save` does not say what happens to the addresses of a set: the policy has rules \
-                                        as comments");
-    writer.item(&format!("upstream {{\n  # What happens to these addresses? Remove the `#` of the rules that you want.\n{rules}  accept\n}}"));
+    findings.note(
+        "rules",
+        "the sets",
+        "`ipset save` does not say what happens to the addresses of a set: the policy has rules \
+                                        as comments",
+    );
+    let question = "What happens to these addresses? Remove the `#` of the rules that you want.";
+    writer.item(&format!("upstream {{\n  # {question}\n{rules}  accept\n}}"));
     writer.item("downstream { accept }");
     writer.finish(findings)
 }

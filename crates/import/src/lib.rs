@@ -1,12 +1,13 @@
-//! From the rules of other packet filters to a policy: text in, text out, with a finding for everything that is not in the
-//! policy as it was in the source.
+//! From the rules of other packet filters to a policy: text in, text out, with a finding for everything that is not in
+//! the policy as it was in the source.
 //!
 //! ```text
 //!   nft, iptables --read--> Ruleset --flatten--> lines of each direction --write--> policy, lists
 //!   ipset, fastnetmon, crowdsec ------------------------------------------write--> policy, lists
 //! ```
-//! The crate opens no file. A rule whose conditions cannot all be written is never written with some of them: it becomes a
-//! comment at its place and a finding (`docs/decisions/0068-import.md`). The compiler checks every policy that comes out.
+//! The crate opens no file. A rule whose conditions cannot all be written is never written with some of them: it becomes
+//! a comment at its place and a finding (`docs/decisions/0068-import.md`). The compiler checks every policy that comes
+//! out.
 #![forbid(unsafe_code)]
 
 pub mod condition;

@@ -8,6 +8,7 @@ use crate::ruleset::{Hook, Rule, Ruleset, Test};
 use crate::sets::{Table, one_line};
 use crate::trial::{self, Trial};
 use crate::{Import, Options, Refused};
+use std::collections::HashSet;
 
 /// Hooks on the way of packets that are forwarded, in order.
 const FORWARDED: &[Hook] = &[Hook::Ingress, Hook::Prerouting, Hook::Forward, Hook::Postrouting, Hook::Egress];
@@ -36,11 +37,11 @@ pub fn import(
     say_unused(&ruleset, &mut findings);
     say_families(&ruleset, &mut findings);
     let mut writer = Writer::new(origin, options);
-    let used: Vec<&Table> = tables.iter().filter(|table| is_used(table, &directions)).collect();
-    for table in tables {
-        if !used.iter().any(|used| used.name == table.name) {
-            findings.note(&table.origin, &table.name, "no imported rule uses this set, so the policy has no such table");
-        }
+    let words = words_of(&directions);
+    let (used, unused): (Vec<&Table>, Vec<&Table>) =
+        tables.iter().partition(|table| words.contains(&format!("@{}", table.name)));
+    for table in unused {
+        findings.note(&table.origin, &table.name, "no imported rule uses this set, so the policy has no such table");
     }
     writer.tables(&used);
     writer.tracking(&directions, &mut findings);
@@ -113,19 +114,24 @@ fn say_families(ruleset: &Ruleset, findings: &mut Findings) {
     for (number, name) in [(IPV4, "IPv4"), (IPV6, "IPv6")] {
         let family = [Condition::family(number)];
         if !bases.is_empty() && bases.iter().all(|chain| joined(&family, &chain.scope).is_none()) {
-            findings.note(name, "no rules", &format!("the source has no rules for {name}, so its packets pass, as before"));
+            findings.note(
+                name,
+                "no rules",
+                &format!("the source has no rules for {name}, so its packets pass, as before"),
+            );
         }
     }
 }
 
-/// Whether a rule of a direction names the table.
-fn is_used(table: &Table, directions: &[Vec<Line>]) -> bool {
-    let name = format!("@{}", table.name);
-    let names = |text: &str| text.split([' ', ',']).any(|word| word == name);
-    directions.iter().flatten().any(|line| match line {
-        Line::Rule(rule) => names(&rule.text()),
-        Line::Comment(_) => false,
-    })
+/// The words of all rules. A rule that names a table has the word `@NAME`.
+fn words_of(directions: &[Vec<Line>]) -> HashSet<String> {
+    let mut words = HashSet::new();
+    for line in directions.iter().flatten() {
+        if let Line::Rule(rule) = line {
+            words.extend(rule.text().split([' ', ',']).filter(|word| word.starts_with('@')).map(str::to_owned));
+        }
+    }
+    words
 }
 
 /// The text so far.
@@ -183,8 +189,8 @@ impl Writer {
             findings.note(
                 "ct state",
                 "fragments",
-                "the kernel reassembles datagrams before its rules; Weir judges each fragment, and later fragments have \
-                 no ports",
+                "the kernel reassembles datagrams before its rules; Weir judges each fragment, and later fragments \
+                 have no ports",
             );
             if self.inside.is_empty() {
                 findings.note(

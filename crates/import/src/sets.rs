@@ -111,15 +111,21 @@ pub fn one_line(text: &str) -> String {
 
 /// Line ends of Unicode, and characters that change the direction of writing.
 fn is_separator(letter: char) -> bool {
-    matches!(letter, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    matches!(
+        letter,
+        '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{feff}'
+    ) || ('\u{2066}'..='\u{2069}').contains(&letter)
 }
 
 /// A name that a policy can use and that no other table has.
 pub fn table_name(wanted: &str, taken: &mut BTreeSet<String>) -> String {
-    let mut name: String =
-        wanted.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' }).collect();
+    let mut name: String = wanted
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' })
+        .collect();
     name = name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
-    if name.is_empty() || name.starts_with(|letter: char| letter.is_ascii_digit()) || RESERVED.contains(&name.as_str()) {
+    if name.is_empty() || name.starts_with(|letter: char| letter.is_ascii_digit()) || RESERVED.contains(&name.as_str())
+    {
         name = format!("set_{name}");
     }
     name = name.trim_end_matches('-').to_owned();

@@ -131,16 +131,6 @@ fn listed(files: &[PathBuf]) -> String {
 
 fn summary(import: &Import, written: Vec<PathBuf>) -> Imported<'_> {
     let policy = written.last().map_or_else(|| import.policy.clone(), |path| path.display().to_string());
-    let entry = |finding: &'_ Finding| -> Entry<'_> {
-        // The lifetime is that of the findings.
-        let Finding { at, text, reason, kind, effect } = finding;
-        let kind = match kind {
-            Kind::LeftOut => "left-out",
-            Kind::Approximate => "approximate",
-            Kind::Note => "note",
-        };
-        Entry { kind, at, text, reason, effect: effect.words() }
-    };
     let findings = &import.findings;
     Imported {
         policy,
@@ -150,4 +140,14 @@ fn summary(import: &Import, written: Vec<PathBuf>) -> Imported<'_> {
         notes: findings.count(Kind::Note),
         findings: findings.all().iter().map(entry).collect(),
     }
+}
+
+fn entry(finding: &Finding) -> Entry<'_> {
+    let Finding { at, text, reason, kind, effect } = finding;
+    let kind = match kind {
+        Kind::LeftOut => "left-out",
+        Kind::Approximate => "approximate",
+        Kind::Note => "note",
+    };
+    Entry { kind, at, text, reason, effect: effect.words() }
 }

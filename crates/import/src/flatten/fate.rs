@@ -27,6 +27,19 @@ impl Flattener<'_> {
             && !rule.limit.as_ref().is_some_and(|limit| limit.counts_connections && limit.is_over)
     }
 
+    /// Whether a chain from a rule on decides nothing, so that leaving it there changes nothing.
+    pub(super) fn is_idle(&self, at: Frame, depth: usize) -> bool {
+        let rules = self.ruleset.chains[at.chain].rules.get(at.rule..).unwrap_or_default();
+        let is_plain = |rule: &Rule| rule.adds.is_empty() && rule.limit.is_none();
+        depth < DEPTH_MAX
+            && rules.iter().all(|rule| match &rule.verdict {
+                _ if self.is_tired() => false,
+                Verdict::Return => is_plain(rule),
+                Verdict::Jump(chain) => is_plain(rule) && self.is_idle(Frame { chain: *chain, rule: 0 }, depth + 1),
+                _ => self.is_inert(rule),
+            })
+    }
+
     /// Whether no rule at these places and behind them, in their chains, could drop or add.
     pub(super) fn is_rest_inert(&self, frames: &[Frame]) -> bool {
         frames.iter().all(|frame| self.is_harmless(frame.chain, frame.rule, 0))
@@ -37,6 +50,7 @@ impl Flattener<'_> {
         let rules = self.ruleset.chains[chain].rules.get(first..).unwrap_or_default();
         depth < DEPTH_MAX
             && rules.iter().all(|rule| match &rule.verdict {
+                _ if self.is_tired() => false,
                 Verdict::Continue => self.is_inert(rule),
                 Verdict::Accept | Verdict::Return => rule.adds.is_empty() && rule.limit.is_none(),
                 Verdict::Jump(target) | Verdict::Goto(target) => {
@@ -74,6 +88,7 @@ impl Flattener<'_> {
         }
         for rule in self.ruleset.chains[at.chain].rules.get(at.rule..).unwrap_or_default() {
             let conditions = match self.resolve(base, rule) {
+                _ if self.is_tired() => return Fate::Other,
                 None => continue,
                 _ if self.is_inert(rule) => continue,
                 Some(Ok(conditions)) => conditions,
@@ -127,6 +142,7 @@ impl Flattener<'_> {
     fn rule_effect(&self, rule: &Rule, depth: usize) -> Effect {
         let of_adds = if rule.adds.is_empty() { Effect::Same } else { Effect::Unknown };
         let of_verdict = match &rule.verdict {
+            _ if self.is_tired() => Effect::Unknown,
             Verdict::Continue => Effect::Same,
             Verdict::Drop => Effect::PassesMore,
             Verdict::Accept => Effect::PassesLess,

@@ -66,13 +66,7 @@ impl Flattener<'_> {
     }
 
     /// A limit of open connections stands in front of the first rule that accepts the packets of open connections.
-    fn connections(
-        &mut self,
-        place: Place<'_>,
-        rule: &Rule,
-        limit: &Limit,
-        here: &[Condition],
-    ) -> Result<(), Refused> {
+    fn connections(&mut self, place: Place<'_>, rule: &Rule, limit: &Limit, here: &[Condition]) -> Result<(), Refused> {
         let (of_state, conditions): (Vec<_>, Vec<_>) =
             here.iter().cloned().partition(|condition| matches!(condition.field.as_str(), "ct state" | "tcp flags"));
         let position = self.lines.iter().position(accepts_established);
@@ -88,7 +82,9 @@ impl Flattener<'_> {
         let is_open = of_state.iter().all(|condition| syn(condition) || opens.implies(condition));
         let reason = match (limit.is_over && self.drops(place, rule, here), is_spared || !is_open) {
             (false, _) => Some("a limit of connections ends packets; here they go on"),
-            (_, true) => Some("Weir's limit of connections must see the packets of open connections, which are accepted before"),
+            (_, true) => {
+                Some("Weir's limit of connections must see the packets of open connections, which are accepted before")
+            }
             _ => None,
         };
         let Some(statement) = exceeding(limit, &rule.adds).filter(|_| reason.is_none()) else {
@@ -96,8 +92,8 @@ impl Flattener<'_> {
             self.leave_out(place, rule, reason);
             return Ok(());
         };
-        let reason = "Weir counts TCP connections from the end of their handshake, the kernel counts connections from their \
-                      first packet; the rule stands in front of those that accept open connections";
+        let reason = "Weir counts TCP connections from the end of their handshake, the kernel counts connections from \
+                      their first packet; the rule stands in front of those that accept open connections";
         self.findings.approximate(&rule.at, &rule.text, reason, Effect::PassesMore);
         let written = Written { conditions, statements: vec![statement], accepts: None, comment: rule.comment.clone() };
         self.rules += 1;

@@ -15,17 +15,23 @@
 
 mod fate;
 mod limits;
+#[cfg(test)]
+mod tests;
+mod verdict;
 
 use crate::condition::{Condition, covers, joined};
 use crate::finding::{Effect, Findings};
 use crate::interfaces::{Answer, Interfaces};
 use crate::ruleset::{Base, Chain, Hook, Rule, Ruleset, Test, Verdict};
+use std::cell::Cell;
 use std::collections::HashSet;
 
 /// Most rules of a direction.
 pub const RULES_MAX: usize = 20_000;
 /// Most chains that call each other. The kernel has the same limit.
 const DEPTH_MAX: usize = 16;
+/// Most rules that are visited for a direction, so that chains that call each other many times end.
+const STEPS_MAX: u64 = 2_000_000;
 /// Most earlier rules with which a rule is compared to see whether they leave any packets to it.
 const COMPARED_MAX: usize = 500;
 /// At the priority of conntrack, and before it, packets have no state.
@@ -112,6 +118,8 @@ pub struct Flattener<'a> {
     covered: Vec<(String, String)>,
     chain: Option<usize>,
     depth: usize,
+    /// Rules that were visited.
+    steps: Cell<u64>,
 }
 
 impl<'a> Flattener<'a> {
@@ -138,6 +146,7 @@ impl<'a> Flattener<'a> {
             covered: Vec::new(),
             chain: None,
             depth: 0,
+            steps: Cell::new(0),
         };
         flattener.bases = flattener.on_the_way(hooks);
         flattener.from_base(0, &[])?;
@@ -161,7 +170,12 @@ impl<'a> Flattener<'a> {
                     Answer::Never => continue,
                     Answer::Unknown(reason) => {
                         let effect = self.chain_effect(index, 0);
-                        self.findings.left_out(&base.at, &format!("all rules of chain {}", chain.name), &reason, effect);
+                        self.findings.left_out(
+                            &base.at,
+                            &format!("all rules of chain {}", chain.name),
+                            &reason,
+                            effect,
+                        );
                         continue;
                     }
                 }
@@ -170,6 +184,12 @@ impl<'a> Flattener<'a> {
         }
         found.sort();
         found.into_iter().map(|(.., index)| index).collect()
+    }
+
+    /// Counts a visited rule. Whether they are too many.
+    fn is_tired(&self) -> bool {
+        self.steps.set(self.steps.get() + 1);
+        self.steps.get() > STEPS_MAX
     }
 
     fn chain_of(&self, base: usize) -> (&'a Chain, &'a Base) {
@@ -232,6 +252,9 @@ impl<'a> Flattener<'a> {
         let mut is_left = false;
         for index in place.at.rule..chain.rules.len() {
             let place = Place { at: Frame { rule: index, ..place.at }, ..place };
+            if self.is_tired() {
+                return Err(too_large());
+            }
             match self.rule(place, &chain.rules[index], &packets)? {
                 Left::Rest => {}
                 Left::Only(condition) => match joined(&packets, &[*condition]) {
@@ -253,7 +276,8 @@ impl<'a> Flattener<'a> {
         })
     }
 
-    /// What a policy can test of a rule at this place. `None` if no packet can match. `Err` says why it cannot be written.
+    /// What a policy can test of a rule at this place. `None` if no packet can match. `Err` says why it cannot be
+    /// written.
     fn resolve(&self, base: usize, rule: &Rule) -> Option<Result<Vec<Condition>, String>> {
         let (_, settings) = self.chain_of(base);
         let mut conditions = Vec::new();
@@ -266,7 +290,8 @@ impl<'a> Flattener<'a> {
                     let is_early = matches!(settings.hook, Hook::Ingress | Hook::Prerouting | Hook::Output)
                         && settings.priority <= CONNTRACK_PRIORITY;
                     if condition.field == "ct state" && is_early {
-                        unknown.get_or_insert("packets have no `ct state` yet at the priority of this chain".to_owned());
+                        unknown
+                            .get_or_insert("packets have no `ct state` yet at the priority of this chain".to_owned());
                     }
                     conditions.push(condition.clone());
                 }
@@ -346,120 +371,6 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    /// What the verdict of a rule does with the packets that match.
-    fn verdict(
-        &mut self,
-        place: Place<'_>,
-        rule: &Rule,
-        here: &[Condition],
-        is_whole: bool,
-        statements: Vec<String>,
-    ) -> Result<Option<Flow>, Refused> {
-        let ended = |flow| Ok(is_whole.then_some(flow));
-        let (base, callers) = (place.base, place.callers);
-        let drops = self.chain_of(base).1.drops;
-        let next = [callers, &[Frame { rule: place.at.rule + 1, ..place.at }]].concat();
-        match &rule.verdict {
-            Verdict::Foreign(_) => unreachable!("it was left out"),
-            Verdict::Continue => {
-                self.write(rule, here, statements, None)?;
-                Ok(None)
-            }
-            Verdict::Drop => {
-                self.write(rule, here, statements, Some(false))?;
-                ended(Flow::Decided)
-            }
-            Verdict::Return if callers.is_empty() && drops => {
-                self.write(rule, here, statements, Some(false))?;
-                ended(Flow::Decided)
-            }
-            Verdict::Accept => self.accept(place, rule, here, is_whole, statements),
-            Verdict::Return if callers.is_empty() => self.accept(place, rule, here, is_whole, statements),
-            Verdict::Return => {
-                self.write_statements(rule, here, statements)?;
-                if is_whole {
-                    return Ok(Some(Flow::Through));
-                }
-                if !self.is_rest_inert(&next[next.len() - 1..]) {
-                    self.continue_at(base, callers, here)?;
-                }
-                Ok(None)
-            }
-            Verdict::Jump(target) => {
-                self.write_statements(rule, here, statements)?;
-                if callers.len() >= DEPTH_MAX {
-                    return Err(format!("{}: more than {DEPTH_MAX} chains call each other", rule.at));
-                }
-                let at = Frame { chain: *target, rule: 0 };
-                match self.walk(Place { base, callers: &next, at }, here)? {
-                    Flow::Decided => ended(Flow::Decided),
-                    Flow::Through | Flow::NextBase => Ok(None),
-                }
-            }
-            Verdict::Goto(target) => {
-                self.write_statements(rule, here, statements)?;
-                let at = Frame { chain: *target, rule: 0 };
-                let flow = self.walk(Place { base, callers, at }, here)?;
-                match flow {
-                    _ if is_whole => return Ok(Some(flow)),
-                    Flow::Decided => {}
-                    Flow::Through => self.continue_at(base, callers, here)?,
-                    Flow::NextBase => self.from_base(base + 1, here)?,
-                }
-                Ok(None)
-            }
-        }
-    }
-
-    /// Packets that leave their base chain and go on to the next one.
-    fn accept(
-        &mut self,
-        place: Place<'_>,
-        rule: &Rule,
-        here: &[Condition],
-        is_whole: bool,
-        statements: Vec<String>,
-    ) -> Result<Option<Flow>, Refused> {
-        let ended = |flow| Ok(is_whole.then_some(flow));
-        if self.is_last(place.base, here) {
-            self.write(rule, here, statements, Some(true))?;
-            return ended(Flow::Decided);
-        }
-        self.write_statements(rule, here, statements)?;
-        if is_whole && place.callers.is_empty() {
-            return Ok(Some(Flow::NextBase));
-        }
-        let next = [place.callers, &[Frame { rule: place.at.rule + 1, ..place.at }]].concat();
-        if self.is_rest_inert(&next) && !self.chain_of(place.base).1.drops {
-            return Ok(None);
-        }
-        self.from_base(place.base + 1, here)?;
-        ended(Flow::Decided)
-    }
-
-    /// A rule whose verdict follows in other rules.
-    fn write_statements(&mut self, rule: &Rule, here: &[Condition], statements: Vec<String>) -> Result<(), Refused> {
-        if statements.is_empty() { Ok(()) } else { self.write(rule, here, statements, None) }
-    }
-
-    fn write(
-        &mut self,
-        rule: &Rule,
-        here: &[Condition],
-        mut statements: Vec<String>,
-        accepts: Option<bool>,
-    ) -> Result<(), Refused> {
-        if rule.counts {
-            statements.insert(0, "counter".to_owned());
-        }
-        if self.emit(here, statements, accepts, rule.comment.clone())? {
-            self.written.insert(rule.at.clone());
-        } else {
-            self.covered.push((rule.at.clone(), rule.text.clone()));
-        }
-        Ok(())
-    }
-
     /// Writes a rule. `false` if earlier rules leave it no packets.
     fn emit(
         &mut self,
@@ -478,10 +389,7 @@ impl<'a> Flattener<'a> {
         }
         self.rules += 1;
         if self.rules > RULES_MAX {
-            return Err(format!(
-                "without calls between chains this ruleset has more than {RULES_MAX} rules; fewer `return`, or fewer \
-                 accepting rules in early base chains, make it smaller"
-            ));
+            return Err(too_large());
         }
         self.lines.push(Line::Rule(Box::new(written)));
         Ok(true)
@@ -505,6 +413,13 @@ impl<'a> Flattener<'a> {
         }
         self.lines.push(Line::Comment(line));
     }
+}
+
+fn too_large() -> Refused {
+    format!(
+        "without calls between chains this ruleset has more than {RULES_MAX} rules; fewer `return`, or fewer accepting \
+         rules in early base chains, make it smaller"
+    )
 }
 
 impl Written {

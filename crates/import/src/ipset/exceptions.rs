@@ -5,11 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The addresses of which the longest prefix is no exception, as ranges.
 pub fn cut_out(entries: &[Range], exceptions: &[Range], is_ipv6: bool) -> Vec<String> {
-    let all: Vec<(Range, bool)> = entries
-        .iter()
-        .map(|range| (*range, true))
-        .chain(exceptions.iter().map(|range| (*range, false)))
-        .collect();
+    let all: Vec<(Range, bool)> =
+        entries.iter().map(|range| (*range, true)).chain(exceptions.iter().map(|range| (*range, false))).collect();
     // Where another prefix may begin to decide.
     let mut bounds: Vec<u128> =
         all.iter().flat_map(|((low, high), _)| [Some(*low), high.checked_add(1)]).flatten().collect();

@@ -67,9 +67,9 @@ fn network(tests: &mut Vec<Test>, name: &str, not: bool, words: &mut Words, cont
         "--src-range" | "--dst-range" => {
             let field = format!("{} {}", context.ip(), if name == "--src-range" { "saddr" } else { "daddr" });
             let text = value();
-            let ends = text.split_once('-').and_then(|(first, last)| {
-                Some((condition::address(first)?.0.0, condition::address(last)?.0.1))
-            });
+            let ends = text
+                .split_once('-')
+                .and_then(|(first, last)| Some((condition::address(first)?.0.0, condition::address(last)?.0.1)));
             tests.push(match ends {
                 Some(range) => test(&field, not, &[(range, text)]),
                 None => Test::Foreign("its range cannot be read".to_owned()),
@@ -113,7 +113,11 @@ fn network(tests: &mut Vec<Test>, name: &str, not: bool, words: &mut Words, cont
 fn address(field: &str, is_negated: bool, text: &str) -> Test {
     match condition::address(text) {
         Some(((0, high), _)) if high == u32::MAX.into() && !field.starts_with("ip6") || high == u128::MAX => {
-            if is_negated { Test::Never } else { Test::Field(Condition::family(if high == u128::MAX { condition::IPV6 } else { condition::IPV4 })) }
+            if is_negated {
+                Test::Never
+            } else {
+                Test::Field(Condition::family(if high == u128::MAX { condition::IPV6 } else { condition::IPV4 }))
+            }
         }
         Some(value) => test(field, is_negated, &[value]),
         None => Test::Foreign(format!("the address {text} cannot be read: its mask is no prefix, or it is a name")),
@@ -185,9 +189,9 @@ fn tcp_flags(mask: &str, set: &str, is_negated: bool) -> Test {
     let bits = |text: &str| match text {
         "ALL" => Some(0x3f),
         "NONE" => Some(0),
-        list => list.split(',').try_fold(0u8, |bits, name| {
-            FLAGS.iter().position(|flag| *flag == name).map(|at| bits | 1 << at)
-        }),
+        list => list
+            .split(',')
+            .try_fold(0u8, |bits, name| FLAGS.iter().position(|flag| *flag == name).map(|at| bits | 1 << at)),
     };
     let (Some(mask), Some(set)) = (bits(mask), bits(set)) else {
         return Test::Foreign("its flags cannot be read".to_owned());
@@ -232,9 +236,10 @@ fn icmp(tests: &mut Vec<Test>, text: &str, is_negated: bool, is_ipv6: bool) {
         Some((kind, code)) => (kind, Some(code)),
         None => (text, None),
     };
-    let number = kind.parse().ok().or_else(|| {
-        ICMP_TYPES.iter().find(|(name, _)| *name == kind && !is_ipv6).map(|(_, number)| *number)
-    });
+    let number = kind
+        .parse()
+        .ok()
+        .or_else(|| ICMP_TYPES.iter().find(|(name, _)| *name == kind && !is_ipv6).map(|(_, number)| *number));
     let Some(number) = number else {
         return tests.push(Test::Foreign(format!("the type {text} cannot be read")));
     };
@@ -266,7 +271,8 @@ fn state(tests: &mut Vec<Test>, name: &str, is_negated: bool, words: &mut Words)
         Some(values) => {
             let Test::Field(condition) = test("ct state", is_negated, &values) else { return true };
             let list = condition.text.strip_prefix("ct state { ").and_then(|list| list.strip_suffix(" }"));
-            let text = list.map_or_else(|| condition.text.clone(), |list| format!("ct state {}", list.replace(", ", ",")));
+            let text =
+                list.map_or_else(|| condition.text.clone(), |list| format!("ct state {}", list.replace(", ", ",")));
             Test::Field(Condition { text, ..condition })
         }
         None => Test::Foreign(format!("the states {text}: Weir translates no addresses")),
@@ -276,8 +282,27 @@ fn state(tests: &mut Vec<Test>, name: &str, is_negated: bool, words: &mut Words)
 
 /// Modules whose name says nothing that their options do not say.
 const SILENT: [&str; 21] = [
-    "tcp", "udp", "icmp", "icmp6", "conntrack", "state", "multiport", "iprange", "limit", "hashlimit", "connlimit", "set",
-    "comment", "length", "addrtype", "mac", "sctp", "dccp", "udplite", "dscp", "hl",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "conntrack",
+    "state",
+    "multiport",
+    "iprange",
+    "limit",
+    "hashlimit",
+    "connlimit",
+    "set",
+    "comment",
+    "length",
+    "addrtype",
+    "mac",
+    "sctp",
+    "dccp",
+    "udplite",
+    "dscp",
+    "hl",
 ];
 
 fn other(
@@ -295,7 +320,10 @@ fn other(
         "-m" => {
             let module = value();
             if !SILENT.contains(&module.as_str()) && module != "ttl" {
-                tests.push(Test::Foreign(format!("the module `{module}` of iptables is not there in Weir{}", hint(&module))));
+                tests.push(Test::Foreign(format!(
+                    "the module `{module}` of iptables is not there in Weir{}",
+                    hint(&module)
+                )));
             }
         }
         "--comment" => rule.comment = Some(value()),
@@ -394,7 +422,8 @@ fn address_type(rule: &mut Rule, tests: &mut Vec<Test>, is_source: bool, text: &
             tests.push(test(&field, not, &[broadcast]));
         }
         "LOCAL" if !is_source && !not && is_input => {
-            rule.approximations.push(assume("packets for the host are taken as those that are neither multicast nor broadcast"));
+            rule.approximations
+                .push(assume("packets for the host are taken as those that are neither multicast nor broadcast"));
             let others = if context.is_ipv6 { vec![multicast] } else { vec![multicast, broadcast] };
             tests.push(test(&field, true, &others));
         }

@@ -1,7 +1,7 @@
 //! iptables: the output of `iptables-save` and `ip6tables-save`, with that of `ipset save`.
 //!
-//! A packet meets the tables `raw`, `mangle`, `filter` and `security` at each hook, in this order. Their chains are base
-//! chains with the priorities of the kernel.
+//! A packet meets the tables `raw`, `mangle`, `filter` and `security` at each hook, in this order. Their chains are
+//! base chains with the priorities of the kernel.
 
 mod line;
 mod matches;
@@ -101,7 +101,9 @@ impl Reader {
             }
         }
         match table {
-            Some(table) => Err(Refused(format!("{}: the table {} has no COMMIT: the file was cut", source.name, table.name))),
+            Some(table) => {
+                Err(Refused(format!("{}: the table {} has no COMMIT: the file was cut", source.name, table.name)))
+            }
             None => Ok(()),
         }
     }

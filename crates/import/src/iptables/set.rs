@@ -40,7 +40,10 @@ impl Sets {
 
     /// The tables of all sets of addresses.
     pub fn tables(&self) -> Vec<Table> {
-        let dynamic = |table: &Table| Table { is_dynamic: table.is_dynamic || self.filled.contains(&table.name), ..table.clone() };
+        let dynamic = |table: &Table| Table {
+            is_dynamic: table.is_dynamic || self.filled.contains(&table.name),
+            ..table.clone()
+        };
         self.tables.iter().map(dynamic).collect()
     }
 

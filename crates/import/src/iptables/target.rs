@@ -92,7 +92,9 @@ fn set(rule: &mut Rule, words: &mut Words, sets: &mut Sets, is_ipv6: bool) {
     let field = match side.as_str() {
         "src" => "saddr",
         "dst" => "daddr",
-        _ => return rule.tests.push(Test::Foreign(reason.unwrap_or("tables of Weir have single addresses").to_owned())),
+        _ => {
+            return rule.tests.push(Test::Foreign(reason.unwrap_or("tables of Weir have single addresses").to_owned()));
+        }
     };
     let Some(table) = sets.filled(&name, is_ipv6).filter(|_| reason.is_none()) else {
         return rule.tests.push(Test::Foreign(reason.unwrap_or("its set has no single addresses").to_owned()));

@@ -63,6 +63,23 @@ const SAME: &[(&str, &[&str])] = &[
     ("vlan", &["id", "pcp"]),
     ("ether", &["type"]),
 ];
+/// Names of ICMP codes.
+const CODES: &[(&str, &str, u128)] = &[
+    ("icmp code", "net-unreachable", 0),
+    ("icmp code", "host-unreachable", 1),
+    ("icmp code", "prot-unreachable", 2),
+    ("icmp code", "port-unreachable", 3),
+    ("icmp code", "frag-needed", 4),
+    ("icmp code", "net-prohibited", 9),
+    ("icmp code", "host-prohibited", 10),
+    ("icmp code", "admin-prohibited", 13),
+    ("icmpv6 code", "no-route", 0),
+    ("icmpv6 code", "admin-prohibited", 1),
+    ("icmpv6 code", "addr-unreachable", 3),
+    ("icmpv6 code", "port-unreachable", 4),
+    ("icmpv6 code", "policy-fail", 5),
+    ("icmpv6 code", "reject-route", 6),
+];
 /// Fields by position: protocol, field, `meta l4proto` or `meta nfproto` and its value, the expression.
 const BY_POSITION: &[(&str, &str, Option<&str>, &str)] = &[
     ("ether", "saddr", None, "@ll,48,48"),
@@ -116,7 +133,8 @@ impl Field {
                 ("range", body) => {
                     let (first, last) = (self.value(&body[0])?, self.value(&body[1])?);
                     let blank = |text: &str| text.starts_with(|letter: char| letter.is_ascii_alphabetic());
-                    let dash = if self.kind != Kind::Address && (blank(&first.1) || blank(&last.1)) { " - " } else { "-" };
+                    let dash =
+                        if self.kind != Kind::Address && (blank(&first.1) || blank(&last.1)) { " - " } else { "-" };
                     let range = first.0.zip(last.0).map(|(first, last)| (first.0, last.1));
                     Some((range, format!("{}{dash}{}", first.1, last.1)))
                 }
@@ -159,6 +177,10 @@ impl Field {
                 known(number, &format!("0x{number:012x}"))
             }
             Kind::Presence => None,
+            Kind::Number if self.name.ends_with(" code") => {
+                let is_known = |known: &&(&str, &str, u128)| known.0 == self.name && known.1 == word;
+                CODES.iter().find(is_known).and_then(|(.., number)| known(*number, &number.to_string()))
+            }
             Kind::Number => match condition::number(word) {
                 Some(number) => known(number, word),
                 None => Some((None, word.to_owned())),
@@ -205,18 +227,25 @@ pub fn left(value: &Value) -> Left {
         "meta" => meta(body["key"].as_str().unwrap_or("")),
         "ct" => match (body["key"].as_str(), body.get("dir")) {
             (Some("state"), None) => Field::left("ct state", Kind::State),
-            (key, _) => Left::Foreign(format!("`ct {}`: `ct state` is the only fact about a flow that rules match", key.unwrap_or(""))),
+            (key, _) => Left::Foreign(format!(
+                "`ct {}`: `ct state` is the only fact about a flow that rules match",
+                key.unwrap_or("")
+            )),
         },
         "exthdr" if body.get("field").is_none() => {
             Field::left(&format!("exthdr {}", text(&body["name"])), Kind::Presence)
         }
         "exthdr" => Left::Foreign("a field of an extension header has no fixed place".to_owned()),
         "tcp option" | "ip option" => Left::Foreign(format!("a {name} has no fixed place in the packet")),
-        "fib" => Left::Foreign("Weir routes no packets; `inside { ... }` drops forged inside addresses (--inside)".to_owned()),
+        "fib" => Left::Foreign(
+            "Weir routes no packets; `inside { ... }` drops forged inside addresses (--inside)".to_owned(),
+        ),
         "socket" => Left::Foreign("packets of other hosts belong to no process of this one".to_owned()),
         "&" => masked(body),
         "concat" => Left::Concat(body.as_array().map(|parts| parts.iter().map(left).collect()).unwrap_or_default()),
-        "numgen" | "jhash" | "symhash" => Left::Foreign("Weir decides a packet by its bytes and by time, not by chance".to_owned()),
+        "numgen" | "jhash" | "symhash" => {
+            Left::Foreign("Weir decides a packet by its bytes and by time, not by chance".to_owned())
+        }
         _ => Left::Foreign(format!("`{name}` is not a field of Weir")),
     }
 }
@@ -286,9 +315,15 @@ fn meta(key: &str) -> Left {
         "iif" | "iifname" => Left::Interface(true),
         "oif" | "oifname" => Left::Interface(false),
         "mark" => Left::Foreign("packets have no mark in Weir".to_owned()),
-        "pkttype" => Left::Foreign("Weir does not see to whom the link layer sends a packet; `ip daddr 224.0.0.0/4` is multicast".to_owned()),
-        "skuid" | "skgid" | "cgroup" => Left::Foreign("packets of other hosts belong to no process of this one".to_owned()),
-        "time" | "hour" | "day" => Left::Foreign("rules do not know the time of day; `weir ctl activate` changes postures".to_owned()),
+        "pkttype" => Left::Foreign(
+            "Weir does not see to whom the link layer sends a packet; `ip daddr 224.0.0.0/4` is multicast".to_owned(),
+        ),
+        "skuid" | "skgid" | "cgroup" => {
+            Left::Foreign("packets of other hosts belong to no process of this one".to_owned())
+        }
+        "time" | "hour" | "day" => {
+            Left::Foreign("rules do not know the time of day; `weir ctl activate` changes postures".to_owned())
+        }
         key => Left::Foreign(format!("`meta {key}` is not a field of Weir")),
     }
 }

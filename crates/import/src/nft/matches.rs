@@ -152,7 +152,8 @@ fn odd(right: &Value) -> String {
 /// `tcp flags`: any of some bits, none of them, or bits under a mask.
 fn flag_test(field: &Field, op: &str, right: &Value, sets: &Sets) -> Result<Test, String> {
     let values = listed(right, sets).ok_or("its set is not in the ruleset")?;
-    let is_set = single(right).is_some_and(|(name, _)| name == "set") || right.as_str().is_some_and(|t| t.starts_with('@'));
+    let is_set =
+        single(right).is_some_and(|(name, _)| name == "set") || right.as_str().is_some_and(|t| t.starts_with('@'));
     let bits: Option<Vec<u8>> = values.iter().map(flags).collect();
     let bits = bits.ok_or_else(|| odd(right))?;
     let one = || (bits.len() == 1).then(|| bits[0]).ok_or_else(|| odd(right));
@@ -170,7 +171,8 @@ fn flag_test(field: &Field, op: &str, right: &Value, sets: &Sets) -> Result<Test
         ("==" | "in" | "!=", _) => {
             let is_equal = op != "!=";
             let shown: Vec<String> = bits.iter().map(|bits| flag_names(*bits)).collect();
-            let shown = if is_set { format!("{{ {} }}", shown.join(", ").replace(['(', ')'], "")) } else { shown[0].clone() };
+            let shown =
+                if is_set { format!("{{ {} }}", shown.join(", ").replace(['(', ')'], "")) } else { shown[0].clone() };
             let sign = if is_equal { "==" } else { "!=" };
             let text = match &field.mask {
                 Some((_, mask)) if is_set => format!("tcp flags & {mask} {}{shown}", if is_equal { "" } else { "!= " }),
@@ -229,7 +231,8 @@ fn plain_test(field: &Field, op: &str, right: &Value, sets: &Sets) -> Result<Tes
     let read = read.ok_or_else(|| odd(right))?;
     if let Some((_, mask)) = &field.mask {
         let shown: Vec<&str> = read.iter().map(|(_, text)| text.as_str()).collect();
-        let shown = if let [one] = shown.as_slice() { (*one).to_owned() } else { format!("{{ {} }}", shown.join(", ")) };
+        let shown =
+            if let [one] = shown.as_slice() { (*one).to_owned() } else { format!("{{ {} }}", shown.join(", ")) };
         let sign = match op {
             "==" | "in" => "==",
             "!=" => "!=",
@@ -239,7 +242,8 @@ fn plain_test(field: &Field, op: &str, right: &Value, sets: &Sets) -> Result<Tes
         let text = format!("{} & {mask} {sign}{shown}", field.name);
         return Ok(Test::Field(Condition::opaque(&format!("{} & {mask}", field.name), text)));
     }
-    let known: Option<Vec<(Range, String)>> = read.iter().map(|(range, text)| Some(((*range)?, text.clone()))).collect();
+    let known: Option<Vec<(Range, String)>> =
+        read.iter().map(|(range, text)| Some(((*range)?, text.clone()))).collect();
     let condition = match (op, known) {
         ("==" | "in", Some(values)) => Condition::one_of(&field.name, &values),
         ("!=", Some(values)) => Condition::none_of(&field.name, &values),

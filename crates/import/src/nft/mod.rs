@@ -107,7 +107,8 @@ impl Reader {
             };
             let count = &mut self.ruleset.chains[chain].rules;
             let number = count.iter().map(|rule| rule.at.as_str()).collect::<std::collections::BTreeSet<_>>().len() + 1;
-            let at = format!("{} {} {name}, rule {number} (handle {})", owner.0, owner.1, render::text(&body["handle"]));
+            let at =
+                format!("{} {} {name}, rule {number} (handle {})", owner.0, owner.1, render::text(&body["handle"]));
             if let Some(reason) = foreign.get(&chain_key(body)) {
                 let effect = if reason.starts_with("NAT") { Effect::Unknown } else { Effect::Same };
                 self.findings.left_out(&at, &render::rule(&expressions), reason, effect);

@@ -1,4 +1,5 @@
-//! Shows expressions of nftables' JSON as text, for comments and reports. It is close to what `nft list ruleset` prints.
+//! Shows expressions of nftables' JSON as text, for comments and reports. It is close to what `nft list ruleset`
+//! prints.
 
 use serde_json::{Map, Value};
 
@@ -97,9 +98,11 @@ pub fn expression(value: &Value) -> String {
             .filter(|word| !word.is_empty())
             .collect::<Vec<_>>()
             .join(" "),
-        "exthdr" | "tcp option" | "ip option" => {
-            [Some(name), body["name"].as_str(), body["field"].as_str()].into_iter().flatten().collect::<Vec<_>>().join(" ")
-        }
+        "exthdr" | "tcp option" | "ip option" => [Some(name), body["name"].as_str(), body["field"].as_str()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" "),
         "prefix" => format!("{}/{}", expression(&body["addr"]), text(&body["len"])),
         "range" => format!("{}-{}", expression(&body[0]), expression(&body[1])),
         "concat" => listed(body, " . "),

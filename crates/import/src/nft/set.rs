@@ -99,7 +99,12 @@ impl Sets {
             }
             if with_timeout > 0 {
                 let reason = "a table has one timeout for all its entries";
-                findings.approximate(&origin, &format!("{with_timeout} elements with a timeout"), reason, Effect::Unknown);
+                findings.approximate(
+                    &origin,
+                    &format!("{with_timeout} elements with a timeout"),
+                    reason,
+                    Effect::Unknown,
+                );
             }
             self.of.insert(key.clone(), self.tables.len());
             self.tables.push(made);

@@ -26,12 +26,6 @@ pub struct Rate {
 /// Reads a rule. It becomes several if its values are combinations or verdicts.
 pub fn rules(base: &Rule, expressions: &[Value], chains: &Chains, sets: &mut Sets) -> Vec<Rule> {
     let mut rules = vec![Rule { text: render::rule(expressions), ..base.clone() }];
-    let mut is_last = true;
-    for expression in expressions.iter().rev() {
-        // A map of verdicts that statements follow would need them for each verdict.
-        is_last &= matches!(single(expression), Some(("counter", _)));
-    }
-    let _ = is_last;
     for expression in expressions {
         let Some((name, body)) = single(expression) else {
             foreign(&mut rules, "Weir cannot read it".to_owned());
@@ -176,8 +170,8 @@ fn statement(rule: &mut Rule, name: &str, body: &Value, chains: &Chains, sets: &
         "set" => set(rule, body, sets),
         "meter" => meter(rule, body),
         "ct count" => {
-            let reason = "it counts the connections of all addresses together; `limit each ip saddr connections N` counts \
-                          those of each";
+            let reason = "it counts the connections of all addresses together; `limit each ip saddr connections N` \
+                          counts those of each";
             rule.tests.push(Test::Foreign(reason.to_owned()));
         }
         _ => rule.tests.push(Test::Foreign(format!("`{name}` is not there in Weir"))),

@@ -45,7 +45,8 @@ fn packets(word: &str, rate: &str, burst: Option<&str>) -> Result<String, String
         "d" | "day" => return Err(format!("the rate {rate} is no whole number an hour")),
         _ => return Err(unreadable()),
     };
-    let burst = burst.map_or(Ok(BURST), |burst| burst.parse().map_err(|_| format!("the burst {burst} cannot be read")))?;
+    let burst =
+        burst.map_or(Ok(BURST), |burst| burst.parse().map_err(|_| format!("the burst {burst} cannot be read")))?;
     Ok(format!("{word} {}/{per} burst {burst} packets", amount / divisor))
 }
 
@@ -76,7 +77,9 @@ fn hashlimit(rule: &mut Rule, name: &str, is_negated: bool, words: &mut Words, c
     let length = length.map(|length| format!("/{length}")).unwrap_or_default();
     let word = if side.is_empty() { "limit rate".to_owned() } else { format!("limit each {family} {side}{length}") };
     if rate.ends_with('b') || rate.contains("b/") {
-        return rule.tests.push(Test::Foreign("a hashlimit of bytes: `limit each ip saddr 10mbit` is one in Weir".to_owned()));
+        return rule
+            .tests
+            .push(Test::Foreign("a hashlimit of bytes: `limit each ip saddr 10mbit` is one in Weir".to_owned()));
     }
     put(rule, packets(&word, &rate, burst.as_deref()), (name == "--hashlimit-above") != is_negated);
 }
