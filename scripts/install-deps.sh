@@ -9,12 +9,12 @@ set -eu
 PACKAGES="clang-19 libelf-dev zlib1g-dev pkg-config"
 # libclang-rt-19   libFuzzer and the sanitizers
 # clang-format-19  the C style check
-# nftables, ip     comparison in tests, and their network namespaces
+# nftables, ip     (with iptables, ipset) comparison in tests, and their network namespaces
 # ethtool          completes checksums on the hosts of tests, like network cards
 # libdpdk-dev      headers, libraries and drivers of DPDK
 # python3          runs the example of a detector
 # verilator, g++, make   simulate the card
-TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 verilator g++ make"
+TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iptables ipset iproute2 ethtool libdpdk-dev python3 verilator g++ make"
 TEST_COMPONENTS="rustfmt clippy"
 COMPONENTS=
 LOCK_WAIT_SECONDS=600

@@ -7,6 +7,8 @@ mod each_engine;
 
 #[path = "live/additions.rs"]
 mod additions;
+#[path = "live/captures.rs"]
+mod captures;
 #[path = "live/card.rs"]
 mod card;
 #[path = "live/change_load.rs"]
@@ -64,6 +66,8 @@ mod pressure;
 mod saved;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
+#[path = "live/shadow.rs"]
+mod shadow;
 #[path = "live/slots.rs"]
 mod slots;
 #[path = "live/soak.rs"]

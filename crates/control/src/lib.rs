@@ -7,6 +7,8 @@
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: there is no generation 9; ready generations: 1, 2"}
 //! ```
+//! After the answer to `capture` the connection carries a pcapng file, until the client ends its half.
+//!
 //! Only root and the owner of the process may connect. The socket has mode 0600, and the server checks each client's
 //! credentials. The server answers other clients with an error.
 //!
@@ -18,13 +20,16 @@
 
 mod attacks;
 mod baseline;
+mod captures;
 mod card;
 mod client;
+mod comparison;
 mod features;
 mod flows;
 mod limits;
 mod message;
 mod reply;
+mod shadow;
 mod slots;
 mod stats;
 mod status;
@@ -36,11 +41,13 @@ pub use attacks::{
     AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
+pub use captures::{CaptureFilter, CaptureStarted};
 pub use card::{
     CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
     FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
+pub use comparison::{Comparison, Decision, RuleChange, SourceChange};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };
@@ -48,6 +55,7 @@ pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, 
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Request};
 pub use reply::Reply;
+pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
