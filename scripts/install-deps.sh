@@ -15,15 +15,15 @@ PACKAGES="clang-19 libelf-dev zlib1g-dev pkg-config"
 DEMO_PACKAGES="iproute2 ethtool busybox wrk tcpreplay"
 # libclang-rt-19   libFuzzer and the sanitizers
 # clang-format-19  the C style check
-# nftables, ip     comparison in tests, and their network namespaces
+# nftables, ip     (with iptables, ipset) comparison in tests, and their network namespaces
 # ethtool          completes checksums on the hosts of tests, like network cards
 # libdpdk-dev      headers, libraries and drivers of DPDK
 # python3          runs the example of a detector
 # systemd          judges how the service is hardened
 # verilator, g++, make   simulate the card
 # prometheus       scrapes Weir and evaluates alerts; promtool
-TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iproute2 ethtool libdpdk-dev python3 systemd verilator g++ make"
-TEST_PACKAGES="$TEST_PACKAGES prometheus"
+TEST_PACKAGES="libclang-rt-19-dev clang-format-19 nftables iptables ipset iproute2 ethtool libdpdk-dev python3 systemd"
+TEST_PACKAGES="$TEST_PACKAGES verilator g++ make prometheus"
 TEST_COMPONENTS="rustfmt clippy"
 # Packages of programs that tests start themselves. Their services are neither started nor enabled.
 SERVICES="prometheus"

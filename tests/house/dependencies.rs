@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-loading", &[&["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]]),
     ("weir-control", &[]),
     ("weir-mitigate", &[&["weir-abi"]]),
+    ("weir-import", &[&["weir-abi", "weir-policy"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
     ("weir-command", &[LIBRARIES, &["weir-mitigate"]]),
     ("weir-configuration", &[&["weir-command", "weir-loading", "weir-policy", "weir-state"]]),
@@ -46,10 +47,16 @@ const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
 const PROGRAMS: &[&str] =
     &["weir", "weir-bench", "weir-command", "weir-configuration", "weir-daemon", "weir-recording", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
-const SILENT: &[&str] =
-    &["crates/card/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
+const SILENT: &[&str] = &[
+    "crates/card/src/",
+    "crates/import/src/",
+    "crates/loading/src/",
+    "crates/mitigate/src/",
+    "crates/policy/src/",
+    "crates/tables/src/",
+];
 /// The crates without input or output.
-const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card"];
+const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-import"];
 /// Crates that access files, processes or the network. Pure crates do not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 

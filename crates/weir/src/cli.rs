@@ -5,6 +5,7 @@ mod card_plan;
 mod config;
 mod ctl;
 mod detect;
+mod import;
 
 pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
@@ -16,6 +17,7 @@ pub use ctl::{
     ShadowAction, SlotAction, TableAction,
 };
 pub use detect::DetectOptions;
+pub use import::{ImportFormat, ImportOptions, ImportedFiles, RulesetOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weir_command::options::{ChainOptions, EngineName, TrustOptions, format_asked_for};
@@ -51,6 +53,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Detect attacks in recordings, and report what mitigation would do about them.
     Detect(DetectOptions),
+    /// Write a policy from the rules of another packet filter, and report what is not in it.
+    Import(ImportOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(Box<RunOptions>),
     /// Wait until the Weir that started this process ends.
@@ -85,6 +89,7 @@ impl Command {
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
             Command::Config(options) => options.json,
+            Command::Import(options) => options.format.files().json,
             Command::Ctl(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,

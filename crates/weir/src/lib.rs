@@ -27,6 +27,7 @@ pub mod ctl_table;
 pub mod ctl_updates;
 pub mod detect;
 pub mod diff;
+pub mod import;
 pub mod manual;
 pub mod replay;
 pub mod why;

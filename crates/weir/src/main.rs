@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use weir::cli::{CardCommand, Command};
 use weir::config::{self, Parsed};
-use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, manual, replay, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, import, manual, replay, why};
 use weir_command::failure::Failure;
 use weir_command::{entry, signals};
 
@@ -26,6 +26,7 @@ fn run_command(parsed: &Parsed) -> Result<(), Failure> {
         Command::Why(options) => why::run(options),
         Command::Diff(options) => diff::run(options),
         Command::Detect(options) => detect::run(options),
+        Command::Import(options) => import::run(options),
         Command::Run(options) => weir_daemon::run(options, parsed.configuration.as_ref()),
         Command::Guard(options) => weir_daemon::interfaces::guard::process::run(options),
         Command::Sweep(options) => weir_daemon::parts::card::sweeper::run(options),
