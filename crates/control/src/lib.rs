@@ -25,6 +25,7 @@ mod flows;
 mod limits;
 mod message;
 mod reply;
+mod room;
 mod slots;
 mod stats;
 mod status;
@@ -48,6 +49,7 @@ pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, 
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Request};
 pub use reply::Reply;
+pub use room::{Room, SlotRoom, TableRoom};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,

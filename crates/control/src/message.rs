@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// Asks for all counters. The answer is [`Stats`](crate::Stats).
     Stats,
+    /// Asks how full tables and slots are. The answer is [`Room`](crate::Room).
+    Room,
     /// Asks for the counters of limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
     Limits {
         /// Maximum number of limits, most exceeded first. The server lists at most [`TOP_MAX`](crate::TOP_MAX).
@@ -140,6 +142,7 @@ impl Request {
             Request::Flows { .. } => Changes::Flows,
             Request::Status
             | Request::Stats
+            | Request::Room
             | Request::Limits { .. }
             | Request::Load { .. }
             | Request::Features { .. }
@@ -193,6 +196,7 @@ mod tests {
         let requests = [
             (Request::Status, r#""status""#),
             (Request::Stats, r#""stats""#),
+            (Request::Room, r#""room""#),
             (Request::Limits { top: 3, list: None }, r#"{"limits":{"top":3,"list":null}}"#),
             (Request::Load { policy: "/p.weir".into() }, r#"{"load":{"policy":"/p.weir"}}"#),
             (

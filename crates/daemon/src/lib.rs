@@ -144,6 +144,7 @@ fn run_on<L: Loader>(
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        controller.name_engine(options.engine.name());
         let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
         let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
         report_start(options, &controller);

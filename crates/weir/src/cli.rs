@@ -3,6 +3,7 @@
 mod card_plan;
 mod ctl;
 mod detect;
+mod top;
 
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -13,6 +14,7 @@ pub use ctl::{
 pub use detect::DetectOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
+pub use top::TopOptions;
 use weir_command::options::{ChainOptions, EngineName, TrustOptions, format_asked_for};
 use weir_command::report::Format;
 use weir_command::values::slot_rule;
@@ -52,6 +54,8 @@ pub enum Command {
     Sweep(SweepOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
+    /// Watch a running Weir on one screen: rates, attacks, drops, losses.
+    Top(TopOptions),
     /// Plan for a card in front of Weir, or be one in software.
     Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
@@ -69,6 +73,7 @@ impl Command {
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
             Command::Ctl(options) => options.json,
+            Command::Top(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),

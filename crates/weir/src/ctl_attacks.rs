@@ -138,7 +138,7 @@ fn kinds(AttackEntry { kind, vectors, is_over, .. }: &AttackEntry) -> String {
 }
 
 /// Everything about an attack.
-fn shown(entry: &AttackEntry) -> String {
+pub fn shown(entry: &AttackEntry) -> String {
     let mut text = format!("attack {}: {}\n", entry.attack, summary(entry));
     write_evidence(&mut text, &entry.evidence, "  ");
     if entry.vectors.len() > 1 {

@@ -25,4 +25,5 @@ pub mod ctl_updates;
 pub mod detect;
 pub mod diff;
 pub mod replay;
+pub mod top;
 pub mod why;

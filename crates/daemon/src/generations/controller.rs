@@ -35,6 +35,8 @@ pub struct Controller<D: Datapath> {
     ledger: Ledger<D::Code>,
     /// Reports how state is saved to disk, if it is.
     saved: OnceLock<ReportState>,
+    /// The name of the engine.
+    engine: OnceLock<&'static str>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
@@ -108,9 +110,19 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
-        let ensuring = Mutex::default();
-        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring })
+        Ok(Controller {
+            datapath,
+            clock: Box::new(Instant::now),
+            guard,
+            started,
+            changing,
+            state,
+            ledger,
+            saved: OnceLock::new(),
+            engine: OnceLock::new(),
+            card: OnceLock::new(),
+            ensuring: Mutex::default(),
+        })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -275,6 +287,11 @@ impl<D: Datapath> Controller<D> {
         (state.activations, state.active(), state.succession.active().posture)
     }
 
+    /// Sets the name of the engine, which is a part of the status. The first one counts.
+    pub fn name_engine(&self, name: &'static str) {
+        let _first = self.engine.set(name);
+    }
+
     /// Sets the report on saved state, which is a part of the status. The first one counts.
     pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
         let _first = self.saved.set(Box::new(report));
@@ -299,6 +316,7 @@ impl<D: Datapath> Controller<D> {
         });
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
+            engine: self.engine.get().map(|&name| name.to_owned()),
             workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation,
