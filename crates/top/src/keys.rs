@@ -1,43 +1,7 @@
 //! What keys do.
 
+use crate::input::{Command, Key, Question};
 use crate::model::{Model, Overlay};
-use crate::questions::Question;
-
-/// A key, apart from the terminal that it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
-    /// A character.
-    Char(char),
-    /// Enter.
-    Enter,
-    /// Escape.
-    Escape,
-    /// Backspace.
-    Backspace,
-    /// Up.
-    Up,
-    /// Down.
-    Down,
-    /// Page up.
-    PageUp,
-    /// Page down.
-    PageDown,
-    /// Ctrl-C.
-    Interrupt,
-}
-
-/// A request to a running Weir.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Carries out the actions against an attack that wait.
-    Accept(u32),
-    /// Ends the actions against an attack.
-    Dismiss(u32),
-    /// Ends the trial and keeps the policy.
-    Confirm,
-    /// Rolls back.
-    Rollback,
-}
 
 /// The maximum length of a filter.
 const FILTER_MAX: usize = 64;

@@ -5,10 +5,11 @@
 //! `weir-control`.
 #![forbid(unsafe_code)]
 
+mod events;
 mod history;
+mod input;
 mod keys;
 mod model;
-mod questions;
 mod rates;
 mod recording;
 mod rows;
@@ -16,12 +17,11 @@ mod screen;
 mod snapshot;
 mod source;
 mod terminal;
-#[cfg(test)]
-mod tests;
 mod text;
 
-pub use keys::{Command, Key};
-pub use model::{Event, Model, Setup};
+pub use events::Event;
+pub use input::{Command, Key};
+pub use model::{Model, Setup};
 pub use rates::Rates;
 pub use recording::Recording;
 pub use screen::{draw, frame};
@@ -68,3 +68,6 @@ pub enum Error {
     #[error(transparent)]
     Control(#[from] weir_control::Error),
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,7 @@
 //! only by events, and knows the time only from its caller.
 
 use crate::history::History;
-use crate::keys::{Command, Key};
-use crate::questions::Question;
+use crate::input::Question;
 use crate::rates::{Losses, Rates, is_restart};
 use crate::rows::{self, Order, Row};
 use crate::{Snapshot, text};
@@ -28,21 +27,6 @@ pub struct Setup {
     pub has_colour: bool,
     /// What `weir ctl attacks show` says about an attack.
     pub explain: fn(&AttackEntry) -> String,
-}
-
-/// What happens to the screen.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A snapshot has come.
-    Snapshot(Box<Snapshot>),
-    /// A key was pressed.
-    Key(Key),
-    /// Weir has answered a command, or refused it.
-    Answered(Result<String, String>),
-    /// The recording is over.
-    EndOfRecording,
-    /// Time has passed.
-    Tick,
 }
 
 /// What covers a part of the screen.
@@ -134,24 +118,16 @@ impl Model {
         self.is_done
     }
 
-    /// Takes an event at a time of any monotonic clock. Returns a command for Weir that the operator has confirmed.
-    pub fn update(&mut self, event: Event, now: Duration) -> Option<Command> {
+    /// The time is now `now`. Messages that are older than their time leave.
+    pub(crate) fn set_time(&mut self, now: Duration) {
         self.now = now;
         if self.message.as_ref().is_some_and(|message| now.saturating_sub(message.since) > MESSAGE_TIME) {
             self.message = None;
         }
-        match event {
-            Event::Snapshot(snapshot) => self.take(*snapshot),
-            Event::Key(key) => return self.press(key),
-            Event::Answered(Ok(text)) => self.say(&text),
-            Event::Answered(Err(problem)) => self.tell(&problem, true),
-            Event::EndOfRecording => self.is_over = true,
-            Event::Tick => {}
-        }
-        None
     }
 
-    fn take(&mut self, snapshot: Snapshot) {
+    /// Takes the next snapshot.
+    pub(crate) fn take(&mut self, snapshot: Snapshot) {
         self.last_at = self.now;
         self.problem = snapshot.problem.as_ref().map(|problem| text::printable(problem));
         let rates = match &self.last {
@@ -264,7 +240,7 @@ impl Model {
         self.tell(text, false);
     }
 
-    fn tell(&mut self, text: &str, is_problem: bool) {
+    pub(crate) fn tell(&mut self, text: &str, is_problem: bool) {
         let text = text::printable(text.lines().next().unwrap_or_default());
         self.message = Some(Message { text, is_problem, since: self.now });
     }

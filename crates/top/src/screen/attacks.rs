@@ -1,6 +1,6 @@
 //! The attacks.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
 use crate::rows::{Row, State};

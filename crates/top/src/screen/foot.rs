@@ -1,6 +1,6 @@
 //! The last line: a question, the filter, a message, or the keys.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::{Model, Overlay};
 use crate::text::cut;

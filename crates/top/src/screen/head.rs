@@ -1,6 +1,6 @@
 //! The head of the screen: who is looked at, whether it is attacked, and the rates.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::history::History;
 use crate::model::Model;

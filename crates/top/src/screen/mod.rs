@@ -5,15 +5,16 @@ mod foot;
 mod head;
 mod notices;
 mod overlay;
+mod page;
 mod room;
 mod theme;
 mod traffic;
 
 use crate::Model;
+use page::Page;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::text::{Line, Span};
 use theme::{Role, Theme};
 
 /// The smallest screen, columns and lines.
@@ -62,52 +63,4 @@ fn render(model: &Model, area: Rect, buffer: &mut Buffer) {
     page.y = area.bottom() - 1;
     foot::draw(&mut page, model);
     overlay::draw(&mut page, model);
-}
-
-/// The part of the screen that is not drawn yet, from the top.
-struct Page<'a> {
-    buffer: &'a mut Buffer,
-    area: Rect,
-    theme: Theme,
-    y: u16,
-}
-
-impl Page<'_> {
-    fn width(&self) -> usize {
-        self.area.width.into()
-    }
-
-    /// Lines that are left.
-    fn left(&self) -> u16 {
-        self.area.bottom().saturating_sub(self.y)
-    }
-
-    fn span(&self, role: Role, text: impl Into<String>) -> Span<'static> {
-        Span::styled(text.into(), self.theme.style(role))
-    }
-
-    /// Draws the next line.
-    fn line(&mut self, spans: Vec<Span<'static>>) {
-        self.put(self.area.x, self.area.width, spans);
-        self.y += 1;
-    }
-
-    /// Draws a part of the current line.
-    fn put(&mut self, x: u16, width: u16, spans: Vec<Span<'static>>) {
-        if self.y < self.area.bottom() {
-            self.buffer.set_line(x, self.y, &Line::from(spans), width);
-        }
-    }
-
-    /// Draws a part of the current line as the heading of what is below it.
-    fn heading(&mut self, x: u16, width: u16, text: &str) {
-        let text = crate::text::cut(text, usize::from(width).saturating_sub(4));
-        let rest = usize::from(width).saturating_sub(text.chars().count() + 3);
-        let spans = vec![
-            self.span(Role::Dim, "─ "),
-            self.span(Role::Bold, text),
-            self.span(Role::Dim, format!(" {}", "─".repeat(rest))),
-        ];
-        self.put(x, width, spans);
-    }
 }

@@ -1,6 +1,6 @@
 //! What needs attention, beside attacks.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
 use crate::text::{cut, duration, grouped, printable};

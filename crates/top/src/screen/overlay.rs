@@ -1,6 +1,6 @@
 //! What covers a part of the screen: the help, and the explanation of an attack.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::{Model, Overlay};
 use crate::text::{cut, printable, wrapped};

@@ -1,6 +1,6 @@
 //! The room of tables, flows, slots and limits, and the age of feeds.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
 use crate::text::{UNKNOWN, cut, duration, grouped, printable, size as count};
@@ -68,7 +68,7 @@ fn flows(status: Option<&Status>, room: Option<&Room>, limits: Option<&LimitsSta
     let limits = match limits {
         Some(limits) if limits.total.limits > 0 => {
             let [exceeded, all] = [limits.total.exceeded, limits.total.limits].map(|number| count(number as f64));
-            format!("{exceeded}/{all} exceeded")
+            format!("{exceeded}/{all} over")
         }
         _ => UNKNOWN.to_owned(),
     };

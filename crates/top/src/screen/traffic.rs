@@ -1,6 +1,6 @@
 //! What was dropped, by reason, beside what passed, by what it is.
 
-use super::Page;
+use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
 use crate::text::{UNKNOWN, cut, grouped, known, printable, share, short};

@@ -1,6 +1,40 @@
-//! What the screen asks before it changes something.
+//! What comes from the operator: keys, and the commands that a question stands before.
 
-use crate::keys::Command;
+/// A key, apart from the terminal that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// A character.
+    Char(char),
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace.
+    Backspace,
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// Page up.
+    PageUp,
+    /// Page down.
+    PageDown,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// A request to a running Weir.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Carries out the actions against an attack that wait.
+    Accept(u32),
+    /// Ends the actions against an attack.
+    Dismiss(u32),
+    /// Ends the trial and keeps the policy.
+    Confirm,
+    /// Rolls back.
+    Rollback,
+}
 
 /// A question that `y` answers with yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
