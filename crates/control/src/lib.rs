@@ -33,8 +33,8 @@ mod tables;
 mod updates;
 
 pub use attacks::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
-    AttacksMode, EventsStatus, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackOperation, AttackProfile, AttackVector,
+    AttacksChanged, AttacksListed, AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
 pub use card::{

@@ -28,6 +28,12 @@ pub enum Request {
         /// Its absolute path.
         policy: PathBuf,
     },
+    /// Removes a loaded generation that is neither active nor a rollback target. The answer is a
+    /// [`Status`](crate::Status).
+    Unload {
+        /// Its number.
+        generation: u64,
+    },
     /// Activates a generation. The answer is a [`Status`](crate::Status), as for the requests below.
     Activate {
         /// Its number.
@@ -145,6 +151,7 @@ impl Request {
             | Request::Room
             | Request::Limits { .. }
             | Request::Load { .. }
+            | Request::Unload { .. }
             | Request::Features { .. }
             | Request::Card { .. }
             | Request::Attacks { .. } => Changes::Nothing,
@@ -203,6 +210,7 @@ mod tests {
                 Request::Activate { generation: 2, confirm_s: Some(0.1) },
                 r#"{"activate":{"generation":2,"confirm_s":0.1}}"#,
             ),
+            (Request::Unload { generation: 3 }, r#"{"unload":{"generation":3}}"#),
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
             (Request::Reload { force: true }, r#"{"reload":{"force":true}}"#),

@@ -80,9 +80,10 @@ impl Asker {
         Ok(match command {
             Command::Accept(_) | Command::Dismiss(_) => {
                 let what = if matches!(command, Command::Accept(_)) { "accepted" } else { "dismissed" };
-                let AttacksChanged { attack, changed, problems } = weir_control::read(value)?;
+                let AttacksChanged { attack, changed, undone, problems } = weir_control::read(value)?;
+                let undone = if undone > 0 { format!(", {undone} of them undone") } else { String::new() };
                 let problem = problems.first().map(|problem| format!("; not carried out: {problem}"));
-                format!("attack {attack}: {changed} actions {what}{}", problem.unwrap_or_default())
+                format!("attack {attack}: {changed} actions {what}{undone}{}", problem.unwrap_or_default())
             }
             Command::Confirm | Command::Rollback => {
                 let status: Status = weir_control::read(value)?;

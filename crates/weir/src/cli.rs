@@ -9,7 +9,7 @@ pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeO
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    SlotAction, TableAction,
+    SlotAction, StatsOptions, TableAction,
 };
 pub use detect::DetectOptions;
 use std::ffi::OsString;

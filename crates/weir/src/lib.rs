@@ -20,6 +20,7 @@ pub mod ctl_card;
 pub mod ctl_features;
 pub mod ctl_flows;
 pub mod ctl_slot;
+mod ctl_stats;
 pub mod ctl_table;
 pub mod ctl_updates;
 pub mod detect;

@@ -292,6 +292,17 @@ impl<D: Datapath> Controller<D> {
         let _first = self.engine.set(name);
     }
 
+    /// Unloads a generation for the operator.
+    ///
+    /// # Errors
+    /// There is no such generation, or it is in use.
+    pub fn unload(&self, generation: u64) -> Result<(), Failure> {
+        let checked = self.state().succession.may_remove(generation);
+        checked.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+        self.remove(generation);
+        Ok(())
+    }
+
     /// Sets the report on saved state, which is a part of the status. The first one counts.
     pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
         let _first = self.saved.set(Box::new(report));

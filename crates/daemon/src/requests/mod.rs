@@ -54,6 +54,7 @@ pub fn perform<L: Loader>(
             let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
             return Ok(Ready { generation: controller.add(generation) }.into());
         }
+        Request::Unload { generation } => controller.unload(generation)?,
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
         Request::Confirm => controller.confirm()?,
         Request::Rollback => controller.rollback()?,
