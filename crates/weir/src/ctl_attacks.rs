@@ -184,6 +184,11 @@ fn profile(entry: &AttackEntry) -> String {
         if shares.is_empty() {
             continue;
         }
+        // Made-up sources and ports differ in every packet.
+        if *samples > 1 && shares.iter().all(|of| of.samples == 1) {
+            let _ = writeln!(text, "  {name}: another one in every sample");
+            continue;
+        }
         let one = |of: &Share| format!("{} {:.0}%", printable(&of.value), of.share * 100.0);
         let _ = writeln!(text, "  {name}: {}", shares.iter().map(one).collect::<Vec<_>>().join(", "));
     }
@@ -353,7 +358,7 @@ mod tests {
         let share = serde_json::json!([{ "value": "udp 53", "share": 0.75, "samples": 3 }]);
         entry.profile = Some(
             serde_json::from_value(serde_json::json!({
-                "samples": 4, "sources_seen": 3, "mean_bytes": 600.0, "sources": [], "source_ports": share,
+                "samples": 4, "sources_seen": 3, "mean_bytes": 600.0, "sources": [{ "value": "198.51.100.1", "share": 0.25, "samples": 1 }], "source_ports": share,
                 "destination_ports": [], "lengths": []
             }))
             .expect("a profile"),
@@ -363,6 +368,7 @@ mod tests {
   nothing is done: the mode is `watch`; what helps: `act`
   UDP: 900, usual 1, threshold 100
   3 sources in 4 samples, 600 bytes a packet
+  sources: another one in every sample
   source ports: udp 53 75%
   meta l4proto udp @th,64,32 0x1700032a drop
     active, 3 s ago; the payload begins with 17 00 03 2a

@@ -107,7 +107,7 @@ fn reasons(tally: &Tally, top: Option<usize>) -> String {
     for lines in [&mut reasons, &mut tables] {
         let all = lines.len();
         if let Some(top) = top {
-            lines.sort_by(|one, other| other.0.cmp(&one.0));
+            lines.sort_by_key(|(packets, _)| std::cmp::Reverse(*packets));
             lines.truncate(top);
         }
         for (packets, what) in lines.iter() {
