@@ -3,6 +3,7 @@
 
 use crate::cli::{Cli, CtlCommand, CtlOptions};
 use crate::ctl_attacks;
+use crate::ctl_capture;
 use crate::ctl_card;
 use crate::ctl_features;
 use crate::ctl_flows;
@@ -27,25 +28,14 @@ use weir_policy::diag::printable::printable;
 /// # Errors
 /// No Weir listens on the socket, or it refuses the request.
 pub fn run(options: &CtlOptions) -> Result<(), Failure> {
-    if let CtlCommand::Table { name, action } = &options.command {
-        return ctl_table::run(options, name, action);
-    }
-    if let CtlCommand::Slot { name, action } = &options.command {
-        return ctl_slot::run(options, name, action);
-    }
-    if let CtlCommand::Attacks { action } = &options.command {
-        return ctl_attacks::run(options, action.as_ref());
-    }
-    if let CtlCommand::Flows(flows) = &options.command {
-        return ctl_flows::run(options, flows);
-    }
-    if let CtlCommand::Stats(stats) = &options.command {
-        return ctl_stats::run(options, stats);
-    }
-    if let CtlCommand::Help { request } = &options.command {
-        return help(request);
-    }
     let request = match &options.command {
+        CtlCommand::Attacks { action } => return ctl_attacks::run(options, action.as_ref()),
+        CtlCommand::Capture(capture) => return ctl_capture::run(options, capture),
+        CtlCommand::Flows(flows) => return ctl_flows::run(options, flows),
+        CtlCommand::Help { request } => return help(request),
+        CtlCommand::Slot { name, action } => return ctl_slot::run(options, name, action),
+        CtlCommand::Stats(stats) => return ctl_stats::run(options, stats),
+        CtlCommand::Table { name, action } => return ctl_table::run(options, name, action),
         CtlCommand::Status => Request::Status,
         CtlCommand::Limits { top, list } => Request::Limits { top: *top, list: list.clone() },
         CtlCommand::Features { top } => Request::Features { top: *top },
@@ -62,12 +52,6 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
-        CtlCommand::Attacks { .. }
-        | CtlCommand::Flows(_)
-        | CtlCommand::Help { .. }
-        | CtlCommand::Slot { .. }
-        | CtlCommand::Stats(_)
-        | CtlCommand::Table { .. } => unreachable!("it has a module of its own"),
     };
     let value = weir_control::ask(&options.control, &request)?;
     if options.json {
