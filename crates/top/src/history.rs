@@ -25,8 +25,8 @@ impl History {
         self.0.iter().flatten().copied().reduce(f64::max)
     }
 
-    /// A line of `width` characters, the newest value at the right. A character is the highest of its values, as a share
-    /// of `scale`. It is `·` if none of them is known, and a blank if they are 0 or older than the first value.
+    /// A line of `width` characters, the newest value at the right. A character is the highest of its values, as a
+    /// share of `scale`. It is `·` if none of them is known, and a blank if they are 0 or older than the first value.
     pub fn sparkline(&self, width: usize, scale: f64) -> String {
         if width == 0 {
             return String::new();

@@ -1,7 +1,7 @@
 //! `weir top`: one screen that answers "am I attacked, by what, is it held, who is hurt".
 //!
-//! The screen is a pure function of a [`Model`], and the model of [`Snapshot`]s, keys and a clock that the caller gives. So
-//! a running Weir, a recording and a test show the same screen. This crate knows a running Weir only through
+//! The screen is a pure function of a [`Model`], and the model of [`Snapshot`]s, keys and a clock that the caller
+//! gives. So a running Weir, a recording and a test show the same screen. This crate knows a running Weir only through
 //! `weir-control`.
 #![forbid(unsafe_code)]
 

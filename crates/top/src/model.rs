@@ -1,5 +1,5 @@
-//! What the screen shows: the last snapshot, the rates since the one before, and what the operator has chosen. It changes
-//! only by events, and knows the time only from its caller.
+//! What the screen shows: the last snapshot, the rates since the one before, and what the operator has chosen. It
+//! changes only by events, and knows the time only from its caller.
 
 use crate::history::History;
 use crate::input::Question;

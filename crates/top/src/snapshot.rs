@@ -11,8 +11,8 @@ use weir_control::{
 /// Maximum number of addresses and limits that are asked for.
 const TOP: usize = 50;
 
-/// The answers of a running Weir at one time. As a JSON line it is a line of a recording. A part that Weir does not know
-/// is absent, and `absent` says why.
+/// The answers of a running Weir at one time. As a JSON line it is a line of a recording. A part that Weir does not
+/// know is absent, and `absent` says why.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// When it was taken, seconds since 1970.

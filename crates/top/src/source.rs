@@ -1,5 +1,5 @@
-//! Where snapshots come from: a thread that asks a running Weir once a second, and carries out commands. The screen never
-//! waits for Weir.
+//! Where snapshots come from: a thread that asks a running Weir once a second, and carries out commands. The screen
+//! never waits for Weir.
 
 use crate::{Command, Event, Snapshot};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,14 @@ use weir_control::{AttackOperation, AttacksChanged, Client, Error, Request, Stat
 /// How often Weir is asked.
 pub const PERIOD: Duration = Duration::from_secs(1);
 
+/// A command that could not be sent for this time is not carried out: the operator no longer expects it.
+const COMMAND_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// A thread that asks.
 pub struct Source {
     /// What it has seen.
     pub events: Receiver<Event>,
-    commands: Sender<Command>,
+    commands: Sender<(Command, Instant)>,
 }
 
 impl Source {
@@ -31,7 +34,7 @@ impl Source {
 
     /// Has a command carried out. The answer is an event.
     pub fn send(&self, command: Command) {
-        let _ = self.commands.send(command);
+        let _ = self.commands.send((command, Instant::now()));
     }
 }
 
@@ -41,7 +44,7 @@ struct Asker {
 }
 
 impl Asker {
-    fn run(&mut self, wanted: &Receiver<Command>, found: &Sender<Event>) {
+    fn run(&mut self, wanted: &Receiver<(Command, Instant)>, found: &Sender<Event>) {
         let mut due = Instant::now();
         loop {
             if found.send(Event::Snapshot(Box::new(self.snapshot()))).is_err() {
@@ -50,8 +53,8 @@ impl Asker {
             due = (due + PERIOD).max(Instant::now());
             match wanted.recv_timeout(due.saturating_duration_since(Instant::now())) {
                 // The operator sees the effect at once, in the next snapshot.
-                Ok(command) => {
-                    let answered = self.carry_out(command).map_err(|error| error.to_string());
+                Ok((command, since)) => {
+                    let answered = self.answer(command, since.elapsed());
                     if found.send(Event::Answered(answered)).is_err() {
                         return;
                     }
@@ -66,6 +69,14 @@ impl Asker {
     fn snapshot(&mut self) -> Snapshot {
         let taken = self.with_client(|client| Snapshot::take(client, unix_s()));
         taken.unwrap_or_else(|error| Snapshot::gone(unix_s(), &error))
+    }
+
+    /// Carries a command out that has waited for `age`.
+    fn answer(&mut self, command: Command, age: Duration) -> Result<String, String> {
+        if age > COMMAND_AGE_MAX {
+            return Err(format!("nothing was changed: Weir did not answer for {} s", age.as_secs()));
+        }
+        self.carry_out(command).map_err(|error| error.to_string())
     }
 
     fn carry_out(&mut self, command: Command) -> Result<String, Error> {
@@ -178,6 +189,9 @@ mod tests {
         let accepted = asker.carry_out(Command::Accept(3)).expect("it is accepted");
         assert_eq!(accepted, "attack 3: 2 actions accepted; not carried out: the slot is full");
         assert_eq!(asker.carry_out(Command::Confirm).expect_err("refused").to_string(), "weir: no trial");
+        // Weir has hung for a while: what was wanted then is not done now.
+        let late = asker.answer(Command::Rollback, std::time::Duration::from_secs(6));
+        assert_eq!(late, Err("nothing was changed: Weir did not answer for 6 s".to_owned()));
         let requests = server.join().expect("no panic");
         assert_eq!(requests, [r#"{"attacks":{"operation":{"accept":{"attack":3}}}}"#, r#""confirm""#]);
     }

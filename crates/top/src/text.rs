@@ -34,8 +34,8 @@ pub fn cut(text: &str, width: usize) -> String {
     if width == 0 { kept } else { kept + "…" }
 }
 
-/// A line as several lines of at most `width` characters, broken at blanks where there are some. Further lines are indented
-/// like the first one.
+/// A line as several lines of at most `width` characters, broken at blanks where there are some. Further lines are
+/// indented like the first one.
 pub fn wrapped(line: &str, width: usize) -> Vec<String> {
     let indent: String = line.chars().take_while(|c| *c == ' ').take(width / 2).collect();
     let mut lines = Vec::new();

@@ -35,10 +35,12 @@ fn columns(width: usize) -> Vec<Column> {
     let dropped = column("dropped", 7, true, |row| row.dropped.map_or(UNKNOWN.to_owned(), |count| short(count as f64)));
     let proven = column("proven", 6, true, |row| row.proven.map_or(UNKNOWN.to_owned(), share));
     let since = column("since", 7, true, |row| duration(row.age_s));
-    let state = column("state", 11, false, Row::state_text);
+    let state = column("state", 10, false, Row::state_text);
     let mut fixed = vec![now];
     if width >= 72 {
         fixed.push(peak);
+    }
+    if width >= 90 {
         fixed.push(held);
     }
     fixed.push(dropped);
@@ -51,7 +53,8 @@ fn columns(width: usize) -> Vec<Column> {
     fixed.push(state);
     let used: usize = fixed.iter().map(|column| column.width + 1).sum();
     let rest = width.saturating_sub(used + number.width + 4);
-    let for_kind = (rest / 2).clamp(8, 40);
+    // An IPv4 address has up to 15 characters, and most kinds have up to 14.
+    let for_kind = (rest / 2).max(14).min(rest.saturating_sub(15)).clamp(8, 40);
     let mut columns = vec![number, victim(rest.saturating_sub(for_kind).min(44)), kind(for_kind)];
     columns.extend(fixed);
     columns

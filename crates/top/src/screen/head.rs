@@ -64,7 +64,7 @@ fn answer(model: &Model) -> (Role, String) {
     };
     if let Some(age) = model.age() {
         let why = model.problem.as_deref().unwrap_or("it does not answer");
-        return (Role::Bad, format!("NO ANSWER for {}, what is below is as old: {why}", duration(age)));
+        return (Role::Bad, format!("NO ANSWER for {}, all figures are as old: {why}", duration(age)));
     }
     let Some(attacks) = &snapshot.attacks else {
         let why = snapshot.absent.get("attacks").map_or(UNKNOWN, String::as_str);

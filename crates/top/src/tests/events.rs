@@ -57,10 +57,10 @@ fn a_weir_that_hangs_or_is_gone_has_no_rates_until_it_answers_again() {
     assert!(model.current().is_some());
     model.update(Event::Tick, now + Duration::from_secs(4));
     assert!(model.current().is_none());
-    assert!(screen(&model).contains("NO ANSWER for 4s, what is below is as old: it does not answer"));
+    assert!(screen(&model).contains("NO ANSWER for 4s, all figures are as old: it does not answer"));
     let gone = Snapshot { problem: Some("Connection refused".to_owned()), ..Snapshot::default() };
     model.update(Event::Snapshot(Box::new(gone)), now + Duration::from_secs(5));
-    assert!(screen(&model).contains("NO ANSWER for 5s, what is below is as old: Connection refused"));
+    assert!(screen(&model).contains("NO ANSWER for 5s, all figures are as old: Connection refused"));
     let again = super::scenes::snapshot(whole(9, peace(9)));
     model.update(Event::Snapshot(Box::new(again)), now + Duration::from_secs(9));
     // The rate over the time without answers is the rate by Weir's clock.
