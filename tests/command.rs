@@ -54,6 +54,8 @@ mod signals;
 mod tables;
 #[path = "command/terminal.rs"]
 mod terminal;
+#[path = "command/top.rs"]
+mod top;
 #[path = "command/weir.rs"]
 mod weir;
 

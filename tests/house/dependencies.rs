@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-engine", &[&["weir-abi", "weir-tables", "weir-state"]]),
     ("weir-loading", &[&["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]]),
     ("weir-control", &[]),
+    ("weir-top", &[&["weir-control"]]),
     ("weir-mitigate", &[&["weir-abi"]]),
     ("weir-import", &[&["weir-abi", "weir-policy"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
@@ -42,10 +43,10 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
 /// The top-level crates, which may use all others.
 const TOP_LEVEL: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
 /// Crates for command lines and terminals.
-const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
+const FRONT_ENDS: &[&str] = &["clap", "indicatif", "ratatui"];
 /// Packages with a command line, or with a part of one: options are beside what they are for.
 const PROGRAMS: &[&str] =
-    &["weir", "weir-bench", "weir-command", "weir-configuration", "weir-daemon", "weir-recording", "xtask"];
+    &["weir", "weir-bench", "weir-command", "weir-configuration", "weir-daemon", "weir-recording", "weir-top", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
 const SILENT: &[&str] = &[
     "crates/card/src/",

@@ -29,6 +29,7 @@ mod flows;
 mod limits;
 mod message;
 mod reply;
+mod room;
 mod shadow;
 mod slots;
 mod stats;
@@ -37,8 +38,8 @@ mod tables;
 mod updates;
 
 pub use attacks::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
-    AttacksMode, EventsStatus, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackOperation, AttackProfile, AttackVector,
+    AttacksChanged, AttacksListed, AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
 pub use captures::{CaptureFilter, CaptureStarted};
@@ -55,6 +56,7 @@ pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, 
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Reconfigured, Request};
 pub use reply::Reply;
+pub use room::{Room, SlotRoom, TableRoom};
 pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{

@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// Asks for all counters. The answer is [`Stats`](crate::Stats).
     Stats,
+    /// Asks how full tables and slots are. The answer is [`Room`](crate::Room).
+    Room,
     /// Asks for the counters of limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
     Limits {
         /// Maximum number of limits, most exceeded first. The server lists at most [`TOP_MAX`](crate::TOP_MAX).
@@ -25,6 +27,12 @@ pub enum Request {
     Load {
         /// Its absolute path.
         policy: PathBuf,
+    },
+    /// Removes a loaded generation that is neither active nor a rollback target. The answer is a
+    /// [`Status`](crate::Status).
+    Unload {
+        /// Its number.
+        generation: u64,
     },
     /// Activates a generation. The answer is a [`Status`](crate::Status), as for the requests below.
     Activate {
@@ -172,8 +180,10 @@ impl Request {
             Request::Flows { .. } => Changes::Flows,
             Request::Status
             | Request::Stats
+            | Request::Room
             | Request::Limits { .. }
             | Request::Load { .. }
+            | Request::Unload { .. }
             | Request::Features { .. }
             | Request::Card { .. }
             | Request::Capture(_)
@@ -229,6 +239,7 @@ mod tests {
         let requests = [
             (Request::Status, r#""status""#),
             (Request::Stats, r#""stats""#),
+            (Request::Room, r#""room""#),
             (Request::Limits { top: 3, list: None }, r#"{"limits":{"top":3,"list":null}}"#),
             (Request::Load { policy: "/p.weir".into() }, r#"{"load":{"policy":"/p.weir"}}"#),
             (
@@ -236,6 +247,7 @@ mod tests {
                 r#"{"activate":{"generation":2,"confirm_s":0.1}}"#,
             ),
             (Request::Reconfigure { confirm_s: None }, r#"{"reconfigure":{"confirm_s":null}}"#),
+            (Request::Unload { generation: 3 }, r#"{"unload":{"generation":3}}"#),
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
             (Request::Reload { force: true }, r#"{"reload":{"force":true}}"#),

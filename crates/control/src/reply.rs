@@ -2,8 +2,8 @@
 
 use crate::{
     AttackEntry, AttacksChanged, AttacksListed, AttacksMode, BaselineChanged, BaselineListed, CardReport,
-    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reconfigured, Reloaded, ShadowShown,
-    SlotChanged, SlotListed, Stats, Status, TableChanged, TableEntries, TableFound,
+    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reconfigured, Reloaded, Room,
+    ShadowShown, SlotChanged, SlotListed, Stats, Status, TableChanged, TableEntries, TableFound,
 };
 use serde::Serialize;
 
@@ -41,6 +41,7 @@ replies! {
     Ready,
     Reconfigured,
     Reloaded,
+    Room,
     ShadowShown,
     SlotChanged,
     SlotListed,

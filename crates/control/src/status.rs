@@ -9,6 +9,9 @@ use std::fmt::{self, Display, Formatter};
 pub struct Status {
     /// Seconds since the start.
     pub uptime_s: f64,
+    /// The engine, such as `xdp`. `None` from a Weir that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Number of worker threads.
     pub workers: usize,
     /// How the packets of each interface reach the workers, as text. It is empty if there is only one way.

@@ -173,6 +173,7 @@ fn run_on<L: Loader>(
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        controller.name_engine(options.engine.name());
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);

@@ -6,6 +6,7 @@ mod config;
 mod ctl;
 mod detect;
 mod import;
+mod top;
 
 pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
@@ -14,12 +15,13 @@ use clap_complete::Shell;
 pub use config::{ConfigCommand, ConfigOptions, ConfigWords};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    ShadowAction, SlotAction, TableAction,
+    ShadowAction, SlotAction, StatsOptions, TableAction,
 };
 pub use detect::DetectOptions;
 pub use import::{ImportFormat, ImportOptions, ImportedFiles, RulesetOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
+pub use top::TopOptions;
 use weir_command::options::{ChainOptions, EngineName, TrustOptions, format_asked_for};
 use weir_command::report::Format;
 use weir_command::values::slot_rule;
@@ -67,6 +69,8 @@ pub enum Command {
     Config(ConfigOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
+    /// Watch a running Weir on one screen: rates, attacks, drops, losses.
+    Top(TopOptions),
     /// Plan for a card in front of Weir, or be one in software.
     Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
@@ -91,6 +95,7 @@ impl Command {
             Command::Config(options) => options.json,
             Command::Import(options) => options.format.files().json,
             Command::Ctl(options) => options.json,
+            Command::Top(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),

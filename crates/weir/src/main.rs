@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use weir::cli::{CardCommand, Command};
 use weir::config::{self, Parsed};
-use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, import, manual, replay, why};
+use weir::{bench, card_plan, card_serve, check, compile, ctl, detect, diff, import, manual, replay, top, why};
 use weir_command::failure::Failure;
 use weir_command::{entry, signals};
 
@@ -16,7 +16,11 @@ fn main() -> ExitCode {
 fn run_command(parsed: &Parsed) -> Result<(), Failure> {
     let command = &parsed.cli.command;
     let is_served = matches!(command, Command::Card(options) if matches!(options.command, CardCommand::Serve(_)));
-    if !is_served && !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_)) {
+    let is_top = matches!(command, Command::Top(_));
+    if !is_served
+        && !is_top
+        && !matches!(command, Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Ctl(_))
+    {
         signals::clean_up_and_die()?;
     }
     match command {
@@ -32,6 +36,7 @@ fn run_command(parsed: &Parsed) -> Result<(), Failure> {
         Command::Sweep(options) => weir_daemon::parts::card::sweeper::run(options),
         Command::Config(options) => config::run(options),
         Command::Ctl(options) => ctl::run(options),
+        Command::Top(options) => top::run(options),
         Command::Card(options) => match &options.command {
             CardCommand::Plan(options) => card_plan::run(options),
             CardCommand::Serve(options) => card_serve::run(options),

@@ -37,6 +37,8 @@ pub struct Controller<D: Datapath> {
     saved: OnceLock<ReportState>,
     /// Reports which policy is kept, for the active generation.
     kept: OnceLock<ReportKept>,
+    /// The name of the engine.
+    engine: OnceLock<&'static str>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
@@ -113,9 +115,20 @@ impl<D: Datapath> Controller<D> {
             superseded: None,
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        let (clock, saved, kept, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let ensuring = Mutex::default();
-        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, kept, card, ensuring })
+        Ok(Controller {
+            datapath,
+            clock: Box::new(Instant::now),
+            guard,
+            started,
+            changing,
+            state,
+            ledger,
+            saved: OnceLock::new(),
+            kept: OnceLock::new(),
+            engine: OnceLock::new(),
+            card: OnceLock::new(),
+            ensuring: Mutex::default(),
+        })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -309,6 +322,22 @@ impl<D: Datapath> Controller<D> {
         (state.activations, state.active(), state.succession.active().posture)
     }
 
+    /// Sets the name of the engine, which is a part of the status. The first one counts.
+    pub fn name_engine(&self, name: &'static str) {
+        let _first = self.engine.set(name);
+    }
+
+    /// Unloads a generation for the operator.
+    ///
+    /// # Errors
+    /// There is no such generation, or it is in use.
+    pub fn unload(&self, generation: u64) -> Result<(), Failure> {
+        let checked = self.state().succession.may_remove(generation);
+        checked.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+        self.remove(generation);
+        Ok(())
+    }
+
     /// Sets the report on saved state, which is a part of the status. The first one counts.
     pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
         let _first = self.saved.set(Box::new(report));
@@ -333,6 +362,7 @@ impl<D: Datapath> Controller<D> {
         });
         Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
+            engine: self.engine.get().map(|&name| name.to_owned()),
             workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation,

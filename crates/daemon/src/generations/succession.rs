@@ -83,6 +83,13 @@ pub enum Refusal {
         /// The ready generations.
         ready: Vec<u64>,
     },
+    /// The generation cannot be removed.
+    InUse {
+        /// The generation.
+        generation: u64,
+        /// What it is used for.
+        used: &'static str,
+    },
     /// There is no rollback target.
     NothingBefore,
     /// There is no trial.
@@ -112,6 +119,7 @@ impl Display for Refusal {
                 let ready: Vec<String> = ready.iter().map(u64::to_string).collect();
                 write!(f, "there is no generation {generation}; ready generations: {}", ready.join(", "))
             }
+            Refusal::InUse { generation, used } => write!(f, "generation {generation} stays loaded: {used}"),
             Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
             Refusal::IsActive(posture) => write!(f, "posture {posture} is active already"),
             Refusal::NothingAutomatic => f.write_str("no posture is automatic"),
@@ -279,6 +287,26 @@ impl Succession {
     pub fn remove_oldest(&mut self) -> Option<u64> {
         let oldest = self.ready.iter().position(|&one| !self.is_in_use(one))?;
         Some(self.ready.remove(oldest))
+    }
+
+    /// Checks that a generation may be removed.
+    ///
+    /// # Errors
+    /// There is no such generation, or it is in use.
+    pub fn may_remove(&self, generation: u64) -> Result<(), Refusal> {
+        if !self.ready.contains(&generation) {
+            return Err(Refusal::Unknown { generation, ready: self.ready.clone() });
+        }
+        let is = |of: Option<&Active>| of.is_some_and(|of| of.generation == generation);
+        let used = match () {
+            () if self.active().generation == generation && self.trial.is_some() => "it is active, on trial",
+            () if self.active().generation == generation => "it is active",
+            () if is(self.pending()) => "it is being activated",
+            () if is(self.rollback_target()) => "`weir ctl rollback` would activate it",
+            () if self.is_in_use(generation) => "it is the rollback target once the trial is over",
+            () => return Ok(()),
+        };
+        Err(Refusal::InUse { generation, used })
     }
 
     /// Removes a generation, unless it is in use. Returns whether it did.

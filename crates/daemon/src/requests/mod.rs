@@ -19,10 +19,13 @@ use std::time::Duration;
 use weir_abi::Reason;
 use weir_command::additions;
 use weir_command::failure::Failure;
-use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Stats, Status, TOP_MAX};
+use weir_control::{
+    AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Room, SlotRoom, Stats, Status, TOP_MAX, TableRoom,
+};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 use weir_state::SharedState;
+use weir_state::slot_store::BoundSlot;
 
 /// Executes a request. `loader` loads policies for `load` and `reload`.
 ///
@@ -37,6 +40,7 @@ pub fn perform<L: Loader>(
     match request {
         Request::Status => {}
         Request::Stats => return Ok(stats(controller, loader).into()),
+        Request::Room => return Ok(room(controller, loader).into()),
         Request::Limits { top, list } => {
             return Ok(controller.active().limits(top.min(TOP_MAX), list.as_deref())?.into());
         }
@@ -51,6 +55,7 @@ pub fn perform<L: Loader>(
             let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
             return Ok(Ready { generation: controller.add(generation) }.into());
         }
+        Request::Unload { generation } => controller.unload(generation)?,
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
         Request::Reconfigure { .. } => {
             return Err(Failure::Rejected("weir: there is no configuration: start Weir with --config".to_owned()));
@@ -116,6 +121,23 @@ pub fn flow_room<D: Datapath>(controller: &Controller<D>, shared: &SharedState) 
     let refused =
         [upstream, downstream].iter().map(|stats| stats.total.reasons.get(reason).copied().unwrap_or(0)).sum();
     flow_room::room(controller.active().program(), shared, refused)
+}
+
+/// How full the tables and slots of the active generation are.
+fn room<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Room {
+    let (active, shared) = (controller.active(), loader.shared());
+    let (store, binding) = (shared.tables(), active.tables());
+    let table = |name: &String| {
+        // A table without an image has no rule that looks it up.
+        let (entries, size) = store.read(binding?, name, |table| (table.count(), table.size())).ok()?;
+        Some(TableRoom { table: name.clone(), entries, size, refused: size.map(|_| store.refused_by(name)) })
+    };
+    let slot = |(name, bound): (&str, &BoundSlot)| {
+        let (rules, size) = (bound.slot.count(), shared.slots().room(&bound.slot));
+        SlotRoom { slot: name.to_owned(), rules, size }
+    };
+    let tables = active.declared().all().iter().filter_map(|declared| table(&declared.name)).collect();
+    Room { tables, slots: active.slots().named().map(slot).collect() }
 }
 
 /// What rules have added to tables.

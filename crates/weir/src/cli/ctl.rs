@@ -26,10 +26,15 @@ pub struct CtlOptions {
 /// The requests of `weir ctl`.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
+    /// Print this help, or the help of a request, such as `weir ctl help attacks show`.
+    Help {
+        /// The request.
+        request: Vec<String>,
+    },
     /// Show which generation is active and which are ready.
     Status,
     /// Show the counters.
-    Stats,
+    Stats(StatsOptions),
     /// Show the counts of limits, for lists with `log exceeded` or `log all`.
     Limits {
         /// Show this many limits, the most exceeded first.
@@ -43,6 +48,11 @@ pub enum CtlCommand {
     Load {
         /// The policy.
         policy: PathBuf,
+    },
+    /// Free a loaded generation that is neither active nor a rollback target.
+    Unload {
+        /// Its number.
+        generation: u64,
     },
     /// Activate a loaded generation.
     Activate {
@@ -138,6 +148,20 @@ pub enum ShadowAction {
     End,
 }
 
+/// `weir ctl stats`
+#[derive(Debug, Args)]
+pub struct StatsOptions {
+    /// Print rates and counts again and again, until SIGINT, instead of the counts once. With --json, a line each time.
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: print them this often.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
+    pub every: Duration,
+    /// Show this many reasons and tables of each direction, those with the most packets first; the default is all.
+    #[arg(long, value_name = "N", value_parser = entries)]
+    pub top: Option<usize>,
+}
+
 /// `weir ctl attacks` with a verb.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AttacksAction {
@@ -151,7 +175,8 @@ pub enum AttacksAction {
         /// Its number.
         attack: u32,
     },
-    /// End the actions against an attack that wait. They are not proposed again for it.
+    /// End the actions against an attack, those that wait and those that are carried out. They are not proposed again
+    /// for it, and further actions wait.
     Dismiss {
         /// Its number.
         attack: u32,

@@ -13,9 +13,11 @@ pub mod observed;
 pub mod options;
 mod outlet;
 pub mod part;
+mod profile;
 pub mod sampled;
 pub mod state;
 mod telling;
+mod words;
 
 pub use part::{MitigationPart, reader};
 use state::{Copies, State};
