@@ -149,7 +149,7 @@ impl<'a> Flattener<'a> {
             steps: Cell::new(0),
         };
         flattener.bases = flattener.on_the_way(hooks);
-        flattener.from_base(0, &[])?;
+        flattener.way_from(0, &[])?;
         for (at, text) in std::mem::take(&mut flattener.covered) {
             if !flattener.written.contains(&at) {
                 flattener.findings.note(&at, &text, "earlier rules have decided all its packets");
@@ -198,7 +198,7 @@ impl<'a> Flattener<'a> {
     }
 
     /// The way of packets from a base chain on, to its end.
-    fn from_base(&mut self, first: usize, packets: &[Condition]) -> Result<(), Refused> {
+    fn way_from(&mut self, first: usize, packets: &[Condition]) -> Result<(), Refused> {
         for base in first..self.bases.len() {
             let (chain, _) = self.chain_of(base);
             let Some(inside) = joined(packets, &chain.scope) else { continue };
@@ -230,14 +230,14 @@ impl<'a> Flattener<'a> {
         for (depth, &at) in callers.iter().enumerate().rev() {
             match self.walk(Place { base, callers: &callers[..depth], at }, packets)? {
                 Flow::Through => {}
-                Flow::NextBase => return self.from_base(base + 1, packets),
+                Flow::NextBase => return self.way_from(base + 1, packets),
                 Flow::Decided => return Ok(()),
             }
         }
         if self.end_base(Flow::Through, base, packets)? {
             return Ok(());
         }
-        self.from_base(base + 1, packets)
+        self.way_from(base + 1, packets)
     }
 
     /// The rules of a chain, for some packets.

@@ -63,7 +63,7 @@ impl Flattener<'_> {
                     _ if is_whole => return Ok(Some(flow)),
                     Flow::Decided => {}
                     Flow::Through => self.continue_at(base, callers, here)?,
-                    Flow::NextBase => self.from_base(base + 1, here)?,
+                    Flow::NextBase => self.way_from(base + 1, here)?,
                 }
                 Ok(None)
             }
@@ -92,7 +92,7 @@ impl Flattener<'_> {
         if self.is_rest_inert(&next) && !self.chain_of(place.base).1.drops {
             return Ok(None);
         }
-        self.from_base(place.base + 1, here)?;
+        self.way_from(place.base + 1, here)?;
         ended(Flow::Decided)
     }
 

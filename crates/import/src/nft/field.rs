@@ -280,14 +280,8 @@ fn payload(body: &Value) -> Left {
         };
         return Field::left(&format!("{protocol} {name}"), kind);
     }
-    match (protocol.as_str(), name.as_str()) {
-        ("ip" | "ip6", "version") => {
-            let family = if protocol == "ip" { condition::IPV4 } else { condition::IPV6 };
-            let mut field = Field::new("meta nfproto", Kind::Number);
-            field.guards.push(Condition::family(family));
-            return Left::Foreign(format!("`{protocol} version` says nothing that the protocol does not say"));
-        }
-        _ => {}
+    if matches!(protocol.as_str(), "ip" | "ip6") && name == "version" {
+        return Left::Foreign(format!("`{protocol} version` says nothing that the protocol does not say"));
     }
     let Some((.., guard, position)) =
         BY_POSITION.iter().find(|(known, field, ..)| *known == protocol && *field == name)

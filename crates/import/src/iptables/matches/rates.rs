@@ -41,7 +41,7 @@ fn packets(word: &str, rate: &str, burst: Option<&str>) -> Result<String, String
         "s" | "sec" | "second" => ("second", 1),
         "m" | "min" | "minute" => ("minute", 1),
         "h" | "hour" => ("hour", 1),
-        "d" | "day" if amount % 24 == 0 => ("hour", 24),
+        "d" | "day" if amount.is_multiple_of(24) => ("hour", 24),
         "d" | "day" => return Err(format!("the rate {rate} is no whole number an hour")),
         _ => return Err(unreadable()),
     };
