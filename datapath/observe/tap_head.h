@@ -87,7 +87,7 @@ WEIR_INLINE uint32_t tap_read_ipv6(const uint8_t *bytes, uint32_t l3, uint32_t h
 	return l3 + 40;
 }
 
-/* Reads the headers of an Ethernet frame, of which `have` bytes are there. There is room for more behind them. */
+/* Reads the headers of an Ethernet frame. `have` bytes of it are there, and room for more behind them. */
 WEIR_INLINE void tap_read_head(const uint8_t *bytes, uint32_t have, struct tap_head *head)
 {
 	uint32_t type, l3 = TAP_LINK_BYTES, l4;

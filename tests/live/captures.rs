@@ -230,6 +230,7 @@ fn refusals(running: &Running, output: &str) {
         &["--rule", "edge.weir:99"],
         "the active policy has no rule `edge.weir:99`; `weir ctl stats` lists its rules",
     );
+    assert!(!Path::new(output).exists(), "what is refused writes nothing");
     refused(&["--reason", "speed"], "no reason `speed`; reasons are no-match, not-ip,");
     refused(&["--where", "ip saddr @bad"], "--where:");
     let filter = |budget| CaptureFilter { budget_pps: Some(budget), ..CaptureFilter::default() };

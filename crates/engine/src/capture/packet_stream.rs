@@ -217,7 +217,9 @@ mod tests {
         let body = &whole[at + 8..whole.len() - 4];
         assert_eq!(InterfaceStatistics::read(body), Some((statistics, "2 packets".to_owned())));
         assert!(InterfaceStatistics::read(&body[..body.len() - 1]).is_none());
-        let mut reader = CaptureReader::new(&whole[..]).expect("it is a capture");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), &whole).expect("it can be written");
+        let mut reader = CaptureReader::open(file.path()).expect("it is a capture");
         let burst = reader.next_burst().expect("it is whole").expect("it has packets");
         let read: Vec<_> = (0..burst.frames().len())
             .map(|index| (burst.record(index).0.to_vec(), burst.record(index).1, burst.stamp_ns(index)))

@@ -28,11 +28,12 @@ pub fn run(options: &CtlOptions, capture: &CaptureOptions) -> Result<(), Failure
         let problem = "weir: packets on standard output are one stream, without --json and --rotate";
         return Err(Failure::Rejected(problem.to_owned()));
     }
-    let mut files = Files::of(capture)?;
     let client = Client::connect(&options.control)?;
     let (started, stream) = client.stream(&Request::Capture(filter(capture)))?;
     let started: CaptureStarted = weir_control::read(started)?;
     let of = if started.rules.is_empty() { String::new() } else { format!(" of {}", started.rules.join(", ")) };
+    // What is refused changes no file.
+    let mut files = Files::of(capture)?;
     let end = Ending::of(stream.get_ref()).map_err(|error| Failure::file(&options.control, error))?;
     end.prepare(capture)?;
     report::say(&format!("weir: capturing packets{of}"));

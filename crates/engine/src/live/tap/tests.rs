@@ -154,7 +154,8 @@ fn headers_exclude_packets_before_they_take_of_the_budget() {
     bench.frames = FrameSet::new(Link::Ethernet, packets.iter().map(|bytes| (&bytes[..], 60)));
     bench.activate(&["udp drop"]);
     let address = AddressRange::new(0xc000_0202, 0xc000_0202);
-    let headers = TapWhere { saddr: address, sport: [53; 2], family: 4, ..TapWhere::ANY };
+    let mut headers = TapWhere::ANY;
+    (headers.saddr, headers.sport, headers.family) = (address, [53; 2], 4);
     let mut reader =
         bench.taps.open(TapFilter { headers, budget_pps: 2, ..TapFilter::default() }).expect("none is open");
     bench.decide(Side::Lower, &[drop_by(0); BURST_MAX]);
