@@ -18,12 +18,16 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-engine", &[&["weir-abi", "weir-tables", "weir-state"]]),
     ("weir-loading", &[&["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]]),
     ("weir-control", &[]),
+    ("weir-export", &[&["weir-abi"]]),
     ("weir-mitigate", &[&["weir-abi"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
     ("weir-command", &[LIBRARIES, &["weir-mitigate"]]),
     ("weir-planning", &[LIBRARIES, &["weir-card", "weir-command"]]),
     ("weir-recording", &[LIBRARIES, &["weir-mitigate", "weir-command"]]),
-    ("weir-daemon", &[LIBRARIES, &["weir-card", "weir-command", "weir-mitigate", "weir-planning", "weir-recording"]]),
+    (
+        "weir-daemon",
+        &[LIBRARIES, &["weir-card", "weir-command", "weir-export", "weir-mitigate", "weir-planning", "weir-recording"]],
+    ),
     ("weir-schemes", &[&["weir-abi", "weir-tables"]]),
     ("weir-instruments", &[&["weir-abi", "weir-tables", "weir-engine", "weir-schemes"]]),
     ("weir-simulation", &[]),
@@ -40,7 +44,7 @@ const PROGRAMS: &[&str] = &["weir", "weir-bench", "weir-command", "weir-daemon",
 const SILENT: &[&str] =
     &["crates/card/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
 /// The crates without input or output.
-const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card"];
+const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-export"];
 /// Crates that access files, processes or the network. Pure crates do not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 
