@@ -20,6 +20,7 @@ mod attacks;
 mod baseline;
 mod card;
 mod client;
+mod export;
 mod features;
 mod flows;
 mod limits;
@@ -41,6 +42,7 @@ pub use card::{
     FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
+pub use export::{CollectorStatus, ExportStatus, FlowExportStatus, SampleExportStatus};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
-use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
+use weir_control::{Activating, Active, AutomaticPosture, ExportStatus, StateStatus, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
@@ -35,6 +35,8 @@ pub struct Controller<D: Datapath> {
     ledger: Ledger<D::Code>,
     /// Reports how state is saved to disk, if it is.
     saved: OnceLock<ReportState>,
+    /// Reports what is exported to collectors, if anything is.
+    exported: OnceLock<ReportExport>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
@@ -43,6 +45,9 @@ pub struct Controller<D: Datapath> {
 
 /// Reports how state is saved to disk.
 type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
+
+/// Reports what is exported.
+type ReportExport = Box<dyn Fn() -> ExportStatus + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -109,8 +114,9 @@ impl<D: Datapath> Controller<D> {
         };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
         let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
+        let exported = OnceLock::new();
         let ensuring = Mutex::default();
-        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring })
+        Ok(Controller { datapath, clock, guard, started, changing, state, ledger, saved, exported, card, ensuring })
     }
 
     /// Adds a ready generation. Returns its number.
@@ -280,6 +286,11 @@ impl<D: Datapath> Controller<D> {
         let _first = self.saved.set(Box::new(report));
     }
 
+    /// Sets the report on exports, which is a part of the status. The first one counts.
+    pub fn report_export(&self, report: impl Fn() -> ExportStatus + Send + Sync + 'static) {
+        let _first = self.exported.set(Box::new(report));
+    }
+
     /// The status of all generations. The caller adds the status of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
@@ -315,6 +326,7 @@ impl<D: Datapath> Controller<D> {
             mixed: self.mixed(),
             state: self.saved.get().map(|report| report()),
             flows: None,
+            export: self.exported.get().map(|report| report()),
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }

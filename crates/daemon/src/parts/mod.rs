@@ -5,6 +5,7 @@
 
 pub mod card;
 mod carry;
+pub mod export;
 mod feature_turns;
 pub mod feeds;
 pub mod flow_room;
