@@ -7,6 +7,8 @@ mod each_engine;
 
 #[path = "live/additions.rs"]
 mod additions;
+#[path = "live/captures.rs"]
+mod captures;
 #[path = "live/card.rs"]
 mod card;
 #[path = "live/change_load.rs"]

@@ -7,6 +7,8 @@
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: there is no generation 9; ready generations: 1, 2"}
 //! ```
+//! After the answer to `capture` the connection carries a pcapng file, until the client ends its half.
+//!
 //! Only root and the owner of the process may connect. The socket has mode 0600, and the server checks each client's
 //! credentials. The server answers other clients with an error.
 //!
@@ -18,6 +20,7 @@
 
 mod attacks;
 mod baseline;
+mod captures;
 mod card;
 mod client;
 mod export;
@@ -37,6 +40,7 @@ pub use attacks::{
     AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
+pub use captures::{CaptureFilter, CaptureStarted};
 pub use card::{
     CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
     FollowWindow, FramesShare, HybridRule, HybridStatus,

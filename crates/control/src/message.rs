@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::{AttackOperation, FlowOperation, SlotOperation, TableOperation};
+use crate::{AttackOperation, CaptureFilter, FlowOperation, SlotOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -81,6 +81,9 @@ pub enum Request {
         /// Maximum number of entries, those with the most packets first.
         top: usize,
     },
+    /// Copies decided packets to the client. The answer is [`CaptureStarted`](crate::CaptureStarted), and behind it come
+    /// the packets. The connection carries no further request.
+    Capture(CaptureFilter),
     /// Reads attacks, and decides on proposed actions against them.
     Attacks {
         /// What to do. It says the type of the answer.
@@ -144,6 +147,7 @@ impl Request {
             | Request::Load { .. }
             | Request::Features { .. }
             | Request::Card { .. }
+            | Request::Capture(_)
             | Request::Attacks { .. } => Changes::Nothing,
         }
     }
@@ -183,7 +187,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{AttackOperation, FlowOperation, GivenEntries, SlotOperation, TableOperation};
+    use crate::{AttackOperation, CaptureFilter, FlowOperation, GivenEntries, SlotOperation, TableOperation};
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -238,6 +242,10 @@ mod tests {
                     operation: SlotOperation::Add { rule: "udp drop".into(), timeout_ms: Some(500) },
                 },
                 r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"udp drop","timeout_ms":500}}}}"#,
+            ),
+            (
+                Request::Capture(CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..Default::default() }),
+                r#"{"capture":{"rule":"e.weir:2","every":9}}"#,
             ),
             (Request::Attacks { operation: AttackOperation::List }, r#"{"attacks":{"operation":"list"}}"#),
             (

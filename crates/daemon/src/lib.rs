@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `interfaces` | claims, the guard of the link, the operator's own connection, the state of links |
 //! | `generations` | policies that are loaded, which of them is active, and their counts |
+//! | `captures` | copies of packets for clients |
 //! | `door.rs`, `requests` | the one entrance for every change, and what clients ask for |
 //! | `parts` | everything else that a running Weir does: cards, mitigation, feeds, saving, logs |
 #![forbid(unsafe_code)]
@@ -11,6 +12,7 @@
 #[macro_use]
 extern crate weir_command;
 
+mod captures;
 pub mod door;
 pub mod generations;
 pub mod interfaces;
@@ -20,6 +22,7 @@ pub mod requests;
 mod server;
 mod signals;
 
+use captures::Captures;
 use door::Door;
 use generations::controller::Controller;
 use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, NativeLoader};
@@ -30,16 +33,17 @@ use options::RunOptions;
 use parts::part::Running;
 use parts::{hybrid, mitigation};
 use serde_json::json;
-use server::Server;
+use server::{Answered, Server};
 use signals::Flags;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
-use weir_control::Status;
+use weir_control::{Request, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
+use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
 use weir_policy::ir::OnExit;
@@ -69,6 +73,7 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
+    let in_kernel = options.engine.runs_in_kernel();
     let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
     let taken = Taken {
         targets,
@@ -76,9 +81,10 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         server: Server::listen(&options.control)?,
         interfaces: interfaces::interfaces(options),
         samples: mitigation::reader(options)?,
+        taps: if in_kernel { Taps::of_kernel()? } else { Taps::of_workers() },
         flags,
     };
-    match options.engine.runs_in_kernel() {
+    match in_kernel {
         true => run_kernel(options, trust, taken),
         false => run_workers(options, trust, taken),
     }
@@ -91,6 +97,7 @@ struct Taken {
     server: Server,
     interfaces: Interfaces,
     samples: Option<Arc<SampleReader>>,
+    taps: Arc<Taps>,
     flags: Flags,
 }
 
@@ -100,7 +107,8 @@ fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Fa
         [] => Ports::of(&taken.interfaces)?,
         host => Ports::of_host(host)?,
     };
-    let ports = Arc::new(ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring())));
+    let ports = ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring()));
+    let ports = Arc::new(ports.with_taps(taken.taps.clone()));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
     let readers = loader.shared().tables().readers().clone();
     run_on(options, taken, loader, |first| Ok(KernelPath::start(ports, first, Some(&readers))?))
@@ -110,10 +118,10 @@ fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Fa
 fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
     let loader = NativeLoader::new(trust).behind(hybrid::splitter(options)?);
     let samples = taken.samples.as_ref().and_then(|samples| samples.queue());
-    let interfaces = taken.interfaces.clone();
+    let (interfaces, taps) = (taken.interfaces.clone(), taken.taps.clone());
     run_on(options, taken, loader, |first| {
         let lanes = options.engine.lanes(&interfaces, &options.lanes())?;
-        Ok(Workers::start_with(lanes, first, samples.as_ref())?)
+        Ok(Workers::start_with(lanes, first, samples.as_ref(), taps)?)
     })
 }
 
@@ -124,7 +132,7 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, flags } = taken;
+    let Taken { targets, claims, mut server, interfaces, samples, taps, flags } = taken;
     let mut parts = parts::all::<L>(options, samples)?;
     parts.restore(&loader)?;
     let first = match Generation::prepare(&options.policy, &loader) {
@@ -145,10 +153,16 @@ fn run_on<L: Loader>(
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
         let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
-        let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
+        let captures = Captures::new(taps.clone(), &interfaces, &options.host);
+        let running =
+            Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         report_start(options, &controller);
         let begun = parts.start(&running);
-        let begun = begun.and_then(|()| server.serve(move |request| door.request(request).map(|reply| json!(reply))));
+        let answer = move |request| match request {
+            Request::Capture(filter) => captures.begin(&filter, &door.controller.active()),
+            request => door.request(request).map(|reply| Answered::from(json!(reply))),
+        };
+        let begun = begun.and_then(|()| server.serve(answer));
         // The main loop never waits for an activation.
         while begun.is_ok() && !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
             parts.step(&running);

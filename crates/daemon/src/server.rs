@@ -28,6 +28,29 @@ const QUEUE_MAX: i32 = 128;
 /// Answers that are longer are sent, even if there are further requests.
 const ANSWERS_BYTES: usize = 1 << 16;
 
+/// What a request is answered.
+pub struct Answered {
+    value: Value,
+    /// What is sent behind the answer; then the connection ends.
+    stream: Option<Stream>,
+}
+
+/// Sends bytes to a client until it has what it wants. An error means that the client has gone.
+pub type Stream = Box<dyn FnOnce(&UnixStream) -> io::Result<()> + Send>;
+
+impl From<Value> for Answered {
+    fn from(value: Value) -> Self {
+        Answered { value, stream: None }
+    }
+}
+
+impl Answered {
+    /// An answer that is followed by a stream.
+    pub fn followed_by(value: Value, stream: Stream) -> Self {
+        Answered { value, stream: Some(stream) }
+    }
+}
+
 /// The server. Its socket is removed when it is dropped.
 pub struct Server {
     path: PathBuf,
@@ -47,10 +70,11 @@ impl Server {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn serve(
+    pub fn serve<A: Into<Answered>>(
         &mut self,
-        handler: impl Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+        handler: impl Fn(Request) -> Result<A, Failure> + Send + Sync + 'static,
     ) -> Result<(), Failure> {
+        let handler = move |request| handler(request).map(A::into);
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let (clients, handler) = (Arc::new(Clients::default()), Arc::new(handler));
         let mut acceptor = Acceptor { listener, spare: open_spare() };
@@ -156,7 +180,7 @@ impl Acceptor {
 /// started.
 fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
 where
-    H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+    H: Fn(Request) -> Result<Answered, Failure> + Send + Sync + 'static,
 {
     if let Err(why) = may_connect(&stream) {
         refuse(&stream, &why);
@@ -268,7 +292,7 @@ enum Received {
 
 impl ClientSlot {
     /// Answers requests until there are no more. Answers to requests that arrive together are sent together.
-    fn serve(&self, handler: &impl Fn(Request) -> Result<Value, Failure>) -> io::Result<()> {
+    fn serve(&self, handler: &impl Fn(Request) -> Result<Answered, Failure>) -> io::Result<()> {
         let stream = &self.client.stream;
         let mut reader = BufReader::new(stream);
         let mut answers = String::new();
@@ -279,7 +303,13 @@ impl ClientSlot {
                 Received::Invalid(why) => return send(stream, &refusal(&why).line()),
             };
             self.client.set_silent_since(None);
-            answers.push_str(&answer(&line, handler).line());
+            let (answer, follows) = answer(&line, handler);
+            answers.push_str(&answer.line());
+            if let Some(follows) = follows {
+                send(stream, &answers)?;
+                stream.set_write_timeout(None)?;
+                return follows(stream);
+            }
             let is_last = !line.ends_with(b"\n");
             if is_last || !reader.buffer().contains(&b'\n') || answers.len() > ANSWERS_BYTES {
                 send(stream, &answers)?;
@@ -293,17 +323,24 @@ impl ClientSlot {
     }
 }
 
-/// The answer to a line.
-fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Value, Failure>) -> Answer {
+/// The answer to a line, and what follows it.
+fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Answered, Failure>) -> (Answer, Option<Stream>) {
     let request = match Request::parse(line) {
         Ok(request) => request,
-        Err(error) => return refusal(&error.to_string()),
+        Err(error) => return (refusal(&error.to_string()), None),
     };
-    match Failure::catch(|| handler(request)) {
-        Ok(value) => Answer::Ok(value),
-        Err(Failure::Rejected(text)) => Answer::Error(text),
-        Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
-        Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => Answer::Error(failure.to_string()),
+    let failure = match Failure::catch(|| handler(request)) {
+        Ok(Answered { value, stream }) => return (Answer::Ok(value), stream),
+        Err(failure) => failure,
+    };
+    (failed(failure), None)
+}
+
+fn failed(failure: Failure) -> Answer {
+    match failure {
+        Failure::Rejected(text) => Answer::Error(text),
+        Failure::Runtime(text) | Failure::NoDescriptors(text) => Answer::Failed(text),
+        failure @ (Failure::Mistakes { .. } | Failure::Reported(_)) => Answer::Error(failure.to_string()),
     }
 }
 

@@ -1,9 +1,11 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod capture;
 mod card_plan;
 mod ctl;
 mod detect;
 
+pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use ctl::{

@@ -3,6 +3,7 @@
 
 use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_attacks;
+use crate::ctl_capture;
 use crate::ctl_card;
 use crate::ctl_features;
 use crate::ctl_flows;
@@ -38,6 +39,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);
     }
+    if let CtlCommand::Capture(capture) = &options.command {
+        return ctl_capture::run(options, capture);
+    }
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
@@ -55,7 +59,11 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
-        CtlCommand::Attacks { .. } | CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
+        CtlCommand::Attacks { .. }
+        | CtlCommand::Capture(_)
+        | CtlCommand::Flows(_)
+        | CtlCommand::Slot { .. }
+        | CtlCommand::Table { .. } => {
             unreachable!("it has a module of its own")
         }
     };

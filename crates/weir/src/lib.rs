@@ -16,6 +16,7 @@ pub mod costs;
 pub mod ctl;
 pub mod ctl_attacks;
 mod ctl_baseline;
+pub mod ctl_capture;
 pub mod ctl_card;
 pub mod ctl_features;
 pub mod ctl_flows;

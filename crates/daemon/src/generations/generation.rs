@@ -12,6 +12,7 @@ use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
+use weir_engine::live::tap::{PolicyNames, RuleName};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
@@ -144,6 +145,12 @@ impl Loader for KernelLoader {
     }
 }
 
+/// The names of the rules of a program.
+fn names_of(program: &Program) -> Arc<PolicyNames> {
+    let name = |rule: &Rule| RuleName { at: rule.at.clone(), text: rule.text.clone() };
+    Arc::new(PolicyNames { rules: program.rules.iter().map(name).collect() })
+}
+
 /// A compiled and loaded policy, which can be activated at once. `C` is its code.
 pub struct Generation<C> {
     /// Its number, from 1.
@@ -151,6 +158,8 @@ pub struct Generation<C> {
     path: PathBuf,
     policy: Policy,
     prepared: Prepared<C>,
+    /// The names of its rules, for copies of packets.
+    names: Arc<PolicyNames>,
     /// Names of the tables that follow list files.
     listed: OnceLock<Vec<String>>,
     /// The card's part, if there is a card.
@@ -179,7 +188,8 @@ impl<C> Generation<C> {
             None => (policy, None),
         };
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new(), offloaded })
+        let (path, names, listed) = (path.to_owned(), names_of(&policy.program), OnceLock::new());
+        Ok(Generation { id: 0, path, policy, prepared, names, listed, offloaded })
     }
 
     /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
@@ -269,7 +279,12 @@ impl<C> Generation<C> {
             })
         };
         let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
-        Ok(Loaded::plain(self.prepared.code.clone(), chains))
+        Ok(Loaded { names: self.names.clone(), ..Loaded::plain(self.prepared.code.clone(), chains) })
+    }
+
+    /// The names of its rules.
+    pub fn names(&self) -> &Arc<PolicyNames> {
+        &self.names
     }
 
     /// The images of its tables, if they can change.

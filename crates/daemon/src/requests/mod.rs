@@ -69,6 +69,9 @@ pub fn perform<L: Loader>(
         Request::Attacks { .. } => {
             return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
         }
+        Request::Capture(_) => {
+            return Err(Failure::Rejected("weir: a capture needs a connection of its own".to_owned()));
+        }
         Request::Card { .. } => {
             return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
         }

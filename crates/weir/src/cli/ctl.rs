@@ -1,5 +1,6 @@
 //! The command line of `weir ctl`.
 
+use super::capture::CaptureOptions;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub enum CtlCommand {
         #[command(subcommand)]
         action: Option<AttacksAction>,
     },
+    /// Write packets to a pcapng file as they are decided, each with its verdict, rule and reason.
+    Capture(Box<CaptureOptions>),
     /// Show what the card drops.
     Card {
         /// Show this many entries, those with the most packets first.

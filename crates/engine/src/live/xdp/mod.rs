@@ -194,6 +194,7 @@ impl KernelPath {
         first: &Loaded<KernelCode>,
         readers: Option<&Readers>,
     ) -> Result<Self, EngineError> {
+        first.code.announce(&ports, &first.names);
         let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
         let (counting, grace) = (Counting::of(&first.code), prepare_grace()?);
@@ -301,6 +302,7 @@ impl Datapath for KernelPath {
             (books.active.clone(), books.strays.clone(), is_new)
         };
         self.write_seals(policy);
+        policy.code.announce(&self.ports, &policy.names);
         let put = |number: usize, policy: &Loaded<KernelCode>| attached[number].replace(self.program(policy, number)?);
         let outcome = replace_all(attached.len(), policy, &before, strays, put);
         // Replaced programs may still be running.
