@@ -5,6 +5,7 @@ use crate::cli::{CtlCommand, CtlOptions};
 use crate::ctl_attacks;
 use crate::ctl_capture;
 use crate::ctl_card;
+use crate::ctl_export;
 use crate::ctl_features;
 use crate::ctl_flows;
 use crate::ctl_slot;
@@ -129,6 +130,7 @@ fn status(status: &Status) -> String {
         let [used, size, closing] = [used, size, closing].map(figures::grouped);
         let _ = writeln!(text, "{used} of {size} flows, and {closing} closing{short}{refused}");
     }
+    text += &status.export.as_ref().map(ctl_export::text).unwrap_or_default();
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {
         (Some(left), Some(target)) => {

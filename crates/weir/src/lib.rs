@@ -18,6 +18,7 @@ pub mod ctl_attacks;
 mod ctl_baseline;
 pub mod ctl_capture;
 pub mod ctl_card;
+mod ctl_export;
 pub mod ctl_features;
 pub mod ctl_flows;
 pub mod ctl_slot;

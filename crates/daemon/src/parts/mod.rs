@@ -34,6 +34,7 @@ use weir_engine::live::samples::SampleReader;
 pub fn check(options: &RunOptions) -> Result<(), Failure> {
     hybrid::HybridPart::of(options)?;
     card::CardPart::of(options)?;
+    export::ExportPart::of(options)?;
     Ok(())
 }
 
@@ -56,6 +57,7 @@ pub fn all<'o, L: Loader>(
         part(feeds::Feeds),
         card::CardPart::of(options)?.and_then(part),
         mitigation::MitigationPart::of(options, samples).and_then(part),
+        export::ExportPart::of(options)?.and_then(part),
         carry::Carrying::of(options).and_then(part),
         part(upkeep::Upkeep::default()),
         part(table_ticks::TableTicks::default()),

@@ -30,8 +30,6 @@ mod records {
     pub const EXTENDED_FUNCTION: u32 = 1038;
 }
 
-/// `header_protocol`: Ethernet.
-const ETHERNET: u32 = 1;
 /// Bytes of the check sequence of Ethernet, which `frame_length` counts and no engine of Weir receives.
 const FCS_BYTES: u32 = 4;
 /// Bytes of a packet that a sample contains.
@@ -87,10 +85,24 @@ impl Output {
     }
 }
 
+/// `header_protocol`: how a packet begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HeaderProtocol {
+    /// With an Ethernet header.
+    Ethernet = 1,
+    /// With an IPv4 header.
+    Ipv4 = 11,
+    /// With an IPv6 header.
+    Ipv6 = 12,
+}
+
 /// The beginning of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its first bytes, from the Ethernet header on.
+    /// How it begins.
+    pub protocol: HeaderProtocol,
+    /// Its first bytes.
     pub bytes: &'a [u8],
     /// Bytes of the whole frame, without check sequence.
     pub wire_len: u32,
@@ -186,8 +198,9 @@ impl Packet<'_> {
     /// Its record: `sampled_header`.
     fn write(&self, out: &mut Octets) {
         let bytes = &self.bytes[..self.bytes.len().min(HEADER_BYTES_MAX)];
+        let stripped = if self.protocol == HeaderProtocol::Ethernet { FCS_BYTES } else { 0 };
         out.structure(records::RAW_HEADER, |out| {
-            out.u32s(&[ETHERNET, self.wire_len.saturating_add(FCS_BYTES), FCS_BYTES]);
+            out.u32s(&[self.protocol as u32, self.wire_len.saturating_add(stripped), stripped]);
             out.opaque(bytes);
         });
     }

@@ -8,7 +8,7 @@ use weir_export::DATAGRAM_BYTES_MAX;
 use weir_export::sflow::Sflow;
 use weir_export::sflow::reason::DropReason;
 use weir_export::sflow::sample::{
-    AclDirection, DroppedBy, Encoding, HEADER_BYTES_MAX, InterfaceCounters, Output, Packet,
+    AclDirection, DroppedBy, Encoding, HEADER_BYTES_MAX, HeaderProtocol, InterfaceCounters, Output, Packet,
 };
 
 /// What is exported in a test.
@@ -85,11 +85,11 @@ fn exported(sflow: &mut Sflow, steps: &[Step]) -> Vec<SFlowDatagram> {
         match step {
             Step::Sample { bytes, wire_len, input, output, rate, lost } => {
                 sflow.lose(u64::from(*lost));
-                let packet = Packet { bytes, wire_len: *wire_len, input: *input };
+                let packet = Packet { protocol: HeaderProtocol::Ethernet, bytes, wire_len: *wire_len, input: *input };
                 sflow.sample(packet, *output, *rate, uptime_ms, &mut send);
             }
             Step::Notify { bytes, wire_len, input, rule, name, suppressed } => {
-                let packet = Packet { bytes, wire_len: *wire_len, input: *input };
+                let packet = Packet { protocol: HeaderProtocol::Ethernet, bytes, wire_len: *wire_len, input: *input };
                 let by = rule.map_or(DroppedBy::Fault(name), |number| DroppedBy::Rule {
                     number,
                     at: name,
@@ -260,4 +260,16 @@ fn numbers_wrap_around() {
 fn one_large_index_makes_all_samples_expanded() {
     assert_eq!(Encoding::of([1, 0x00ff_ffff]), Encoding::Compact);
     assert_eq!(Encoding::of([1, 0x0100_0000]), Encoding::Expanded);
+}
+
+#[test]
+fn packets_without_ethernet_have_no_check_sequence() {
+    let (mut sflow, mut sent) = (Sflow::new(IpAddr::from([192, 0, 2, 1]), Encoding::Compact), Vec::new());
+    let packet = Packet { protocol: HeaderProtocol::Ipv6, bytes: &[0x60; 40], wire_len: 40, input: 1 };
+    sflow.sample(packet, Output::Host, 1, 0, &mut |_| ());
+    sflow.flush(0, &mut |datagram| sent.push(datagram.to_vec()));
+    let datagram = sflow_parser::parse_datagram(&sent[0]).expect("the decoder reads it");
+    let SampleData::FlowSample(sample) = &datagram.samples[0].sample_data else { panic!("{datagram:?}") };
+    let FlowData::SampledHeader(header) = &sample.flow_records[0].flow_data else { panic!("{datagram:?}") };
+    assert_eq!((header.protocol as u32, header.frame_length, header.stripped), (12, 40, 0));
 }

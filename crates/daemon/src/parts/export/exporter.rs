@@ -5,7 +5,7 @@ use crate::parts::export::key::{self, Fate};
 use crate::parts::export::packets::DecidedPacket;
 use crate::parts::export::ports::Ports;
 use std::net::IpAddr;
-use weir_abi::{Action, Reason};
+use weir_abi::{Action, Link, Reason};
 use weir_control::{ExportStatus, FlowExportStatus, SampleExportStatus};
 use weir_engine::live::Side;
 use weir_export::flows::{Bounds, Flows};
@@ -13,7 +13,9 @@ use weir_export::ipfix::{Ipfix, Now, status};
 use weir_export::pace::Pace;
 use weir_export::sflow::Sflow;
 use weir_export::sflow::reason::DropReason;
-use weir_export::sflow::sample::{AclDirection, DroppedBy, Encoding, InterfaceCounters, Output, Packet};
+use weir_export::sflow::sample::{
+    AclDirection, DroppedBy, Encoding, HeaderProtocol, InterfaceCounters, Output, Packet,
+};
 
 /// Interval of counters of interfaces.
 pub const COUNTERS_MS: u64 = 20_000;
@@ -224,8 +226,16 @@ fn exported(decided: &DecidedPacket<'_>) -> Option<Action> {
     decided.verdict.action().filter(|_| decided.verdict.reason() != Reason::CARD_CONTROL)
 }
 
+/// A packet as samples have it.
 fn packet<'a>(decided: &DecidedPacket<'a>, input: u32) -> Packet<'a> {
-    Packet { bytes: decided.bytes, wire_len: decided.wire_len, input }
+    let DecidedPacket { bytes, wire_len, link, .. } = *decided;
+    let protocol = match (link, bytes.first().map(|first| first >> 4)) {
+        (Link::RawIp, Some(6)) => HeaderProtocol::Ipv6,
+        (Link::RawIp, _) => HeaderProtocol::Ipv4,
+        // Interfaces have no other links.
+        _ => HeaderProtocol::Ethernet,
+    };
+    Packet { protocol, bytes, wire_len, input }
 }
 
 /// The rule or fault that dropped a packet.

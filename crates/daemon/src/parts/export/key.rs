@@ -1,7 +1,6 @@
 //! The flow of a packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use weir_abi::Link;
 use weir_abi::packet::{Fragment, L3, L4};
 use weir_export::flows::{Addition, Addresses, Key};
 use weir_policy::ir::eval::packet::{self, Frame, Packet};
@@ -27,8 +26,8 @@ pub struct Fate {
 /// Of a malformed packet, and of one whose headers are longer than the copy, the fields that were read count. Others
 /// are 0.
 pub fn of(decided: &DecidedPacket<'_>, fate: Fate) -> Option<(Key, Addition)> {
-    let DecidedPacket { bytes, wire_len, at_ms, .. } = *decided;
-    let (packet, _) = packet::parse(Frame { bytes, wire_len, link: Link::Ethernet, time_ns: 0 });
+    let DecidedPacket { bytes, wire_len, link, at_ms, .. } = *decided;
+    let (packet, _) = packet::parse(Frame { bytes, wire_len, link, time_ns: 0 });
     let addresses = match packet.l3 {
         L3::Ipv4 => Addresses::V4(
             Ipv4Addr::from_bits(packet.saddr as u32).octets(),
@@ -69,6 +68,7 @@ fn length(packet: &Packet) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_abi::Link;
     use weir_abi::verdict::Sampled;
     use weir_abi::{Action, Reason, Verdict};
     use weir_engine::live::Side;
@@ -77,7 +77,8 @@ mod tests {
 
     fn of_bytes(bytes: &[u8], wire_len: u32) -> Option<(Key, Addition)> {
         let verdict = Verdict::new(Action::Accept, Reason::rule(0), Sampled::No);
-        let decided = DecidedPacket { bytes, wire_len, from: Side::Lower, verdict, at: None, at_ms: 9 };
+        let decided =
+            DecidedPacket { bytes, link: Link::Ethernet, wire_len, from: Side::Lower, verdict, at: None, at_ms: 9 };
         of(&decided, FATE)
     }
 

@@ -1,14 +1,16 @@
 //! Where exported packets come from.
 
-use weir_abi::Verdict;
+use weir_abi::{Link, Verdict};
 use weir_engine::live::Side;
 
 /// A packet that was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecidedPacket<'a> {
-    /// Its first bytes, from the Ethernet header on.
+    /// Its first bytes.
     pub bytes: &'a [u8],
-    /// Bytes of the whole frame.
+    /// How it begins.
+    pub link: Link,
+    /// Bytes of the whole packet.
     pub wire_len: u32,
     /// The side from which it came.
     pub from: Side,

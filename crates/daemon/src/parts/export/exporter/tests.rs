@@ -39,7 +39,7 @@ impl DecidedPackets for Memory {
         self.read = self.waiting.pop_front();
         let Copied { bytes, from, verdict, at } = self.read.as_ref()?;
         let wire_len = bytes.len() as u32;
-        Some(DecidedPacket { bytes, wire_len, from: *from, verdict: *verdict, at: *at, at_ms: 5 })
+        Some(DecidedPacket { bytes, link: Link::Ethernet, wire_len, from: *from, verdict: *verdict, at: *at, at_ms: 5 })
     }
 
     fn lost(&self) -> u64 {
