@@ -3,7 +3,8 @@
 //! A datagram is a header and samples:
 //!
 //! ```text
-//! version 5 | address type 1 or 2 | agent address (4 or 16 bytes) | sub-agent | sequence | uptime, ms | count | samples
+//! version 5 | address type 1 or 2 | agent address (4 or 16 bytes) | sub-agent | sequence | uptime, ms | count
+//! samples, as many as count says
 //! ```
 //! Notifications are in datagrams of their own. A collector that does not know them discards whole datagrams at worst,
 //! and none with flow samples.
