@@ -3,11 +3,12 @@
 # The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help test demo install-deps install-test-deps
+.PHONY: help test demo deb install-deps install-test-deps
 
 help:
 	@echo 'make demo          replay a real attack through the shipped policy'
 	@echo 'make test          all checks of CI'
+	@echo 'make deb           build the Debian packages into target/debian'
 	@echo 'make install-deps  install Debian packages (both targets above run it; needs root; tests need more)'
 
 install-deps:
@@ -23,3 +24,6 @@ demo: install-deps
 	@echo 'demo: building Weir; the first time takes one to two minutes'
 	@cargo build --profile demo --package weir
 	@scripts/demo.sh
+
+deb: install-deps
+	@cargo xtask deb

@@ -28,6 +28,8 @@ mod inside;
 mod json;
 #[path = "command/limits.rs"]
 mod limits;
+#[path = "command/manual.rs"]
+mod manual;
 #[path = "command/outputs.rs"]
 mod outputs;
 #[path = "command/own_connection.rs"]

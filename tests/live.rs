@@ -68,6 +68,8 @@ mod pressure;
 mod saved;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
+#[path = "live/shadow.rs"]
+mod shadow;
 #[path = "live/slots.rs"]
 mod slots;
 #[path = "live/soak.rs"]

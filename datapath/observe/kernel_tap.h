@@ -14,6 +14,7 @@
 #include "kernel/mode.h"
 #include "kernel/ports.h"
 #include "core/verdict.h"
+#include "observe/tap_head.h"
 
 enum {
 	TAPS = 4, /* all these are the same in crates/abi/src/tap.rs */
@@ -32,9 +33,9 @@ struct tap {
 
 struct tap_count {
 	uint64_t matched;
-	uint64_t over; /* not copied: the tap has had enough */
-	uint64_t lost; /* the ring was full */
-	uint64_t zero;
+	uint64_t over;	   /* not copied: the tap has had enough */
+	uint64_t lost;	   /* the ring was full */
+	uint64_t excluded; /* the headers are not what the tap wants */
 };
 
 struct tap_record {
@@ -52,6 +53,7 @@ struct tap_record {
 
 struct tap_cpu {
 	struct tap_count count[TAPS];
+	struct tap_head head;
 	struct tap_record record;
 };
 
@@ -59,14 +61,16 @@ struct taps {
 	uint64_t open; /* epoch << 32 | bit of each open tap */
 	uint8_t actions[4];
 	uint8_t sides[2];
-	uint8_t zero[50];
+	uint8_t wheres; /* bits of taps whose `headers` packets must be in */
+	uint8_t zero[49];
 	struct tap tap[TAPS];
 	uint64_t zeros[8];
+	struct tap_where headers[TAPS];
 	struct tap_cpu cpu[1]; /* the engine makes the section longer: one for each CPU */
 };
 
 _Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 32, "Tap");
-_Static_assert(sizeof(struct tap_cpu) == 9504 && offsetof(struct taps, cpu) == 384, "Taps");
+_Static_assert(sizeof(struct tap_cpu) == 9568 && offsetof(struct taps, cpu) == 896, "Taps");
 
 struct taps weir_taps __attribute__((aligned(64))) WEIR_SECTION(".bss.taps");
 
@@ -124,17 +128,60 @@ WEIR_GLOBAL uint32_t weir_tap_takes(uint32_t number)
 /* Copies the first bytes of a packet, 1 to TAP_BYTES_MAX. The hook defines it. */
 WEIR_INLINE bool hook_copy(TAP_CONTEXT *ctx, uint8_t *to, uint32_t bytes);
 
+/* Reads the headers of a packet that was copied to the CPU's record, `have` bytes of it. The verifier follows it once.
+ */
+WEIR_GLOBAL uint32_t weir_tap_head(uint32_t have)
+{
+	struct tap_cpu *own = tap_cpu();
+
+	tap_read_head(own->record.bytes, have, &own->head);
+	return 0;
+}
+
+/* Whether the headers of the CPU's packet cannot be what a tap wants. Counts the packet then. */
+WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number)
+{
+	const uint32_t at = bounded(number, TAPS - 1);
+	struct tap_cpu *own = tap_cpu();
+
+	if (!tap_excludes(&weir_taps.headers[at], &own->head))
+		return 0;
+	own->count[at].matched++;
+	own->count[at].excluded++;
+	return 1;
+}
+
+/* The taps that want a packet, without those that its headers exclude. */
+WEIR_INLINE uint32_t taps_by_head(TAP_CONTEXT *ctx, struct tap_cpu *own, uint32_t wanting, uint32_t len)
+{
+	const uint32_t have = len < TAP_HEAD_BYTES ? len : TAP_HEAD_BYTES;
+	uint32_t left = wanting;
+
+	/* What cannot be read is left to the reader of the tap. */
+	if (!hook_copy(ctx, own->record.bytes, have))
+		return wanting;
+	weir_tap_head(have);
+	for (uint32_t i = 0; i < TAPS; i++) {
+		const uint32_t asks = wanting & weir_taps.wheres & 1u << i;
+
+		left = forget(asks && weir_tap_excludes(i) ? left & ~asks : left);
+	}
+	return left;
+}
+
 /* Copies a packet, as it was received or is sent, to the taps that want it. The verifier follows it once. */
 WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port, uint32_t len)
 {
 	const uint64_t open = taps_open();
 	const uint32_t side = weir_ports.port[bounded(port, PORTS_MAX - 1)].side;
-	const uint32_t wanting = taps_wanting(open, verdict, side);
+	uint32_t wanting = taps_wanting(open, verdict, side);
 	struct tap_cpu *own = tap_cpu();
 	struct tap_record *record = &own->record;
 	uint32_t takers = 0, most = 0;
 	uint64_t before;
 
+	if (wanting & weir_taps.wheres)
+		wanting = taps_by_head(ctx, own, wanting, len);
 	for (uint32_t i = 0; i < TAPS; i++) {
 		const uint32_t snap = wanting >> i & 1 ? weir_tap_takes(i) : 0;
 

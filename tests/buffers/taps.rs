@@ -4,11 +4,17 @@ use crate::engines;
 use crate::every_policy::has_tcx;
 use crate::samples::{index, namespace};
 use std::sync::Arc;
-use weir_abi::{Action, Reason};
-use weir_engine::live::tap::{Copied, PolicyNames, Reasons, RuleName, TapCounts, TapFilter, TapReader, Taps};
+use weir_abi::tap_where::TapWhere;
+use weir_abi::{Action, Link, Reason};
+use weir_engine::live::tap::{
+    Copied, PolicyNames, Reasons, RuleName, TapCounts, TapFilter, TapReader, Taps, may_match,
+};
 use weir_engine::live::xdp::{KernelCode, Ports, Received, Sent};
 use weir_engine::live::{Interfaces, Side};
 use weir_policy::ir::Rule;
+use weir_policy::ir::eval::packet::Frame;
+use weir_policy::ir::eval::slots;
+use weir_policy::slot_rule::SlotRule;
 use weir_test_support as support;
 
 const POLICY: &str = "upstream { tcp dport 443 drop; accept }\ndownstream { udp dport 53 drop; accept }\n";
@@ -90,7 +96,7 @@ fn between_interfaces_packets_are_copied_whole_with_their_verdicts() {
     assert_eq!(verdicts[0], [accept, drop, accept, accept].map(named));
     let udp = (Action::Drop, "udp dport 53 drop");
     assert_eq!(verdicts[1], [udp, accept, accept, udp].map(named));
-    let counts = TapCounts { matched: 8, copied: 8, over: 0, lost: 0 };
+    let counts = TapCounts { matched: 8, copied: 8, ..TapCounts::default() };
     assert_eq!((reader.counts(), short.counts()), (counts, counts));
 }
 
@@ -122,7 +128,7 @@ fn a_tap_of_a_rule_follows_it_to_other_programs_and_stays_in_its_budget() {
     assert!(next.read().is_none(), "what waited was not for this one");
     packets.iter().for_each(|packet| receive(&other, Side::Lower, packet));
     assert_eq!(std::iter::from_fn(|| next.read()).count(), 2);
-    assert_eq!(next.counts(), TapCounts { matched: 2, copied: 2, over: 0, lost: 0 });
+    assert_eq!(next.counts(), TapCounts { matched: 2, copied: 2, ..TapCounts::default() });
 }
 
 #[test]
@@ -140,6 +146,56 @@ fn a_full_ring_costs_copies_with_a_count() {
     assert_eq!((read + lost, reader.counts().matched), (sent, sent));
     receive(&loaded, Side::Lower, &packets[3]);
     check(&mut reader, &packets[3], Side::Lower);
+}
+
+/// Matches, some of them with fields that the datapath does not test before it copies.
+const MATCHES: &[&str] = &[
+    "ip saddr 10.9.0.0/16",
+    "ip daddr 10.0.0.0-223.255.255.255 udp sport 1-50000",
+    "udp dport 53",
+    "tcp dport 443 tcp flags & (syn) == syn",
+    "tcp",
+    "th dport 1-1023",
+    "icmp type 8",
+    "icmpv6",
+    "ip6 saddr 2001:db8::/32",
+    "ip6 daddr 2001:db8::2 udp",
+    "meta l4proto 1-17",
+    "meta length 100-1500",
+];
+
+/// Everywhere the datapath excludes the same packets, and none that matches.
+#[test]
+fn headers_exclude_only_packets_that_do_not_match() {
+    let taps = taps();
+    let loaded = load("defaults { malformed accept }\nupstream { accept }\ndownstream { accept }\n", &between(&taps));
+    let packets = support::cases::packets_of_features();
+    let fits = |packet: &&support::Packet| {
+        packet.link == support::Link::Ethernet
+            && packet.bytes.len() as u32 == packet.wire
+            && (14..3000).contains(&packet.bytes.len())
+    };
+    let packets: Vec<&support::Packet> = packets.iter().filter(fits).collect();
+    for text in MATCHES {
+        let rule = SlotRule::parse(&format!("{text} counter")).expect("it is a rule");
+        let headers = TapWhere::of(&rule.record);
+        let mut reader =
+            taps.open(TapFilter { headers, budget_pps: 1_000_000, ..TapFilter::default() }).expect("none is open");
+        let (mut matched, mut excluded) = (0, 0);
+        for packet in &packets {
+            receive(&loaded, Side::Lower, packet);
+            let (wire_len, link) = (packet.wire, Link::Ethernet);
+            let frame = Frame { bytes: &packet.bytes, wire_len, link, time_ns: 0 };
+            let is_match = slots::matches(&rule, frame);
+            let may_match = may_match(&headers, link, &packet.bytes);
+            assert!(may_match || !is_match, "{text}: {packet}");
+            assert_eq!(reader.read().is_some(), may_match, "{text}: {packet}");
+            (matched, excluded) = (matched + u64::from(is_match), excluded + u64::from(!may_match));
+        }
+        assert_eq!(reader.counts().excluded, excluded, "{text}");
+        let tests_headers = headers != TapWhere::ANY;
+        assert!(matched > 0 && (excluded > 0) == tests_headers, "{text}: {matched} match, {excluded} are excluded");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ use weir_abi::packet::PacketView;
 use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
     Addition, Burst, Counter, EntryCounter, FeatureCell, FeatureRecord, Frame, ImageHeader, LimitEntry, LimitProfile,
-    Rewrite, burst, entry, features, flow, slot, tap,
+    Rewrite, burst, entry, features, flow, slot, tap, tap_where,
 };
 
 const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
@@ -242,10 +242,14 @@ fn of_taps() -> String {
     same(&mut program, "offsetof(struct words, more)", offset_of!(Words, more));
     same(&mut program, "offsetof(struct words, taps)", kernel::WORDS_TAPS);
     layout!(program, "tap", tap::Tap, left, below, snap);
-    layout!(program, "tap_count", tap::TapCount, matched, over, lost);
+    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded);
     layout!(program, "tap_record", tap::TapRecord, at_ns, verdict, len, cap, policy, epoch, taps, side, port, bytes);
-    layout!(program, "tap_cpu", tap::TapCpu, count, record);
-    layout!(program, "taps", tap::Taps, open, actions, sides, tap, cpu);
+    layout!(program, "tap_cpu", tap::TapCpu, count, head, record);
+    layout!(program, "taps", tap::Taps, open, actions, sides, wheres, tap, headers, cpu);
+    layout!(program, "tap_head", tap::TapHead, saddr, daddr, family, proto, sport, dport);
+    layout!(program, "tap_where", tap_where::TapWhere, saddr, daddr, sport, dport, proto, family);
+    same(&mut program, "TAP_HEAD_BYTES", tap_where::TAP_HEAD_BYTES);
+    same(&mut program, "TAP_UNKNOWN", tap::TapHead::UNKNOWN as usize);
     same(&mut program, "TAPS", tap::TAPS);
     same(&mut program, "TAP_BYTES_MAX", tap::TAP_BYTES_MAX);
     same(&mut program, "TAP_RECORD_HEAD", tap::TAP_RECORD_HEAD);

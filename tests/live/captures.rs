@@ -22,7 +22,7 @@ const SECOND: &str =
     "upstream {\n  icmp drop\n  udp dport 54 drop\n  udp dport 53 drop\n  accept\n}\ndownstream { accept }\n";
 
 /// A running `weir ctl capture`, which is killed when this value is dropped.
-struct Capture {
+pub struct Capture {
     child: Child,
     stderr: BufReader<ChildStderr>,
 }
@@ -35,7 +35,7 @@ impl Capture {
     }
 
     /// Begins a capture. Returns when it has begun.
-    fn begin(running: &Running, arguments: &[&str]) -> Self {
+    pub fn begin(running: &Running, arguments: &[&str]) -> Self {
         let mut command = Self::command(running, arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
         let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
@@ -53,14 +53,16 @@ impl Capture {
     }
 
     /// Waits for its end. Returns its report.
-    fn ends(mut self) -> String {
+    pub fn ends(mut self) -> String {
+        wait_until("the capture ends", || self.child.try_wait().expect("it is our child").is_some());
         let report = self.line();
         assert_eq!(self.child.wait().expect("it is our child").code(), Some(0), "{report}");
         report
     }
 
+    /// SIGINT is ignored where tests run in the background.
     fn interrupt(&self) {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).expect("it runs");
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).expect("it runs");
     }
 }
 
@@ -94,7 +96,7 @@ fn times(path: &Path, text: &str) -> usize {
 
 fn to_port(port: u16, lengths: &[usize]) -> Vec<Vec<u8>> {
     let frame = |length: &usize| {
-        format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=9 dport={port} / payload {length} fill={port}\n")
+        format!("eth / ip saddr=10.9.0.1 daddr=10.9.0.2 / udp sport=9 dport={port} / payload {length} fill=7\n")
     };
     frames(&lengths.iter().map(frame).collect::<String>())
 }
@@ -195,7 +197,7 @@ fn captures_select_by_matches_and_rotate_files(engine: &str, hosts: &Hosts, fold
     std::fs::write(&path, &bytes).expect("the folder can be written to");
     assert_eq!(sorted(read(&path)), sorted(wanted), "{engine}");
 
-    // 200 packets of 1,442 bytes take five files, of which three are kept.
+    // 200 packets of 1,442 bytes take five files. The newest three are kept.
     let base = folder.join("x.pcapng").display().to_string();
     let rotated =
         ["--rule", "edge.weir:3", "--count", "200", "-o", &base, "--rotate", "64kB", "--files", "3", "--json"];

@@ -7,6 +7,7 @@
 mod binaries;
 mod ci;
 mod compile_once;
+mod deb;
 mod fuzz;
 mod guest;
 mod image;
@@ -67,6 +68,8 @@ enum Task {
         /// The kernel, such as 6.1; all if not given.
         kernel: Option<String>,
     },
+    /// Build the Debian packages into target/debian, with cargo-deb. Judges them with lintian if it is installed.
+    Deb,
     /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
 }
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Task::Synth { part } => synth::synthesize_parts(part.as_deref()),
         Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
         Task::Kernels { kvm, test, kernel } => kernels::test(kernel.as_deref(), test.as_deref(), Processor::new(kvm)),
+        Task::Deb => deb::build(),
         Task::Bless => ci::bless(),
     };
     match result {

@@ -28,6 +28,7 @@ pub mod seats;
 pub mod siphash;
 pub mod slot;
 pub mod tap;
+pub mod tap_where;
 pub mod target;
 pub mod verdict;
 pub mod wire_card;

@@ -6,13 +6,17 @@
 //!    0 open      epoch << 32 | bit of each open tap         0 at_ns       8 verdict    12 len
 //!    8 actions   bits of taps, by action                   16 cap        20 policy     24 epoch
 //!   12 sides     bits of taps, by side                     28 taps       29 side       30 port
-//!   64 tap       4 of 64 bytes                             32 bytes      `cap` of them
-//!  384 cpu       9504 bytes for each CPU
+//!   14 where     bits of taps that test headers            32 bytes      `cap` of them
+//!   64 tap       4 of 64 bytes
+//!  384 headers   4 of 128 bytes ([`TapWhere`])
+//!  896 cpu       9568 bytes for each CPU
 //! ```
 //! The bits of taps by reason are in `struct words`, because each generation has its own reasons.
 //!
 //! Example: tap 1 wants dropped packets from the lower side. Bit 1 is set in `actions[1]`, in `sides[0]`, in all bytes
 //! by reason, and in `open`.
+
+use crate::tap_where::TapWhere;
 
 /// Maximum number of open taps.
 pub const TAPS: usize = 4;
@@ -59,7 +63,8 @@ pub struct TapCount {
     pub over: u64,
     /// Copies for which the ring had no room.
     pub lost: u64,
-    zero: u64,
+    /// Packets that cannot be in the ranges of the tap.
+    pub excluded: u64,
 }
 
 /// The copy of a packet: `struct tap_record`. The ring has its first bytes only, as many as `cap` says.
@@ -91,12 +96,48 @@ pub struct TapRecord {
 /// Bytes of a record in front of the packet.
 pub const TAP_RECORD_HEAD: usize = 32;
 
+/// What a packet has in its headers: `struct tap_head`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct TapHead {
+    /// The source address, its higher half first.
+    pub saddr: [u64; 2],
+    /// The destination address.
+    pub daddr: [u64; 2],
+    /// 4 or 6; 0 if nothing is known.
+    pub family: u32,
+    /// The protocol; [`TapHead::UNKNOWN`] if it is not known.
+    pub proto: u32,
+    /// The source port, or unknown.
+    pub sport: u32,
+    /// The destination port, or unknown.
+    pub dport: u32,
+    zero: [u64; 2],
+}
+
+impl TapHead {
+    /// A number that is not known.
+    pub const UNKNOWN: u32 = 1 << 16;
+    /// Nothing is known.
+    pub const NONE: TapHead = TapHead {
+        saddr: [0; 2],
+        daddr: [0; 2],
+        family: 0,
+        proto: Self::UNKNOWN,
+        sport: Self::UNKNOWN,
+        dport: Self::UNKNOWN,
+        zero: [0; 2],
+    };
+}
+
 /// What a CPU writes: `struct tap_cpu`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct TapCpu {
     /// By tap.
     pub count: [TapCount; TAPS],
+    /// The headers of its packet.
+    pub head: TapHead,
     /// The copy that is being made.
     pub record: TapRecord,
 }
@@ -111,17 +152,21 @@ pub struct Taps {
     pub actions: [u8; 4],
     /// Bits of taps by side.
     pub sides: [u8; 2],
-    zero: [u8; 50],
+    /// Bits of taps whose `headers` packets must be in.
+    pub wheres: u8,
+    zero: [u8; 49],
     /// By number.
     pub tap: [Tap; TAPS],
     zeros: [u64; 8],
+    /// By number.
+    pub headers: [TapWhere; TAPS],
     /// The first CPU. There are as many as the machine may have.
     pub cpu: [TapCpu; 1],
 }
 
 const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 32);
-const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9504);
-const _: () = assert!(std::mem::offset_of!(Taps, cpu) == 384);
+const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9568 && size_of::<TapHead>() == 64);
+const _: () = assert!(std::mem::offset_of!(Taps, cpu) == 896);
 const _: () = assert!(std::mem::offset_of!(TapRecord, bytes) == TAP_RECORD_HEAD);
 
 #[cfg(test)]

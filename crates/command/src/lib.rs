@@ -10,6 +10,7 @@ macro_rules! eprintln {
 }
 
 pub mod additions;
+pub mod comparison;
 pub mod engine;
 pub mod entry;
 pub mod failure;

@@ -23,12 +23,14 @@ mod baseline;
 mod captures;
 mod card;
 mod client;
+mod comparison;
 mod export;
 mod features;
 mod flows;
 mod limits;
 mod message;
 mod reply;
+mod shadow;
 mod slots;
 mod stats;
 mod status;
@@ -46,6 +48,7 @@ pub use card::{
     FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
+pub use comparison::{Comparison, Decision, RuleChange, SourceChange};
 pub use export::{CollectorStatus, ExportStatus, FlowExportStatus, SampleExportStatus};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
@@ -54,6 +57,7 @@ pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, 
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Request};
 pub use reply::Reply;
+pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,

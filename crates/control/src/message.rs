@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::{AttackOperation, CaptureFilter, FlowOperation, SlotOperation, TableOperation};
+use crate::{AttackOperation, CaptureFilter, FlowOperation, ShadowOperation, SlotOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -84,6 +84,11 @@ pub enum Request {
     /// Copies decided packets to the client. The answer is [`CaptureStarted`](crate::CaptureStarted), and behind it come
     /// the packets. The connection carries no further request.
     Capture(CaptureFilter),
+    /// Lets a second policy judge packets, which changes nothing. The answer is a [`ShadowShown`](crate::ShadowShown).
+    Shadow {
+        /// What to do.
+        operation: ShadowOperation,
+    },
     /// Reads attacks, and decides on proposed actions against them.
     Attacks {
         /// What to do. It says the type of the answer.
@@ -148,6 +153,7 @@ impl Request {
             | Request::Features { .. }
             | Request::Card { .. }
             | Request::Capture(_)
+            | Request::Shadow { .. }
             | Request::Attacks { .. } => Changes::Nothing,
         }
     }
@@ -187,7 +193,9 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{AttackOperation, CaptureFilter, FlowOperation, GivenEntries, SlotOperation, TableOperation};
+    use crate::{
+        AttackOperation, CaptureFilter, FlowOperation, GivenEntries, ShadowOperation, SlotOperation, TableOperation,
+    };
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -243,10 +251,6 @@ mod tests {
                 },
                 r#"{"slot":{"slot":"attacks","operation":{"add":{"rule":"udp drop","timeout_ms":500}}}}"#,
             ),
-            (
-                Request::Capture(CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..Default::default() }),
-                r#"{"capture":{"rule":"e.weir:2","every":9}}"#,
-            ),
             (Request::Attacks { operation: AttackOperation::List }, r#"{"attacks":{"operation":"list"}}"#),
             (
                 Request::Attacks { operation: AttackOperation::Accept { attack: 3 } },
@@ -263,6 +267,24 @@ mod tests {
         }
         let short = Request::parse(br#"{"activate":{"generation":2}}"#).expect("a trial is optional");
         assert_eq!(short, Request::Activate { generation: 2, confirm_s: None });
+    }
+
+    #[test]
+    fn a_capture_names_only_what_it_wants() {
+        let wanted = CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..CaptureFilter::default() };
+        let load = ShadowOperation::Load { policy: "/n.weir".into(), every: 10, posture: None };
+        let requests = [
+            (Request::Capture(wanted), r#"{"capture":{"rule":"e.weir:2","every":9}}"#),
+            (
+                Request::Shadow { operation: load },
+                r#"{"shadow":{"operation":{"load":{"policy":"/n.weir","every":10,"posture":null}}}}"#,
+            ),
+            (Request::Shadow { operation: ShadowOperation::End }, r#"{"shadow":{"operation":"end"}}"#),
+        ];
+        for (request, line) in requests {
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{line}\n"));
+            assert_eq!(Request::parse(line.as_bytes()).expect("a request"), request);
+        }
     }
 
     #[test]

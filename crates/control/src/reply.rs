@@ -2,8 +2,8 @@
 
 use crate::{
     AttackEntry, AttacksChanged, AttacksListed, AttacksMode, BaselineChanged, BaselineListed, CardReport,
-    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reloaded, SlotChanged, SlotListed,
-    Stats, Status, TableChanged, TableEntries, TableFound,
+    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reloaded, ShadowShown, SlotChanged,
+    SlotListed, Stats, Status, TableChanged, TableEntries, TableFound,
 };
 use serde::Serialize;
 
@@ -40,6 +40,7 @@ replies! {
     LimitsStatus,
     Ready,
     Reloaded,
+    ShadowShown,
     SlotChanged,
     SlotListed,
     Stats,

@@ -8,9 +8,10 @@ mod detect;
 pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    SlotAction, TableAction,
+    ShadowAction, SlotAction, TableAction,
 };
 pub use detect::DetectOptions;
 use std::ffi::OsString;
@@ -20,9 +21,13 @@ use weir_command::report::Format;
 use weir_command::values::slot_rule;
 use weir_daemon::options::{GuardOptions, RunOptions, SweepOptions};
 
+/// The end of the long help and of the manual page.
+const EXIT_STATUS: &str = "Exit status: 0 if done, 1 if something failed while it ran, 2 for a mistake in a policy, in \
+                           a list or on the command line.";
+
 /// Weir, a software DDoS scrubber: one policy, compiled and enforced wherever a packet can be stopped.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about, disable_help_subcommand = true)]
+#[command(name = "weir", version, about, disable_help_subcommand = true, after_long_help = EXIT_STATUS)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -58,6 +63,11 @@ pub enum Command {
     Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
     Bench(BenchOptions),
+    /// Print the completions of a shell, for its folder of completions.
+    Completions(CompletionsOptions),
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Man(ManOptions),
 }
 
 impl Command {
@@ -74,7 +84,9 @@ impl Command {
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),
-            Command::Run(_) | Command::Guard(_) | Command::Sweep(_) => false,
+            Command::Run(_) | Command::Guard(_) | Command::Sweep(_) | Command::Completions(_) | Command::Man(_) => {
+                false
+            }
         };
         if json { Format::Json } else { Format::Text }
     }
@@ -242,4 +254,20 @@ pub struct BenchOptions {
     /// The arguments of `weir-bench`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub arguments: Vec<OsString>,
+}
+
+/// `weir completions`
+#[derive(Debug, Args)]
+pub struct CompletionsOptions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// `weir man`
+#[derive(Debug, Args)]
+pub struct ManOptions {
+    /// The folder.
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }

@@ -8,6 +8,7 @@ use crate::ctl_card;
 use crate::ctl_export;
 use crate::ctl_features;
 use crate::ctl_flows;
+use crate::ctl_shadow;
 use crate::ctl_slot;
 use crate::ctl_table;
 use crate::ctl_updates;
@@ -40,6 +41,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);
     }
+    if let CtlCommand::Shadow { action } = &options.command {
+        return ctl_shadow::run(options, action.as_ref());
+    }
     if let CtlCommand::Capture(capture) = &options.command {
         return ctl_capture::run(options, capture);
     }
@@ -63,6 +67,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Attacks { .. }
         | CtlCommand::Capture(_)
         | CtlCommand::Flows(_)
+        | CtlCommand::Shadow { .. }
         | CtlCommand::Slot { .. }
         | CtlCommand::Table { .. } => {
             unreachable!("it has a module of its own")

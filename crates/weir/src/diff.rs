@@ -2,15 +2,14 @@
 
 use crate::cli::DiffOptions;
 use serde::Serialize;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_abi::packet::L3;
 use weir_abi::{BURST_MAX, Verdict};
-use weir_command::engine::{self, action};
+use weir_command::comparison::{self, Compared, Comparing};
+use weir_command::engine;
 use weir_command::failure::{self, Failure};
-use weir_command::figures;
 use weir_command::report;
+use weir_control::Comparison;
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::eval::packet;
 use weir_recording::capture_notes::CaptureNotes;
@@ -19,26 +18,15 @@ use weir_recording::directions::Directions;
 
 /// Most sources that are counted separately. Further sources are counted together.
 const SOURCES_MAX: usize = 1 << 20;
-/// Most sources and packets that are listed.
+/// Most packets that are listed.
 const LISTED_MAX: usize = 20;
 
 /// The output of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Difference {
-    /// Packets read.
-    pub packets: u64,
-    /// Packets whose verdict differs.
-    pub changed: u64,
-    /// Packets that newly pass.
-    pub newly_passed: u64,
-    /// Packets that are newly dropped.
-    pub newly_dropped: u64,
-    /// Changes by rule.
-    pub by_rule: Vec<RuleChange>,
-    /// Changes by source address, those with most packets first.
-    pub by_source: Vec<SourceChange>,
-    /// Number of sources that are not listed.
-    pub more_sources: u64,
+    /// What differs.
+    #[serde(flatten)]
+    pub comparison: Comparison,
     /// Numbers of the first packets that change.
     pub first_packets: Vec<u64>,
     /// Packets that are not judged as the capture has them.
@@ -52,41 +40,6 @@ pub struct Difference {
     /// The error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<failure::Error>,
-}
-
-/// Packets that one rule decides in the old policy and another in the new policy.
-#[derive(Debug, Serialize)]
-pub struct RuleChange {
-    /// Verdict and reason in the old policy.
-    pub old: Outcome,
-    /// Verdict and reason in the new policy.
-    pub new: Outcome,
-    /// Number of packets.
-    pub packets: u64,
-    /// Number of bytes.
-    pub bytes: u64,
-}
-
-/// A verdict and its reason.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Outcome {
-    /// `accept`, `drop`, `divert`.
-    pub verdict: &'static str,
-    /// The built-in reason, or the citation of the rule.
-    pub reason: String,
-}
-
-/// Changes for one source.
-#[derive(Debug, Serialize)]
-pub struct SourceChange {
-    /// The source; `not IP` for packets without an address.
-    pub source: String,
-    /// Packets that newly pass.
-    pub newly_passed: u64,
-    /// Packets that are newly dropped.
-    pub newly_dropped: u64,
-    /// Packets with any other change.
-    pub other: u64,
 }
 
 /// Runs the command.
@@ -103,7 +56,8 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
     let engines = (engine::choose(&old, None)?, engine::choose(&new, None)?);
     let mut reader = captures::open(&options.input)?;
     let (mut old_filter, mut new_filter) = (old.filter(engines.0.into())?, new.filter(engines.1.into())?);
-    let mut changes = Changes::default();
+    let mut comparing = Comparing::new(SOURCES_MAX);
+    let mut first_packets = Vec::new();
     let outcome = loop {
         let burst = match reader.next_burst() {
             Ok(Some(burst)) => burst,
@@ -114,23 +68,26 @@ pub fn run(options: &DiffOptions) -> Result<(), Failure> {
         before.decide(old_filter.as_mut(), burst.frames(), &mut olds)?;
         after.decide(new_filter.as_mut(), burst.frames(), &mut news)?;
         for index in 0..burst.frames().len() {
-            changes.packets += 1;
-            if action(olds[index]) != action(news[index]) {
-                let source = source(packet::parse(eval::frame(burst.frames(), index)).0);
-                let bytes = u64::from(burst.frames().wire_len(index));
-                changes.add(olds[index], news[index], source, bytes, burst.first_packet() + index as u64);
+            let bytes = u64::from(burst.frames().wire_len(index));
+            let packet = Compared { old: olds[index], new: news[index], bytes };
+            if packet.is_changed() && first_packets.len() < LISTED_MAX {
+                first_packets.push(burst.first_packet() + index as u64);
             }
+            comparing.add(packet, || source(packet::parse(eval::frame(burst.frames(), index)).0));
         }
     };
     let damage = outcome.as_ref().err().and_then(Damage::of);
     // As in `replay`, the packets before the damage are reported.
     let failure = outcome.err().map(Failure::from);
+    let name = |policy: &Policy, reason| report::reason_name(&policy.program, reason);
+    comparing.name(|reason| name(&old, reason), |reason| name(&new, reason));
     let difference = Difference {
+        comparison: comparing.comparison(),
+        first_packets,
         notes: CaptureNotes::of(reader.notes()),
         truncated: failure.is_some(),
         truncated_at: damage,
         error: failure.as_ref().map(Failure::error),
-        ..changes.finish(&old, &new)
     };
     if options.json {
         report::print_json(&difference)?;
@@ -148,122 +105,18 @@ fn source(packet: packet::Packet) -> Option<IpAddr> {
     }
 }
 
-/// The differences so far.
-#[derive(Default)]
-struct Changes {
-    packets: u64,
-    changed: u64,
-    newly_passed: u64,
-    newly_dropped: u64,
-    rules: BTreeMap<(u32, u32), (u64, u64)>,
-    sources: BTreeMap<Option<IpAddr>, [u64; 3]>,
-    unlisted: u64,
-    first: Vec<u64>,
-}
-
-impl Changes {
-    fn add(&mut self, before: Verdict, after: Verdict, source: Option<IpAddr>, bytes: u64, number: u64) {
-        use weir_abi::Action::{Accept, Drop};
-        let kind = match (action(before), action(after)) {
-            (_, Accept) => 0,
-            (_, Drop) => 1,
-            _ => 2,
-        };
-        self.changed += 1;
-        self.newly_passed += u64::from(kind == 0);
-        self.newly_dropped += u64::from(kind == 1);
-        let unsampled = |verdict: Verdict| verdict.0 & !Verdict::SAMPLED;
-        let rule = self.rules.entry((unsampled(before), unsampled(after))).or_default();
-        *rule = (rule.0 + 1, rule.1 + bytes);
-        if self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source) {
-            self.sources.entry(source).or_default()[kind] += 1;
-        } else {
-            self.unlisted += 1;
-        }
-        if self.first.len() < LISTED_MAX {
-            self.first.push(number);
-        }
-    }
-
-    fn finish(self, old: &Policy, new: &Policy) -> Difference {
-        let outcome = |policy: &Policy, verdict: u32| Outcome {
-            verdict: action(Verdict(verdict)).name(),
-            reason: report::reason_name(&policy.program, Verdict(verdict).reason()),
-        };
-        let mut by_rule: Vec<RuleChange> = self
-            .rules
-            .into_iter()
-            .map(|((before, after), (packets, bytes))| RuleChange {
-                old: outcome(old, before),
-                new: outcome(new, after),
-                packets,
-                bytes,
-            })
-            .collect();
-        by_rule.sort_by_key(|change| Reverse(change.packets));
-        let mut sources: Vec<(Option<IpAddr>, [u64; 3])> = self.sources.into_iter().collect();
-        sources.sort_by_key(|(_, counts)| Reverse(counts.iter().sum::<u64>()));
-        let more_sources = (sources.len().saturating_sub(LISTED_MAX)) as u64 + self.unlisted;
-        let by_source = sources.into_iter().take(LISTED_MAX).map(|(source, [passed, dropped, other])| SourceChange {
-            source: source.map_or_else(|| "not IP".to_owned(), |source| source.to_string()),
-            newly_passed: passed,
-            newly_dropped: dropped,
-            other,
-        });
-        Difference {
-            packets: self.packets,
-            changed: self.changed,
-            newly_passed: self.newly_passed,
-            newly_dropped: self.newly_dropped,
-            by_rule,
-            by_source: by_source.collect(),
-            more_sources,
-            first_packets: self.first,
-            notes: CaptureNotes::default(),
-            truncated: false,
-            truncated_at: None,
-            error: None,
-        }
-    }
-}
-
 /// The difference as text.
 fn describe(difference: &Difference, old: &Policy, new: &Policy) -> String {
-    let mut text = format!(
-        "{} -> {}: {} of {} packets change ({} newly pass, {} are newly dropped)\n",
-        old.program.name,
-        new.program.name,
-        figures::grouped(difference.changed),
-        figures::grouped(difference.packets),
-        figures::grouped(difference.newly_passed),
-        figures::grouped(difference.newly_dropped)
-    );
+    let (names, summary) = ((&old.program.name, &new.program.name), comparison::summary(&difference.comparison));
+    let mut text = format!("{} -> {}: {summary}\n", names.0, names.1);
     if let Some(damage) = &difference.truncated_at {
         text += &damage.describe();
     }
     text += &difference.notes.describe();
-    if difference.changed == 0 {
+    if difference.comparison.changed == 0 {
         return text;
     }
-    text += "\n  By rule\n";
-    for change in &difference.by_rule {
-        text += &format!(
-            "  {:>13} {:>9}  {} ({})  ->  {} ({})\n",
-            figures::grouped(change.packets),
-            figures::bytes(change.bytes),
-            change.old.verdict,
-            change.old.reason,
-            change.new.verdict,
-            change.new.reason
-        );
-    }
-    text += &format!("\n  {:<39} newly passed  newly dropped\n", "By source");
-    for change in &difference.by_source {
-        text += &format!("  {:<39} {:>12} {:>14}\n", change.source, change.newly_passed, change.newly_dropped);
-    }
-    if difference.more_sources > 0 {
-        text += &format!("  and {} more sources\n", figures::grouped(difference.more_sources));
-    }
+    text += &comparison::tables(&difference.comparison);
     let first: Vec<String> = difference.first_packets.iter().map(u64::to_string).collect();
     text += &format!("\n  First packets: {}\n", first.join(", "));
     text

@@ -9,6 +9,7 @@ use crate::server::Answered;
 use serde_json::json;
 use std::sync::Arc;
 use stream::{Sides, Stream};
+use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 use weir_command::failure::Failure;
 use weir_control::{CaptureFilter, CaptureStarted};
@@ -42,8 +43,11 @@ impl Captures {
     /// There is no such rule, reason or match, or too many captures run.
     pub fn begin<C>(&self, wanted: &CaptureFilter, active: &Generation<C>) -> Result<Answered, Failure> {
         let refused = |problem: String| Failure::Rejected(format!("weir: {problem}"));
-        let filter = filter(wanted, active).map_err(refused)?;
+        let mut filter = filter(wanted, active).map_err(refused)?;
         let matches = wanted.matches.as_deref().map(matches).transpose().map_err(refused)?;
+        if let Some(matches) = &matches {
+            filter.headers = TapWhere::of(&matches.record);
+        }
         let rules = match &filter.reasons {
             Reasons::Rules(rules) => rules.iter().map(|RuleName { at, text }| format!("{at} {text}")).collect(),
             Reasons::All | Reasons::BuiltIn(_) => Vec::new(),
@@ -79,8 +83,8 @@ fn filter<C>(wanted: &CaptureFilter, active: &Generation<C>) -> Result<TapFilter
     if one_in == 0 || snap == 0 {
         return Err("every 0 packets, or 0 bytes of each: that is none".to_owned());
     }
-    let actions = if actions.is_empty() { usual.actions } else { actions };
-    Ok(TapFilter { actions, sides, reasons: reasons(wanted, active)?, one_in, snap, budget_pps })
+    let actions = if actions.is_empty() { usual.actions.clone() } else { actions };
+    Ok(TapFilter { actions, sides, reasons: reasons(wanted, active)?, one_in, snap, budget_pps, ..usual })
 }
 
 fn reasons<C>(wanted: &CaptureFilter, active: &Generation<C>) -> Result<Reasons, String> {

@@ -35,7 +35,7 @@ pub struct Stream {
     /// The interfaces that were described.
     interfaces: Vec<(Side, Link)>,
     written: u64,
-    /// Copies that do not match.
+    /// Copies that do not match. The datapath has left out others.
     unmatched: u64,
 }
 
@@ -121,9 +121,9 @@ impl Stream {
     }
 
     /// What became of the packets, in words.
-    fn report(&self, TapCounts { matched, over, lost, .. }: TapCounts, waiting: u64) -> String {
+    fn report(&self, TapCounts { matched, over, excluded, lost, .. }: TapCounts, waiting: u64) -> String {
         let unmatched = match &self.matches {
-            Some(_) => format!(", {} looked at without a match of --where", self.unmatched),
+            Some(_) => format!(", {} without a match of --where", excluded + self.unmatched),
             None => String::new(),
         };
         format!(

@@ -16,6 +16,7 @@ mod log_file;
 pub mod mitigation;
 pub mod part;
 mod saving;
+mod shadow;
 mod table_ticks;
 mod trials;
 mod upkeep;
@@ -64,6 +65,7 @@ pub fn all<'o, L: Loader>(
         part(feature_turns::FeatureTurns::default()),
         part(flow_room::RoomWatch::default()),
         part(links::Links::default()),
+        part(shadow::Shadow::default()),
     ];
     Ok(Parts::of(parts.into_iter().flatten().collect()))
 }

@@ -90,6 +90,12 @@ pub enum CtlCommand {
     },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
+    /// Let a second policy judge packets, and show what it would decide otherwise. It changes nothing.
+    Shadow {
+        /// What to do; without it, the differences so far are shown.
+        #[command(subcommand)]
+        action: Option<ShadowAction>,
+    },
     /// Change or list the rules of a slot of the active generation while packets pass.
     Slot {
         /// The name of the slot.
@@ -106,6 +112,24 @@ pub enum CtlCommand {
         #[command(subcommand)]
         action: TableAction,
     },
+}
+
+/// `weir ctl shadow` with a verb.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ShadowAction {
+    /// Let a policy or bundle judge packets from now on, in place of the previous shadow.
+    Load {
+        /// The policy.
+        policy: PathBuf,
+        /// Let it judge one packet in N, chosen by chance.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        every: u32,
+        /// Use this posture instead of the base policy.
+        #[arg(long, value_name = "NAME")]
+        posture: Option<String>,
+    },
+    /// End the shadow, and show the differences for the last time.
+    End,
 }
 
 /// `weir ctl attacks` with a verb.

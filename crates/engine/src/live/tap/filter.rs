@@ -1,6 +1,7 @@
 //! What a tap wants.
 
 use weir_abi::tap::TAP_BYTES_MAX;
+use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 
 use crate::live::lane::Side;
@@ -69,6 +70,8 @@ pub struct TapFilter {
     pub sides: Vec<Side>,
     /// Packets with these reasons.
     pub reasons: Reasons,
+    /// What packets must have in their headers, unless that cannot be told. The reader of the tap tests the rest.
+    pub headers: TapWhere,
     /// One packet in so many, chosen by chance. 1: each packet.
     pub one_in: u32,
     /// Bytes of a packet, at most [`TAP_BYTES_MAX`].
@@ -87,6 +90,7 @@ impl Default for TapFilter {
             actions: Action::ALL.to_vec(),
             sides: Side::BOTH.to_vec(),
             reasons: Reasons::All,
+            headers: TapWhere::ANY,
             one_in: 1,
             snap: TAP_BYTES_MAX as u32,
             budget_pps: BUDGET_PPS,
@@ -98,6 +102,11 @@ impl TapFilter {
     /// The bytes of a packet that are copied.
     pub(super) fn snap(&self) -> u32 {
         self.snap.clamp(1, TAP_BYTES_MAX as u32)
+    }
+
+    /// Whether it tests headers.
+    pub(super) fn tests_headers(&self) -> bool {
+        self.headers != TapWhere::ANY
     }
 
     /// Whether it wants packets with a reason of a policy.

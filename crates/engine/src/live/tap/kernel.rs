@@ -10,6 +10,7 @@ use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
 use weir_abi::kernel::{WORDS_TAPS, Words};
 use weir_abi::tap::{TAP_RECORD_HEAD, TAPS, Tap, TapCount, TapCpu, TapRecord, Taps as TapsHead};
+use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Link, Verdict};
 
 use super::filter::TapFilter;
@@ -131,6 +132,11 @@ impl KernelTaps {
         for action in Action::ALL {
             put(self.at(offset_of!(TapsHead, actions) + action as usize), filter.actions.contains(&action));
         }
+        put(self.at(offset_of!(TapsHead, wheres)), filter.tests_headers());
+        let headers = offset_of!(TapsHead, headers) + tap * size_of::<TapWhere>();
+        for (number, word) in filter.headers.words().into_iter().enumerate() {
+            self.at::<AtomicU64>(headers + number * size_of::<u64>()).store(word, Ordering::Relaxed);
+        }
         for side in Side::BOTH {
             put(self.at(offset_of!(TapsHead, sides) + side as usize), filter.sides.contains(&side));
         }
@@ -148,13 +154,19 @@ impl KernelTaps {
             let at = offset_of!(TapsHead, cpu) + cpu * size_of::<TapCpu>() + offset_of!(TapCpu, count);
             let word =
                 |field: usize| self.at::<AtomicU64>(at + tap * size_of::<TapCount>() + field).load(Ordering::Relaxed);
-            [offset_of!(TapCount, matched), offset_of!(TapCount, over), offset_of!(TapCount, lost)].map(word)
+            [
+                offset_of!(TapCount, matched),
+                offset_of!(TapCount, over),
+                offset_of!(TapCount, lost),
+                offset_of!(TapCount, excluded),
+            ]
+            .map(word)
         };
         assert!(tap < TAPS, "there are few");
         let sums =
-            (0..self.cpus).map(of_cpu).fold([0; 3], |sum: [u64; 3], one| std::array::from_fn(|at| sum[at] + one[at]));
-        let [matched, over, lost] = sums;
-        TapCounts { matched, copied: 0, over, lost }
+            (0..self.cpus).map(of_cpu).fold([0; 4], |sum: [u64; 4], one| std::array::from_fn(|at| sum[at] + one[at]));
+        let [matched, over, lost, excluded] = sums;
+        TapCounts { matched, copied: 0, over, excluded, lost }
     }
 
     /// Shows waiting copies to `visit`, unless another reader does. Returns whether there were any.

@@ -15,6 +15,7 @@
 //! Samples for mitigation are another thing: rules ask for them (`samples`).
 
 mod filter;
+mod head;
 mod kernel;
 mod open_tap;
 mod policy_bits;
@@ -25,6 +26,7 @@ mod tests;
 mod worker;
 
 pub use filter::{BUDGET_PPS, PolicyNames, Reasons, RuleName, TapFilter};
+pub use head::may_match;
 pub(in crate::live) use kernel::KernelTaps;
 pub use open_tap::{Copied, TapCounts};
 pub(in crate::live) use policy_bits::PolicyBits;

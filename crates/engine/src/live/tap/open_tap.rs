@@ -41,6 +41,8 @@ pub struct TapCounts {
     pub copied: u64,
     /// Packets that were not copied, because the tap has had its copies of this second.
     pub over: u64,
+    /// Packets that were not copied, because their headers are not as wanted ([`TapFilter::headers`]).
+    pub excluded: u64,
     /// Copies that were lost, because the reader was too slow.
     pub lost: u64,
 }
@@ -61,6 +63,7 @@ pub(super) struct OpenTap {
     pub matched: AtomicU64,
     pub copied: AtomicU64,
     pub over: AtomicU64,
+    pub excluded: AtomicU64,
     pub lost: AtomicU64,
 }
 
@@ -78,6 +81,7 @@ impl OpenTap {
             matched: AtomicU64::new(0),
             copied: AtomicU64::new(0),
             over: AtomicU64::new(0),
+            excluded: AtomicU64::new(0),
             lost: AtomicU64::new(0),
         }
     }
@@ -85,6 +89,12 @@ impl OpenTap {
     /// Whether it wants packets with this action and side. Their reason is known to fit.
     pub fn wants(&self, verdict: Verdict, from: Side) -> bool {
         self.actions >> (verdict.0 & 3) & self.sides >> from as u8 & 1 != 0
+    }
+
+    /// Counts a packet that it would want if its headers were others.
+    pub fn exclude(&self) {
+        self.matched.fetch_add(1, Ordering::Relaxed);
+        self.excluded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a packet that it wants. Returns whether it gets a copy. `random` are 32 random bits.

@@ -113,13 +113,15 @@ impl TapReader {
     /// What became of the packets that the tap wants, since it was opened.
     pub fn counts(&self) -> TapCounts {
         let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let OpenTap { matched, copied, over, lost, .. } = &*self.tap;
-        let own = TapCounts { matched: word(matched), copied: word(copied), over: word(over), lost: word(lost) };
+        let OpenTap { matched, copied, over, excluded, lost, .. } = &*self.tap;
+        let (matched, copied, over) = (word(matched), word(copied), word(over));
+        let own = TapCounts { matched, copied, over, excluded: word(excluded), lost: word(lost) };
         let of_programs = self.taps.kernel().map(|kernel| kernel.counts(self.tap.index)).unwrap_or_default();
         TapCounts {
             matched: own.matched + of_programs.matched - self.before.matched,
             copied: own.copied,
             over: own.over + of_programs.over - self.before.over,
+            excluded: own.excluded + of_programs.excluded - self.before.excluded,
             lost: own.lost + of_programs.lost - self.before.lost,
         }
     }

@@ -129,8 +129,38 @@ fn a_tap_gets_no_more_than_its_budget() {
         bench.decide(Side::Lower, &[drop_by(0); BURST_MAX]);
     }
     // Only its reader renews the budget, and does not here.
-    let expected = TapCounts { matched: 640, copied: 100, over: 540, lost: 0 };
+    let expected = TapCounts { matched: 640, copied: 100, over: 540, ..TapCounts::default() };
     assert_eq!(reader.counts(), expected);
+}
+
+/// A UDP packet of IPv4 between these ends.
+fn udp(from: [u8; 4], sport: u16) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    (frame[12], frame[14], frame[23]) = (8, 0x45, 17);
+    frame[26..30].copy_from_slice(&from);
+    frame[34..36].copy_from_slice(&sport.to_be_bytes());
+    frame
+}
+
+#[test]
+fn headers_exclude_packets_before_they_take_of_the_budget() {
+    use weir_abi::slot::AddressRange;
+    use weir_abi::tap_where::TapWhere;
+    let mut bench = Bench::new();
+    let mut packets = vec![udp([192, 0, 2, 1], 9); BURST_MAX];
+    (packets[7], packets[9]) = (udp([192, 0, 2, 2], 53), udp([192, 0, 2, 2], 54));
+    // What is no IP packet is left to the reader.
+    packets[11][12] = 9;
+    bench.frames = FrameSet::new(Link::Ethernet, packets.iter().map(|bytes| (&bytes[..], 60)));
+    bench.activate(&["udp drop"]);
+    let address = AddressRange::new(0xc000_0202, 0xc000_0202);
+    let headers = TapWhere { saddr: address, sport: [53; 2], family: 4, ..TapWhere::ANY };
+    let mut reader =
+        bench.taps.open(TapFilter { headers, budget_pps: 2, ..TapFilter::default() }).expect("none is open");
+    bench.decide(Side::Lower, &[drop_by(0); BURST_MAX]);
+    let copies: Vec<_> = std::iter::from_fn(|| reader.read()).map(|copy| copy.bytes.to_vec()).collect();
+    assert_eq!(copies, [packets[7].clone(), packets[11].clone()]);
+    assert_eq!(reader.counts(), TapCounts { matched: 64, copied: 2, excluded: 62, ..TapCounts::default() });
 }
 
 #[test]

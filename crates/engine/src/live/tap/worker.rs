@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_abi::{BURST_MAX, Verdict};
 use weir_tables::SplitMix;
 
+use super::head;
 use super::open_tap::{Copied, OpenTap};
 use super::policy_bits::PolicyBits;
 use super::taps::Taps;
@@ -48,7 +49,10 @@ impl WorkerTaps {
         {
             (self.open, self.seen) = (open, version);
         }
-        if let Some(policy) = self.policy.clone().filter(|_| !self.open.is_empty()) {
+        if self.open.is_empty() {
+            return;
+        }
+        if let Some(policy) = self.policy.clone() {
             self.copy(&policy, from, burst, verdicts, cut);
         }
     }
@@ -67,7 +71,15 @@ impl WorkerTaps {
             if wanting == 0 {
                 continue;
             }
+            let mut head = None;
             for tap in self.open.iter().filter(|tap| wanting >> tap.index & 1 != 0 && tap.wants(verdict, from)) {
+                if tap.filter.tests_headers() {
+                    let head = head.get_or_insert_with(|| head::read(burst.link(), burst.bytes(index)));
+                    if head::excludes(&tap.filter.headers, head) {
+                        tap.exclude();
+                        continue;
+                    }
+                }
                 if !tap.takes(|| (self.random.draw() >> 32) as u32) {
                     continue;
                 }
