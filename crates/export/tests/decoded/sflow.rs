@@ -76,7 +76,7 @@ fn setting() -> impl Strategy<Value = (Encoding, Vec<Step>)> {
         .prop_flat_map(|encoding| (Just(encoding), prop::collection::vec(step(encoding), 1..60)))
 }
 
-/// The datagrams of steps, each of which is read.
+/// Exports the steps, and reads each datagram.
 fn exported(sflow: &mut Sflow, steps: &[Step]) -> Vec<SFlowDatagram> {
     let mut sent: Vec<Vec<u8>> = Vec::new();
     let mut send = |datagram: &[u8]| sent.push(datagram.to_vec());

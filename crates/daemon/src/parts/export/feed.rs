@@ -18,7 +18,7 @@ pub struct Feed<S> {
 }
 
 impl<S: DecidedPackets> Feed<S> {
-    /// A feed of which nothing was read.
+    /// A feed before its first copy is read.
     pub fn new(samples: S, drops: Option<S>) -> Self {
         Feed { samples, drops, lost: 0, missed: 0 }
     }
