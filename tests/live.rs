@@ -30,6 +30,8 @@ mod entry_counters;
 mod exits;
 #[path = "live/expiry.rs"]
 mod expiry;
+#[path = "live/exports.rs"]
+mod exports;
 #[path = "live/failures.rs"]
 mod failures;
 #[path = "live/features.rs"]

@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-loading", &[&["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]]),
     ("weir-control", &[]),
     ("weir-top", &[&["weir-control"]]),
+    ("weir-export", &[&["weir-abi"]]),
     ("weir-mitigate", &[&["weir-abi"]]),
     ("weir-import", &[&["weir-abi", "weir-policy"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
@@ -30,7 +31,7 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
         "weir-daemon",
         &[
             LIBRARIES,
-            &["weir-card", "weir-command", "weir-configuration"],
+            &["weir-card", "weir-command", "weir-configuration", "weir-export"],
             &["weir-mitigate", "weir-planning", "weir-recording"],
         ],
     ),
@@ -57,7 +58,7 @@ const SILENT: &[&str] = &[
     "crates/tables/src/",
 ];
 /// The crates without input or output.
-const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-import"];
+const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-export", "weir-import"];
 /// Crates that access files, processes or the network. Pure crates do not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 

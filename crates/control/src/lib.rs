@@ -24,6 +24,7 @@ mod captures;
 mod card;
 mod client;
 mod comparison;
+mod export;
 mod features;
 mod flows;
 mod limits;
@@ -49,6 +50,7 @@ pub use card::{
 };
 pub use client::{Client, Error, ask, read};
 pub use comparison::{Comparison, Decision, RuleChange, SourceChange};
+pub use export::{CollectorStatus, ExportStatus, FlowExportStatus, SampleExportStatus};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };

@@ -1,6 +1,6 @@
 //! The state of a running Weir (`ctl status`).
 
-use crate::UpdatesStatus;
+use crate::{ExportStatus, UpdatesStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
@@ -52,6 +52,9 @@ pub struct Status {
     /// The room in the table of flows, if the active policy tracks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowsStatus>,
+    /// What is exported to collectors, with `--sflow` or `--ipfix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<ExportStatus>,
     /// Updates of tables and limits from list files.
     #[serde(default)]
     pub updates: UpdatesStatus,

@@ -2,6 +2,7 @@
 
 use crate::interfaces::claim::ClaimTarget;
 pub use crate::parts::card::options::{CardOptions, SweepOptions};
+pub use crate::parts::export::options::ExportOptions;
 pub use crate::parts::metrics::options::MetricsOptions;
 pub use crate::parts::mitigation::options::{MitigationOptions, ModeName};
 use clap::Args;
@@ -46,6 +47,9 @@ pub struct RunOptions {
     /// What happens about attacks.
     #[command(flatten)]
     pub mitigation: MitigationOptions,
+    /// What collectors are told.
+    #[command(flatten)]
+    pub export: ExportOptions,
     /// What a card drops.
     #[command(flatten)]
     pub card: CardOptions,

@@ -5,6 +5,7 @@ use crate::cli::{Cli, CtlCommand, CtlOptions};
 use crate::ctl_attacks;
 use crate::ctl_capture;
 use crate::ctl_card;
+use crate::ctl_export;
 use crate::ctl_features;
 use crate::ctl_flows;
 use crate::ctl_shadow;
@@ -135,6 +136,7 @@ fn status(status: &Status) -> String {
         let [used, size, closing] = [used, size, closing].map(figures::grouped);
         let _ = writeln!(text, "{used} flows and {closing} closing, size {size}{short}{refused}");
     }
+    text += &status.export.as_ref().map(ctl_export::text).unwrap_or_default();
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {
         (Some(left), Some(target)) => {

@@ -19,6 +19,7 @@ pub mod ctl_attacks;
 mod ctl_baseline;
 pub mod ctl_capture;
 pub mod ctl_card;
+mod ctl_export;
 pub mod ctl_features;
 pub mod ctl_flows;
 mod ctl_shadow;

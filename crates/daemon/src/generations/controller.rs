@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
-use weir_control::{Activating, Active, AutomaticPosture, KeptStatus, StateStatus, Stats, Status, UpdatesStatus};
+use weir_control::{
+    Activating, Active, AutomaticPosture, ExportStatus, KeptStatus, StateStatus, Stats, Status, UpdatesStatus,
+};
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
@@ -39,6 +41,8 @@ pub struct Controller<D: Datapath> {
     kept: OnceLock<ReportKept>,
     /// The name of the engine.
     engine: OnceLock<&'static str>,
+    /// Reports what is exported to collectors, if anything is.
+    exported: OnceLock<ReportExport>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
@@ -50,6 +54,8 @@ type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
 
 /// Reports which policy is kept, while a generation is active.
 type ReportKept = Box<dyn Fn(u64) -> KeptStatus + Send + Sync>;
+/// Reports what is exported.
+type ReportExport = Box<dyn Fn() -> ExportStatus + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -125,6 +131,7 @@ impl<D: Datapath> Controller<D> {
             ledger,
             saved: OnceLock::new(),
             kept: OnceLock::new(),
+            exported: OnceLock::new(),
             engine: OnceLock::new(),
             card: OnceLock::new(),
             ensuring: Mutex::default(),
@@ -343,6 +350,11 @@ impl<D: Datapath> Controller<D> {
         let _first = self.saved.set(Box::new(report));
     }
 
+    /// Sets the report on exports, which is a part of the status. The first one counts.
+    pub fn report_export(&self, report: impl Fn() -> ExportStatus + Send + Sync + 'static) {
+        let _first = self.exported.set(Box::new(report));
+    }
+
     /// The status of all generations. The caller adds the status of updates.
     pub fn status(&self) -> Status {
         let taken_down = self.guard.down();
@@ -380,6 +392,7 @@ impl<D: Datapath> Controller<D> {
             state: self.saved.get().map(|report| report()),
             kept: self.kept.get().map(|report| report(generation)),
             flows: None,
+            export: self.exported.get().map(|report| report()),
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         }

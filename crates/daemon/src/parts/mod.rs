@@ -5,6 +5,7 @@
 
 pub mod card;
 mod carry;
+pub mod export;
 mod feature_turns;
 pub mod feeds;
 pub mod flow_room;
@@ -36,6 +37,7 @@ use weir_engine::live::samples::SampleReader;
 pub fn check(options: &RunOptions) -> Result<(), Failure> {
     hybrid::HybridPart::of(options)?;
     card::CardPart::of(options)?;
+    export::ExportPart::of(options)?;
     options.metrics.check()
 }
 
@@ -58,6 +60,7 @@ pub fn all<'o, L: Loader>(
         part(feeds::Feeds),
         card::CardPart::of(options)?.and_then(part),
         mitigation::MitigationPart::of(options, samples).and_then(part),
+        export::ExportPart::of(options)?.and_then(part),
         carry::Carrying::of(options).and_then(part),
         metrics::Metrics::listen(options)?.and_then(part),
         part(upkeep::Upkeep::default()),
