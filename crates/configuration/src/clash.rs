@@ -3,8 +3,8 @@
 //! The command line's definition is the only one of these rules. It names the options in its errors, but not which one
 //! needs what is missing. That one is found by leaving settings out.
 
-use crate::CommandLine;
 use crate::file::{self, Setting};
+use crate::line::CommandLine;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Error};
 use weir_policy::diag::Diagnostic;
