@@ -137,7 +137,7 @@ impl Keeper {
     /// The thread cannot be started.
     pub fn start<L: Loader>(&self, door: &Arc<Door<L>>) -> Result<(), Failure> {
         let reporter = self.clone();
-        door.controller.report_kept(move |active| reporter.status(active));
+        door.controller.report(move |status| status.kept = Some(reporter.status(status.generation)));
         if let Ok(Some((_, source))) = self.find() {
             self.record().source.get_or_insert(source);
         }

@@ -173,7 +173,8 @@ fn run_on<L: Loader>(
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
-        controller.name_engine(options.engine.name());
+        let engine = options.engine.name();
+        controller.report(move |status| status.engine = Some(engine.to_owned()));
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);

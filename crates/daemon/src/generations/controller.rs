@@ -12,13 +12,11 @@ use crate::generations::ledger::Ledger;
 use crate::generations::succession::{Change, READY_MAX, Refusal, Succession};
 use crate::interfaces::guard::Guard;
 use crate::parts::hybrid::HybridCard;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
-use weir_control::{
-    Activating, Active, AutomaticPosture, ExportStatus, KeptStatus, StateStatus, Stats, Status, UpdatesStatus,
-};
+use weir_control::{Activating, Active, AutomaticPosture, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
@@ -35,27 +33,16 @@ pub struct Controller<D: Datapath> {
     /// Held only briefly, and never while counters are read.
     state: Mutex<State<D::Code>>,
     ledger: Ledger<D::Code>,
-    /// Reports how state is saved to disk, if it is.
-    saved: OnceLock<ReportState>,
-    /// Reports which policy is kept, for the active generation.
-    kept: OnceLock<ReportKept>,
-    /// The name of the engine.
-    engine: OnceLock<&'static str>,
-    /// Reports what is exported to collectors, if anything is.
-    exported: OnceLock<ReportExport>,
+    /// What other parts say in the status.
+    reports: RwLock<Vec<Report>>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
     ensuring: Mutex<()>,
 }
 
-/// Reports how state is saved to disk.
-type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
-
-/// Reports which policy is kept, while a generation is active.
-type ReportKept = Box<dyn Fn(u64) -> KeptStatus + Send + Sync>;
-/// Reports what is exported.
-type ReportExport = Box<dyn Fn() -> ExportStatus + Send + Sync>;
+/// Adds what a part knows to the status.
+type Report = Box<dyn Fn(&mut Status) + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -129,10 +116,7 @@ impl<D: Datapath> Controller<D> {
             changing,
             state,
             ledger,
-            saved: OnceLock::new(),
-            kept: OnceLock::new(),
-            exported: OnceLock::new(),
-            engine: OnceLock::new(),
+            reports: RwLock::default(),
             card: OnceLock::new(),
             ensuring: Mutex::default(),
         })
@@ -313,11 +297,6 @@ impl<D: Datapath> Controller<D> {
         state.succession.confirmed().map(|confirmed| state.ready(confirmed.generation))
     }
 
-    /// Sets the report on the kept policy, which is a part of the status. The first one counts.
-    pub fn report_kept(&self, report: impl Fn(u64) -> KeptStatus + Send + Sync + 'static) {
-        let _first = self.kept.set(Box::new(report));
-    }
-
     /// The active generation.
     pub fn active(&self) -> Shared<D::Code> {
         self.state().active()
@@ -327,11 +306,6 @@ impl<D: Datapath> Controller<D> {
     pub fn deciding(&self) -> (u64, Shared<D::Code>, Option<String>) {
         let state = self.state();
         (state.activations, state.active(), state.succession.active().posture)
-    }
-
-    /// Sets the name of the engine, which is a part of the status. The first one counts.
-    pub fn name_engine(&self, name: &'static str) {
-        let _first = self.engine.set(name);
     }
 
     /// Unloads a generation for the operator.
@@ -345,14 +319,9 @@ impl<D: Datapath> Controller<D> {
         Ok(())
     }
 
-    /// Sets the report on saved state, which is a part of the status. The first one counts.
-    pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
-        let _first = self.saved.set(Box::new(report));
-    }
-
-    /// Sets the report on exports, which is a part of the status. The first one counts.
-    pub fn report_export(&self, report: impl Fn() -> ExportStatus + Send + Sync + 'static) {
-        let _first = self.exported.set(Box::new(report));
+    /// Lets a part add what it knows to each status.
+    pub fn report(&self, report: impl Fn(&mut Status) + Send + Sync + 'static) {
+        self.reports.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(report));
     }
 
     /// The status of all generations. The caller adds the status of updates.
@@ -372,9 +341,9 @@ impl<D: Datapath> Controller<D> {
             posture: posture.to_owned(),
             in_place_of: succession.decided().posture.clone(),
         });
-        Status {
+        let mut status = Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
-            engine: self.engine.get().map(|&name| name.to_owned()),
+            engine: None,
             workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation,
@@ -389,13 +358,17 @@ impl<D: Datapath> Controller<D> {
             rollback_posture: succession.rollback_target().and_then(|target| target.posture.clone()),
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
-            state: self.saved.get().map(|report| report()),
-            kept: self.kept.get().map(|report| report(generation)),
+            state: None,
+            kept: None,
             flows: None,
-            export: self.exported.get().map(|report| report()),
+            export: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
-        }
+        };
+        drop(state);
+        let reports = self.reports.read().unwrap_or_else(PoisonError::into_inner);
+        reports.iter().for_each(|report| report(&mut status));
+        status
     }
 
     /// All counts. No lock of the controller is held while counters are read.

@@ -223,14 +223,14 @@ impl StateFolder {
     fn start<L: Loader>(self, controller: &Arc<Controller<L::Datapath>>, loader: &L) -> Result<SavingThreads, Failure> {
         let StateFolder { path, folder, log, report } = self;
         let (reported, shown) = (report.clone(), path.display().to_string());
-        controller.report_state(move || {
+        controller.report(move |status| {
             let saving = reported.saving();
-            StateStatus {
+            status.state = Some(StateStatus {
                 folder: shown.clone(),
                 error: saving.error().cloned(),
                 unread: saving.unread.clone(),
                 turns: saving.turns,
-            }
+            });
         });
         let mut saver = Saver::new(path.clone(), folder, log.clone());
         let (mut debts, flows) = (saver.debts(), saver.flows());

@@ -85,7 +85,7 @@ impl<L: Loader> Part<L> for ExportPart<'_> {
         }
         let exporter = Arc::new(Mutex::new(exporter));
         let shown = exporter.clone();
-        controller.report_export(move || lock(&shown).status());
+        controller.report(move |status| status.export = Some(lock(&shown).status()));
         self.thread = Some(ExportThread::start(exporter, Feed::new(samples, drops), controller)?);
         Ok(())
     }
