@@ -85,7 +85,8 @@ fn show(
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let started = Instant::now();
-    while !model.is_done() && !stop.load(Ordering::Relaxed) {
+    // A terminal that was closed is none any more. Without a look at it, a program that ignores SIGHUP would go on.
+    while !model.is_done() && !stop.load(Ordering::Relaxed) && io::stdout().is_terminal() {
         while let Some(event) = feed.next(started.elapsed(), model.is_paused)? {
             model.update(event, started.elapsed());
         }
