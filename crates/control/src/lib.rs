@@ -31,6 +31,7 @@ mod stats;
 mod status;
 mod tables;
 mod updates;
+mod upgrade;
 
 pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
@@ -63,6 +64,7 @@ pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
     TableOperation,
 };
+pub use upgrade::{Carried, UpgradeStatus};
 pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
 
 use std::time::Duration;

@@ -81,6 +81,12 @@ pub enum Request {
         /// Maximum number of entries, those with the most packets first.
         top: usize,
     },
+    /// Upgrades the running program in place, or asks what became of that. The answer is an
+    /// [`UpgradeStatus`](crate::UpgradeStatus), at once when an upgrade begins.
+    Upgrade {
+        /// Whether an upgrade begins.
+        begin: bool,
+    },
     /// Reads attacks, and decides on proposed actions against them.
     Attacks {
         /// What to do. It says the type of the answer.
@@ -144,6 +150,7 @@ impl Request {
             | Request::Load { .. }
             | Request::Features { .. }
             | Request::Card { .. }
+            | Request::Upgrade { .. }
             | Request::Attacks { .. } => Changes::Nothing,
         }
     }

@@ -3,7 +3,7 @@
 use crate::{
     AttackEntry, AttacksChanged, AttacksListed, AttacksMode, BaselineChanged, BaselineListed, CardReport,
     FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reloaded, SlotChanged, SlotListed,
-    Stats, Status, TableChanged, TableEntries, TableFound,
+    Stats, Status, TableChanged, TableEntries, TableFound, UpgradeStatus,
 };
 use serde::Serialize;
 
@@ -47,4 +47,5 @@ replies! {
     TableChanged,
     TableEntries,
     TableFound,
+    UpgradeStatus,
 }

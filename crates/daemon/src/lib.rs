@@ -19,10 +19,13 @@ pub mod parts;
 pub mod requests;
 mod server;
 mod signals;
+mod upgrade;
 
 use door::Door;
+use generations::beginning;
+use generations::beginning::Beginning;
 use generations::controller::Controller;
-use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, NativeLoader};
+use generations::generation::{KernelLoader, Loader, LoaderCode, NativeLoader};
 use generations::succession;
 use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
@@ -35,6 +38,7 @@ use signals::Flags;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use upgrade::{Ends, NotUpgraded, Resumed, Upgrades};
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
 use weir_control::Status;
@@ -42,7 +46,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
-use weir_policy::ir::OnExit;
+use weir_state::UsedBy;
 
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
@@ -52,11 +56,16 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
+    if !options.try_policies.is_empty() {
+        return upgrade::try_policies(options);
+    }
+    // Descriptors that were handed over are looked for before others are opened.
+    let (resumed, upgrades) = (Resumed::find()?, Upgrades::begin());
     descriptors::raise()?;
-    run_with(options).map_err(descriptors::explain)
+    run_with(options, resumed, upgrades).map_err(descriptors::explain)
 }
 
-fn run_with(options: &RunOptions) -> Result<(), Failure> {
+fn run_with(options: &RunOptions, mut resumed: Option<Resumed>, upgrades: Arc<Upgrades>) -> Result<(), Failure> {
     interfaces::check(options)?;
     parts::check(options)?;
     options
@@ -64,19 +73,26 @@ fn run_with(options: &RunOptions) -> Result<(), Failure> {
         .map_or(Ok(()), succession::check_length)
         .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
     let trust = options.trust.read()?;
-    own_connection::check(options, &trust)?;
+    if resumed.is_none() {
+        own_connection::check(options, &trust)?;
+    }
     let flags = Flags::register()?;
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
-    let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
+    let (claims, server) = match &mut resumed {
+        Some(resumed) => (resumed.claims(&targets)?, resumed.server(options)?),
+        None => (Claims::take(&targets, Claimant::Weir, Duration::ZERO)?, Server::listen(&options.control)?),
+    };
     let taken = Taken {
         targets,
         claims,
-        server: Server::listen(&options.control)?,
+        server,
         interfaces: interfaces::interfaces(options),
         samples: mitigation::reader(options)?,
         flags,
+        resumed,
+        upgrades,
     };
     match options.engine.runs_in_kernel() {
         true => run_kernel(options, trust, taken),
@@ -92,18 +108,28 @@ struct Taken {
     interfaces: Interfaces,
     samples: Option<Arc<SampleReader>>,
     flags: Flags,
+    /// What the program before this one in its process has handed over.
+    resumed: Option<Resumed>,
+    upgrades: Arc<Upgrades>,
 }
 
 /// Runs the command with programs in the kernel.
-fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
+fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(), Failure> {
     let ports = match options.host.as_slice() {
         [] => Ports::of(&taken.interfaces)?,
         host => Ports::of_host(host)?,
     };
     let ports = Arc::new(ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring())));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
+    let used_by = UsedBy::Kernel { limits_room: options.limits_room };
+    let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(used_by)).transpose()?;
+    let loader = loader.continuing(shared);
+    let held = taken.resumed.as_mut().map(Resumed::links).transpose()?.flatten();
     let readers = loader.shared().tables().readers().clone();
-    run_on(options, taken, loader, |first| Ok(KernelPath::start(ports, first, Some(&readers))?))
+    run_on(options, taken, loader, |first| match held {
+        Some(held) => Ok(KernelPath::take_over(ports, first, Some(&readers), held)?),
+        None => Ok(KernelPath::start(ports, first, Some(&readers))?),
+    })
 }
 
 /// Runs the command with workers in user space, each with a lane.
@@ -124,36 +150,59 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, flags } = taken;
-    let mut parts = parts::all::<L>(options, samples)?;
+    let Taken { targets, claims, mut server, interfaces, samples, flags, mut resumed, upgrades } = taken;
+    let restored = resumed.as_mut().and_then(|resumed| resumed.restored.take());
+    let mut parts = parts::all::<L>(options, samples, &upgrades, restored)?;
     parts.restore(&loader)?;
-    let first = match Generation::prepare(&options.policy, &loader) {
+    let beginning = match &mut resumed {
+        Some(resumed) => resumed.continued(&loader),
+        None => beginning::first(options, &loader),
+    };
+    let beginning = match beginning {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    parts.check(&first)?;
-    let loaded = first.loaded(None)?;
-    // Until the first policy is confirmed, everything passes when Weir ends.
-    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
-    let guard = interfaces::guard(options, &interfaces, &targets, on_exit)?;
+    parts.check(beginning.active())?;
+    let (loaded, on_exit) = (beginning.loaded()?, beginning.on_exit);
+    let guard = match &mut resumed {
+        Some(resumed) => Arc::new(resumed.guard(options, &interfaces, &targets)?),
+        None => interfaces::guard(options, &interfaces, &targets, on_exit)?,
+    };
     let ran = (|| {
         // A card is opened while the interfaces are in the state that they have without Weir.
         parts.open(&targets, &loader)?;
         let datapath = start(&loaded)?;
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        let Beginning { ready, succession, .. } = beginning;
+        let controller = Arc::new(Controller::with(datapath, ready, succession, guard.clone()));
+        match resumed {
+            Some(resumed) => upgrades.note_carried(resumed.end(loader.shared())),
+            None => report_start(options, &controller),
+        }
         let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
         let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
-        report_start(options, &controller);
         let begun = parts.start(&running);
-        let begun = begun.and_then(|()| server.serve(move |request| door.request(request).map(|reply| json!(reply))));
+        let asked = door.clone();
+        let begun = begun.and_then(|()| server.serve(move |request| asked.request(request).map(|reply| json!(reply))));
+        let mut not_upgraded = Ok(());
         // The main loop never waits for an activation.
         while begun.is_ok() && !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
             parts.step(&running);
+            if let Some(plan) = upgrades.take_plan() {
+                let (door, guard, claims, server, flags) = (&door, &guard, &claims, &server, &flags);
+                let ends = Ends { door, guard, claims, server, flags, upgrades: upgrades.count() };
+                let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
+                upgrades.refuse(&failure.message());
+                if is_stopped {
+                    not_upgraded = Err(failure);
+                    break;
+                }
+            }
             thread::sleep(TICK);
         }
+        drop(door);
         drop(server);
         // Actions are undone while workers can still take changes up.
         parts.end(&running);
@@ -166,7 +215,7 @@ fn run_on<L: Loader>(
             controller.stop()
         });
         parts.finish();
-        stopped.and(controller.check_confirmed())
+        not_upgraded.and(stopped).and(controller.check_confirmed())
     })();
     ran.and(guard.end())
 }

@@ -9,6 +9,7 @@ use crate::ctl_flows;
 use crate::ctl_slot;
 use crate::ctl_table;
 use crate::ctl_updates;
+use crate::ctl_upgrade;
 use std::fmt::Write;
 use weir_command::additions;
 use weir_command::failure::Failure;
@@ -38,6 +39,9 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
     if let CtlCommand::Flows(flows) = &options.command {
         return ctl_flows::run(options, flows);
     }
+    if let CtlCommand::Upgrade = &options.command {
+        return ctl_upgrade::run(options);
+    }
     let request = match &options.command {
         CtlCommand::Status => Request::Status,
         CtlCommand::Stats => Request::Stats,
@@ -55,7 +59,11 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
-        CtlCommand::Attacks { .. } | CtlCommand::Flows(_) | CtlCommand::Slot { .. } | CtlCommand::Table { .. } => {
+        CtlCommand::Upgrade
+        | CtlCommand::Attacks { .. }
+        | CtlCommand::Flows(_)
+        | CtlCommand::Slot { .. }
+        | CtlCommand::Table { .. } => {
             unreachable!("it has a module of its own")
         }
     };

@@ -22,6 +22,7 @@ pub mod ctl_flows;
 pub mod ctl_slot;
 pub mod ctl_table;
 pub mod ctl_updates;
+pub mod ctl_upgrade;
 pub mod detect;
 pub mod diff;
 pub mod manual;

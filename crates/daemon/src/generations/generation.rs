@@ -3,8 +3,10 @@
 use crate::parts::card::options::CardRules;
 use crate::parts::hybrid::splitter::{Offloaded, Splitter};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::{fs, io};
 use weir_command::failure::Failure;
 use weir_command::limit_counts::{Counting, Top, Visit};
 use weir_command::report;
@@ -120,6 +122,12 @@ impl KernelLoader {
     pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
         KernelLoader { splitter, ..self }
     }
+
+    /// This loader with other shared state, unless there is none.
+    #[must_use]
+    pub fn continuing(self, shared: Option<SharedState>) -> Self {
+        KernelLoader { shared: shared.map_or(self.shared, Arc::new), ..self }
+    }
 }
 
 impl Loader for KernelLoader {
@@ -144,11 +152,30 @@ impl Loader for KernelLoader {
     }
 }
 
+/// Tells a file from another one, and from the same one with other contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        Ok(Stamp { device: found.dev(), inode: found.ino(), bytes: found.size(), modified })
+    }
+}
+
 /// A compiled and loaded policy, which can be activated at once. `C` is its code.
 pub struct Generation<C> {
     /// Its number, from 1.
     pub id: u64,
     path: PathBuf,
+    /// Its file, when it was loaded.
+    stamp: Option<Stamp>,
     policy: Policy,
     prepared: Prepared<C>,
     /// Names of the tables that follow list files.
@@ -163,9 +190,11 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is invalid, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
+        // Before it is read: a file that is replaced meanwhile counts as changed.
+        let stamp = Stamp::of(path).ok();
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
-        Self::load(path, policy, loader, None)
+        Ok(Generation { stamp, ..Self::load(path, policy, loader, None)? })
     }
 
     fn load<L: Loader<Datapath: Datapath<Code = C>>>(
@@ -179,7 +208,8 @@ impl<C> Generation<C> {
             None => (policy, None),
         };
         let prepared = loader.load(&policy)?;
-        Ok(Generation { id: 0, path: path.to_owned(), policy, prepared, listed: OnceLock::new(), offloaded })
+        let (path, listed) = (path.to_owned(), OnceLock::new());
+        Ok(Generation { id: 0, path, stamp: None, policy, prepared, listed, offloaded })
     }
 
     /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
@@ -214,7 +244,8 @@ impl<C> Generation<C> {
         let same = |(one, other): (&Rule, &Rule)| one.at == other.at && one.text == other.text;
         let [before, now] = [&self.program().rules, &policy.program.rules];
         let has_same_rules = before.len() == now.len() && before.iter().zip(now).all(same);
-        Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))
+        let generation = Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))?;
+        Ok(Generation { stamp: self.stamp, ..generation })
     }
 
     /// Whether a card that it is loaded for looks a table up.
@@ -230,6 +261,26 @@ impl<C> Generation<C> {
     /// Where it was read from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Checks that its files still have the policy that it was loaded from. Lists are not compared.
+    ///
+    /// # Errors
+    /// What has changed.
+    pub fn check_files(&self) -> Result<(), String> {
+        let changed = |path: &Path| format!("{} has changed since it was loaded", path.display());
+        for source in self.text().iter().flat_map(|text| text.sources.all()) {
+            let path = Path::new(&source.name);
+            let now = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if now != source.text {
+                return Err(changed(path));
+            }
+        }
+        let now = Stamp::of(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        match self.is_bundle() && self.stamp.as_ref() != Some(&now) {
+            true => Err(changed(&self.path)),
+            false => Ok(()),
+        }
     }
 
     /// Its lists of limits.

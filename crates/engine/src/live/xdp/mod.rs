@@ -43,11 +43,13 @@ use replace::{Outcome, replace_all};
 
 use crate::EngineError;
 use crate::live::checksum;
-use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
+use crate::live::datapath::{Counts, Datapath, HandedLink, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::{PortNature, Role};
-use crate::live::programs::attach::{Attached, Egress, Mode};
+use crate::live::os::inherited::Kept;
+use crate::live::programs::attach::{Attached, Egress, HeldLink, Mode};
 use crate::live::programs::resident;
 use crate::sealed::{CardPort, Seals};
+use crate::xdp::failed;
 
 /// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
 struct Counting {
@@ -155,6 +157,13 @@ impl Hook {
         }
     }
 
+    fn hand_over(&self, kept: &mut Kept) -> io::Result<HandedLink> {
+        match self {
+            Hook::Received(attached) => HandedLink::keep(attached.descriptors(), Some(attached.mode), kept),
+            Hook::Sent(attached) => HandedLink::keep((attached.descriptor(), None), None, kept),
+        }
+    }
+
     fn mode(&self) -> Option<Mode> {
         match self {
             Hook::Received(attached) => Some(attached.mode),
@@ -194,18 +203,57 @@ impl KernelPath {
         first: &Loaded<KernelCode>,
         readers: Option<&Readers>,
     ) -> Result<Self, EngineError> {
+        Self::begin(ports, first, readers, |port, program, is_host| {
+            let (interface, index) = (&port.interface, port.index);
+            Ok(match (is_host, port.role) {
+                (false, _) => Hook::Received(Attached::attach(interface, index, program)?),
+                (true, Role::Upper) => Hook::Sent(Egress::attach(interface, index, program)?),
+                (true, _) => Hook::Received(Attached::attach_for_host(interface, index, program)?),
+            })
+        })
+    }
+
+    /// Puts the policy's programs in place of those that the program before this one in its process has attached to
+    /// the same ports. Each port has one of both at any time.
+    ///
+    /// # Errors
+    /// A held link is not of its port. Ports before that have the new programs.
+    pub fn take_over(
+        ports: Arc<Ports>,
+        first: &Loaded<KernelCode>,
+        readers: Option<&Readers>,
+        held: Vec<HeldLink>,
+    ) -> Result<Self, EngineError> {
+        let (given, needed) = (held.len(), ports.receiving().len());
+        if given != needed {
+            let problem = format!("{given} links were handed over for {needed} ports");
+            return Err(failed("programs of interfaces", problem));
+        }
+        let mut held = held.into_iter();
+        Self::begin(ports, first, readers, |port, program, is_host| {
+            let (interface, index) = (&port.interface, port.index);
+            let held = held.next().expect("there is one for each port");
+            Ok(match (is_host, port.role) {
+                (true, Role::Upper) => Hook::Sent(Egress::take_over(held, interface, index, program)?),
+                _ => Hook::Received(Attached::take_over(held, interface, index, program)?),
+            })
+        })
+    }
+
+    /// Starts with the programs that `attach` attaches to the ports. It knows whether they are of a host.
+    fn begin(
+        ports: Arc<Ports>,
+        first: &Loaded<KernelCode>,
+        readers: Option<&Readers>,
+        mut attach: impl FnMut(&Port, BorrowedFd<'_>, bool) -> Result<Hook, EngineError>,
+    ) -> Result<Self, EngineError> {
         let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
         let (counting, grace) = (Counting::of(&first.code), prepare_grace()?);
         let mut attached = Vec::new();
         for port in ports.receiving() {
             let program = first.code.program(first.chains[port.role as usize]);
-            let (interface, index) = (&port.interface, port.index);
-            attached.push(match (ports.is_host(), port.role) {
-                (false, _) => Hook::Received(Attached::attach(interface, index, program)?),
-                (true, Role::Upper) => Hook::Sent(Egress::attach(interface, index, program)?),
-                (true, _) => Hook::Received(Attached::attach_for_host(interface, index, program)?),
-            });
+            attached.push(attach(port, program, ports.is_host())?);
         }
         let modes = attached.iter().filter_map(Hook::mode).collect();
         let cpus = counting.counts.len();
@@ -438,6 +486,12 @@ impl Datapath for KernelPath {
 
     fn has_failed(&self) -> bool {
         self.ports.gone().is_some()
+    }
+
+    fn hand_over(&self, kept: &mut Kept) -> io::Result<Option<Vec<HandedLink>>> {
+        let _one_at_a_time = lock(&self.changing);
+        let attached = lock(&self.attached).clone();
+        attached.iter().map(|hook| hook.hand_over(kept)).collect::<io::Result<_>>().map(Some)
     }
 
     /// Detaches the programs. A change in progress keeps them until its end.
