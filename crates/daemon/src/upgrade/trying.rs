@@ -102,6 +102,9 @@ pub fn plan<D: Datapath>(program: &Result<PathBuf, String>, controller: &Control
     if slots {
         missing.push("the rules in slots".to_owned());
     }
+    if generations.iter().any(|one| !one.program().adders.is_empty()) {
+        missing.push("what rules add to tables while the new program starts".to_owned());
+    }
     Ok(Plan { program, succession, policies, same_layout: tried.abi == ABI_VERSION, missing })
 }
 
