@@ -20,7 +20,7 @@ use std::process::Command;
 use std::thread;
 use weir_command::failure::Failure;
 use weir_engine::live::HandedLink;
-use weir_engine::live::os::inherited::{Kept, ignore_until_caught};
+use weir_engine::live::os::inherited::{Ignored, Kept};
 use weir_state::handover::StateHandover;
 use weir_state::saved::Folder;
 
@@ -156,7 +156,7 @@ fn attempt<L: Loader>(plan: Plan, ends: &Ends<'_, L>, is_stopped: &mut bool) -> 
         return Err(refused("weir was told to end"));
     }
     // The new program must not end by signals that it does not catch yet.
-    ignore_until_caught(&[SIGHUP, SIGUSR2]);
+    let _ignored = Ignored::until_dropped(&[SIGHUP, SIGUSR2]);
     let error = Command::new(&plan.program).args(std::env::args_os().skip(1)).exec();
     Err(Failure::Runtime(format!("{}: {error}", plan.program.display())))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -91,10 +92,29 @@ impl Drop for Inherited {
     }
 }
 
-/// Ignores signals that would end the next program before it catches them. It inherits that.
-pub fn ignore_until_caught(signals: &[i32]) {
-    for &signal in signals {
-        // SAFETY: no handler is installed. An invalid number is refused.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+/// Signals that are ignored until this is dropped. The next program inherits that.
+pub struct Ignored(Vec<(i32, libc::sigaction)>);
+
+impl Ignored {
+    /// Ignores signals that would end the next program before it catches them.
+    pub fn until_dropped(signals: &[i32]) -> Self {
+        let ignore = |&signal: &i32| {
+            // SAFETY: zeros are a valid value of this plain structure: no flags, an empty mask.
+            let (mut ignore, mut before): (libc::sigaction, libc::sigaction) = unsafe { (zeroed(), zeroed()) };
+            ignore.sa_sigaction = libc::SIG_IGN;
+            // SAFETY: no handler is installed, and both structures outlive the call. An invalid number is refused.
+            let error = unsafe { libc::sigaction(signal, &raw const ignore, &raw mut before) };
+            (error == 0).then_some((signal, before))
+        };
+        Ignored(signals.iter().filter_map(ignore).collect())
+    }
+}
+
+impl Drop for Ignored {
+    fn drop(&mut self) {
+        for (signal, before) in &self.0 {
+            // SAFETY: what was there before is installed again.
+            unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+        }
     }
 }
