@@ -30,7 +30,7 @@ use generations::succession;
 use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
 use options::RunOptions;
-use parts::part::Running;
+use parts::part::{Parts, Running};
 use parts::{hybrid, mitigation};
 use serde_json::json;
 use server::Server;
@@ -186,22 +186,7 @@ fn run_on<L: Loader>(
         let begun = parts.start(&running);
         let asked = door.clone();
         let begun = begun.and_then(|()| server.serve(move |request| asked.request(request).map(|reply| json!(reply))));
-        let mut not_upgraded = Ok(());
-        // The main loop never waits for an activation.
-        while begun.is_ok() && !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
-            parts.step(&running);
-            if let Some(plan) = upgrades.take_plan() {
-                let (door, guard, claims, server, flags) = (&door, &guard, &claims, &server, &flags);
-                let ends = Ends { door, guard, claims, server, flags, upgrades: upgrades.count() };
-                let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
-                upgrades.refuse(&failure.message());
-                if is_stopped {
-                    not_upgraded = Err(failure);
-                    break;
-                }
-            }
-            thread::sleep(TICK);
-        }
+        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server)));
         drop(door);
         drop(server);
         // Actions are undone while workers can still take changes up.
@@ -215,9 +200,33 @@ fn run_on<L: Loader>(
             controller.stop()
         });
         parts.finish();
-        not_upgraded.and(stopped).and(controller.check_confirmed())
+        waited.unwrap_or(Ok(())).and(stopped).and(controller.check_confirmed())
     })();
     ran.and(guard.end())
+}
+
+/// The main loop, which never waits for an activation. It ends when Weir is to end. An upgrade leaves it only if the
+/// datapath was stopped and there is no new program.
+fn wait<L: Loader>(
+    parts: &mut Parts<'_, L>,
+    running: &Running<'_, L>,
+    (upgrades, claims, server): (&Upgrades, &Claims, &Server),
+) -> Result<(), Failure> {
+    let Running { door, guard, flags, .. } = running;
+    let controller = &door.controller;
+    while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
+        parts.step(running);
+        if let Some(plan) = upgrades.take_plan() {
+            let ends = Ends { door, guard, claims, server, flags, upgrades: upgrades.count() };
+            let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
+            upgrades.refuse(failure.message());
+            if is_stopped {
+                return Err(failure);
+            }
+        }
+        thread::sleep(TICK);
+    }
+    Ok(())
 }
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {

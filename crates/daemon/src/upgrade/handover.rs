@@ -9,6 +9,8 @@ use crate::interfaces::claim::{self, Claims};
 use crate::interfaces::guard::{Guard, Handed};
 use crate::server::Server;
 use crate::signals::Flags;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGUSR2};
 use std::fs::{self, OpenOptions};
@@ -18,6 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_engine::live::HandedLink;
 use weir_engine::live::os::inherited::{Ignored, Kept};
@@ -65,6 +68,22 @@ pub fn folder() -> io::Result<PathBuf> {
     let started = after_name.split_whitespace().nth(STARTED);
     let started = started.ok_or_else(|| io::Error::other("/proc/self/stat has too few fields"))?;
     Ok(Path::new(claim::FOLDER).join(format!("upgrade-{}-{started}", std::process::id())))
+}
+
+/// Removes folders that processes have left which ended during an upgrade. A process of another PID namespace may use
+/// the same place and cannot be seen from here, so young folders stay.
+pub fn remove_stale() {
+    const YOUNG: Duration = Duration::from_secs(3600);
+    let is_stale = |entry: &fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix("upgrade-").and_then(|rest| rest.split('-').next()?.parse::<i32>().ok());
+        let pid = pid.and_then(Pid::from_raw);
+        let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH)) && age.is_some_and(|age| age > YOUNG)
+    };
+    let entries = fs::read_dir(claim::FOLDER).into_iter().flatten().flatten();
+    // A folder that remains does no harm.
+    entries.filter(is_stale).for_each(|entry| _ = fs::remove_dir_all(entry.path()));
 }
 
 /// What the main loop hands over.

@@ -3,7 +3,7 @@
 //! It is trusted because of where it is: a folder that only this user can write to, under the number of this process
 //! and the time of its start, which stay the same over execve. Each descriptor is checked for what it should be.
 
-use super::handover::{DESCRIPTION, Description, STATE, folder};
+use super::handover::{DESCRIPTION, Description, STATE, folder, remove_stale};
 use super::{FORMAT, VERSION};
 use crate::generations::beginning::Beginning;
 use crate::generations::generation::{Generation, Loader, LoaderCode};
@@ -47,7 +47,10 @@ impl Resumed {
         let failed = |why: String| Failure::Runtime(format!("upgrade: {why}"));
         let folder = folder().map_err(|error| failed(error.to_string()))?;
         let found = match fs::symlink_metadata(&folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                remove_stale();
+                return Ok(None);
+            }
             found => found.map_err(|error| Failure::file(&folder, error))?,
         };
         let own = rustix::process::geteuid().as_raw();
