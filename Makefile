@@ -3,16 +3,19 @@
 # The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help test demo deb install-deps install-test-deps
+.PHONY: help test demo deb install-deps install-demo-deps install-test-deps
 
 help:
-	@echo 'make demo          replay a real attack through the shipped policy'
+	@echo 'make demo          replay a real attack through the shipped policy, and stop one in network namespaces'
 	@echo 'make test          all checks of CI'
 	@echo 'make deb           build the Debian packages into target/debian'
-	@echo 'make install-deps  install Debian packages (both targets above run it; needs root; tests need more)'
+	@echo 'make install-deps  install Debian packages (all targets above run it; needs root; demo and tests need more)'
 
 install-deps:
 	@scripts/install-deps.sh
+
+install-demo-deps:
+	@scripts/install-deps.sh --demo
 
 install-test-deps:
 	@scripts/install-deps.sh --tests
@@ -20,7 +23,7 @@ install-test-deps:
 test: install-test-deps
 	@cargo xtask ci
 
-demo: install-deps
+demo: install-demo-deps
 	@echo 'demo: building Weir; the first time takes one to two minutes'
 	@cargo build --profile demo --package weir
 	@scripts/demo.sh

@@ -6,6 +6,8 @@ mod engines;
 mod every_policy;
 #[path = "buffers/samples.rs"]
 mod samples;
+#[path = "buffers/taps.rs"]
+mod taps;
 
 use engines::frame_sets;
 use nix::sched::{CloneFlags, unshare};

@@ -8,6 +8,8 @@ mod bundled_tables;
 mod bundles;
 #[path = "command/card.rs"]
 mod card;
+#[path = "command/config.rs"]
+mod config;
 #[path = "command/detect.rs"]
 mod detect;
 #[path = "command/detect_captures.rs"]
@@ -24,6 +26,8 @@ mod export;
 mod hostile;
 #[path = "command/inside.rs"]
 mod inside;
+#[path = "command/journal.rs"]
+mod journal;
 #[path = "command/json.rs"]
 mod json;
 #[path = "command/limits.rs"]
@@ -34,6 +38,8 @@ mod manual;
 mod outputs;
 #[path = "command/own_connection.rs"]
 mod own_connection;
+#[path = "command/packaging.rs"]
+mod packaging;
 #[path = "command/peace.rs"]
 mod peace;
 #[path = "command/postures.rs"]
@@ -48,6 +54,8 @@ mod signals;
 mod tables;
 #[path = "command/terminal.rs"]
 mod terminal;
+#[path = "command/top.rs"]
+mod top;
 #[path = "command/weir.rs"]
 mod weir;
 

@@ -7,6 +7,8 @@ mod each_engine;
 
 #[path = "live/additions.rs"]
 mod additions;
+#[path = "live/captures.rs"]
+mod captures;
 #[path = "live/card.rs"]
 mod card;
 #[path = "live/change_load.rs"]
@@ -28,6 +30,8 @@ mod entry_counters;
 mod exits;
 #[path = "live/expiry.rs"]
 mod expiry;
+#[path = "live/exports.rs"]
+mod exports;
 #[path = "live/failures.rs"]
 mod failures;
 #[path = "live/features.rs"]
@@ -54,6 +58,8 @@ mod hybrid;
 mod limits;
 #[path = "live/links.rs"]
 mod links;
+#[path = "live/metrics.rs"]
+mod metrics;
 #[path = "live/mitigation.rs"]
 mod mitigation;
 #[path = "live/offloads.rs"]
@@ -62,8 +68,12 @@ mod offloads;
 mod pressure;
 #[path = "live/saved.rs"]
 mod saved;
+#[path = "live/service.rs"]
+mod service;
 #[path = "live/several_interfaces.rs"]
 mod several_interfaces;
+#[path = "live/shadow.rs"]
+mod shadow;
 #[path = "live/slots.rs"]
 mod slots;
 #[path = "live/soak.rs"]

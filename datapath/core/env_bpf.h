@@ -85,13 +85,14 @@ WEIR_INLINE uint64_t half_offset(uint64_t half, uint32_t other)
 
 /* Words that programs read and the engine writes: struct Words in crates/abi/src/kernel.rs. */
 struct words {
-	uint64_t halves; /* of tables that change, a bit for each of the first 64 tables */
-	uint32_t zero;	 /* always 0, see forget() */
-	uint32_t padding;
-	uint64_t more[31]; /* the bits of further tables */
+	uint64_t halves;	     /* of tables that change, a bit for each of the first 64 tables */
+	uint32_t zero;		     /* always 0, see forget() */
+	uint32_t policy;	     /* its number in copies of packets (observe/kernel_tap.h) */
+	uint64_t more[31];	     /* the bits of further tables */
+	uint8_t taps[WEIR_COUNTERS]; /* by reason: bits of the taps that want its packets */
 };
 
-_Static_assert(sizeof(struct words) == 264, "Words");
+_Static_assert(offsetof(struct words, taps) == 264, "Words");
 
 volatile struct words weir_words WEIR_SECTION(".bss.words");
 

@@ -60,11 +60,15 @@ enum map_type {
 /* Flag of a map: user space may map its memory. */
 enum { BPF_F_MMAPABLE = 1 << 10 };
 
+/* Flag of bpf_ringbuf_output(): its reader looks by itself. */
+enum { BPF_RB_NO_WAKEUP = 1 << 0 };
+
 /* Flag of bpf_redirect_map(): a copy to each device of the map. */
 enum { BPF_F_BROADCAST = 1 << 3 };
 
 static void *(*const bpf_map_lookup_elem)(const void *map, const void *key) = (void *)1;
 static uint64_t (*const bpf_ktime_get_ns)(void) = (void *)5;
+static uint32_t (*const bpf_get_prandom_u32)(void) = (void *)7;
 static uint32_t (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_xdp_adjust_tail)(struct xdp_md *ctx, int32_t bytes) = (void *)65;
 static long (*const bpf_tail_call)(void *ctx, const void *map, uint32_t index) = (void *)12;
@@ -73,6 +77,7 @@ static long (*const bpf_skb_load_bytes)(const struct __sk_buff *skb, uint32_t of
 					uint32_t bytes) = (void *)26;
 static int64_t (*const bpf_csum_diff)(const uint32_t *from, uint32_t from_bytes, const uint32_t *to, uint32_t to_bytes,
 				      uint32_t seed) = (void *)28;
+static long (*const bpf_ringbuf_output)(void *ring, const void *data, uint64_t bytes, uint64_t flags) = (void *)130;
 static void *(*const bpf_ringbuf_reserve)(void *ring, uint64_t bytes, uint64_t flags) = (void *)131;
 static void (*const bpf_ringbuf_submit)(void *record, uint64_t flags) = (void *)132;
 static void (*const bpf_ringbuf_discard)(void *record, uint64_t flags) = (void *)133;

@@ -22,6 +22,7 @@
 #include "kernel/mode.h"
 #include "kernel/cpu_packet.h"
 #include "observe/kernel_samples.h"
+#include "observe/kernel_tap.h"
 #include "kernel/sent.h"
 
 typedef struct __sk_buff hook_context;
@@ -100,9 +101,29 @@ discard:
 	bpf_ringbuf_discard(record, 0);
 }
 
+/* As they are on the wire. */
+WEIR_INLINE bool hook_copy(hook_context *ctx, uint8_t *to, uint32_t bytes)
+{
+	uint32_t at = 0;
+	uint64_t before;
+
+	if (ctx->vlan_present) {
+		if (bytes <= TAG_END || bpf_skb_load_bytes(ctx, 0, to, TAG_AT))
+			return false;
+		for (uint32_t i = TAG_AT; i < TAG_END; i++)
+			to[i] = tagged_byte(ctx, i);
+		to += TAG_END;
+		bytes -= TAG_END;
+		at = TAG_AT;
+	}
+	before = one_less(bytes);
+	return before < TAP_BYTES_MAX && !bpf_skb_load_bytes(ctx, at, to, one_more(before));
+}
+
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
 	put_sample(ctx, arrival, verdict, frame->len);
+	put_taps(ctx, arrival, verdict, frame->len);
 	return (uint32_t)(host_pass(arrival, verdict, frame->len) ? TCX_NEXT : TCX_DROP);
 }
 

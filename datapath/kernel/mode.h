@@ -22,6 +22,7 @@ struct mode {
 	uint32_t jumbo;	   /* packets may be longer than their first buffer */
 	uint32_t finish;   /* senders at some port leave checksums to a card that does not exist */
 	uint32_t samples;  /* samples go to a ring (observe/kernel_samples.h), else to the divert port */
+	uint32_t taps;	   /* taps may be opened (observe/kernel_tap.h) */
 };
 
 static const volatile struct mode weir_mode WEIR_SECTION(".rodata.mode");

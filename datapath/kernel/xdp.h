@@ -24,6 +24,7 @@
 #include "kernel/mode.h"
 #include "kernel/cpu_packet.h"
 #include "observe/kernel_samples.h"
+#include "observe/kernel_tap.h"
 
 /* Metadata of a replayed frame: ReplayHeader in crates/abi/src/kernel.rs. */
 struct replay_header {
@@ -161,6 +162,13 @@ WEIR_INLINE void put_sample(hook_context *ctx, struct arrival arrival, uint32_t 
 		bpf_ringbuf_discard(record, 0);
 }
 
+WEIR_INLINE bool hook_copy(hook_context *ctx, uint8_t *to, uint32_t bytes)
+{
+	const uint64_t before = one_less(bytes);
+
+	return before < TAP_BYTES_MAX && !bpf_xdp_load_bytes(ctx, 0, to, one_more(before));
+}
+
 /* The program's return value: for a replay the verdict word, for live use the action for the driver. */
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)
 {
@@ -169,9 +177,11 @@ WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const s
 		return verdict;
 	case LIVE_HOST:
 		put_sample(ctx, arrival, verdict, frame->len);
+		put_taps(ctx, arrival, verdict, frame->len);
 		return host_pass(arrival, verdict, frame->len) ? XDP_PASS : XDP_DROP;
 	default:
 		put_sample(ctx, arrival, verdict, frame->len);
+		put_taps(ctx, arrival, verdict, frame->len);
 		return port_act(ctx, arrival, verdict, frame);
 	}
 }

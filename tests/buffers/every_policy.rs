@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use weir_engine::live::Interfaces;
 use weir_engine::live::samples::ring::SampleRing;
+use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::Ports;
 use weir_loading::{LoadError, Policy};
 use weir_state::{SharedState, UsedBy};
@@ -58,12 +59,12 @@ fn places() -> Vec<(String, Ports)> {
         }
         let between = Interfaces { lower: vec![lower], upper: vec![upper], divert: None };
         let ports = Ports::of(&between).expect("they are there");
-        let sampled = ports.clone().with_samples(Some(ring()));
+        let sampled = ports.clone().with_samples(Some(ring())).with_taps(taps());
         places.push((format!("between interfaces of MTU {mtu}"), ports));
-        places.push((format!("between interfaces of MTU {mtu}, with mitigation"), sampled));
+        places.push((format!("between interfaces of MTU {mtu}; with mitigation and taps"), sampled));
     }
     match Ports::of_host(&[format!("lower{}", MTUS[1])]) {
-        Ok(host) => places.push(("on a host".to_owned(), host.with_samples(Some(ring())))),
+        Ok(host) => places.push(("on a host".to_owned(), host.with_samples(Some(ring())).with_taps(taps()))),
         Err(error) if !has_tcx() => {
             let error = error.to_string();
             assert!(error.contains("--host needs Linux 6.6 or newer"), "{error}");
@@ -71,6 +72,10 @@ fn places() -> Vec<(String, Ports)> {
         Err(error) => panic!("{error}"),
     }
     places
+}
+
+fn taps() -> Arc<Taps> {
+    Taps::of_kernel().expect("root may make maps")
 }
 
 fn ring() -> Arc<SampleRing> {

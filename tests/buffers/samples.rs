@@ -22,18 +22,23 @@ eth / ip6 saddr=2001:db8::1 / udp dport=53 / payload 2000 fill=9
 /// Bytes of a packet that a host sends, at most: a tag has its place.
 const SENT_SAMPLE_BYTES: usize = SAMPLE_BYTES - 16;
 
-fn index(interface: &str) -> u32 {
+pub fn index(interface: &str) -> u32 {
     nix::net::if_::if_nametoindex(interface).expect("it is there")
 }
 
-/// The programs of the policy at ports of this thread's network namespace, and the samples that they make.
-fn load(ports: impl FnOnce() -> Ports) -> (Arc<KernelCode>, SampleReader) {
+/// Moves this thread to a network namespace with interfaces `lower` and `upper`.
+pub fn namespace() {
     unshare(CloneFlags::CLONE_NEWNET).expect("this test makes a network namespace and needs root");
     for name in ["lower", "upper"] {
         let line = format!("link add {name} mtu 3498 type veth peer name {name}-peer mtu 3498");
         let made = Command::new("ip").args(line.split_whitespace()).status().expect("see scripts/install-deps.sh");
         assert!(made.success(), "ip {line}");
     }
+}
+
+/// The programs of the policy at ports of this thread's network namespace, and the samples that they make.
+fn load(ports: impl FnOnce() -> Ports) -> (Arc<KernelCode>, SampleReader) {
+    namespace();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("samples.weir");
     std::fs::write(&path, POLICY).expect("the folder can be written to");

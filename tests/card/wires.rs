@@ -44,7 +44,7 @@ fn wires() {
 fn loaded<C>(code: Arc<C>, hybrid: &Hybrid) -> Loaded<C> {
     let configured = Configured { epoch: hybrid.epoch, body: hybrid.split.card.body.bytes() as u8 };
     let answered = Some(Answered { chain: hybrid.split.answered, configured });
-    Loaded { code, chains: [0, 1], answered }
+    Loaded { answered, ..Loaded::plain(code, [0, 1]) }
 }
 
 fn card(without_seal: WithoutSeal, control: SyncSender<Vec<u8>>) -> CardPort {

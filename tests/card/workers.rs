@@ -154,7 +154,7 @@ fn workers_cut_trailers_off_and_decide_by_answers() {
     let nothing = FrameSet::new(Link::Ethernet, [(&[0u8; 60][..], 60)]);
     let configured = Configured { epoch: 7, body: hybrid.split.card.body.bytes() as u8 };
     let answered = Some(Answered { chain: hybrid.split.answered, configured });
-    let loaded = Loaded { code, chains: [0, 1], answered };
+    let loaded = Loaded { answered, ..Loaded::plain(code, [0, 1]) };
     let workers = Workers::start(vec![Box::new(Held { lane, nothing, is_open: is_open.clone() })], &loaded);
     let workers = workers.expect("nothing is opened");
     let (control, controlled) = sync_channel(8);

@@ -23,7 +23,7 @@ use weir_abi::packet::PacketView;
 use weir_abi::wire_card::{self, CardCount, CardKey};
 use weir_abi::{
     Addition, Burst, Counter, EntryCounter, FeatureCell, FeatureRecord, Frame, ImageHeader, LimitEntry, LimitProfile,
-    Rewrite, burst, entry, features, flow, slot,
+    Rewrite, burst, entry, features, flow, slot, tap, tap_where,
 };
 
 const WARNINGS: &[&str] = &["-std=c11", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"];
@@ -234,6 +234,28 @@ fn of_card() -> String {
     program
 }
 
+/// What programs share with the reader of taps. Behind the words there is a byte for each reason.
+fn of_taps() -> String {
+    let mut program = String::new();
+    same(&mut program, "offsetof(struct words, zero)", offset_of!(Words, zero));
+    same(&mut program, "offsetof(struct words, policy)", offset_of!(Words, policy));
+    same(&mut program, "offsetof(struct words, more)", offset_of!(Words, more));
+    same(&mut program, "offsetof(struct words, taps)", kernel::WORDS_TAPS);
+    layout!(program, "tap", tap::Tap, left, below, snap);
+    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded);
+    layout!(program, "tap_record", tap::TapRecord, at_ns, verdict, len, cap, policy, epoch, taps, side, port, bytes);
+    layout!(program, "tap_cpu", tap::TapCpu, count, head, record);
+    layout!(program, "taps", tap::Taps, open, actions, sides, wheres, tap, headers, cpu);
+    layout!(program, "tap_head", tap::TapHead, saddr, daddr, family, proto, sport, dport);
+    layout!(program, "tap_where", tap_where::TapWhere, saddr, daddr, sport, dport, proto, family);
+    same(&mut program, "TAP_HEAD_BYTES", tap_where::TAP_HEAD_BYTES);
+    same(&mut program, "TAP_UNKNOWN", tap::TapHead::UNKNOWN as usize);
+    same(&mut program, "TAPS", tap::TAPS);
+    same(&mut program, "TAP_BYTES_MAX", tap::TAP_BYTES_MAX);
+    same(&mut program, "TAP_RECORD_HEAD", tap::TAP_RECORD_HEAD);
+    program
+}
+
 /// What programs in the kernel and the reader of features share.
 fn waiting_layouts() -> String {
     let (mut program, word) = (String::new(), size_of::<u64>());
@@ -268,7 +290,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
     program += "#define WEIR_ANSWERS 56\n#define WEIR_CHAINS 3\n";
     program.extend(KERNEL_HEADERS.iter().map(|name| format!("#include \"{name}\"\n")));
     program += &waiting_layouts();
-    layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish, samples);
+    layout!(program, "mode", Mode, live, cpu_mask, jumbo, finish, samples, taps);
     layout!(program, "port", Port, side, unfinished, receives, out);
     layout!(program, "ports", Ports, number, index, port, divert, namespace);
     layout!(program, "port_counters", PortCounters, rx_packets, rx_bytes, tx_packets, tx_bytes, tx_full);
@@ -284,7 +306,7 @@ fn programs_in_the_kernel_have_the_same_layout() {
         zero
     );
     layout!(program, "cpu_packet", CpuPacket, packet, sampled, halves, counted, packets, added, copy);
-    layout!(program, "words", Words, halves, zero, more);
+    program += &of_taps();
     program += &of_card();
     layout!(program, "cpu_checksum", CpuChecksum, packet, words);
     layout!(program, "sample_record", SampleRecord, len, cap, side, bytes);

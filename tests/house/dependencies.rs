@@ -18,12 +18,23 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
     ("weir-engine", &[&["weir-abi", "weir-tables", "weir-state"]]),
     ("weir-loading", &[&["weir-abi", "weir-tables", "weir-policy", "weir-state", "weir-engine"]]),
     ("weir-control", &[]),
+    ("weir-top", &[&["weir-control"]]),
+    ("weir-export", &[&["weir-abi"]]),
     ("weir-mitigate", &[&["weir-abi"]]),
+    ("weir-import", &[&["weir-abi", "weir-policy"]]),
     ("weir-card", &[&["weir-abi", "weir-policy"]]),
     ("weir-command", &[LIBRARIES, &["weir-mitigate"]]),
+    ("weir-configuration", &[&["weir-command", "weir-loading", "weir-policy", "weir-state"]]),
     ("weir-planning", &[LIBRARIES, &["weir-card", "weir-command"]]),
     ("weir-recording", &[LIBRARIES, &["weir-mitigate", "weir-command"]]),
-    ("weir-daemon", &[LIBRARIES, &["weir-card", "weir-command", "weir-mitigate", "weir-planning", "weir-recording"]]),
+    (
+        "weir-daemon",
+        &[
+            LIBRARIES,
+            &["weir-card", "weir-command", "weir-configuration", "weir-export"],
+            &["weir-mitigate", "weir-planning", "weir-recording"],
+        ],
+    ),
     ("weir-schemes", &[&["weir-abi", "weir-tables"]]),
     ("weir-instruments", &[&["weir-abi", "weir-tables", "weir-engine", "weir-schemes"]]),
     ("weir-simulation", &[]),
@@ -33,14 +44,21 @@ const ALLOWED: &[(&str, &[&[&str]])] = &[
 /// The top-level crates, which may use all others.
 const TOP_LEVEL: &[&str] = &["weir", "weir-bench", "weir-fuzz"];
 /// Crates for command lines and terminals.
-const FRONT_ENDS: &[&str] = &["clap", "indicatif"];
+const FRONT_ENDS: &[&str] = &["clap", "indicatif", "ratatui"];
 /// Packages with a command line, or with a part of one: options are beside what they are for.
-const PROGRAMS: &[&str] = &["weir", "weir-bench", "weir-command", "weir-daemon", "weir-recording", "xtask"];
+const PROGRAMS: &[&str] =
+    &["weir", "weir-bench", "weir-command", "weir-configuration", "weir-daemon", "weir-recording", "weir-top", "xtask"];
 /// Libraries that never print. Their messages are values for the caller.
-const SILENT: &[&str] =
-    &["crates/card/src/", "crates/loading/src/", "crates/mitigate/src/", "crates/policy/src/", "crates/tables/src/"];
+const SILENT: &[&str] = &[
+    "crates/card/src/",
+    "crates/import/src/",
+    "crates/loading/src/",
+    "crates/mitigate/src/",
+    "crates/policy/src/",
+    "crates/tables/src/",
+];
 /// The crates without input or output.
-const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card"];
+const PURE: &[&str] = &["weir-policy", "weir-mitigate", "weir-card", "weir-export", "weir-import"];
 /// Crates that access files, processes or the network. Pure crates do not use them.
 const IMPURE: &[&str] = &["tempfile", "memmap2", "libloading", "libbpf-rs", "rustix", "libc", "tokio"];
 

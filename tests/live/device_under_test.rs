@@ -72,6 +72,11 @@ impl Setup {
         command
     }
 
+    /// The program without arguments.
+    pub fn plain(&self) -> Command {
+        self.program()
+    }
+
     /// The program with its descriptor limit.
     fn program(&self) -> Command {
         const PROGRAM: &str = env!("CARGO_BIN_EXE_weir");

@@ -99,13 +99,15 @@ pub struct Mode {
     pub finish: u32,
     /// 1 if samples go to a ring, 0 if they go to the divert port.
     pub samples: u32,
+    /// 1 if taps may be opened.
+    pub taps: u32,
 }
 
 impl Mode {
     /// In the order in which they lie in memory.
     pub fn words(self) -> [u32; size_of::<Mode>() / size_of::<u32>()] {
-        let Mode { live, cpu_mask, jumbo, finish, samples } = self;
-        [live, cpu_mask, jumbo, finish, samples]
+        let Mode { live, cpu_mask, jumbo, finish, samples, taps } = self;
+        [live, cpu_mask, jumbo, finish, samples, taps]
     }
 }
 
@@ -240,10 +242,14 @@ pub struct Words {
     pub halves: u64,
     /// Always 0.
     pub zero: u32,
-    padding: u32,
+    /// Number of the policy in copies of packets ([`crate::tap`]).
+    pub policy: u32,
     /// The bits of further slots.
     pub more: [u64; MORE_HALVES],
 }
+
+/// Where the bits of taps begin: a byte for each reason, behind [`Words`].
+pub const WORDS_TAPS: usize = size_of::<Words>();
 
 /// Number of words for the halves of slots after the first 64.
 const MORE_HALVES: usize = 31;

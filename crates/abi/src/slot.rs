@@ -272,7 +272,7 @@ impl SlotRule {
 }
 
 /// Two numbers as they lie in a word.
-fn pair(first: u32, second: u32) -> u64 {
+pub(crate) fn pair(first: u32, second: u32) -> u64 {
     let [[a, b, c, d], [e, f, g, h]] = [first, second].map(u32::to_ne_bytes);
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }

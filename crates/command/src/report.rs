@@ -1,6 +1,7 @@
 //! Output of commands: reports, failures, messages, and the parts of JSON that several commands share.
 
 use crate::failure::{self, Failure};
+use crate::journal::{self, Field, Level};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -147,14 +148,19 @@ pub fn print(text: &str) -> Result<(), Failure> {
     write_out(&printable(text))
 }
 
-/// Prints text on standard error, escaped as in [`print`].
+/// Prints a message of the level info on standard error, escaped as in [`print`].
 pub fn say(text: &str) {
-    say_rendered(&printable(text));
+    say_with(Level::Info, &[], text);
 }
 
-/// Prints escaped text, which may have colours, on standard error. Write errors are ignored.
-pub fn say_rendered(text: &str) {
-    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+/// Prints a message with a level and fields on standard error, escaped as in [`print`].
+pub fn say_with(level: Level, fields: &[(Field, String)], text: &str) {
+    journal::say(level, fields, &printable(text));
+}
+
+/// Prints escaped text, which may have colours, on standard error.
+pub fn say_rendered(level: Level, text: &str) {
+    journal::say(level, &[], text);
 }
 
 impl Failure {
@@ -170,9 +176,11 @@ impl Failure {
 
     fn say(&self) {
         match self {
-            Failure::Mistakes { rejected, .. } => say_rendered(&failure::rendered(rejected, style())),
+            Failure::Mistakes { rejected, .. } => say_rendered(Level::Error, &failure::rendered(rejected, style())),
             Failure::Reported(failure) => failure.say(),
-            Failure::Rejected(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => say(&self.to_string()),
+            Failure::Rejected(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => {
+                say_with(Level::Error, &[], &self.to_string());
+            }
         }
     }
 }
@@ -191,7 +199,7 @@ pub fn say_warnings(policy: &Policy) {
     let Some(text) = policy.text() else { return };
     if !text.checked.warnings.is_empty() {
         let warnings = render::render(&text.checked.warnings, &text.sources, style());
-        say_rendered(warnings.trim_end());
+        say_rendered(Level::Warning, warnings.trim_end());
     }
     text.notices.iter().for_each(|notice| say(&format!("note: {notice}")));
 }

@@ -45,6 +45,14 @@ pub fn clean_up() -> Result<(), Failure> {
     on_signals(&[SIGINT, SIGTERM], |_| scratch::abandon())
 }
 
+/// Calls `handle` with SIGINT, SIGTERM and SIGHUP, which no longer end the process.
+///
+/// # Errors
+/// The thread for signals cannot be started.
+pub fn on_end(handle: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], move |_| handle())
+}
+
 fn on_signals(signals: &[i32], handle: impl Fn(i32) + Send + 'static) -> Result<(), Failure> {
     let ignored = ignored();
     // Signals that the parent process ignores (nohup) stay ignored.

@@ -1,5 +1,6 @@
 //! Requests about attacks, and their answers.
 
+use crate::Share;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub enum AttackOperation {
         /// Its number.
         attack: u32,
     },
-    /// Ends the actions against an attack that wait. The answer is [`AttacksChanged`].
+    /// Ends the actions against an attack that wait or are carried out. The answer is [`AttacksChanged`].
     Dismiss {
         /// Its number.
         attack: u32,
@@ -146,6 +147,47 @@ pub struct AttackEntry {
     /// The kinds of packets that it consists of, in the order in which they began. The first one has its kind.
     #[serde(default)]
     pub vectors: Vec<AttackVector>,
+    /// Packets a second now, with what actions hold back; absent if it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pps: Option<f64>,
+    /// Bits a second now, from the mean length of its sampled packets; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bps: Option<f64>,
+    /// Why no action is carried out; absent if one is, or if the attack is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<AttackIdle>,
+    /// What its packets are; absent if too few were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<AttackProfile>,
+}
+
+/// Why no action against an attack is carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttackIdle {
+    /// The reason.
+    pub why: String,
+    /// What would help; absent if Weir goes on by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+/// The packets of an attack, from the last window with enough samples. Each list has the most frequent values first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackProfile {
+    /// Number of samples that it is from.
+    pub samples: usize,
+    /// Number of sources among them.
+    pub sources_seen: usize,
+    /// Mean length on the wire, bytes.
+    pub mean_bytes: f64,
+    /// Sources.
+    pub sources: Vec<Share>,
+    /// Source ports, with protocol: `udp 53`.
+    pub source_ports: Vec<Share>,
+    /// Destination ports.
+    pub destination_ports: Vec<Share>,
+    /// Lengths on the wire, bytes.
+    pub lengths: Vec<Share>,
 }
 
 /// A kind of packets of an attack.
@@ -243,6 +285,9 @@ pub struct AttacksChanged {
     pub attack: u32,
     /// Actions that were accepted or dismissed.
     pub changed: usize,
+    /// Actions among them that were carried out, and are no more.
+    #[serde(default)]
+    pub undone: usize,
     /// Why some of them could not be carried out.
     pub problems: Vec<String>,
 }

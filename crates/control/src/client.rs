@@ -101,6 +101,16 @@ impl Client {
         Ok(())
     }
 
+    /// Sends a request whose answer is followed by bytes. Returns the answer and the connection, which the
+    /// client shuts down for writing when it wants no more.
+    ///
+    /// # Errors
+    /// As of [`Client::ask`].
+    pub fn stream(mut self, request: &Request) -> Result<(Value, BufReader<UnixStream>), Error> {
+        let value = self.ask(request)?;
+        Ok((value, self.stream))
+    }
+
     fn send(&mut self, lines: &str) -> Result<(), Error> {
         match self.stream.get_mut().write_all(lines.as_bytes()) {
             // A server that refuses the client answers and closes the connection without reading the request.

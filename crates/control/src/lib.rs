@@ -7,6 +7,8 @@
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: there is no generation 9; ready generations: 1, 2"}
 //! ```
+//! After the answer to `capture` the connection carries a pcapng file, until the client ends its half.
+//!
 //! Only root and the owner of the process may connect. The socket has mode 0600, and the server checks each client's
 //! credentials. The server answers other clients with an error.
 //!
@@ -18,14 +20,18 @@
 
 mod attacks;
 mod baseline;
+mod captures;
 mod card;
 mod client;
 mod comparison;
+mod export;
 mod features;
 mod flows;
 mod limits;
 mod message;
 mod reply;
+mod room;
+mod shadow;
 mod slots;
 mod stats;
 mod status;
@@ -34,31 +40,35 @@ mod updates;
 mod upgrade;
 
 pub use attacks::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
-    AttacksMode, EventsStatus, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackOperation, AttackProfile, AttackVector,
+    AttacksChanged, AttacksListed, AttacksMode, EventsStatus, SamplesStatus,
 };
 pub use baseline::{BaselineBounds, BaselineChanged, BaselineListed, PrefixBaseline};
+pub use captures::{CaptureFilter, CaptureStarted};
 pub use card::{
     CardCost, CardEntry, CardFrames, CardPlace, CardReport, CardStatus, CardTableStatus, FollowChange, FollowStatus,
     FollowWindow, FramesShare, HybridRule, HybridStatus,
 };
 pub use client::{Client, Error, ask, read};
 pub use comparison::{Comparison, Decision, RuleChange, SourceChange};
+pub use export::{CollectorStatus, ExportStatus, FlowExportStatus, SampleExportStatus};
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
-pub use message::{Answer, Changes, Ready, Request};
+pub use message::{Answer, Changes, Ready, Reconfigured, Request};
 pub use reply::Reply;
+pub use room::{Room, SlotRoom, TableRoom};
+pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
     TableCount, Tally, TxDropped, WorkerStats,
 };
 pub use status::{
-    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, LinkState, SavingTurns,
-    StateStatus, Status,
+    Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, KeptStatus, LinkState,
+    SavingTurns, StateStatus, Status,
 };
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
@@ -70,7 +80,7 @@ pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded,
 use std::time::Duration;
 
 /// Path of the socket without `--control`.
-pub const DEFAULT_PATH: &str = "/run/weir.sock";
+pub const DEFAULT_PATH: &str = "/run/weir/weir.sock";
 /// Maximum length of a request in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Maximum length of an answer in bytes. A client reads no more.

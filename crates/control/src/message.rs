@@ -1,6 +1,6 @@
 //! Requests, answers, and their representation as lines.
 
-use crate::{AttackOperation, FlowOperation, SlotOperation, TableOperation};
+use crate::{AttackOperation, CaptureFilter, FlowOperation, ShadowOperation, SlotOperation, TableOperation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// Asks for all counters. The answer is [`Stats`](crate::Stats).
     Stats,
+    /// Asks how full tables and slots are. The answer is [`Room`](crate::Room).
+    Room,
     /// Asks for the counters of limits. The answer is a [`LimitsStatus`](crate::LimitsStatus).
     Limits {
         /// Maximum number of limits, most exceeded first. The server lists at most [`TOP_MAX`](crate::TOP_MAX).
@@ -25,6 +27,12 @@ pub enum Request {
     Load {
         /// Its absolute path.
         policy: PathBuf,
+    },
+    /// Removes a loaded generation that is neither active nor a rollback target. The answer is a
+    /// [`Status`](crate::Status).
+    Unload {
+        /// Its number.
+        generation: u64,
     },
     /// Activates a generation. The answer is a [`Status`](crate::Status), as for the requests below.
     Activate {
@@ -43,6 +51,13 @@ pub enum Request {
         /// Its name; `None` for the base policy.
         #[serde(default)]
         name: Option<String>,
+    },
+    /// Reads the configuration again, loads its policy and activates it. The answer is
+    /// [`Reconfigured`](crate::Reconfigured). If anything fails, the active generation stays.
+    Reconfigure {
+        /// Starts a trial, as for `Activate`.
+        #[serde(default)]
+        confirm_s: Option<f64>,
     },
     /// Reads the files of tables and limits of the active generation again, and applies what has changed. The answer is
     /// [`Reloaded`](crate::Reloaded).
@@ -87,6 +102,14 @@ pub enum Request {
         /// Whether an upgrade begins.
         begin: bool,
     },
+    /// Copies decided packets to the client. The answer is [`CaptureStarted`](crate::CaptureStarted), and behind it come
+    /// the packets. The connection carries no further request.
+    Capture(CaptureFilter),
+    /// Lets a second policy judge packets, which changes nothing. The answer is a [`ShadowShown`](crate::ShadowShown).
+    Shadow {
+        /// What to do.
+        operation: ShadowOperation,
+    },
     /// Reads attacks, and decides on proposed actions against them.
     Attacks {
         /// What to do. It says the type of the answer.
@@ -113,6 +136,21 @@ pub struct Ready {
     pub generation: u64,
 }
 
+/// The answer to [`Request::Reconfigure`]: the policy of the configuration decides packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconfigured {
+    /// The number of its generation.
+    pub generation: u64,
+    /// The path of its policy.
+    pub policy: String,
+    /// Its posture; `None` for the base policy.
+    pub posture: Option<String>,
+    /// The posture that the operator had activated, if the policy does not have it any more.
+    pub posture_lost: Option<String>,
+    /// Keys whose values have changed since the start. They take effect at the next start.
+    pub restart: Vec<String>,
+}
+
 /// What a request, or a part of the daemon, changes of what decides packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changes<'a> {
@@ -134,9 +172,11 @@ impl Request {
     /// What it changes.
     pub fn changes(&self) -> Changes<'_> {
         match self {
-            Request::Activate { .. } | Request::Confirm | Request::Rollback | Request::Posture { .. } => {
-                Changes::Policy
-            }
+            Request::Activate { .. }
+            | Request::Reconfigure { .. }
+            | Request::Confirm
+            | Request::Rollback
+            | Request::Posture { .. } => Changes::Policy,
             Request::Reload { .. } => Changes::Lists,
             Request::Table { operation: TableOperation::List(_) | TableOperation::Get { .. }, .. } => Changes::Nothing,
             Request::Table { table, .. } => Changes::Table(table),
@@ -146,11 +186,15 @@ impl Request {
             Request::Flows { .. } => Changes::Flows,
             Request::Status
             | Request::Stats
+            | Request::Room
             | Request::Limits { .. }
             | Request::Load { .. }
+            | Request::Unload { .. }
             | Request::Features { .. }
             | Request::Card { .. }
             | Request::Upgrade { .. }
+            | Request::Capture(_)
+            | Request::Shadow { .. }
             | Request::Attacks { .. } => Changes::Nothing,
         }
     }
@@ -190,7 +234,9 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Request};
-    use crate::{AttackOperation, FlowOperation, GivenEntries, SlotOperation, TableOperation};
+    use crate::{
+        AttackOperation, CaptureFilter, FlowOperation, GivenEntries, ShadowOperation, SlotOperation, TableOperation,
+    };
     use serde_json::json;
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -200,12 +246,15 @@ mod tests {
         let requests = [
             (Request::Status, r#""status""#),
             (Request::Stats, r#""stats""#),
+            (Request::Room, r#""room""#),
             (Request::Limits { top: 3, list: None }, r#"{"limits":{"top":3,"list":null}}"#),
             (Request::Load { policy: "/p.weir".into() }, r#"{"load":{"policy":"/p.weir"}}"#),
             (
                 Request::Activate { generation: 2, confirm_s: Some(0.1) },
                 r#"{"activate":{"generation":2,"confirm_s":0.1}}"#,
             ),
+            (Request::Reconfigure { confirm_s: None }, r#"{"reconfigure":{"confirm_s":null}}"#),
+            (Request::Unload { generation: 3 }, r#"{"unload":{"generation":3}}"#),
             (Request::Confirm, r#""confirm""#),
             (Request::Rollback, r#""rollback""#),
             (Request::Reload { force: true }, r#"{"reload":{"force":true}}"#),
@@ -262,6 +311,24 @@ mod tests {
         }
         let short = Request::parse(br#"{"activate":{"generation":2}}"#).expect("a trial is optional");
         assert_eq!(short, Request::Activate { generation: 2, confirm_s: None });
+    }
+
+    #[test]
+    fn a_capture_names_only_what_it_wants() {
+        let wanted = CaptureFilter { rule: Some("e.weir:2".into()), every: Some(9), ..CaptureFilter::default() };
+        let load = ShadowOperation::Load { policy: "/n.weir".into(), every: 10, posture: None };
+        let requests = [
+            (Request::Capture(wanted), r#"{"capture":{"rule":"e.weir:2","every":9}}"#),
+            (
+                Request::Shadow { operation: load },
+                r#"{"shadow":{"operation":{"load":{"policy":"/n.weir","every":10,"posture":null}}}}"#,
+            ),
+            (Request::Shadow { operation: ShadowOperation::End }, r#"{"shadow":{"operation":"end"}}"#),
+        ];
+        for (request, line) in requests {
+            assert_eq!(request.line().expect("it is UTF-8"), format!("{line}\n"));
+            assert_eq!(Request::parse(line.as_bytes()).expect("a request"), request);
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::{
     AttackEntry, AttacksChanged, AttacksListed, AttacksMode, BaselineChanged, BaselineListed, CardReport,
-    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reloaded, SlotChanged, SlotListed,
-    Stats, Status, TableChanged, TableEntries, TableFound, UpgradeStatus,
+    FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reconfigured, Reloaded, Room,
+    ShadowShown, SlotChanged, SlotListed, Stats, Status, TableChanged, TableEntries, TableFound, UpgradeStatus,
 };
 use serde::Serialize;
 
@@ -39,7 +39,10 @@ replies! {
     FlowsListed,
     LimitsStatus,
     Ready,
+    Reconfigured,
     Reloaded,
+    Room,
+    ShadowShown,
     SlotChanged,
     SlotListed,
     Stats,

@@ -154,6 +154,9 @@ pub struct Tally {
     pub rules: Vec<RuleCount>,
     /// Packets by the reason of their verdict.
     pub reasons: BTreeMap<String, u64>,
+    /// Packets that were dropped, by the reason of their verdict. Their sum is `dropped`.
+    #[serde(default)]
+    pub drops: BTreeMap<String, u64>,
     /// Counters of all tables of all policies in this time.
     pub tables: Vec<TableCount>,
     /// Packets of the port behind a card that answers rules; nothing without such a card.
@@ -233,8 +236,8 @@ impl Outcome {
 impl Tally {
     /// Adds the counts of another tally. Rules are equal if `at` and `rule` are, tables if their names are.
     pub fn add(&mut self, other: &Tally) {
-        let Tally { packets, bytes, passed, dropped, diverted, replied, sampled, rules, reasons, tables, from_card } =
-            other;
+        let Tally { packets, bytes, passed, dropped, diverted, replied, sampled, rules, reasons, .. } = other;
+        let Tally { drops, tables, from_card, .. } = other;
         if let Some(FromCard { answered, alone }) = from_card {
             let sum = self.from_card.get_or_insert_default();
             sum.answered += answered;
@@ -273,6 +276,9 @@ impl Tally {
         }
         for (reason, packets) in reasons {
             *self.reasons.entry(reason.clone()).or_default() += packets;
+        }
+        for (reason, packets) in drops {
+            *self.drops.entry(reason.clone()).or_default() += packets;
         }
     }
 }

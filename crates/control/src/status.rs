@@ -1,6 +1,6 @@
 //! The state of a running Weir (`ctl status`).
 
-use crate::UpdatesStatus;
+use crate::{ExportStatus, UpdatesStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 
@@ -9,6 +9,9 @@ use std::fmt::{self, Display, Formatter};
 pub struct Status {
     /// Seconds since the start.
     pub uptime_s: f64,
+    /// The engine, such as `xdp`. `None` from a Weir that does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// Number of worker threads.
     pub workers: usize,
     /// How the packets of each interface reach the workers, as text. It is empty if there is only one way.
@@ -43,9 +46,15 @@ pub struct Status {
     /// How state is saved to disk, with `--state`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStatus>,
+    /// The last confirmed policy, with `--keep-confirmed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptStatus>,
     /// The room in the table of flows, if the active policy tracks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowsStatus>,
+    /// What is exported to collectors, with `--sflow` or `--ipfix`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<ExportStatus>,
     /// Updates of tables and limits from list files.
     #[serde(default)]
     pub updates: UpdatesStatus,
@@ -126,6 +135,23 @@ pub struct StateStatus {
     /// How often each kind of state was looked through since the start.
     #[serde(default)]
     pub turns: SavingTurns,
+}
+
+/// The last confirmed policy, which decides after a start with a policy that does not load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptStatus {
+    /// The folder.
+    pub folder: String,
+    /// Path of the policy that is kept; `None` if none is.
+    pub policy: Option<String>,
+    /// When it was kept (RFC 3339).
+    pub kept: Option<String>,
+    /// Its generation in this run; `None` if it is from a previous one.
+    pub generation: Option<u64>,
+    /// Why the confirmed policy of this run is not kept.
+    pub error: Option<String>,
+    /// Why the policy of the start did not load, while the kept one decides in its place.
+    pub in_place_of: Option<String>,
 }
 
 /// Turns of the threads that save state. Eight turns after a change, the change is on disk.

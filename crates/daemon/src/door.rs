@@ -2,7 +2,7 @@
 //! a card that follows traffic. The same watchers see each change.
 //!
 //! ```text
-//!   clients (server.rs) ------ request --------------+
+//!   clients, SIGHUP ---------- request --------------+
 //!   mitigation (hands.rs) ---- request, take, ... ---+--> Door::guarded: before of each watcher --> the change
 //!   list files (feeds) ------- update ---------------+                   after of each watcher <--'
 //!   timers (trials) ---------- make_due -------------+
@@ -17,18 +17,23 @@
 use crate::generations::automatic::{Holder, Why};
 use crate::generations::controller::Controller;
 use crate::generations::generation::{Generation, Loader, LoaderCode};
-use crate::generations::succession::Change;
+use crate::generations::preparation;
+use crate::generations::succession::{Change, Refusal};
+use crate::notify::Reloading;
 use crate::parts::feeds::{Cause, Force, NotUpdated, Updater, Updates};
 use crate::requests;
+use crate::requests::occupancy::{self, Occupancy};
 use crate::requests::slots;
 use crate::requests::slots::Renewal;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::{Changes, ListName, Reloaded, Reply, Request, Stats};
+use weir_configuration::Configuration;
+use weir_control::{Changes, ListName, Reconfigured, Reloaded, Reply, Request, Stats};
+use weir_loading::regular_file;
 use weir_policy::ir::RuleId;
 
 /// Longest wait for changes that are being made, before changes are refused.
@@ -75,12 +80,29 @@ pub struct Door<L: Loader> {
     watchers: RwLock<Vec<Arc<dyn ChangeWatcher>>>,
     /// Whether changes are refused. Changes hold it for reading.
     shut: RwLock<bool>,
+    /// The configuration that Weir was started with, if there is a file.
+    configuration: Option<Arc<Configuration>>,
+    /// Held while the configuration is read again and applied.
+    reconfiguring: Mutex<()>,
 }
 
 impl<L: Loader> Door<L> {
     /// An entrance without watchers.
     pub fn new(controller: Arc<Controller<L::Datapath>>, loader: L, updates: Arc<Updates>) -> Self {
-        Door { controller, loader, updates, watchers: RwLock::default(), shut: RwLock::default() }
+        let (watchers, configuration, reconfiguring) = (RwLock::default(), None, Mutex::default());
+        let shut = RwLock::default();
+        Door { controller, loader, updates, watchers, configuration, reconfiguring, shut }
+    }
+
+    /// This entrance for a Weir that was started with a configuration.
+    #[must_use]
+    pub fn configured(self, configuration: Option<Arc<Configuration>>) -> Self {
+        Door { configuration, ..self }
+    }
+
+    /// Whether Weir was started with a configuration.
+    pub fn is_configured(&self) -> bool {
+        self.configuration.is_some()
     }
 
     /// Lets a watcher take part from now on.
@@ -140,6 +162,9 @@ impl<L: Loader> Door<L> {
     /// # Errors
     /// The request is refused and nothing has changed, or it has failed.
     pub fn request(&self, request: Request) -> Result<Reply, Failure> {
+        if let (Request::Reconfigure { confirm_s }, Some(configuration)) = (&request, &self.configuration) {
+            return Ok(self.reconfigure(configuration, *confirm_s)?.into());
+        }
         let software = || requests::stats(&self.controller, &self.loader);
         let watchers = self.watchers();
         if let Some(answer) = watchers.iter().find_map(|watcher| watcher.answer(&request, &software)) {
@@ -151,6 +176,38 @@ impl<L: Loader> Door<L> {
         self.guarded(request.clone().changes(), || {
             requests::perform(request, &self.controller, &self.loader, &self.updates)
         })
+    }
+
+    /// Reads the configuration again, loads its policy, and activates it in the operator's posture. Nothing changes
+    /// before the policy is loaded.
+    fn reconfigure(&self, started: &Configuration, confirm_s: Option<f64>) -> Result<Reconfigured, Failure> {
+        let _one_at_a_time = self.reconfiguring.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reloading = Reloading::begin();
+        let trial = requests::trial(confirm_s)?;
+        // Checked before the slow part, and again when it is activated.
+        if self.controller.is_on_trial() {
+            return Err(Failure::Rejected(format!("weir: {}", Refusal::OnTrial)));
+        }
+        let read = started.read_again()?;
+        let policy = read.policy().to_owned();
+        regular_file::check(&policy).map_err(|error| Failure::file(&policy, error))?;
+        let prepare = || Generation::prepare(&policy, &self.loader);
+        let generation = self.controller.add(preparation::prepare(&self.controller, prepare)?);
+        let wanted = self.controller.decided_posture();
+        let activated = self.guarded(Changes::Policy, || self.controller.reconfigure(generation, trial));
+        if let Err(failure) = activated {
+            self.controller.remove(generation);
+            return Err(failure);
+        }
+        let posture = self.controller.decided_posture();
+        let posture_lost = wanted.filter(|wanted| posture.as_ref() != Some(wanted));
+        let (policy, restart) = (policy.display().to_string(), started.differing(&read));
+        Ok(Reconfigured { generation, policy, posture, posture_lost, restart })
+    }
+
+    /// How full the state of the active generation is.
+    pub fn occupancy(&self) -> Occupancy {
+        occupancy::of(&self.controller.active(), self.loader.shared())
     }
 
     /// Activates a posture in front of the operator's. Its holder must renew it.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `interfaces` | claims, the guard of the link, the operator's own connection, the state of links |
 //! | `generations` | policies that are loaded, which of them is active, and their counts |
+//! | `captures` | copies of packets for clients |
 //! | `door.rs`, `requests` | the one entrance for every change, and what clients ask for |
 //! | `parts` | everything else that a running Weir does: cards, mitigation, feeds, saving, logs |
 #![forbid(unsafe_code)]
@@ -11,9 +12,12 @@
 #[macro_use]
 extern crate weir_command;
 
+mod captures;
 pub mod door;
 pub mod generations;
 pub mod interfaces;
+mod kept;
+mod notify;
 pub mod options;
 pub mod parts;
 pub mod requests;
@@ -21,19 +25,21 @@ mod server;
 mod signals;
 mod upgrade;
 
+use captures::Captures;
 use door::Door;
 use generations::beginning;
 use generations::beginning::Beginning;
 use generations::controller::Controller;
-use generations::generation::{KernelLoader, Loader, LoaderCode, NativeLoader};
+use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, NativeLoader};
 use generations::succession;
 use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
+use kept::Keeper;
 use options::RunOptions;
 use parts::part::{Parts, Running};
 use parts::{hybrid, mitigation};
 use serde_json::json;
-use server::Server;
+use server::{Answered, Server};
 use signals::Flags;
 use std::sync::Arc;
 use std::thread;
@@ -41,9 +47,11 @@ use std::time::Duration;
 use upgrade::{Ends, NotUpgraded, Resumed, Upgrades};
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
-use weir_control::Status;
+use weir_configuration::Configuration;
+use weir_control::{Request, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
+use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
 use weir_state::UsedBy;
@@ -51,35 +59,55 @@ use weir_state::UsedBy;
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Runs the command.
+/// Runs the command. `configuration` is where options come from, if there is a file.
 ///
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
-pub fn run(options: &RunOptions) -> Result<(), Failure> {
+pub fn run(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
     if !options.try_policies.is_empty() {
         return upgrade::try_policies(options);
     }
     // Descriptors that were handed over are looked for before others are opened.
     let (resumed, upgrades) = (Resumed::find()?, Upgrades::begin());
     descriptors::raise()?;
-    run_with(options, resumed, upgrades).map_err(descriptors::explain)
+    run_with(options, configuration, resumed, upgrades).map_err(descriptors::explain)
 }
 
-fn run_with(options: &RunOptions, mut resumed: Option<Resumed>, upgrades: Arc<Upgrades>) -> Result<(), Failure> {
+/// Refuses options that contradict each other, before anything is taken.
+///
+/// # Errors
+/// The reason.
+pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
     interfaces::check(options)?;
     parts::check(options)?;
-    options
-        .confirm
-        .map_or(Ok(()), succession::check_length)
-        .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+    let trial = options.confirm.map_or(Ok(()), succession::check_length);
+    trial.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))
+}
+
+fn run_with(
+    options: &RunOptions,
+    configuration: Option<&Arc<Configuration>>,
+    mut resumed: Option<Resumed>,
+    upgrades: Arc<Upgrades>,
+) -> Result<(), Failure> {
+    let located = |failure| match configuration {
+        Some(configuration) => configuration.locate(failure),
+        None => failure,
+    };
+    check_options(options).map_err(located)?;
+    for (key, line) in configuration.map(|configuration| configuration.overridden()).unwrap_or_default() {
+        eprintln!("weir: `--{key}` of the command line is used in place of line {line} of the configuration");
+    }
     let trust = options.trust.read()?;
     if resumed.is_none() {
         own_connection::check(options, &trust)?;
     }
     let flags = Flags::register()?;
+    notify::start()?;
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
+    let in_kernel = options.engine.runs_in_kernel();
     let (claims, server) = match &mut resumed {
         Some(resumed) => (resumed.claims(&targets)?, resumed.server(options)?),
         None => (Claims::take(&targets, Claimant::Weir, Duration::ZERO)?, Server::listen(&options.control)?),
@@ -90,11 +118,13 @@ fn run_with(options: &RunOptions, mut resumed: Option<Resumed>, upgrades: Arc<Up
         server,
         interfaces: interfaces::interfaces(options),
         samples: mitigation::reader(options)?,
+        taps: if in_kernel { Taps::of_kernel()? } else { Taps::of_workers() },
         flags,
         resumed,
         upgrades,
+        configuration: configuration.cloned(),
     };
-    match options.engine.runs_in_kernel() {
+    match in_kernel {
         true => run_kernel(options, trust, taken),
         false => run_workers(options, trust, taken),
     }
@@ -107,10 +137,12 @@ struct Taken {
     server: Server,
     interfaces: Interfaces,
     samples: Option<Arc<SampleReader>>,
+    taps: Arc<Taps>,
     flags: Flags,
     /// What the program before this one in its process has handed over.
     resumed: Option<Resumed>,
     upgrades: Arc<Upgrades>,
+    configuration: Option<Arc<Configuration>>,
 }
 
 /// Runs the command with programs in the kernel.
@@ -119,7 +151,8 @@ fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<()
         [] => Ports::of(&taken.interfaces)?,
         host => Ports::of_host(host)?,
     };
-    let ports = Arc::new(ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring())));
+    let ports = ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring()));
+    let ports = Arc::new(ports.with_taps(taken.taps.clone()));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
     let used_by = UsedBy::Kernel { limits_room: options.limits_room };
     let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(used_by)).transpose()?;
@@ -136,10 +169,10 @@ fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<()
 fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
     let loader = NativeLoader::new(trust).behind(hybrid::splitter(options)?);
     let samples = taken.samples.as_ref().and_then(|samples| samples.queue());
-    let interfaces = taken.interfaces.clone();
+    let (interfaces, taps) = (taken.interfaces.clone(), taken.taps.clone());
     run_on(options, taken, loader, |first| {
         let lanes = options.engine.lanes(&interfaces, &options.lanes())?;
-        Ok(Workers::start_with(lanes, first, samples.as_ref())?)
+        Ok(Workers::start_with(lanes, first, samples.as_ref(), taps)?)
     })
 }
 
@@ -150,20 +183,26 @@ fn run_on<L: Loader>(
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, flags, mut resumed, upgrades } = taken;
+    let Taken { targets, claims, mut server, interfaces, samples, taps, flags, mut resumed, upgrades, configuration } =
+        taken;
     let restored = resumed.as_mut().and_then(|resumed| resumed.restored.take());
     let mut parts = parts::all::<L>(options, samples, &upgrades, restored)?;
     parts.restore(&loader)?;
+    let keeper = Keeper::of(options);
+    let check = |first: &Generation<LoaderCode<L>>| parts.check(first);
     let beginning = match &mut resumed {
         Some(resumed) => resumed.continued(&loader),
-        None => beginning::first(options, &loader),
+        None => kept::first(options, keeper.as_ref(), &loader, check, || flags.is_stopped())
+            .and_then(|first| beginning::with(options, first)),
     };
     let beginning = match beginning {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    parts.check(beginning.active())?;
+    if resumed.is_some() {
+        parts.check(beginning.active())?;
+    }
     let (loaded, on_exit) = (beginning.loaded()?, beginning.on_exit);
     let guard = match &mut resumed {
         Some(resumed) => Arc::new(resumed.guard(options, &interfaces, &targets)?),
@@ -177,17 +216,25 @@ fn run_on<L: Loader>(
         guard.take_over(on_exit)?;
         let Beginning { ready, succession, .. } = beginning;
         let controller = Arc::new(Controller::with(datapath, ready, succession, guard.clone()));
+        let engine = options.engine.name();
+        controller.report(move |status| status.engine = Some(engine.to_owned()));
         match resumed {
             Some(resumed) => upgrades.note_carried(resumed.end(loader.shared())),
             None => report_start(options, &controller),
         }
-        let door = Arc::new(Door::new(controller.clone(), loader, Arc::default()));
-        let running = Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, flags: &flags };
-        let begun = parts.start(&running);
-        let asked = door.clone();
-        let begun = begun.and_then(|()| server.serve(move |request| asked.request(request).map(|reply| json!(reply))));
+        let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
+        let door = Arc::new(door);
+        let captures = Captures::new(taps.clone(), &interfaces, &options.host);
+        let running =
+            Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
+        let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
+        let begun = begun.and_then(|()| parts.start(&running));
+        let answer = move |request| match request {
+            Request::Capture(filter) => captures.begin(&filter, &door.controller.active()),
+            request => door.request(request).map(|reply| Answered::from(json!(reply))),
+        };
+        let begun = begun.and_then(|()| server.serve(answer));
         let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server)));
-        drop(door);
         drop(server);
         // Actions are undone while workers can still take changes up.
         parts.end(&running);
@@ -231,7 +278,12 @@ fn wait<L: Loader>(
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     let Status { workers, access, .. } = controller.status();
-    access.iter().for_each(|access| eprintln!("weir: {access}"));
+    for access in &access {
+        match access.starts_with("warning: ") {
+            true => warning!("weir: {access}"),
+            false => eprintln!("weir: {access}"),
+        }
+    }
     let place = match options.host.as_slice() {
         [] => format!("between {} and {}", options.lower.join(", "), options.upper.join(", ")),
         host => format!("on this host at {}", host.join(", ")),
@@ -240,6 +292,6 @@ fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {
     eprintln!("weir: {policy} {place}, {workers} workers; control at {control}");
     if let Some(time) = options.confirm {
         let time = humantime::format_duration(time);
-        eprintln!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
+        notice!("weir: on trial: unless `weir ctl confirm` comes within {time}, weir ends and everything passes");
     }
 }

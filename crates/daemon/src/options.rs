@@ -2,6 +2,8 @@
 
 use crate::interfaces::claim::ClaimTarget;
 pub use crate::parts::card::options::{CardOptions, SweepOptions};
+pub use crate::parts::export::options::ExportOptions;
+pub use crate::parts::metrics::options::MetricsOptions;
 pub use crate::parts::mitigation::options::{MitigationOptions, ModeName};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -17,8 +19,12 @@ use weir_state::words::BUCKETS_MAX;
 /// `weir run`
 #[derive(Debug, Args)]
 pub struct RunOptions {
-    /// The policy, or a bundle.
+    /// The policy, or a bundle. Without one, policy and options come from the configuration.
     pub policy: PathBuf,
+    /// Read options from this file: long option names as keys. Options of the command line win. Without a policy, the
+    /// default is /etc/weir/weir.toml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Which bundles are opened, also by `ctl load`.
     #[command(flatten)]
     pub trust: TrustOptions,
@@ -41,6 +47,9 @@ pub struct RunOptions {
     /// What happens about attacks.
     #[command(flatten)]
     pub mitigation: MitigationOptions,
+    /// What collectors are told.
+    #[command(flatten)]
+    pub export: ExportOptions,
     /// What a card drops.
     #[command(flatten)]
     pub card: CardOptions,
@@ -77,6 +86,10 @@ pub struct RunOptions {
     /// Keep dynamic tables, the debts of limits and answered flows in this folder, so that they outlive Weir.
     #[arg(long = "state", value_name = "DIR")]
     pub state_folder: Option<PathBuf>,
+    /// Keep the last confirmed policy in the folder of `--state`, compiled and with its lists. If POLICY does not load
+    /// at a start, Weir starts with the kept one, and the log and `weir ctl status` say so.
+    #[arg(long, requires = "state_folder")]
+    pub keep_confirmed: bool,
     /// Append the counts of limits to this file, as JSON lines, for lists with `log exceeded` or `log all`.
     #[arg(long, value_name = "FILE")]
     pub limits_log: Option<PathBuf>,
@@ -89,6 +102,9 @@ pub struct RunOptions {
     /// Only try whether this program can run these policies with these options: what an upgrade asks the new program.
     #[arg(long = "try-policy", hide = true, value_name = "POLICY")]
     pub try_policies: Vec<PathBuf>,
+    /// What Prometheus is told.
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
 }
 
 /// `weir guard`

@@ -7,11 +7,11 @@ use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_control::{
-    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request, SILENCE_MAX,
+    ANSWER_TIME_MAX, Answer, CLIENTS_MAX, DEFAULT_PATH, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request,
+    SILENCE_MAX,
 };
 use weir_engine::live::os::inherited::Kept;
 
@@ -29,6 +30,29 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const QUEUE_MAX: i32 = 128;
 /// Answers that are longer are sent, even if there are further requests.
 const ANSWERS_BYTES: usize = 1 << 16;
+
+/// What a request is answered.
+pub struct Answered {
+    value: Value,
+    /// What is sent behind the answer; then the connection ends.
+    stream: Option<Stream>,
+}
+
+/// Sends bytes to a client until it has what it wants. An error means that the client has gone.
+pub type Stream = Box<dyn FnOnce(&UnixStream) -> io::Result<()> + Send>;
+
+impl From<Value> for Answered {
+    fn from(value: Value) -> Self {
+        Answered { value, stream: None }
+    }
+}
+
+impl Answered {
+    /// An answer that is followed by a stream.
+    pub fn followed_by(value: Value, stream: Stream) -> Self {
+        Answered { value, stream: Some(stream) }
+    }
+}
 
 /// The server. Its socket is removed when it is dropped.
 pub struct Server {
@@ -44,6 +68,9 @@ impl Server {
     /// # Errors
     /// Another Weir listens at the path, or the path cannot be used.
     pub fn listen(path: &Path) -> Result<Self, Failure> {
+        if path == Path::new(DEFAULT_PATH) {
+            make_folder(path)?;
+        }
         Self::of(path, listen(path)?)
     }
 
@@ -80,10 +107,11 @@ impl Server {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn serve(
+    pub fn serve<A: Into<Answered>>(
         &mut self,
-        handler: impl Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+        handler: impl Fn(Request) -> Result<A, Failure> + Send + Sync + 'static,
     ) -> Result<(), Failure> {
+        let handler = move |request| handler(request).map(A::into);
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let (clients, handler) = (Arc::new(Clients::default()), Arc::new(handler));
         let mut acceptor = Acceptor { listener, spare: open_spare() };
@@ -91,7 +119,7 @@ impl Server {
             loop {
                 let Some(stream) = acceptor.next() else { continue };
                 if let Err(why) = admit(stream, &clients, &handler) {
-                    eprintln!("weir: control: {why}");
+                    warning!("weir: control: {why}");
                 }
             }
         };
@@ -104,6 +132,15 @@ impl Drop for Server {
     fn drop(&mut self) {
         // An error is ignored: the socket may have been removed already.
         let _gone = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes the folder of the default socket, which systemd makes for the service.
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(Failure::file(folder, error)),
+        _ => Ok(()),
     }
 }
 
@@ -189,7 +226,7 @@ impl Acceptor {
 /// started.
 fn admit<H>(stream: UnixStream, clients: &Arc<Clients>, handler: &Arc<H>) -> io::Result<()>
 where
-    H: Fn(Request) -> Result<Value, Failure> + Send + Sync + 'static,
+    H: Fn(Request) -> Result<Answered, Failure> + Send + Sync + 'static,
 {
     if let Err(why) = may_connect(&stream) {
         refuse(&stream, &why);
@@ -301,7 +338,7 @@ enum Received {
 
 impl ClientSlot {
     /// Answers requests until there are no more. Answers to requests that arrive together are sent together.
-    fn serve(&self, handler: &impl Fn(Request) -> Result<Value, Failure>) -> io::Result<()> {
+    fn serve(&self, handler: &impl Fn(Request) -> Result<Answered, Failure>) -> io::Result<()> {
         let stream = &self.client.stream;
         let mut reader = BufReader::new(stream);
         let mut answers = String::new();
@@ -312,7 +349,13 @@ impl ClientSlot {
                 Received::Invalid(why) => return send(stream, &refusal(&why).line()),
             };
             self.client.set_silent_since(None);
-            answers.push_str(&answer(&line, handler).line());
+            let (answer, follows) = answer(&line, handler);
+            answers.push_str(&answer.line());
+            if let Some(follows) = follows {
+                send(stream, &answers)?;
+                stream.set_write_timeout(None)?;
+                return follows(stream);
+            }
             let is_last = !line.ends_with(b"\n");
             if is_last || !reader.buffer().contains(&b'\n') || answers.len() > ANSWERS_BYTES {
                 send(stream, &answers)?;
@@ -326,17 +369,24 @@ impl ClientSlot {
     }
 }
 
-/// The answer to a line.
-fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Value, Failure>) -> Answer {
+/// The answer to a line, and what follows it.
+fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Answered, Failure>) -> (Answer, Option<Stream>) {
     let request = match Request::parse(line) {
         Ok(request) => request,
-        Err(error) => return refusal(&error.to_string()),
+        Err(error) => return (refusal(&error.to_string()), None),
     };
-    match Failure::catch(|| handler(request)) {
-        Ok(value) => Answer::Ok(value),
-        Err(Failure::Rejected(text)) => Answer::Error(text),
-        Err(Failure::Runtime(text) | Failure::NoDescriptors(text)) => Answer::Failed(text),
-        Err(failure @ (Failure::Mistakes { .. } | Failure::Reported(_))) => Answer::Error(failure.to_string()),
+    let failure = match Failure::catch(|| handler(request)) {
+        Ok(Answered { value, stream }) => return (Answer::Ok(value), stream),
+        Err(failure) => failure,
+    };
+    (failed(failure), None)
+}
+
+fn failed(failure: Failure) -> Answer {
+    match failure {
+        Failure::Rejected(text) => Answer::Error(text),
+        Failure::Runtime(text) | Failure::NoDescriptors(text) => Answer::Failed(text),
+        failure @ (Failure::Mistakes { .. } | Failure::Reported(_)) => Answer::Error(failure.to_string()),
     }
 }
 

@@ -95,6 +95,11 @@ pub const STAGES: [&str; 3] = ["parse", "lookup", "rules"];
 pub const STAGE_CLOCK: &str = "#define WEIR_STAGE_CLOCK\n";
 
 impl NativeCode {
+    /// Number of reasons that verdicts may have, or more.
+    pub(crate) fn reasons(&self) -> usize {
+        self.counters
+    }
+
     /// Loads a shared object of [`crate::clang`]. `name` is for messages.
     pub fn load(
         name: &str,

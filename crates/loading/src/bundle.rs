@@ -4,7 +4,7 @@ use crate::bundle_report;
 use crate::bundle_tables;
 use crate::error::LoadError;
 use crate::kernel::CompiledBpf;
-use crate::policy::Policy;
+use crate::policy::{Origin, Policy};
 use std::time::Duration;
 use weir_engine::EngineError;
 use weir_engine::bundle::Bundle;
@@ -22,6 +22,17 @@ pub struct Bundled {
 }
 
 impl Policy {
+    /// The policy as a bundle: the one that it was read from, or compiled for `cpu`.
+    ///
+    /// # Errors
+    /// As for [`Policy::bundle`].
+    pub fn to_bundle(&self, cpu: Cpu) -> Result<Bundled, LoadError> {
+        match &self.origin {
+            Origin::Bundle(bundle) => Ok(Bundled { bundle: (**bundle).clone(), took: Duration::ZERO, unchecked: None }),
+            Origin::Text(_) => self.bundle(cpu),
+        }
+    }
+
     /// Compiles the policy for `cpu` and for the kernel. Code that is too large for the kernel is compiled in parts.
     /// For that it is loaded into the kernel once, with tables as replays have them.
     ///

@@ -23,6 +23,10 @@ const PROVEN_MAX: usize = 2048;
 const STREAMED_MAX: usize = 256;
 /// Ended actions that an attack lists.
 const ENDED_MAX: usize = 64;
+/// Headers of the last window with enough of them that are kept to describe the attack.
+const LATEST_MAX: usize = 256;
+/// A window with fewer headers describes nothing.
+const LATEST_MIN: usize = 16;
 /// With fewer headers of the victim in the sample of all, the sample with equal room for each destination is taken.
 const ENOUGH: usize = 64;
 
@@ -145,6 +149,7 @@ pub struct Attack {
     pool: Vec<(u64, Header)>,
     proven: Vec<Header>,
     streamed: Vec<Header>,
+    latest: Vec<Header>,
 }
 
 impl Attack {
@@ -180,6 +185,7 @@ impl Attack {
             pool: Vec::new(),
             proven: Vec::new(),
             streamed: Vec::new(),
+            latest: Vec::new(),
         }
     }
 
@@ -246,6 +252,9 @@ impl Attack {
                 headers = strata;
             }
         }
+        if headers.len() >= LATEST_MIN {
+            self.latest = headers.iter().take(LATEST_MAX).map(|header| **header).collect();
+        }
         let (mut all, mut open) = ([0u32; PacketClass::COUNT], [0u32; PacketClass::COUNT]);
         let mut fresh: Vec<(u64, Header)> = Vec::new();
         for header in &headers {
@@ -283,6 +292,11 @@ impl Attack {
         let old = self.pool.len() - recent;
         let excess = old.saturating_sub(POOL_MIN.saturating_sub(recent)).max(self.pool.len().saturating_sub(POOL_MAX));
         self.pool.drain(..excess);
+    }
+
+    /// Headers without proof of the last window that had enough of them, also those that actions hold back.
+    pub fn latest(&self) -> &[Header] {
+        &self.latest
     }
 
     /// Headers that no standing signature covers.

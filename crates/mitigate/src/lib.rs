@@ -22,6 +22,7 @@ pub mod excerpt;
 pub mod filter;
 pub mod header;
 pub mod held;
+pub mod idle;
 mod last_resort;
 pub mod learned;
 pub mod measure;

@@ -14,7 +14,7 @@ use memmap2::{MmapOptions, MmapRaw};
 ///
 /// # Errors
 /// The kernel refuses the map or its memory.
-pub(crate) fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(OwnedFd, MmapRaw)> {
+pub fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(OwnedFd, MmapRaw)> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as _,
         map_flags: BPF_F_MMAPABLE,

@@ -95,6 +95,9 @@ pub enum Problem {
     /// A quoted field that does not end on its line, or goes on after its end.
     #[error("unbalanced quotes")]
     Quotes,
+    /// A line of JSON that is no object of strings and numbers.
+    #[error("not an object of strings and numbers on one line")]
+    JsonLine,
     /// Another address where text may stand.
     #[error("a second address on the line: an entry has a line of its own, a comment begins with `#`")]
     SecondAddress,

@@ -1,19 +1,27 @@
 //! The command line. Its form is stable, because scripts rely on it.
 
+mod capture;
 mod card_plan;
+mod config;
 mod ctl;
 mod detect;
+mod import;
+mod top;
 
+pub use capture::CaptureOptions;
 pub use card_plan::{CardCommand, CardCommandOptions, CardPlanOptions, CardServeOptions};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+pub use config::{ConfigCommand, ConfigOptions, ConfigWords};
 pub use ctl::{
     AttacksAction, BaselineAction, BaselineOptions, CtlCommand, CtlOptions, FlowsAction, FlowsOptions, Given, Order,
-    SlotAction, TableAction,
+    ShadowAction, SlotAction, StatsOptions, TableAction,
 };
 pub use detect::DetectOptions;
+pub use import::{ImportFormat, ImportOptions, ImportedFiles, RulesetOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
+pub use top::TopOptions;
 use weir_command::options::{ChainOptions, EngineName, TrustOptions, format_asked_for};
 use weir_command::report::Format;
 use weir_command::values::slot_rule;
@@ -47,6 +55,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Detect attacks in recordings, and report what mitigation would do about them.
     Detect(DetectOptions),
+    /// Write a policy from the rules of another packet filter, and report what is not in it.
+    Import(ImportOptions),
     /// Run a policy between interfaces, until SIGINT or SIGTERM.
     Run(Box<RunOptions>),
     /// Wait until the Weir that started this process ends.
@@ -55,8 +65,12 @@ pub enum Command {
     /// Wait until the Weir that started this process ends, and delete its filters in a card.
     #[command(hide = true)]
     Sweep(SweepOptions),
+    /// Check or show the configuration of `weir run`.
+    Config(ConfigOptions),
     /// Query and control a running Weir.
     Ctl(CtlOptions),
+    /// Watch a running Weir on one screen: rates, attacks, drops, losses.
+    Top(TopOptions),
     /// Plan for a card in front of Weir, or be one in software.
     Card(CardCommandOptions),
     /// Run benchmarks: the tables and figures of the papers as named scenarios.
@@ -78,7 +92,10 @@ impl Command {
             Command::Why(options) => options.json,
             Command::Diff(options) => options.json,
             Command::Detect(options) => options.json,
+            Command::Config(options) => options.json,
+            Command::Import(options) => options.format.files().json,
             Command::Ctl(options) => options.json,
+            Command::Top(options) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Plan(options) }) => options.json,
             Command::Card(CardCommandOptions { command: CardCommand::Serve(options) }) => options.json,
             Command::Bench(options) => return format_asked_for(options.arguments.iter().cloned()),

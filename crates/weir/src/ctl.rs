@@ -1,24 +1,28 @@
 //! `weir ctl`: sends a request to a running Weir and prints the answer, as text or as JSON. It uses only the protocol,
 //! no code of `weir run`.
 
-use crate::cli::{CtlCommand, CtlOptions};
+use crate::cli::{Cli, CtlCommand, CtlOptions};
 use crate::ctl_attacks;
+use crate::ctl_capture;
 use crate::ctl_card;
+use crate::ctl_export;
 use crate::ctl_features;
 use crate::ctl_flows;
+use crate::ctl_shadow;
 use crate::ctl_slot;
+use crate::ctl_stats;
 use crate::ctl_table;
 use crate::ctl_updates;
 use crate::ctl_upgrade;
+use clap::CommandFactory;
 use std::fmt::Write;
-use weir_command::additions;
 use weir_command::failure::Failure;
 use weir_command::figures;
 use weir_command::limit_counts;
 use weir_command::report;
 use weir_control::{
-    Activating, Active, AutomaticPosture, DirectionStats, FlowsStatus, InterfaceStats, InterfaceStatus, LimitsStatus,
-    LinkState, Ready, Request, StateStatus, Stats, Status, TxDropped, WorkerStats,
+    Activating, Active, AutomaticPosture, FlowsStatus, InterfaceStatus, KeptStatus, LimitsStatus, LinkState, Ready,
+    Request, StateStatus, Status,
 };
 use weir_policy::diag::printable::printable;
 
@@ -27,59 +31,61 @@ use weir_policy::diag::printable::printable;
 /// # Errors
 /// No Weir listens on the socket, or it refuses the request.
 pub fn run(options: &CtlOptions) -> Result<(), Failure> {
-    if let CtlCommand::Table { name, action } = &options.command {
-        return ctl_table::run(options, name, action);
-    }
-    if let CtlCommand::Slot { name, action } = &options.command {
-        return ctl_slot::run(options, name, action);
-    }
-    if let CtlCommand::Attacks { action } = &options.command {
-        return ctl_attacks::run(options, action.as_ref());
-    }
-    if let CtlCommand::Flows(flows) = &options.command {
-        return ctl_flows::run(options, flows);
-    }
-    if let CtlCommand::Upgrade = &options.command {
-        return ctl_upgrade::run(options);
-    }
     let request = match &options.command {
+        CtlCommand::Attacks { action } => return ctl_attacks::run(options, action.as_ref()),
+        CtlCommand::Capture(capture) => return ctl_capture::run(options, capture),
+        CtlCommand::Flows(flows) => return ctl_flows::run(options, flows),
+        CtlCommand::Help { request } => return help(request),
+        CtlCommand::Shadow { action } => return ctl_shadow::run(options, action.as_ref()),
+        CtlCommand::Slot { name, action } => return ctl_slot::run(options, name, action),
+        CtlCommand::Stats(stats) => return ctl_stats::run(options, stats),
+        CtlCommand::Table { name, action } => return ctl_table::run(options, name, action),
+        CtlCommand::Upgrade => return ctl_upgrade::run(options),
         CtlCommand::Status => Request::Status,
-        CtlCommand::Stats => Request::Stats,
         CtlCommand::Limits { top, list } => Request::Limits { top: *top, list: list.clone() },
         CtlCommand::Features { top } => Request::Features { top: *top },
         CtlCommand::Load { policy } => {
             let policy = std::path::absolute(policy).map_err(|error| Failure::file(policy, error))?;
             Request::Load { policy }
         }
+        CtlCommand::Unload { generation } => Request::Unload { generation: *generation },
         CtlCommand::Activate { generation, confirm } => {
             Request::Activate { generation: *generation, confirm_s: confirm.map(|time| time.as_secs_f64()) }
+        }
+        CtlCommand::Reconfigure { confirm } => {
+            Request::Reconfigure { confirm_s: confirm.map(|time| time.as_secs_f64()) }
         }
         CtlCommand::Confirm => Request::Confirm,
         CtlCommand::Rollback => Request::Rollback,
         CtlCommand::Posture { name } => Request::Posture { name: name.clone() },
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
-        CtlCommand::Upgrade
-        | CtlCommand::Attacks { .. }
-        | CtlCommand::Flows(_)
-        | CtlCommand::Slot { .. }
-        | CtlCommand::Table { .. } => {
-            unreachable!("it has a module of its own")
-        }
     };
     let value = weir_control::ask(&options.control, &request)?;
     if options.json {
         return report::print_json(&value);
     }
     report::print(&match request {
-        Request::Stats => stats(&weir_control::read(value)?),
         Request::Limits { .. } => limits(&weir_control::read(value)?),
         Request::Features { .. } => ctl_features::text(&weir_control::read(value)?),
         Request::Load { .. } => ready(weir_control::read(value)?),
+        Request::Reconfigure { .. } => ctl_updates::reconfigured(&weir_control::read(value)?),
         Request::Card { .. } => ctl_card::report(&weir_control::read(value)?),
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
+}
+
+/// Prints the help of a request.
+fn help(request: &[String]) -> Result<(), Failure> {
+    let mut cli = Cli::command();
+    cli.build();
+    let mut command = &mut cli;
+    for word in std::iter::once("ctl").chain(request.iter().map(String::as_str)) {
+        let unknown = || Failure::Rejected(format!("weir: there is no request `{}`", printable(&request.join(" "))));
+        command = command.find_subcommand_mut(word).ok_or_else(unknown)?;
+    }
+    report::print(&command.render_help().to_string())
 }
 
 fn ready(ready: Ready) -> String {
@@ -122,13 +128,17 @@ fn status(status: &Status) -> String {
             let _ = writeln!(text, "state that was not restored is kept as {}", printable(name));
         }
     }
+    if let Some(kept) = &status.kept {
+        text += &kept_policy(kept);
+    }
     if let Some(FlowsStatus { size, used, closing, is_short, refused }) = status.flows {
         let short = if is_short { ": room is short" } else { "" };
         let refused =
             if refused > 0 { format!("; {} packets refused", figures::grouped(refused)) } else { String::new() };
         let [used, size, closing] = [used, size, closing].map(figures::grouped);
-        let _ = writeln!(text, "{used} of {size} flows, and {closing} closing{short}{refused}");
+        let _ = writeln!(text, "{used} flows and {closing} closing, size {size}{short}{refused}");
     }
+    text += &status.export.as_ref().map(ctl_export::text).unwrap_or_default();
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {
         (Some(left), Some(target)) => {
@@ -146,6 +156,21 @@ fn status(status: &Status) -> String {
         let mark = if generation.id == status.generation { active } else { "" };
         let _ = writeln!(text, "  {:>4}  {} ({} rules){mark}", generation.id, generation.policy, generation.rules);
     }
+    text
+}
+
+/// Which policy is kept, and whether it decides.
+fn kept_policy(KeptStatus { folder, policy, kept, error, in_place_of, .. }: &KeptStatus) -> String {
+    let mut text = String::new();
+    let since = kept.as_deref().unwrap_or_default();
+    if let Some(why) = in_place_of {
+        let _ = writeln!(text, "STARTED WITH THE LAST CONFIRMED POLICY, of {since}, because: {}", printable(why));
+    }
+    let _ = match (error, policy) {
+        (Some(error), _) => writeln!(text, "the confirmed policy is not kept: {}", printable(error)),
+        (None, Some(policy)) => writeln!(text, "the confirmed policy is kept: {}, {since}", printable(policy)),
+        (None, None) => writeln!(text, "no confirmed policy is kept in {} yet", printable(folder)),
+    };
     text
 }
 
@@ -174,51 +199,6 @@ fn state_of(interface: &InterfaceStatus) -> String {
     text + "\n"
 }
 
-fn stats(stats: &Stats) -> String {
-    let mut text = String::new();
-    for (name, direction) in [("upstream", &stats.upstream), ("downstream", &stats.downstream)] {
-        let DirectionStats { current, total } = direction;
-        let replied = match current.replied {
-            0 => String::new(),
-            replied => format!(" {} answered,", figures::grouped(replied)),
-        };
-        let _ = writeln!(
-            text,
-            "{name}: {} packets ({} in total), {} passed, {} dropped, {} diverted,{replied} {} sampled",
-            figures::grouped(current.packets),
-            figures::grouped(total.packets),
-            figures::grouped(current.passed),
-            figures::grouped(current.dropped),
-            figures::grouped(current.diverted),
-            figures::grouped(current.sampled)
-        );
-        for (reason, packets) in &current.reasons {
-            let _ = writeln!(text, "  {:>14}  {reason}", figures::grouped(*packets));
-        }
-        for table in &current.tables {
-            let _ = writeln!(text, "  {:>14}  by rules with @{}", figures::grouped(table.packets), table.table);
-        }
-    }
-    let busy = |worker: &&WorkerStats| worker.upstream.current.packets + worker.downstream.current.packets > 0;
-    // With a single worker this would repeat the sums.
-    for worker in stats.workers.iter().filter(|_| stats.workers.len() > 1).filter(busy) {
-        let _ = writeln!(
-            text,
-            "worker {}: {} packets upstream, {} downstream",
-            worker.worker,
-            figures::grouped(worker.upstream.current.packets),
-            figures::grouped(worker.downstream.current.packets)
-        );
-    }
-    if let Some(card) = &stats.card {
-        let (now, total) = (card.upstream.current.dropped, card.upstream.total.dropped);
-        let _ =
-            writeln!(text, "card: {} packets dropped ({} in total)", figures::grouped(now), figures::grouped(total));
-    }
-    stats.interfaces.iter().for_each(|port| text += &interface(port));
-    text + &additions::describe(&stats.additions)
-}
-
 fn limits(status: &LimitsStatus) -> String {
     if status.total.limits == 0 {
         return "no limits are counted: no list that a rule uses has `log exceeded` or `log all`\n".to_owned();
@@ -227,41 +207,9 @@ fn limits(status: &LimitsStatus) -> String {
     format!("{limits} limits, {exceeded} of them exceeded\n{}", limit_counts::describe(&status.limits))
 }
 
-fn interface(port: &InterfaceStats) -> String {
-    let InterfaceStats {
-        interface,
-        side,
-        rx_packets,
-        rx_bytes: _,
-        tx_packets,
-        tx_bytes: _,
-        rx_missed,
-        rx_too_long,
-        sampled: _,
-        tx_dropped,
-    } = port;
-    let TxDropped { tx_full, link_down, tx_too_long, tx_unsupported, tx_error, no_divert } = *tx_dropped;
-    let (received, sent) = (figures::grouped(*rx_packets), figures::grouped(*tx_packets));
-    let mut text = format!("{interface} ({side}): {received} received, {sent} sent");
-    let losses = [
-        ("missed", rx_missed.unwrap_or_default()),
-        ("too long to receive", *rx_too_long),
-        ("not sent: tx-full", tx_full),
-        ("not sent: link-down", link_down),
-        ("not sent: tx-too-long", tx_too_long),
-        ("not sent: tx-unsupported", tx_unsupported),
-        ("not sent: tx-error", tx_error),
-        ("not diverted: no-divert", no_divert),
-    ];
-    for (what, packets) in losses.into_iter().filter(|(_, packets)| *packets > 0) {
-        let _ = write!(text, ", {} {what}", figures::grouped(packets));
-    }
-    text + "\n"
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{stats, status};
+    use super::status;
     use serde_json::json;
 
     #[test]
@@ -339,54 +287,6 @@ mod tests {
                 "lower net_ring0: up",
                 "lower e\\x1b: DOWN, MTU 1500",
                 "lower eth3: REMOVED",
-            ]
-        );
-    }
-
-    #[test]
-    fn stats_as_text() {
-        let outcome = json!({ "packets": 1234, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0 });
-        let tally = |packets: u64| {
-            json!({ "packets": packets, "bytes": 99, "passed": 1000, "dropped": 234, "diverted": 0, "sampled": 7, "rules": [],
-                "reasons": { "no-match": 1000, "edge.weir:9": 234 }, "tables": [{ "table": "bad", "packets": 234, "bytes": 9 }] })
-        };
-        let both = |current: &serde_json::Value, total: serde_json::Value| {
-            let mut both = current.clone();
-            both["total"] = total;
-            both
-        };
-        let worker = |number: u64| {
-            let share = both(&outcome, outcome.clone());
-            json!({ "worker": number, "upstream": share, "downstream": share, "interfaces": [] })
-        };
-        let direction = both(&tally(1234), tally(5000));
-        let value = json!({
-            "upstream": direction, "downstream": direction, "workers": [worker(0), worker(1)],
-            "interfaces": [{
-                "interface": "eth0", "side": "lower", "rx_packets": 1234, "rx_bytes": 99, "tx_packets": 5, "tx_bytes": 6, "rx_missed": 2,
-                "sampled": 0, "tx_dropped": { "tx-full": 0, "link-down": 3, "tx-too-long": 0, "tx-unsupported": 0, "tx-error": 0,
-                                "no-divert": 0 },
-            }],
-            "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0, "protected": 0 },
-        });
-        let text = stats(&serde_json::from_value(value).expect("stats"));
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            lines[..4],
-            [
-                "upstream: 1,234 packets (5,000 in total), 1,000 passed, 234 dropped, 0 diverted, 7 sampled",
-                "             234  edge.weir:9",
-                "           1,000  no-match",
-                "             234  by rules with @bad",
-            ]
-        );
-        assert_eq!(
-            lines[8..],
-            [
-                "worker 0: 1,234 packets upstream, 1,234 downstream",
-                "worker 1: 1,234 packets upstream, 1,234 downstream",
-                "eth0 (lower): 1,234 received, 5 sent, 2 missed, 3 not sent: link-down",
-                "rules added 3 entries to tables and updated 0, additions-overflow 1",
             ]
         );
     }

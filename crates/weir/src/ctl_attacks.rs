@@ -7,8 +7,8 @@ use weir_command::failure::Failure;
 use weir_command::figures::grouped;
 use weir_command::report;
 use weir_control::{
-    AttackAction, AttackEntry, AttackEvidence, AttackOperation, AttackVector, AttacksChanged, AttacksListed,
-    AttacksMode, EventsStatus, Request, SamplesStatus,
+    AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackOperation, AttackProfile, AttackVector,
+    AttacksChanged, AttacksListed, AttacksMode, EventsStatus, Request, SamplesStatus, Share,
 };
 use weir_mitigate::action::Mode;
 use weir_policy::diag::printable::printable;
@@ -108,21 +108,38 @@ fn told(events: &EventsStatus) -> String {
     text
 }
 
-/// An attack on one line.
+/// An attack in a line, and in another one why nothing is done.
 fn line(entry: &AttackEntry) -> String {
     let count = |state: &str| entry.actions.iter().filter(|action| action.state == state).count();
     let states = ["active", "proposed", "watched"].map(|state| (count(state), state));
     let states: Vec<String> =
         states.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
     let states = if states.is_empty() { "no action".to_owned() } else { states.join(", ") };
-    format!("{:>4}  {}: {states}\n", entry.attack, summary(entry))
+    format!("{:>4}  {}: {states}\n{}", entry.attack, summary(entry), idle(entry, "      "))
 }
 
+/// Why nothing is done, and what would help.
+fn idle(entry: &AttackEntry, indent: &str) -> String {
+    let Some(AttackIdle { why, help }) = &entry.idle else { return String::new() };
+    let help = help.as_ref().map(|help| format!("; what helps: {}", printable(help))).unwrap_or_default();
+    format!("{indent}nothing is done: {}{help}\n", printable(why))
+}
+
+/// `udp-flood on 192.0.2.1, 1,600 packets/s (7.7 Mbit/s) now, peak 2,000, since 20 s, last seen 0 s ago`
 fn summary(entry: &AttackEntry) -> String {
-    let AttackEntry { victim, age_s, seen_s, is_over, peak_pps, .. } = entry;
-    let kinds = kinds(entry);
-    let when = if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("since {age_s:.0} s") };
-    format!("{kinds} on {victim}, {when}, up to {peak_pps:.0} packets/s without proof")
+    let AttackEntry { victim, age_s, seen_s, is_over, peak_pps, pps, bps, .. } = entry;
+    let mbit = bps.map(|bps| format!(" ({:.1} Mbit/s)", bps / 1e6)).unwrap_or_default();
+    let now = match pps {
+        _ if *is_over => "over".to_owned(),
+        Some(pps) => format!("{} packets/s{mbit} now", whole(*pps)),
+        None => "- packets/s now".to_owned(),
+    };
+    let (kinds, peak) = (kinds(entry), whole(peak_pps.max(pps.unwrap_or(0.0))));
+    format!("{kinds} on {victim}, {now}, peak {peak}, since {age_s:.0} s, last seen {seen_s:.0} s ago")
+}
+
+fn whole(rate: f64) -> String {
+    grouped(rate.round() as u64)
 }
 
 /// The kind of an attack, and those of its further vectors: the current ones, or all if it is over.
@@ -138,34 +155,87 @@ fn kinds(AttackEntry { kind, vectors, is_over, .. }: &AttackEntry) -> String {
 }
 
 /// Everything about an attack.
-fn shown(entry: &AttackEntry) -> String {
-    let mut text = format!("attack {}: {}\n", entry.attack, summary(entry));
-    write_evidence(&mut text, &entry.evidence, "  ");
+pub fn shown(entry: &AttackEntry) -> String {
+    let mut text = format!("attack {}: {}\n{}", entry.attack, summary(entry), idle(entry, "  "));
+    write_evidence(&mut text, entry, &entry.evidence, "  ");
+    text += &profile(entry);
     if entry.vectors.len() > 1 {
-        entry.vectors.iter().for_each(|vector| text += &describe_vector(vector));
+        entry.vectors.iter().for_each(|vector| text += &describe_vector(entry, vector));
     }
     let is_one = entry.vectors.len() < 2;
     entry.actions.iter().for_each(|action| text += &describe(action, is_one));
     text
 }
 
-fn write_evidence(text: &mut String, evidence: &[AttackEvidence], indent: &str) {
-    for AttackEvidence { measure, value, usual, threshold } in evidence {
+/// What its packets are.
+fn profile(entry: &AttackEntry) -> String {
+    let Some(AttackProfile { samples, sources_seen, mean_bytes, sources, source_ports, destination_ports, lengths }) =
+        &entry.profile
+    else {
+        return String::new();
+    };
+    let mut text = format!("  {sources_seen} sources in {samples} samples, {mean_bytes:.0} bytes a packet\n");
+    for (name, shares) in [
+        ("sources", sources),
+        ("source ports", source_ports),
+        ("destination ports", destination_ports),
+        ("lengths", lengths),
+    ] {
+        if shares.is_empty() {
+            continue;
+        }
+        // Made-up sources and ports differ in every packet.
+        if *samples > 1 && shares.iter().all(|of| of.samples == 1) {
+            let _ = writeln!(text, "  {name}: another one in every sample");
+            continue;
+        }
+        let one = |of: &Share| format!("{} {:.0}%", printable(&of.value), of.share * 100.0);
+        let _ = writeln!(text, "  {name}: {}", shares.iter().map(one).collect::<Vec<_>>().join(", "));
+    }
+    text
+}
+
+/// Measurements with their thresholds. Those that only explain are left out if the packets are described.
+fn write_evidence(text: &mut String, entry: &AttackEntry, evidence: &[AttackEvidence], indent: &str) {
+    let is_told = |of: &&AttackEvidence| of.threshold.is_some() || entry.profile.is_none();
+    for AttackEvidence { measure, value, usual, threshold } in evidence.iter().filter(is_told) {
         let threshold = threshold.map(|threshold| format!(", threshold {threshold}")).unwrap_or_default();
         let _ = writeln!(text, "{indent}{measure}: {value}, usual {usual}{threshold}");
     }
 }
 
-fn describe_vector(vector: &AttackVector) -> String {
+/// What a rule wants of payloads, in words: `the payload begins with 17 00 03 2a`. The offset of `@th` is in bits from
+/// the transport header, and a UDP header has 64.
+fn payload(rule: &str) -> Option<String> {
+    let words: Vec<&str> = rule.split_whitespace().collect();
+    let at = words.iter().position(|word| word.starts_with("@th,"))?;
+    let is_udp = words.windows(2).any(|pair| pair == ["l4proto", "udp"]) || words.contains(&"udp");
+    let mut numbers = words[at].trim_start_matches("@th,").split(',').map(str::parse::<usize>);
+    let (offset, bits) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    let value = u128::from_str_radix(words.get(at + 1)?.strip_prefix("0x")?, 16).ok()?;
+    let offset = offset.checked_sub(64).filter(|_| is_udp)?;
+    if offset % 8 != 0 || bits % 8 != 0 || bits == 0 || bits > 128 {
+        return None;
+    }
+    let bytes: Vec<String> = (0..bits / 8).rev().map(|byte| format!("{:02x}", (value >> (8 * byte)) & 0xff)).collect();
+    let bytes = bytes.join(" ");
+    Some(match offset {
+        0 => format!("the payload begins with {bytes}"),
+        offset => format!("the payload has {bytes} at byte {}", offset / 8),
+    })
+}
+
+fn describe_vector(entry: &AttackEntry, vector: &AttackVector) -> String {
     let AttackVector { kind, age_s, seen_s, is_over, pps, peak_pps, evidence, actions } = vector;
-    let when = if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("{pps:.0} packets/s now") };
-    let mut text = format!("  {kind}: since {age_s:.0} s, {when}, up to {peak_pps:.0} packets/s");
+    let when =
+        if *is_over { format!("over, last seen {seen_s:.0} s ago") } else { format!("{} packets/s now", whole(*pps)) };
+    let mut text = format!("  {kind}: since {age_s:.0} s, {when}, peak {}", whole(*peak_pps));
     if !actions.is_empty() {
         let numbers: Vec<String> = actions.iter().map(u32::to_string).collect();
         let _ = write!(text, ", actions {}", numbers.join(", "));
     }
     text.push('\n');
-    write_evidence(&mut text, evidence, "    ");
+    write_evidence(&mut text, entry, evidence, "    ");
     text
 }
 
@@ -174,6 +244,9 @@ fn describe(action: &AttackAction, is_one_vector: bool) -> String {
     let place = action.place.as_ref().map(|place| format!(" in {place}")).unwrap_or_default();
     let of = if is_one_vector { String::new() } else { format!("action {}, {}: ", action.number, action.kind) };
     let mut text = format!("  {of}{}\n    {}{place}, {:.0} s ago", action.rule, action.state, action.age_s);
+    if let Some(payload) = payload(&action.rule) {
+        let _ = write!(text, "; {payload}");
+    }
     if let Some(dropped) = action.dropped {
         let _ = write!(text, "; its rule has dropped {} packets", grouped(dropped));
     }
@@ -195,8 +268,9 @@ fn describe(action: &AttackAction, is_one_vector: bool) -> String {
     text + "\n"
 }
 
-fn changed(what: &str, AttacksChanged { attack, changed, problems }: &AttacksChanged) -> String {
-    let mut text = format!("attack {attack}: {changed} actions {what}\n");
+fn changed(what: &str, AttacksChanged { attack, changed, undone, problems }: &AttacksChanged) -> String {
+    let undone = if *undone > 0 { format!(", {undone} of them undone") } else { String::new() };
+    let mut text = format!("attack {attack}: {changed} actions {what}{undone}\n");
     for problem in problems {
         let _ = writeln!(text, "not carried out: {problem}");
     }
@@ -236,16 +310,16 @@ mod tests {
     #[test]
     fn vectors_are_listed_with_their_rates_and_actions() {
         let entry = entry();
-        let line =
-            "   7  udp-flood, syn-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof: 2 active\n";
+        let line = "   7  udp-flood, syn-flood on 192.0.2.1, - packets/s now, peak 1,600, since 20 s, last seen 0 s ago: 2 active\n";
         assert_eq!(super::line(&entry), line);
-        let text = "attack 7: udp-flood, syn-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof
+        let text =
+            "attack 7: udp-flood, syn-flood on 192.0.2.1, - packets/s now, peak 1,600, since 20 s, last seen 0 s ago
   UDP: 900, usual 1, threshold 100
-  udp-flood: since 9 s, 800 packets/s now, up to 950 packets/s, actions 3
+  udp-flood: since 9 s, 800 packets/s now, peak 950, actions 3
     udp-flood: 900, usual 1, threshold 100
-  syn-flood: since 9 s, 800 packets/s now, up to 950 packets/s, actions 4
+  syn-flood: since 9 s, 800 packets/s now, peak 950, actions 4
     syn-flood: 900, usual 1, threshold 100
-  rst-flood: since 9 s, over, last seen 5 s ago, up to 950 packets/s
+  rst-flood: since 9 s, over, last seen 5 s ago, peak 950
     rst-flood: 900, usual 1, threshold 100
   action 3, udp-flood: udp drop
     active, 3 s ago
@@ -260,11 +334,61 @@ mod tests {
         let mut entry = entry();
         entry.vectors.truncate(1);
         entry.actions.truncate(1);
-        let text = "attack 7: udp-flood on 192.0.2.1, since 20 s, up to 1600 packets/s without proof
+        let text = "attack 7: udp-flood on 192.0.2.1, - packets/s now, peak 1,600, since 20 s, last seen 0 s ago
   UDP: 900, usual 1, threshold 100
   udp drop
     active, 3 s ago
 ";
         assert_eq!(shown(&entry), text);
+    }
+
+    #[test]
+    fn an_attack_says_its_rate_its_packets_and_why_nothing_is_done() {
+        let mut entry = entry();
+        entry.vectors.truncate(1);
+        entry.actions.truncate(1);
+        (entry.pps, entry.bps) = (Some(1599.6), Some(7_700_000.0));
+        entry.evidence.push(
+            serde_json::from_value(serde_json::json!({
+                "measure": "entropy of sources", "value": 1.0, "usual": 0.1
+            }))
+            .expect("a measurement"),
+        );
+        entry.idle = Some(weir_control::AttackIdle { why: "the mode is `watch`".into(), help: Some("`act`".into()) });
+        let share = serde_json::json!([{ "value": "udp 53", "share": 0.75, "samples": 3 }]);
+        entry.profile = Some(
+            serde_json::from_value(serde_json::json!({
+                "samples": 4, "sources_seen": 3, "mean_bytes": 600.0, "sources": [{ "value": "198.51.100.1", "share": 0.25, "samples": 1 }], "source_ports": share,
+                "destination_ports": [], "lengths": []
+            }))
+            .expect("a profile"),
+        );
+        entry.actions[0].rule = "meta l4proto udp @th,64,32 0x1700032a drop".into();
+        let text = "attack 7: udp-flood on 192.0.2.1, 1,600 packets/s (7.7 Mbit/s) now, peak 1,600, since 20 s, last seen 0 s ago
+  nothing is done: the mode is `watch`; what helps: `act`
+  UDP: 900, usual 1, threshold 100
+  3 sources in 4 samples, 600 bytes a packet
+  sources: another one in every sample
+  source ports: udp 53 75%
+  meta l4proto udp @th,64,32 0x1700032a drop
+    active, 3 s ago; the payload begins with 17 00 03 2a
+";
+        assert_eq!(shown(&entry), text);
+    }
+
+    #[test]
+    fn payloads_are_said_in_words() {
+        let said = |rule: &str| super::payload(rule);
+        assert_eq!(said("meta l4proto udp @th,72,8 0x0a drop").as_deref(), Some("the payload has 0a at byte 1"));
+        for other in [
+            "udp drop",
+            "tcp @th,64,32 0x1 drop",
+            "udp @th,8,8 0x1",
+            "udp @th,64,32",
+            "udp @th,68,8 0x1",
+            "udp @th,64,0 0x1",
+        ] {
+            assert_eq!(said(other), None, "{other}");
+        }
     }
 }

@@ -61,7 +61,7 @@ fn shown(flow: &FlowEntry) -> String {
 fn counted(counted: &FlowsCounted) -> String {
     let FlowsCounted { size, flows, embryonic, unproven, closing, states } = counted;
     let grouped = figures::grouped;
-    let mut text = format!("{} of {} flows", grouped(*flows), grouped((*size).into()));
+    let mut text = format!("{} flows, size {}", grouped(*flows), grouped((*size).into()));
     for (count, class) in [(embryonic, "embryonic"), (unproven, "unproven"), (closing, "closing")] {
         let _ = write!(text, ", {} {class}", grouped(*count));
     }

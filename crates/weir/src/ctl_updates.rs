@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use weir_command::figures;
-use weir_control::{AppliedUpdate, ListChanged, RefusedUpdate, Reloaded, UpdatesStatus};
+use weir_control::{Active, AppliedUpdate, ListChanged, Reconfigured, RefusedUpdate, Reloaded, UpdatesStatus};
 use weir_policy::diag::printable::printable;
 
 /// The answer to `weir ctl reload`.
@@ -14,6 +14,19 @@ pub fn reloaded(Reloaded { generation, lists, notices }: &Reloaded) -> String {
         (true, _) => text += "nothing has changed\n",
         (false, Some(generation)) => _ = writeln!(text, "generation {generation} is active"),
         (false, None) => {}
+    }
+    text
+}
+
+/// The answer to `weir ctl reconfigure`.
+pub fn reconfigured(Reconfigured { generation, policy, posture, posture_lost, restart }: &Reconfigured) -> String {
+    let active = Active { generation: *generation, posture: posture.clone() };
+    let mut text = format!("{active} is active: {}\n", printable(policy));
+    if let Some(lost) = posture_lost {
+        let _ = writeln!(text, "the policy has no posture {} any more, so its base policy decides", printable(lost));
+    }
+    if !restart.is_empty() {
+        let _ = writeln!(text, "changed, but only a restart applies it: {}", printable(&restart.join(", ")));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! The generations with which a program begins: the first policy, or those of the program before it in its process.
 
-use crate::generations::generation::{Generation, Loader, LoaderCode};
+use crate::generations::generation::Generation;
 use crate::generations::succession::Succession;
 use crate::options::RunOptions;
 use std::time::Instant;
@@ -34,12 +34,11 @@ impl<C> Beginning<C> {
     }
 }
 
-/// Loads the policy of the options, on trial if they say so.
+/// Begins with the first policy, on trial if the options say so.
 ///
 /// # Errors
-/// The policy cannot be loaded, or the trial is too long.
-pub fn first<L: Loader>(options: &RunOptions, loader: &L) -> Result<Beginning<LoaderCode<L>>, Failure> {
-    let mut first = Generation::prepare(&options.policy, loader)?;
+/// The trial is too long.
+pub fn with<C>(options: &RunOptions, mut first: Generation<C>) -> Result<Beginning<C>, Failure> {
     let succession = match options.confirm {
         Some(time) => Succession::on_trial(time, Instant::now())
             .map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?,

@@ -13,11 +13,11 @@ use crate::generations::ledger::Ledger;
 use crate::generations::succession::{Change, READY_MAX, Refusal, Succession};
 use crate::interfaces::guard::Guard;
 use crate::parts::hybrid::HybridCard;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
 use weir_command::failure::Failure;
-use weir_control::{Activating, Active, AutomaticPosture, StateStatus, Stats, Status, UpdatesStatus};
+use weir_control::{Activating, Active, AutomaticPosture, Stats, Status, UpdatesStatus};
 use weir_engine::live::{Datapath, Loaded, PortStatus, Reading, Stray};
 use weir_policy::ir::{Direction, OnExit};
 
@@ -34,16 +34,16 @@ pub struct Controller<D: Datapath> {
     /// Held only briefly, and never while counters are read.
     state: Mutex<State<D::Code>>,
     ledger: Ledger<D::Code>,
-    /// Reports how state is saved to disk, if it is.
-    saved: OnceLock<ReportState>,
+    /// What other parts say in the status.
+    reports: RwLock<Vec<Report>>,
     /// The card that answers rules, if there is one.
     card: OnceLock<HybridCard>,
     /// Held while the guard is told what to do at the end.
     ensuring: Mutex<()>,
 }
 
-/// Reports how state is saved to disk.
-type ReportState = Box<dyn Fn() -> StateStatus + Send + Sync>;
+/// Adds what a part knows to the status.
+type Report = Box<dyn Fn(&mut Status) + Send + Sync>;
 
 /// A shared generation.
 type Shared<C> = Arc<Generation<C>>;
@@ -111,9 +111,18 @@ impl<D: Datapath> Controller<D> {
         generation.bound_debts();
         let state = State { succession, ready, activations: 1, changing_since: started, superseded: None };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        let (clock, saved, card) = (Box::new(Instant::now), OnceLock::new(), OnceLock::new());
-        let ensuring = Mutex::default();
-        Controller { datapath, clock, guard, started, changing, state, ledger, saved, card, ensuring }
+        Controller {
+            datapath,
+            clock: Box::new(Instant::now),
+            guard,
+            started,
+            changing,
+            state,
+            ledger,
+            reports: RwLock::default(),
+            card: OnceLock::new(),
+            ensuring: Mutex::default(),
+        }
     }
 
     /// Adds a ready generation. Returns its number.
@@ -155,6 +164,24 @@ impl<D: Datapath> Controller<D> {
     /// There is no such generation, or a worker failed.
     pub fn activate(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
         self.change(Change::Activate { generation, trial })
+    }
+
+    /// Activates a generation of the same configuration in the operator's posture, if it has that posture.
+    ///
+    /// # Errors
+    /// A policy is on trial, there is no such generation, or a worker failed.
+    pub fn reconfigure(&self, generation: u64, trial: Option<Duration>) -> Result<(), Failure> {
+        self.change(Change::Reconfigure { generation, trial })
+    }
+
+    /// The posture that the operator has decided for; `None` for the base policy.
+    pub fn decided_posture(&self) -> Option<String> {
+        self.state().succession.decided().posture.clone()
+    }
+
+    /// Whether a policy is on trial.
+    pub fn is_on_trial(&self) -> bool {
+        self.state().succession.trial_ends().is_some()
     }
 
     /// Checks that a generation with other lists may replace the generation `of`.
@@ -224,7 +251,7 @@ impl<D: Datapath> Controller<D> {
         pending.generation.take_effect();
         let ended = self.state().commit(&pending.generation, (self.clock)());
         if let Some(ended) = ended {
-            eprintln!("weir: {ended}; {} decides", self.state().succession.active());
+            notice!("weir: {ended}; {} decides", self.state().succession.active());
         }
         self.ensure_on_exit();
         next.map_or(Ok(()), |(card, next)| card.commit(next))
@@ -267,6 +294,12 @@ impl<D: Datapath> Controller<D> {
         (state.active(), superseded)
     }
 
+    /// The generation that was confirmed last, if any was.
+    pub fn confirmed(&self) -> Option<Shared<D::Code>> {
+        let state = self.state();
+        state.succession.confirmed().map(|confirmed| state.ready(confirmed.generation))
+    }
+
     /// The active generation.
     pub fn active(&self) -> Shared<D::Code> {
         self.state().active()
@@ -278,9 +311,20 @@ impl<D: Datapath> Controller<D> {
         (state.activations, state.active(), state.succession.active().posture)
     }
 
-    /// Sets the report on saved state, which is a part of the status. The first one counts.
-    pub fn report_state(&self, report: impl Fn() -> StateStatus + Send + Sync + 'static) {
-        let _first = self.saved.set(Box::new(report));
+    /// Unloads a generation for the operator.
+    ///
+    /// # Errors
+    /// There is no such generation, or it is in use.
+    pub fn unload(&self, generation: u64) -> Result<(), Failure> {
+        let checked = self.state().succession.may_remove(generation);
+        checked.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))?;
+        self.remove(generation);
+        Ok(())
+    }
+
+    /// Lets a part add what it knows to each status.
+    pub fn report(&self, report: impl Fn(&mut Status) + Send + Sync + 'static) {
+        self.reports.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(report));
     }
 
     /// The status of all generations. The caller adds the status of updates.
@@ -300,8 +344,9 @@ impl<D: Datapath> Controller<D> {
             posture: posture.to_owned(),
             in_place_of: succession.decided().posture.clone(),
         });
-        Status {
+        let mut status = Status {
             uptime_s: self.started.elapsed().as_secs_f64(),
+            engine: None,
             workers: self.datapath.workers(),
             access: self.datapath.access(),
             generation,
@@ -316,11 +361,17 @@ impl<D: Datapath> Controller<D> {
             rollback_posture: succession.rollback_target().and_then(|target| target.posture.clone()),
             activating: succession.pending().map(activating),
             mixed: self.mixed(),
-            state: self.saved.get().map(|report| report()),
+            state: None,
+            kept: None,
             flows: None,
+            export: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
-        }
+        };
+        drop(state);
+        let reports = self.reports.read().unwrap_or_else(PoisonError::into_inner);
+        reports.iter().for_each(|report| report(&mut status));
+        status
     }
 
     /// All counts. No lock of the controller is held while counters are read.

@@ -14,6 +14,7 @@ use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
+use weir_engine::live::tap::{PolicyNames, RuleName};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
@@ -169,6 +170,12 @@ impl Stamp {
     }
 }
 
+/// The names of the rules of a program.
+fn names_of(program: &Program) -> Arc<PolicyNames> {
+    let name = |rule: &Rule| RuleName { at: rule.at.clone(), text: rule.text.clone() };
+    Arc::new(PolicyNames { rules: program.rules.iter().map(name).collect() })
+}
+
 /// A compiled and loaded policy, which can be activated at once. `C` is its code.
 pub struct Generation<C> {
     /// Its number, from 1.
@@ -178,6 +185,8 @@ pub struct Generation<C> {
     stamp: Option<Stamp>,
     policy: Policy,
     prepared: Prepared<C>,
+    /// The names of its rules, for copies of packets.
+    names: Arc<PolicyNames>,
     /// Names of the tables that follow list files.
     listed: OnceLock<Vec<String>>,
     /// The card's part, if there is a card.
@@ -197,6 +206,18 @@ impl<C> Generation<C> {
         Ok(Generation { stamp, ..Self::load(path, policy, loader, None)? })
     }
 
+    /// Compiles and loads a policy that was read from `path` already.
+    ///
+    /// # Errors
+    /// It cannot be compiled or loaded.
+    pub fn of_policy<L: Loader<Datapath: Datapath<Code = C>>>(
+        path: &Path,
+        policy: Policy,
+        loader: &L,
+    ) -> Result<Self, Failure> {
+        Self::load(path, policy, loader, None)
+    }
+
     fn load<L: Loader<Datapath: Datapath<Code = C>>>(
         path: &Path,
         policy: Policy,
@@ -208,8 +229,8 @@ impl<C> Generation<C> {
             None => (policy, None),
         };
         let prepared = loader.load(&policy)?;
-        let (path, listed) = (path.to_owned(), OnceLock::new());
-        Ok(Generation { id: 0, path, stamp: None, policy, prepared, listed, offloaded })
+        let (path, names, listed) = (path.to_owned(), names_of(&policy.program), OnceLock::new());
+        Ok(Generation { id: 0, path, stamp: None, policy, prepared, names, listed, offloaded })
     }
 
     /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
@@ -320,7 +341,12 @@ impl<C> Generation<C> {
             })
         };
         let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
-        Ok(Loaded::plain(self.prepared.code.clone(), chains))
+        Ok(Loaded { names: self.names.clone(), ..Loaded::plain(self.prepared.code.clone(), chains) })
+    }
+
+    /// The names of its rules.
+    pub fn names(&self) -> &Arc<PolicyNames> {
+        &self.names
     }
 
     /// The images of its tables, if they can change.

@@ -25,6 +25,6 @@ pub fn prepare<D: Datapath>(
             prepared => return prepared,
         };
         let Some(gone) = controller.remove_oldest() else { return Err(failure) };
-        eprintln!("weir: generation {gone} is unloaded: {}", failure.message());
+        warning!([Generation: gone] "weir: generation {gone} is unloaded: {}", failure.message());
     }
 }

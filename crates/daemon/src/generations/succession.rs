@@ -41,6 +41,14 @@ pub enum Change {
         /// Length of the trial.
         trial: Option<Duration>,
     },
+    /// Activates a generation of the same configuration, in the same posture if it has one of this name, else its base
+    /// policy. Refused during a trial, so that what it activates lasts.
+    Reconfigure {
+        /// The generation.
+        generation: u64,
+        /// Length of the trial.
+        trial: Option<Duration>,
+    },
     /// Activates a generation that is the active one with other lists, in the same posture. The rollback target stays.
     Succeed {
         /// The generation that has other lists now. It must be active.
@@ -77,6 +85,13 @@ pub enum Refusal {
         /// The ready generations.
         ready: Vec<u64>,
     },
+    /// The generation cannot be removed.
+    InUse {
+        /// The generation.
+        generation: u64,
+        /// What it is used for.
+        used: &'static str,
+    },
     /// There is no rollback target.
     NothingBefore,
     /// There is no trial.
@@ -106,6 +121,7 @@ impl Display for Refusal {
                 let ready: Vec<String> = ready.iter().map(u64::to_string).collect();
                 write!(f, "there is no generation {generation}; ready generations: {}", ready.join(", "))
             }
+            Refusal::InUse { generation, used } => write!(f, "generation {generation} stays loaded: {used}"),
             Refusal::NothingBefore => f.write_str("there is no previous policy to roll back to"),
             Refusal::IsActive(posture) => write!(f, "posture {posture} is active already"),
             Refusal::NothingAutomatic => f.write_str("no posture is automatic"),
@@ -320,6 +336,26 @@ impl Succession {
         Some(self.ready.remove(oldest))
     }
 
+    /// Checks that a generation may be removed.
+    ///
+    /// # Errors
+    /// There is no such generation, or it is in use.
+    pub fn may_remove(&self, generation: u64) -> Result<(), Refusal> {
+        if !self.ready.contains(&generation) {
+            return Err(Refusal::Unknown { generation, ready: self.ready.clone() });
+        }
+        let is = |of: Option<&Active>| of.is_some_and(|of| of.generation == generation);
+        let used = match () {
+            () if self.active().generation == generation && self.trial.is_some() => "it is active, on trial",
+            () if self.active().generation == generation => "it is active",
+            () if is(self.pending()) => "it is being activated",
+            () if is(self.rollback_target()) => "`weir ctl rollback` would activate it",
+            () if self.is_in_use(generation) => "it is the rollback target once the trial is over",
+            () => return Ok(()),
+        };
+        Err(Refusal::InUse { generation, used })
+    }
+
     /// Removes a generation, unless it is in use. Returns whether it did.
     pub fn remove(&mut self, generation: u64) -> bool {
         let found = self.ready.iter().position(|&one| one == generation && !self.is_in_use(one));
@@ -349,10 +385,11 @@ impl Succession {
         has_posture: impl Fn(u64, &str) -> bool,
     ) -> Result<Active, Refusal> {
         self.check_free()?;
-        let decided = self.target(&change, now)?;
+        let decided = self.target(&change, now, &has_posture)?;
         let ends = self.automatic.posture().and_then(|posture| match &change {
-            Change::Activate { .. } | Change::Succeed { .. } if has_posture(decided.generation, posture) => None,
-            Change::Activate { .. } | Change::Succeed { .. } => Some(Why::NoPosture(decided.generation)),
+            Change::Activate { .. } | Change::Reconfigure { .. } | Change::Succeed { .. } => {
+                (!has_posture(decided.generation, posture)).then_some(Why::NoPosture(decided.generation))
+            }
             Change::Posture(_) => Some(Why::ByHand),
             Change::Rollback => Some(Why::Rollback),
             Change::Timeout => Some(Why::TrialEnded),
@@ -369,21 +406,38 @@ impl Succession {
         Ok(to)
     }
 
+    fn check_ready(&self, generation: u64) -> Result<(), Refusal> {
+        match self.ready.contains(&generation) {
+            true => Ok(()),
+            false => Err(Refusal::Unknown { generation, ready: self.ready.clone() }),
+        }
+    }
+
     /// What the operator has decided for when a change is done.
-    fn target(&self, change: &Change, now: Instant) -> Result<Active, Refusal> {
+    fn target(
+        &self,
+        change: &Change,
+        now: Instant,
+        has_posture: &impl Fn(u64, &str) -> bool,
+    ) -> Result<Active, Refusal> {
         Ok(match change {
             Change::Activate { generation, trial } => {
-                if !self.ready.contains(generation) {
-                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
-                }
+                self.check_ready(*generation)?;
                 trial.map_or(Ok(()), check_length)?;
                 Active { generation: *generation, posture: None }
             }
+            Change::Reconfigure { generation, trial } => {
+                if self.trial.is_some() {
+                    return Err(Refusal::OnTrial);
+                }
+                self.check_ready(*generation)?;
+                trial.map_or(Ok(()), check_length)?;
+                let posture = self.decided().posture.clone().filter(|posture| has_posture(*generation, posture));
+                Active { generation: *generation, posture }
+            }
             Change::Succeed { of, generation } => {
                 self.may_succeed(*of)?;
-                if !self.ready.contains(generation) {
-                    return Err(Refusal::Unknown { generation: *generation, ready: self.ready.clone() });
-                }
+                self.check_ready(*generation)?;
                 Active { generation: *generation, posture: self.decided().posture.clone() }
             }
             Change::Posture(posture) => Active { generation: self.decided().generation, posture: posture.clone() },
@@ -413,7 +467,7 @@ impl Succession {
             (Change::Take { holder, posture }, _) => self.automatic.take(holder, posture, now),
             (Change::Release(_) | Change::Lapse, _) => {}
             (Change::Rollback | Change::Timeout, Some(_)) => self.trial = None,
-            (Change::Activate { trial: Some(time), .. }, _) => {
+            (Change::Activate { trial: Some(time), .. } | Change::Reconfigure { trial: Some(time), .. }, _) => {
                 self.trial = Some(Trial { active: to, ends: now + time });
             }
             (Change::Succeed { of, generation }, None) => {

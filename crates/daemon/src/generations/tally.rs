@@ -68,9 +68,21 @@ pub fn tally(program: &Program, counters: &[Counter]) -> Tally {
         sampled: 0,
         rules: report::rule_counts(program, counters),
         reasons: report::reason_counts(program, counters),
+        drops: drop_counts(program, counters),
         tables: table_counts(program, counters),
         from_card: from_card(counters),
     }
+}
+
+/// Dropped packets by the reason of their verdict.
+fn drop_counts(program: &Program, counters: &[Counter]) -> BTreeMap<String, u64> {
+    let mut drops = BTreeMap::new();
+    for Decided { reason, action, counter, .. } in report::decided(program, counters) {
+        if action == Action::Drop && counter.packets > 0 {
+            *drops.entry(report::reason_name(program, reason)).or_insert(0) += counter.packets;
+        }
+    }
+    drops
 }
 
 fn from_card(counters: &[Counter]) -> Option<FromCard> {
@@ -101,10 +113,12 @@ pub fn forget(tally: &mut Tally, loaded: &LoadedNames<'_>) {
         ..sum
     }));
     tally.tables = tables;
-    let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        std::mem::take(&mut tally.reasons).into_iter().partition(|(reason, _)| loaded.has_reason(reason));
-    tally.reasons = stay;
-    tally.reasons.insert(GONE.to_owned(), gone.into_values().sum());
+    for counts in [&mut tally.reasons, &mut tally.drops] {
+        let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(counts).into_iter().partition(|(reason, _)| loaded.has_reason(reason));
+        *counts = stay;
+        counts.insert(GONE.to_owned(), gone.into_values().sum());
+    }
 }
 
 /// Splits the entries into those that are kept and the others.

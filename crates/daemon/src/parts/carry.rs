@@ -125,12 +125,12 @@ impl CarriedLinks {
             let done = match step {
                 None => continue,
                 Some(Switch::TakeDown) => {
-                    eprintln!("weir: {} is taken down, because the opposite interface has no link", link.interface());
+                    warning!([Interface: link.interface()] "weir: {} is taken down, because the opposite interface has no link", link.interface());
                     guard.taken_down(link.interface());
                     link.take_down().map(|()| Health::TakenDown)
                 }
                 Some(Switch::PutUp) => {
-                    eprintln!("weir: {} is put up again", link.interface());
+                    notice!([Interface: link.interface()] "weir: {} is put up again", link.interface());
                     let done = link.put_up().map(|()| initial_health(link));
                     guard.put_up(link.interface());
                     done
@@ -138,7 +138,7 @@ impl CarriedLinks {
             };
             // If the change fails, the link does not exist or Weir has lost the right to change it.
             self.links[index].health = done.unwrap_or_else(|error| {
-                eprintln!("weir: --carry-link: {error}");
+                error!("weir: --carry-link: {error}");
                 Health::Dead
             });
         }

@@ -44,7 +44,7 @@ impl FeatureTurns {
 impl<L: Loader> Part<L> for FeatureTurns {
     fn step(&mut self, running: &Running<'_, L>) {
         if let Err(failure) = self.keep(&running.door.loader) {
-            eprintln!("weir: {failure}");
+            error!("weir: {failure}");
         }
     }
 
@@ -60,7 +60,7 @@ fn turn_at(next: &mut Instant, shared: &SharedState) -> bool {
         *next += INTERVAL;
         for features in &observed {
             if let Err(error) = features.turn() {
-                eprintln!("weir: {error}");
+                error!("weir: {error}");
             }
         }
     }

@@ -73,7 +73,7 @@ impl<L: Loader> Part<L> for RoomWatch {
         if self.is_due(Instant::now())
             && let Some(flows) = requests::flow_room(&running.door.controller, running.door.loader.shared())
         {
-            self.see(&flows).iter().for_each(|said| eprintln!("weir: {said}"));
+            self.see(&flows).iter().for_each(|said| warning!("weir: {said}"));
         }
     }
 }

@@ -141,7 +141,7 @@ impl Log {
             Ok(()) => self.reported = false,
             Err(error) if !self.reported => {
                 self.reported = true;
-                eprintln!(
+                warning!(
                     "weir: {}: {error}; the counts of limits stay in memory until the file can be written",
                     self.path.display()
                 );

@@ -89,7 +89,7 @@ impl Links {
     fn say<L: Loader>(&mut self, running: &Running<'_, L>) {
         self.looked = Some(Instant::now());
         let interfaces = status(&running.door.controller.ports());
-        self.look(&interfaces).iter().for_each(|said| eprintln!("weir: {said}"));
+        self.look(&interfaces).iter().for_each(|said| warning!("weir: {said}"));
     }
 }
 

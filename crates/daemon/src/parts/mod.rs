@@ -5,6 +5,7 @@
 
 pub mod card;
 mod carry;
+pub mod export;
 mod feature_turns;
 pub mod feeds;
 pub mod flow_room;
@@ -12,9 +13,12 @@ pub mod hybrid;
 mod limits_log;
 mod links;
 mod log_file;
+pub mod metrics;
 pub mod mitigation;
 pub mod part;
 mod saving;
+mod service;
+mod shadow;
 mod table_ticks;
 mod trials;
 mod upkeep;
@@ -35,7 +39,8 @@ use weir_state::saved::Restored;
 pub fn check(options: &RunOptions) -> Result<(), Failure> {
     hybrid::HybridPart::of(options)?;
     card::CardPart::of(options)?;
-    Ok(())
+    export::ExportPart::of(options)?;
+    options.metrics.check()
 }
 
 /// The parts that the options ask for. They start in this order: a part uses only those before it.
@@ -63,12 +68,16 @@ pub fn all<'o, L: Loader>(
         part(feeds::Feeds),
         card::CardPart::of(options)?.and_then(part),
         mitigation::MitigationPart::of(options, samples).and_then(part),
+        export::ExportPart::of(options)?.and_then(part),
         carry::Carrying::of(options).and_then(part),
+        metrics::Metrics::listen(options)?.and_then(part),
         part(upkeep::Upkeep::default()),
         part(table_ticks::TableTicks::default()),
         part(feature_turns::FeatureTurns::default()),
         part(flow_room::RoomWatch::default()),
         part(links::Links::default()),
+        part(shadow::Shadow::default()),
+        part(service::Service::new()),
     ];
     Ok(Parts::of(parts.into_iter().flatten().collect()))
 }

@@ -22,6 +22,7 @@ use crate::signals::Flags;
 use std::sync::Arc;
 use weir_command::failure::Failure;
 use weir_engine::live::Interfaces;
+use weir_engine::live::tap::Taps;
 
 /// What parts find when packets are moving.
 pub struct Running<'a, L: Loader> {
@@ -31,6 +32,8 @@ pub struct Running<'a, L: Loader> {
     pub guard: Arc<Guard>,
     /// The interfaces of the datapath.
     pub interfaces: &'a Interfaces,
+    /// Copies of decided packets, for parts that look at them.
+    pub taps: Arc<Taps>,
     /// What signals ask for.
     pub flags: &'a Flags,
 }

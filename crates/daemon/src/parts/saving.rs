@@ -141,9 +141,9 @@ impl SavingReport {
         saving.errors[saved as usize] = error;
         match (had_error, saving.error()) {
             (false, Some(error)) => {
-                eprintln!("weir: {}: the state is not saved for now: {error}", path.display());
+                error!("weir: {}: the state is not saved for now: {error}", path.display());
             }
-            (true, None) => eprintln!("weir: {}: the state is saved again", path.display()),
+            (true, None) => notice!("weir: {}: the state is saved again", path.display()),
             _ => {}
         }
     }
@@ -236,7 +236,7 @@ impl StateFolder {
                 (Restored::default(), None)
             }
         };
-        restored.notices.iter().for_each(|notice| eprintln!("weir: {notice}"));
+        restored.notices.iter().for_each(|notice| warning!("weir: {notice}"));
         report.note_unread(std::mem::take(&mut restored.unread));
         if carried.is_some() {
             // The folder lacks the last changes.
@@ -256,14 +256,14 @@ impl StateFolder {
     fn start<L: Loader>(self, controller: &Arc<Controller<L::Datapath>>, loader: &L) -> Result<SavingThreads, Failure> {
         let StateFolder { path, folder, log, report } = self;
         let (reported, shown) = (report.clone(), path.display().to_string());
-        controller.report_state(move || {
+        controller.report(move |status| {
             let saving = reported.saving();
-            StateStatus {
+            status.state = Some(StateStatus {
                 folder: shown.clone(),
                 error: saving.error().cloned(),
                 unread: saving.unread.clone(),
                 turns: saving.turns,
-            }
+            });
         });
         let mut saver = Saver::new(path.clone(), folder, log.clone());
         let (mut debts, flows) = (saver.debts(), saver.flows());
@@ -288,12 +288,12 @@ impl StateFolder {
                     log.demand_snapshot();
                 }
                 let tables = loader.shared().tables();
-                tables.take_notices().iter().for_each(|notice| eprintln!("weir: {notice}"));
+                tables.take_notices().iter().for_each(|notice| warning!("weir: {notice}"));
                 let saved = saver.step(tables, active.tables());
                 let unread = saver.take_unread();
                 if !unread.is_empty() {
                     for name in &unread {
-                        eprintln!("weir: {}: this state was not restored and is kept", path.join(name).display());
+                        warning!("weir: {}: this state was not restored and is kept", path.join(name).display());
                     }
                     report.note_unread(unread);
                 }
@@ -320,7 +320,7 @@ fn save_flows<L: Loader>(
         let needs = active.program().flow_needs();
         let table = needs.as_ref().and_then(|needs| loader.shared().flows(needs));
         if table.is_some() {
-            loader.shared().end_saved_flows().iter().for_each(|notice| eprintln!("weir: {notice}"));
+            loader.shared().end_saved_flows().iter().for_each(|notice| warning!("weir: {notice}"));
         }
         let watched = table.as_ref().zip(needs.as_ref().map(|needs| &needs.timeouts));
         let saved = if turn == Turn::Last { saver.complete(watched) } else { saver.step(watched) };

@@ -42,7 +42,7 @@ impl TableTicks {
 impl<L: Loader> Part<L> for TableTicks {
     fn step(&mut self, running: &Running<'_, L>) {
         if let Err(failure) = self.keep(&running.door.loader) {
-            eprintln!("weir: {failure}");
+            error!("weir: {failure}");
         }
     }
 

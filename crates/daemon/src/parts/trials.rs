@@ -41,7 +41,7 @@ fn end<L: Loader>(door: &Door<L>, due: Change) {
     match Failure::catch(|| door.make_due(due)) {
         Ok(true) if is_trial => {
             let Status { generation, posture, .. } = door.controller.status();
-            eprintln!("weir: not confirmed in time: rolled back to {}", Active { generation, posture });
+            warning!([Generation: generation] "weir: not confirmed in time: rolled back to {}", Active { generation, posture });
         }
         // The controller has said that the posture has ended.
         Ok(_) => {}
@@ -50,7 +50,7 @@ fn end<L: Loader>(door: &Door<L>, due: Change) {
                 true => ("not confirmed in time", "the confirmed policy"),
                 false => ("the automatic posture was not renewed", "the operator's posture"),
             };
-            eprintln!("weir: {what}, but {then} cannot be activated: {failure}");
+            error!("weir: {what}, but {then} cannot be activated: {failure}");
             thread::sleep(PAUSE);
         }
     }

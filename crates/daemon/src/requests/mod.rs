@@ -2,6 +2,7 @@
 
 mod features;
 mod flows;
+pub mod occupancy;
 pub mod slots;
 mod table_answers;
 mod table_list;
@@ -18,10 +19,13 @@ use std::time::Duration;
 use weir_abi::Reason;
 use weir_command::additions;
 use weir_command::failure::Failure;
-use weir_control::{AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Stats, Status, TOP_MAX};
+use weir_control::{
+    AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Room, SlotRoom, Stats, Status, TOP_MAX, TableRoom,
+};
 use weir_engine::live::Datapath;
 use weir_loading::regular_file;
 use weir_state::SharedState;
+use weir_state::slot_store::BoundSlot;
 
 /// Executes a request. `loader` loads policies for `load` and `reload`.
 ///
@@ -36,6 +40,7 @@ pub fn perform<L: Loader>(
     match request {
         Request::Status => {}
         Request::Stats => return Ok(stats(controller, loader).into()),
+        Request::Room => return Ok(room(controller, loader).into()),
         Request::Limits { top, list } => {
             return Ok(controller.active().limits(top.min(TOP_MAX), list.as_deref())?.into());
         }
@@ -50,7 +55,11 @@ pub fn perform<L: Loader>(
             let generation = preparation::prepare(controller, || Generation::prepare(&policy, loader))?;
             return Ok(Ready { generation: controller.add(generation) }.into());
         }
+        Request::Unload { generation } => controller.unload(generation)?,
         Request::Activate { generation, confirm_s } => controller.activate(generation, trial(confirm_s)?)?,
+        Request::Reconfigure { .. } => {
+            return Err(Failure::Rejected("weir: there is no configuration: start Weir with --config".to_owned()));
+        }
         Request::Confirm => controller.confirm()?,
         Request::Rollback => controller.rollback()?,
         Request::Posture { name } => controller.posture(name.as_deref())?,
@@ -69,6 +78,10 @@ pub fn perform<L: Loader>(
         Request::Attacks { .. } => {
             return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
         }
+        Request::Capture(_) => {
+            return Err(Failure::Rejected("weir: a capture needs a connection of its own".to_owned()));
+        }
+        Request::Shadow { .. } => unreachable!("the part of the shadow answers it"),
         Request::Card { .. } => {
             return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
         }
@@ -113,13 +126,33 @@ pub fn flow_room<D: Datapath>(controller: &Controller<D>, shared: &SharedState) 
     flow_room::room(controller.active().program(), shared, refused)
 }
 
+/// How full the tables and slots of the active generation are.
+fn room<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Room {
+    let (active, shared) = (controller.active(), loader.shared());
+    let (store, binding) = (shared.tables(), active.tables());
+    let table = |name: &String| {
+        // A table without an image has no rule that looks it up.
+        let (entries, size) = store.read(binding?, name, |table| (table.count(), table.size())).ok()?;
+        Some(TableRoom { table: name.clone(), entries, size, refused: size.map(|_| store.refused_by(name)) })
+    };
+    let slot = |(name, bound): (&str, &BoundSlot)| {
+        let (rules, size) = (bound.slot.count(), shared.slots().room(&bound.slot));
+        SlotRoom { slot: name.to_owned(), rules, size }
+    };
+    let tables = active.declared().all().iter().filter_map(|declared| table(&declared.name)).collect();
+    Room { tables, slots: active.slots().named().map(slot).collect() }
+}
+
 /// What rules have added to tables.
 fn addition_stats(shared: &SharedState) -> AdditionStats {
     additions::stats(shared.additions().counts())
 }
 
 /// The length of a trial. Its bounds are checked when the generation is activated.
-fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
+///
+/// # Errors
+/// It is no length of time.
+pub fn trial(confirm_s: Option<f64>) -> Result<Option<Duration>, Failure> {
     let length = |seconds: f64| Duration::try_from_secs_f64(seconds);
     let trial = confirm_s.map(length).transpose();
     trial.map_err(|_| Failure::Rejected(format!("weir: {}", Refusal::TrialLength)))

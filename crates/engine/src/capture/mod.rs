@@ -12,6 +12,7 @@ mod interface;
 mod link_header;
 mod link_type;
 mod notes;
+pub mod packet_stream;
 mod pcap;
 mod pcapng;
 mod reader;

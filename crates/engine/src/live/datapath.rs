@@ -12,6 +12,7 @@ use crate::EngineError;
 use crate::live::lane::{PortNature, PortReading, Role};
 use crate::live::os::inherited::{Inherited, Kept};
 use crate::live::programs::attach::{HeldLink, Mode};
+use crate::live::tap::PolicyNames;
 use crate::sealed::{Answered, CardPort};
 
 /// A policy in the form of a datapath, with the chain for packets from each side, lower first.
@@ -23,18 +24,20 @@ pub struct Loaded<C> {
     pub chains: [usize; 2],
     /// The chain that decides packets from the lower side with the answers of a card, instead of the upstream chain.
     pub answered: Option<Answered>,
+    /// The names of its rules, for copies of packets.
+    pub names: Arc<PolicyNames>,
 }
 
 impl<C> Loaded<C> {
-    /// A policy that reads no card's answers.
-    pub const fn plain(code: Arc<C>, chains: [usize; 2]) -> Self {
-        Loaded { code, chains, answered: None }
+    /// A policy that reads no card's answers, and whose rules have no names.
+    pub fn plain(code: Arc<C>, chains: [usize; 2]) -> Self {
+        Loaded { code, chains, answered: None, names: Arc::default() }
     }
 }
 
 impl<C> Clone for Loaded<C> {
     fn clone(&self) -> Self {
-        Loaded { code: self.code.clone(), chains: self.chains, answered: self.answered }
+        Loaded { code: self.code.clone(), chains: self.chains, answered: self.answered, names: self.names.clone() }
     }
 }
 

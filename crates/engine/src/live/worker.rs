@@ -1,7 +1,7 @@
 //! A worker: one thread, one lane, one generation at a time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_abi::{BURST_MAX, Rewrite, Verdict};
@@ -10,6 +10,7 @@ use weir_state::now_ns;
 use crate::live::cards::{CardAtPort, WorkerCards};
 use crate::live::lane::{Lane, Side};
 use crate::live::samples::WorkerSamples;
+use crate::live::tap::{PolicyBits, WorkerTaps};
 use crate::sealed::Configured;
 use crate::{EngineError, Filter, FrameBurst, NativeFilter};
 
@@ -29,6 +30,8 @@ pub(super) struct Deciders {
     pub chains: [usize; 2],
     /// The configuration of the card whose answers the policy reads.
     pub answered: Option<Configured>,
+    /// The taps that want its packets.
+    pub taps: Arc<PolicyBits>,
     /// Number of bursts that the other filter has decided since each one decided its last.
     pub bursts_since: [u64; 2],
 }
@@ -156,12 +159,32 @@ impl Handover {
     }
 }
 
+/// What a worker copies of packets: samples for mitigation, and what taps want.
+pub(super) struct WorkerCopies {
+    pub samples: Option<WorkerSamples>,
+    pub taps: WorkerTaps,
+}
+
+impl WorkerCopies {
+    fn follow(&mut self, deciders: &Deciders) {
+        self.taps.follow(&deciders.taps);
+    }
+
+    /// Copies packets of a burst, which end before as many bytes as `cut` says.
+    fn take(&mut self, from: Side, burst: &FrameBurst<'_>, verdicts: &mut [Verdict], cut: &[u8; BURST_MAX]) {
+        self.taps.take(from, burst, verdicts, cut);
+        if let Some(samples) = &self.samples {
+            samples.take(from, burst, verdicts, cut);
+        }
+    }
+}
+
 /// Moves packets until told to stop. The first filters were handed over before.
 pub(super) fn run(
     lane: &mut dyn Lane,
     handover: &Handover,
     mut cards: WorkerCards,
-    samples: Option<&WorkerSamples>,
+    mut copies: WorkerCopies,
     stop: &AtomicBool,
 ) -> Result<(), EngineError> {
     let mut verdicts = [Verdict(0); BURST_MAX];
@@ -172,6 +195,7 @@ pub(super) fn run(
             handover.take(&mut deciders);
             let deciders = deciders.as_mut().expect("deciders were given before the worker began");
             cards.follow(deciders.activation, deciders.answered, &handover.cards);
+            copies.follow(deciders);
             let burst = lane.receive(from)?;
             let count = burst.len();
             if count == 0 {
@@ -184,9 +208,7 @@ pub(super) fn run(
                     (rewrites, Some(trailers))
                 }
             };
-            if let Some(samples) = samples {
-                samples.take(from, &burst, &mut verdicts[..count], trailers.as_ref().unwrap_or(&UNCUT));
-            }
+            copies.take(from, &burst, &mut verdicts[..count], trailers.as_ref().unwrap_or(&UNCUT));
             if let Some(trailers) = trailers {
                 lane.cut(&trailers[..count]);
             }

@@ -14,7 +14,8 @@ use crate::live::lane::{Access, Lane, PortCounters, Role};
 use crate::live::os::device::Presence;
 use crate::live::samples::WorkerSamples;
 use crate::live::samples::queue::SampleQueue;
-use crate::live::worker::{self, Deciders, Handover};
+use crate::live::tap::{Taps, WorkerTaps};
+use crate::live::worker::{self, Deciders, Handover, WorkerCopies};
 use crate::native::Sharing;
 use crate::sealed::CardPort;
 use crate::{EngineError, NativeCode, cpu};
@@ -74,6 +75,7 @@ pub struct Workers {
     presence: Presence,
     stop: Arc<AtomicBool>,
     cards: Arc<Cards>,
+    taps: Arc<Taps>,
     activations: Mutex<Activations>,
     /// Held during a change.
     changing: Mutex<()>,
@@ -87,10 +89,10 @@ impl Workers {
     /// # Errors
     /// A thread cannot be started, or there are too many open files.
     pub fn start(lanes: Vec<Box<dyn Lane>>, first: &Loaded<NativeCode>) -> Result<Self, EngineError> {
-        Self::start_with(lanes, first, None)
+        Self::start_with(lanes, first, None, Taps::of_workers())
     }
 
-    /// Starts workers whose samples go to a queue, instead of the divert interface.
+    /// Starts workers whose samples go to a queue, instead of the divert interface, and whose packets go to taps too.
     ///
     /// # Errors
     /// The errors of [`Workers::start`].
@@ -98,6 +100,7 @@ impl Workers {
         lanes: Vec<Box<dyn Lane>>,
         first: &Loaded<NativeCode>,
         samples: Option<&Arc<SampleQueue>>,
+        taps: Arc<Taps>,
     ) -> Result<Self, EngineError> {
         first.code.check_answered(first.answered)?;
         let handovers: Vec<Arc<Handover>> = lanes.iter().map(|_| Arc::default()).collect();
@@ -108,8 +111,13 @@ impl Workers {
             presence: Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?,
             stop: Arc::new(AtomicBool::new(false)),
             cards: Arc::default(),
-            activations: Mutex::new(Activations { last: 1, active: give(&handovers, 1, first), others: Vec::new() }),
+            activations: Mutex::new(Activations {
+                last: 1,
+                active: give(&handovers, 1, first, &taps),
+                others: Vec::new(),
+            }),
             handovers,
+            taps,
             changing: Mutex::default(),
             switch_timeout: SWITCH_TIMEOUT,
             stop_timeout: STOP_TIMEOUT,
@@ -118,10 +126,11 @@ impl Workers {
             let (stop, own) = (workers.stop.clone(), handover.clone());
             let cards = WorkerCards::new(workers.cards.clone(), &*lane);
             let samples = samples.map(|queue| WorkerSamples::new(queue.clone(), &*lane));
+            let copies = WorkerCopies { samples, taps: WorkerTaps::new(workers.taps.clone()) };
             let body = move || {
                 // Running unpinned is better than not running: a container may exclude that core.
                 let _not_allowed = cpu::pin_to(number);
-                worker::run(&mut *lane, &own, cards, samples.as_ref(), &stop)
+                worker::run(&mut *lane, &own, cards, copies, &stop)
             };
             let thread = Builder::new().name(format!("weir-{number}")).spawn(body);
             let thread = thread.map_err(|source| EngineError::Worker { number, source })?;
@@ -141,7 +150,7 @@ impl Workers {
     fn give(&self, policy: &Loaded<NativeCode>) -> u64 {
         let mut activations = lock(&self.activations);
         activations.last += 1;
-        let given = give(&self.handovers, activations.last, policy);
+        let given = give(&self.handovers, activations.last, policy, &self.taps);
         activations.others.push(given);
         activations.last
     }
@@ -188,13 +197,15 @@ impl Workers {
 }
 
 /// Hands a policy over to workers.
-fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>) -> Activation {
+fn give(handovers: &[Arc<Handover>], activation: u64, policy: &Loaded<NativeCode>, taps: &Taps) -> Activation {
     let sharing = if handovers.len() > 1 { Sharing::Shared } else { Sharing::Alone };
+    let bits = taps.policy(policy.code.reasons(), &policy.names);
     let counters = handovers.iter().enumerate().map(|(worker, handover)| {
         let filters = [policy.code.filter(sharing, worker), policy.code.filter(sharing, worker)];
         let blocks = filters.each_ref().map(|filter| filter.counter_block());
         let answered = policy.answered.map(|answered| answered.configured);
-        handover.give(Deciders { activation, filters, chains: policy.chains, answered, bursts_since: [0; 2] });
+        let (chains, taps) = (policy.chains, bits.clone());
+        handover.give(Deciders { activation, filters, chains, answered, taps, bursts_since: [0; 2] });
         blocks
     });
     Activation { number: activation, policy: policy.clone(), counters: counters.collect() }

@@ -40,7 +40,7 @@ pub(crate) const TRACKS: &str = ".bss.tracks";
 /// What leaves in place of each CPU's packet.
 pub(crate) const REWRITES: &str = ".bss.rewrites";
 /// The section of `struct words`.
-const WORDS: &str = ".bss.words";
+pub(crate) const WORDS: &str = ".bss.words";
 /// The section of `struct mode`.
 const MODE: &str = ".rodata.mode";
 /// Prefix of the names of programs that count losses (datapath/kernel/losses.h).
@@ -52,6 +52,9 @@ pub(crate) const CARD: &str = ".bss.card";
 const CHAINS: &str = "weir_chains";
 /// The ring of samples on a host (datapath/observe/kernel_samples.h).
 pub(crate) const SAMPLES: &str = "weir_samples";
+/// What taps want, and the ring of copies (datapath/observe/kernel_tap.h).
+pub(crate) const TAPS_SECTION: &str = ".bss.taps";
+pub(crate) const TAP_RING: &str = "weir_tap_ring";
 /// The map of programs that are parts of chains (datapath/kernel/parts.h).
 const PARTS: &str = "weir_parts";
 
@@ -333,7 +336,7 @@ fn exceeded(log: &str) -> Option<&'static str> {
         ("jumps is too complex", "the verifier follows at most 8192 branches"),
         ("combined stack size", "a program and the functions that it calls have 512 bytes of stack"),
         ("too many subprograms", "a program has at most 256 functions"),
-        ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 56 tables"),
+        ("maps per program has reached the limit", "a program has at most 64 maps, which leaves 54 tables"),
     ];
     LIMITS.iter().find(|(complaint, _)| log.contains(complaint)).map(|&(_, limit)| limit)
 }

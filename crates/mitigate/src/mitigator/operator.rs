@@ -58,9 +58,25 @@ impl Mitigator {
         Some(record.action.clone())
     }
 
-    /// Ends a proposed action. Its signature is not proposed again for this attack.
+    /// The actions of an attack that wait or are carried out.
+    pub fn standing(&self, id: AttackId) -> Vec<ActionId> {
+        self.attack(id).into_iter().flat_map(Attack::standing).map(|record| record.action.id).collect()
+    }
+
+    /// Ends an action that waits or is carried out. Its signature is not proposed again for this attack. After an
+    /// action that was carried out, other actions wait, also in the mode `act`. The caller undoes it.
     pub fn dismiss(&mut self, id: ActionId) -> bool {
-        self.end(id, State::Proposed, Ending::Dismissed)
+        if self.end(id, State::Proposed, Ending::Dismissed) {
+            return true;
+        }
+        let is_active = self.end(id, State::Active, Ending::Dismissed);
+        if is_active {
+            self.attacks
+                .iter_mut()
+                .filter_map(|one| one.record_mut(id).is_some().then_some(one))
+                .for_each(|one| one.waits = true);
+        }
+        is_active
     }
 
     /// Ends an action that another program has undone. Its signature is not used again for this attack, and other

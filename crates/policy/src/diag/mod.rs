@@ -5,7 +5,7 @@ mod nearest;
 pub mod printable;
 pub mod render;
 
-pub(crate) use nearest::nearest;
+pub use nearest::nearest;
 
 use crate::source::{SourceMap, Span};
 

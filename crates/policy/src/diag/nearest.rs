@@ -7,7 +7,7 @@ const NAMES_MAX: usize = 10_000;
 
 /// The nearest of the known names, if at most a third of its letters differ. Swapped neighbours count as one
 /// difference.
-pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }

@@ -300,6 +300,15 @@ impl LimitStore {
         &self.buckets
     }
 
+    /// Number of buckets that limits of loaded generations have.
+    pub fn assigned(&self) -> usize {
+        self.store.maintain(|LimitBuckets { users, free, .. }, _| {
+            let free: usize = free.iter().map(|(&width, runs)| width as usize * runs.len()).sum();
+            // The first word is no bucket.
+            (users.len() - 1).saturating_sub(free)
+        })
+    }
+
     /// The counts of all buckets.
     pub(super) fn counts(&self) -> &Arc<Counts> {
         &self.counts

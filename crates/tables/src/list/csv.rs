@@ -24,6 +24,30 @@ pub(crate) struct Shape {
     ranges: bool,
     /// Whether a line may consist of two addresses alone.
     bare_ranges: bool,
+    /// The columns of a header that names them.
+    named: Option<Named>,
+}
+
+/// Columns by name, as CrowdSec writes decisions: `duration,origin,reason,scope,type,value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    value: usize,
+    /// The column with the label of a map.
+    label: Option<usize>,
+}
+
+/// The columns that the header names, if it has `duration` and `value`.
+pub(crate) fn named_columns(bytes: &[u8]) -> Option<Named> {
+    let mut names = Vec::new();
+    let mut rest = Some(first_line(bytes));
+    while let Some(text) = rest {
+        let (name, after) = take_field(text).ok()?;
+        names.push(name);
+        rest = after;
+    }
+    let column = |wanted: &[u8]| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));
+    column(b"duration")?;
+    Some(Named { value: column(b"value")?, label: column(b"reason").or_else(|| column(b"scenario")) })
 }
 
 impl Shape {
@@ -38,7 +62,12 @@ impl Shape {
             }
             _ => false,
         };
-        Shape { columns: columns(first), ranges, bare_ranges: header == Header::Present }
+        Shape { columns: columns(first), ranges, bare_ranges: header == Header::Present, named: None }
+    }
+
+    /// The shape with the columns of a header.
+    pub fn with_names(self, named: Named) -> Self {
+        Shape { named: Some(named), ..self }
     }
 }
 
@@ -51,9 +80,12 @@ pub(crate) enum Header {
 
 /// Parses a line.
 pub(crate) fn line<A: TableAddress>(text: &[u8], shape: Shape, sink: &mut Sink<A>) -> Result<(), Problem> {
+    let Shape { columns: expected, ranges, bare_ranges, named } = shape;
+    if let Some(named) = named {
+        return by_name(text, named, expected, sink);
+    }
     let (first, rest) = take_field(text)?;
     let element = whole(&first, sink)?;
-    let Shape { columns: expected, ranges, bare_ranges } = shape;
     let found = columns(text);
     if found != expected {
         return Err(Problem::Columns { found, expected });
@@ -78,6 +110,30 @@ pub(crate) fn line<A: TableAddress>(text: &[u8], shape: Shape, sink: &mut Sink<A
         Some(rest) => labelled(range, rest, sink),
         None if bare_ranges || sink.kind == Kind::Labels => sink.push(range),
         None => Err(Problem::TwoAddresses),
+    }
+}
+
+/// Parses a line whose header names its columns.
+fn by_name<A: TableAddress>(text: &[u8], named: Named, expected: usize, sink: &mut Sink<A>) -> Result<(), Problem> {
+    let mut fields = Vec::with_capacity(expected);
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let (field, after) = take_field(text)?;
+        fields.push(field);
+        rest = after;
+    }
+    if fields.len() != expected || named.value >= expected {
+        return Err(Problem::Columns { found: fields.len(), expected });
+    }
+    let element = whole(&fields[named.value], sink)?;
+    for (column, field) in fields.iter().enumerate() {
+        if column != named.value {
+            sink.pass_over(field, &element)?;
+        }
+    }
+    match named.label {
+        Some(label) => sink.push_labelled(element, &fields[label]),
+        None => sink.push(element),
     }
 }
 

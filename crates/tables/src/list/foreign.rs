@@ -4,6 +4,7 @@
 //! Such files are refused even in lenient reading, because the remaining lines of such a file are not a list.
 
 use super::error::ListError;
+use super::json_lines::is_json_line;
 use super::text::first_line;
 
 /// The first bytes of other kinds of files.
@@ -52,6 +53,7 @@ fn kind(bytes: &[u8]) -> Option<&'static str> {
         return Some("text of two or four bytes a character: convert it to UTF-8");
     }
     match *first_line(bytes) {
+        _ if is_json_line(first_line(bytes)) => None,
         [b'<', ..] => Some("an HTML or XML page"),
         [b'{', ..] | [b'['] | [b'[', b'"' | b'\'' | b'{' | b'[' | b']' | b' ', ..] => Some("JSON"),
         _ => None,

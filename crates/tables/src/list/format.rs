@@ -10,6 +10,8 @@ pub enum Format {
     Ipset,
     /// Comma-separated values.
     Csv,
+    /// JSON lines, as Spamhaus publishes them.
+    JsonLines,
     /// MaxMind DB.
     Mmdb,
 }
@@ -21,6 +23,7 @@ impl Format {
             Format::Plain => "plain",
             Format::Ipset => "ipset save",
             Format::Csv => "CSV",
+            Format::JsonLines => "JSON lines",
             Format::Mmdb => "MaxMind DB",
         }
     }

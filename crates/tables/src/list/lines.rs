@@ -12,7 +12,7 @@ use super::format::Format;
 use super::part::{LineReader, Part};
 use super::report::{ReadOptions, ReadReport};
 use super::text::{unended, without_mark};
-use super::{csv, ipset, plain};
+use super::{csv, ipset, json_lines, plain};
 use crate::entries::{Entries, TableAddress};
 use crate::padded::{Octets, Padding};
 use crate::problem::PREFIXES_MAX;
@@ -46,10 +46,14 @@ fn read_as<A: TableAddress>(
         _ => (0, without_mark(bytes)),
     };
     let header = if header_lines > 0 { Header::Present } else { Header::Absent };
-    let shape = Shape::of(body, header);
+    let shape = match csv::named_columns(without_mark(bytes)) {
+        Some(named) if header == Header::Present => Shape::of(body, header).with_names(named),
+        _ => Shape::of(body, header),
+    };
     let line_reader: LineReader<'_, A> = match format {
         Format::Csv => &|line, sink| csv::line(line, shape, sink),
         Format::Ipset => &ipset::line,
+        Format::JsonLines => &json_lines::line,
         Format::Plain | Format::Mmdb => &plain::line,
     };
     let kind = entries.kind();

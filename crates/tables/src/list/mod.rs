@@ -5,6 +5,8 @@
 //! | plain | address, CIDR or `a-b`; `#` and `;` comments, text after a blank ignored | FireHOL netsets, Spamhaus DROP, ipsum |
 //! | ipset | `add NAME ELEMENT ...` of one set of addresses or nets | `ipset save NAME` |
 //! | CSV | `start,end,label` or `cidr,label`, for a set also without label | ip-location-db, IPinfo |
+//! | CSV with the columns `duration` and `value` | the address is in the column `value` | CrowdSec |
+//! | JSON lines | `{"cidr":"192.0.2.0/24","sblid":"SBL1",...}` | Spamhaus DROP |
 //! | MaxMind DB | networks with data, the label at a field path | GeoLite2, DB-IP |
 //!
 //! The file name and the content determine the format. A bad line is an error with its number, unless reading is
@@ -17,6 +19,7 @@ mod error;
 mod foreign;
 mod format;
 mod ipset;
+mod json_lines;
 pub(crate) mod lines;
 mod mmdb;
 mod part;
@@ -46,6 +49,7 @@ impl Format {
         let word = first.split(|byte| matches!(byte, b' ' | b'\t' | b'#' | b';')).next().unwrap_or_default();
         match word {
             b"create" | b"add" => Format::Ipset,
+            _ if json_lines::is_json_line(first) => Format::JsonLines,
             _ if has_extension(name, "csv") || word.contains(&b',') || first.starts_with(b"\"") => Format::Csv,
             _ => Format::Plain,
         }

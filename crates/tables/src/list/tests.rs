@@ -10,6 +10,7 @@ use std::num::NonZero;
 use weir_abi::Family;
 
 mod database;
+mod published;
 mod readings;
 
 const LENIENT: ReadOptions = ReadOptions { field_path: None, lenient: true, threads: None };

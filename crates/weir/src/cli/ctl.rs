@@ -1,5 +1,6 @@
 //! The command line of `weir ctl`.
 
+use super::capture::CaptureOptions;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -25,10 +26,15 @@ pub struct CtlOptions {
 /// The requests of `weir ctl`.
 #[derive(Debug, Subcommand)]
 pub enum CtlCommand {
+    /// Print this help, or the help of a request, such as `weir ctl help attacks show`.
+    Help {
+        /// The request.
+        request: Vec<String>,
+    },
     /// Show which generation is active and which are ready.
     Status,
     /// Show the counters.
-    Stats,
+    Stats(StatsOptions),
     /// Show the counts of limits, for lists with `log exceeded` or `log all`.
     Limits {
         /// Show this many limits, the most exceeded first.
@@ -42,6 +48,11 @@ pub enum CtlCommand {
     Load {
         /// The policy.
         policy: PathBuf,
+    },
+    /// Free a loaded generation that is neither active nor a rollback target.
+    Unload {
+        /// Its number.
+        generation: u64,
     },
     /// Activate a loaded generation.
     Activate {
@@ -61,6 +72,12 @@ pub enum CtlCommand {
         /// Its name; without a name, the base policy.
         name: Option<String>,
     },
+    /// Read the configuration again, load its policy and activate it. If anything fails, the active policy stays.
+    Reconfigure {
+        /// Roll back after this time (`60s`, `5m`) unless it is confirmed.
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        confirm: Option<Duration>,
+    },
     /// Read the files of tables and limits again, and apply what has changed.
     Reload {
         /// Ignore `max-change` of tables. Protected addresses are refused nevertheless.
@@ -76,6 +93,8 @@ pub enum CtlCommand {
         #[command(subcommand)]
         action: Option<AttacksAction>,
     },
+    /// Write packets to a pcapng file as they are decided, each with its verdict, rule and reason.
+    Capture(Box<CaptureOptions>),
     /// Show what the card drops.
     Card {
         /// Show this many entries, those with the most packets first.
@@ -90,6 +109,12 @@ pub enum CtlCommand {
     },
     /// List the tracked flows of the active generation, those with the latest packets first.
     Flows(FlowsOptions),
+    /// Let a second policy judge packets, and show what it would decide otherwise. It changes nothing.
+    Shadow {
+        /// What to do; without it, the differences so far are shown.
+        #[command(subcommand)]
+        action: Option<ShadowAction>,
+    },
     /// Change or list the rules of a slot of the active generation while packets pass.
     Slot {
         /// The name of the slot.
@@ -108,6 +133,38 @@ pub enum CtlCommand {
     },
 }
 
+/// `weir ctl shadow` with a verb.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ShadowAction {
+    /// Let a policy or bundle judge packets from now on, in place of the previous shadow.
+    Load {
+        /// The policy.
+        policy: PathBuf,
+        /// Let it judge one packet in N, chosen by chance.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        every: u32,
+        /// Use this posture instead of the base policy.
+        #[arg(long, value_name = "NAME")]
+        posture: Option<String>,
+    },
+    /// End the shadow, and show the differences for the last time.
+    End,
+}
+
+/// `weir ctl stats`
+#[derive(Debug, Args)]
+pub struct StatsOptions {
+    /// Print rates and counts again and again, until SIGINT, instead of the counts once. With --json, a line each time.
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: print them this often.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "1s", requires = "watch")]
+    pub every: Duration,
+    /// Show this many reasons and tables of each direction, those with the most packets first; the default is all.
+    #[arg(long, value_name = "N", value_parser = entries)]
+    pub top: Option<usize>,
+}
+
 /// `weir ctl attacks` with a verb.
 #[derive(Clone, Debug, Subcommand)]
 pub enum AttacksAction {
@@ -121,7 +178,8 @@ pub enum AttacksAction {
         /// Its number.
         attack: u32,
     },
-    /// End the actions against an attack that wait. They are not proposed again for it.
+    /// End the actions against an attack, those that wait and those that are carried out. They are not proposed again
+    /// for it, and further actions wait.
     Dismiss {
         /// Its number.
         attack: u32,

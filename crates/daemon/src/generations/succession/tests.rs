@@ -186,7 +186,9 @@ fn check_refusal(model: &Model, change: &Change, refusal: Refusal) {
         Refusal::IsActive(posture) => assert_eq!(model.active().posture, Some(posture)),
         Refusal::NothingAutomatic => assert!(model.automatic.is_none()),
         Refusal::OnTrial => assert!(model.trial.is_some()),
-        Refusal::TrialLength | Refusal::NotActive(_) | Refusal::Busy(_) | Refusal::GivenUp => panic!("{refusal}"),
+        Refusal::InUse { .. } | Refusal::TrialLength | Refusal::NotActive(_) | Refusal::Busy(_) | Refusal::GivenUp => {
+            panic!("{refusal}")
+        }
     }
 }
 
@@ -422,4 +424,24 @@ fn a_trial_starts_when_it_is_active() {
         .expect("it stands ready");
     succession.commit(now + 60 * SECOND);
     assert_eq!(succession.trial_ends(), Some(now + 61 * SECOND));
+}
+
+#[test]
+fn a_generation_is_unloaded_unless_it_is_in_use() {
+    let (mut succession, now) = (Succession::default(), Instant::now());
+    (0..3).for_each(|_| _ = succession.add());
+    change(&mut succession, Change::Activate { generation: 2, trial: None }, now);
+    change(&mut succession, Change::Activate { generation: 3, trial: Some(Duration::from_secs(9)) }, now);
+    let said = |succession: &Succession, generation: u64| {
+        succession.may_remove(generation).map_err(|refusal| refusal.to_string())
+    };
+    let refused = |text: &str| Err(text.to_owned());
+    assert_eq!(said(&succession, 3), refused("generation 3 stays loaded: it is active, on trial"));
+    assert_eq!(said(&succession, 2), refused("generation 2 stays loaded: `weir ctl rollback` would activate it"));
+    assert_eq!(
+        said(&succession, 1),
+        refused("generation 1 stays loaded: it is the rollback target once the trial is over")
+    );
+    assert_eq!(said(&succession, 9), refused("there is no generation 9; ready generations: 1, 2, 3, 4"));
+    assert_eq!((said(&succession, 4), succession.remove(4), said(&succession, 4).is_err()), (Ok(()), true, true));
 }

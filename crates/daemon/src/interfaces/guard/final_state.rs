@@ -132,7 +132,7 @@ impl FinalState {
                 Err(error) => return Err(Failure::Runtime(format!("on-exit forward: {error}"))),
                 Ok(generic) => {
                     for interface in generic {
-                        eprintln!(
+                        warning!(
                             "weir: the bypass of {interface} runs in generic mode, not in the driver, which is slower"
                         );
                     }

@@ -173,7 +173,7 @@ impl LinkGuard {
         if self.process().tell(&on_exit.into())
             && let Some(problem) = self.process().final_state.cannot_forward()
         {
-            eprintln!("weir: on-exit forward is impossible, so the link will block: {problem}");
+            error!("weir: on-exit forward is impossible, so the link will block: {problem}");
         }
     }
 
@@ -201,16 +201,13 @@ impl LinkGuard {
         }
         match spawn(&self.interfaces, &self.targets) {
             Ok(child) => {
-                eprintln!("weir: the guard has ended ({status}): another one is started");
+                warning!("weir: the guard has ended ({status}): another one is started");
                 process.child = GuardChild::Started(child);
                 process.tried = None;
                 process.tell_all();
             }
             Err(failure) => {
-                eprintln!(
-                    "weir: the guard has ended ({status}), and no other one can be started: {}",
-                    failure.message()
-                );
+                error!("weir: the guard has ended ({status}), and no other one can be started: {}", failure.message());
                 process.tried = Some(Instant::now());
             }
         }

@@ -110,7 +110,7 @@ impl Guard {
             Guard::Link(guard) => guard.apply(on_exit),
             Guard::Host(guard) => {
                 if let Err(failure) = guard.apply(on_exit) {
-                    eprintln!("weir: on-exit cannot be ensured: {}", failure.message());
+                    error!("weir: on-exit cannot be ensured: {}", failure.message());
                 }
             }
         }

@@ -37,19 +37,21 @@ pub fn run(options: &GuardOptions) -> Result<(), Failure> {
         match serde_json::from_str(&line) {
             Ok(Message::Goodbye) => return Ok(()),
             Ok(message) => _ = final_state.apply(&message),
-            Err(error) => eprintln!("weir: the guard received an invalid message: {error}"),
+            Err(error) => error!("weir: the guard received an invalid message: {error}"),
         }
     }
-    eprintln!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
+    error!("weir: ended unexpectedly; its guard sets the link as `on-exit` says");
     final_state.carry_out()
 }
 
-/// Ignores the signals that end Weir, because a terminal sends them to the guard too.
+/// Ignores the signals that end Weir, because a terminal or a service manager sends them to the guard too. SIGABRT is
+/// the signal of systemd's watchdog.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn outlive_signals() -> Result<(), Failure> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGABRT] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| Failure::system(format_args!("guard: signal {signal}"), error))?;
     }

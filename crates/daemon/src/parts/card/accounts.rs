@@ -96,6 +96,7 @@ impl Share {
         for (rule, &Counter { packets, bytes }) in &self.0 {
             let CountedRule { at, text, tables } = &**rule;
             *tally.reasons.entry(at.clone()).or_default() += packets;
+            *tally.drops.entry(at.clone()).or_default() += packets;
             tally.rules.push(RuleCount { at: at.clone(), rule: text.clone(), packets, bytes });
             let count = |table: &String| TableCount { table: table.clone(), packets, bytes };
             tally.tables.extend(tables.iter().map(count));

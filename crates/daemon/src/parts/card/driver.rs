@@ -34,7 +34,7 @@ impl<T: DriverTable> OffloadTable<IpAddr> for DriverPlace<T> {
         match self.0.read() {
             Ok(entries) => entries.into_iter().map(|entry| (entry.source, hits(entry.count))).collect(),
             Err(error) => {
-                eprintln!("weir: card: its counters cannot be read: {error}");
+                warning!("weir: card: its counters cannot be read: {error}");
                 Vec::new()
             }
         }

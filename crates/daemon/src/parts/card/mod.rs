@@ -129,7 +129,7 @@ impl Card {
                 // Without the thread, removals from tables would not reach the card. This call does not use the state,
                 // which may be inconsistent.
                 own.0.pass_everything();
-                eprintln!("weir: card: its thread has failed, so the card passes everything from now on");
+                error!("weir: card: its thread has failed, so the card passes everything from now on");
             }
         };
         let thread = thread::Builder::new().name("weir-card".to_owned()).spawn(body);

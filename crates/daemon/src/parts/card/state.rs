@@ -123,7 +123,7 @@ impl State {
         for (of, one) in blocked.iter().enumerate() {
             match one {
                 Ok(blocked) => self.rules[of] = Some(blocked.rule.clone()),
-                Err(problem) => eprintln!("weir: card: {problem}"),
+                Err(problem) => warning!("weir: card: {problem}"),
             }
         }
         self.blocked = blocked;

@@ -43,6 +43,9 @@ pub fn status(state: &State, card: String, placement: &str, stats: &Stats, top: 
 }
 
 fn entries(state: &State, top: usize) -> Vec<CardEntry> {
+    if top == 0 {
+        return Vec::new();
+    }
     let now_ns = weir_state::now_ns();
     let all =
         state.places.iter().flat_map(|place| place.hits().map(|(source, of, hits)| (place.name, source, of, hits)));

@@ -18,7 +18,7 @@ pub fn refused(refused: Refused) -> TableError {
     match refused {
         Refused::Full => TableError::Full,
         Refused::Failed(error) => {
-            eprintln!("weir: card: {error}");
+            warning!("weir: card: {error}");
             TableError::Failed
         }
     }

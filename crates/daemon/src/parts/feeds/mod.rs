@@ -18,24 +18,18 @@ mod watcher;
 pub use checks::Force;
 pub use contents::Contents;
 pub use guarded::Guarded;
-pub use updater::{NotUpdated, Updater};
+pub use updater::{NotUpdated, Updater, name_of};
 pub use updates::{Cause, Updates};
 
 use crate::generations::generation::Loader;
 use crate::parts::part::{Part, Running};
 use weir_command::failure::Failure;
 
-/// Feeds as a part of the daemon: a thread that watches list files, and SIGHUP.
+/// Feeds as a part of the daemon: a thread that watches list files.
 pub struct Feeds;
 
 impl<L: Loader> Part<L> for Feeds {
     fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
         watcher::start(std::sync::Arc::downgrade(&running.door))
-    }
-
-    fn step(&mut self, running: &Running<'_, L>) {
-        if running.flags.take_hang_up() {
-            running.door.updates.request_reload();
-        }
     }
 }

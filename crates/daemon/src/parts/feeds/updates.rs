@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use weir_command::report;
 use weir_control::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, UpdatesStatus};
 
 /// What an update was caused by.
@@ -93,7 +92,7 @@ impl Updates {
     /// Records and reports an applied update. It resolves earlier refusals of the list.
     pub fn applied(&self, changed: ListChanged, by: Cause) {
         let ListChanged { list, entries_before, entries } = &changed;
-        report::say(&format!("weir: {list}: {entries_before} entries before, {entries} now ({})", by.name()));
+        eprintln!([List: list] "weir: {list}: {entries_before} entries before, {entries} now ({})", by.name());
         let mut record = lock(&self.record);
         record.applied += 1;
         record.refusals.remove(&changed.list);
@@ -111,7 +110,7 @@ impl Updates {
         let is_new = std::mem::replace(&mut refused.reason, reason.to_owned()) != reason;
         drop(record);
         if is_new || by != Cause::Watch {
-            report::say(&format!("weir: {list}: the update is refused ({}): {reason}", by.name()));
+            warning!([List: list] "weir: {list}: the update is refused ({}): {reason}", by.name());
         }
     }
 

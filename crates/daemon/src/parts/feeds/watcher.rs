@@ -65,7 +65,7 @@ pub fn start<L: Loader>(door: Weak<Door<L>>) -> Result<(), Failure> {
         let mut watcher = Watcher { generation: 0, feeds: Vec::new(), directories, looked: None };
         while let Some(door) = door.upgrade() {
             if let Err(failure) = Failure::catch(|| watcher.step(&door, Instant::now())) {
-                report::say(&format!("weir: list files: {}", failure.message()));
+                warning!("weir: list files: {}", failure.message());
             }
             drop(door);
             thread::sleep(TICK);
@@ -190,7 +190,7 @@ fn reload<L: Loader>(door: &Door<L>) {
     match door.update(|_| true, Force::No, Cause::Signal) {
         Ok(reloaded) if reloaded.lists.is_empty() => report::say("weir: SIGHUP: no list has changed"),
         Ok(_) => {}
-        Err(refused) => report::say(&format!("weir: SIGHUP: nothing is changed: {}", refused.failure.message())),
+        Err(refused) => error!("weir: SIGHUP: nothing is changed: {}", refused.failure.message()),
     }
 }
 

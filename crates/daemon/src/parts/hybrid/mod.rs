@@ -259,7 +259,7 @@ impl HybridCard {
         let own = self.clone();
         let body = move || {
             if catch_unwind(AssertUnwindSafe(|| own.0.keep(&reopen))).is_err() {
-                eprintln!("weir: card: its thread has failed, so nobody notices if the card does");
+                error!("weir: card: its thread has failed, so nobody notices if the card does");
             }
         };
         let thread = thread::Builder::new().name("weir-card".to_owned()).spawn(body);
@@ -389,7 +389,7 @@ impl Inner {
             let failed = if is_silent { reopen().err() } else { None };
             let failed = failed.map(|failure| failure.message().to_owned());
             if let Some(failed) = failed.as_ref().filter(|failed| reported.as_ref() != Some(*failed)) {
-                eprintln!("weir: card: it cannot be opened again: {failed}");
+                error!("weir: card: it cannot be opened again: {failed}");
             }
             reported = failed;
         }
@@ -438,13 +438,13 @@ impl State {
             Ok(now) => {
                 self.account(&now);
                 if self.problem.take().is_some() {
-                    eprintln!("weir: card: it answers again");
+                    notice!("weir: card: it answers again");
                 }
             }
             Err(failure) => {
                 let problem = failure.message().to_owned();
                 if self.problem.replace(problem.clone()).is_none() {
-                    eprintln!("{problem}");
+                    error!("{problem}");
                 }
             }
         }

@@ -120,7 +120,7 @@ impl<L: Loader> Part<L> for HybridPart<'_> {
     /// Leaves the card. It passes frames as they are.
     fn end(&mut self, running: &Running<'_, L>) {
         if let Err(failure) = running.door.controller.leave_card() {
-            eprintln!("{}; it keeps its configuration: frames from it have trailers", failure.message());
+            warning!("{}; it keeps its configuration: frames from it have trailers", failure.message());
         }
     }
 }

@@ -56,10 +56,7 @@ impl HybridCard {
         let mut state = self.0.state();
         (state.is_bare, state.problem) = (false, None);
         state.reopened += 1;
-        eprintln!(
-            "weir: card: it had lost its configuration and was opened again, epoch {}",
-            state.link.active().epoch
-        );
+        warning!("weir: card: it had lost its configuration and was opened again, epoch {}", state.link.active().epoch);
     }
 
     /// Says what happens to frames without a seal.

@@ -1,9 +1,11 @@
 //! Attacks and actions, as the control protocol shows them.
 
+use super::profile;
 use super::state::State;
-use weir_control::{AttackAction, AttackEntry, AttackEvidence, AttackVector, AttacksListed};
+use weir_control::{AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackVector, AttacksListed};
 use weir_mitigate::action::{AttackId, Mode};
 use weir_mitigate::class;
+use weir_mitigate::idle::Idle;
 use weir_mitigate::vector::Vector;
 use weir_mitigate::victim::Evidence;
 use weir_mitigate::{Attack, Record, State as ActionState};
@@ -30,6 +32,11 @@ pub fn show(state: &State, attack: AttackId, now_ns: u64) -> Option<AttackEntry>
 }
 
 fn entry(state: &State, attack: &Attack, now_ns: u64) -> AttackEntry {
+    let current = attack.vectors.all().iter().filter(|vector| !vector.is_over).map(|vector| vector.rate_pps);
+    let pps = (!attack.is_over).then(|| current.sum::<f64>());
+    let profile = profile::of(attack.latest());
+    let bps = pps.zip(profile.as_ref()).map(|(pps, profile)| pps * profile.mean_bytes * 8.0);
+    let idle = Idle::of(attack, state.defence.mitigator().mode());
     AttackEntry {
         attack: attack.id.unwrap_or_default(),
         victim: attack.victim.to_string(),
@@ -41,6 +48,10 @@ fn entry(state: &State, attack: &Attack, now_ns: u64) -> AttackEntry {
         evidence: evidence(&attack.evidence),
         actions: attack.records.iter().map(|record| action(state, record, now_ns)).collect(),
         vectors: attack.vectors.all().iter().map(|one| vector(attack, one, now_ns)).collect(),
+        pps: pps.map(rounded),
+        bps: bps.map(f64::round),
+        idle: idle.map(|Idle { why, help }| AttackIdle { why, help }),
+        profile,
     }
 }
 

@@ -80,7 +80,7 @@ fn write(folder: &Path, most: usize, export: &Export, policy: &PolicyParts) -> R
         return Err(format!("{}: it has {there} exports, and may have {most}", folder.display()));
     }
     let path = export::write(folder, export, policy).map_err(|failure| failure.to_string())?;
-    eprintln!("weir: attack {}: exported to {}", export.number, path.display());
+    notice!([Attack: export.number] "weir: attack {}: exported to {}", export.number, path.display());
     Ok(())
 }
 

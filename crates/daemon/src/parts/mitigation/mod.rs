@@ -13,9 +13,11 @@ pub mod observed;
 pub mod options;
 mod outlet;
 pub mod part;
+mod profile;
 pub mod sampled;
 pub mod state;
 mod telling;
+mod words;
 
 pub use part::{MitigationPart, reader};
 use state::{Copies, State};
@@ -109,7 +111,7 @@ impl Mitigation {
                     return Err(rejected(format!("`{}` is not a mode: watch, propose or act", mode.escape_debug())));
                 };
                 let undone = state.set_mode(mode, now_ns);
-                eprintln!("weir: mitigation: mode {}, {undone} actions undone", mode.name());
+                notice!("weir: mitigation: mode {}, {undone} actions undone", mode.name());
                 Ok(AttacksMode { mode: mode.name().to_owned(), undone }.into())
             }
             AttackOperation::Accept { .. } | AttackOperation::Dismiss { .. } => {
@@ -119,12 +121,12 @@ impl Mitigation {
             AttackOperation::SetBaseline { of, rate, pps } => {
                 let changed = baseline::set(&mut state, of, rate.as_deref(), *pps).map_err(rejected)?;
                 let rate = rate.as_ref().map(|rate| format!(" {}", rate.escape_debug())).unwrap_or_default();
-                eprintln!("weir: mitigation: baseline of {}{rate} set to {pps} packets/s", of.escape_debug());
+                notice!("weir: mitigation: baseline of {}{rate} set to {pps} packets/s", of.escape_debug());
                 Ok(changed.into())
             }
             AttackOperation::ResetBaseline { of } => {
                 let changed = baseline::reset(&mut state, of).map_err(rejected)?;
-                eprintln!("weir: mitigation: baseline of {} reset", of.escape_debug());
+                notice!("weir: mitigation: baseline of {} reset", of.escape_debug());
                 Ok(changed.into())
             }
         }
@@ -150,7 +152,7 @@ impl Inner {
     fn attend(&self, work: impl FnOnce()) {
         let ended = panic::catch_unwind(AssertUnwindSafe(work));
         if !self.stop.load(Ordering::Relaxed) {
-            eprintln!("weir: mitigation: the thread that measures has ended; all actions are undone");
+            error!("weir: mitigation: the thread that measures has ended; all actions are undone");
             self.state().abandon(weir_state::now_ns());
         }
         if let Err(bug) = ended {
@@ -245,7 +247,7 @@ impl Watch<'_> {
 }
 
 fn unreadable(error: &io::Error) {
-    eprintln!("weir: mitigation: samples cannot be read: {error}");
+    error!("weir: mitigation: samples cannot be read: {error}");
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl Counts {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let mut last = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
         if last.as_ref() != Some(&problem) {
-            eprintln!("weir: mitigation: {problem}");
+            warning!("weir: mitigation: {problem}");
         }
         *last = Some(problem);
     }

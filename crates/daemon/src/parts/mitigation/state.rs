@@ -2,6 +2,7 @@
 
 use super::events::Events;
 use super::hands::{Carried, Lost};
+use super::words;
 use crate::generations::account::Stopped;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
@@ -130,7 +131,7 @@ impl State {
         let measured = self.losses.end_window(one_in, CopyCounts { made: copies.made, seen, waiting });
         let sampling = if problem.is_some() { Sampling::NOTHING } else { measured };
         if problem != self.samples.problem {
-            problem.iter().for_each(|problem| eprintln!("weir: mitigation: {problem}"));
+            problem.iter().for_each(|problem| warning!("weir: mitigation: {problem}"));
         }
         let samples = &mut self.samples;
         (samples.one_in, samples.problem) = (one_in, problem);
@@ -192,17 +193,19 @@ impl State {
     fn decided(&mut self, decision: Decision, now_ns: u64) {
         match decision {
             Decision::Detected { attack, victim, .. } => {
-                let kind = self.defence.mitigator().attack(attack).map_or("attack", |attack| attack.kind());
-                eprintln!("weir: attack {attack}: {kind} on {victim}");
+                let found = self.defence.mitigator().attack(attack);
+                let kind = found.map_or("attack", |attack| attack.kind());
+                let severity = found.map(|attack| words::severity(&attack.evidence)).unwrap_or_default();
+                warning!([Attack: attack] "weir: attack {attack}: {kind} on {victim}{severity}");
                 self.tell_began(attack);
             }
             Decision::VectorBegan { attack, class } => {
                 let victim = self.defence.mitigator().attack(attack).map(|attack| attack.victim.to_string());
-                eprintln!("weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
+                warning!([Attack: attack] "weir: attack {attack}: also {} on {}", class::attack(class), victim.unwrap_or_default());
                 self.tell_vector("vector-began", attack, class);
             }
             Decision::VectorEnded { attack, class } => {
-                eprintln!("weir: attack {attack}: {} is over", class::attack(class));
+                notice!([Attack: attack] "weir: attack {attack}: {} is over", class::attack(class));
                 self.tell_vector("vector-ended", attack, class);
             }
             Decision::Apply(action) => _ = self.apply(action, now_ns),
@@ -211,14 +214,15 @@ impl State {
                 match self.defence.mitigator().mode() {
                     Mode::Watch => self.tell_action("action-watched", action.id),
                     Mode::Propose | Mode::Act => {
-                        eprintln!("weir: attack {attack}: proposed: {measure}");
+                        let proposed = words::proposed(measure);
+                        notice!([Attack: attack, Action: action.id, Rule: measure] "weir: attack {attack}: waits for accept: {proposed}");
                         self.tell_action("action-proposed", action.id);
                     }
                 }
             }
             Decision::Undo(id, ending) => self.undo(id, ending, now_ns),
             Decision::Ended(attack) => {
-                eprintln!("weir: attack {attack}: over");
+                notice!([Attack: attack] "weir: attack {attack}: over");
                 self.tell_over(attack);
             }
         }
@@ -229,7 +233,8 @@ impl State {
         let (attack, id) = (action.attack, action.id);
         match self.carried.apply(&action, now_ns) {
             Ok(()) => {
-                eprintln!("weir: attack {attack}: {}", action.measure);
+                let done = words::done(&action.measure);
+                notice!([Attack: attack, Action: id, Rule: action.measure] "weir: attack {attack}: {done}");
                 self.defence.enforce(action, now_ns);
                 self.tell_taken(attack, id);
                 None
@@ -248,7 +253,7 @@ impl State {
         let count = self.not_carried_out.entry(reason.to_owned()).or_default();
         *count += 1;
         if *count == 1 {
-            eprintln!("weir: mitigation: not carried out: {problem}");
+            error!("weir: mitigation: not carried out: {problem}");
         }
         self.defence.mitigator_mut().failed(id, problem);
         self.tell_ended(id, Ending::Failed);
@@ -261,11 +266,22 @@ impl State {
             return;
         }
         self.note_dropped(id);
-        eprintln!("weir: action {id} is released: {}", ending.name());
+        let (action, ended) = (self.action_in_words(id), words::ended(ending, self.dropped.get(&id)));
+        notice!([Action: id] "weir: {action}: {ended}");
         if let Err(problem) = self.carried.undo(id, now_ns) {
-            eprintln!("weir: mitigation: action {id} ends by its timeout: {problem}");
+            error!("weir: mitigation: {action} ends by its timeout: {problem}");
         }
         self.tell_ended(id, ending);
+    }
+
+    /// An action with its attack, as log lines name it: `attack 1: blocked source 192.0.2.13`.
+    fn action_in_words(&self, id: ActionId) -> String {
+        let mut attacks = self.defence.mitigator().attacks();
+        let found = attacks.find_map(|attack| {
+            let record = attack.records.iter().find(|record| record.action.id == id)?;
+            Some(format!("attack {}: {}", attack.id.unwrap_or_default(), words::named(&record.action.measure)))
+        });
+        found.unwrap_or_else(|| format!("action {id}"))
     }
 
     fn note_dropped(&mut self, id: ActionId) {
@@ -281,7 +297,8 @@ impl State {
             match lost {
                 Lost::Failed(problem) => self.fail(id, problem),
                 Lost::Removed(how) => {
-                    eprintln!("weir: action {id} {how}, and is not taken again in this attack");
+                    let action = self.action_in_words(id);
+                    notice!([Action: id] "weir: {action} {how}, and is not taken again in this attack");
                     self.defence.mitigator_mut().removed(id);
                     self.tell_ended(id, Ending::Removed);
                 }
@@ -300,10 +317,10 @@ impl State {
         self.dropped.retain(|id, _| listed.contains(id));
     }
 
-    /// Decides on the actions of an attack that wait.
+    /// Decides on the actions of an attack: accepts those that wait, or dismisses these and those that are carried out.
     ///
     /// # Errors
-    /// There is no such attack, none of its actions wait, or the mode does not carry out any.
+    /// There is no such attack, it has none of these actions, or the mode does not carry out any.
     pub fn decide(&mut self, operation: &AttackOperation, now_ns: u64) -> Result<AttacksChanged, String> {
         let (attack, accepts) = match *operation {
             AttackOperation::Accept { attack } => (attack, true),
@@ -315,9 +332,9 @@ impl State {
             | AttackOperation::SetBaseline { .. }
             | AttackOperation::ResetBaseline { .. } => unreachable!("they decide nothing about an attack"),
         };
-        let waiting = self.waiting(attack)?;
+        let decided = self.decidable(attack, accepts)?;
         let mut changed = AttacksChanged { attack, ..AttacksChanged::default() };
-        for id in waiting {
+        for id in decided {
             let mitigator = self.defence.mitigator_mut();
             match accepts {
                 true => {
@@ -325,6 +342,10 @@ impl State {
                     changed.problems.extend(self.apply(action, now_ns));
                 }
                 false if !mitigator.dismiss(id) => continue,
+                false if self.carried.ids().contains(&id) => {
+                    self.undo(id, Ending::Dismissed, now_ns);
+                    changed.undone += 1;
+                }
                 false => self.tell_ended(id, Ending::Dismissed),
             }
             changed.changed += 1;
@@ -332,7 +353,8 @@ impl State {
         Ok(changed)
     }
 
-    fn waiting(&self, attack: AttackId) -> Result<Vec<ActionId>, String> {
+    /// The actions against an attack that can be accepted, or dismissed.
+    fn decidable(&self, attack: AttackId, accepts: bool) -> Result<Vec<ActionId>, String> {
         let mitigator = self.defence.mitigator();
         if mitigator.mode() == Mode::Watch {
             return Err("the mode is `watch`, which carries nothing out".to_owned());
@@ -340,8 +362,11 @@ impl State {
         if mitigator.attack(attack).is_none() {
             return Err(format!("there is no attack {attack}"));
         }
-        let waiting = mitigator.waiting(attack);
-        if waiting.is_empty() { Err(format!("no action against attack {attack} waits")) } else { Ok(waiting) }
+        let (found, none) = match accepts {
+            true => (mitigator.waiting(attack), "waits"),
+            false => (mitigator.standing(attack), "waits or is carried out"),
+        };
+        if found.is_empty() { Err(format!("no action against attack {attack} {none}")) } else { Ok(found) }
     }
 
     /// Sets the mode. Returns how many actions were undone: all, if the mode does not act.

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
 use memmap2::MmapRaw;
 use weir_abi::kernel::{
     CPU_ANSWERS_BYTES, CPU_TRACK_BYTES, CpuChecksum, CpuPacket, LIVE_BETWEEN, LIVE_HOST, Mode, PORTS_MAX, PortCounters,
-    XdpContext, ring_bytes,
+    WORDS_TAPS, XdpContext, ring_bytes,
 };
 use weir_abi::{Counter, Rewrite};
 use weir_state::BoundState;
@@ -20,10 +20,11 @@ use super::behind_card::BehindCard;
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
+use crate::live::tap::{KernelTaps, PolicyBits, PolicyNames, Taps};
 use crate::sealed::Answered;
 use crate::xdp::load::{
-    ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TRACKS, addition_rings, fill_tables,
-    join_parts, load_object, map, part_of, program_name,
+    ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TAP_RING, TAPS_SECTION, TRACKS, WORDS,
+    addition_rings, fill_tables, join_parts, load_object, map, part_of, program_name,
 };
 use crate::xdp::{failed, find};
 use crate::{Bound, EngineError, ProgramShape};
@@ -52,7 +53,8 @@ fn mode(cpus: usize, ports: &Ports) -> Mode {
     let finish = ports.all().iter().any(|port| port.driver.is_virtual());
     let live = if ports.is_host() { LIVE_HOST } else { LIVE_BETWEEN };
     let samples = ports.samples().is_some().into();
-    Mode { live, cpu_mask: cpus as u32 - 1, jumbo: ports.jumbo().into(), finish: finish.into(), samples }
+    let (jumbo, taps) = (ports.jumbo().into(), ports.taps().is_some().into());
+    Mode { live, cpu_mask: cpus as u32 - 1, jumbo, finish: finish.into(), samples, taps }
 }
 
 /// The programs of all chains with their tables and counters, for certain ports. They decide nothing until they are
@@ -74,6 +76,8 @@ pub struct KernelCode {
     port_memory: MmapRaw,
     /// Follows tables that change.
     _halves: Arc<SelectedHalves>,
+    /// The taps that want its packets, if any may be opened.
+    taps: Option<Arc<PolicyBits>>,
     /// Keeps the state of the programs, and lets later generations find it.
     _state: BoundState,
     /// The queues of what rules add to tables. They are emptied while this lives.
@@ -136,6 +140,15 @@ fn is_of_downstream(program: &ProgramShape, name: &str) -> bool {
     program.chains.iter().enumerate().any(|(number, chain)| is_downstream(number) && is_of(chain))
 }
 
+/// Whether programs for these ports use a map.
+fn is_wanted(map: &str, ports: &Ports) -> bool {
+    match map {
+        SAMPLES => ports.samples().is_some(),
+        TAP_RING | TAPS_SECTION => ports.taps().is_some(),
+        _ => true,
+    }
+}
+
 /// Whether a program decides packets of interfaces.
 fn decides(name: &str) -> bool {
     !name.starts_with(LOSSES)
@@ -159,7 +172,10 @@ fn load_sent(
 ) -> Result<Object, EngineError> {
     let maps: Vec<_> = received.maps().collect();
     let own = maps.iter().map(|map| (map.name().to_string_lossy().into_owned(), map.as_fd()));
-    let is_own = |section: &str| section.starts_with(DATA) && plan.shared.iter().all(|(shared, _)| shared != section);
+    let is_own = |section: &str| {
+        let is_made = section.starts_with(DATA) && (plan.map)(section);
+        is_made && plan.shared.iter().all(|(shared, _)| shared != section)
+    };
     let own = own.filter(|(section, _)| is_own(section));
     let shared: Vec<(String, BorrowedFd<'_>)> = plan.shared.iter().cloned().chain(own).collect();
     let program = |name: &str| is_of_downstream(program, name);
@@ -190,6 +206,7 @@ impl KernelCode {
         let port_bytes = cpus * PORTS_MAX * size_of::<PortCounters>();
         let mut shared = bound.state.maps();
         shared.extend(ports.samples().map(|ring| (SAMPLES.to_owned(), ring.map())));
+        shared.extend(ports.taps().and_then(Taps::kernel).into_iter().flat_map(KernelTaps::maps));
         let mut lengths = slots(program, cpus);
         lengths.extend([(COUNTERS, counter_bytes), (PORT_COUNTERS, port_bytes)]);
         let plan = Plan {
@@ -198,7 +215,7 @@ impl KernelCode {
             sizes: Some(LoadedSizes::of(bound)),
             shared: &shared,
             program: &|name| decides(name) && !(ports.is_host() && is_of_downstream(program, name)),
-            map: &|name| name != SAMPLES || ports.samples().is_some(),
+            map: &|name| is_wanted(name, ports),
         };
         let object = load_object(name, file, &plan)?;
         let sent = sent.map(|sent| load_sent(name, sent, program, &object, &plan)).transpose()?;
@@ -209,6 +226,11 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
+        let taps = ports.taps().map(|taps| {
+            let memory = map(&object, WORDS, WORDS_TAPS + program.counters())?;
+            Ok::<_, EngineError>(taps.policy_of_programs(memory, program.counters()))
+        });
+        let taps = taps.transpose()?;
         let behind_card = program.answered.map(|_| BehindCard::of(&object, program)).transpose()?;
         let own = |(number, chain): (usize, &String)| match &sent {
             Some(sent) if is_downstream(number) => own_program(sent, chain),
@@ -233,10 +255,18 @@ impl KernelCode {
             cpus,
             counter_memory,
             port_memory,
+            taps,
             _halves,
             _state: bound.state.clone(),
             _additions,
         }))
+    }
+
+    /// Lets open taps find what they want of the policy, by the names of its rules, before its programs decide packets.
+    pub fn announce(&self, ports: &Ports, names: &Arc<PolicyNames>) {
+        if let Some((taps, bits)) = ports.taps().zip(self.taps.as_ref()) {
+            taps.activate(bits, names);
+        }
     }
 
     /// The program of a chain.

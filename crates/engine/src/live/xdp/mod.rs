@@ -158,6 +158,7 @@ impl KernelPath {
         readers: Option<&Readers>,
         mut attach: impl FnMut(&Port, BorrowedFd<'_>, bool) -> Result<Hook, EngineError>,
     ) -> Result<Self, EngineError> {
+        first.code.announce(&ports, &first.names);
         let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
         let (counting, grace) = (Counting::of(&first.code), prepare_grace()?);
@@ -260,6 +261,7 @@ impl Datapath for KernelPath {
             (books.active.clone(), books.strays.clone(), is_new)
         };
         self.write_seals(policy);
+        policy.code.announce(&self.ports, &policy.names);
         let put = |number: usize, policy: &Loaded<KernelCode>| attached[number].replace(self.program(policy, number)?);
         let outcome = replace_all(attached.len(), policy, &before, strays, put);
         // Replaced programs may still be running.

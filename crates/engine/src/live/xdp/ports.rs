@@ -16,6 +16,7 @@ use crate::live::os::bond;
 use crate::live::os::device::{Device, Driver, Presence};
 use crate::live::programs::attach::Egress;
 use crate::live::samples::ring::SampleRing;
+use crate::live::tap::Taps;
 
 /// Maximum MTU at which packets come in one buffer with every driver.
 const PLAIN_MTU: u32 = 1500;
@@ -49,6 +50,8 @@ pub struct Ports {
     use_of: PortUse,
     /// The ring to which samples go, instead of the divert interface.
     samples: Option<Arc<SampleRing>>,
+    /// Where copies of packets go, if taps may be opened.
+    taps: Option<Arc<Taps>>,
 }
 
 /// What the upper ports are.
@@ -69,8 +72,17 @@ impl Ports {
         let (lower, upper) = (interfaces.lower.len(), interfaces.upper.len());
         let presence = Presence::open().map_err(|source| EngineError::Io { path: "a socket".into(), source })?;
         let (list, namespace, presence) = (Vec::new(), namespace()?, Arc::new(presence));
-        let mut ports =
-            Ports { list, lower, upper, namespace, presence, jumbo: false, use_of: PortUse::Between, samples: None };
+        let mut ports = Ports {
+            list,
+            lower,
+            upper,
+            namespace,
+            presence,
+            jumbo: false,
+            use_of: PortUse::Between,
+            samples: None,
+            taps: None,
+        };
         let roles = [(&interfaces.lower[..], Role::Lower), (&interfaces.upper, Role::Upper)];
         let divert = (interfaces.divert.as_slice(), Role::Divert);
         for (names, role) in roles.into_iter().chain([divert]) {
@@ -111,6 +123,17 @@ impl Ports {
     #[must_use]
     pub fn with_samples(self, samples: Option<Arc<SampleRing>>) -> Self {
         Ports { samples, ..self }
+    }
+
+    /// These ports, with taps of programs in the kernel.
+    #[must_use]
+    pub fn with_taps(self, taps: Arc<Taps>) -> Self {
+        Ports { taps: Some(taps), ..self }
+    }
+
+    /// The taps, if any may be opened.
+    pub(super) fn taps(&self) -> Option<&Taps> {
+        self.taps.as_deref()
     }
 
     /// The ring to which samples go, instead of the divert interface.
@@ -275,7 +298,17 @@ mod tests {
             (0..lower).map(|at| port(at, Role::Lower)).chain((lower..lower + upper).map(|at| port(at, Role::Upper)));
         let presence = Arc::new(Presence::open().expect("a socket"));
         let use_of = PortUse::Between;
-        Ports { list: list.collect(), lower, upper, namespace: 7, presence, jumbo: false, use_of, samples: None }
+        Ports {
+            list: list.collect(),
+            lower,
+            upper,
+            namespace: 7,
+            presence,
+            jumbo: false,
+            use_of,
+            samples: None,
+            taps: None,
+        }
     }
 
     #[test]

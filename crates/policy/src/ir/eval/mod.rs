@@ -12,7 +12,7 @@ mod guard;
 mod observer;
 pub mod packet;
 pub mod rewrite;
-mod slots;
+pub mod slots;
 mod tables;
 mod tcp_options;
 mod tracking;

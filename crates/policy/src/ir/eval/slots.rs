@@ -2,7 +2,7 @@
 
 use super::field;
 use super::guard::guard_holds;
-use crate::ir::eval::packet::{Frame, Packet};
+use crate::ir::eval::packet::{self, Frame, Packet};
 use crate::ir::{Program, RuleSlotId, Test};
 use crate::slot_rule::{Act, SlotRule};
 use weir_abi::limit::{charge, ticks};
@@ -75,6 +75,12 @@ impl Slots {
         }
         None
     }
+}
+
+/// Whether the matches of a rule hold for a frame. Of a malformed packet they see the headers in front of the fault.
+pub fn matches(rule: &SlotRule, frame: Frame<'_>) -> bool {
+    let (packet, _fault) = packet::parse(frame);
+    rule.tests.iter().all(|test| holds(test, &packet, frame))
 }
 
 fn holds(test: &Test, packet: &Packet, frame: Frame<'_>) -> bool {

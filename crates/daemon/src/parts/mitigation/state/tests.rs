@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use weir_command::failure::Failure;
-use weir_control::{AttackVector, Reply, Request, SlotChanged, SlotOperation};
+use weir_control::{AttackOperation, AttackVector, Reply, Request, SlotChanged, SlotOperation};
 use weir_engine::live::Side;
 use weir_engine::live::samples::Sample;
 use weir_mitigate::action::{Mode, Prepared};
@@ -254,4 +254,27 @@ fn a_second_kind_on_a_victim_is_listed_and_told_with_its_own_actions() {
     let kinds: Vec<&str> = taken.map(|line| line["action"]["kind"].as_str().expect("a kind")).collect();
     assert!(kinds.contains(&"udp-reflection") && kinds.contains(&"syn-flood"), "{kinds:?}");
     assert_eq!(lines.last().expect("there are some")["event"], "attack-ended");
+}
+
+#[test]
+fn a_dismissed_action_is_undone_and_others_wait() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(folder.path());
+    run.play(4, 0, answer, nothing_stops);
+    run.play(4, 400, answer, nothing_stops);
+    assert_eq!(run.datapath.lock().unwrap().rules, 1);
+    let dismiss = AttackOperation::Dismiss { attack: 1 };
+    let changed = run.state.decide(&dismiss, run.now_ns).expect("an action is carried out");
+    assert_eq!((changed.changed, changed.undone, run.datapath.lock().unwrap().rules), (1, 1, 0));
+    assert!(run.state.decide(&dismiss, run.now_ns).expect_err("nothing is left").contains("waits or is carried out"));
+    // The attack goes on for longer than it takes to learn another rule. None is carried out without the operator.
+    run.play(8, 400, answer, nothing_stops);
+    assert_eq!(run.datapath.lock().unwrap().rules, 0);
+    let listed = answers::list(&run.state, run.now_ns).attacks;
+    let [attack] = &listed[..] else { panic!("{listed:#?}") };
+    assert!(attack.actions.iter().all(|action| action.state != "active"), "{attack:#?}");
+    let (idle, profile) = (attack.idle.as_ref().expect("nothing is done"), attack.profile.as_ref().expect("samples"));
+    assert!(idle.why.contains("operator") || idle.why.contains("wait"), "{idle:?}");
+    assert_eq!(profile.source_ports[0].value, "udp 19");
+    assert!(attack.pps.is_some_and(|pps| pps > 1000.0) && attack.bps.is_some(), "{attack:#?}");
 }

@@ -1,0 +1,133 @@
+//! The shadow: a policy that judges copies of packets and changes nothing (docs/guide/shadow.md).
+//!
+//! ```text
+//!   datapath --- verdict of the active policy ---> the packet
+//!      |
+//!      tap: one in N ---> a thread: native code of the shadow ---> comparison ---> ctl shadow
+//! ```
+//! It is the same on every engine, because a tap is. The shadow has state of its own: flows, limits and tables begin as
+//! its policy declares them, and slots have the rules that slots of the active policy with the same names have.
+
+mod judge;
+mod running;
+
+use crate::generations::controller::Controller;
+use crate::generations::generation::Loader;
+use crate::parts::part::{Part, Running};
+use running::{RunningShadow, ShadowPolicy};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weir_abi::tap::TAP_BYTES_MAX;
+use weir_command::failure::Failure;
+use weir_command::report;
+use weir_control::{Reply, Request, ShadowOperation, ShadowShown, Stats};
+use weir_engine::bundle::trust::Trust;
+use weir_engine::live::Datapath;
+use weir_engine::live::tap::{TapFilter, Taps};
+use weir_loading::{Policy, PolicyFile, regular_file};
+use weir_policy::ir::Direction;
+use weir_policy::slot_rule;
+
+use crate::door::ChangeWatcher;
+
+/// Most copies per second. More than a thread can judge, so a budget is not what loses packets.
+const BUDGET_PPS: u32 = 50_000_000;
+/// Bytes of a packet that a policy may read.
+const SNAP: u32 = weir_abi::WINDOW_BYTES as u32;
+const _: () = assert!(SNAP as usize <= TAP_BYTES_MAX);
+
+/// Answers requests about the shadow.
+#[derive(Default)]
+pub struct Shadow {
+    answering: Option<Arc<dyn ChangeWatcher>>,
+}
+
+impl<L: Loader> Part<L> for Shadow {
+    fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
+        let shadows = Arc::new(Shadows {
+            taps: running.taps.clone(),
+            trust: running.door.loader.trust().clone(),
+            controller: running.door.controller.clone(),
+            current: Mutex::default(),
+        });
+        running.door.join(shadows.clone());
+        self.answering = Some(shadows);
+        Ok(())
+    }
+}
+
+/// The shadow of a datapath, if there is one.
+struct Shadows<D: Datapath> {
+    taps: Arc<Taps>,
+    trust: Trust,
+    controller: Arc<Controller<D>>,
+    current: Mutex<Option<RunningShadow>>,
+}
+
+impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
+    fn answer(&self, request: &Request, _: &dyn Fn() -> Stats) -> Option<Result<Reply, Failure>> {
+        match request {
+            Request::Shadow { operation } => Some(self.perform(operation).map(Reply::from)),
+            _ => None,
+        }
+    }
+}
+
+impl<D: Datapath> Shadows<D> {
+    fn perform(&self, operation: &ShadowOperation) -> Result<ShadowShown, Failure> {
+        match operation {
+            ShadowOperation::Load { policy, every, posture } => {
+                let judging = self.load(policy, posture.as_deref())?;
+                // The previous shadow ends first, because there are few taps.
+                drop(self.current().take());
+                let filter = TapFilter { one_in: *every, snap: SNAP, budget_pps: BUDGET_PPS, ..TapFilter::default() };
+                let tap = self.taps.open(filter).map_err(|error| Failure::Rejected(format!("weir: {error}")))?;
+                let shadow = RunningShadow::start(judging, *every, tap)?;
+                Ok(ShadowShown { shadow: Some(self.current().insert(shadow).report()) })
+            }
+            ShadowOperation::Show => Ok(ShadowShown { shadow: self.current().as_ref().map(RunningShadow::report) }),
+            ShadowOperation::End => {
+                let shadow = self.current().take();
+                Ok(ShadowShown { shadow: shadow.map(RunningShadow::end) })
+            }
+        }
+    }
+
+    /// Reads and compiles a policy.
+    fn load(&self, path: &Path, posture: Option<&str>) -> Result<ShadowPolicy, Failure> {
+        if !path.is_absolute() {
+            return Err(Failure::Rejected(format!("weir: {}: not an absolute path", path.display())));
+        }
+        let unreadable = |error| Failure::Rejected(format!("weir: {}: {error}", path.display()));
+        // Reading a pipe could block for ever.
+        regular_file::check(path).map_err(unreadable)?;
+        let mut policy = PolicyFile::open(path)?.read(&self.trust)?;
+        report::say_warnings(&policy);
+        let chain = |direction| policy.chain(posture, direction);
+        let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
+        self.put_into_slots(&mut policy);
+        let filter = policy.native()?;
+        Ok(ShadowPolicy { path: path.to_owned(), posture: posture.map(str::to_owned), policy, filter, chains })
+    }
+
+    /// Gives the slots of a policy the rules that slots of the active policy with the same names have now. Rules that
+    /// have no room there are left out, and named.
+    fn put_into_slots(&self, policy: &mut Policy) {
+        let active = self.controller.active();
+        for (slot, bound) in active.slots().named() {
+            if !policy.program.rule_slots.iter().any(|declared| declared.name == slot) {
+                continue;
+            }
+            for listed in bound.slot.list() {
+                let rule = slot_rule::text(&listed.record);
+                if let Err(problem) = policy.add_slot_rule(slot, &rule) {
+                    eprintln!("weir: the shadow has no rule `{rule}` in its slot {slot}: {problem}");
+                }
+            }
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<RunningShadow>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,5 @@
+//! Screens as text, and what events change.
+
+mod events;
+mod scenes;
+mod screens;

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Taps: copies of decided packets for user space (crates/abi/src/tap.rs has the layout). All generations share the
+ * taps, so they open and close while programs run. Without an open tap a packet costs one read of a word that nothing
+ * writes.
+ *
+ * A tap gets a limited number of copies (`left`), which its reader renews. So the cost of packets that a tap wants is
+ * bounded, and an attacker who sends only such packets gains nothing. A full ring loses copies. Both are counted.
+ */
+#ifndef WEIR_OBSERVE_KERNEL_TAP_H
+#define WEIR_OBSERVE_KERNEL_TAP_H
+
+#include "kernel/bpf.h"
+#include "kernel/mode.h"
+#include "kernel/ports.h"
+#include "core/verdict.h"
+#include "observe/tap_head.h"
+
+enum {
+	TAPS = 4, /* all these are the same in crates/abi/src/tap.rs */
+	TAP_BYTES_MAX = 9216,
+	TAP_RECORD_HEAD = 32,
+	TAP_RING_BYTES = 4096, /* if it has no reader; the engine makes a larger one */
+};
+
+/* What a tap wants, and what it may still get. A cache line each, because `left` is written. */
+struct tap {
+	int64_t left;
+	uint32_t below; /* 0: each packet is copied */
+	uint32_t snap;
+	uint64_t zero[6];
+};
+
+struct tap_count {
+	uint64_t matched;
+	uint64_t over;	   /* not copied: the tap has had enough */
+	uint64_t lost;	   /* the ring was full */
+	uint64_t excluded; /* the headers are not what the tap wants */
+};
+
+struct tap_record {
+	uint64_t at_ns;
+	uint32_t verdict;
+	uint32_t len;
+	uint32_t cap;
+	uint32_t policy;
+	uint32_t epoch;
+	uint8_t taps;
+	uint8_t side;
+	uint16_t port;
+	uint8_t bytes[TAP_BYTES_MAX + 128]; /* a tag beside a packet has its place behind the last byte */
+};
+
+struct tap_cpu {
+	struct tap_count count[TAPS];
+	struct tap_head head;
+	struct tap_record record;
+};
+
+struct taps {
+	uint64_t open; /* epoch << 32 | bit of each open tap */
+	uint8_t actions[4];
+	uint8_t sides[2];
+	uint8_t wheres; /* bits of taps whose `headers` packets must be in */
+	uint8_t zero[49];
+	struct tap tap[TAPS];
+	uint64_t zeros[8];
+	struct tap_where headers[TAPS];
+	struct tap_cpu cpu[1]; /* the engine makes the section longer: one for each CPU */
+};
+
+_Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 32, "Tap");
+_Static_assert(sizeof(struct tap_cpu) == 9568 && offsetof(struct taps, cpu) == 896, "Taps");
+
+struct taps weir_taps __attribute__((aligned(64))) WEIR_SECTION(".bss.taps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_RINGBUF];
+	int (*max_entries)[TAP_RING_BYTES];
+} weir_tap_ring WEIR_SECTION(".maps");
+
+/* The word that says which taps are open. */
+WEIR_INLINE uint64_t taps_open(void)
+{
+	return *(volatile uint64_t *)&weir_taps.open;
+}
+
+/* What this CPU writes. */
+WEIR_INLINE struct tap_cpu *tap_cpu(void)
+{
+	return (struct tap_cpu *)((uint8_t *)weir_taps.cpu + plus(0, live_cpu() * sizeof(struct tap_cpu)));
+}
+
+/* Bits of the open taps that want a packet with this verdict. */
+WEIR_INLINE uint32_t taps_wanting(uint64_t open, uint32_t verdict, uint32_t side)
+{
+	const uint32_t reason = bounded(verdict >> 16, WEIR_COUNTERS - 1);
+
+	return (uint32_t)open & weir_taps.actions[bounded(verdict, 3)] & weir_taps.sides[bounded(side, 1)] &
+	       weir_words.taps[reason];
+}
+
+/* Counts a packet for a tap that wants it. Returns the bytes that the tap gets; 0 if it gets no copy. */
+WEIR_GLOBAL uint32_t weir_tap_takes(uint32_t number)
+{
+	const uint32_t at = bounded(number, TAPS - 1);
+	struct tap *tap = &weir_taps.tap[at];
+	struct tap_count *count = &tap_cpu()->count[at];
+	const uint32_t below = tap->below;
+
+	count->matched++;
+	if (below && bpf_get_prandom_u32() >= below)
+		return 0;
+	/* The word is written only while there is something left, so CPUs do not contend for it in a flood. */
+	if (*(volatile int64_t *)&tap->left <= 0 || __sync_fetch_and_add(&tap->left, -1) <= 0) {
+		count->over++;
+		return 0;
+	}
+	return tap->snap;
+}
+
+#ifdef WEIR_SENT
+#define TAP_CONTEXT struct __sk_buff
+#else
+#define TAP_CONTEXT struct xdp_md
+#endif
+
+/* Copies the first bytes of a packet, 1 to TAP_BYTES_MAX. The hook defines it. */
+WEIR_INLINE bool hook_copy(TAP_CONTEXT *ctx, uint8_t *to, uint32_t bytes);
+
+/* Reads the headers of a packet that was copied to the CPU's record, `have` bytes of it. The verifier follows it once.
+ */
+WEIR_GLOBAL uint32_t weir_tap_head(uint32_t have)
+{
+	struct tap_cpu *own = tap_cpu();
+
+	tap_read_head(own->record.bytes, have, &own->head);
+	return 0;
+}
+
+/* Whether the headers of the CPU's packet cannot be what a tap wants. Counts the packet then. */
+WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number)
+{
+	const uint32_t at = bounded(number, TAPS - 1);
+	struct tap_cpu *own = tap_cpu();
+
+	if (!tap_excludes(&weir_taps.headers[at], &own->head))
+		return 0;
+	own->count[at].matched++;
+	own->count[at].excluded++;
+	return 1;
+}
+
+/* The taps that want a packet, without those that its headers exclude. */
+WEIR_INLINE uint32_t taps_by_head(TAP_CONTEXT *ctx, struct tap_cpu *own, uint32_t wanting, uint32_t len)
+{
+	const uint32_t have = len < TAP_HEAD_BYTES ? len : TAP_HEAD_BYTES;
+	uint32_t left = wanting;
+
+	/* What cannot be read is left to the reader of the tap. */
+	if (!hook_copy(ctx, own->record.bytes, have))
+		return wanting;
+	weir_tap_head(have);
+	for (uint32_t i = 0; i < TAPS; i++) {
+		const uint32_t asks = wanting & weir_taps.wheres & 1u << i;
+
+		left = forget(asks && weir_tap_excludes(i) ? left & ~asks : left);
+	}
+	return left;
+}
+
+/* Copies a packet, as it was received or is sent, to the taps that want it. The verifier follows it once. */
+WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port, uint32_t len)
+{
+	const uint64_t open = taps_open();
+	const uint32_t side = weir_ports.port[bounded(port, PORTS_MAX - 1)].side;
+	uint32_t wanting = taps_wanting(open, verdict, side);
+	struct tap_cpu *own = tap_cpu();
+	struct tap_record *record = &own->record;
+	uint32_t takers = 0, most = 0;
+	uint64_t before;
+
+	if (wanting & weir_taps.wheres)
+		wanting = taps_by_head(ctx, own, wanting, len);
+	for (uint32_t i = 0; i < TAPS; i++) {
+		const uint32_t snap = wanting >> i & 1 ? weir_tap_takes(i) : 0;
+
+		takers = forget(takers | (uint32_t)(snap != 0) << i);
+		most = forget(snap > most ? snap : most);
+	}
+	if (!takers)
+		return 0;
+	before = one_less(len < most ? len : most);
+	if (before >= TAP_BYTES_MAX)
+		return 0;
+	record->at_ns = bpf_ktime_get_ns();
+	record->verdict = verdict;
+	record->len = len;
+	record->policy = weir_words.policy;
+	record->epoch = (uint32_t)(open >> 32);
+	record->taps = (uint8_t)takers;
+	record->side = (uint8_t)side;
+	record->port = (uint16_t)port;
+	record->cap = one_more(before);
+	if (hook_copy(ctx, record->bytes, one_more(before)) &&
+	    !bpf_ringbuf_output(&weir_tap_ring, record, TAP_RECORD_HEAD + one_more(before), BPF_RB_NO_WAKEUP))
+		return 0;
+	for (uint32_t i = 0; i < TAPS; i++)
+		own->count[i].lost += takers >> i & 1;
+	return 0;
+}
+
+/* Copies a packet to taps, if any is open. */
+WEIR_INLINE void put_taps(TAP_CONTEXT *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
+{
+	if (weir_mode.taps && WEIR_UNLIKELY(taps_open() << 32))
+		weir_tap(ctx, verdict, arrival.port, len);
+}
+
+#endif
