@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use weir_abi::ABI_VERSION;
@@ -46,9 +46,6 @@ struct HandedLimits {
     count: usize,
     assignment: HandedAssignment,
 }
-
-/// Buckets that were handed over, until the first policy with limits.
-pub(crate) type HandedBucketMap = Mutex<Option<(Buckets, HandedAssignment)>>;
 
 impl SharedState {
     /// Hands over what is in maps of the kernel.

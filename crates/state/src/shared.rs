@@ -10,7 +10,6 @@ use crate::feature_store::{FeatureBinding, ObservedFeatures};
 use crate::features::Features;
 use crate::flow_store::{FlowBinding, FlowTables};
 use crate::flows::FlowTable;
-use crate::handover::HandedBucketMap;
 use crate::limits::{Buckets, HandedAssignment, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::SavedFlows;
 use crate::slot_store::SlotStore;
@@ -21,6 +20,9 @@ use crate::{StateError, UsedBy};
 
 /// Minimum number of spare buckets in the kernel, besides the buckets of the first policy. They take 512 KiB.
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
+
+/// Buckets that were handed over, until the first policy with limits.
+type HandedBucketMap = Mutex<Option<(Buckets, HandedAssignment)>>;
 
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
 /// declares it, so other policies pay nothing.

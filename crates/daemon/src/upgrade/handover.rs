@@ -1,7 +1,7 @@
 //! Hands over to the new program: writes what it needs, and executes it in this process.
 
+use super::format::{FORMAT, VERSION};
 use super::trying::Plan;
-use super::{FORMAT, VERSION};
 use crate::door::Door;
 use crate::generations::generation::Loader;
 use crate::generations::succession::HandedSuccession;

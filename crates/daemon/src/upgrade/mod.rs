@@ -11,6 +11,7 @@
 //! ```
 //! Until execve nothing has changed, so every refusal leaves the old program as it was.
 
+mod format;
 mod handover;
 mod resumed;
 mod trying;
@@ -22,17 +23,13 @@ pub use trying::try_policies;
 use crate::door::{ChangeWatcher, Door};
 use crate::generations::generation::Loader;
 use crate::parts::part::{Part, Running};
+use format::VERSION;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use trying::Plan;
 use weir_command::failure::Failure;
 use weir_control::{Carried, Reply, Request, Stats, UpgradeStatus};
-
-/// The version of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The format of what is handed over. Another one is refused.
-const FORMAT: u32 = 1;
 
 /// The upgrades of this process.
 pub struct Upgrades {

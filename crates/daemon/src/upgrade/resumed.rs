@@ -3,8 +3,8 @@
 //! It is trusted because of where it is: a folder that only this user can write to, under the number of this process
 //! and the time of its start, which stay the same over execve. Each descriptor is checked for what it should be.
 
+use super::format::{FORMAT, VERSION};
 use super::handover::{DESCRIPTION, Description, STATE, folder, remove_stale};
-use super::{FORMAT, VERSION};
 use crate::generations::beginning::Beginning;
 use crate::generations::generation::{Generation, Loader, LoaderCode};
 use crate::generations::succession::Succession;

@@ -1,12 +1,12 @@
 //! Tries whether a new program can run what is loaded, in a child process, before anything changes.
 
-use super::{FORMAT, VERSION};
+use super::format::{FORMAT, VERSION};
 use crate::generations::controller::Controller;
 use crate::generations::generation::{Generation, KernelLoader, Loader, NativeLoader};
 use crate::generations::succession::HandedSuccession;
+use crate::interfaces;
 use crate::options::RunOptions;
 use crate::parts::hybrid;
-use crate::{interfaces, parts};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ pub fn plan<D: Datapath>(program: &Result<PathBuf, String>, controller: &Control
     Ok(Plan { program, succession, policies, same_layout: tried.abi == ABI_VERSION, missing })
 }
 
-/// Whoever can write the program could run anything as this user.
+/// Refuses a program that another user can write, because that user could run anything as this one.
 fn check_file(program: &Path) -> Result<(), String> {
     let found = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;
     let is_trusted = [0, geteuid().as_raw()].contains(&found.uid()) && found.mode() & OTHERS_WRITE == 0;
@@ -157,13 +157,12 @@ fn text(file: &mut File) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Loads policies as an upgrade would, and says what this program is. Nothing is attached to an interface.
+/// Loads policies as an upgrade would, and says what this program is. Nothing is attached to an interface. The
+/// options were checked.
 ///
 /// # Errors
 /// This program cannot run one of them with these options.
 pub fn try_policies(options: &RunOptions) -> Result<(), Failure> {
-    interfaces::check(options)?;
-    parts::check(options)?;
     let (trust, splitter) = (options.trust.read()?, hybrid::splitter(options)?);
     if options.engine.runs_in_kernel() {
         let ports = match options.host.as_slice() {

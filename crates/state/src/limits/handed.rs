@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry_names::EntryNames;
-use super::limit_store::{BucketsDeclared, WordFormat};
 
 /// How buckets are assigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,17 +32,16 @@ pub struct HandedBuckets {
 
 impl HandedBuckets {
     /// The buckets of a declaration.
-    pub(super) fn of(name: &str, declared: &BucketsDeclared, slots: &[u32]) -> Self {
-        let (format, entries) = (format(declared.format), digest(&declared.entries));
-        HandedBuckets { name: name.to_owned(), width: declared.width, format, entries, slots: slots.to_vec() }
+    pub(super) fn of(name: &str, (width, format): (u32, (u8, u64)), entries: &EntryNames, slots: &[u32]) -> Self {
+        HandedBuckets { name: name.to_owned(), width, format, entries: digest(entries), slots: slots.to_vec() }
     }
 
     /// Whether these are the buckets of a declaration.
-    pub(super) fn is_of(&self, name: &str, declared: &BucketsDeclared) -> bool {
+    pub(super) fn is_of(&self, name: &str, shape: (u32, (u8, u64)), entries: &EntryNames) -> bool {
         self.name == name
-            && (self.width, self.format) == (declared.width, format(declared.format))
-            && self.slots.len() == declared.entries.len()
-            && self.entries == digest(&declared.entries)
+            && (self.width, self.format) == shape
+            && self.slots.len() == entries.len()
+            && self.entries == digest(entries)
     }
 
     /// Whether all of its buckets are among `used` slots.
@@ -59,14 +57,6 @@ impl HandedAssignment {
         (1..=buckets).contains(&self.used)
             && self.lists.iter().all(|list| list.is_within(self.used))
             && self.free.iter().all(|(width, slots)| slots.iter().all(|&first| is_free(*width, first)))
-    }
-}
-
-fn format(format: WordFormat) -> (u8, u64) {
-    match format {
-        WordFormat::Buckets => (0, 0),
-        WordFormat::AddressTable { coarse } => (1, coarse),
-        WordFormat::Seats(seats) => (2, seats.into()),
     }
 }
 

@@ -66,6 +66,16 @@ pub struct BucketsDeclared {
 }
 
 impl BucketsDeclared {
+    /// The width and the format as numbers, for the next program in this process.
+    fn shape(&self) -> (u32, (u8, u64)) {
+        let format = match self.format {
+            WordFormat::Buckets => (0, 0),
+            WordFormat::AddressTable { coarse } => (1, coarse),
+            WordFormat::Seats(seats) => (2, seats.into()),
+        };
+        (self.width, format)
+    }
+
     /// Number of buckets needed, including unused ones for alignment.
     pub fn buckets(&self) -> usize {
         self.entries.len() * self.width as usize + self.format.alignment() - 1
@@ -113,7 +123,7 @@ impl AssignedBuckets {
             });
         }
         if slots.iter().all(|&slot| slot == 0)
-            && let Some(handed) = handed.iter().find(|handed| handed.is_of(&name, &declared))
+            && let Some(handed) = handed.iter().find(|handed| handed.is_of(&name, declared.shape(), &declared.entries))
         {
             slots.clone_from(&handed.slots);
         }
@@ -255,7 +265,8 @@ impl LimitStore {
         for binding in self.loaded() {
             let new = |lists: &[HandedBuckets], one: &HandedBuckets| !lists.iter().any(|known| known == one);
             for (name, assigned) in binding.named() {
-                let handed = HandedBuckets::of(name, &assigned.declared, &assigned.slots);
+                let handed =
+                    HandedBuckets::of(name, assigned.declared.shape(), &assigned.declared.entries, &assigned.slots);
                 if new(&lists, &handed) {
                     lists.push(handed);
                 }
