@@ -74,8 +74,8 @@ pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,
     TableOperation,
 };
-pub use upgrade::{Carried, UpgradeStatus};
 pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
+pub use upgrade::{Carried, UpgradeStatus};
 
 use std::time::Duration;
 

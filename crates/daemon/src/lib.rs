@@ -65,8 +65,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// The policy is invalid, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
     if !options.try_policies.is_empty() {
-        interfaces::check(options)?;
-        parts::check(options)?;
+        check_options(options)?;
         return upgrade::try_policies(options);
     }
     // Descriptors that were handed over are looked for before others are opened.
