@@ -177,7 +177,7 @@ fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), F
     })
 }
 
-/// Runs the command with one kind of datapath, which `start` starts.
+/// Runs the command with one kind of datapath, which `start` starts. Long: the stages of a start and of an end, in order.
 fn run_on<L: Loader>(
     options: &RunOptions,
     taken: Taken,

@@ -1,3 +1,5 @@
+//! Long: one state machine, with what it hands over to the next program.
+//!
 //! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state
 //! machine without input or output; its caller passes the time (docs/decisions/0017-trials.md).
 //!
