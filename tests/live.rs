@@ -86,6 +86,8 @@ mod synproxy;
 mod tables;
 #[path = "live/traffic.rs"]
 mod traffic;
+#[path = "live/upgrades.rs"]
+mod upgrades;
 
 use device_under_test::{Running, Setup, TIMEOUT, wait_until};
 use hosts::{Host, Hosts, MTU, SERVER};

@@ -60,7 +60,7 @@ downstream {{ tcp track; ct state established,related accept; drop }}
 const LONGEST_PAUSE: Duration = Duration::from_secs(90);
 
 /// Connections that send and receive until told to stop.
-struct Transfers {
+pub struct Transfers {
     enough: Arc<AtomicBool>,
     chunks: Arc<AtomicU64>,
     threads: Vec<JoinHandle<()>>,
@@ -68,7 +68,7 @@ struct Transfers {
 }
 
 impl Transfers {
-    fn start(hosts: &Hosts, connections: u32) -> Self {
+    pub fn start(hosts: &Hosts, connections: u32) -> Self {
         let (enough, chunks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let bind = || TcpListener::bind((SERVER, PORT)).expect("the server has the address");
         let listener = Arc::new(hosts.server.run(bind));
@@ -91,13 +91,13 @@ impl Transfers {
     }
 
     /// Waits until all connections together have exchanged `chunks` more.
-    fn wait(&self, chunks: u64) {
+    pub fn wait(&self, chunks: u64) {
         let wanted = self.chunks.load(Ordering::Relaxed) + chunks;
         crate::wait_until("transfers go on", || self.chunks.load(Ordering::Relaxed) >= wanted);
     }
 
     /// Stops all connections. Each must have stood until now. Connections that were not accepted end with the listener.
-    fn stop(self) -> Arc<TcpListener> {
+    pub fn stop(self) -> Arc<TcpListener> {
         self.enough.store(true, Ordering::Relaxed);
         self.threads.into_iter().for_each(|thread| thread.join().expect("the connection stands"));
         self.listener

@@ -37,6 +37,7 @@ mod stats;
 mod status;
 mod tables;
 mod updates;
+mod upgrade;
 
 pub use attacks::{
     AttackAction, AttackEntry, AttackEvidence, AttackIdle, AttackOperation, AttackProfile, AttackVector,
@@ -74,6 +75,7 @@ pub use tables::{
     TableOperation,
 };
 pub use updates::{AppliedUpdate, ListChanged, ListName, RefusedUpdate, Reloaded, UpdatesStatus};
+pub use upgrade::{Carried, UpgradeStatus};
 
 use std::time::Duration;
 

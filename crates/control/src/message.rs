@@ -96,6 +96,12 @@ pub enum Request {
         /// Maximum number of entries, those with the most packets first.
         top: usize,
     },
+    /// Upgrades the running program in place, or asks what became of that. The answer is an
+    /// [`UpgradeStatus`](crate::UpgradeStatus), at once when an upgrade begins.
+    Upgrade {
+        /// Whether an upgrade begins.
+        begin: bool,
+    },
     /// Copies decided packets to the client. The answer is [`CaptureStarted`](crate::CaptureStarted), and behind it come
     /// the packets. The connection carries no further request.
     Capture(CaptureFilter),
@@ -186,6 +192,7 @@ impl Request {
             | Request::Unload { .. }
             | Request::Features { .. }
             | Request::Card { .. }
+            | Request::Upgrade { .. }
             | Request::Capture(_)
             | Request::Shadow { .. }
             | Request::Attacks { .. } => Changes::Nothing,

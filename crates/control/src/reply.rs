@@ -3,7 +3,7 @@
 use crate::{
     AttackEntry, AttacksChanged, AttacksListed, AttacksMode, BaselineChanged, BaselineListed, CardReport,
     FeaturesShown, FlowsCounted, FlowsKilled, FlowsListed, LimitsStatus, Ready, Reconfigured, Reloaded, Room,
-    ShadowShown, SlotChanged, SlotListed, Stats, Status, TableChanged, TableEntries, TableFound,
+    ShadowShown, SlotChanged, SlotListed, Stats, Status, TableChanged, TableEntries, TableFound, UpgradeStatus,
 };
 use serde::Serialize;
 
@@ -50,4 +50,5 @@ replies! {
     TableChanged,
     TableEntries,
     TableFound,
+    UpgradeStatus,
 }

@@ -190,7 +190,7 @@ pub struct GenerationStatus {
 }
 
 /// A generation and one of its postures.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Active {
     /// The number of the generation.
     pub generation: u64,

@@ -28,11 +28,17 @@ use crate::requests::slots::Renewal;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_configuration::Configuration;
 use weir_control::{Changes, ListName, Reconfigured, Reloaded, Reply, Request, Stats};
 use weir_loading::regular_file;
 use weir_policy::ir::RuleId;
+
+/// Longest wait for changes that are being made, before changes are refused.
+const SHUT_PATIENCE: Duration = Duration::from_secs(5);
+const SHUT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Watches over the changes of all origins, and answers requests of its own.
 pub trait ChangeWatcher: Send + Sync {
@@ -72,6 +78,8 @@ pub struct Door<L: Loader> {
     /// Updates of lists.
     pub updates: Arc<Updates>,
     watchers: RwLock<Vec<Arc<dyn ChangeWatcher>>>,
+    /// Whether changes are refused. Changes hold it for reading.
+    shut: RwLock<bool>,
     /// The configuration that Weir was started with, if there is a file.
     configuration: Option<Arc<Configuration>>,
     /// Held while the configuration is read again and applied.
@@ -82,7 +90,8 @@ impl<L: Loader> Door<L> {
     /// An entrance without watchers.
     pub fn new(controller: Arc<Controller<L::Datapath>>, loader: L, updates: Arc<Updates>) -> Self {
         let (watchers, configuration, reconfiguring) = (RwLock::default(), None, Mutex::default());
-        Door { controller, loader, updates, watchers, configuration, reconfiguring }
+        let shut = RwLock::default();
+        Door { controller, loader, updates, watchers, configuration, reconfiguring, shut }
     }
 
     /// This entrance for a Weir that was started with a configuration.
@@ -101,6 +110,28 @@ impl<L: Loader> Door<L> {
         self.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
     }
 
+    /// Refuses changes from now on. Waits a little for those that are being made. Returns whether it does; otherwise
+    /// changes go on.
+    pub fn shut(&self) -> bool {
+        let begun = Instant::now();
+        loop {
+            // This never waits for the lock, because later changes would then wait too.
+            match self.shut.try_write() {
+                Ok(mut shut) => {
+                    *shut = true;
+                    return true;
+                }
+                Err(_) if begun.elapsed() > SHUT_PATIENCE => return false,
+                Err(_) => thread::sleep(SHUT_PAUSE),
+            }
+        }
+    }
+
+    /// Lets changes pass again.
+    pub fn reopen(&self) {
+        *self.shut.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+
     fn watchers(&self) -> Vec<Arc<dyn ChangeWatcher>> {
         self.watchers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -114,6 +145,10 @@ impl<L: Loader> Door<L> {
     fn guarded<T, E: From<Failure>>(&self, changes: Changes<'_>, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         if changes == Changes::Nothing {
             return make();
+        }
+        let shut = self.shut.read().unwrap_or_else(PoisonError::into_inner);
+        if *shut {
+            return Err(Failure::Rejected("weir: it is being upgraded; try again".to_owned()).into());
         }
         let watchers = self.watchers();
         watchers.iter().try_for_each(|watcher| watcher.before(changes))?;

@@ -23,9 +23,12 @@ pub mod parts;
 pub mod requests;
 mod server;
 mod signals;
+mod upgrade;
 
 use captures::Captures;
 use door::Door;
+use generations::beginning;
+use generations::beginning::Beginning;
 use generations::controller::Controller;
 use generations::generation::{Generation, KernelLoader, Loader, LoaderCode, NativeLoader};
 use generations::succession;
@@ -33,7 +36,7 @@ use interfaces::claim::{ClaimTarget, Claimant, Claims};
 use interfaces::{descriptors, own_connection};
 use kept::Keeper;
 use options::RunOptions;
-use parts::part::Running;
+use parts::part::{Parts, Running};
 use parts::{hybrid, mitigation};
 use serde_json::json;
 use server::{Answered, Server};
@@ -41,6 +44,7 @@ use signals::Flags;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use upgrade::{Ends, NotUpgraded, Resumed, Upgrades};
 use weir_command::failure::Failure;
 use weir_command::signals::clean_up;
 use weir_configuration::Configuration;
@@ -50,7 +54,7 @@ use weir_engine::live::samples::SampleReader;
 use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::{KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
-use weir_policy::ir::OnExit;
+use weir_state::UsedBy;
 
 /// Interval of the main loop.
 const TICK: Duration = Duration::from_millis(50);
@@ -60,8 +64,14 @@ const TICK: Duration = Duration::from_millis(50);
 /// # Errors
 /// The policy is invalid, an interface cannot be used, or a worker fails.
 pub fn run(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
+    if !options.try_policies.is_empty() {
+        check_options(options)?;
+        return upgrade::try_policies(options);
+    }
+    // Descriptors that were handed over are looked for before others are opened.
+    let (resumed, upgrades) = (Resumed::find()?, Upgrades::begin());
     descriptors::raise()?;
-    run_with(options, configuration).map_err(descriptors::explain)
+    run_with(options, configuration, resumed, upgrades).map_err(descriptors::explain)
 }
 
 /// Refuses options that contradict each other, before anything is taken.
@@ -75,7 +85,12 @@ pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
     trial.map_err(|refusal| Failure::Rejected(format!("weir: {refusal}")))
 }
 
-fn run_with(options: &RunOptions, configuration: Option<&Arc<Configuration>>) -> Result<(), Failure> {
+fn run_with(
+    options: &RunOptions,
+    configuration: Option<&Arc<Configuration>>,
+    mut resumed: Option<Resumed>,
+    upgrades: Arc<Upgrades>,
+) -> Result<(), Failure> {
     let located = |failure| match configuration {
         Some(configuration) => configuration.locate(failure),
         None => failure,
@@ -85,22 +100,29 @@ fn run_with(options: &RunOptions, configuration: Option<&Arc<Configuration>>) ->
         eprintln!("weir: `--{key}` of the command line is used in place of line {line} of the configuration");
     }
     let trust = options.trust.read()?;
-    own_connection::check(options, &trust)?;
+    if resumed.is_none() {
+        own_connection::check(options, &trust)?;
+    }
     let flags = Flags::register()?;
     notify::start()?;
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
     let in_kernel = options.engine.runs_in_kernel();
-    let claims = Claims::take(&targets, Claimant::Weir, Duration::ZERO)?;
+    let (claims, server) = match &mut resumed {
+        Some(resumed) => (resumed.claims(&targets)?, resumed.server(options)?),
+        None => (Claims::take(&targets, Claimant::Weir, Duration::ZERO)?, Server::listen(&options.control)?),
+    };
     let taken = Taken {
         targets,
         claims,
-        server: Server::listen(&options.control)?,
+        server,
         interfaces: interfaces::interfaces(options),
         samples: mitigation::reader(options)?,
         taps: if in_kernel { Taps::of_kernel()? } else { Taps::of_workers() },
         flags,
+        resumed,
+        upgrades,
         configuration: configuration.cloned(),
     };
     match in_kernel {
@@ -118,11 +140,14 @@ struct Taken {
     samples: Option<Arc<SampleReader>>,
     taps: Arc<Taps>,
     flags: Flags,
+    /// What the program before this one in its process has handed over.
+    resumed: Option<Resumed>,
+    upgrades: Arc<Upgrades>,
     configuration: Option<Arc<Configuration>>,
 }
 
 /// Runs the command with programs in the kernel.
-fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
+fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(), Failure> {
     let ports = match options.host.as_slice() {
         [] => Ports::of(&taken.interfaces)?,
         host => Ports::of_host(host)?,
@@ -130,8 +155,15 @@ fn run_kernel(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Fa
     let ports = ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring()));
     let ports = Arc::new(ports.with_taps(taken.taps.clone()));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
+    let used_by = UsedBy::Kernel { limits_room: options.limits_room };
+    let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(used_by)).transpose()?;
+    let loader = loader.continuing(shared);
+    let held = taken.resumed.as_mut().map(Resumed::links).transpose()?.flatten();
     let readers = loader.shared().tables().readers().clone();
-    run_on(options, taken, loader, |first| Ok(KernelPath::start(ports, first, Some(&readers))?))
+    run_on(options, taken, loader, |first| match held {
+        Some(held) => Ok(KernelPath::take_over(ports, first, Some(&readers), held)?),
+        None => Ok(KernelPath::start(ports, first, Some(&readers))?),
+    })
 }
 
 /// Runs the command with workers in user space, each with a lane.
@@ -145,42 +177,57 @@ fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), F
     })
 }
 
-/// Runs the command with one kind of datapath, which `start` starts.
+/// Runs the command with one kind of datapath, which `start` starts. Long: the stages of a start and of an end, in order.
 fn run_on<L: Loader>(
     options: &RunOptions,
     taken: Taken,
     loader: L,
     start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
 ) -> Result<(), Failure> {
-    let Taken { targets, claims, mut server, interfaces, samples, taps, flags, configuration } = taken;
-    let mut parts = parts::all::<L>(options, samples)?;
+    let Taken { targets, claims, mut server, interfaces, samples, taps, flags, mut resumed, upgrades, configuration } =
+        taken;
+    let restored = resumed.as_mut().and_then(|resumed| resumed.restored.take());
+    let mut parts = parts::all::<L>(options, samples, &upgrades, restored)?;
     parts.restore(&loader)?;
     let keeper = Keeper::of(options);
     let check = |first: &Generation<LoaderCode<L>>| parts.check(first);
-    let first = match kept::first(options, keeper.as_ref(), &loader, check, || flags.is_stopped()) {
+    let beginning = match &mut resumed {
+        Some(resumed) => resumed.continued(&loader),
+        None => kept::first(options, keeper.as_ref(), &loader, check, || flags.is_stopped())
+            .and_then(|first| beginning::with(options, first)),
+    };
+    let beginning = match beginning {
         // Stopped before the start.
         Err(_) if flags.is_stopped() => return Ok(()),
         prepared => prepared?,
     };
-    let loaded = first.loaded(None)?;
-    // Until the first policy is confirmed, everything passes when Weir ends.
-    let on_exit = if options.confirm.is_some() { OnExit::Forward } else { first.program().on_exit };
-    let guard = interfaces::guard(options, &interfaces, &targets, on_exit)?;
+    if resumed.is_some() {
+        parts.check(beginning.active())?;
+    }
+    let (loaded, on_exit) = (beginning.loaded()?, beginning.on_exit);
+    let guard = match &mut resumed {
+        Some(resumed) => Arc::new(resumed.guard(options, &interfaces, &targets)?),
+        None => interfaces::guard(options, &interfaces, &targets, on_exit)?,
+    };
     let ran = (|| {
         // A card is opened while the interfaces are in the state that they have without Weir.
         parts.open(&targets, &loader)?;
         let datapath = start(&loaded)?;
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
-        let controller = Arc::new(Controller::new(datapath, first, guard.clone(), options.confirm)?);
+        let Beginning { ready, succession, .. } = beginning;
+        let controller = Arc::new(Controller::with(datapath, ready, succession, guard.clone()));
         let engine = options.engine.name();
         controller.report(move |status| status.engine = Some(engine.to_owned()));
+        match resumed {
+            Some(resumed) => upgrades.note_carried(resumed.end(loader.shared())),
+            None => report_start(options, &controller),
+        }
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
-        report_start(options, &controller);
         let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
         let begun = begun.and_then(|()| parts.start(&running));
         let answer = move |request| match request {
@@ -188,11 +235,7 @@ fn run_on<L: Loader>(
             request => door.request(request).map(|reply| Answered::from(json!(reply))),
         };
         let begun = begun.and_then(|()| server.serve(answer));
-        // The main loop never waits for an activation.
-        while begun.is_ok() && !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
-            parts.step(&running);
-            thread::sleep(TICK);
-        }
+        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server)));
         drop(server);
         // Actions are undone while workers can still take changes up.
         parts.end(&running);
@@ -205,9 +248,33 @@ fn run_on<L: Loader>(
             controller.stop()
         });
         parts.finish();
-        stopped.and(controller.check_confirmed())
+        waited.unwrap_or(Ok(())).and(stopped).and(controller.check_confirmed())
     })();
     ran.and(guard.end())
+}
+
+/// The main loop, which never waits for an activation. It ends when Weir is to end. An upgrade leaves it only if the
+/// datapath was stopped and there is no new program.
+fn wait<L: Loader>(
+    parts: &mut Parts<'_, L>,
+    running: &Running<'_, L>,
+    (upgrades, claims, server): (&Upgrades, &Claims, &Server),
+) -> Result<(), Failure> {
+    let Running { door, guard, flags, .. } = running;
+    let controller = &door.controller;
+    while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
+        parts.step(running);
+        if let Some(plan) = upgrades.take_plan() {
+            let ends = Ends { door, guard, claims, server, flags, upgrades: upgrades.count() };
+            let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
+            upgrades.refuse(failure.message());
+            if is_stopped {
+                return Err(failure);
+            }
+        }
+        thread::sleep(TICK);
+    }
+    Ok(())
 }
 
 fn report_start<D: Datapath>(options: &RunOptions, controller: &Controller<D>) {

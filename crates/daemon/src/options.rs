@@ -99,6 +99,9 @@ pub struct RunOptions {
     /// Limits that have a line in each interval, the most exceeded first. The sums cover all limits.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = top, requires = "limits_log")]
     pub limits_top: usize,
+    /// Only try whether this program can run these policies with these options: what an upgrade asks the new program.
+    #[arg(long = "try-policy", hide = true, value_name = "POLICY")]
+    pub try_policies: Vec<PathBuf>,
     /// What Prometheus is told.
     #[command(flatten)]
     pub metrics: MetricsOptions,

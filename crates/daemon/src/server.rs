@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use weir_control::{
     ANSWER_TIME_MAX, Answer, CLIENTS_MAX, DEFAULT_PATH, GIVE_WAY, REQUEST_BYTES_MAX, REQUEST_TIME_MAX, Request,
     SILENCE_MAX,
 };
+use weir_engine::live::os::inherited::Kept;
 
 /// Pause after the system could not accept a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -56,6 +58,8 @@ impl Answered {
 pub struct Server {
     path: PathBuf,
     listener: Option<UnixListener>,
+    /// The listener's descriptor, to be handed over.
+    listening: OwnedFd,
 }
 
 impl Server {
@@ -67,7 +71,36 @@ impl Server {
         if path == Path::new(DEFAULT_PATH) {
             make_folder(path)?;
         }
-        Ok(Server { path: path.to_owned(), listener: Some(listen(path)?) })
+        Self::of(path, listen(path)?)
+    }
+
+    fn of(path: &Path, listener: UnixListener) -> Result<Self, Failure> {
+        let listening = listener.as_fd().try_clone_to_owned().map_err(|error| Failure::file(path, error))?;
+        Ok(Server { path: path.to_owned(), listener: Some(listener), listening })
+    }
+
+    /// Goes on listening at `path`, with the listener of the program before this one in its process. Clients that have
+    /// connected meanwhile have waited.
+    ///
+    /// # Errors
+    /// It does not listen at the path.
+    pub fn continued(path: &Path, listener: OwnedFd) -> Result<Self, Failure> {
+        let failed = |why: &str| Failure::Runtime(format!("{}: {why}", path.display()));
+        let listens = net::sockopt::socket_acceptconn(&listener).is_ok_and(|listens| listens);
+        let listener = UnixListener::from(listener);
+        let is_own = listener.local_addr().is_ok_and(|own| own.as_pathname() == Some(path));
+        match listens && is_own {
+            true => Self::of(path, listener),
+            false => Err(failed("the descriptor that was handed over does not listen here")),
+        }
+    }
+
+    /// Hands the listener over to the next program in this process.
+    ///
+    /// # Errors
+    /// Its descriptor cannot be kept.
+    pub fn hand_over(&self, kept: &mut Kept) -> io::Result<i32> {
+        kept.keep(self.listening.as_fd())
     }
 
     /// Answers requests by calling `handler`, several at a time. A panic of `handler` becomes an error answer.

@@ -71,6 +71,11 @@ impl SourceMap {
         self.files.iter().map(|source| source.name.as_str())
     }
 
+    /// All files.
+    pub fn all(&self) -> &[Source] {
+        &self.files
+    }
+
     /// The file.
     pub fn file(&self, id: FileId) -> &Source {
         &self.files[id.0 as usize]

@@ -26,6 +26,8 @@ pub struct FlowTables {
     pub used_by: UsedBy,
     /// Flows for each new table, until a table is saved.
     pub saved: Option<SavedFlows>,
+    /// Tables of the program before this one in its process, until generations are bound to them.
+    pub handed: Vec<Arc<FlowTable>>,
 }
 
 /// The table of flows that a generation uses, if it tracks.
@@ -60,9 +62,10 @@ impl FlowTables {
     /// A loaded table, or a new one with the saved flows that have not expired.
     fn table(&self, request: Request<'_, Self>) -> Result<Arc<FlowTable>, StateError> {
         let needs = request.declaration;
-        let (known, secrets) = (request.earlier.first(), || self.secrets());
+        let handed = self.handed.iter().find(|table| Self::fits(&needs, table));
+        let (known, secrets) = (request.earlier.first().copied().or(handed), || self.secrets());
         let new = || FlowTable::new(self.used_by.memory(), needs.size, secrets()?);
-        let table = known.map_or_else(new, |&table| Ok(table.clone()))?;
+        let table = known.map_or_else(new, |table| Ok(table.clone()))?;
         if needs.proxied {
             table.keep_proxied()?;
         }

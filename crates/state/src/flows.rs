@@ -1,7 +1,8 @@
 //! The flows that policies track (`docs/reference/tracking.md`, [`weir_abi::flow`]).
 
+use std::io;
 use std::mem::offset_of;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -92,6 +93,29 @@ impl FlowTable {
         }
         let refreshed_ns = AtomicU64::new(crate::now_ns());
         Ok(Arc::new(FlowTable { head, buckets, proxied: OnceLock::new(), memory, count, keys, refreshed_ns }))
+    }
+
+    /// A table of `count` buckets in maps that were handed over: those of its head and of its buckets, and of what is
+    /// kept of proxied flows. Programs may change it meanwhile.
+    ///
+    /// # Errors
+    /// They are not such maps.
+    pub fn handed([head, buckets]: [OwnedFd; 2], proxied: Option<OwnedFd>, count: u32) -> io::Result<Arc<Self>> {
+        let head = Words::handed_block(head, "weir_flow_head", HEAD_WORDS)?;
+        let buckets = Words::handed(buckets, "weir_flows", BUCKET_BYTES, count)?;
+        let proxied_bytes = SLOTS * size_of::<Proxied>();
+        let proxied = proxied.map(|map| Words::handed(map, "weir_proxied", proxied_bytes, count)).transpose()?;
+        let word = |at: usize| head.all()[at / size_of::<u64>()].load(Ordering::Relaxed);
+        if word(offset_of!(FlowHead, buckets)) != u64::from(count) {
+            return Err(io::Error::other("the table of flows has another number of buckets"));
+        }
+        let keys = std::array::from_fn(|index| word(offset_of!(FlowHead, keys) + index * size_of::<u64>()));
+        let (keys, memory) = (HashKeys::of_words(keys), Memory::Kernel);
+        let kept = OnceLock::new();
+        proxied.into_iter().for_each(|words| _ = kept.set(words));
+        // Old times are brought forward at the next occasion.
+        let refreshed_ns = AtomicU64::new(0);
+        Ok(Arc::new(FlowTable { head, buckets, proxied: kept, memory, count, keys, refreshed_ns }))
     }
 
     /// Number of buckets.

@@ -1,9 +1,11 @@
 //! Memory that programs in the kernel and this process share.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use libbpf_rs::libbpf_sys::{BPF_F_MMAPABLE, bpf_map_create_opts};
+use libbpf_rs::libbpf_sys::{
+    BPF_F_MMAPABLE, BPF_MAP_TYPE_ARRAY, bpf_map_create_opts, bpf_map_get_info_by_fd, bpf_map_info,
+};
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -12,7 +14,7 @@ use memmap2::{MmapOptions, MmapRaw};
 ///
 /// # Errors
 /// The kernel refuses the map or its memory.
-pub fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(MapHandle, MmapRaw)> {
+pub fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(OwnedFd, MmapRaw)> {
     let options = bpf_map_create_opts {
         sz: size_of::<bpf_map_create_opts>() as _,
         map_flags: BPF_F_MMAPABLE,
@@ -21,9 +23,36 @@ pub fn mapped_array(name: &str, bytes: usize, values: u32) -> io::Result<(MapHan
     let map = MapHandle::create(MapType::Array, Some(name), 4, bytes as u32, values, &options)
         // libbpf stores the error number in errno, and libbpf-rs does not return it.
         .map_err(|_| io::Error::last_os_error())?;
-    let length = bytes.next_multiple_of(8) * values as usize;
-    let memory = MmapOptions::new().len(length).map_raw(map.as_fd().as_raw_fd())?;
+    let map = map.as_fd().try_clone_to_owned()?;
+    let memory = memory(&map, bytes, values)?;
     Ok((map, memory))
+}
+
+fn memory(map: &OwnedFd, bytes: usize, values: u32) -> io::Result<MmapRaw> {
+    MmapOptions::new().len(bytes.next_multiple_of(8) * values as usize).map_raw(map.as_raw_fd())
+}
+
+/// The memory of an array map that was made by [`mapped_array`] with these values, and handed over since.
+///
+/// # Errors
+/// It is another map, or the kernel refuses its memory.
+pub(crate) fn handed_array(map: &OwnedFd, name: &str, bytes: usize, values: u32) -> io::Result<MmapRaw> {
+    let mut info = bpf_map_info::default();
+    let mut length = size_of::<bpf_map_info>() as u32;
+    // SAFETY: `info` is writable for `length` bytes. It is all zeros, so the kernel writes through no pointer in it.
+    if unsafe { bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let is_named = info.name.iter().map(|&c| c as u8).take_while(|&c| c != 0).eq(name.bytes());
+    let is_mapped = info.map_flags & BPF_F_MMAPABLE != 0 && info.type_ == BPF_MAP_TYPE_ARRAY;
+    let is_large = (info.key_size, info.value_size as usize, info.max_entries) == (4, bytes, values);
+    match is_named && is_mapped && is_large {
+        true => memory(map, bytes, values),
+        false => Err(io::Error::other(format!(
+            "descriptor {} is not the map {name} of {values} times {bytes} bytes",
+            map.as_raw_fd()
+        ))),
+    }
 }
 
 /// Number of CPUs that have memory of their own in the kernel: the most that the machine can have, rounded up to a

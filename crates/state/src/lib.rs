@@ -26,6 +26,7 @@ pub mod features;
 pub mod flow_store;
 pub mod flows;
 mod grace;
+pub mod handover;
 mod kernel_map;
 pub mod limits;
 pub mod memory;

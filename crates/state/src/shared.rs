@@ -10,7 +10,7 @@ use crate::feature_store::{FeatureBinding, ObservedFeatures};
 use crate::features::Features;
 use crate::flow_store::{FlowBinding, FlowTables};
 use crate::flows::FlowTable;
-use crate::limits::{Buckets, LimitNeeds, LimitStore, SavedDebts};
+use crate::limits::{Buckets, HandedAssignment, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::SavedFlows;
 use crate::slot_store::SlotStore;
 use crate::store::{Declared, StateKind, Store};
@@ -20,6 +20,9 @@ use crate::{StateError, UsedBy};
 
 /// Minimum number of spare buckets in the kernel, besides the buckets of the first policy. They take 512 KiB.
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
+
+/// Buckets that were handed over, until the first policy with limits.
+type HandedBucketMap = Mutex<Option<(Buckets, HandedAssignment)>>;
 
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
 /// declares it, so other policies pay nothing.
@@ -35,6 +38,8 @@ pub struct SharedState {
     features: Store<ObservedFeatures>,
     /// Debts for limits that no generation has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
+    /// Buckets of the program before this one in its process, until the first policy with limits.
+    handed_buckets: HandedBucketMap,
 }
 
 impl SharedState {
@@ -51,10 +56,42 @@ impl SharedState {
     /// Shared state with a known hash seed, to compare the decisions of engines.
     pub fn with_seed(used_by: UsedBy, seed: u32) -> Self {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let flows = Store::new(FlowTables { used_by, saved: None });
+        let flows = Store::new(FlowTables { used_by, saved: None, handed: Vec::new() });
         let features = Store::new(ObservedFeatures { used_by });
-        let (slots, debts) = (OnceLock::new(), Mutex::default());
-        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, debts }
+        let (slots, debts, handed_buckets) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, debts, handed_buckets }
+    }
+
+    /// The hash seed of addresses.
+    pub(crate) fn seed(&self) -> u32 {
+        self.seed
+    }
+
+    /// Runs `work` on what is known of tables of flows.
+    pub(crate) fn flow_tables<R>(&self, work: impl FnOnce(&mut FlowTables) -> R) -> R {
+        self.flows.maintain(|tables, _| work(tables))
+    }
+
+    /// The tables of flows of all loaded generations.
+    pub(crate) fn all_flows(&self) -> Vec<Arc<FlowTable>> {
+        let mut all: Vec<Arc<FlowTable>> = Vec::new();
+        for table in self.flows.loaded().iter().filter_map(|binding| binding.table()) {
+            if !all.iter().any(|known| Arc::ptr_eq(known, table)) {
+                all.push(table.clone());
+            }
+        }
+        all
+    }
+
+    /// Buckets that were handed over and not taken yet.
+    pub(crate) fn handed_buckets(&self) -> &HandedBucketMap {
+        &self.handed_buckets
+    }
+
+    /// Lets the first generations continue with tables of flows and buckets.
+    pub(crate) fn take_handed(&self, flows: Vec<Arc<FlowTable>>, buckets: Option<(Buckets, HandedAssignment)>) {
+        self.flow_tables(|tables| tables.handed = flows);
+        *self.handed_buckets.lock().unwrap_or_else(PoisonError::into_inner) = buckets;
     }
 
     /// Whether one policy uses the state, to decide replayed packets.
@@ -68,12 +105,17 @@ impl SharedState {
     /// There is no memory for the buckets.
     pub fn limits(&self, needs: LimitNeeds) -> Result<&LimitStore, StateError> {
         if self.limits.get().is_none() {
-            let buckets = match self.used_by {
-                UsedBy::Replay(_) => Buckets::reserve(needs.buckets)?,
-                UsedBy::Workers => Buckets::reserve(BUCKETS_MAX)?,
-                UsedBy::Kernel { limits_room } => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
+            let handed = self.handed_buckets.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let handed = handed.filter(|(buckets, _)| buckets.count() >= needs.buckets);
+            let (handed, assignment) = handed.unzip();
+            let buckets = match (handed, self.used_by) {
+                (Some(handed), _) => handed,
+                (None, UsedBy::Replay(_)) => Buckets::reserve(needs.buckets)?,
+                (None, UsedBy::Workers) => Buckets::reserve(BUCKETS_MAX)?,
+                (None, UsedBy::Kernel { limits_room }) => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
             let store = LimitStore::new(self.seed, buckets);
+            assignment.into_iter().for_each(|assignment| store.continue_with(assignment));
             store.keep_debts(self.debts.lock().unwrap_or_else(PoisonError::into_inner).clone());
             // If another thread was faster, its store is used.
             let _other = self.limits.set(store);

@@ -67,7 +67,7 @@ impl StateKind for RuleSlots {
         _: &mut dyn Iterator<Item = &BoundSlot>,
         _: u64,
     ) -> Result<Vec<BoundSlot>, StateError> {
-        let bind = |Request { declaration: SlotDeclared { name, size }, earlier }: Request<'_, Self>| {
+        let bind = |Request { declaration: SlotDeclared { name, size }, earlier, .. }: Request<'_, Self>| {
             let slot = match earlier.first() {
                 Some(bound) => bound.slot.clone(),
                 None => RuleSlot::new(self.memory, self.readers.clone())

@@ -53,6 +53,8 @@ pub struct Declared<D> {
 
 /// A request for one object.
 pub struct Request<'a, K: StateKind> {
+    /// The name of the state.
+    pub name: String,
     /// What the policy declares.
     pub declaration: K::Declaration,
     /// Objects of the same name that fit, of loaded generations, newest first.
@@ -147,8 +149,8 @@ impl<K: StateKind> Store<K> {
                 let newest_first = loaded.iter().rev();
                 let earlier = newest_first.filter_map(|binding| binding.objects.iter().find(fits));
                 let earlier = earlier.map(|named| &named.object).collect();
-                names.push(name);
-                Request { declaration, earlier }
+                names.push(name.clone());
+                Request { name, declaration, earlier }
             });
             let requests = requests.collect();
             let objects = kind.bind(requests, &mut loaded.iter().flat_map(|binding| binding.objects()), now_ns)?;
@@ -227,7 +229,7 @@ mod tests {
             let problem = || StateError::Buckets { count: self.room, problem: format!("{new} more are needed") };
             self.room = self.room.checked_sub(new).ok_or_else(problem)?;
             let begun = || Arc::new(AtomicUsize::new(now_ns as usize));
-            let set = |Request { declaration: element, earlier }: Request<'_, Self>| Set {
+            let set = |Request { declaration: element, earlier, .. }: Request<'_, Self>| Set {
                 element,
                 entries: earlier.first().map_or_else(begun, |set| set.entries.clone()),
             };

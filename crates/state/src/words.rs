@@ -1,14 +1,13 @@
 //! Arrays of 64-bit words that workers or programs in the kernel write while other threads read.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
-use libbpf_rs::MapHandle;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
 use crate::StateError;
-use crate::kernel_map::mapped_array;
+use crate::kernel_map::{handed_array, mapped_array};
 
 /// Maximum number of buckets. They take 512 MiB.
 pub const BUCKETS_MAX: usize = 1 << 26;
@@ -21,7 +20,7 @@ pub struct Words {
     memory: MmapRaw,
     count: usize,
     /// The kernel's map, if programs in the kernel write the words.
-    map: Option<MapHandle>,
+    map: Option<OwnedFd>,
 }
 
 // SAFETY: the words are accessed only as atomics, here and by compiled code.
@@ -85,6 +84,24 @@ impl Words {
         let count = bytes / size_of::<u64>() * elements as usize;
         let (map, memory) = mapped_array(name, bytes, elements)?;
         Ok(Words { memory, count, map: Some(map) })
+    }
+
+    /// The words of a map that the program before this one in its process has handed over.
+    ///
+    /// # Errors
+    /// It is not such a map.
+    pub(crate) fn handed(map: OwnedFd, name: &str, bytes: usize, elements: u32) -> io::Result<Self> {
+        let count = bytes / size_of::<u64>() * elements as usize;
+        let memory = handed_array(&map, name, bytes, elements)?;
+        Ok(Words { memory, count, map: Some(map) })
+    }
+
+    /// The words of a map like those of `of_kernel`, handed over.
+    ///
+    /// # Errors
+    /// It is not such a map.
+    pub(crate) fn handed_block(map: OwnedFd, name: &str, count: usize) -> io::Result<Self> {
+        Self::handed(map, name, Self::bytes(count), 1)
     }
 
     /// Reserves the same number of words in the same kind of memory: in the kernel or in this process.

@@ -13,6 +13,7 @@ use crate::ctl_slot;
 use crate::ctl_stats;
 use crate::ctl_table;
 use crate::ctl_updates;
+use crate::ctl_upgrade;
 use clap::CommandFactory;
 use std::fmt::Write;
 use weir_command::failure::Failure;
@@ -39,6 +40,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Slot { name, action } => return ctl_slot::run(options, name, action),
         CtlCommand::Stats(stats) => return ctl_stats::run(options, stats),
         CtlCommand::Table { name, action } => return ctl_table::run(options, name, action),
+        CtlCommand::Upgrade => return ctl_upgrade::run(options),
         CtlCommand::Status => Request::Status,
         CtlCommand::Limits { top, list } => Request::Limits { top: *top, list: list.clone() },
         CtlCommand::Features { top } => Request::Features { top: *top },

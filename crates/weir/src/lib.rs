@@ -27,6 +27,7 @@ pub mod ctl_slot;
 mod ctl_stats;
 pub mod ctl_table;
 pub mod ctl_updates;
+pub mod ctl_upgrade;
 pub mod detect;
 pub mod diff;
 pub mod import;

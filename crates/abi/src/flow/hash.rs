@@ -42,6 +42,11 @@ impl HashKeys {
         [one, two, three, four, five, self.start, self.mix]
     }
 
+    /// The keys with these words in memory, as of [`HashKeys::all`].
+    pub fn of_words([one, two, three, four, five, start, mix]: [u64; 7]) -> Self {
+        HashKeys { words: [one, two, three, four, five], start, mix }
+    }
+
     /// Hashes a key for a table with a number of buckets, at least 1.
     pub const fn hash(&self, key: &FlowKey, buckets: u32) -> Hashed {
         let mut sum = self.start.wrapping_add(key.is_ipv6 as u64);

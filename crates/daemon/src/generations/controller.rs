@@ -3,6 +3,7 @@
 //! Only a change waits for another change. Status requests are answered at once from the current state.
 
 mod card;
+mod handover;
 mod trials;
 
 use crate::generations::account::{Stopped, sums};
@@ -96,19 +97,21 @@ impl<D: Datapath> Controller<D> {
             None => Succession::default(),
         };
         first.id = succession.active().generation;
-        first.take_effect();
+        Ok(Self::with(datapath, vec![first], succession, guard))
+    }
+
+    /// Controls a datapath that decides by the policy that `succession` has decided for. `ready` are its generations.
+    pub fn with(datapath: D, ready: Vec<Generation<D::Code>>, succession: Succession, guard: Arc<Guard>) -> Self {
+        let started = Instant::now();
+        let ready: Vec<_> = ready.into_iter().map(Arc::new).collect();
+        let active = succession.active().generation;
+        let generation = ready.iter().find(|one| one.id == active).expect("the active generation is ready").clone();
+        generation.take_effect();
         // Debts from before the start may belong to lower rates.
-        first.bound_debts();
-        let generation = Arc::new(first);
-        let state = State {
-            succession,
-            ready: vec![generation.clone()],
-            activations: 1,
-            changing_since: started,
-            superseded: None,
-        };
+        generation.bound_debts();
+        let state = State { succession, ready, activations: 1, changing_since: started, superseded: None };
         let (changing, state, ledger) = (Mutex::default(), Mutex::new(state), Ledger::new(generation));
-        Ok(Controller {
+        Controller {
             datapath,
             clock: Box::new(Instant::now),
             guard,
@@ -119,7 +122,7 @@ impl<D: Datapath> Controller<D> {
             reports: RwLock::default(),
             card: OnceLock::new(),
             ensuring: Mutex::default(),
-        })
+        }
     }
 
     /// Adds a ready generation. Returns its number.

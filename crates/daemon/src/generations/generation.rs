@@ -3,8 +3,10 @@
 use crate::parts::card::options::CardRules;
 use crate::parts::hybrid::splitter::{Offloaded, Splitter};
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::{fs, io};
 use weir_command::failure::Failure;
 use weir_command::limit_counts::{Counting, Top, Visit};
 use weir_command::report;
@@ -121,6 +123,12 @@ impl KernelLoader {
     pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
         KernelLoader { splitter, ..self }
     }
+
+    /// This loader with other shared state, unless there is none.
+    #[must_use]
+    pub fn continuing(self, shared: Option<SharedState>) -> Self {
+        KernelLoader { shared: shared.map_or(self.shared, Arc::new), ..self }
+    }
 }
 
 impl Loader for KernelLoader {
@@ -145,6 +153,23 @@ impl Loader for KernelLoader {
     }
 }
 
+/// Tells a file from another one, and from the same one with other contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        Ok(Stamp { device: found.dev(), inode: found.ino(), bytes: found.size(), modified })
+    }
+}
+
 /// The names of the rules of a program.
 fn names_of(program: &Program) -> Arc<PolicyNames> {
     let name = |rule: &Rule| RuleName { at: rule.at.clone(), text: rule.text.clone() };
@@ -156,6 +181,8 @@ pub struct Generation<C> {
     /// Its number, from 1.
     pub id: u64,
     path: PathBuf,
+    /// Its file, when it was loaded.
+    stamp: Option<Stamp>,
     policy: Policy,
     prepared: Prepared<C>,
     /// The names of its rules, for copies of packets.
@@ -172,9 +199,11 @@ impl<C> Generation<C> {
     /// # Errors
     /// The policy is invalid, or cannot be compiled or loaded.
     pub fn prepare<L: Loader<Datapath: Datapath<Code = C>>>(path: &Path, loader: &L) -> Result<Self, Failure> {
+        // Before it is read: a file that is replaced meanwhile counts as changed.
+        let stamp = Stamp::of(path).ok();
         let policy = PolicyFile::open(path)?.read(loader.trust())?;
         report::say_warnings(&policy);
-        Self::load(path, policy, loader, None)
+        Ok(Generation { stamp, ..Self::load(path, policy, loader, None)? })
     }
 
     /// Compiles and loads a policy that was read from `path` already.
@@ -201,7 +230,7 @@ impl<C> Generation<C> {
         };
         let prepared = loader.load(&policy)?;
         let (path, names, listed) = (path.to_owned(), names_of(&policy.program), OnceLock::new());
-        Ok(Generation { id: 0, path, policy, prepared, names, listed, offloaded })
+        Ok(Generation { id: 0, path, stamp: None, policy, prepared, names, listed, offloaded })
     }
 
     /// This policy with other contents of some lists, compiled and loaded. `stamps` are the stamps of their files.
@@ -236,7 +265,8 @@ impl<C> Generation<C> {
         let same = |(one, other): (&Rule, &Rule)| one.at == other.at && one.text == other.text;
         let [before, now] = [&self.program().rules, &policy.program.rules];
         let has_same_rules = before.len() == now.len() && before.iter().zip(now).all(same);
-        Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))
+        let generation = Self::load(&self.path, policy, loader, choice.filter(|_| has_same_rules))?;
+        Ok(Generation { stamp: self.stamp, ..generation })
     }
 
     /// Whether a card that it is loaded for looks a table up.
@@ -252,6 +282,26 @@ impl<C> Generation<C> {
     /// Where it was read from.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Checks that its files still have the policy that it was loaded from. Lists are not compared.
+    ///
+    /// # Errors
+    /// What has changed.
+    pub fn check_files(&self) -> Result<(), String> {
+        let changed = |path: &Path| format!("{} has changed since it was loaded", path.display());
+        for source in self.text().iter().flat_map(|text| text.sources.all()) {
+            let path = Path::new(&source.name);
+            let now = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if now != source.text {
+                return Err(changed(path));
+            }
+        }
+        let now = Stamp::of(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        match self.is_bundle() && self.stamp.as_ref() != Some(&now) {
+            true => Err(changed(&self.path)),
+            false => Ok(()),
+        }
     }
 
     /// Its lists of limits.

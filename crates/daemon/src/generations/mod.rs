@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod automatic;
+pub mod beginning;
 pub mod controller;
 pub mod generation;
 mod interface_stats;

@@ -1,3 +1,5 @@
+//! Long: one state machine, with what it hands over to the next program.
+//!
 //! Which generation and posture are active, trials, rollback, and postures that act automatically. It is a state
 //! machine without input or output; its caller passes the time (docs/decisions/0017-trials.md).
 //!
@@ -20,6 +22,8 @@
 //! target, and ends at every rollback.
 
 use crate::generations::automatic::{Automatic, Ended, Holder, Why};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, Instant};
 use weir_control::Active;
@@ -174,6 +178,34 @@ pub struct Succession {
     is_given_up: bool,
 }
 
+/// What an upgrade hands over of a succession.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedSuccession {
+    /// The number of the next generation.
+    pub next: u64,
+    /// The confirmed policy.
+    pub confirmed: Option<Active>,
+    /// The previously confirmed policy.
+    pub previous: Option<Active>,
+    /// The policy on trial, and when the trial ends, by the monotonic clock in nanoseconds.
+    pub trial: Option<(Active, u64)>,
+}
+
+impl HandedSuccession {
+    /// What the operator has decided for, if it is whole.
+    pub fn decided(&self) -> Option<&Active> {
+        self.trial.as_ref().map(|(active, _)| active).or(self.confirmed.as_ref())
+    }
+
+    /// The generations in use, in order.
+    pub fn generations(&self) -> Vec<u64> {
+        let trial = self.trial.as_ref().map(|(active, _)| active);
+        let all = [self.confirmed.as_ref(), self.previous.as_ref(), trial].into_iter().flatten();
+        let numbers: BTreeSet<u64> = all.map(|active| active.generation).collect();
+        numbers.into_iter().collect()
+    }
+}
+
 impl Default for Succession {
     /// The base policy of generation 1 is active.
     fn default() -> Self {
@@ -194,6 +226,23 @@ impl Succession {
         let confirmed = Succession::default();
         let trial = Trial { active: confirmed.decided().clone(), ends: now + time };
         Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
+    }
+
+    /// What the next program in this process continues with. An automatic posture is not among it.
+    pub fn hand_over(&self, now: Instant, now_ns: u64) -> HandedSuccession {
+        let left = |ends: Instant| ends.saturating_duration_since(now).as_nanos() as u64;
+        let trial = self.trial.as_ref().map(|trial| (trial.active.clone(), now_ns.saturating_add(left(trial.ends))));
+        let (confirmed, previous) = (self.confirmed.clone(), self.previous.clone());
+        HandedSuccession { next: self.next, confirmed, previous, trial }
+    }
+
+    /// Continues what was handed over. Only generations in use are ready.
+    pub fn continued(handed: HandedSuccession, now: Instant, now_ns: u64) -> Self {
+        let ready = handed.generations();
+        let HandedSuccession { next, confirmed, previous, trial } = handed;
+        let ends = |ends_ns: u64| now + Duration::from_nanos(ends_ns.saturating_sub(now_ns));
+        let trial = trial.map(|(active, ends_ns)| Trial { active, ends: ends(ends_ns) });
+        Succession { ready, next, confirmed, previous, trial, ..Succession::default() }
     }
 
     /// The generation and posture that decide packets.

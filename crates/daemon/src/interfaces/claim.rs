@@ -20,16 +20,18 @@ use rustix::process::{Pid, test_kill_process};
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
+use weir_engine::live::os::inherited::{Inherited, Kept};
 use weir_engine::live::os::link::LinkSwitch;
 
 /// The directory of claims.
-const FOLDER: &str = "/run/weir";
+pub const FOLDER: &str = "/run/weir";
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Longest time from a holder's lock until it has written its process ID, or has removed the file of a killed one.
@@ -155,7 +157,7 @@ impl Claimant {
 
 /// Claims on interfaces. They are released when dropped.
 pub struct Claims {
-    _held: Vec<Claim>,
+    held: Vec<Claim>,
 }
 
 impl Claims {
@@ -174,7 +176,7 @@ impl Claims {
         patience: Duration,
     ) -> Result<Self, Failure> {
         if targets.is_empty() {
-            return Ok(Claims { _held: Vec::new() });
+            return Ok(Claims { held: Vec::new() });
         }
         prepare(folder)?;
         // Both of two that start at once lock in the same order, so that one gets all.
@@ -198,7 +200,42 @@ impl Claims {
         if claimant == Claimant::Weir {
             remove_stale(folder);
         }
-        Ok(Claims { _held: held })
+        Ok(Claims { held })
+    }
+}
+
+impl Claims {
+    /// Hands the claims over to the next program in this process: the names of their files, and their descriptors.
+    ///
+    /// # Errors
+    /// A descriptor cannot be kept.
+    pub fn hand_over(&self, kept: &mut Kept) -> io::Result<Vec<(String, i32)>> {
+        let name = |claim: &Claim| claim.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.held.iter().map(|claim| Ok((name(claim), kept.keep(claim.locked.as_fd())?))).collect()
+    }
+
+    /// Takes claims of the targets over from the program before this one in its process.
+    ///
+    /// # Errors
+    /// One of them was not handed over, or is not a locked claim.
+    pub fn continued(
+        targets: &[ClaimTarget],
+        handed: &[(String, i32)],
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failure> {
+        let held = targets.iter().map(|target| {
+            let path = Path::new(FOLDER).join(&target.file);
+            let failed = |why: &str| Failure::Runtime(format!("{}: {why}", path.display()));
+            let number = handed.iter().find(|(file, _)| *file == target.file).map(|&(_, number)| number);
+            let number = number.ok_or_else(|| failed("this claim was not handed over"))?;
+            let file = File::from(inherited.take(number).map_err(|error| Failure::file(&path, error))?);
+            // The lock belongs to the open file, so this process has it already.
+            match file.try_lock().is_ok() && is_at(&file, &path) {
+                true => Ok(Claim { path, locked: file }),
+                false => Err(failed("the descriptor that was handed over is not this claim")),
+            }
+        });
+        Ok(Claims { held: held.collect::<Result<_, _>>()? })
     }
 }
 
@@ -240,7 +277,7 @@ fn refused(target: &ClaimTarget, claimant: Claimant, holder: &str) -> Failure {
 }
 
 /// Creates the directory if it does not exist. Another user who could write to it could hold every claim.
-fn prepare(folder: &Path) -> Result<(), Failure> {
+pub fn prepare(folder: &Path) -> Result<(), Failure> {
     let own = rustix::process::geteuid().as_raw();
     let refused = |problem: &dyn Display| {
         let remedy = format!("claims on interfaces need a directory that only uid {own} can write to");
@@ -273,7 +310,7 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
 /// One claim. The file is removed while it is locked.
 struct Claim {
     path: PathBuf,
-    _locked: File,
+    locked: File,
 }
 
 /// The result of an attempt.
@@ -292,7 +329,7 @@ impl Claim {
             Ok(()) if is_at(&file, path) => {
                 file.set_len(0)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes())?;
-                Ok(Attempt::Claimed(Claim { path: path.to_owned(), _locked: file }))
+                Ok(Attempt::Claimed(Claim { path: path.to_owned(), locked: file }))
             }
             // The previous holder has removed the file since it was opened.
             Ok(()) => Ok(Attempt::Held { by: None }),

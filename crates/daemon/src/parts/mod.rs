@@ -25,10 +25,12 @@ mod upkeep;
 
 use crate::generations::generation::Loader;
 use crate::options::RunOptions;
+use crate::upgrade::{UpgradePart, Upgrades};
 use part::{Part, Parts};
 use std::sync::Arc;
 use weir_command::failure::Failure;
 use weir_engine::live::samples::SampleReader;
+use weir_state::saved::Restored;
 
 /// Refuses options of parts that do not fit each other, before anything is taken.
 ///
@@ -48,6 +50,8 @@ pub fn check(options: &RunOptions) -> Result<(), Failure> {
 pub fn all<'o, L: Loader>(
     options: &'o RunOptions,
     samples: Option<Arc<SampleReader>>,
+    upgrades: &Arc<Upgrades>,
+    restored: Option<Restored>,
 ) -> Result<Parts<'o, L>, Failure> {
     fn part<'o, L: Loader>(part: impl Part<L> + 'o) -> Option<Box<dyn Part<L> + 'o>> {
         Some(Box::new(part))
@@ -55,7 +59,11 @@ pub fn all<'o, L: Loader>(
     let parts = [
         hybrid::HybridPart::of(options)?.and_then(part),
         limits_log::LimitsLog::open(options)?.and_then(part),
-        saving::Saving::of(options).and_then(part),
+        match options.state_folder.as_deref() {
+            Some(folder) => part(saving::Saving::of(folder, restored)),
+            None => restored.map(saving::Unsaved::new).and_then(part),
+        },
+        part(UpgradePart(upgrades.clone())),
         part(trials::Trials),
         part(feeds::Feeds),
         card::CardPart::of(options)?.and_then(part),

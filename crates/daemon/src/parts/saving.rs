@@ -6,7 +6,6 @@
 
 use crate::generations::controller::Controller;
 use crate::generations::generation::Loader;
-use crate::options::RunOptions;
 use crate::parts::part::{Part, Running};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -28,18 +27,47 @@ pub struct Saving<'o> {
     path: &'o Path,
     folder: Option<StateFolder>,
     threads: Option<SavingThreads>,
+    /// What an upgrade has carried over, which is newer than the folder.
+    carried: Option<Restored>,
 }
 
 impl<'o> Saving<'o> {
-    /// The part, if the option is given.
-    pub fn of(options: &'o RunOptions) -> Option<Self> {
-        Some(Saving { path: options.state_folder.as_deref()?, folder: None, threads: None })
+    /// The part with the folder of the option. `carried` is what an upgrade has carried over.
+    pub fn of(path: &'o Path, carried: Option<Restored>) -> Self {
+        Saving { path, folder: None, threads: None, carried }
+    }
+}
+
+/// What an upgrade has carried over, without `--state`.
+pub struct Unsaved(Option<Restored>);
+
+impl Unsaved {
+    /// The part for what was carried over.
+    pub fn new(carried: Restored) -> Self {
+        Unsaved(Some(carried))
+    }
+}
+
+impl<L: Loader> Part<L> for Unsaved {
+    fn restore(&mut self, loader: &L) -> Result<(), Failure> {
+        if let Some(Restored { tables, debts, flows, .. }) = self.0.take() {
+            loader.shared().tables().begin_with(tables);
+            loader.shared().keep_debts(debts);
+            loader.shared().keep_flows(flows);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, running: &Running<'_, L>) -> Result<(), Failure> {
+        let notices = running.door.loader.shared().end_saved_flows();
+        notices.iter().for_each(|notice| eprintln!("weir: {notice}"));
+        Ok(())
     }
 }
 
 impl<L: Loader> Part<L> for Saving<'_> {
     fn restore(&mut self, loader: &L) -> Result<(), Failure> {
-        self.folder = Some(StateFolder::open(self.path, loader.shared())?);
+        self.folder = Some(StateFolder::open(self.path, loader.shared(), self.carried.take())?);
         Ok(())
     }
 
@@ -190,13 +218,13 @@ impl StateFolder {
     ///
     /// # Errors
     /// Another Weir uses the folder, or other users can change it.
-    fn open(path: &Path, shared: &SharedState) -> Result<Self, Failure> {
+    fn open(path: &Path, shared: &SharedState, carried: Option<Restored>) -> Result<Self, Failure> {
         let (log, report) = (Arc::new(ChangeLog::default()), SavingReport::default());
         let opened = Folder::open(path).and_then(|folder| {
             let restored = restore(&folder, Clocks::now())?;
             Ok((restored, folder))
         });
-        let (restored, folder) = match opened {
+        let (mut restored, folder) = match opened {
             Ok((restored, folder)) => (restored, Some(folder)),
             // Another user who can write there could give Weir any state, also while it runs.
             Err(FolderError::Refused(why)) => {
@@ -209,7 +237,12 @@ impl StateFolder {
             }
         };
         restored.notices.iter().for_each(|notice| warning!("weir: {notice}"));
-        report.note_unread(restored.unread);
+        report.note_unread(std::mem::take(&mut restored.unread));
+        if carried.is_some() {
+            // The folder lacks the last changes.
+            log.demand_snapshot();
+        }
+        let restored = carried.unwrap_or(restored);
         shared.tables().make_last(&log, restored.tables);
         shared.keep_debts(restored.debts);
         shared.keep_flows(restored.flows);

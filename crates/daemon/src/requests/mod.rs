@@ -85,6 +85,9 @@ pub fn perform<L: Loader>(
         Request::Card { .. } => {
             return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
         }
+        Request::Upgrade { .. } => {
+            return Err(Failure::Runtime("weir: upgrades are not served yet; try again".to_owned()));
+        }
         Request::Reload { force } => {
             let updater = Updater { controller, loader, updates };
             let reloaded = updater.update(|_| true, Force::from(force), Cause::Reload);

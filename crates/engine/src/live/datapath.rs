@@ -2,12 +2,16 @@
 //! programs in the kernel ([`crate::live::xdp::KernelPath`]).
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use weir_abi::Counter;
 
 use crate::EngineError;
 use crate::live::lane::{PortNature, PortReading, Role};
+use crate::live::os::inherited::{Inherited, Kept};
+use crate::live::programs::attach::{HeldLink, Mode};
 use crate::live::tap::PolicyNames;
 use crate::sealed::{Answered, CardPort};
 
@@ -87,6 +91,39 @@ pub struct PortStatus {
     pub knows_missed: bool,
 }
 
+/// A link of a program to an interface that is handed over. Descriptors are numbers of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedLink {
+    link: i32,
+    promiscuous: Option<i32>,
+    mode: Option<Mode>,
+}
+
+impl HandedLink {
+    /// Keeps the descriptors of a link.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(in crate::live) fn keep(
+        (link, promiscuous): (BorrowedFd<'_>, Option<BorrowedFd<'_>>),
+        mode: Option<Mode>,
+        kept: &mut Kept,
+    ) -> io::Result<Self> {
+        let promiscuous = promiscuous.map(|socket| kept.keep(socket)).transpose()?;
+        Ok(HandedLink { link: kept.keep(link)?, promiscuous, mode })
+    }
+
+    /// Takes the descriptors of a link that was handed over.
+    ///
+    /// # Errors
+    /// They were not handed over.
+    pub fn take(self, inherited: &mut Inherited) -> io::Result<HeldLink> {
+        let HandedLink { link, promiscuous, mode } = self;
+        let promiscuous = promiscuous.map(|number| inherited.take(number)).transpose()?;
+        Ok(HeldLink { link: inherited.take(link)?, promiscuous, mode })
+    }
+}
+
 /// A datapath between interfaces, which enforces a policy from its start until it is stopped. Only
 /// [`Datapath::activate`] and [`Datapath::stop`] wait. All other methods return at once, also during those calls.
 pub trait Datapath: Send + Sync {
@@ -139,6 +176,14 @@ pub trait Datapath: Send + Sync {
 
     /// Whether the datapath has failed; [`Datapath::stop`] returns the reason.
     fn has_failed(&self) -> bool;
+
+    /// Hands over what decides packets to the next program in this process; `None` if it ends with this one.
+    ///
+    /// # Errors
+    /// A descriptor cannot be kept.
+    fn hand_over(&self, _kept: &mut Kept) -> io::Result<Option<Vec<HandedLink>>> {
+        Ok(None)
+    }
 
     /// Stops the datapath and releases the interfaces. A change in progress fails.
     ///

@@ -1,7 +1,8 @@
 //! The words of buckets, which packets charge.
 
+use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
@@ -29,6 +30,14 @@ impl Buckets {
     /// The kernel refuses the memory, or `count` exceeds [`BUCKETS_MAX`](crate::words::BUCKETS_MAX).
     pub fn in_kernel(count: usize) -> Result<Self, StateError> {
         Words::in_kernel("weir_buckets", count).map(Buckets)
+    }
+
+    /// Buckets in a map that was handed over.
+    ///
+    /// # Errors
+    /// It is not such a map.
+    pub(crate) fn handed(map: OwnedFd, count: usize) -> io::Result<Self> {
+        Words::handed_block(map, "weir_buckets", count).map(Buckets)
     }
 
     /// Buckets in the memory of a map.

@@ -16,6 +16,7 @@ use super::buckets::Buckets;
 use super::counts::Counts;
 use super::debt_by_name::SavedDebts;
 use super::entry_names::EntryNames;
+use super::handed::{HandedAssignment, HandedBuckets};
 use crate::StateError;
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 
@@ -65,6 +66,16 @@ pub struct BucketsDeclared {
 }
 
 impl BucketsDeclared {
+    /// The width and the format as numbers, for the next program in this process.
+    fn shape(&self) -> (u32, (u8, u64)) {
+        let format = match self.format {
+            WordFormat::Buckets => (0, 0),
+            WordFormat::AddressTable { coarse } => (1, coarse),
+            WordFormat::Seats(seats) => (2, seats.into()),
+        };
+        (self.width, format)
+    }
+
     /// Number of buckets needed, including unused ones for alignment.
     pub fn buckets(&self) -> usize {
         self.entries.len() * self.width as usize + self.format.alignment() - 1
@@ -101,7 +112,8 @@ impl AssignedBuckets {
 
     /// Takes over the buckets of entries with the same names, from the newest generation that has them. The slot of
     /// another entry is 0.
-    fn inherit(Request { declaration: declared, earlier }: Request<'_, LimitBuckets>) -> Self {
+    fn inherit(request: Request<'_, LimitBuckets>, handed: &[HandedBuckets]) -> Self {
+        let Request { name, declaration: declared, earlier } = request;
         let mut slots = vec![0; declared.entries.len()];
         for earlier in earlier {
             declared.entries.shared(&earlier.declared.entries, |own, other| {
@@ -109,6 +121,11 @@ impl AssignedBuckets {
                     slots[own] = earlier.slots[other];
                 }
             });
+        }
+        if slots.iter().all(|&slot| slot == 0)
+            && let Some(handed) = handed.iter().find(|handed| handed.is_of(&name, declared.shape(), &declared.entries))
+        {
+            slots.clone_from(&handed.slots);
         }
         AssignedBuckets { declared, slots }
     }
@@ -137,6 +154,8 @@ pub struct LimitBuckets {
     users: Vec<u16>,
     /// Free runs of neighbouring buckets: their first slots, by width.
     free: BTreeMap<u32, Vec<u32>>,
+    /// Buckets of the program before this one in its process, until generations are bound to them.
+    handed: Vec<HandedBuckets>,
 }
 
 impl LimitBuckets {
@@ -184,7 +203,8 @@ impl StateKind for LimitBuckets {
         _loaded: &mut dyn Iterator<Item = &AssignedBuckets>,
         now_ns: u64,
     ) -> Result<Vec<AssignedBuckets>, StateError> {
-        let mut assigned: Vec<AssignedBuckets> = requests.into_iter().map(AssignedBuckets::inherit).collect();
+        let mut assigned: Vec<AssignedBuckets> =
+            requests.into_iter().map(|request| AssignedBuckets::inherit(request, &self.handed)).collect();
         let missing = self.missing(&assigned);
         let left = self.buckets.count().saturating_sub(self.users.len());
         if missing > left {
@@ -233,9 +253,52 @@ impl LimitStore {
     /// A store of these buckets, all but the first. `seed` is the hash seed of addresses, which must be unpredictable.
     pub fn new(seed: u32, buckets: Buckets) -> Self {
         let (buckets, counts) = (Arc::new(buckets), Arc::<Counts>::default());
-        let users = vec![1];
-        let kind = LimitBuckets { buckets: buckets.clone(), counts: counts.clone(), users, free: BTreeMap::new() };
+        let (users, handed) = (vec![1], Vec::new());
+        let (assigned, counted, free) = (buckets.clone(), counts.clone(), BTreeMap::new());
+        let kind = LimitBuckets { buckets: assigned, counts: counted, users, free, handed };
         LimitStore { seed, buckets, counts, store: Store::new(kind), saved: Mutex::default() }
+    }
+
+    /// How the buckets are assigned, for the next program in this process.
+    pub(crate) fn assignment(&self) -> HandedAssignment {
+        let mut lists: Vec<HandedBuckets> = Vec::new();
+        for binding in self.loaded() {
+            let new = |lists: &[HandedBuckets], one: &HandedBuckets| !lists.iter().any(|known| known == one);
+            for (name, assigned) in binding.named() {
+                let handed =
+                    HandedBuckets::of(name, assigned.declared.shape(), &assigned.declared.entries, &assigned.slots);
+                if new(&lists, &handed) {
+                    lists.push(handed);
+                }
+            }
+        }
+        self.store.maintain(|kind, _| {
+            let free = kind.free.iter().map(|(&width, slots)| (width, slots.clone())).collect();
+            HandedAssignment { lists, free, used: kind.users.len() }
+        })
+    }
+
+    /// Lets the first generations have the buckets that they had in the program before this one.
+    pub(crate) fn continue_with(&self, assignment: HandedAssignment) {
+        self.store.maintain(|kind, _| {
+            kind.users.resize(assignment.used, 0);
+            kind.free = assignment.free.into_iter().collect();
+            kind.handed = assignment.lists;
+        });
+    }
+
+    /// Frees the buckets that were handed over and that no generation has taken.
+    pub(crate) fn end_handover(&self) {
+        self.store.maintain(|kind, _| {
+            for HandedBuckets { width, slots, .. } in std::mem::take(&mut kind.handed) {
+                for first in slots.into_iter().filter(|&first| kind.users[first as usize] == 0) {
+                    let free = kind.free.entry(width).or_default();
+                    if !free.contains(&first) {
+                        free.push(first);
+                    }
+                }
+            }
+        });
     }
 
     /// The hash seed of addresses.

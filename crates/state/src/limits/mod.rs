@@ -9,6 +9,7 @@ mod buckets;
 pub mod counts;
 mod debt_by_name;
 mod entry_names;
+mod handed;
 mod limit_store;
 mod limiter_counts;
 mod saved_debts;
@@ -30,6 +31,7 @@ pub use buckets::Buckets;
 pub use counts::LimitCount;
 pub use debt_by_name::{EntryName, SavedDebt, SavedDebts};
 pub use entry_names::EntryNames;
+pub(crate) use handed::HandedAssignment;
 pub use limit_store::{AssignedBuckets, BucketsDeclared, LimitBinding, LimitStore, WordFormat};
 pub use limiter_counts::{Exceeders, LimiterBuckets, LimiterCounts};
 

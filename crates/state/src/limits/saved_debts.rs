@@ -102,7 +102,8 @@ fn with_names(debts: Vec<(usize, SavedDebt)>, names: &EntryNames) -> Vec<SavedDe
     debts.into_iter().map(named).collect()
 }
 
-/// Puts buckets of a declaration into debt again. No packet charges them yet.
+/// Puts buckets of a declaration into debt again. Packets charge them only if they were handed over; such buckets have
+/// more debt than was saved.
 pub(super) fn restore(assigned: &AssignedBuckets, saved: SavedDebts, buckets: &Buckets, now_ns: u64) {
     if assigned.format() != WordFormat::Buckets {
         return;
@@ -114,8 +115,13 @@ pub(super) fn restore(assigned: &AssignedBuckets, saved: SavedDebts, buckets: &B
     let mut charge = |index: usize, name: EntryName| {
         for (limiter, until_ns) in by_entry.remove(&name).unwrap_or_default() {
             let debt_ns = until_ns.saturating_sub(now_ns).min(ROOM_MAX >> TICK_SHIFT);
-            if limiter < assigned.width() && debt_ns > 0 {
-                buckets.set(assigned.slots()[index] + limiter, ticks(now_ns).wrapping_add(debt_ns << TICK_SHIFT));
+            if limiter >= assigned.width() || debt_ns == 0 {
+                continue;
+            }
+            let (slot, debt) = (assigned.slots()[index] + limiter, debt_ns << TICK_SHIFT);
+            let present = buckets.word(slot).wrapping_sub(ticks(now_ns));
+            if !(debt..=ROOM_MAX).contains(&present) {
+                buckets.set(slot, ticks(now_ns).wrapping_add(debt));
             }
         }
     };

@@ -80,7 +80,8 @@ impl DebtSaver {
     }
 }
 
-fn write(folder: &Folder, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
+/// Writes debts to the file.
+pub(super) fn write(folder: &Folder, debts: &[SavedDebts], clocks: Clocks) -> io::Result<()> {
     let mut file = folder.create(NEW)?;
     let mut bytes = header(Purpose::Debts, 0);
     let mut frames = 0u64;

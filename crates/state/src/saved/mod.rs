@@ -22,6 +22,7 @@ mod flow_record;
 mod flow_saver;
 mod folder;
 mod frame;
+pub mod handover;
 pub mod log;
 pub mod record;
 pub mod restore;

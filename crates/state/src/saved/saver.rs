@@ -23,7 +23,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Snapshots that are kept, with the journals since then.
 const SNAPSHOTS_KEPT: usize = 2;
 /// The files of a snapshot until they are complete.
-const NEW_SNAPSHOT: &str = "tables.new";
+pub(super) const NEW_SNAPSHOT: &str = "tables.new";
 const NEW_JOURNAL: &str = "journal.new";
 
 /// Writes the dynamic tables of a store to a folder.
@@ -279,7 +279,7 @@ impl Journal {
 }
 
 /// A snapshot while it is written.
-struct SnapshotFile {
+pub(super) struct SnapshotFile {
     file: File,
     frames: u64,
     bytes: u64,
@@ -287,13 +287,17 @@ struct SnapshotFile {
 }
 
 impl SnapshotFile {
-    fn create(mut file: File, number: u64, clocks: Clocks) -> io::Result<Self> {
+    pub(super) fn create(mut file: File, number: u64, clocks: Clocks) -> io::Result<Self> {
         file.write_all(&header(Purpose::Snapshot, number))?;
         Ok(SnapshotFile { file, frames: 0, bytes: HEADER_BYTES as u64, clocks })
     }
 
     /// Writes a table. `between` runs after each piece of it.
-    fn write(&mut self, table: &SavedTable, mut between: impl FnMut(&File) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn write(
+        &mut self,
+        table: &SavedTable,
+        mut between: impl FnMut(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut entries = table.saved(self.clocks);
         // A table without entries has one record too.
         let mut is_first = true;
@@ -313,7 +317,7 @@ impl SnapshotFile {
     }
 
     /// Completes the file. Returns its bytes.
-    fn end(mut self) -> io::Result<u64> {
+    pub(super) fn end(mut self) -> io::Result<u64> {
         let mut frame = Vec::new();
         append_end(&mut frame, self.frames);
         self.file.write_all(&frame)?;

@@ -7,11 +7,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
 use weir_abi::entry::{EntryCounter, EntryCounts, WaitingHit, hit_time};
 use weir_tables::Kind;
@@ -76,7 +75,7 @@ pub struct CounterRun(Words);
 
 struct Labels {
     memory: MmapRaw,
-    map: Option<MapHandle>,
+    map: Option<OwnedFd>,
 }
 
 // SAFETY: the labels are accessed only as atomics, here and by compiled code.
@@ -167,7 +166,7 @@ impl EntryCounters {
         let counters = counted.0.map()?;
         let labels = self.labels.as_ref().and_then(|labels| labels.map.as_ref());
         let cpus = counted.len() / self.capacity;
-        Some(EntryMaps { capacity: self.capacity, cpus, counters, labels: labels.map(MapHandle::as_fd) })
+        Some(EntryMaps { capacity: self.capacity, cpus, counters, labels: labels.map(AsFd::as_fd) })
     }
 
     /// What all workers have counted for a number. `now` is the time of the call, in units of [`weir_abi::entry`].

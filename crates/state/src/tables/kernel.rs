@@ -6,11 +6,10 @@
 //! a packet. So a packet sees a swap of such a table as a whole or not at all.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
 use weir_abi::Layout;
 use weir_abi::kernel::Words;
@@ -91,7 +90,7 @@ unsafe impl Sync for SelectedHalves {}
 
 /// The map of an image.
 pub struct KernelImage {
-    map: MapHandle,
+    map: OwnedFd,
     memory: MmapRaw,
     capacity: usize,
     selected: Mutex<Selected>,

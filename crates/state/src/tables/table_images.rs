@@ -33,7 +33,7 @@ impl StateKind for TableImages {
         now_ns: u64,
     ) -> Result<Vec<TableImage>, StateError> {
         let loaded: Vec<&TableImage> = loaded.collect();
-        let image = |Request { declaration, earlier }: Request<'_, Self>| match earlier.first() {
+        let image = |Request { declaration, earlier, .. }: Request<'_, Self>| match earlier.first() {
             Some(&earlier) => Ok((earlier.for_declaration(declaration), Vec::new())),
             None => {
                 // Tables continue also if the rules put them into other images than before.

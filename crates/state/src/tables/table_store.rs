@@ -256,6 +256,19 @@ impl TableStore {
         }
     }
 
+    /// Lets `waiting` tables continue in the first policies that declare them, until [`TableStore::end_handover`]. To be
+    /// called before generations are bound.
+    pub fn begin_with(&self, waiting: Vec<SavedTable>) {
+        self.store.maintain(|kind, _| kind.lasting = Some(Lasting::new(Arc::default(), waiting)));
+    }
+
+    /// Forgets tables of [`TableStore::begin_with`] that no generation has taken, unless tables last.
+    pub fn end_handover(&self) {
+        if self.log.get().is_none() {
+            self.store.maintain(|kind, _| kind.lasting = None);
+        }
+    }
+
     /// The dynamic tables of generations that decide packets or did, as `active` has them if it does, and the tables
     /// that wait. `begin` runs first.
     /// What was changed before it is included, and some of the changes since then. All of those are in the log when

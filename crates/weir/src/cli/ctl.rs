@@ -84,6 +84,9 @@ pub enum CtlCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Upgrade the running Weir to the program that its file has now. With the engine xdp no packet is lost. A program
+    /// that cannot take over is refused with its reason, and nothing changes.
+    Upgrade,
     /// List attacks, or decide on proposed actions against them.
     Attacks {
         /// What to do; without it, attacks are listed.

@@ -51,6 +51,18 @@ impl FinalState {
         Ok(final_state)
     }
 
+    /// The final state that the program before this one in its process has described by messages. Its programs may be
+    /// on the interfaces.
+    pub fn continued(interfaces: &Interfaces, messages: &[Message]) -> Self {
+        let mut final_state = Self::new(interfaces);
+        match final_state.bypass.stands() {
+            Ok(_) | Err(EngineError::ForeignXdp { .. }) => {}
+            Err(error) => final_state.no_bypass = Some(error.to_string()),
+        }
+        messages.iter().for_each(|message| _ = final_state.apply(message));
+        final_state
+    }
+
     /// Applies a message. Returns whether it changed anything.
     pub fn apply(&mut self, message: &Message) -> bool {
         match message {

@@ -13,7 +13,13 @@
 use super::final_state::FinalState;
 use super::message::{Message, READY};
 use crate::interfaces::claim::ClaimTarget;
-use std::io::{BufRead, BufReader, Write};
+use rustix::fs::{FileType, fstat};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,6 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_engine::live::Interfaces;
+use weir_engine::live::os::inherited::{Inherited, Kept};
 use weir_policy::ir::OnExit;
 
 /// Longest wait for the guard to end after a goodbye.
@@ -38,13 +45,101 @@ pub struct LinkGuard {
 
 /// The guard process and its state.
 struct GuardProcess {
-    child: Child,
+    child: GuardChild,
     final_state: FinalState,
     /// Last failed attempt to start another guard.
     tried: Option<Instant>,
 }
 
+/// The guard as a child process.
+enum GuardChild {
+    /// This program has started it.
+    Started(Child),
+    /// The program before this one in its process has started it.
+    Handed {
+        pid: Pid,
+        /// Closed after the end.
+        pipe: Option<File>,
+    },
+}
+
+impl GuardChild {
+    /// How it has ended, if it has.
+    fn ended(&mut self) -> Option<String> {
+        match self {
+            GuardChild::Started(child) => child.try_wait().ok().flatten().map(|status| status.to_string()),
+            GuardChild::Handed { pid, .. } => match waitpid(Some(*pid), WaitOptions::NOHANG) {
+                Ok(ended) => ended.map(|(_, status)| format!("status {}", status.as_raw())),
+                Err(errno) => Some(errno.to_string()),
+            },
+        }
+    }
+
+    fn pipe(&mut self) -> Option<&mut dyn Write> {
+        match self {
+            GuardChild::Started(child) => child.stdin.as_mut().map(|pipe| pipe as &mut dyn Write),
+            GuardChild::Handed { pipe, .. } => pipe.as_mut().map(|pipe| pipe as &mut dyn Write),
+        }
+    }
+
+    fn close_pipe(&mut self) {
+        match self {
+            GuardChild::Started(child) => drop(child.stdin.take()),
+            GuardChild::Handed { pipe, .. } => drop(pipe.take()),
+        }
+    }
+}
+
+/// A guard that is handed over: its process, the pipe to it, and what it was told.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HandedGuard {
+    pid: i32,
+    pipe: i32,
+    messages: Vec<Message>,
+}
+
 impl LinkGuard {
+    /// Goes on with the guard of the program before this one in its process.
+    ///
+    /// # Errors
+    /// It is not a child of this process that runs, or there is no pipe to it.
+    pub fn continued(
+        interfaces: Interfaces,
+        targets: Vec<ClaimTarget>,
+        handed: HandedGuard,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failure> {
+        let failed = |why: &dyn Display| Failure::Runtime(format!("guard: {why}"));
+        let pipe = inherited.take(handed.pipe).map_err(|error| failed(&error))?;
+        let is_pipe = fstat(&pipe).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Fifo);
+        let pid = Pid::from_raw(handed.pid).filter(|_| is_pipe).ok_or_else(|| failed(&"no pipe was handed over"))?;
+        let mut child = GuardChild::Handed { pid, pipe: Some(pipe.into()) };
+        if let Some(status) = child.ended() {
+            return Err(failed(&format_args!("it has ended during the upgrade: {status}")));
+        }
+        let final_state = FinalState::continued(&interfaces, &handed.messages);
+        let process = Mutex::new(GuardProcess { child, final_state, tried: None });
+        Ok(LinkGuard { interfaces, targets, process })
+    }
+
+    /// Hands the guard over to the next program in this process.
+    ///
+    /// # Errors
+    /// The guard has ended, or the pipe cannot be kept.
+    pub fn hand_over(&self, kept: &mut Kept) -> io::Result<HandedGuard> {
+        let mut process = self.process();
+        let messages = process.final_state.messages();
+        if let Some(status) = process.child.ended() {
+            return Err(io::Error::other(format!("the guard has ended: {status}")));
+        }
+        let (pid, pipe) = match &process.child {
+            GuardChild::Started(child) => (child.id() as i32, child.stdin.as_ref().map(AsFd::as_fd)),
+            GuardChild::Handed { pid, pipe } => (pid.as_raw_pid(), pipe.as_ref().map(AsFd::as_fd)),
+        };
+        let pipe = pipe.ok_or_else(|| io::Error::other("there is no pipe to the guard"))?;
+        Ok(HandedGuard { pid, pipe: kept.keep(pipe)?, messages })
+    }
+
     /// Starts a guard, which takes the claims. Until [`LinkGuard::take_over`] it keeps the current state of the link.
     ///
     /// # Errors
@@ -54,7 +149,7 @@ impl LinkGuard {
         let child = spawn(&interfaces, &targets)?;
         // Read after the claims are held, because the guard of a previous Weir may have changed the link until now.
         let final_state = FinalState::found(&interfaces, on_exit)?;
-        let mut process = GuardProcess { child, final_state, tried: None };
+        let mut process = GuardProcess { child: GuardChild::Started(child), final_state, tried: None };
         process.tell_all();
         Ok(LinkGuard { interfaces, targets, process: Mutex::new(process) })
     }
@@ -100,14 +195,14 @@ impl LinkGuard {
     /// Starts another guard if the current one has ended.
     pub fn renew(&self) {
         let mut process = self.process();
-        let Ok(Some(status)) = process.child.try_wait() else { return };
+        let Some(status) = process.child.ended() else { return };
         if process.tried.is_some_and(|tried| tried.elapsed() < RENEW_PAUSE) {
             return;
         }
         match spawn(&self.interfaces, &self.targets) {
             Ok(child) => {
                 warning!("weir: the guard has ended ({status}): another one is started");
-                process.child = child;
+                process.child = GuardChild::Started(child);
                 process.tried = None;
                 process.tell_all();
             }
@@ -135,9 +230,9 @@ impl LinkGuard {
             process.tell(&Message::Goodbye);
         }
         // Without a goodbye the guard tries again what failed here.
-        drop(process.child.stdin.take());
+        process.child.close_pipe();
         let start = Instant::now();
-        while done.is_ok() && start.elapsed() < LEAVE && matches!(process.child.try_wait(), Ok(None)) {
+        while done.is_ok() && start.elapsed() < LEAVE && process.child.ended().is_none() {
             thread::sleep(Duration::from_millis(1));
         }
         done
@@ -167,7 +262,7 @@ impl GuardProcess {
     fn write(&mut self, message: &Message) {
         let mut line = serde_json::to_vec(message).expect("a message has string keys");
         line.push(b'\n');
-        if let Some(pipe) = &mut self.child.stdin {
+        if let Some(pipe) = self.child.pipe() {
             let _gone = pipe.write_all(&line);
         }
     }

@@ -9,7 +9,7 @@ pub(super) const READY: &str = "ready";
 /// A message to the guard, one line of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Message {
+pub enum Message {
     /// When Weir ends, everything passes.
     Forward,
     /// When Weir ends, nothing passes.

@@ -9,10 +9,22 @@ pub mod process;
 
 use crate::interfaces::claim::ClaimTarget;
 use host_guard::HostGuard;
-use link_guard::LinkGuard;
+use link_guard::{HandedGuard, LinkGuard};
+use serde::{Deserialize, Serialize};
+use std::io;
 use weir_command::failure::Failure;
 use weir_engine::live::Interfaces;
+use weir_engine::live::os::inherited::{Inherited, Kept};
 use weir_policy::ir::OnExit;
+
+/// A guard that is handed over.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Handed {
+    /// Of a link between two sides.
+    Link(HandedGuard),
+    /// Of a host: the descriptor of its gate.
+    Host(Option<i32>),
+}
 
 /// What ensures `on-exit`.
 pub enum Guard {
@@ -31,9 +43,46 @@ impl Guard {
         Ok(Guard::Link(LinkGuard::start(interfaces, targets, on_exit)?))
     }
 
+    /// Goes on with the guard of the program before this one in its process.
+    ///
+    /// # Errors
+    /// It is another guard than the interfaces need, or a descriptor is not what it should be.
+    pub fn continued(
+        interfaces: Interfaces,
+        targets: &[ClaimTarget],
+        host: &[String],
+        handed: Handed,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failure> {
+        match (handed, host) {
+            (Handed::Link(guard), []) => {
+                LinkGuard::continued(interfaces, targets.to_vec(), guard, inherited).map(Guard::Link)
+            }
+            (Handed::Host(gate), [_, ..]) => {
+                let gate = gate.map(|number| inherited.take(number)).transpose();
+                let guard = gate.and_then(|gate| HostGuard::continued(host, gate));
+                guard.map(Guard::Host).map_err(|error| Failure::system("gate", error))
+            }
+            (Handed::Link(_) | Handed::Host(_), _) => {
+                Err(Failure::Runtime("weir: the guard that was handed over is for other interfaces".to_owned()))
+            }
+        }
+    }
+
     /// The guard of a host with these interfaces.
     pub fn of_host(interfaces: &[String]) -> Self {
         Guard::Host(HostGuard::new(interfaces))
+    }
+
+    /// Hands the guard over to the next program in this process.
+    ///
+    /// # Errors
+    /// It has ended, or a descriptor cannot be kept.
+    pub fn hand_over(&self, kept: &mut Kept) -> io::Result<Handed> {
+        match self {
+            Guard::Link(guard) => guard.hand_over(kept).map(Handed::Link),
+            Guard::Host(guard) => guard.hand_over(kept).map(Handed::Host),
+        }
     }
 
     /// Why not everything can pass without Weir, if that is so.

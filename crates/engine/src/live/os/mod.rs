@@ -5,6 +5,7 @@ pub mod carrier;
 pub mod control_socket;
 pub mod descriptor;
 pub mod device;
+pub mod inherited;
 pub mod link;
 pub mod link_watch;
 pub(crate) mod netlink;

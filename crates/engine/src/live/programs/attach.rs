@@ -5,13 +5,14 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
-    BPF_F_BEFORE, BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_create_opts, bpf_link_update,
-    bpf_prog_query_opts,
+    BPF_F_BEFORE, BPF_LINK_TYPE_TCX, BPF_LINK_TYPE_XDP, BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create,
+    bpf_link_create_opts, bpf_link_get_info_by_fd, bpf_link_info, bpf_link_update, bpf_prog_query_opts,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 use crate::live::os::descriptor::owned;
@@ -24,13 +25,23 @@ const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 /// Where the kernel runs a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// In the driver, before the kernel allocates anything for the packet.
     Native,
     /// In the kernel, after it has built its own packet structure, because the driver does not support XDP. This is no
     /// faster than raw sockets.
     Generic,
+}
+
+/// A link that the program before this one in its process has made. Its program goes on until it is replaced.
+pub struct HeldLink {
+    /// The link.
+    pub link: OwnedFd,
+    /// Keeps the interface promiscuous.
+    pub promiscuous: Option<OwnedFd>,
+    /// Where the kernel runs the program; `None` for packets that a host sends.
+    pub mode: Option<Mode>,
 }
 
 /// A program on one interface. It is detached on drop.
@@ -75,6 +86,25 @@ impl Attached {
         };
         let (link, mode) = attached.map_err(|source| failed(interface, source))?;
         Ok(Attached { link, _promiscuous: None, interface: interface.to_owned(), mode })
+    }
+
+    /// Replaces the program of a held link, without a moment in between.
+    ///
+    /// # Errors
+    /// It is not a link of an XDP program to this interface.
+    pub fn take_over(held: HeldLink, interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
+        let failed = |source| failed(interface, source);
+        let info = link_info(&held.link).map_err(failed)?;
+        // SAFETY: the kernel has set this member, because the type says so.
+        let is_own = info.type_ == BPF_LINK_TYPE_XDP && unsafe { info.__bindgen_anon_1.xdp.ifindex } == index;
+        let Some(mode) = held.mode.filter(|_| is_own) else { return Err(failed(not_held("XDP"))) };
+        update(&held.link, program).map_err(failed)?;
+        Ok(Attached { link: held.link, _promiscuous: held.promiscuous, interface: interface.to_owned(), mode })
+    }
+
+    /// Its descriptors: the link, and what keeps the interface promiscuous.
+    pub fn descriptors(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+        (self.link.as_fd(), self._promiscuous.as_ref().map(AsFd::as_fd))
     }
 
     /// The interface.
@@ -122,6 +152,27 @@ impl Egress {
         Ok(Egress { link, interface: interface.to_owned() })
     }
 
+    /// Replaces the program of a held link, without a moment in between.
+    ///
+    /// # Errors
+    /// It is not a link of a program at tcx egress of this interface.
+    pub fn take_over(held: HeldLink, interface: &str, index: u32, program: impl AsFd) -> Result<Self, EngineError> {
+        let failed = |source| failed(interface, source);
+        let info = link_info(&held.link).map_err(failed)?;
+        // SAFETY: the kernel has set this member, if the type says so.
+        let tcx = unsafe { info.__bindgen_anon_1.tcx };
+        if (info.type_, tcx.ifindex, tcx.attach_type) != (BPF_LINK_TYPE_TCX, index, BPF_TCX_EGRESS) {
+            return Err(failed(not_held("tcx")));
+        }
+        update(&held.link, program).map_err(failed)?;
+        Ok(Egress { link: held.link, interface: interface.to_owned() })
+    }
+
+    /// The link.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+
     /// Replaces the program atomically.
     pub fn replace(&self, program: impl AsFd) -> Result<(), EngineError> {
         update(&self.link, program).map_err(|source| failed(&self.interface, source))
@@ -142,6 +193,19 @@ fn link(program: &impl AsFd, index: u32, hook: bpf_attach_type, flags: u32) -> i
     let program = program.as_fd().as_raw_fd();
     // SAFETY: the options contain their own size.
     owned(unsafe { bpf_link_create(program, index as c_int, hook, &raw const options) })
+}
+
+/// What a link is.
+fn link_info(link: &OwnedFd) -> io::Result<bpf_link_info> {
+    let mut info = bpf_link_info::default();
+    let mut bytes = size_of::<bpf_link_info>() as u32;
+    // SAFETY: `info` is writable for `bytes`. It is all zeros, so the kernel writes through no pointer in it.
+    let error = unsafe { bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut bytes) };
+    if error == 0 { Ok(info) } else { Err(io::Error::from_raw_os_error(-error)) }
+}
+
+fn not_held(hook: &str) -> io::Error {
+    io::Error::other(format!("the descriptor that was handed over is no {hook} link of this interface"))
 }
 
 /// The refusal of a kernel without tcx.

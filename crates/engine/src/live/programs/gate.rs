@@ -12,12 +12,13 @@
 use std::collections::BTreeSet;
 use std::ffi::{CStr, c_int};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null;
 
 use libbpf_rs::libbpf_sys::{
     BPF_F_BEFORE, BPF_MAP_TYPE_PROG_ARRAY, BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type,
-    bpf_map_delete_elem, bpf_prog_attach_opts, bpf_prog_detach_opts, bpf_prog_get_fd_by_id, bpf_prog_query_opts,
+    bpf_map_delete_elem, bpf_map_get_info_by_fd, bpf_map_info, bpf_prog_attach_opts, bpf_prog_detach_opts,
+    bpf_prog_get_fd_by_id, bpf_prog_query_opts,
 };
 
 use crate::EngineError;
@@ -74,6 +75,27 @@ impl Gate {
             }
         }
         Ok(Gate { array })
+    }
+
+    /// An open gate whose array was handed over by the program before this one in its process.
+    ///
+    /// # Errors
+    /// It is no such array.
+    pub fn handed(array: OwnedFd) -> io::Result<Self> {
+        let mut info = bpf_map_info::default();
+        let mut bytes = size_of::<bpf_map_info>() as u32;
+        // SAFETY: `info` is writable for `bytes`. It is all zeros, so the kernel writes through no pointer in it.
+        result(unsafe { bpf_map_get_info_by_fd(array.as_raw_fd(), &raw mut info, &raw mut bytes) })?;
+        let is_named = info.name.iter().map(|&c| c as u8).take_while(|&c| c != 0).eq(NAME.to_bytes().iter().copied());
+        match is_named && info.type_ == BPF_MAP_TYPE_PROG_ARRAY {
+            true => Ok(Gate { array }),
+            false => Err(io::Error::other("the descriptor that was handed over is no gate")),
+        }
+    }
+
+    /// Its array. The gate is open as long as a descriptor of it is.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.array.as_fd()
     }
 
     /// Shuts the gate at once: from now on nothing passes.

@@ -2,11 +2,10 @@
 //! the ring of copies.
 
 use std::mem::offset_of;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use libbpf_rs::MapHandle;
 use memmap2::MmapRaw;
 use weir_abi::kernel::{WORDS_TAPS, Words};
 use weir_abi::tap::{TAP_RECORD_HEAD, TAPS, Tap, TapCount, TapCpu, TapRecord, Taps as TapsHead};
@@ -29,7 +28,7 @@ const TURN: usize = 512;
 
 /// The taps of programs in the kernel.
 pub(in crate::live) struct KernelTaps {
-    map: MapHandle,
+    map: OwnedFd,
     memory: MmapRaw,
     cpus: usize,
     ring: RecordRing,

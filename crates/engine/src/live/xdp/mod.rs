@@ -18,6 +18,7 @@
 //! ```
 
 mod behind_card;
+mod books;
 mod code;
 mod ports;
 mod program_reader;
@@ -28,13 +29,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_abi::Counter;
 use weir_abi::kernel::{CardSeals, PORTS_MAX, PortCounters};
 use weir_state::Grace;
 use weir_tables::live::Readers;
 
+use books::{Books, Counting, blocks};
+use code::Losses;
 pub use code::{KernelCode, Received, Sent};
-use code::{Losses, PortBlocks};
 use ports::Port;
 pub use ports::Ports;
 pub use program_reader::ProgramReader;
@@ -43,101 +44,13 @@ use replace::{Outcome, replace_all};
 
 use crate::EngineError;
 use crate::live::checksum;
-use crate::live::datapath::{Counts, Datapath, Loaded, PortStatus, Reading, Readings, Stray};
+use crate::live::datapath::{Datapath, HandedLink, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::{PortNature, Role};
-use crate::live::programs::attach::{Attached, Egress, Mode};
+use crate::live::os::inherited::Kept;
+use crate::live::programs::attach::{Attached, Egress, HeldLink, Mode};
 use crate::live::programs::resident;
 use crate::sealed::{CardPort, Seals};
-
-/// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
-struct Counting {
-    code: Arc<KernelCode>,
-    counts: Counts,
-    ports: PortBlocks,
-}
-
-impl Counting {
-    /// An account that starts now.
-    fn of(code: &Arc<KernelCode>) -> Self {
-        Counting { code: code.clone(), counts: code.counts(), ports: code.port_counts() }
-    }
-
-    fn reading(&self) -> Reading<KernelCode> {
-        Reading { code: self.code.clone(), counts: difference(&self.code.counts(), &self.counts) }
-    }
-
-    fn port_counts(&self) -> PortBlocks {
-        blocks(&self.code.port_counts(), &self.ports, u64::wrapping_sub)
-    }
-
-    /// Ends an account and starts the next with the same readings, so that nothing is counted twice or lost.
-    fn renew(&mut self) -> (Reading<KernelCode>, PortBlocks) {
-        let next = Counting::of(&self.code);
-        let counted = difference(&next.counts, &self.counts);
-        let ports = blocks(&next.ports, &self.ports, u64::wrapping_sub);
-        *self = next;
-        (Reading { code: self.code.clone(), counts: counted }, ports)
-    }
-}
-
-/// The current policy and all accounts of counts.
-struct Books {
-    active: Loaded<KernelCode>,
-    /// Accounts of the active code and of other attached code, one for each.
-    open: Vec<Counting>,
-    /// Counts of code without attached programs that were not taken yet.
-    closed: Vec<Reading<KernelCode>>,
-    /// Port counts of all closed accounts.
-    past: PortBlocks,
-    /// Receiving ports with programs of another policy than the active one.
-    strays: Vec<(usize, Loaded<KernelCode>)>,
-}
-
-impl Books {
-    /// Opens an account for code before its programs are attached. Returns whether it had none.
-    fn open(&mut self, code: &Arc<KernelCode>) -> bool {
-        let is_new = !self.open.iter().any(|one| Arc::ptr_eq(&one.code, code));
-        if is_new {
-            self.open.push(Counting::of(code));
-        }
-        is_new
-    }
-
-    /// Closes accounts. Attached code gets a new one.
-    fn close(&mut self, ends: impl Fn(&Counting) -> bool) {
-        for one in self.open.iter_mut().filter(|one| ends(one)) {
-            let (reading, ports) = one.renew();
-            self.past = blocks(&self.past, &ports, u64::wrapping_add);
-            self.closed.push(reading);
-        }
-        let attached = self.attached();
-        self.open.retain(|one| attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
-    }
-
-    /// Records that all interfaces have the programs of a policy, and that others have ended. Counts start with the
-    /// activation, even if only the posture changed.
-    fn replaced(&mut self, policy: &Loaded<KernelCode>, is_new: bool) {
-        (self.active, self.strays) = (policy.clone(), Vec::new());
-        self.close(|one| !(is_new && Arc::ptr_eq(&one.code, &policy.code)));
-    }
-
-    /// Records that the interfaces have their previous programs, except for strays, and that others have ended.
-    fn not_replaced(&mut self, strays: Vec<(usize, Loaded<KernelCode>)>) {
-        self.strays = strays;
-        let attached = self.attached();
-        self.close(|one| !attached.iter().any(|code| Arc::ptr_eq(&one.code, code)));
-    }
-
-    /// Code with attached programs.
-    fn attached(&self) -> Vec<Arc<KernelCode>> {
-        let strays = self.strays.iter().map(|(_, stray)| stray.code.clone());
-        [self.active.code.clone()].into_iter().chain(strays).collect()
-    }
-
-    fn is_active(&self, one: &Counting) -> bool {
-        Arc::ptr_eq(&one.code, &self.active.code)
-    }
-}
+use crate::xdp::failed;
 
 /// An attached program.
 enum Hook {
@@ -152,6 +65,13 @@ impl Hook {
         match self {
             Hook::Received(attached) => attached.replace(program),
             Hook::Sent(attached) => attached.replace(program),
+        }
+    }
+
+    fn hand_over(&self, kept: &mut Kept) -> io::Result<HandedLink> {
+        match self {
+            Hook::Received(attached) => HandedLink::keep(attached.descriptors(), Some(attached.mode), kept),
+            Hook::Sent(attached) => HandedLink::keep((attached.descriptor(), None), None, kept),
         }
     }
 
@@ -194,6 +114,50 @@ impl KernelPath {
         first: &Loaded<KernelCode>,
         readers: Option<&Readers>,
     ) -> Result<Self, EngineError> {
+        Self::begin(ports, first, readers, |port, program, is_host| {
+            let (interface, index) = (&port.interface, port.index);
+            Ok(match (is_host, port.role) {
+                (false, _) => Hook::Received(Attached::attach(interface, index, program)?),
+                (true, Role::Upper) => Hook::Sent(Egress::attach(interface, index, program)?),
+                (true, _) => Hook::Received(Attached::attach_for_host(interface, index, program)?),
+            })
+        })
+    }
+
+    /// Puts the policy's programs in place of those that the program before this one in its process has attached to
+    /// the same ports. Each port has one of both at any time.
+    ///
+    /// # Errors
+    /// A held link is not of its port. Ports before that have the new programs.
+    pub fn take_over(
+        ports: Arc<Ports>,
+        first: &Loaded<KernelCode>,
+        readers: Option<&Readers>,
+        held: Vec<HeldLink>,
+    ) -> Result<Self, EngineError> {
+        let (given, needed) = (held.len(), ports.receiving().len());
+        if given != needed {
+            let problem = format!("{given} links were handed over for {needed} ports");
+            return Err(failed("programs of interfaces", problem));
+        }
+        let mut held = held.into_iter();
+        Self::begin(ports, first, readers, |port, program, is_host| {
+            let (interface, index) = (&port.interface, port.index);
+            let held = held.next().expect("there is one for each port");
+            Ok(match (is_host, port.role) {
+                (true, Role::Upper) => Hook::Sent(Egress::take_over(held, interface, index, program)?),
+                _ => Hook::Received(Attached::take_over(held, interface, index, program)?),
+            })
+        })
+    }
+
+    /// Starts with the programs that `attach` attaches to the ports. It knows whether they are of a host.
+    fn begin(
+        ports: Arc<Ports>,
+        first: &Loaded<KernelCode>,
+        readers: Option<&Readers>,
+        mut attach: impl FnMut(&Port, BorrowedFd<'_>, bool) -> Result<Hook, EngineError>,
+    ) -> Result<Self, EngineError> {
         first.code.announce(&ports, &first.names);
         let losses = (!ports.is_host()).then(|| Losses::listen(first.code.file(), &ports));
         let _reader = readers.map(ProgramReader::start).transpose()?;
@@ -201,12 +165,7 @@ impl KernelPath {
         let mut attached = Vec::new();
         for port in ports.receiving() {
             let program = first.code.program(first.chains[port.role as usize]);
-            let (interface, index) = (&port.interface, port.index);
-            attached.push(match (ports.is_host(), port.role) {
-                (false, _) => Hook::Received(Attached::attach(interface, index, program)?),
-                (true, Role::Upper) => Hook::Sent(Egress::attach(interface, index, program)?),
-                (true, _) => Hook::Received(Attached::attach_for_host(interface, index, program)?),
-            });
+            attached.push(attach(port, program, ports.is_host())?);
         }
         let modes = attached.iter().filter_map(Hook::mode).collect();
         let cpus = counting.counts.len();
@@ -442,6 +401,12 @@ impl Datapath for KernelPath {
         self.ports.gone().is_some()
     }
 
+    fn hand_over(&self, kept: &mut Kept) -> io::Result<Option<Vec<HandedLink>>> {
+        let _one_at_a_time = lock(&self.changing);
+        let attached = lock(&self.attached).clone();
+        attached.iter().map(|hook| hook.hand_over(kept)).collect::<io::Result<_>>().map(Some)
+    }
+
     /// Detaches the programs. A change in progress keeps them until its end.
     fn stop(&self) -> Result<(), EngineError> {
         let gone = self.ports.gone().map(|port| port.interface.clone());
@@ -452,19 +417,4 @@ impl Datapath for KernelPath {
             None => Ok(()),
         }
     }
-}
-
-fn difference(now: &Counts, then: &Counts) -> Counts {
-    let minus = |now: &[Counter], then: &[Counter]| -> Vec<Counter> {
-        let pairs = now.iter().zip(then);
-        pairs
-            .map(|(now, then)| Counter { packets: now.packets - then.packets, bytes: now.bytes - then.bytes })
-            .collect()
-    };
-    now.iter().zip(then).map(|(now, then)| [minus(&now[0], &then[0]), minus(&now[1], &then[1])]).collect()
-}
-
-fn blocks(one: &PortBlocks, other: &PortBlocks, both: impl Fn(u64, u64) -> u64) -> PortBlocks {
-    let pairs = one.iter().zip(other);
-    pairs.map(|(one, other)| std::array::from_fn(|port| ports::joined(one[port], other[port], &both))).collect()
 }
