@@ -4,12 +4,15 @@ use crate::recording::{Recorder, Recording, line};
 use crate::source::{Source, take_two};
 use crate::{Command, Error, Event, Key, Model, Setup, Snapshot, screen};
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use std::io::{self, IsTerminal, Write};
 use std::iter::Peekable;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 use weir_control::AttackEntry;
@@ -61,6 +64,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             None => Err(Error::NoTerminal),
         };
     }
+    end_with_the_terminal();
     let mut model = Model::new(setup(options));
     let mut terminal = ratatui::try_init().map_err(Error::Terminal)?;
     let shown = show(&mut terminal, &mut model, &mut feed, &options.stop);
@@ -78,6 +82,18 @@ fn setup(options: &Options) -> Setup {
     }
 }
 
+/// Ends the program when its terminal is closed. crossterm 0.29 would read a closed terminal for ever, and the program
+/// may have been told to ignore SIGHUP.
+fn end_with_the_terminal() {
+    let closed = || {
+        // No events are asked for, so only a closed terminal ends the wait.
+        let (stdout, interrupted) = (io::stdout(), |polled| polled == Err(Errno::INTR));
+        while interrupted(poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None)) {}
+        std::process::exit(1);
+    };
+    thread::spawn(closed);
+}
+
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     model: &mut Model,
@@ -85,8 +101,7 @@ fn show(
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     let started = Instant::now();
-    // A terminal that was closed is none any more. Without a look at it, a program that ignores SIGHUP would go on.
-    while !model.is_done() && !stop.load(Ordering::Relaxed) && io::stdout().is_terminal() {
+    while !model.is_done() && !stop.load(Ordering::Relaxed) {
         while let Some(event) = feed.next(started.elapsed(), model.is_paused)? {
             model.update(event, started.elapsed());
         }

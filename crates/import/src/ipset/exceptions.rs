@@ -3,7 +3,7 @@
 use crate::condition::Range;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The addresses of which the longest prefix is no exception, as ranges.
+/// The addresses that are in an entry and whose longest prefix is no exception, as ranges.
 pub fn cut_out(entries: &[Range], exceptions: &[Range], is_ipv6: bool) -> Vec<String> {
     let all: Vec<(Range, bool)> =
         entries.iter().map(|range| (*range, true)).chain(exceptions.iter().map(|range| (*range, false))).collect();
