@@ -23,6 +23,8 @@ enum Event {
     Load,
     /// A generation by its number among all that were loaded.
     Activate(u64, Option<Duration>),
+    /// Likewise, for the operator's posture.
+    Reconfigure(u64, Option<Duration>),
     Posture(Option<&'static str>),
     Confirm,
     Rollback,
@@ -129,6 +131,9 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: 
             return;
         }
         Event::Activate(generation, trial) => Change::Activate { generation: 1 + generation % model.loaded, trial },
+        Event::Reconfigure(generation, trial) => {
+            Change::Reconfigure { generation: 1 + generation % model.loaded, trial }
+        }
         Event::Posture(name) => Change::Posture(name.map(str::to_owned)),
         Event::Rollback => Change::Rollback,
         Event::Update => Change::Succeed { of: model.decided().generation, generation: model.loaded },
@@ -198,14 +203,20 @@ fn apply(model: &mut Model, change: Change, active: &Active) {
     let mut to = Active { generation: active.generation, posture: None };
     match &change {
         Change::Activate { .. } => {}
-        Change::Succeed { .. } | Change::Take { .. } | Change::Release(_) | Change::Lapse => {
+        Change::Reconfigure { .. }
+        | Change::Succeed { .. }
+        | Change::Take { .. }
+        | Change::Release(_)
+        | Change::Lapse => {
             to.posture.clone_from(&model.decided().posture);
         }
         Change::Posture(posture) => to.posture.clone_from(posture),
         Change::Rollback | Change::Timeout => to = active.clone(),
     }
     let survives = match &change {
-        Change::Activate { .. } | Change::Succeed { .. } => has_posture(to.generation, EMERGENCY),
+        Change::Activate { .. } | Change::Reconfigure { .. } | Change::Succeed { .. } => {
+            has_posture(to.generation, EMERGENCY)
+        }
         Change::Take { .. } => true,
         Change::Posture(_) | Change::Rollback | Change::Timeout | Change::Release(_) | Change::Lapse => false,
     };
@@ -228,11 +239,16 @@ fn apply(model: &mut Model, change: Change, active: &Active) {
             model.confirmed.iter_mut().filter(|one| one.generation == of).for_each(|one| one.generation = generation);
             assert_eq!(Some(&to), model.last(), "the posture stays");
         }
-        Change::Activate { trial: Some(time), .. } => model.trial = Some((to, model.now + time)),
-        Change::Activate { trial: None, .. } | Change::Posture(_) => match &mut model.trial {
-            Some((active, _)) => *active = to,
-            None => model.confirm(to),
-        },
+        Change::Activate { trial: Some(time), .. } | Change::Reconfigure { trial: Some(time), .. } => {
+            assert!(model.trial.is_none() || matches!(change, Change::Activate { .. }), "refused during a trial");
+            model.trial = Some((to, model.now + time));
+        }
+        Change::Activate { trial: None, .. } | Change::Reconfigure { trial: None, .. } | Change::Posture(_) => {
+            match &mut model.trial {
+                Some((active, _)) => *active = to,
+                None => model.confirm(to),
+            }
+        }
     }
 }
 
@@ -281,7 +297,8 @@ fn event() -> impl Strategy<Value = Event> {
     let trial = prop_oneof![Just(None), (1u32..5).prop_map(|seconds| Some(seconds * SECOND))];
     prop_oneof![
         3 => Just(Event::Load),
-        4 => (0u64..20, trial).prop_map(|(generation, trial)| Event::Activate(generation, trial)),
+        4 => (0u64..20, trial.clone()).prop_map(|(generation, trial)| Event::Activate(generation, trial)),
+        2 => (0u64..20, trial).prop_map(|(generation, trial)| Event::Reconfigure(generation, trial)),
         2 => prop_oneof![Just(None), Just(Some("high")), Just(Some("low"))].prop_map(Event::Posture),
         1 => Just(Event::Confirm),
         2 => Just(Event::Rollback),
