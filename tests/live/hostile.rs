@@ -313,11 +313,11 @@ fn a_socket_of_another_user_in_place_of_the_control_socket_is_named() {
     assert!(code == 1 && stderr.contains("this is a socket of another user (uid 65534)"), "{code}: {stderr}");
 }
 
-each_engine!(with_64_descriptors_everything_works);
-fn with_64_descriptors_everything_works(engine: &str, hosts: &Hosts, folder: &Path) {
+each_engine!(with_72_descriptors_everything_works);
+fn with_72_descriptors_everything_works(engine: &str, hosts: &Hosts, folder: &Path) {
     let clients = 12;
     let bundle = compile(folder);
-    let setup = Setup { descriptors: Some(64), workers: 2, ..Setup::new(engine) };
+    let setup = Setup { descriptors: Some(72), workers: 2, ..Setup::new(engine) };
     let running = Running::start_as(&hosts.weir, folder, "rich.weir", &setup);
     // More generations than are kept. In the kernel, a generation needs a descriptor for each map and program while it
     // is loaded. Fewer are therefore kept, and older ones are unloaded.

@@ -1,4 +1,6 @@
 //! Matches of iptables, as iptables-extensions(8) describes them.
+//!
+//! One idea with `matches/rates.rs`: the matches of rates read what all matches read.
 
 use super::line::Words;
 use super::set::Sets;

@@ -131,9 +131,7 @@ fn step(succession: &mut Succession, model: &mut Model, event: &Event, outcome: 
             return;
         }
         Event::Activate(generation, trial) => Change::Activate { generation: 1 + generation % model.loaded, trial },
-        Event::Reconfigure(generation, trial) => {
-            Change::Reconfigure { generation: 1 + generation % model.loaded, trial }
-        }
+        Event::Reconfigure(at, trial) => Change::Reconfigure { generation: 1 + at % model.loaded, trial },
         Event::Posture(name) => Change::Posture(name.map(str::to_owned)),
         Event::Rollback => Change::Rollback,
         Event::Update => Change::Succeed { of: model.decided().generation, generation: model.loaded },

@@ -1,6 +1,4 @@
 //! `limit`, `hashlimit` and `connlimit`.
-//!
-//! One idea with `matches.rs`: the matches of rates read what all matches read.
 
 use super::Context;
 use crate::iptables::line::Words;
