@@ -228,12 +228,13 @@ fn what_is_dismissed_or_removed_is_not_decided_again_and_what_failed_is_after_a_
     let again = decided_again(&mut mitigator, &window, 40);
     assert!(again.iter().all(|again| again.measure != action.measure), "{again:?}");
 
-    let (mut mitigator, action, window, _) = decided(Mode::Act);
-    assert!(!mitigator.dismiss(action.id), "it does not wait");
-    assert!(mitigator.removed(action.id));
-    let again = decided_again(&mut mitigator, &window, 40);
-    assert!(again.iter().all(|again| again.measure != action.measure), "{again:?}");
-    assert_eq!(mitigator.waiting(action.attack).len(), again.len(), "also in the mode act");
+    for end in [Mitigator::removed, Mitigator::dismiss] {
+        let (mut mitigator, action, window, _) = decided(Mode::Act);
+        assert!(end(&mut mitigator, action.id) && !mitigator.dismiss(action.id));
+        let again = decided_again(&mut mitigator, &window, 40);
+        assert!(again.iter().all(|again| again.measure != action.measure), "{again:?}");
+        assert_eq!(mitigator.waiting(action.attack).len(), again.len(), "also in the mode act");
+    }
 
     let (mut mitigator, action, mut window, _) = decided(Mode::Act);
     let (mut failing, mut tries) = (vec![action.clone()], 0);
