@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// The version of cargo-deb. Another one may understand `package.metadata.deb` differently.
 const CARGO_DEB: &str = "3.8.0";
-/// Debian's limit of ours: a package is smaller than this.
+/// A package is smaller than this.
 const BYTES_MAX: u64 = 15_000_000;
 /// The shells, and where their completions are.
 const COMPLETIONS: [(&str, &str); 3] = [("bash", "weir"), ("zsh", "_weir"), ("fish", "weir.fish")];
@@ -40,7 +40,7 @@ fn cargo_deb() -> Result<PathBuf, String> {
     let root = target_dir().join("cargo-deb");
     let program = root.join("bin/cargo-deb");
     let version = Command::new(&program).arg("--version").output();
-    if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == CARGO_DEB) {
+    if !version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim().ends_with(CARGO_DEB)) {
         println!("deb: installing cargo-deb {CARGO_DEB} into {}", root.display());
         let mut install = cargo(["install", "cargo-deb", "--locked", "--quiet", "--version", CARGO_DEB, "--root"]);
         run(install.arg(&root))?;
@@ -68,12 +68,18 @@ fn documents() -> Result<(), String> {
 }
 
 fn package(tool: &Path, variant: Option<&str>) -> Result<(), String> {
-    let mut command = Command::new(tool);
-    command.args(["--package", "weir", "--profile", "release", "--quiet"]);
+    let mut command = Command::new(absolute(tool)?);
+    // Paths in the manifest begin at its folder.
+    command.current_dir("crates/weir").args(["--profile", "release", "--quiet", "--output"]);
+    command.arg(absolute(&target_dir())?.join("debian/"));
     if let Some(variant) = variant {
         command.args(["--variant", variant]);
     }
     run(&mut command)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Says how large a package is, and lets lintian judge it.
