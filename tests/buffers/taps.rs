@@ -18,7 +18,7 @@ use weir_policy::slot_rule::SlotRule;
 use weir_test_support as support;
 
 const POLICY: &str = "upstream { tcp dport 443 drop; accept }\ndownstream { udp dport 53 drop; accept }\n";
-/// The same rules, and one in front of them.
+/// The rules above, with another one in front of them.
 const OTHER: &str = "upstream { icmp drop; tcp dport 443 drop; accept }\ndownstream { accept }\n";
 /// Short and long, with and without a tag.
 const PACKETS: &str = "

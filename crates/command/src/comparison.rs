@@ -193,7 +193,7 @@ mod tests {
         Compared { old: Verdict::new(old, Reason::rule(rule), Sampled::No), new, bytes: 100 }
     }
 
-    /// The same rule has another number after a change of the old policy.
+    /// When lines are added to the old policy, its rules get other numbers.
     #[test]
     fn rules_keep_their_names_when_a_policy_changes() {
         let (first, second, new) = (program("old", [1, 2]), program("old", [2, 3]), program("new", [1, 2]));

@@ -56,7 +56,7 @@ impl Configuration {
         if !mistakes.is_empty() {
             return Err(rejected(sources, mistakes));
         }
-        // The same command line with the file's words in it.
+        // The command line again, with the file's words in it.
         match line.program.clone().try_get_matches_from(line.with(&settings)) {
             Ok(matches) => Ok(Configuration { path: path.to_owned(), line, sources, settings, matches }),
             Err(error) => match clash::mistakes(&error, &line, &settings, file, &text) {

@@ -1,4 +1,4 @@
-//! iptables: the output of `iptables-save` and `ip6tables-save`, with that of `ipset save`.
+//! iptables: the output of `iptables-save` and `ip6tables-save`, and of `ipset save` for the sets that they match.
 //!
 //! A packet meets the tables `raw`, `mangle`, `filter` and `security` at each hook, in this order. Their chains are
 //! base chains with the priorities of the kernel.

@@ -11,7 +11,7 @@ use super::part::Sink;
 use crate::entries::TableAddress;
 use crate::problem::Problem;
 
-/// The key of the prefix, and that of its label.
+/// The key of the prefix, and the key of its label.
 const PREFIX: &[u8] = b"cidr";
 const LABEL: &[u8] = b"sblid";
 /// The key and the value of the line that describes the list.

@@ -16,7 +16,7 @@ pub struct ImportOptions {
 pub enum ImportFormat {
     /// The output of `nft -j list ruleset`.
     Nft(RulesetOptions),
-    /// The output of `iptables-save` and `ip6tables-save`, with that of `ipset save` if rules match sets.
+    /// The output of `iptables-save` and `ip6tables-save`, and of `ipset save` if rules match sets.
     Iptables(RulesetOptions),
     /// The output of `ipset save`.
     Ipset(ImportedFiles),
