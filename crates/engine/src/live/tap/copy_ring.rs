@@ -212,10 +212,6 @@ impl Drop for RingReader {
 }
 
 impl RingReader {
-    pub fn ring(&self) -> &Arc<CopyRing> {
-        &self.ring
-    }
-
     /// The head of the next record.
     pub fn head(&mut self) -> Option<Head> {
         if self.at == self.written {

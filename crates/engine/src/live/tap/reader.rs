@@ -67,6 +67,7 @@ pub struct TapReader {
     queue: Receiver<Copied>,
     /// The policy of the last copy of a worker.
     last: Option<(u32, Arc<PolicyNames>)>,
+    opened: Instant,
     renewal: Renewal,
     /// Copies that were read.
     read: u64,
@@ -81,18 +82,15 @@ impl Drop for TapReader {
 }
 
 /// How many copies a tap may get more, by time. Parts of copies are carried on, so the sum is exact.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Renewal {
+    /// The time of the last renewal, since the tap was opened.
     at_ns: u64,
     /// What was due and less than a copy, in copies by 1 / [`SECOND_NS`].
     rest: u64,
 }
 
 impl Renewal {
-    pub fn new(now_ns: u64) -> Self {
-        Renewal { at_ns: now_ns, rest: 0 }
-    }
-
     /// The copies that are due since the last call, at most those of a second; `None` if it is too early to ask.
     pub fn due(&mut self, now_ns: u64, per_second: u32) -> Option<i64> {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
@@ -108,13 +106,13 @@ impl Renewal {
 
 impl TapReader {
     fn new(taps: Arc<Taps>, tap: Arc<OpenTap>, queue: Receiver<Copied>, before: TapCounts) -> Self {
-        let renewal = Renewal::new(now_ns());
-        TapReader { taps, tap, rings: Vec::new(), queue, last: None, renewal, read: 0, before }
+        let (opened, renewal) = (Instant::now(), Renewal::default());
+        TapReader { taps, tap, rings: Vec::new(), queue, last: None, opened, renewal, read: 0, before }
     }
 
     /// The next copy; `None` if there is none now.
     pub fn read(&mut self) -> Option<Copied> {
-        self.renew(now_ns());
+        self.renew(self.opened.elapsed().as_nanos() as u64);
         let copy = match self.taps.kernel().is_some() {
             true => self.next_of_kernel(),
             false => self.next_of_workers(),
@@ -212,7 +210,7 @@ impl TapReader {
         }
     }
 
-    /// Lets the tap get more copies, by the time since the last renewal.
+    /// Lets the tap get more copies, by the time since the last renewal. `now_ns` is the time since it was opened.
     pub(super) fn renew(&mut self, now_ns: u64) {
         let most = self.tap.filter.budget_pps;
         if let Some(more) = self.renewal.due(now_ns, most) {
