@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_abi::{Action, Link, Verdict};
 
-use super::copy_ring::CopyRing;
+use super::copy_ring::{CopyRing, WorkerCounts};
 use super::filter::{PolicyNames, Reasons, TapFilter};
 use crate::live::lane::Side;
 
@@ -65,11 +65,32 @@ pub(super) struct OpenTap {
     /// What of these found room, and what did not.
     pub handed: AtomicU64,
     pub refused: AtomicU64,
+    /// What programs had counted for earlier taps.
+    before: TapCounts,
+}
+
+impl TapCounts {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: TapCounts) -> TapCounts {
+        TapCounts {
+            matched: self.matched + other.matched,
+            copied: self.copied + other.copied,
+            over: self.over + other.over,
+            excluded: self.excluded + other.excluded,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 impl OpenTap {
-    /// A tap with room for the copies of so many workers.
-    pub fn new(index: usize, filter: TapFilter, since: u32, workers: usize, sender: SyncSender<Copied>) -> Self {
+    /// A tap with room for the copies of so many workers. `before` is what programs had counted for earlier taps.
+    pub fn new(
+        (index, since): (usize, u32),
+        filter: TapFilter,
+        (workers, sender): (usize, SyncSender<Copied>),
+        before: TapCounts,
+    ) -> Self {
         OpenTap {
             index,
             since,
@@ -81,6 +102,31 @@ impl OpenTap {
             sender,
             handed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            before,
+        }
+    }
+
+    /// What workers have counted.
+    pub fn of_workers(&self) -> TapCounts {
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let of_ring = |ring: &Arc<CopyRing>| {
+            let WorkerCounts { matched, copied, over, excluded, lost } = ring.counts();
+            let [matched, copied, over] = [matched, copied, over].map(word);
+            TapCounts { matched, copied, over, excluded: word(excluded), lost: word(lost) }
+        };
+        self.rings().iter().map(of_ring).fold(TapCounts::default(), TapCounts::plus)
+    }
+
+    /// What became of the packets that it wants. `of_programs` is what programs have counted for this tap and earlier
+    /// ones.
+    pub fn counts(&self, of_programs: TapCounts) -> TapCounts {
+        let (own, before) = (self.of_workers(), self.before);
+        TapCounts {
+            matched: own.matched + of_programs.matched - before.matched,
+            copied: own.copied + self.handed.load(Ordering::Relaxed),
+            over: own.over + of_programs.over - before.over,
+            excluded: own.excluded + of_programs.excluded - before.excluded,
+            lost: own.lost + self.refused.load(Ordering::Relaxed) + of_programs.lost - before.lost,
         }
     }
 

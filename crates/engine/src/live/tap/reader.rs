@@ -1,7 +1,7 @@
 //! The reader of a tap.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_abi::tap::TAPS;
 use weir_state::now_ns;
 
-use super::copy_ring::{CopyRing, RingReader, WorkerCounts};
+use super::copy_ring::{CopyRing, RingReader};
 use super::filter::{PolicyNames, TapFilter};
 use super::kernel::{KernelTaps, Record};
 use super::open_tap::{Copied, OpenTap, TapCounts, renew};
@@ -44,16 +44,17 @@ impl Taps {
         let (sender, receiver) = sync_channel(QUEUE);
         state.free_closed();
         state.epoch += 1;
-        let tap = Arc::new(OpenTap::new(index, filter, state.epoch, self.workers.load(Ordering::Acquire), sender));
+        let workers = self.workers.load(Ordering::Acquire);
+        let before = self.kernel().map(|kernel| kernel.counts(index)).unwrap_or_default();
+        let tap = Arc::new(OpenTap::new((index, state.epoch), filter, (workers, sender), before));
         let policies = state.policies.iter().filter_map(|policy| policy.bits.upgrade());
         policies.for_each(|bits| bits.set(index, &tap.filter));
-        let before = self.kernel().map(|kernel| {
+        if let Some(kernel) = self.kernel() {
             kernel.set(index, &tap.filter);
-            kernel.counts(index)
-        });
+        }
         state.open[index] = Some(tap.clone());
         self.changed(&state);
-        Ok(TapReader::new(self.clone(), tap, receiver, before.unwrap_or_default()))
+        Ok(TapReader::new(self.clone(), tap, receiver))
     }
 }
 
@@ -71,13 +72,12 @@ pub struct TapReader {
     renewal: Renewal,
     /// Copies that were read.
     read: u64,
-    /// What programs had counted for earlier taps.
-    before: TapCounts,
 }
 
 impl Drop for TapReader {
     fn drop(&mut self) {
-        self.taps.close(self.tap.index);
+        let counts = self.counts();
+        self.taps.close(self.tap.index, counts);
     }
 }
 
@@ -105,9 +105,9 @@ impl Renewal {
 }
 
 impl TapReader {
-    fn new(taps: Arc<Taps>, tap: Arc<OpenTap>, queue: Receiver<Copied>, before: TapCounts) -> Self {
+    fn new(taps: Arc<Taps>, tap: Arc<OpenTap>, queue: Receiver<Copied>) -> Self {
         let (opened, renewal) = (Instant::now(), Renewal::default());
-        TapReader { taps, tap, rings: Vec::new(), queue, last: None, opened, renewal, read: 0, before }
+        TapReader { taps, tap, rings: Vec::new(), queue, last: None, opened, renewal, read: 0 }
     }
 
     /// The next copy; `None` if there is none now.
@@ -164,22 +164,7 @@ impl TapReader {
     pub fn waiting(&self) -> u64 {
         // More come in a flood.
         (0..TURNS_MAX).find(|_| !self.taps.kernel().is_some_and(|kernel| self.take_from(kernel)));
-        self.of_workers().copied + self.tap.handed.load(Ordering::Relaxed) - self.read
-    }
-
-    /// What workers have counted.
-    fn of_workers(&self) -> TapCounts {
-        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        self.tap.all_rings().iter().fold(TapCounts::default(), |sum, ring| {
-            let WorkerCounts { matched, copied, over, excluded, lost } = ring.counts();
-            TapCounts {
-                matched: sum.matched + word(matched),
-                copied: sum.copied + word(copied),
-                over: sum.over + word(over),
-                excluded: sum.excluded + word(excluded),
-                lost: sum.lost + word(lost),
-            }
-        })
+        self.tap.of_workers().copied + self.tap.handed.load(Ordering::Relaxed) - self.read
     }
 
     /// The next copy; waits for it up to `timeout`.
@@ -199,15 +184,7 @@ impl TapReader {
 
     /// What became of the packets that the tap wants, since it was opened.
     pub fn counts(&self) -> TapCounts {
-        let of_programs = self.taps.kernel().map(|kernel| kernel.counts(self.tap.index)).unwrap_or_default();
-        let own = self.of_workers();
-        TapCounts {
-            matched: own.matched + of_programs.matched - self.before.matched,
-            copied: own.copied + self.tap.handed.load(Ordering::Relaxed),
-            over: own.over + of_programs.over - self.before.over,
-            excluded: own.excluded + of_programs.excluded - self.before.excluded,
-            lost: own.lost + self.tap.refused.load(Ordering::Relaxed) + of_programs.lost - self.before.lost,
-        }
+        self.taps.counts_of(&self.tap)
     }
 
     /// Lets the tap get more copies, by the time since the last renewal. `now_ns` is the time since it was opened.

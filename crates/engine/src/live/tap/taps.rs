@@ -9,7 +9,7 @@ use weir_abi::tap::TAPS;
 
 use super::filter::PolicyNames;
 use super::kernel::KernelTaps;
-use super::open_tap::OpenTap;
+use super::open_tap::{OpenTap, TapCounts};
 use super::policy_bits::PolicyBits;
 use crate::EngineError;
 
@@ -38,6 +38,8 @@ pub(super) struct State {
     /// Closed taps that workers may still use, at most those that each saw last. They are freed here, because a worker
     /// that returned their memory to the system would delay packets.
     closed: Vec<Arc<OpenTap>>,
+    /// What closed taps have counted.
+    past: TapCounts,
 }
 
 /// A policy that decides packets, or did so.
@@ -99,9 +101,22 @@ impl Taps {
         self.workers.fetch_add(1, Ordering::Release)
     }
 
-    /// Closes a tap.
-    pub(super) fn close(&self, index: usize) {
+    /// What became of the packets that an open tap wants.
+    pub(super) fn counts_of(&self, tap: &OpenTap) -> TapCounts {
+        tap.counts(self.kernel.as_ref().map(|kernel| kernel.counts(tap.index)).unwrap_or_default())
+    }
+
+    /// The number of open taps, and what became of the packets that taps wanted since the start.
+    pub fn totals(&self) -> (usize, TapCounts) {
+        let state = self.state();
+        let open: Vec<TapCounts> = state.open.iter().flatten().map(|tap| self.counts_of(tap)).collect();
+        (open.len(), open.into_iter().fold(state.past, TapCounts::plus))
+    }
+
+    /// Closes a tap, which has counted so much.
+    pub(super) fn close(&self, index: usize, counts: TapCounts) {
         let mut state = self.state();
+        state.past = state.past.plus(counts);
         state.free_closed();
         let closed = state.open[index].take();
         state.closed.extend(closed);

@@ -117,6 +117,9 @@ fn a_reader_that_stalls_loses_copies_with_a_count() {
     assert_eq!((counts.matched, counts.copied + counts.lost, counts.over), (all, all, 0));
     assert_eq!(numbers(&mut stalled).len() as u64, counts.copied);
     assert!(counts.lost > 0);
+    drop(stalled);
+    let all_taps = TapCounts { matched: 2 * all, copied: counts.copied + all, lost: counts.lost, ..counts };
+    assert_eq!(bench.taps.totals(), (1, all_taps), "a closed tap's are kept");
     assert_eq!(quick.counts(), TapCounts { matched: all, copied: all, ..TapCounts::default() });
 }
 
