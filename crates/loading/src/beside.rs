@@ -26,7 +26,8 @@ impl TablesBeside {
     /// The table cannot take it: it knows not all labels, or is full.
     pub fn apply(&self, change: &FollowedChange, now_ns: u64) -> Result<(), TableError> {
         let declared_ms = self.timeouts.get(&change.table.name).copied().flatten();
-        change.apply((&self.store, &self.binding), declared_ms, now_ns)
+        let name = &change.table.name;
+        change.apply(declared_ms, |change| self.store.change(&self.binding, name, change, now_ns).map(drop))
     }
 }
 

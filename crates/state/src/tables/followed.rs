@@ -7,9 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_tables::Table;
 
 use super::change::TableChange;
-use super::table_error::TableError;
-use super::table_images::TableBinding;
-use super::table_store::TableStore;
 use crate::saved::record::TableKey;
 
 /// Limit on the changes that wait for a follower, and on their entries in all.
@@ -55,19 +52,16 @@ impl FollowedChange {
         }
     }
 
-    /// Makes the change in the table of the same name of another store, whose clock is `now_ns`. That store knows no
-    /// timeouts of tables, so entries without one of their own get `declared_ms`.
+    /// Makes the change in a table that knows no timeouts of its own, by `change`. Entries without a timeout of their own
+    /// get `declared_ms`.
     ///
     /// # Errors
-    /// The table cannot take it.
-    pub fn apply(
+    /// The errors of `change`.
+    pub fn apply<E>(
         &self,
-        (store, binding): (&TableStore, &TableBinding),
         declared_ms: Option<u64>,
-        now_ns: u64,
-    ) -> Result<(), TableError> {
-        let name = &self.table.name;
-        let change = |change: TableChange<'_>| store.change(binding, name, change, now_ns).map(drop);
+        mut change: impl FnMut(TableChange<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         match &self.kind {
             Made::Add(entries, timeout_ms) => {
                 change(TableChange::Add { entries, timeout_ms: timeout_ms.or(declared_ms) })
@@ -142,6 +136,13 @@ impl Followers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A new follower of these tables.
+    pub fn join(&self, tables: Vec<TableKey>) -> Arc<TableFollower> {
+        let follower = Arc::new(TableFollower { tables, waiting: Mutex::default() });
+        self.all().push(Arc::downgrade(&follower));
+        follower
+    }
+
     /// Tells followers of a change that was made. The turn of the table is the caller's.
     pub fn notice(&self, key: impl FnOnce() -> TableKey, change: TableChange<'_>) {
         let mut all = self.all();
@@ -150,14 +151,5 @@ impl Followers {
             let key = key();
             all.iter().filter_map(Weak::upgrade).for_each(|follower| follower.notice(&key, change));
         }
-    }
-}
-
-impl TableStore {
-    /// Follows changes of dynamic tables, except for those by rules.
-    pub fn follow(&self, tables: Vec<TableKey>) -> Arc<TableFollower> {
-        let follower = Arc::new(TableFollower { tables, waiting: Mutex::default() });
-        self.followers.all().push(Arc::downgrade(&follower));
-        follower
     }
 }

@@ -13,7 +13,7 @@ use super::change::{Applied, NotTaken, Order, TableChange, Timing, Visibility};
 use super::entry_counters::EntryCounters;
 use super::expiry::Expiry;
 use super::fit::{Checked, can_take, checked, images_of, no_table};
-use super::followed::Followers;
+use super::followed::{Followers, TableFollower};
 use super::image::{ImageDeclared, TableImage};
 use super::kernel::HALF_BYTES_MAX;
 use super::lasting::{self, Lasting, SavedTable};
@@ -59,7 +59,7 @@ pub struct TableStore {
     /// Where changes of dynamic tables are written.
     log: OnceLock<Arc<ChangeLog>>,
     /// Who keeps tables of its own beside these.
-    pub(super) followers: Followers,
+    followers: Followers,
 }
 
 impl Default for TableStore {
@@ -158,6 +158,11 @@ impl TableStore {
             self.followers.notice(|| TableKey::new(name, family, kind), change);
         }
         Ok(changed)
+    }
+
+    /// Follows changes of dynamic tables, except for those by rules.
+    pub fn follow(&self, tables: Vec<TableKey>) -> Arc<TableFollower> {
+        self.followers.join(tables)
     }
 
     /// The type of a table, if it is dynamic.

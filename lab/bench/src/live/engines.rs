@@ -127,7 +127,7 @@ impl Code {
         Ok(Code::Kernel(ports, Loaded::plain(code, chains), taps))
     }
 
-    /// Starts the engine, as `weir run` does. Also returns its taps, none of which is open.
+    /// Starts the engine, as `weir run` does. Also returns its taps, which are closed.
     fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<(Running, Arc<Taps>), Failure> {
         let policy = match self {
             Code::Native(policy) => policy,

@@ -34,7 +34,7 @@ pub(in crate::live) struct WorkerTaps {
 
 /// An open tap, as one worker uses it.
 struct OwnTap {
-    /// Dropped before `tap`, so that whoever finds the tap unused finds its rings unused.
+    /// Dropped before `tap`, so that the rings of an unused tap are unused too.
     writer: RingWriter,
     tap: Arc<OpenTap>,
     /// Wanted packets that go by until the next copy.
