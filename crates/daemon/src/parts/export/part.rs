@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_engine::live::Datapath;
+use weir_engine::live::os::speed::LinkSpeed;
 use weir_export::flows::Bounds;
 use weir_export::sflow::sample::InterfaceCounters;
 use weir_export::{ipfix, sflow};
@@ -142,5 +143,5 @@ fn lock(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 
 /// The counters of all interfaces.
 fn counters<D: Datapath>(controller: &Controller<D>, ports: &Ports) -> Vec<InterfaceCounters> {
-    ports.counters(&controller.stats().interfaces, &states::status(&controller.ports()))
+    ports.counters(&controller.stats().interfaces, &states::status(&controller.ports()), LinkSpeed::read)
 }

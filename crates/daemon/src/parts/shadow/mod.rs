@@ -5,11 +5,13 @@
 //!      |
 //!      tap: one in N ---> a thread: native code of the shadow ---> comparison ---> ctl shadow
 //! ```
-//! It is the same on every engine, because a tap is. The shadow has state of its own: flows, limits and tables begin as
-//! its policy declares them, and slots have the rules that slots of the active policy with the same names have.
+//! It is the same on every engine, because a tap is. The shadow has state of its own. Its dynamic tables begin with the
+//! entries of the active policy's and follow changes by hand and by feeds (`tables.rs`). Slots have the rules that slots
+//! of the active policy with the same names have. Flows and limits begin as its policy declares them.
 
 mod judge;
 mod running;
+mod tables;
 
 use crate::generations::controller::Controller;
 use crate::generations::generation::Loader;
@@ -27,6 +29,7 @@ use weir_engine::live::tap::{TapFilter, Taps};
 use weir_loading::{Policy, PolicyFile, regular_file};
 use weir_policy::ir::Direction;
 use weir_policy::slot_rule;
+use weir_state::tables::TableStore;
 
 use crate::door::ChangeWatcher;
 
@@ -48,6 +51,7 @@ impl<L: Loader> Part<L> for Shadow {
             taps: running.taps.clone(),
             trust: running.door.loader.trust().clone(),
             controller: running.door.controller.clone(),
+            tables: running.door.loader.shared().tables().clone(),
             current: Mutex::default(),
         });
         running.door.join(shadows.clone());
@@ -61,6 +65,8 @@ struct Shadows<D: Datapath> {
     taps: Arc<Taps>,
     trust: Trust,
     controller: Arc<Controller<D>>,
+    /// The tables of the active policy.
+    tables: Arc<TableStore>,
     current: Mutex<Option<RunningShadow>>,
 }
 
@@ -106,8 +112,8 @@ impl<D: Datapath> Shadows<D> {
         let chain = |direction| policy.chain(posture, direction);
         let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
         self.put_into_slots(&mut policy);
-        let filter = policy.native()?;
-        Ok(ShadowPolicy { path: path.to_owned(), posture: posture.map(str::to_owned), policy, filter, chains })
+        let (filter, tables) = tables::begin(&policy, &self.tables, self.controller.active().tables())?;
+        Ok(ShadowPolicy { path: path.to_owned(), posture: posture.map(str::to_owned), policy, filter, chains, tables })
     }
 
     /// Gives the slots of a policy the rules that slots of the active policy with the same names have now. Rules that

@@ -1,6 +1,7 @@
 //! A shadow that judges: its thread, and its report.
 
 use super::judge::Judge;
+use super::tables::ShadowTables;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,8 @@ pub struct ShadowPolicy {
     pub filter: NativeFilter,
     /// Its chains, by the side on which packets arrive.
     pub chains: [usize; 2],
+    /// Its dynamic tables.
+    pub tables: ShadowTables,
 }
 
 /// A shadow. It ends when this is dropped.
@@ -36,6 +39,8 @@ pub struct RunningShadow {
     name: String,
     posture: Option<String>,
     every: u32,
+    /// Whether it tracks connections.
+    tracks: bool,
     begun: Instant,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
@@ -45,6 +50,7 @@ pub struct RunningShadow {
 /// What the thread and its reports share.
 struct State {
     judge: Judge,
+    tables: ShadowTables,
     counts: TapCounts,
     judged: Option<Instant>,
     failed: Option<String>,
@@ -56,9 +62,10 @@ impl RunningShadow {
     /// # Errors
     /// There is no thread for it.
     pub fn start(judging: ShadowPolicy, every: u32, mut tap: TapReader) -> Result<Self, Failure> {
-        let ShadowPolicy { path, posture, policy, filter, chains } = judging;
+        let ShadowPolicy { path, posture, policy, filter, chains, tables } = judging;
+        let tracks = policy.program.flow_needs().is_some();
         let judge = Judge::new(policy.program, filter, chains);
-        let state = State { judge, counts: TapCounts::default(), judged: None, failed: None };
+        let state = State { judge, tables, counts: TapCounts::default(), judged: None, failed: None };
         let (state, stop) = (Arc::new(Mutex::new(state)), Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (state.clone(), stop.clone());
         let work = move || {
@@ -73,7 +80,7 @@ impl RunningShadow {
         let thread = thread::Builder::new().name("weir-shadow".to_owned()).spawn(work);
         let thread = Some(thread.map_err(|error| Failure::system("a thread for the shadow", error))?);
         let name = path.display().to_string();
-        Ok(RunningShadow { name, posture, every, begun: Instant::now(), state, stop, thread })
+        Ok(RunningShadow { name, posture, every, tracks, begun: Instant::now(), state, stop, thread })
     }
 
     /// What it has judged so far.
@@ -89,6 +96,9 @@ impl RunningShadow {
             decided: state.counts.matched,
             lost: state.counts.lost + state.counts.over,
             failed: state.failed.clone(),
+            tables: state.tables.continued.clone(),
+            table_changes_missed: state.tables.missed(),
+            tracks: self.tracks,
             comparison: state.judge.comparison(),
         }
     }
@@ -118,6 +128,7 @@ impl Drop for RunningShadow {
 fn turn(tap: &mut TapReader, state: &Mutex<State>) -> Result<(), EngineError> {
     let mut next = tap.wait(LOOK);
     let mut state = locked(state);
+    state.tables.follow();
     for _ in 0..TURN {
         let Some(copy) = next else { break };
         state.judge.take(copy)?;
