@@ -240,8 +240,8 @@ impl Resumed {
         let Carried { from_version, interfaces, flow_tables, tables, missing, .. } = &self.carried;
         eprintln!(
             "weir: upgraded from {from_version} to {VERSION}: programs of {interfaces} interfaces replaced, \
-             {flow_tables} tables of flows and {tables} dynamic tables carried over; not carried over: {}",
-            if missing.is_empty() { "nothing is missing".to_owned() } else { missing.join("; ") }
+             {flow_tables} tables of flows and {tables} dynamic tables carried over{}",
+            if missing.is_empty() { String::new() } else { format!("; not carried over: {}", missing.join("; ")) }
         );
         (self.description.upgrades, self.carried)
     }
