@@ -111,19 +111,25 @@ fn a_service_manager_is_told_of_an_upgrade(engine: &str, hosts: &Hosts, folder: 
     put(folder, "edge.weir", OPEN);
     let running = start(hosts, folder, engine, &[]);
     assert_eq!(manager.next(), "READY=1");
-    let done = ctl(folder, "upgrade");
-    assert!(done.status.success(), "{done:?}\n{}", running.log());
-    let reloading = manager.wait_for("RELOADING=1");
-    assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
-    // The new program tells the watchdog of its progress before it is ready.
-    let after = manager.next();
-    assert_eq!(after, "WATCHDOG=1", "{:?}", manager.received);
-    manager.wait_for("READY=1");
+    // Messages are read meanwhile, as a service manager does.
+    std::thread::scope(|scope| {
+        let upgrading = scope.spawn(|| ctl(folder, "upgrade"));
+        let reloading = manager.wait_for("RELOADING=1");
+        assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
+        // The new program tells the watchdog of its progress before it is ready.
+        assert_eq!(manager.next(), "WATCHDOG=1", "{:?}", manager.received);
+        manager.wait_for("READY=1");
+        let done = upgrading.join().expect("no panic");
+        assert!(done.status.success(), "{done:?}\n{}", running.log());
+    });
     // A refused one changes nothing, and the status text says why.
     put(folder, "edge.weir", OTHER);
-    assert_eq!(ctl(folder, "upgrade").status.code(), Some(2));
-    let status = manager.wait_for("STATUS=not upgraded: ");
-    assert!(status.contains("has changed since it was loaded"), "{status}");
+    std::thread::scope(|scope| {
+        let upgrading = scope.spawn(|| ctl(folder, "upgrade").status.code());
+        let status = manager.wait_for("STATUS=not upgraded: ");
+        assert!(status.contains("has changed since it was loaded"), "{status}");
+        assert_eq!(upgrading.join().expect("no panic"), Some(2));
+    });
     assert_eq!(running.stop(), 0);
     manager.wait_for("STOPPING=1");
 }

@@ -183,8 +183,8 @@ fn run_workers(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(
     })
 }
 
-/// Runs the command with one kind of datapath, which `start` starts. It returns what programs before it have counted
-/// meanwhile. Long: the stages of a start and of an end, in order.
+/// Runs the command with one kind of datapath. Long: the stages of a start and of an end, in order. `start` starts the
+/// datapath, and returns what programs before it have counted meanwhile.
 fn run_on<L: Loader>(
     options: &RunOptions,
     taken: Taken,

@@ -1,8 +1,8 @@
 //! Counts that an upgrade carries over, so that no counter falls (docs/decisions/0072-upgrades.md).
 //!
-//! They are handed over by name, because the next program may number rules and reasons otherwise. Programs in the kernel
-//! count until they are replaced. What they count meanwhile is in their maps, and is given meaning by the text of their
-//! policy.
+//! They are handed over by name, because the next program may number rules and reasons otherwise. Programs in the
+//! kernel count until they are replaced. What they count meanwhile is in their maps, and is given meaning by the text
+//! of their policy.
 
 use crate::generations::account::{Account, Counted};
 use serde::{Deserialize, Serialize};
@@ -84,16 +84,22 @@ pub struct HandedLedger {
     pub missed: Vec<Option<u64>>,
     /// Time since the start, ns.
     pub uptime_ns: u64,
+    /// Activations since the start.
     pub activations: u64,
 }
 
 /// The counts with which a program begins.
 #[derive(Default)]
 pub struct CarriedLedger {
+    /// Of policies that decide no packets any more.
     pub past: NamedCounts,
+    /// Of the active policy since its activation.
     pub current: NamedCounts,
+    /// Of the ports.
     pub ports: CarriedPorts,
+    /// Time since the start, ns.
     pub uptime_ns: u64,
+    /// Activations since the start.
     pub activations: u64,
 }
 

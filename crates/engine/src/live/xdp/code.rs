@@ -230,11 +230,7 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
-        let number = |section: &str| {
-            let map = object.maps().find(|map| map.name() == section).expect("it was mapped");
-            weir_state::map_number(map.as_fd()).map_err(|error| failed(section, error.to_string()).caused_by(&error))
-        };
-        let counted_in = CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? };
+        let counted_in = counted_in(&object)?;
         let taps = ports.taps().map(|taps| {
             let memory = map(&object, WORDS, WORDS_TAPS + program.counters())?;
             Ok::<_, EngineError>(taps.policy_of_programs(memory, program.counters()))
@@ -453,6 +449,15 @@ pub(super) fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
         PortCounters::from_words(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
     };
     (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
+}
+
+/// The maps of the counters.
+fn counted_in(object: &Object) -> Result<CountedIn, EngineError> {
+    let number = |section: &str| {
+        let map = object.maps().find(|map| map.name() == section).expect("it was mapped");
+        weir_state::map_number(map.as_fd()).map_err(|error| failed(section, error.to_string()).caused_by(&error))
+    };
+    Ok(CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? })
 }
 
 fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {
