@@ -2,7 +2,7 @@
 
 use crate::recording::{Recorder, Recording, line};
 use crate::source::{Source, take_two};
-use crate::{Command, Error, Event, Key, Model, Setup, Snapshot, screen};
+use crate::{Command, Error, Event, Key, Model, Picture, Setup, Snapshot, screen};
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -32,6 +32,8 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Whether one screen is printed as text, or the last snapshot as JSON.
     pub once: Option<Once>,
+    /// A picture that is drawn of the recording instead.
+    pub picture: Option<Picture>,
     /// Whether colours may be used.
     pub has_colour: bool,
     /// What `weir ctl attacks show` says about an attack.
@@ -56,6 +58,9 @@ pub enum Once {
 pub fn run(options: &Options) -> Result<(), Error> {
     if let Some(once) = options.once {
         return print_once(options, once);
+    }
+    if let (Some(picture), Some(from)) = (&options.picture, &options.from) {
+        return picture.save(&Recording::read(from)?, setup(options));
     }
     let mut feed = Feed::open(options)?;
     if !io::stdout().is_terminal() {
