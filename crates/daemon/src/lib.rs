@@ -226,6 +226,7 @@ fn run_on<L: Loader>(
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
+        controller.report(captures.counts());
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));

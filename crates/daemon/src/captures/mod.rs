@@ -12,7 +12,7 @@ use stream::{Sides, Stream};
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 use weir_command::failure::Failure;
-use weir_control::{CaptureFilter, CaptureStarted};
+use weir_control::{CaptureFilter, CaptureStarted, Status};
 use weir_engine::live::tap::{BUDGET_PPS, Reasons, RuleName, TapFilter, Taps};
 use weir_engine::live::{Interfaces, Side};
 use weir_policy::ir::Program;
@@ -25,6 +25,8 @@ const BUDGET_PPS_MAX: u32 = 1_000_000;
 pub struct Captures {
     taps: Arc<Taps>,
     sides: Sides,
+    /// Shared with each capture that runs.
+    running: Arc<()>,
 }
 
 impl Captures {
@@ -34,7 +36,14 @@ impl Captures {
             [] => [interfaces.lower.join(", "), interfaces.upper.join(", ")],
             host => [format!("received at {}", host.join(", ")), format!("sent at {}", host.join(", "))],
         };
-        Captures { taps, sides }
+        Captures { taps, sides, running: Arc::default() }
+    }
+
+    /// Counts the captures that run, in a status.
+    pub fn counts(&self) -> impl Fn(&mut Status) + Send + Sync + 'static {
+        let running = Arc::downgrade(&self.running);
+        // One is the owner's.
+        move |status| status.captures = running.strong_count().saturating_sub(1)
     }
 
     /// Opens a tap for a client.
@@ -56,7 +65,13 @@ impl Captures {
         let reader = self.taps.open(filter).map_err(|error| refused(error.to_string()))?;
         let stream = Stream::new(reader, matches, wanted, budget_pps, self.sides.clone());
         let started = CaptureStarted { generation: active.id, rules };
-        Ok(Answered::followed_by(json!(started), Box::new(move |client| stream.send(client))))
+        let own = self.running.clone();
+        let send = move |client: &_| {
+            let sent = stream.send(client);
+            drop(own);
+            sent
+        };
+        Ok(Answered::followed_by(json!(started), Box::new(send)))
     }
 }
 

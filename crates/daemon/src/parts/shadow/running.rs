@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::ShadowReport;
+use weir_control::{ShadowReport, ShadowStatus};
 use weir_engine::live::tap::{TapCounts, TapReader};
 use weir_engine::{EngineError, NativeFilter};
 use weir_loading::Policy;
@@ -74,6 +74,12 @@ impl RunningShadow {
         let thread = Some(thread.map_err(|error| Failure::system("a thread for the shadow", error))?);
         let name = path.display().to_string();
         Ok(RunningShadow { name, posture, every, begun: Instant::now(), state, stop, thread })
+    }
+
+    /// What it is, in short.
+    pub fn status(&self) -> ShadowStatus {
+        let failed = locked(&self.state).failed.clone();
+        ShadowStatus { policy: self.name.clone(), posture: self.posture.clone(), every: self.every, failed }
     }
 
     /// What it has judged so far.
