@@ -240,6 +240,7 @@ fn run_on<L: Loader>(
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
         let streams = captures.streams();
+        controller.report(captures.counts());
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));

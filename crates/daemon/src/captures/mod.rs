@@ -15,7 +15,7 @@ use stream::{Sides, Stream};
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 use weir_command::failure::Failure;
-use weir_control::{CaptureFilter, CaptureStarted};
+use weir_control::{CaptureFilter, CaptureStarted, Status};
 use weir_engine::live::tap::{BUDGET_PPS, Reasons, RuleName, TapFilter, Taps};
 use weir_engine::live::{Interfaces, Side};
 use weir_policy::ir::Program;
@@ -91,6 +91,14 @@ impl Captures {
     /// The captures of all clients.
     pub fn streams(&self) -> Arc<Streams> {
         self.streams.clone()
+    }
+
+    /// Counts the captures that run, in a status.
+    pub fn counts(&self) -> impl Fn(&mut Status) + Send + Sync + 'static {
+        let streams = Arc::downgrade(&self.streams);
+        move |status| {
+            status.captures = streams.upgrade().map_or(0, |streams| streams.open.load(Ordering::Relaxed));
+        }
     }
 
     /// Opens a tap for a client.

@@ -13,6 +13,7 @@ use crate::generations::ledger::Ledger;
 use crate::generations::succession::{Change, READY_MAX, Refusal, Succession};
 use crate::interfaces::guard::Guard;
 use crate::parts::hybrid::HybridCard;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
@@ -365,6 +366,9 @@ impl<D: Datapath> Controller<D> {
             kept: None,
             flows: None,
             export: None,
+            captures: 0,
+            workers_cpu_ms: BTreeMap::new(),
+            shadow: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         };

@@ -31,6 +31,8 @@ pub struct Counts {
     pub answers: u64,
     /// SYN-ACKs from it.
     pub syn_acks: u64,
+    /// Datagrams from it, if they were counted exactly: the most that it can have asked.
+    pub asked: Option<u64>,
     /// Classes whose packets were counted exactly, where others are estimates from samples.
     pub is_exact: [bool; PacketClass::COUNT],
 }
@@ -53,6 +55,7 @@ impl Counts {
             new_sources: 0,
             answers: 0,
             syn_acks: 0,
+            asked: None,
             is_exact,
         }
     }

@@ -416,6 +416,7 @@ impl Extractor {
         let plausible = self.samples.plausible().iter().copied().chain(with(Trust::Plausible)).collect();
         let real = self.samples.real().iter().chain(&opening).copied().collect();
         let window = Window {
+            is_observed: false,
             from_ns: self.from_ns,
             to_ns: now_ns,
             packets: self.packets,

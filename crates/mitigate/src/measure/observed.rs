@@ -46,6 +46,8 @@ struct Exact {
     counts: Counts,
     /// Segments of TCP from it that are neither SYN-ACKs nor resets.
     answers: u64,
+    /// Datagrams from it.
+    asked: u64,
 }
 
 impl Observed {
@@ -65,13 +67,17 @@ impl Observed {
             let is_kept = |run: &Counts| level != Level::Host || matters(run);
             for_runs(level, to.clone(), |run| {
                 if is_kept(&run) {
-                    let none = Exact { counts: Counts::new(run.prefix), answers: 0 };
+                    let none = Exact { counts: Counts::new(run.prefix), answers: 0, asked: 0 };
                     add(&mut sums.entry(run.prefix).or_insert(none).counts, &run);
                 }
             });
             for_runs(level, from.clone(), |run| {
                 let sum = sums.get_mut(&run.prefix);
-                sum.into_iter().for_each(|sum| sum.answers += run.packets[PacketClass::Tcp as usize]);
+                let [tcp, udp, service] = [PacketClass::Tcp, PacketClass::Udp, PacketClass::UdpService];
+                sum.into_iter().for_each(|sum| {
+                    sum.answers += run.packets[tcp as usize];
+                    sum.asked += run.packets[udp as usize] + run.packets[service as usize];
+                });
             });
             let mut of_level: Vec<Exact> = sums.into_values().filter(|exact| matters(&exact.counts)).collect();
             if of_level.len() > PREFIXES_MAX {
@@ -151,6 +157,7 @@ impl Window {
         let (Some(observed), Some((shares, samples))) = (observed, samples) else { return };
         let mut places: HashMap<Prefix, usize> =
             self.counts.iter().enumerate().map(|(place, counts)| (counts.prefix, place)).collect();
+        self.is_observed = true;
         let times = self.seconds() / observed.seconds();
         for exact in &observed.all {
             let prefix = exact.counts.prefix;
@@ -185,6 +192,7 @@ fn correct(counts: &mut Counts, exact: &Exact, times: f64, samples: &Counts, sha
         counts.briefly_vouched[class] = of_all(samples.briefly_vouched[class]);
         counts.is_exact[class] = true;
     }
+    counts.asked = Some(of_window(exact.asked));
     counts.bytes = counts.bytes.max(of_window(exact.counts.bytes));
     counts.new_sources = counts.new_sources.max(of_window(exact.counts.new_sources)).min(counts.total());
 }

@@ -23,7 +23,7 @@ use std::thread;
 use weir_abi::tap::TAP_BYTES_MAX;
 use weir_command::failure::Failure;
 use weir_command::report;
-use weir_control::{Reply, Request, ShadowOperation, ShadowShown, Stats};
+use weir_control::{Reply, Request, ShadowOperation, ShadowShown, Stats, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::Datapath;
 use weir_engine::live::tap::{TapFilter, Taps};
@@ -60,9 +60,12 @@ impl<L: Loader> Part<L> for Shadow {
             trust: running.door.loader.trust().clone(),
             controller: running.door.controller.clone(),
             tables: running.door.loader.shared().tables().clone(),
-            current: Mutex::default(),
+            current: Arc::default(),
         });
         running.door.join(shadows.clone());
+        let current = shadows.current.clone();
+        let short = move |status: &mut Status| status.shadow = lock(&current).as_ref().map(RunningShadow::status);
+        running.door.controller.report(short);
         self.answering = Some(shadows.clone());
         let Some(handed) = self.handed.take() else { return Ok(()) };
         // It is compiled again, and nothing else waits for that.
@@ -97,7 +100,7 @@ struct Shadows<D: Datapath> {
     controller: Arc<Controller<D>>,
     /// The tables of the active policy.
     tables: Arc<TableStore>,
-    current: Mutex<Option<RunningShadow>>,
+    current: Arc<Mutex<Option<RunningShadow>>>,
 }
 
 impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
@@ -170,6 +173,10 @@ impl<D: Datapath> Shadows<D> {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<RunningShadow>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
+}
+
+fn lock(current: &Mutex<Option<RunningShadow>>) -> MutexGuard<'_, Option<RunningShadow>> {
+    current.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::{ShadowOperation, ShadowReport};
+use weir_control::{ShadowOperation, ShadowReport, ShadowStatus};
 use weir_engine::live::tap::{TapCounts, TapReader};
 use weir_engine::{EngineError, NativeFilter};
 use weir_loading::Policy;
@@ -84,7 +84,13 @@ impl RunningShadow {
         Ok(RunningShadow { path, name, posture, every, tracks, begun: Instant::now(), state, stop, thread })
     }
 
-    /// What it has judged so far.
+    /// What it is, in short.
+    pub fn status(&self) -> ShadowStatus {
+        let failed = locked(&self.state).failed.clone();
+        ShadowStatus { policy: self.name.clone(), posture: self.posture.clone(), every: self.every, failed }
+    }
+
+    /// The request that loads it.
     pub fn loaded(&self) -> ShadowOperation {
         ShadowOperation::Load { policy: self.path.clone(), every: self.every, posture: self.posture.clone() }
     }
