@@ -83,10 +83,13 @@ struct p4_program {
 	uint32_t instruction_count;
 };
 
-/* What the externs of one worker use: the burst that is decided. */
+enum { P4_SCRATCH_WORDS = 128 };
+
+/* What the externs of one worker use: the burst that is decided, and what they keep of a packet. It begins as zeros. */
 struct p4_worker {
 	struct env env;
 	const struct weir_burst *burst;
+	uint64_t scratch[P4_SCRATCH_WORDS];
 };
 
 #endif
