@@ -1,6 +1,7 @@
 //! Backends: each turns a program into source text.
 
 pub mod c;
+pub mod p4;
 
 use crate::ir::Program;
 use c::Dialect;

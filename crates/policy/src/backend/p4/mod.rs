@@ -1,0 +1,36 @@
+//! The P4 backend: a program as a pipeline of headers, parser, controls and extern objects.
+//!
+//! One walk of the IR makes the pipeline (`control`, with the parser of `parser`). Three printers write it: as P4 for the
+//! PSA, as a specification for SWX, and as C that the runner loads, with the same instructions and the datapath's own
+//! code behind the extern objects.
+
+mod control;
+mod externs;
+mod fields;
+mod lines;
+mod lower;
+mod model;
+mod parser;
+mod print_c;
+mod prune;
+mod search;
+
+use crate::capability::{self, Engine};
+use crate::ir::Program;
+use crate::pass::{self, Placement};
+use model::Pipeline;
+
+/// The program as C for the runner of pipelines. The caller has checked that the engine supports the program
+/// ([`capability::unsupported`]).
+pub fn emit(program: &Program) -> String {
+    print_c::print(program, &pipeline(program))
+}
+
+fn pipeline(program: &Program) -> Pipeline {
+    let unsupported = capability::unsupported(program, &[Engine::P4]);
+    assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
+    let optimised = pass::optimise(program, Placement::Lazy);
+    let mut pipeline = control::pipeline(&optimised);
+    prune::prune(&mut pipeline);
+    pipeline
+}
