@@ -112,6 +112,14 @@ impl NativeCode {
         self.counters
     }
 
+    /// Refuses to compile P4 programs if this program cannot run them.
+    ///
+    /// # Errors
+    /// It was built without DPDK.
+    pub fn check_p4() -> Result<(), EngineError> {
+        if cfg!(feature = "dpdk") { Ok(()) } else { Err(EngineError::NoP4) }
+    }
+
     /// Loads a shared object of [`crate::clang`]. `name` is for messages.
     pub fn load(
         name: &str,

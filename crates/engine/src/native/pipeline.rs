@@ -105,9 +105,8 @@ mod unbuilt {
 
     impl Pipeline {
         /// Fails.
-        pub(in super::super) fn build(name: &str, _: P4Program) -> Result<Self, EngineError> {
-            let problem = "p4 needs a build with DPDK".to_owned();
-            Err(EngineError::Native { object: name.to_owned(), problem })
+        pub(in super::super) fn build(_: &str, _: P4Program) -> Result<Self, EngineError> {
+            Err(EngineError::NoP4)
         }
 
         /// # Safety
