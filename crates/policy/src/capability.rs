@@ -65,6 +65,7 @@ impl Engine {
         match target {
             Target::Native => Engine::Native,
             Target::Bpf => Engine::Xdp,
+            Target::P4 => Engine::P4,
         }
     }
 

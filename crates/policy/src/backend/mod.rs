@@ -13,5 +13,6 @@ pub fn emit(program: &Program, target: Target) -> String {
     match target {
         Target::Native => c::emit(program, Dialect::Native),
         Target::Bpf => c::emit(program, Dialect::Bpf),
+        Target::P4 => p4::emit(program),
     }
 }
