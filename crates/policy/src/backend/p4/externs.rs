@@ -115,7 +115,7 @@ impl Kind {
         const TIME: Mail = give("time", 64);
         const PACKET: Mail = give("packet", 32);
         const WITHIN: Mail = take("within", 8);
-        const KEY: Mail = give("key", 32);
+        const KEY: Mail = give("address", 32);
         const HI: Mail = give("hi", 64);
         const LO: Mail = give("lo", 64);
         const REASON: Mail = give("reason", 32);

@@ -19,7 +19,7 @@ const ARRIVAL_FIELDS: &[(&str, u16)] = &[
     ("packet", 32),
     ("chain", 16),
     ("link", 8),
-    ("action", 8),
+    ("verdict", 8),
     ("reason", 16),
     ("flags", 16),
     ("zero", 32),
@@ -157,7 +157,7 @@ metadata! {
     Sport = "sport", 16;
     Dport = "dport", 16;
     /// Bytes of an IPv4 header.
-    Header = "header", 8;
+    Header = "header_bytes", 8;
     /// Whether more fragments follow.
     More = "more_fragments", 8;
     /// `enum l3`, `enum l4`, `enum fragment`, `enum ext`.

@@ -165,7 +165,7 @@ impl Body<'_> {
     }
 
     fn decide(&mut self, action: u8, reason: &Source) {
-        self.lines.line(format!("mov h.arrival.action {action:#x}"));
+        self.lines.line(format!("mov h.arrival.verdict {action:#x}"));
         self.set(&Place::header("h.arrival.reason", 16), reason);
         self.lines.jump("jmp", self.deparse, "");
     }

@@ -4,16 +4,20 @@
 //! PSA, as a specification for SWX, and as C that the runner loads, with the same instructions and the datapath's own
 //! code behind the extern objects.
 
+mod c;
 mod control;
+mod expression;
 mod externs;
 mod fields;
 mod lines;
 mod lower;
 mod model;
 mod parser;
-mod print_c;
 mod prune;
+mod psa;
 mod search;
+mod spec;
+mod text;
 
 use crate::capability::{self, Engine};
 use crate::ir::Program;
@@ -23,7 +27,17 @@ use model::Pipeline;
 /// The program as C for the runner of pipelines. The caller has checked that the engine supports the program
 /// ([`capability::unsupported`]).
 pub fn emit(program: &Program) -> String {
-    print_c::print(program, &pipeline(program))
+    c::print(program, &pipeline(program))
+}
+
+/// The program as P4_16 for the Portable Switch Architecture.
+pub fn emit_p4(program: &Program) -> String {
+    psa::print(&pipeline(program))
+}
+
+/// The program in the notation of DPDK's SWX pipeline.
+pub fn emit_spec(program: &Program) -> String {
+    spec::print(&pipeline(program))
 }
 
 fn pipeline(program: &Program) -> Pipeline {
