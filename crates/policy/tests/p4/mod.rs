@@ -11,6 +11,9 @@ use weir_policy::ir::parse::parse;
 /// A program with what the others lack: counted tables, limits of all kinds, additions, marks, wide values.
 const EFFECTS: &str = include_str!("../programs/effects.ir");
 
+/// A program with tracking and a slot.
+const STATE: &str = include_str!("../programs/state.ir");
+
 fn edge() -> Program {
     parse(super::EDGE).unwrap()
 }
@@ -21,7 +24,11 @@ fn snapshots_of_p4() {
         insta::assert_snapshot!("edge.p4", p4::emit_p4(&edge()));
         insta::assert_snapshot!("edge.spec", after(&p4::emit_spec(&edge()), "PARSED"));
         let effects = parse(EFFECTS).unwrap();
-        insta::assert_snapshot!("effects.p4", after(&p4::emit_p4(&effects), "control chain_upstream"));
+        let text = p4::emit_p4(&effects);
+        insta::assert_snapshot!("effects.p4", before(after(&text, "control chain_upstream"), "control Deparser"));
+        let state = p4::emit_p4(&parse(STATE).unwrap());
+        let mark = "control chain_upstream";
+        insta::assert_snapshot!("state.p4", before(after(&state, mark), "control Deparser"));
         insta::assert_snapshot!("effects.p4.c", before(&p4::emit(&effects), "static const struct p4_field arrival_t"));
     });
 }
@@ -37,7 +44,7 @@ fn before<'t>(text: &'t str, mark: &str) -> &'t str {
 
 #[test]
 fn what_is_printed_is_p4() {
-    for program in [edge(), parse(EFFECTS).unwrap()] {
+    for program in [edge(), parse(EFFECTS).unwrap(), parse(STATE).unwrap()] {
         read(&p4::emit_p4(&program)).unwrap();
     }
 }

@@ -24,7 +24,7 @@ pub(super) mod rules;
 mod scale;
 mod set;
 mod slot;
-mod tracking;
+pub(super) mod tracking;
 mod walk;
 pub(super) mod writer;
 

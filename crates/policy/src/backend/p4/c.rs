@@ -4,8 +4,8 @@ use super::fields::Meta;
 use super::lines::Printed;
 use super::lower::lower;
 use super::model::Pipeline;
-use crate::backend::c::lookup_header;
 use crate::backend::c::writer::{self, Writer};
+use crate::backend::c::{lookup_header, tracking};
 use crate::ir::Program;
 use std::collections::BTreeSet;
 
@@ -115,4 +115,12 @@ fn includes(program: &Program, out: &mut Writer) {
     let tables = (!program.adders.is_empty() || program.counts_entries()).then_some("p4/tables.h");
     let headers = ["core/env.h", "p4/externs.h"].into_iter().chain(lookups).chain(limits).chain(tables);
     headers.for_each(|header| out.include(header));
+    if !program.rule_slots.is_empty() {
+        out.include("p4/slots.h");
+    }
+    if let Some(settings) = &program.tracking {
+        tracking::settings(settings, out);
+        out.blank();
+        out.include("p4/track.h");
+    }
 }

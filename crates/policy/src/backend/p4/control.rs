@@ -7,10 +7,11 @@ use super::parser;
 use crate::backend::c::{chain_symbols, rules};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
 use crate::ir::{
-    AdderId, Chain, Effect, Exceed, Fallback, Find, FindId, LimiterId, LimiterKind, Node, Program, RuleId, Slot,
-    TableKind, Test, ValueSet, Wanted, eval,
+    AdderId, Chain, Effect, Exceed, Fallback, Find, FindId, Invalid, LimiterId, LimiterKind, Node, Program, RuleId,
+    RuleSlotId, Slot, TableKind, Test, ValueSet, Wanted, eval,
 };
 use weir_abi::packet::{L3, L4};
+use weir_abi::slot::VERDICT;
 use weir_abi::{Action, Family, Reason, Verdict};
 
 /// The pipeline of an optimised program.
@@ -19,7 +20,9 @@ pub(super) fn pipeline(program: &Program) -> Pipeline {
     walk.object("counts".to_owned(), Kind::Counter, "counters of reasons and rules");
     let names = chain_symbols(program);
     let controls = program.chains.iter().zip(names).map(|(chain, name)| walk.control(chain, name)).collect();
+    let last = walk.last();
     Pipeline {
+        last,
         name: program.name.clone(),
         headers: fields::headers(),
         metadata: vec![],
@@ -102,6 +105,11 @@ mod arrival {
         Source::Load(Place::header("h.arrival.packet", 32).load())
     }
 
+    /// The side of arrival: chains of both directions take turns, upstream first.
+    pub(super) fn from() -> Source {
+        Source::Load(Place::header("h.arrival.chain", 16).load().masked(1))
+    }
+
     pub(super) fn time() -> Source {
         Source::Load(Place::header("h.arrival.time", 64).load())
     }
@@ -129,6 +137,18 @@ impl<'a> Walk<'a> {
             self.objects.push(Object { name, kind, comment: comment.to_owned() });
             self.objects.len() - 1
         })
+    }
+
+    /// The tracker sees how each packet was decided.
+    fn last(&mut self) -> Vec<Step> {
+        if self.program.tracking.is_none() {
+            return vec![];
+        }
+        let object = self.object("tracked".to_owned(), Kind::Tracked, "flows of accepted packets");
+        let (verdict, reason) = (Place::header("h.arrival.verdict", 8), Place::header("h.arrival.reason", 16));
+        let decided = [verdict, reason].map(|place| Source::Load(place.load()));
+        let inputs = [arrival::packet(), arrival::from()].into_iter().chain(decided).collect();
+        vec![Step::Call { object, inputs, outputs: vec![] }]
     }
 
     fn control(&mut self, chain: &'a Chain, name: String) -> Control {
@@ -163,12 +183,18 @@ fn decide(action: Action, reason: Source) -> [Step; 2] {
     [Step::Count(reason.clone()), Step::Decide { action, reason }]
 }
 
+/// Decides a packet that the tracker refuses, if some more terms hold.
+fn refuse(mut terms: Vec<Term>, action: Action) -> Step {
+    terms.push(Term::is_not(Meta::Refused.load(), 0));
+    Step::If { terms, body: decide(action, Source::Load(Meta::Refused.load())).into() }
+}
+
 impl ChainWalk<'_, '_> {
     fn block(&mut self, nodes: &[Node], steps: &mut Vec<Step>) {
         for node in nodes {
             match node {
                 Node::Find(id) => self.find(*id, steps),
-                Node::Track => unreachable!("compiler bug: the caller refuses tracking"),
+                Node::Track => self.track(steps),
                 Node::Rule(id) => self.rule(*id, steps),
                 Node::When { test, body } => self.when(test, body, steps),
             }
@@ -269,10 +295,23 @@ impl ChainWalk<'_, '_> {
         }
     }
 
+    fn track(&mut self, steps: &mut Vec<Step>) {
+        let object = self.walk.object("track".to_owned(), Kind::Track, "states of flows");
+        let outputs = vec![Meta::State.place(), Meta::Refused.place()];
+        steps.push(Step::Call { object, inputs: vec![arrival::packet(), arrival::from()], outputs });
+        if let Some(Invalid::Decide(action)) = self.walk.program.tracking.map(|tracking| tracking.invalid) {
+            steps.push(refuse(vec![], action));
+        }
+    }
+
     fn rule(&mut self, id: RuleId, steps: &mut Vec<Step>) {
         let rule = self.walk.program.rule(id);
         steps.push(Step::Note(format!("{}  {}", rule.at, rule.text)));
-        let alone = rule.effects.len() == 1;
+        if rule.tracks() {
+            steps.extend(guard_term(Guard::Tcp).map(|tcp| refuse(vec![tcp], Action::Drop)));
+        }
+        // What the tracker refuses comes before the rule counts.
+        let alone = rule.effects.iter().filter(|effect| !effect.tracks()).count() == 1;
         steps.push(Step::Match { rule: id, verdict: rule.verdict().filter(|_| alone) });
         for effect in &rule.effects {
             match effect {
@@ -297,11 +336,20 @@ impl ChainWalk<'_, '_> {
                     let reason = Source::Constant(Reason::rule(id.0).0.into());
                     steps.push(Step::Decide { action: *action, reason });
                 }
-                Effect::Track | Effect::Synproxy | Effect::Slot(_) => {
-                    unreachable!("compiler bug: the caller refuses tracking and slots")
-                }
+                Effect::Slot(slot) => self.ask(id, *slot, steps),
+                Effect::Track => {}
+                Effect::Synproxy => unreachable!("compiler bug: the caller refuses a proxy"),
             }
         }
+    }
+
+    fn ask(&mut self, rule: RuleId, slot: RuleSlotId, steps: &mut Vec<Step>) {
+        let name = &self.walk.program.rule_slot(slot).name;
+        let object = self.walk.object(format!("slot_{}", slot.0), Kind::Slot { slot: slot.0 }, &format!("slot {name}"));
+        let inputs = vec![arrival::packet(), arrival::length()];
+        steps.push(Step::Call { object, inputs, outputs: vec![Meta::Drops.place()] });
+        let body = self.end(rule, VERDICT, Reason::SLOT);
+        steps.push(Step::If { terms: vec![Term::is_not(Meta::Drops.load(), 0)], body });
     }
 
     /// What happens to a packet that exceeds a limit, besides additions.

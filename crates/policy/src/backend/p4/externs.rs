@@ -55,6 +55,14 @@ pub(super) enum Kind {
         rule: u16,
         below: u64,
     },
+    /// Tracks a packet where rules need its state.
+    Track,
+    /// Tracks an accepted packet, if that has not happened yet, and enters the flow that it opens.
+    Tracked,
+    /// Asks the rules of a slot.
+    Slot {
+        slot: u16,
+    },
     /// Reads bits of the frame.
     Raw {
         byte: u16,
@@ -124,6 +132,12 @@ impl Kind {
         const FOUND: Mail = take("found", 32);
         const LABEL: Mail = take("label", 32);
         const SAMPLED: Mail = take("sampled", 8);
+        const FROM: Mail = give("from", 8);
+        const STATE: Mail = take("flow_state", 8);
+        const REFUSED: Mail = take("refused", 16);
+        const VERDICT: Mail = give("verdict", 8);
+        const DECIDED: Mail = give("reason", 16);
+        const DROPS: Mail = take("drops", 8);
         const RAW: &[Mail] = &[PACKET, give("offset", 16), take("hi", 64), take("lo", 64), take("present", 8)];
         const MASK6: &[(&str, u16)] = &[("index", 32), ("mask_hi", 64), ("mask_lo", 64)];
         match self {
@@ -141,6 +155,9 @@ impl Kind {
             Kind::Add4 { .. } => ("weir_add4", "add", &[("index", 32), ("mask", 32)], &[PACKET, KEY]),
             Kind::Add6 { .. } => ("weir_add6", "add", MASK6, &[PACKET, HI, LO]),
             Kind::Sample { .. } => ("weir_sample", "sample", &[("rule", 32), ("below", 64)], &[SAMPLED]),
+            Kind::Track => ("weir_track", "track", &[], &[PACKET, FROM, STATE, REFUSED]),
+            Kind::Tracked => ("weir_tracked", "end", &[], &[PACKET, FROM, VERDICT, DECIDED]),
+            Kind::Slot { .. } => ("weir_slot", "ask", &[("slot", 32)], &[PACKET, LENGTH, DROPS]),
             Kind::Raw { .. } => ("weir_raw", "read", &[("byte", 32), ("first", 32), ("bits", 32)], RAW),
         }
     }
@@ -149,7 +166,8 @@ impl Kind {
     pub(super) fn values(&self) -> Vec<u64> {
         let halves = |mask: u128| [(mask >> 64) as u64, mask as u64];
         match *self {
-            Kind::Counter => vec![],
+            Kind::Counter | Kind::Track | Kind::Tracked => vec![],
+            Kind::Slot { slot } => vec![slot.into()],
             Kind::Find4 { slot, .. } | Kind::Find6 { slot, .. } | Kind::Label { slot } | Kind::Hit { slot } => {
                 vec![slot.into()]
             }
@@ -180,6 +198,9 @@ impl Kind {
             Kind::LimitEach6 { limiter, mask } => ("p4_limit_each6", format!("{limiter}, {}", halves(mask))),
             Kind::Add4 { adder, mask } => ("p4_add4", format!("{adder}, {mask:#x}U")),
             Kind::Add6 { adder, mask } => ("p4_add6", format!("{adder}, {}", halves(mask))),
+            Kind::Track => ("p4_track", String::new()),
+            Kind::Tracked => ("p4_tracked", String::new()),
+            Kind::Slot { slot } => ("p4_slot", slot.to_string()),
             Kind::Sample { rule, below } => ("p4_sample", format!("{rule}, {below:#x}ULL")),
             Kind::Raw { byte, first, bits } => ("p4_raw", format!("{byte}, {first}, {bits}")),
         };

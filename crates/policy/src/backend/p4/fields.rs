@@ -173,6 +173,10 @@ metadata! {
     Options = "ip_options", 8;
     /// The state of the packet's flow.
     State = "ct_state", 8;
+    /// Why the tracker refuses the packet; 0 if it does not.
+    Refused = "refused", 16;
+    /// Whether a rule of a slot drops the packet.
+    Drops = "drops", 8;
     /// Whether a limit with `exceed mark` had no room.
     Exceeded = "exceeded", 8;
     /// Answers of extern objects.

@@ -21,6 +21,7 @@ pub(super) fn lower(pipeline: &Pipeline) -> Vec<Printed> {
     body.steps(&pipeline.ingress);
     body.chains();
     lines.bind(deparse);
+    Body { pipeline, deparse, lines: &mut lines }.steps(&pipeline.last);
     emit(pipeline, &mut lines);
     lines.finish()
 }

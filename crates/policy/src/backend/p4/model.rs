@@ -21,6 +21,8 @@ pub(super) struct Pipeline {
     pub(super) states: Vec<State>,
     /// What happens to parsed packets before the chain of their posture and direction.
     pub(super) ingress: Vec<Step>,
+    /// What happens to packets once they are decided.
+    pub(super) last: Vec<Step>,
     /// The chains, by number.
     pub(super) controls: Vec<Control>,
     /// Number of counters.

@@ -31,6 +31,7 @@ fn reads(pipeline: &Pipeline) -> BTreeSet<Place> {
     let mut places = BTreeSet::new();
     pipeline.states.iter().for_each(|state| of_state(state, &mut places));
     of_steps(&pipeline.ingress, &mut places);
+    of_steps(&pipeline.last, &mut places);
     pipeline.controls.iter().for_each(|control| of_steps(&control.steps, &mut places));
     places
 }

@@ -22,6 +22,7 @@ pub(super) fn print(pipeline: &Pipeline) -> String {
     objects(pipeline, &mut out);
     parser(pipeline, &mut out);
     pipeline.controls.iter().for_each(|control| chain(pipeline, control, &mut out));
+    decision(pipeline, &mut out);
     ingress(pipeline, &mut out);
     deparser(pipeline, &mut out);
     out.text(EGRESS);
@@ -288,15 +289,10 @@ fn call(Object { name, kind, .. }: &Object, inputs: &[Source], outputs: &[Place]
     format!("{name}.{}({});", kind.method(), arguments.join(", "))
 }
 
-fn ingress(pipeline: &Pipeline, out: &mut Text) {
+/// The control that decides each packet, by itself or by its chain.
+fn decision(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
-    let parameters = [
-        "inout headers_t hdr",
-        "inout metadata_t meta",
-        "in psa_ingress_input_metadata_t input",
-        "inout psa_ingress_output_metadata_t output",
-    ];
-    out.block("control Ingress", &parameters);
+    out.block("control Decision", &["inout headers_t hdr", "inout metadata_t meta"]);
     for control in &pipeline.controls {
         let name = name(control);
         out.line(&format!("{name}() {name}_rules;"));
@@ -304,8 +300,6 @@ fn ingress(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
     decide_action(out);
     out.open("apply");
-    out.note("The verdict leaves in the arrival header.");
-    out.line("send_to_port(output, (PortId_t) 0);");
     steps(pipeline, &pipeline.ingress, out);
     let (first, others) = pipeline.controls.split_first().expect("a policy has two chains");
     for (number, control) in (1..).zip(others) {
@@ -315,6 +309,26 @@ fn ingress(pipeline: &Pipeline, out: &mut Text) {
         out.close();
     }
     out.line(&format!("{}_rules.apply(hdr, meta);", name(first)));
+    out.close();
+    out.close();
+}
+
+fn ingress(pipeline: &Pipeline, out: &mut Text) {
+    out.blank();
+    let parameters = [
+        "inout headers_t hdr",
+        "inout metadata_t meta",
+        "in psa_ingress_input_metadata_t input",
+        "inout psa_ingress_output_metadata_t output",
+    ];
+    out.block("control Ingress", &parameters);
+    out.line("Decision() decision;");
+    out.blank();
+    out.open("apply");
+    out.line("decision.apply(hdr, meta);");
+    steps(pipeline, &pipeline.last, out);
+    out.note("The verdict leaves in the arrival header.");
+    out.line("send_to_port(output, (PortId_t) 0);");
     out.close();
     out.close();
 }
