@@ -38,6 +38,8 @@ mod manual;
 mod outputs;
 #[path = "command/own_connection.rs"]
 mod own_connection;
+#[path = "command/p4.rs"]
+mod p4;
 #[path = "command/packaging.rs"]
 mod packaging;
 #[path = "command/peace.rs"]
@@ -100,11 +102,22 @@ fn lasting(mut report: Value) -> Value {
     report
 }
 
+/// The engines of captures. P4 needs DPDK.
+const ENGINES: &[&str] =
+    if cfg!(feature = "dpdk") { &["eval", "native", "xdp", "p4"] } else { &["eval", "native", "xdp"] };
+
+/// The text and the bundle of a policy with the engines that run them. A bundle has no P4 code.
+fn texts_and_bundles(name: &str) -> Vec<(String, &'static str)> {
+    let forms =
+        ENGINES.iter().flat_map(|&engine| [(format!("{name}.weir"), engine), (format!("{name}.weirb"), engine)]);
+    forms.filter(|(policy, engine)| *engine != "p4" || policy.ends_with(".weir")).collect()
+}
+
 #[test]
 fn replay_reports_the_same_in_every_engine() {
     let sandbox = edge();
     let mut reports = Vec::new();
-    for engine in ["eval", "native", "xdp"] {
+    for &engine in ENGINES {
         let report =
             sandbox.run(&format!("replay edge.weir --in traffic.pcap --engine {engine} --json --verdicts")).json();
         assert_eq!(report["engine"], engine);
@@ -215,7 +228,7 @@ eth / vlan id=3 / ip / tcp dport=80
         "upstream { tcp dport 80 @th,160,8 != 0xff counter; tcp dport 80 accept; drop }\ndownstream { accept }\n",
     );
     sandbox.put("cut.pcap", snapped(CUT, 54)).put("whole.pcap", snapped(CUT, 65535));
-    for engine in ["eval", "native", "xdp"] {
+    for &engine in ENGINES {
         let report = sandbox.run(&format!("replay p.weir --in cut.pcap --engine {engine} --json")).json();
         // Both IPv6 packets end inside the transport header or the options. The tagged packet lacks the last 4 bytes of
         // TCP. Errors in captured fields (doff, len) are not due to the capture.
@@ -423,8 +436,7 @@ fn limited() -> Sandbox {
 fn limits_go_by_the_time_of_the_capture() {
     let sandbox = limited();
     assert_eq!(sandbox.run("compile limit.weir -o limit.weirb").code, 0);
-    let all = ["eval", "native", "xdp"].iter().flat_map(|engine| [("limit.weir", engine), ("limit.weirb", engine)]);
-    for (policy, engine) in all {
+    for (policy, engine) in texts_and_bundles("limit") {
         let run = || sandbox.run(&format!("replay {policy} --in traffic.pcap --engine {engine} --json")).json();
         let report = run();
         // One address has 3 packets at once and 1 after a second. The other has 1 at once and then one per half second.

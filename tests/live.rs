@@ -91,7 +91,7 @@ mod traffic;
 #[path = "live/upgrades.rs"]
 mod upgrades;
 
-use device_under_test::{Running, Setup, TIMEOUT, wait_until};
+use device_under_test::{Running, Setup, TIMEOUT, uses_dpdk, wait_until};
 use hosts::{Host, Hosts, MTU, SERVER};
 use serde_json::Value;
 use std::fs;
@@ -240,7 +240,7 @@ fn connections_pass_as_the_policy_says(engine: &str, hosts: &Hosts, folder: &Pat
     assert_eq!((running.stop(), folder.join("control.sock").exists()), (0, false), "{engine}");
 }
 
-each_engine_and_host!(a_capture_on_the_wire_is_counted_as_in_replay);
+each_engine_host_and_p4!(a_capture_on_the_wire_is_counted_as_in_replay);
 fn a_capture_on_the_wire_is_counted_as_in_replay(engine: &str, hosts: &Hosts, folder: &Path) {
     let edge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/edge");
     let (policy, capture) = (edge.join("edge.weir"), folder.join("sendable.pcap"));
@@ -279,7 +279,7 @@ enum Fragments {
 impl Fragments {
     /// DPDK's virtual port receives fragments that the kernel has reassembled. `live/dpdk.rs` tests fragments.
     fn of(engine: &str) -> Self {
-        if engine == "dpdk" { Fragments::LeftOut } else { Fragments::Sent }
+        if uses_dpdk(engine) { Fragments::LeftOut } else { Fragments::Sent }
     }
 }
 
@@ -328,7 +328,7 @@ fn send_capture(path: &Path, pace: impl Fn(u64)) -> u64 {
     wire.counters().tx_packets
 }
 
-each_engine_and_host!(changes_under_a_flood_lose_nothing);
+each_engine_host_and_p4!(changes_under_a_flood_lose_nothing);
 fn changes_under_a_flood_lose_nothing(engine: &str, hosts: &Hosts, folder: &Path) {
     // The kernel waits 20 ms for each program that it replaces, so a change of two interfaces takes 40 ms.
     let changes = if ["xdp", "host"].contains(&engine) { 250 } else { 1000 };

@@ -1,7 +1,7 @@
 //! Rules that add to tables, in `replay`, `why`, `check` and `compile`.
 
-use crate::lasting;
 use crate::weir::Sandbox;
+use crate::{lasting, texts_and_bundles};
 use serde_json::json;
 
 /// The source exceeds its limit with the second packet. It is blocked from the next tick of 10 ms on, for 50 ms.
@@ -33,7 +33,7 @@ fn additions_go_by_the_time_of_the_capture() {
     let sandbox = sandbox();
     assert_eq!(sandbox.run("compile p.weir -o p.weirb").code, 0);
     let mut reports = Vec::new();
-    for (policy, engine) in ["p.weir", "p.weirb"].iter().flat_map(|of| ["eval", "native", "xdp"].map(|on| (of, on))) {
+    for (policy, engine) in texts_and_bundles("p") {
         let run = sandbox.run(&format!("replay {policy} --in traffic.pcap --engine {engine} --json --verdicts"));
         reports.push(lasting(run.json()));
     }

@@ -1,5 +1,6 @@
 //! `weir detect --export` and `weir replay --expect`: attacks as regression tests.
 
+use crate::ENGINES;
 use crate::weir::Sandbox;
 use serde_json::Value;
 use std::fs;
@@ -83,7 +84,7 @@ fn an_exported_attack_stands_by_itself_and_passes_on_every_engine() {
     assert_eq!(count("passed") + count("dropped"), count("packets"), "{counts}");
 
     let folder = format!("x/{}", folder_name(&folder));
-    for engine in ["eval", "native", "xdp"] {
+    for &engine in ENGINES {
         let line = format!("--in {folder}/attack.pcapng --expect {folder}/expected.json --engine {engine}");
         let ran = sandbox.run(&format!("replay {folder}/policy.weir {line}"));
         assert!(ran.code == 0 && ran.out.contains("The counts are as expected."), "{ran:?}");

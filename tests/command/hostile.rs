@@ -1,5 +1,6 @@
 //! Files that are damaged, of the wrong kind, or have strange names.
 
+use crate::ENGINES;
 use crate::weir::{Sandbox, capture};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -105,7 +106,7 @@ fn names_that_mean_something_elsewhere() {
     for name in names {
         let name = OsStr::from_bytes(name);
         sandbox.put(name, POLICY);
-        for engine in ["native", "xdp"] {
+        for &engine in ENGINES {
             let words = ["replay", "--in", "t.pcap", "--engine", engine, "--"].map(OsStr::new);
             let ran = sandbox.run_with(words.into_iter().chain([name]), |_| {});
             assert_eq!(ran.code, 0, "{name:?}: {ran:?}");
@@ -148,7 +149,7 @@ posture x_y   { upstream { ip saddr @a_b drop; accept } }
 posture while { upstream { drop } }
 ",
     );
-    for engine in ["eval", "native", "xdp"] {
+    for &engine in ENGINES {
         let verdicts = |options: &str| {
             let line = format!("replay p.weir --in t.pcap --engine {engine} --json --verdicts {options}");
             sandbox.run(&line).json()["verdicts"].to_string()

@@ -1,5 +1,6 @@
 //! Lists of limits from the view of a policy's author.
 
+use crate::texts_and_bundles;
 use crate::weir::Sandbox;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -67,8 +68,7 @@ fn what_limits_count_is_the_same_in_every_engine() {
         limit("nested", ("prefix", "10.1.1.0/24"), "logged.weir:7", "1pps burst 5packets", Some(3), 0),
     ]);
     assert_eq!(sandbox.run("compile logged.weir -o logged.weirb").code, 0);
-    let all = ["eval", "native", "xdp"].iter().flat_map(|engine| [("logged.weir", engine), ("logged.weirb", engine)]);
-    for (policy, engine) in all {
+    for (policy, engine) in texts_and_bundles("logged") {
         let report = sandbox.run(&format!("replay {policy} --in traffic.pcap --engine {engine} --json")).json();
         let mut limits = report["limits"].clone();
         // The most exceeded limits come first, then those that passed most. Equal ones are sorted by list and name.

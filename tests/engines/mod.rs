@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_abi::entry::{age, hit_time};
 use weir_abi::flow::{self, Arrival, Flow, FlowKey, TICK_SHIFT};
 use weir_abi::packet::L4;
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Filter, NativeFilter, XdpFilter};
+use weir_engine::{Filter, NativeCode, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
+use weir_policy::capability::{Engine, unsupported};
 use weir_policy::diag::render::{Style, render};
 use weir_policy::ir::Program;
 use weir_policy::ir::eval::packet::{Frame, parse};
@@ -266,11 +268,38 @@ fn counted_since(now: &LimitCounts, then: &LimitCounts) -> LimitCounts {
 /// The name of an engine and its results.
 pub type Other = (&'static str, Decided);
 
+/// How many policies run as P4, and how many have a feature that P4 lacks.
+#[derive(Default)]
+pub struct AsP4 {
+    ran: AtomicUsize,
+    left_out: AtomicUsize,
+}
+
+impl AsP4 {
+    /// Counts a policy.
+    pub fn count(&self, engines: &Engines<'_>) {
+        let counter = if engines.p4.is_some() { &self.ran } else { &self.left_out };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Prints the counts. At least one policy of `in_so_many` must run as P4, if there is DPDK.
+    pub fn tell(&self, in_so_many: usize) {
+        if NativeCode::check_p4().is_err() {
+            return;
+        }
+        let [ran, left_out] = [&self.ran, &self.left_out].map(|count| count.load(Ordering::Relaxed));
+        println!("{ran} policies ran as P4, {left_out} have a feature that P4 lacks");
+        assert!(ran * in_so_many >= ran + left_out, "only {ran} of {} policies ran as P4", ran + left_out);
+    }
+}
+
 /// A policy in all engines.
 pub struct Engines<'a> {
     policy: &'a Policy,
     /// None for a policy that cannot be compiled.
     compiled: Option<(NativeFilter, XdpFilter)>,
+    /// None without DPDK, and for a policy with a feature that the engine lacks.
+    p4: Option<NativeFilter>,
     /// The policy in the kernel in parts of a few rules.
     parts: Option<XdpFilter>,
 }
@@ -279,11 +308,16 @@ impl<'a> Engines<'a> {
     /// Compiles and loads the policy. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.unsupported().is_empty() {
-            return Ok(Engines { policy, compiled: None, parts: None });
+            return Ok(Engines { policy, compiled: None, p4: None, parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, compiled: Some((native, xdp)), parts: None })
+        Ok(Engines { policy, compiled: Some((native, xdp)), p4: p4(policy)?, parts: None })
+    }
+
+    /// Loads the policy as P4 only, if P4 has its features.
+    pub fn load_p4(policy: &'a Policy) -> Result<Self, String> {
+        Ok(Engines { policy, compiled: None, p4: p4(policy)?, parts: None })
     }
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
@@ -303,12 +337,16 @@ impl<'a> Engines<'a> {
         let mut others = Vec::new();
         // The interpreter begins without flows.
         let compiled = self.compiled.iter().flat_map(|(native, xdp)| [native.flow_table(), xdp.flow_table()]);
+        let compiled = compiled.chain(self.p4.iter().map(NativeFilter::flow_table));
         let tables: Vec<Arc<FlowTable>> =
             compiled.chain(self.parts.iter().map(XdpFilter::flow_table)).flatten().cloned().collect();
         tables.iter().for_each(|table| table.clear());
         if let Some((native, xdp)) = &mut self.compiled {
             others.push(("native", decide(native, program, sets)?));
             others.push(("xdp", decide(xdp, program, sets)?));
+        }
+        if let Some(p4) = &mut self.p4 {
+            others.push(("p4", decide(p4, program, sets)?));
         }
         if let Some(parts) = &mut self.parts {
             others.push(("xdp in parts", decide(parts, program, sets)?));
@@ -328,6 +366,14 @@ impl<'a> Engines<'a> {
         adds_up(&self.policy.program, &eval, packets)?;
         Ok(eval)
     }
+}
+
+/// The policy as P4. `None` if it has a feature that P4 lacks, or without DPDK.
+fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
+    if NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty() {
+        return Ok(None);
+    }
+    policy.p4().map(Some).map_err(|failure| format!("p4: {failure}"))
 }
 
 /// The first difference between two engines, with its packet.

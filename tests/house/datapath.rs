@@ -19,7 +19,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("card", &["core", "tables"]),
 ];
 /// The folders of C around the program of a policy, which may include every feature.
-const AROUND: &[&str] = &["kernel", "dpdk"];
+const AROUND: &[&str] = &["kernel", "dpdk", "p4"];
 /// What the kernel's C of a feature may include besides.
 const KERNEL: &str = "kernel";
 /// The compiler's own headers.

@@ -68,7 +68,7 @@ fn exceed(host: &Host, source: u32) -> Vec<Instant> {
     sent.join().expect("all are sent")
 }
 
-each_engine_and_form!(a_source_that_exceeds_is_blocked_for_a_while);
+each_engine_form_and_p4!(a_source_that_exceeds_is_blocked_for_a_while);
 fn a_source_that_exceeds_is_blocked_for_a_while(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     // One worker decides the probes in their order.

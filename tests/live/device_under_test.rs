@@ -64,7 +64,7 @@ impl Setup {
         if let Some(divert) = &self.divert {
             command.args(["--divert", &self.port(divert)]);
         }
-        if self.engine == "dpdk" {
+        if uses_dpdk(&self.engine) {
             command.args(["--eal", &self.eal()]);
         }
         command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
@@ -88,7 +88,7 @@ impl Setup {
 
     /// The name of an interface for the engine.
     fn port(&self, wire: &str) -> String {
-        if self.engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() }
+        if uses_dpdk(&self.engine) { format!("net_af_packet_{wire}") } else { wire.to_owned() }
     }
 
     /// DPDK's arguments: a virtual port for each interface, for the longest frames of the tests.
@@ -98,6 +98,11 @@ impl Setup {
         let ports = wires.map(|wire| format!("--vdev={},iface={wire},{queues}", self.port(wire)));
         format!("--no-huge -m 512 --no-pci {}", ports.collect::<Vec<_>>().join(" "))
     }
+}
+
+/// Whether an engine has ports of DPDK.
+pub fn uses_dpdk(engine: &str) -> bool {
+    matches!(engine, "dpdk" | "p4")
 }
 
 /// A running Weir, which is killed when this value is dropped.

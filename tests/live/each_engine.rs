@@ -20,6 +20,30 @@ macro_rules! each_engine {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp, #[cfg(feature = "dpdk")] dpdk] $($test)*); };
 }
 
+/// Like `each_engine`, and with the policy as P4 on the ports of DPDK. The policy needs what P4 has.
+macro_rules! each_engine_and_p4 {
+    ($($test:tt)*) => {
+        test_on!([afpacket, afxdp, xdp, #[cfg(feature = "dpdk")] dpdk, #[cfg(feature = "dpdk")] p4] $($test)*);
+    };
+}
+
+/// Like `each_engine_and_host`, and with the policy as P4.
+macro_rules! each_engine_host_and_p4 {
+    ($($test:tt)*) => {
+        test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk, #[cfg(feature = "dpdk")] p4] $($test)*);
+    };
+}
+
+/// Like `each_engine_and_form`, and with the policy as P4, from its text.
+macro_rules! each_engine_form_and_p4 {
+    ($test:ident) => {
+        test_on!(
+            [afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk, #[cfg(feature = "dpdk")] p4]
+            and bundled [afpacket, xdp, host] $test
+        );
+    };
+}
+
 /// Tests on every engine, and on a host.
 macro_rules! each_engine_and_host {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk] $($test)*); };

@@ -70,7 +70,7 @@ fn expect(running: &Running, command: &str, expected: &[(&str, u64)]) {
     assert_eq!(counts(&done(running, command)), expected);
 }
 
-each_engine_and_form!(entries_count_their_packets);
+each_engine_form_and_p4!(entries_count_their_packets);
 fn entries_count_their_packets(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     put(folder, "q.weir", &POLICY.replace("  accept\n", "  udp dport 1 counter\n  accept\n"));

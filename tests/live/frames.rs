@@ -196,7 +196,7 @@ fn around_the_window() -> Vec<Vec<u8>> {
     frames(&text)
 }
 
-each_engine!(headers_across_the_window_are_judged_alike, Wires { mtu: 9000, queues: 1, ..Wires::default() });
+each_engine_and_p4!(headers_across_the_window_are_judged_alike, Wires { mtu: 9000, queues: 1, ..Wires::default() });
 fn headers_across_the_window_are_judged_alike(engine: &str, hosts: &Hosts, folder: &Path) {
     const POLICY: &str = "upstream {
   @th,16,16 80 counter
@@ -225,7 +225,7 @@ downstream { accept }
     assert_eq!(running.stop(), 0);
 }
 
-each_engine!(what_is_diverted_or_sampled_arrives_once, Wires { divert: 1, queues: 1, ..Wires::default() });
+each_engine_and_p4!(what_is_diverted_or_sampled_arrives_once, Wires { divert: 1, queues: 1, ..Wires::default() });
 fn what_is_diverted_or_sampled_arrives_once(engine: &str, hosts: &Hosts, folder: &Path) {
     const POLICY: &str = "
 upstream {

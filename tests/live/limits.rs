@@ -150,13 +150,13 @@ fn passed(stats: &Stats, [a, b, c]: [u8; 3]) -> u64 {
     rules.next().expect("there is one").packets
 }
 
-each_engine!(a_limit_passes_its_rate_whoever_charges_it);
+each_engine_and_p4!(a_limit_passes_its_rate_whoever_charges_it);
 fn a_limit_passes_its_rate_whoever_charges_it(engine: &str, hosts: &Hosts, folder: &Path) {
     let list = "limits customers { elements = { 10.20.1.0/24 : 1000pps burst 500 } }";
     gives_its_rate(list, "ip saddr limit @customers", engine, hosts, folder);
 }
 
-each_engine!(an_address_that_no_list_names_gets_its_rate);
+each_engine_and_p4!(an_address_that_no_list_names_gets_its_rate);
 fn an_address_that_no_list_names_gets_its_rate(engine: &str, hosts: &Hosts, folder: &Path) {
     let rule = "ip saddr { 10.20.1.0/24 } limit each ip saddr/24 1000pps burst 500 size 1024";
     gives_its_rate("", rule, engine, hosts, folder);

@@ -94,7 +94,7 @@ fn activate(running: &Running, generation: u64) {
     running.ask(&Request::Activate { generation, confirm_s: None }).expect("it is ready");
 }
 
-each_engine_and_form!(a_change_takes_effect_at_once_and_outlives_policies);
+each_engine_form_and_p4!(a_change_takes_effect_at_once_and_outlives_policies);
 fn a_change_takes_effect_at_once_and_outlives_policies(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "bad.txt", "203.0.113.5\n203.0.113.6\n");
     policy(folder, "first.weir", RULES);

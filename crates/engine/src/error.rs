@@ -109,6 +109,15 @@ pub enum EngineError {
         /// The attach mode, as in ip-link(8).
         mode: &'static str,
     },
+    /// A policy is to run as P4, and this program has no DPDK.
+    #[error("the engine p4 needs a weir that was built with DPDK (`cargo build --release --features dpdk`)")]
+    NoP4,
+    /// A bundle is to run as P4.
+    #[error("{object}: a bundle has no code for the engine p4; name its policy instead")]
+    NoP4InBundle {
+        /// The policy.
+        object: String,
+    },
     /// DPDK cannot start, or has no memory.
     #[error("dpdk: {problem}")]
     Dpdk {

@@ -1,6 +1,7 @@
 //! Runs a program as native code in this process.
 
 mod library;
+mod pipeline;
 mod sealed;
 
 use std::ffi::c_void;
@@ -26,6 +27,7 @@ use crate::counters::CounterBlock;
 use crate::sealed::{Answered, AnsweredFn};
 use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
 use library::{check_version, front, loader_message, memory_file};
+use pipeline::{P4Program, Pipeline};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
 type ChainFn = unsafe extern "C" fn(*const Burst);
@@ -40,9 +42,17 @@ unsafe impl Send for ImagePointers {}
 // SAFETY: as above.
 unsafe impl Sync for ImagePointers {}
 
+/// What decides packets, inside of a shared object.
+enum Code {
+    /// A function for each chain.
+    Chains(Vec<ChainFn>),
+    /// A P4 program, from which each filter makes a pipeline.
+    P4(P4Program),
+}
+
 /// A loaded shared object and its tables, which the filters of all workers share.
 pub struct NativeCode {
-    chains: Vec<ChainFn>,
+    code: Code,
     tables: ImagePointers,
     /// Number of counters of each filter.
     counters: usize,
@@ -56,7 +66,7 @@ pub struct NativeCode {
     front: Option<AnsweredFn>,
     /// The state of the program. It has the memory that `tables` points into.
     bound: Bound,
-    /// The code that `chains` point into.
+    /// The library that `code` points into.
     library: Library,
     /// The file of the library. Its path contains the number of this descriptor, and the loader identifies libraries by
     /// path. If another policy got the same number, the loader would return this code for it. The file therefore stays
@@ -72,6 +82,8 @@ unsafe impl Sync for NativeCode {}
 
 /// Decides bursts by native code and counts them. One worker owns it.
 pub struct NativeFilter {
+    /// What decides in place of the chains of the code, if the code is a P4 program. It is dropped before the code.
+    pipeline: Option<Pipeline>,
     code: Arc<NativeCode>,
     /// The images of the current burst, by slot.
     tables: ImagePointers,
@@ -100,6 +112,14 @@ impl NativeCode {
         self.counters
     }
 
+    /// Refuses to compile P4 programs if this program cannot run them.
+    ///
+    /// # Errors
+    /// It was built without DPDK.
+    pub fn check_p4() -> Result<(), EngineError> {
+        if cfg!(feature = "dpdk") { Ok(()) } else { Err(EngineError::NoP4) }
+    }
+
     /// Loads a shared object of [`crate::clang`]. `name` is for messages.
     pub fn load(
         name: &str,
@@ -111,13 +131,14 @@ impl NativeCode {
         let refuse = |problem: String| EngineError::Native { object: name.to_owned(), problem };
         let (library, file) = open(name, object)?;
         check_version(name, &library)?;
-        let mut chains = Vec::with_capacity(program.chains.len());
-        for chain in &program.chains {
-            let symbol = format!("weir_{chain}");
-            // SAFETY: the ABI version was checked, and in this version every `weir_<chain>` has this type.
-            let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
-            chains.push(*function.map_err(|_| refuse(format!("has no function {symbol}")))?);
-        }
+        let code = match P4Program::find(&library) {
+            Some(program) => {
+                // What DPDK refuses is an error here, not when a worker starts.
+                Pipeline::build(name, program)?;
+                Code::P4(program)
+            }
+            None => Code::Chains(chains(name, &library, program)?),
+        };
         let tables = ImagePointers(bound.images.iter().map(|image| image.as_bytes().as_ptr()).collect());
         let mut bound = bound;
         bound.state.tables.take_if(|tables| tables.images.iter().all(Option::is_none));
@@ -126,7 +147,7 @@ impl NativeCode {
         let reserved = bound.state.of_worker(Worker { number: 0, sharing: Sharing::Alone });
         reserved.map_err(|error| refuse(format!("has no memory for the state of a worker: {error}")))?;
         Ok(Arc::new(NativeCode {
-            chains,
+            code,
             tables,
             counters,
             additions_max,
@@ -155,7 +176,7 @@ impl NativeCode {
     /// count entries together.
     ///
     /// # Panics
-    /// Panics if the process has no address space left.
+    /// Panics if the process has no address space or memory left.
     pub fn filter(self: &Arc<Self>, sharing: Sharing, worker: usize) -> NativeFilter {
         let state = &self.bound.state;
         let reader = state.readers().map(|readers| readers.register().expect("there are few filters"));
@@ -165,9 +186,26 @@ impl NativeCode {
         let rewrites = if self.rewrites { vec![Rewrite::default(); BURST_MAX] } else { vec![] };
         let state = state.of_worker(Worker { number: worker, sharing });
         let state = state.expect("the first worker found address space");
+        let pipeline = match self.code {
+            Code::Chains(_) => None,
+            Code::P4(program) => Some(Pipeline::build("pipeline", program).expect("the first one was built")),
+        };
         let (code, fills_buckets) = (self.clone(), false);
-        NativeFilter { code, tables, reader, counters, additions, rewrites, state, fills_buckets }
+        NativeFilter { pipeline, code, tables, reader, counters, additions, rewrites, state, fills_buckets }
     }
+}
+
+/// The functions of the chains.
+fn chains(name: &str, library: &Library, program: &ProgramShape) -> Result<Vec<ChainFn>, EngineError> {
+    let function = |chain: &String| {
+        let symbol = format!("weir_{chain}");
+        let problem = || format!("has no function {symbol}");
+        // SAFETY: the ABI version was checked, and in this version every `weir_<chain>` has this type.
+        let function = unsafe { library.get::<ChainFn>(symbol.as_bytes()) };
+        let missing = |_| EngineError::Native { object: name.to_owned(), problem: problem() };
+        function.map(|function| *function).map_err(missing)
+    };
+    program.chains.iter().map(function).collect()
 }
 
 /// Maps a shared object and returns the library with its file. The file must stay open as long as the library is used.
@@ -252,7 +290,7 @@ impl NativeFilter {
 
 impl Filter for NativeFilter {
     fn name(&self) -> &str {
-        "native"
+        if self.pipeline.is_some() { "p4" } else { "native" }
     }
 
     fn decide(&mut self, chain: usize, burst: &FrameBurst<'_>, verdicts: &mut [Verdict]) -> Result<(), EngineError> {
@@ -334,7 +372,6 @@ impl NativeFilter {
 
     /// Decides packets of a burst, from the one with the index `from`, in one call. The verdicts are theirs.
     fn decide_at_once(&mut self, chain: usize, burst: &FrameBurst<'_>, from: usize, verdicts: &mut [Verdict]) {
-        let function = self.code.chains[chain];
         assert_eq!(verdicts.len(), burst.len(), "a verdict for each packet");
         let read = self.code.answered.filter(|(answered, _)| *answered == chain).map_or(0, |(_, body)| body);
         assert!(burst.bytes_behind() >= read, "the chain reads answers behind the packets");
@@ -376,7 +413,13 @@ impl NativeFilter {
         // `slots` are the slots of the program (`ProgramShape::check`), and the records that they select do not change
         // before the reader starts another burst or rests. `features` is a sheet of the program's shape
         // (`ProgramShape::check`), which only this worker writes until `end`.
-        unsafe { function(&arguments) };
+        unsafe {
+            match (&mut self.pipeline, &self.code.code) {
+                (Some(pipeline), _) => pipeline.decide(chain, &arguments),
+                (None, Code::Chains(chains)) => chains[chain](&arguments),
+                (None, Code::P4(_)) => unreachable!("each filter of a P4 program has a pipeline"),
+            }
+        }
         self.state.end();
         if let Some(additions) = &mut self.additions {
             additions.take();

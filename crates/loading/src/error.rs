@@ -74,8 +74,8 @@ pub enum LoadError {
     /// There is no room or memory for state that the policy declares.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The engine is not implemented.
-    #[error("the {} engine is not implemented yet", .0.name())]
+    /// The engine decides no packets of captures.
+    #[error("the engine {} decides no captures", .0.name())]
     NoEngine(Engine),
     /// The compiler, the kernel, memory allocation or the bundle's file failed.
     #[error(transparent)]

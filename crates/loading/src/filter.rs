@@ -17,7 +17,8 @@ impl Policy {
             Engine::Eval => Box::new(EvalFilter::new(&self.program, self.answers()).with_slots(self.slot_rules())),
             Engine::Native => Box::new(self.native()?),
             Engine::Xdp => Box::new(self.xdp()?),
-            Engine::Host | Engine::P4 => return Err(LoadError::NoEngine(engine)),
+            Engine::P4 => Box::new(self.p4()?),
+            Engine::Host => return Err(LoadError::NoEngine(engine)),
         })
     }
 }

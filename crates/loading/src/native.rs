@@ -1,18 +1,18 @@
-//! Compiles a policy to native code and loads it.
+//! Compiles a policy to native code, or to a P4 program in a shared object, and loads it.
 
 use crate::error::LoadError;
 use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_abi::Target;
-use weir_engine::Bound;
 use weir_engine::clang::{Clang, NativeObject};
 use weir_engine::cpu::Cpu;
+use weir_engine::{Bound, EngineError};
 use weir_engine::{NativeCode, NativeFilter};
 use weir_policy::backend;
 use weir_policy::capability::Engine;
 
-/// Native code of a policy, before loading.
+/// Native code or a P4 program of a policy, before loading.
 pub struct CompiledNative<'p> {
     policy: &'p Policy,
     /// The code.
@@ -50,7 +50,24 @@ impl Policy {
             return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
         }
         self.refuse_unsupported(&[Engine::Native])?;
-        let c = backend::emit(&self.program, Target::Native);
+        self.compile_for(Target::Native, cpu)
+    }
+
+    /// Compiles the policy to a P4 program with its extern objects.
+    ///
+    /// # Errors
+    /// This program has no DPDK, there is no clang, a rule is not supported, or the policy is a bundle.
+    pub fn compile_p4(&self, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
+        NativeCode::check_p4()?;
+        if self.is_bundle() {
+            return Err(EngineError::NoP4InBundle { object: self.program.name.clone() }.into());
+        }
+        self.refuse_unsupported(&[Engine::P4])?;
+        self.compile_for(Target::P4, cpu)
+    }
+
+    fn compile_for(&self, target: Target, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
+        let c = backend::emit(&self.program, target);
         let compiled = Clang::find()?.native(&self.program.name, &c, cpu)?;
         Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
     }
@@ -60,8 +77,23 @@ impl Policy {
     /// # Errors
     /// There is no clang, a rule is not supported, or a table does not fit its layout.
     pub fn native(&self) -> Result<NativeFilter, LoadError> {
+        self.filter_of(|policy| policy.compile_native(Cpu::Native))
+    }
+
+    /// Compiles and loads the policy as a P4 program, like [`Policy::native`].
+    ///
+    /// # Errors
+    /// This program has no DPDK, there is no clang, a rule is not supported, or a table does not fit its layout.
+    pub fn p4(&self) -> Result<NativeFilter, LoadError> {
+        self.filter_of(|policy| policy.compile_p4(Cpu::Native))
+    }
+
+    fn filter_of<'p>(
+        &'p self,
+        compile: impl FnOnce(&'p Policy) -> Result<CompiledNative<'p>, LoadError> + Send,
+    ) -> Result<NativeFilter, LoadError> {
         let (compiled, bound) = std::thread::scope(|scope| {
-            let compiled = scope.spawn(|| self.compile_native(Cpu::Native));
+            let compiled = scope.spawn(|| compile(self));
             let bound = self.bind(None);
             (compiled.join().expect("compiling does not panic"), bound)
         });

@@ -35,6 +35,8 @@ pub enum Feature {
     Sample,
     /// `tracking`, `track`, `ct state`
     Track,
+    /// `limit each` of connections
+    Connections,
     /// `synproxy`
     Synproxy,
     /// `slot`
@@ -65,6 +67,7 @@ impl Engine {
         match target {
             Target::Native => Engine::Native,
             Target::Bpf => Engine::Xdp,
+            Target::P4 => Engine::P4,
         }
     }
 
@@ -82,17 +85,15 @@ impl Engine {
     /// Why the engine does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
-            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Track) => None,
-            (_, Feature::Track) => Some("it cannot track flows yet"),
+            (Engine::P4, Feature::Connections) => Some("it has no seats of connections yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
-            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Slot) => None,
-            (_, Feature::Slot) => Some("its rules cannot change yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Card) => None,
             (_, Feature::Card) => Some("it does not read a card's answers yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
             (_, Feature::Observe) => Some("it cannot extract features yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
+            (_, Feature::Track | Feature::Connections | Feature::Slot) => None,
         }
     }
 }
@@ -106,6 +107,7 @@ impl Feature {
             Feature::Limit => "limit",
             Feature::Sample => "sample",
             Feature::Track => "track",
+            Feature::Connections => "limit each of connections",
             Feature::Synproxy => "synproxy",
             Feature::Slot => "slot",
             Feature::Card => "card",
@@ -160,6 +162,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
             report(Some(RuleId(index)), feature);
         }
+        if rule.counts_connections(&program.limiters) {
+            report(Some(RuleId(index)), Feature::Connections);
+        }
     }
     let conditions = program.chains.iter().flat_map(|chain| match_tree::conditions(&chain.tree.nodes));
     let answered = conditions.filter(|condition| condition.tests.iter().any(|test| test.asks_card()));
@@ -200,6 +205,8 @@ chain upstream
 chain downstream
 ";
 
+    const CONNECTIONS: &str = "limiter 0 each upstream 0 each ip saddr/32 connections 16 size 1024";
+
     #[test]
     fn what_is_observed_needs_an_engine_that_extracts_it() {
         let observe = PROGRAM.replace("limiter 0", "observe size 64 ip/32 ip6/128\nlimiter 0");
@@ -220,9 +227,14 @@ chain downstream
             found.iter().map(line).collect::<Vec<_>>()
         };
         assert_eq!(found(&program, &[]), [""; 0]);
-        assert_eq!(found(&program, &[Engine::Xdp, Engine::P4]), ["Some(2) track: p4"]);
+        assert_eq!(found(&program, &[Engine::Xdp, Engine::P4]), [""; 0]);
+        let seats = PROGRAM
+            .replace("limiter 0 rate upstream 0 rate 2pps burst 1packets", CONNECTIONS)
+            .replace("  rule 0\n  track\n", "  track\n  when ip4\n    rule 0\n");
+        let program = parse(&seats).unwrap();
+        assert_eq!(found(&program, &[Engine::Xdp, Engine::P4]), ["Some(0) limit each of connections: p4"]);
         assert_eq!(found(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), [""; 0]);
         let program = Program { rules: vec![], chains: vec![], ..program };
-        assert_eq!(found(&program, &[Engine::P4]), ["None track: p4"]);
+        assert_eq!(found(&program, &[Engine::P4]), [""; 0]);
     }
 }

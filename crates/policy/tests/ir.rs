@@ -1,5 +1,7 @@
 //! Tests of the IR: printing, parsing, verification, optimisation and emission.
 
+mod p4;
+
 use weir_abi::Target;
 use weir_policy::backend::{self, c};
 use weir_policy::ir::parse::parse;

@@ -14,6 +14,7 @@ use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
 use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
+use weir_engine::live::engines::LiveEngine;
 use weir_engine::live::tap::{PolicyNames, RuleName};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
@@ -58,9 +59,10 @@ pub struct Prepared<C> {
     pub state: BoundState,
 }
 
-/// Loads native code for workers.
+/// Loads native code for workers, or P4 programs.
 #[derive(Clone)]
 pub struct NativeLoader {
+    runs_p4: bool,
     trust: Trust,
     shared: Arc<SharedState>,
     splitter: Option<Arc<Splitter>>,
@@ -69,7 +71,13 @@ pub struct NativeLoader {
 impl NativeLoader {
     /// A loader with new shared state. `trust` says which bundles it accepts.
     pub fn new(trust: Trust) -> Self {
-        NativeLoader { trust, shared: Arc::new(SharedState::new(UsedBy::Workers)), splitter: None }
+        NativeLoader { runs_p4: false, trust, shared: Arc::new(SharedState::new(UsedBy::Workers)), splitter: None }
+    }
+
+    /// This loader for an engine.
+    #[must_use]
+    pub fn of(self, engine: LiveEngine) -> Self {
+        NativeLoader { runs_p4: engine.runs_p4(), ..self }
     }
 
     /// This loader for policies with a part on a card.
@@ -91,7 +99,11 @@ impl Loader for NativeLoader {
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
         let bound = policy.bind(Some(&self.shared))?;
         let state = bound.state.clone();
-        Ok(Prepared { code: policy.compile_native(Cpu::Native)?.load(bound)?, state })
+        let compiled = match self.runs_p4 {
+            true => policy.compile_p4(Cpu::Native)?,
+            false => policy.compile_native(Cpu::Native)?,
+        };
+        Ok(Prepared { code: compiled.load(bound)?, state })
     }
 
     fn trust(&self) -> &Trust {

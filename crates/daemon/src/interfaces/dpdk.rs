@@ -1,8 +1,7 @@
-//! The engine `dpdk`, if Weir is built with it.
+//! The engines `dpdk` and `p4`, if Weir is built with DPDK.
 
 use crate::options::RunOptions;
 use weir_command::failure::Failure;
-use weir_engine::live::engines::LiveEngine;
 
 /// Refuses the engine if it is not built in, and `--eal` for other engines.
 pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
@@ -10,8 +9,8 @@ pub fn check_options(options: &RunOptions) -> Result<(), Failure> {
         engine if !engine.is_built() => {
             "this weir was built without DPDK: install libdpdk-dev and build it with `cargo build --release --features dpdk`"
         }
-        LiveEngine::Dpdk => return Ok(()),
-        _ if options.eal.is_some() => "--eal is only for --engine dpdk",
+        engine if engine.uses_dpdk() => return Ok(()),
+        _ if options.eal.is_some() => "--eal is only for --engine dpdk and p4",
         _ => return Ok(()),
     };
     Err(Failure::Rejected(format!("weir: {problem}")))

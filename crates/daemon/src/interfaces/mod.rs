@@ -40,7 +40,7 @@ pub fn check(options: &RunOptions) -> Result<(), Failure> {
 /// There is no such interface, or it would be used twice.
 pub fn claim_targets(options: &RunOptions) -> Result<Vec<ClaimTarget>, Failure> {
     let behind = dpdk::kernel_interfaces(options)?;
-    let ports = if options.engine == LiveEngine::Dpdk { PortKind::Dpdk } else { PortKind::Kernel };
+    let ports = if options.engine.uses_dpdk() { PortKind::Dpdk } else { PortKind::Kernel };
     ClaimTarget::of(options.lower.iter().chain(&options.upper).chain(&options.host).chain(&behind), ports)
 }
 

@@ -169,7 +169,7 @@ pub fn try_policies(options: &RunOptions) -> Result<(), Failure> {
         let loader = KernelLoader::new(Arc::new(ports), options.limits_room, trust).behind(splitter);
         load(options, &loader)?;
     } else {
-        load(options, &NativeLoader::new(trust).behind(splitter))?;
+        load(options, &NativeLoader::new(trust).of(options.engine).behind(splitter))?;
     }
     report::print_json(&Tried { upgrade: FORMAT, abi: ABI_VERSION, version: VERSION.to_owned() })
 }

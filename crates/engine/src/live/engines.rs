@@ -14,6 +14,8 @@ pub enum LiveEngine {
     Afxdp,
     /// DPDK's drivers.
     Dpdk,
+    /// DPDK's drivers, with the policy as a P4 program on DPDK's SWX pipeline.
+    P4,
     /// Programs in the kernel.
     Xdp,
 }
@@ -25,16 +27,17 @@ pub struct LaneOptions<'a> {
     pub workers: usize,
     /// Engine `afxdp`: how workers wait for packets.
     pub waiting: Waiting,
-    /// Engine `dpdk`: arguments of its environment.
+    /// Engines `dpdk` and `p4`: arguments of DPDK's environment.
     pub eal: &'a str,
 }
 
 impl LiveEngine {
     /// All engines, with their names and what they are.
-    pub const ALL: [(LiveEngine, &str, &str); 4] = [
+    pub const ALL: [(LiveEngine, &str, &str); 5] = [
         (LiveEngine::Afpacket, "afpacket", "Raw packet sockets; works everywhere"),
         (LiveEngine::Afxdp, "afxdp", "AF_XDP sockets"),
         (LiveEngine::Dpdk, "dpdk", "DPDK drivers, for interfaces without a kernel driver"),
+        (LiveEngine::P4, "p4", "DPDK drivers, with the policy as P4 on DPDK's SWX pipeline"),
         (LiveEngine::Xdp, "xdp", "Programs in the kernel; packets do not reach user space"),
     ];
 
@@ -53,9 +56,19 @@ impl LiveEngine {
         self == LiveEngine::Xdp
     }
 
+    /// Whether its interfaces are ports of DPDK.
+    pub fn uses_dpdk(self) -> bool {
+        matches!(self, LiveEngine::Dpdk | LiveEngine::P4)
+    }
+
+    /// Whether its workers run P4 programs instead of native code.
+    pub fn runs_p4(self) -> bool {
+        self == LiveEngine::P4
+    }
+
     /// Whether it is part of this program.
     pub fn is_built(self) -> bool {
-        self != LiveEngine::Dpdk || cfg!(feature = "dpdk")
+        !self.uses_dpdk() || cfg!(feature = "dpdk")
     }
 
     /// Opens the interfaces. Returns a lane for each worker, or none if the engine runs in the kernel.
@@ -70,7 +83,7 @@ impl LiveEngine {
         match self {
             LiveEngine::Afpacket => AfPacketLane::open(interfaces, workers).map(boxed),
             LiveEngine::Afxdp => AfXdpLane::open(interfaces, workers, waiting).map(boxed),
-            LiveEngine::Dpdk => dpdk(interfaces, options),
+            LiveEngine::Dpdk | LiveEngine::P4 => dpdk(interfaces, options),
             LiveEngine::Xdp => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,7 @@
 //! Backends: each turns a program into source text.
 
 pub mod c;
+pub mod p4;
 
 use crate::ir::Program;
 use c::Dialect;
@@ -12,5 +13,6 @@ pub fn emit(program: &Program, target: Target) -> String {
     match target {
         Target::Native => c::emit(program, Dialect::Native),
         Target::Bpf => c::emit(program, Dialect::Bpf),
+        Target::P4 => p4::emit(program),
     }
 }

@@ -123,6 +123,9 @@ pub(super) struct ChainCost {
     pub cycles_per_packet_min: Option<f64>,
     pub cycles_per_packet_max: Option<f64>,
     pub bpf_ns_per_packet: Option<f64>,
+    /// With `--engine p4`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p4_cycles_per_packet: Option<f64>,
     /// Number of programs, if the verifier refuses the chain as one program; otherwise 0.
     pub bpf_parts: Option<usize>,
     pub verifier_instructions: Option<u32>,
@@ -230,6 +233,11 @@ pub(super) fn describe(report: &Report) -> String {
             whole(chain.bpf_instructions),
             whole(chain.verifier_instructions)
         );
+    }
+    for chain in &certificate.chains {
+        if let Some(cycles) = chain.p4_cycles_per_packet {
+            let _ = writeln!(text, "  {:<24} {cycles:>20.1} cycles/packet as P4", chain.name);
+        }
     }
     describe_compiled(&mut text, certificate);
     certificate.card.iter().for_each(|report| card::describe(&mut text, report));

@@ -16,7 +16,6 @@ use weir_command::failure::Failure;
 use weir_control::{CardReport, Changes, Reply, Request, Stats, TABLE_ENTRIES_MAX, TableOperation};
 use weir_engine::live::card::flower::{FlowerCard, FlowerSpec};
 use weir_engine::live::card::{CardSpec, WireCard, within};
-use weir_engine::live::engines::LiveEngine;
 
 /// Packets that a CPU drops in a second, if the operator does not say it.
 const CPU_PPS: f64 = 1e6;
@@ -81,7 +80,7 @@ impl<L: Loader> Part<L> for CardPart<'_> {
                 (self.opened, self.claims) = (Some(opened), claims);
             }
             CardKind::RteFlow { port, .. } => {
-                if self.options.engine != LiveEngine::Dpdk || !self.options.lower.contains(port) {
+                if !self.options.engine.uses_dpdk() || !self.options.lower.contains(port) {
                     let problem = format!("rte-flow:port={port}: it is not a port of `--engine dpdk --lower`");
                     return Err(Failure::Rejected(format!("weir: --card: {problem}")));
                 }

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use weir_command::failure::Failure;
 use weir_control::{CardReport, Changes, Reply, Request, Stats};
 use weir_engine::live::Datapath;
-use weir_engine::live::engines::LiveEngine;
 use weir_planning::card::profile;
 
 /// The card, from its options to its end.
@@ -78,7 +77,7 @@ impl<'o> HybridPart<'o> {
     fn interface(&self) -> Result<String, Failure> {
         let HybridPart { options, port, .. } = self;
         match options.engine {
-            LiveEngine::Dpdk => dpdk::interface_behind(options, port).ok_or_else(|| {
+            engine if engine.uses_dpdk() => dpdk::interface_behind(options, port).ok_or_else(|| {
                 let problem = "control frames need an interface of the kernel: a port such as net_af_packet";
                 Failure::Rejected(format!("weir: --card hybrid: {port}: {problem}"))
             }),

@@ -64,7 +64,7 @@ impl Metrics {
         let failed = |error| Failure::system(format!("--metrics {address}"), error);
         let listener = TcpListener::bind(address).map_err(failed)?;
         let name = options.engine.name();
-        let engine = (name, options.busy_poll || name == "dpdk");
+        let engine = (name, options.busy_poll || options.engine.uses_dpdk());
         Ok(Some(Metrics { listener: Some(listener), engine, heartbeat: Arc::default(), stop: None }))
     }
 }

@@ -395,7 +395,7 @@ pub(super) fn lookup(layout: Layout, table: &str, [whole, hi, lo]: [&str; 3]) ->
 }
 
 /// The header with the lookups of a layout.
-pub(super) fn lookup_header(layout: Layout) -> &'static str {
+pub(in crate::backend) fn lookup_header(layout: Layout) -> &'static str {
     match layout {
         Layout::Dxr16x4 => "tables/dxr.h",
         Layout::ExactSet => "tables/exact_set.h",

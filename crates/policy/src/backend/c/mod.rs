@@ -20,13 +20,13 @@ mod observe;
 mod packet_rules;
 mod parts;
 mod raw;
-mod rules;
+pub(super) mod rules;
 mod scale;
 mod set;
 mod slot;
-mod tracking;
+pub(super) mod tracking;
 mod walk;
-mod writer;
+pub(super) mod writer;
 
 use std::collections::BTreeSet;
 
@@ -35,6 +35,7 @@ use crate::ir::answers::Answering;
 use crate::ir::{Direction, Limiter, LimiterKind, Program, SlotContents, TableKind};
 use crate::pass;
 use chain::ChainEmitter;
+pub(super) use chain::lookup_header;
 use defaults::DefaultVerdicts;
 pub use dialect::Dialect;
 use writer::Writer;

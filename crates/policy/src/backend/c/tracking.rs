@@ -51,6 +51,13 @@ pub(super) fn arrival(direction: Direction) -> &'static str {
 
 /// Writes the settings, and includes the tracker that reads them.
 pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
+    settings(tracking, out);
+    out.blank();
+    out.include(dialect.header("track/kernel.h", "track/burst.h"));
+}
+
+/// Writes the settings.
+pub(in crate::backend) fn settings(tracking: &Tracking, out: &mut Writer) {
     out.blank();
     out.include("track/tcp_states.h");
     out.blank();
@@ -71,6 +78,4 @@ pub(super) fn emit(tracking: &Tracking, dialect: Dialect, out: &mut Writer) {
         synproxy(proxy, out);
     }
     out.close_with(";");
-    out.blank();
-    out.include(dialect.header("track/kernel.h", "track/burst.h"));
 }

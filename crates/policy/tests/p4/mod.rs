@@ -1,0 +1,82 @@
+//! Tests of the P4 backend: what it prints, and that what it prints is P4.
+
+mod reader;
+mod tokens;
+
+use reader::read;
+use weir_policy::backend::p4;
+use weir_policy::ir::Program;
+use weir_policy::ir::parse::parse;
+
+/// A program with what the others lack: counted tables, limits of all kinds, additions, marks, wide values.
+const EFFECTS: &str = include_str!("../programs/effects.ir");
+
+/// A program with tracking and a slot.
+const STATE: &str = include_str!("../programs/state.ir");
+
+fn edge() -> Program {
+    parse(super::EDGE).unwrap()
+}
+
+#[test]
+fn snapshots_of_p4() {
+    insta::with_settings!({ snapshot_path => "../programs", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("edge.p4", p4::emit_p4(&edge()));
+        insta::assert_snapshot!("edge.spec", after(&p4::emit_spec(&edge()), "PARSED"));
+        let effects = parse(EFFECTS).unwrap();
+        let text = p4::emit_p4(&effects);
+        insta::assert_snapshot!("effects.p4", before(after(&text, "control chain_upstream"), "control Deparser"));
+        let state = p4::emit_p4(&parse(STATE).unwrap());
+        let mark = "control chain_upstream";
+        insta::assert_snapshot!("state.p4", before(after(&state, mark), "control Deparser"));
+        insta::assert_snapshot!("effects.p4.c", before(&p4::emit(&effects), "static const struct p4_field arrival_t"));
+    });
+}
+
+/// What a text has from a mark on. The parser is the same for all policies.
+fn after<'t>(text: &'t str, mark: &str) -> &'t str {
+    &text[text.rfind(mark).expect("the mark")..]
+}
+
+fn before<'t>(text: &'t str, mark: &str) -> &'t str {
+    &text[..text.find(mark).expect("the mark")]
+}
+
+#[test]
+fn what_is_printed_is_p4() {
+    for program in [edge(), parse(EFFECTS).unwrap(), parse(STATE).unwrap()] {
+        read(&p4::emit_p4(&program)).unwrap();
+    }
+}
+
+#[test]
+fn the_reader_of_p4_finds_faults() {
+    let text = p4::emit_p4(&edge());
+    for (from, to, error) in [
+        ("meta.l3 = 0;", "meta.l9 = 0;", "no metadata l9"),
+        ("bit<16> total_length;", "bit<24> total_length;", "16"),
+        ("bit<8> ttl;", "bit<4> ttl;", "ttl has 4 bits"),
+        ("bit<8> l4;", "bit<8> l3;", "l3 is declared twice"),
+        ("0x800: ipv4;", "0x800: ipv5;", "no state ipv5"),
+        ("0x800: ipv4;", "0x10800: ipv4;", "67584 needs more than 16 bits"),
+        ("default: cooked2_header;", "default: accept;", "state cooked2_header is not reached"),
+        ("lookup_0.find(hdr.ipv4.source, meta.found_0)", "lookup_0.find(hdr.ipv4.source)", "lookup_0.find has 2"),
+        ("lookup_0.find(hdr.ipv4.source", "lookup_0.find(hdr.ipv4.ttl", "argument 0 of lookup_0.find"),
+        ("lookup_1.find(hdr.ipv4.source, meta.found_1)", "lookup_1.find(hdr.ipv4.source, 7)", "argument 1 of lookup_1"),
+        ("lookup_1.find(hdr.ipv4.source, meta.found_1);", "", "lookup_1 is never called"),
+        ("sample_3.sample", "sample_4.sample", "no object sample_4"),
+        ("weir_lookup6(2) lookup_2;", "weir_lookup6() lookup_2;", "begins"),
+        ("rule_1();", "rule_9();", "no action rule_9"),
+        ("if (meta.found_1 != 0)", "if (meta.found_1)", "a condition is no bool"),
+        ("(meta.raw_lo & 0xff) == 5", "meta.raw_lo & hdr.ipv4.ttl == 5", "&"),
+        ("packet.emit(hdr.tcp);", "packet.emit(hdr.tcp2);", "no header tcp2"),
+        ("chain_upstream() chain_upstream_rules;", "chain_up() chain_upstream_rules;", "chain_up is not declared"),
+        ("decide(DROP, 33);", "decide(DROPPED, 33);", "DROPPED is not declared"),
+        ("meta.left = meta.left - 20;", "meta.left = meta.left - 20", "; is missing"),
+    ] {
+        let broken = text.replace(from, to);
+        assert_ne!(broken, text, "{from} is not in the text");
+        let found = read(&broken).expect_err(from);
+        assert!(found.contains(error) || error == "begins", "{from} gives: {found}");
+    }
+}
