@@ -3,11 +3,12 @@
 # The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help test demo deb install-deps install-demo-deps install-test-deps
+.PHONY: help test demo picture deb install-deps install-demo-deps install-test-deps
 
 help:
 	@echo 'make demo          replay a real attack through the shipped policy, and stop one in network namespaces'
 	@echo 'make test          all checks of CI'
+	@echo 'make picture       record the live part of the demonstration, and draw docs/weir-top.svg'
 	@echo 'make deb           build the Debian packages into target/debian'
 	@echo 'make install-deps  install Debian packages (all targets above run it; needs root; demo and tests need more)'
 
@@ -27,6 +28,10 @@ demo: install-demo-deps
 	@echo 'demo: building Weir; the first time takes one to two minutes'
 	@cargo build --profile demo --package weir
 	@scripts/demo.sh
+
+picture: install-demo-deps
+	@cargo build --profile demo --package weir
+	@scripts/picture.sh "$$(pwd)/$${CARGO_TARGET_DIR:-target}/demo/weir"
 
 deb: install-deps
 	@cargo xtask deb

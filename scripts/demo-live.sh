@@ -1,11 +1,13 @@
 #!/bin/sh
 # The live demonstration: clients and an attacker, Weir, a line of 20 Mbit/s, and a web server, each in a network namespace
 # of its own. The attack is a recorded one (DNS and SNMP amplification), repeated at 100 Mbit/s. Everything is removed at
-# the end. Usage: demo-live.sh PATH-OF-WEIR. Needs root and the packages of `install-deps.sh --demo`.
+# the end. Usage: demo-live.sh PATH-OF-WEIR [FOLDER]. Needs root and the packages of `install-deps.sh --demo`. The folder
+# gets what `weir top` shows meanwhile (top.jsonl), and captions for it.
 set -eu
 cd "$(dirname "$0")/.."
 
 weir=$1
+record=${2:-}
 policy=examples/mitigate/mitigate.weir
 server=192.0.2.10
 client=198.51.100.1
@@ -52,6 +54,11 @@ ctl() {
 requests() {
 	on "$outside" wrk -t 1 -c 2 -d "${seconds}s" --timeout 1s "http://$server/" |
 		awk '/Requests\/sec/ { printf "%d", $2 }'
+}
+
+# What the pictures of the following measurement mean. $1 is when it began.
+caption() {
+	[ -z "$record" ] || printf '%s %s\n' "$1" "$2" >>"$record/captions"
 }
 
 for host in $outside $middle $line $inside; do
@@ -118,23 +125,34 @@ answers() { timeout 3 ip netns exec "$outside" wrk -t 1 -c 1 -d 1s "http://$serv
 wait_until "the web server does not answer" answers
 
 say "Clients -- weir (XDP, $policy) -- a line of 20 Mbit/s -- a web server. Weir only watches at first."
+if [ -n "$record" ]; then
+	: >"$record/captions"
+	"$weir" top --record "$record/top.jsonl" --control "$scratch/weir.sock" >"$scratch/top.log" 2>&1 &
+	jobs="$jobs $!"
+fi
+began=$(date +%s)
 peace=$(requests)
+caption "$began" "Peace: a web server behind a line of 20 Mbit/s answers $peace requests a second"
 printf '  %7s requests/s in peace\n' "$peace"
 start attack.log "$outside" tcpreplay --quiet --preload-pcap --intf1=eth0 --mbps=100 --loop=0 \
 	--duration=$((3 * seconds + 6)) "$scratch/attack.pcap"
 sleep 1
+began=$(date +%s)
 watched=$(requests)
+caption "$began" "100 Mbit/s of amplified DNS and SNMP, Weir only watches: $watched requests a second"
 printf '  %7s requests/s under 100 Mbit/s of amplified DNS and SNMP, which fill the line\n' "$watched"
 ctl attacks
 say "Now Weir may act:"
 ctl attacks mode act
 sleep 1
+began=$(date +%s)
 requests >"$scratch/acted" &
 load=$!
 sleep 2
 "$weir" top --once --size 100x24 --control "$scratch/weir.sock" >"$scratch/top"
 wait $load
 acted=$(cat "$scratch/acted")
+caption "$began" "The same attack, Weir drops it: $acted requests a second"
 printf '  %7s requests/s under the same attack\n' "$acted"
 ctl attacks
 printf '\n$ weir top --once\n'

@@ -111,7 +111,10 @@ install_components() {
 }
 
 case ${1:-} in
---demo) PACKAGES="$PACKAGES $DEMO_PACKAGES" ;;
+--demo)
+	# Without root there is no live part, which is all that needs them.
+	[ "$(id -u)" -ne 0 ] || PACKAGES="$PACKAGES $DEMO_PACKAGES"
+	;;
 --tests)
 	PACKAGES="$PACKAGES $TEST_PACKAGES"
 	COMPONENTS=$TEST_COMPONENTS

@@ -62,6 +62,8 @@ mod links;
 mod metrics;
 #[path = "live/mitigation.rs"]
 mod mitigation;
+#[path = "live/nothing.rs"]
+mod nothing;
 #[path = "live/offloads.rs"]
 mod offloads;
 #[path = "live/pressure.rs"]

@@ -28,6 +28,8 @@ pub enum Failure {
         /// The first mistake, and their number.
         summary: String,
     },
+    /// There is nothing to show, and why. It fails a command that needs what is not there: exit code 2.
+    Nothing(String),
     /// A failure at run time: exit code 1.
     Runtime(String),
     /// Something failed because this process may not have more files open: exit code 1.
@@ -135,7 +137,10 @@ impl Failure {
     /// The message, without the name of the program.
     pub fn message(&self) -> &str {
         match self {
-            Failure::Rejected(text) | Failure::Runtime(text) | Failure::NoDescriptors(text) => {
+            Failure::Rejected(text)
+            | Failure::Nothing(text)
+            | Failure::Runtime(text)
+            | Failure::NoDescriptors(text) => {
                 // The message for an invalid command line is followed by the usage.
                 let text = text.split("\n\nUsage: ").next().unwrap_or(text);
                 ["weir: ", "error: "].iter().find_map(|name| text.strip_prefix(name)).unwrap_or(text)
@@ -148,7 +153,7 @@ impl Failure {
     /// 1 or 2.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Rejected(_) | Failure::Mistakes { .. } => 2,
+            Failure::Rejected(_) | Failure::Nothing(_) | Failure::Mistakes { .. } => 2,
             Failure::Runtime(_) | Failure::NoDescriptors(_) => 1,
             Failure::Reported(failure) => failure.exit_code(),
         }
@@ -179,7 +184,9 @@ impl Display for Failure {
         match self {
             Failure::Rejected(text) => f.write_str(text),
             Failure::Mistakes { rejected, .. } => f.write_str(&rendered(rejected, Style::Plain)),
-            Failure::Runtime(text) | Failure::NoDescriptors(text) => write!(f, "weir: {text}"),
+            Failure::Nothing(text) | Failure::Runtime(text) | Failure::NoDescriptors(text) => {
+                write!(f, "weir: {text}")
+            }
             Failure::Reported(failure) => failure.fmt(f),
         }
     }
@@ -199,6 +206,7 @@ impl From<LoadError> for Failure {
 impl From<weir_control::Error> for Failure {
     fn from(error: weir_control::Error) -> Self {
         match error {
+            weir_control::Error::Nothing(text) => Failure::Nothing(text),
             weir_control::Error::Refused(text) => Failure::Rejected(text),
             weir_control::Error::NotARequest(_) => Failure::Rejected(format!("weir: {error}")),
             error => Failure::Runtime(error.to_string()),

@@ -1,17 +1,6 @@
 //! Formats of numbers and texts in reports.
 
-/// A number with its digits in groups of three, such as `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use weir_control::grouped;
 
 /// A number of bytes in decimal units, such as `12.3 MB`.
 pub fn bytes(number: u64) -> String {
@@ -42,14 +31,10 @@ pub fn cut(text: &str, characters: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, cut, grouped, share};
+    use super::{bytes, cut, share};
 
     #[test]
     fn number_formats() {
-        assert_eq!(
-            ["0", "999", "1,000", "1,234,567"],
-            [0, 999, 1000, 1_234_567].map(grouped).each_ref().map(|s| s.as_str())
-        );
         assert_eq!((bytes(0), bytes(1234), bytes(5_000_000)), ("0 B".into(), "1.2 kB".into(), "5.0 MB".into()));
         assert_eq!((share(1, 3), share(0, 0)), ("33.3 %".into(), "0.0 %".into()));
         assert_eq!(cut("abcdefgh", 6), "abc...");

@@ -178,7 +178,7 @@ impl Failure {
         match self {
             Failure::Mistakes { rejected, .. } => say_rendered(Level::Error, &failure::rendered(rejected, style())),
             Failure::Reported(failure) => failure.say(),
-            Failure::Rejected(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => {
+            Failure::Rejected(_) | Failure::Nothing(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => {
                 say_with(Level::Error, &[], &self.to_string());
             }
         }

@@ -50,12 +50,22 @@ pub enum Error {
     /// The request cannot be serialized.
     #[error("not a request: {0}")]
     NotARequest(serde_json::Error),
+    /// There is nothing to show, and why: a part that this Weir does not use, or nothing yet.
+    #[error("{0}")]
+    Nothing(String),
     /// The server refused the request and changed nothing. The text is shown unchanged.
     #[error("{0}")]
     Refused(String),
     /// The server could not fulfil the request, because something in its environment failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl Error {
+    /// Whether the server has answered, so that the connection can be used further.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Error::Nothing(_) | Error::Refused(_) | Error::Failed(_))
+    }
 }
 
 /// A connection to a server, for several requests.
@@ -74,8 +84,8 @@ impl Client {
         Ok(Client { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Sends a request and waits for the answer. After an error other than [`Error::Refused`] and [`Error::Failed`] the
-    /// connection is of no use.
+    /// Sends a request and waits for the answer. After an error other than [`Error::Nothing`], [`Error::Refused`] and
+    /// [`Error::Failed`] the connection is of no use.
     ///
     /// # Errors
     /// The server answers with an error, or the connection is closed: servers disconnect silent clients.
@@ -84,8 +94,8 @@ impl Client {
         self.receive()
     }
 
-    /// Sends requests together. Appends their answers to `answers`, in their order: a value, or [`Error::Refused`] or
-    /// [`Error::Failed`]. All requests must fit into the buffers of the connection, because no answer is read before.
+    /// Sends requests together. Appends their answers to `answers`, in their order: a value, or [`Error::Nothing`],
+    /// [`Error::Refused`] or [`Error::Failed`]. All requests must fit into the buffers of the connection, because no answer is read before.
     ///
     /// # Errors
     /// As of [`Client::ask`]; then the other requests have no answer.
@@ -94,8 +104,8 @@ impl Client {
         self.send(&lines.map_err(Error::NotARequest)?)?;
         for _ in requests {
             match self.receive() {
-                answer @ (Ok(_) | Err(Error::Refused(_) | Error::Failed(_))) => answers.push(answer),
-                Err(error) => return Err(error),
+                Err(error) if !error.is_answer() => return Err(error),
+                answer => answers.push(answer),
             }
         }
         Ok(())
@@ -126,6 +136,7 @@ impl Client {
         read.map_err(|source| Error::Connection { path: path(), source })?;
         match Answer::parse(&answer) {
             Ok(Answer::Ok(value)) => Ok(value),
+            Ok(Answer::Nothing(text)) => Err(Error::Nothing(text)),
             Ok(Answer::Error(text)) => Err(Error::Refused(text)),
             Ok(Answer::Failed(text)) => Err(Error::Failed(text)),
             Err(_) if answer.is_empty() => Err(Error::NoAnswer { path: path() }),
@@ -198,6 +209,8 @@ mod tests {
         assert_eq!(ready.generation, 7);
         let error = |answer| ask_one_that_says(answer).0.expect_err("no value");
         assert!(matches!(error(b"{\"error\":\"weir: no\"}\n"), Error::Refused(text) if text == "weir: no"));
+        let nothing = error(b"{\"nothing\":\"none yet\"}\n");
+        assert!(nothing.is_answer() && matches!(nothing, Error::Nothing(text) if text == "none yet"));
         assert!(matches!(error(b"{\"failed\":\"gone\"}"), Error::Failed(text) if text == "gone"));
     }
 

@@ -6,6 +6,7 @@
 //! {"load":{"policy":"/etc/weir/new.weir"}}        {"ok":{"generation":2}}
 //! {"activate":{"generation":2,"confirm_s":60}}    {"ok":{...status...}}
 //! {"activate":{"generation":9}}                   {"error":"weir: there is no generation 9; ready generations: 1, 2"}
+//! "features"                                      {"nothing":"the active policy does not observe"}
 //! ```
 //! After the answer to `capture` the connection carries a pcapng file, until the client ends its half.
 //!
@@ -26,6 +27,7 @@ mod client;
 mod comparison;
 mod export;
 mod features;
+mod figures;
 mod flows;
 mod limits;
 mod message;
@@ -55,6 +57,7 @@ pub use export::{CollectorStatus, ExportStatus, FlowExportStatus, SampleExportSt
 pub use features::{
     AddressFeatures, DirectionFeatures, FEATURES_MAX, FeatureCounts, FeaturesShown, SampledFeatures, Share,
 };
+pub use figures::grouped;
 pub use flows::{FLOWS_MAX, FlowEntry, FlowOperation, FlowsCounted, FlowsKilled, FlowsListed};
 pub use limits::{CountedLimit, Limited, LimitsStatus, LimitsTotal, TOP_MAX};
 pub use message::{Answer, Changes, Ready, Reconfigured, Request};
@@ -68,7 +71,7 @@ pub use stats::{
 };
 pub use status::{
     Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, KeptStatus, LinkState,
-    SavingTurns, StateStatus, Status,
+    SavingTurns, ShadowStatus, StateStatus, Status,
 };
 pub use tables::{
     GivenEntries, ListOrder, Listing, TABLE_ENTRIES_MAX, TableChanged, TableEntries, TableEntry, TableFound,

@@ -123,6 +123,8 @@ pub enum Request {
 pub enum Answer {
     /// Success. The type of the value depends on the request.
     Ok(Value),
+    /// There is nothing that could be shown, and why: a part that this Weir or its policy does not use, or nothing yet.
+    Nothing(String),
     /// The request was refused and nothing was changed. The text contains the errors of the policy or of the request.
     Error(String),
     /// The request failed because of the environment.
@@ -196,6 +198,34 @@ impl Request {
             | Request::Capture(_)
             | Request::Shadow { .. }
             | Request::Attacks { .. } => Changes::Nothing,
+        }
+    }
+
+    /// Whether it only asks for what there is. [`Answer::Nothing`] then is an answer, and otherwise a refusal.
+    pub fn is_question(&self) -> bool {
+        match self {
+            Request::Attacks { operation } => matches!(
+                operation,
+                AttackOperation::List | AttackOperation::Show { .. } | AttackOperation::Baseline { .. }
+            ),
+            Request::Table { .. } | Request::Slot { .. } | Request::Flows { .. } => self.changes() == Changes::Nothing,
+            Request::Shadow { operation } => *operation == ShadowOperation::Show,
+            Request::Status
+            | Request::Stats
+            | Request::Room
+            | Request::Limits { .. }
+            | Request::Features { .. }
+            | Request::Card { .. } => true,
+            Request::Load { .. }
+            | Request::Unload { .. }
+            | Request::Activate { .. }
+            | Request::Reconfigure { .. }
+            | Request::Confirm
+            | Request::Rollback
+            | Request::Posture { .. }
+            | Request::Reload { .. }
+            | Request::Upgrade { .. }
+            | Request::Capture(_) => false,
         }
     }
 

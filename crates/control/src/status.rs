@@ -2,6 +2,7 @@
 
 use crate::{ExportStatus, UpdatesStatus};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 
 /// The state of a running Weir.
@@ -14,6 +15,9 @@ pub struct Status {
     pub engine: Option<String>,
     /// Number of worker threads.
     pub workers: usize,
+    /// The processor time of the thread of each worker, ms. Engines in the kernel have no such threads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workers_cpu_ms: BTreeMap<usize, u64>,
     /// How the packets of each interface reach the workers, as text. It is empty if there is only one way.
     pub access: Vec<String>,
     /// The active generation.
@@ -55,11 +59,31 @@ pub struct Status {
     /// What is exported to collectors, with `--sflow` or `--ipfix`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<ExportStatus>,
+    /// Captures that copy packets to clients (`ctl capture`).
+    #[serde(default)]
+    pub captures: usize,
+    /// The policy that judges packets beside the active one (`ctl shadow`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<ShadowStatus>,
     /// Updates of tables and limits from list files.
     #[serde(default)]
     pub updates: UpdatesStatus,
     /// All loaded generations.
     pub generations: Vec<GenerationStatus>,
+}
+
+/// A policy that judges packets beside the active one, in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShadowStatus {
+    /// Its file.
+    pub policy: String,
+    /// Its posture; `None` for its base policy.
+    pub posture: Option<String>,
+    /// It judges one packet in so many.
+    pub every: u32,
+    /// Why it judges no more packets, if it has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 /// The state of an interface.

@@ -385,6 +385,7 @@ fn answer(line: &[u8], handler: &impl Fn(Request) -> Result<Answered, Failure>) 
 fn failed(failure: Failure) -> Answer {
     match failure {
         Failure::Rejected(text) => Answer::Error(text),
+        Failure::Nothing(text) => Answer::Nothing(text),
         Failure::Runtime(text) | Failure::NoDescriptors(text) => Answer::Failed(text),
         failure @ (Failure::Mistakes { .. } | Failure::Reported(_)) => Answer::Error(failure.to_string()),
     }

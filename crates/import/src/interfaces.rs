@@ -50,6 +50,13 @@ impl Interfaces {
         }
         let inner: Vec<String> =
             named.into_iter().filter(|name| !outer.iter().any(|known| known == name)).map(str::to_owned).collect();
+        if options.host && !inner.is_empty() {
+            let why = match outer.is_empty() {
+                true => "rules for these interfaces hold for no packet: --outside names the interface of --host",
+                false => "not the interface of --host (--outside): rules for it hold for no packet",
+            };
+            findings.note("interfaces", &inner.join(", "), why);
+        }
         if !outer.is_empty() && !inner.is_empty() && !options.host {
             findings.note("interfaces", &inner.join(", "), "taken as the inner side (--outside names the outer one)");
         }

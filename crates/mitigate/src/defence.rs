@@ -15,6 +15,7 @@ use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source,
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 use crate::victim::SPAN_NS;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// What happens to a packet.
@@ -38,7 +39,7 @@ impl Fate {
 }
 
 /// Mitigation with all that it knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Defence {
     extractor: Extractor,
     mitigator: Mitigator,
@@ -47,8 +48,12 @@ pub struct Defence {
     by_card: Vec<(Source, u64)>,
     /// What was counted of all packets, if anything counts them.
     observed: Option<Observed>,
+    /// Whether there were exact counts, and whether the last window had only a part of the packets.
+    is_observed: bool,
+    is_sampled: bool,
     /// When an action began or ended to drop packets, ns.
     changed_ns: u64,
+    #[serde(skip)]
     excerpts: Option<Excerpts>,
 }
 
@@ -61,9 +66,20 @@ impl Defence {
             filter: Filter::default(),
             by_card: Vec::new(),
             observed: None,
+            is_observed: false,
+            is_sampled: false,
             changed_ns: 0,
             excerpts: None,
         }
+    }
+
+    /// This defence, which another program has handed over, with the settings of this program. The mode stays, because
+    /// an operator may have set it. Packets around attacks were not handed over.
+    #[must_use]
+    pub fn continued(mut self, inside: Vec<Prefix>, settings: Settings) -> Self {
+        self.extractor.protect_inside(inside);
+        self.mitigator.continue_with(settings);
+        self
     }
 
     /// Keeps packets around attacks from now on. The seed is a secret.
@@ -184,6 +200,9 @@ impl Defence {
     /// Takes exact counts of all packets, which hold for the next windows. Counts of a time before an action began or
     /// ended are about other traffic, and are ignored.
     pub fn observe(&mut self, observed: Observed) {
+        if !std::mem::replace(&mut self.is_observed, true) && self.is_sampled {
+            self.mitigator.begin_exactly();
+        }
         self.observed = Some(observed).filter(|observed| observed.from_ns >= self.changed_ns);
     }
 
@@ -200,6 +219,7 @@ impl Defence {
         if !sampling.is_blind() {
             self.extractor.scale(sampling.scale());
         }
+        self.is_sampled = sampling.scale() > 1.0;
         window.complete(sampling, self.observed.as_ref());
         self.filter.hit_by_card(std::mem::take(&mut self.by_card));
         let hits = self.filter.take_hits();

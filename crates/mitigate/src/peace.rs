@@ -11,6 +11,7 @@ use crate::prefix::Prefix;
 use crate::reference::Reference;
 use crate::unanswered;
 use crate::victim::{Evidence, Suspect, Victims};
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// Traffic without proof above this share, most of it from new sources, is not usual even if it was there first.
@@ -18,6 +19,8 @@ const STRANGE_UNPROVEN: f64 = 0.9;
 const STRANGE_NEW: f64 = 0.5;
 /// Answers without questions of a window that are strange: the floor of a host.
 const STRANGE_ANSWERS: f64 = 25.0;
+/// Answers to a question: a server sends several datagrams for one, and may send them again.
+const ANSWERS_ASKED: f64 = 16.0;
 /// SYNs of a window that are strange if nearly none of them leads to a connection: 500 a second.
 const STRANGE_SYNS: f64 = 125.0;
 /// The rate of a source that is usual everywhere, packets a second: a third of the floor of a host.
@@ -26,7 +29,7 @@ const SOURCE_PPS: f64 = 33.0;
 pub const ANSWERERS_MIN: usize = 8;
 
 /// The knowledge of peace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Peace {
     /// Usual rates by prefix and class.
     pub baselines: Baselines,
@@ -63,6 +66,14 @@ impl Peace {
         self.source.set(pps);
     }
 
+    /// Begins anew if this is the beginning: what is known are estimates from few samples, which may be an attack that
+    /// they cannot show. Exact counts come from now on.
+    pub fn begin_exactly(&mut self) {
+        if self.is_beginning() && self.windows > 0 {
+            self.reset();
+        }
+    }
+
     /// Forgets everything, and begins anew. Returns how many prefixes and headers that were.
     pub fn reset(&mut self) -> usize {
         self.source.set(0.0);
@@ -90,7 +101,12 @@ impl Peace {
             certain.into_iter().any(|attack| attack.victim.covers(prefix) || prefix.covers(&attack.victim))
         };
         let is_peaceful = |prefix: &Prefix| !is_attacked(prefix) && !victims.is_suspicious(prefix);
-        for counts in &window.counts {
+        // Exact counts say more, a second later. Learned here, an attack that few samples show would be usual.
+        let is_guess = |counts: &Counts| {
+            let pps = counts.total() as f64 / window.seconds();
+            is_beginning && window.is_observed && !counts.is_exact() && pps < window.least_pps()
+        };
+        for counts in window.counts.iter().filter(|counts| !is_guess(counts)) {
             if is_peaceful(&counts.prefix) || is_beginning && !is_strange(counts, window) {
                 let pace = (pace, growth.of(&counts.prefix));
                 self.baselines.learn(counts, window.seconds(), window.to_ns, pace);
@@ -133,7 +149,7 @@ fn is_strange(counts: &Counts, window: &Window) -> bool {
     let total = counts.total() as f64;
     let is_new = counts.new_sources as f64 >= total * STRANGE_NEW;
     let is_unproven = counts.unproven_total() as f64 >= total * STRANGE_UNPROVEN;
-    is_unproven && is_new || has_strange_answers(counts) || has_strange_syns(counts, window)
+    is_unproven && is_new && !are_asked(counts) || has_strange_answers(counts) || has_strange_syns(counts, window)
 }
 
 /// Whether nearly no SYN to a host leads to a connection, and there are more of them than packets of connections. A net
@@ -150,8 +166,20 @@ fn has_strange_syns(counts: &Counts, window: &Window) -> bool {
 /// Whether a host gets answers without questions at a rate that is not usual anywhere. Whether they look as answers do
 /// is for signatures to say.
 fn has_strange_answers(counts: &Counts) -> bool {
-    let answers = [PacketClass::UdpService, PacketClass::Fragment, PacketClass::SynAck].map(|class| class as usize);
-    let sum = |of: &[u64; PacketClass::COUNT]| answers.iter().map(|&class| of[class]).sum::<u64>() as f64;
-    let unproven = sum(&counts.unproven);
-    unproven >= sum(&counts.packets) * STRANGE_UNPROVEN && unproven >= STRANGE_ANSWERS
+    let unproven = answers(&counts.unproven);
+    let are_most = unproven >= answers(&counts.packets) * STRANGE_UNPROVEN;
+    are_most && unproven >= STRANGE_ANSWERS && !are_asked(counts)
+}
+
+/// Whether what comes without proof are answers, and the host asks. Few samples seldom show a question and its answer.
+fn are_asked(counts: &Counts) -> bool {
+    let unproven = answers(&counts.unproven);
+    let are_most = unproven >= counts.unproven_total() as f64 * STRANGE_UNPROVEN;
+    are_most && counts.asked.is_some_and(|asked| asked as f64 * ANSWERS_ASKED >= unproven)
+}
+
+/// Packets of the classes of answers.
+fn answers(of: &[u64; PacketClass::COUNT]) -> f64 {
+    let classes = [PacketClass::UdpService, PacketClass::Fragment, PacketClass::SynAck];
+    classes.iter().map(|&class| of[class as usize]).sum::<u64>() as f64
 }

@@ -10,6 +10,7 @@ mod history;
 mod input;
 mod keys;
 mod model;
+mod picture;
 mod rates;
 mod recording;
 mod rows;
@@ -22,6 +23,7 @@ mod text;
 pub use events::Event;
 pub use input::{Command, Key};
 pub use model::{Model, Setup};
+pub use picture::Picture;
 pub use rates::Rates;
 pub use recording::Recording;
 pub use screen::{draw, frame};
@@ -57,6 +59,14 @@ pub enum Error {
         line: usize,
         /// The error of the parser.
         source: serde_json::Error,
+    },
+    /// A line of captions has no time.
+    #[error("{}:{line}: a caption begins with its time, seconds since 1970, and a blank", path.display())]
+    NotACaption {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
     },
     /// A recording has no snapshot.
     #[error("{}: the recording is empty", path.display())]

@@ -39,6 +39,8 @@ pub struct Rates {
     pub lost: Option<f64>,
     /// Packets that the actions against each attack have dropped.
     pub held: BTreeMap<u32, f64>,
+    /// The share of time in which the thread of each worker was busy. Engines in the kernel have none.
+    pub busy: BTreeMap<usize, f64>,
 }
 
 /// What Weir lost itself, since its start. `None` is unknown.
@@ -98,6 +100,7 @@ impl Rates {
             downstream: direction(&old.downstream.total, &new.downstream.total, seconds),
             lost: lost.filter(|lost| *lost > 0.0 || Losses::of(now).is_some_and(|losses| losses.missed.is_some())),
             held: held(before, now, seconds),
+            busy: busy(before, now, seconds),
         }
     }
 }
@@ -154,4 +157,14 @@ fn held(before: &Snapshot, now: &Snapshot, seconds: f64) -> BTreeMap<u32, f64> {
         Some((attack.attack, rate(old, dropped(attack)?, seconds)?))
     };
     now.attacks.iter().filter_map(rate).collect()
+}
+
+fn busy(before: &Snapshot, now: &Snapshot, seconds: f64) -> BTreeMap<usize, f64> {
+    let (Some(before), Some(now)) = (&before.status, &now.status) else { return BTreeMap::new() };
+    let share = |(worker, now): (&usize, &u64)| {
+        let share = rate(*before.workers_cpu_ms.get(worker)?, *now, seconds)? / 1000.0;
+        // Both clocks are read one after the other, so the share can come out a little too high.
+        Some((*worker, share.min(1.0)))
+    };
+    now.workers_cpu_ms.iter().filter_map(share).collect()
 }

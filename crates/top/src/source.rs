@@ -111,7 +111,7 @@ impl Asker {
             none => none.insert(Client::connect(&self.path)?),
         };
         let answer = ask(client);
-        if matches!(&answer, Err(error) if !matches!(error, Error::Refused(_) | Error::Failed(_))) {
+        if matches!(&answer, Err(error) if !error.is_answer()) {
             self.client = None;
         }
         answer

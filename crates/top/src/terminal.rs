@@ -2,9 +2,9 @@
 
 use crate::recording::{Recorder, Recording, line};
 use crate::source::{Source, take_two};
-use crate::{Command, Error, Event, Key, Model, Setup, Snapshot, screen};
+use crate::{Command, Error, Event, Key, Model, Picture, Setup, Snapshot, screen};
 use ratatui::crossterm::event::{self, Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, IsTerminal, Write};
 use std::iter::Peekable;
@@ -32,6 +32,8 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Whether one screen is printed as text, or the last snapshot as JSON.
     pub once: Option<Once>,
+    /// A picture that is drawn of the recording instead.
+    pub picture: Option<Picture>,
     /// Whether colours may be used.
     pub has_colour: bool,
     /// What `weir ctl attacks show` says about an attack.
@@ -57,6 +59,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if let Some(once) = options.once {
         return print_once(options, once);
     }
+    if let (Some(picture), Some(from)) = (&options.picture, &options.from) {
+        return picture.save(&Recording::read(from)?, setup(options));
+    }
     let mut feed = Feed::open(options)?;
     if !io::stdout().is_terminal() {
         return match options.record {
@@ -68,7 +73,13 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut model = Model::new(setup(options));
     let mut terminal = ratatui::try_init().map_err(Error::Terminal)?;
     let shown = show(&mut terminal, &mut model, &mut feed, &options.stop);
-    ratatui::restore();
+    // `ratatui::restore` would print a problem, and printing to a closed terminal panics.
+    let restored = ratatui::try_restore().map_err(Error::Terminal);
+    let shown = shown.and(restored);
+    if shown.is_err() && has_closed(Some(&Timespec::default())) {
+        // Nobody can read why.
+        std::process::exit(1);
+    }
     shown
 }
 
@@ -85,13 +96,22 @@ fn setup(options: &Options) -> Setup {
 /// Ends the program when its terminal is closed. crossterm 0.29 would read a closed terminal for ever, and the program
 /// may have been told to ignore SIGHUP.
 fn end_with_the_terminal() {
-    let closed = || {
-        // No events are asked for, so only a closed terminal ends the wait.
-        let (stdout, interrupted) = (io::stdout(), |polled| polled == Err(Errno::INTR));
-        while interrupted(poll(&mut [PollFd::new(&stdout, PollFlags::empty())], None)) {}
+    thread::spawn(|| {
+        has_closed(None);
         std::process::exit(1);
-    };
-    thread::spawn(closed);
+    });
+}
+
+/// Waits until the terminal is closed, or for a time. Returns whether it is.
+fn has_closed(wait: Option<&Timespec>) -> bool {
+    let stdout = io::stdout();
+    loop {
+        // No events are asked for, so only a closed terminal ends the wait early.
+        match poll(&mut [PollFd::new(&stdout, PollFlags::empty())], wait) {
+            Err(Errno::INTR) => {}
+            polled => return polled != Ok(0),
+        }
+    }
 }
 
 fn show(

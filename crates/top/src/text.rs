@@ -1,6 +1,7 @@
 //! Texts of the screen: numbers in a few columns, `-` for what is unknown, and escapes for what comes from packets.
 
 use std::fmt::Write;
+pub use weir_control::grouped;
 
 /// What is shown in place of a value that is not known.
 pub const UNKNOWN: &str = "-";
@@ -94,19 +95,6 @@ pub fn known(value: Option<f64>) -> String {
     value.map_or(UNKNOWN.to_owned(), short)
 }
 
-/// A count with its digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A share such as `12 %`. What is not 0 is never shown as 0, and what is not all is never shown as 100.
 pub fn share(share: f64) -> String {
     match share {
@@ -141,7 +129,7 @@ pub fn time_of_day(time_s: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, duration, grouped, printable, share, short, size, time_of_day, wrapped};
+    use super::{cut, duration, printable, share, short, size, time_of_day, wrapped};
 
     #[test]
     fn numbers_have_at_most_five_columns_and_are_never_rounded_to_nothing() {
@@ -154,7 +142,6 @@ mod tests {
             ["0%", "<0.1%", "5.3%", "12%", "99%", ">99.9%", "100%"]
         );
         assert_eq!([0.0, 10_000.0, 10_500.0].map(size), ["0", "10k", "10.5k"]);
-        assert_eq!((grouped(0), grouped(1_234_567)), ("0".into(), "1,234,567".into()));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::ctl_table;
 use crate::ctl_updates;
 use crate::ctl_upgrade;
 use clap::CommandFactory;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -22,7 +23,7 @@ use weir_command::limit_counts;
 use weir_command::report;
 use weir_control::{
     Activating, Active, AutomaticPosture, FlowsStatus, InterfaceStatus, KeptStatus, LimitsStatus, LinkState, Ready,
-    Request, StateStatus, Status,
+    Request, ShadowStatus, StateStatus, Status,
 };
 use weir_policy::diag::printable::printable;
 
@@ -61,7 +62,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
     };
-    let value = weir_control::ask(&options.control, &request)?;
+    let Some(value) = ask(options, &request)? else { return Ok(()) };
     if options.json {
         return report::print_json(&value);
     }
@@ -74,6 +75,25 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
+}
+
+/// Sends a request. If it is a question and there is nothing to show, says why and returns `None`: that is an answer
+/// (docs/reference/commands.md), so the exit code is 0.
+///
+/// # Errors
+/// No Weir listens on the socket, or it refuses the request.
+pub fn ask(options: &CtlOptions, request: &Request) -> Result<Option<Value>, Failure> {
+    match weir_control::ask(&options.control, request) {
+        Err(weir_control::Error::Nothing(why)) if request.is_question() => {
+            if options.json {
+                report::print_json(&json!({ "nothing": why }))?;
+            } else {
+                report::print(&format!("{}\n", printable(&why)))?;
+            }
+            Ok(None)
+        }
+        answer => Ok(Some(answer?)),
+    }
 }
 
 /// Prints the help of a request.
@@ -137,6 +157,15 @@ fn status(status: &Status) -> String {
             if refused > 0 { format!("; {} packets refused", figures::grouped(refused)) } else { String::new() };
         let [used, size, closing] = [used, size, closing].map(figures::grouped);
         let _ = writeln!(text, "{used} flows and {closing} closing, size {size}{short}{refused}");
+    }
+    if let Some(ShadowStatus { policy, every, failed, .. }) = &status.shadow {
+        let _ = match failed {
+            None => writeln!(text, "shadow {} judges one packet in {every}", printable(policy)),
+            Some(why) => writeln!(text, "shadow {} judges no more packets: {}", printable(policy), printable(why)),
+        };
+    }
+    if status.captures > 0 {
+        let _ = writeln!(text, "{} captures", status.captures);
     }
     text += &status.export.as_ref().map(ctl_export::text).unwrap_or_default();
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));

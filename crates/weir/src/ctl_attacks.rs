@@ -1,6 +1,7 @@
 //! `weir ctl attacks`: lists and explains attacks, and decides on proposed actions.
 
 use crate::cli::{AttacksAction, CtlOptions};
+use crate::ctl;
 use crate::ctl_baseline;
 use std::fmt::Write;
 use weir_command::failure::Failure;
@@ -26,7 +27,7 @@ pub fn run(options: &CtlOptions, action: Option<&AttacksAction>) -> Result<(), F
         Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(*mode).name().to_owned() },
         Some(AttacksAction::Baseline(options)) => ctl_baseline::operation(options)?,
     };
-    let value = weir_control::ask(&options.control, &Request::Attacks { operation })?;
+    let Some(value) = ctl::ask(options, &Request::Attacks { operation })? else { return Ok(()) };
     let failure = match action {
         Some(AttacksAction::Accept { .. }) => not_carried_out(&weir_control::read(value.clone())?),
         _ => None,

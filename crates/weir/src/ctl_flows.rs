@@ -1,6 +1,7 @@
 //! `weir ctl flows`: asks for tracked flows, and ends them.
 
 use crate::cli::{CtlOptions, FlowsAction, FlowsOptions};
+use crate::ctl;
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -18,7 +19,7 @@ pub fn run(options: &CtlOptions, flows: &FlowsOptions) -> Result<(), Failure> {
         Some(FlowsAction::Count) => FlowOperation::Count,
         Some(FlowsAction::Kill { matches }) => FlowOperation::Kill { matches: matches.join(" ") },
     };
-    let value = weir_control::ask(&options.control, &Request::Flows { operation: operation.clone() })?;
+    let Some(value) = ctl::ask(options, &Request::Flows { operation: operation.clone() })? else { return Ok(()) };
     if options.json {
         return report::print_json(&value);
     }
@@ -34,7 +35,9 @@ pub fn run(options: &CtlOptions, flows: &FlowsOptions) -> Result<(), Failure> {
 
 fn listed(FlowsListed { total, flows }: &FlowsListed) -> String {
     let mut text: String = flows.iter().map(shown).collect();
-    if flows.len() < *total {
+    if flows.is_empty() {
+        text += "no flow\n";
+    } else if flows.len() < *total {
         let total = figures::grouped(*total as u64);
         let _ = writeln!(text, "{} of {total} flows (--top N)", flows.len());
     }

@@ -1,6 +1,7 @@
 //! `weir ctl slot`: lists and changes the rules of a slot.
 
 use crate::cli::{CtlOptions, SlotAction};
+use crate::ctl;
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -25,7 +26,7 @@ pub fn run(options: &CtlOptions, slot: &str, action: &SlotAction) -> Result<(), 
         SlotAction::List => SlotOperation::List,
     };
     let lists = operation == SlotOperation::List;
-    let value = weir_control::ask(&options.control, &Request::Slot { slot: slot.to_owned(), operation })?;
+    let Some(value) = ctl::ask(options, &Request::Slot { slot: slot.to_owned(), operation })? else { return Ok(()) };
     if options.json {
         return report::print_json(&value);
     }

@@ -1,6 +1,7 @@
 //! `weir ctl table`: changes and reads tables of a running Weir.
 
 use crate::cli::{CtlOptions, Given, Order, TableAction};
+use crate::ctl;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read};
@@ -29,7 +30,7 @@ pub fn run(options: &CtlOptions, name: &str, action: &TableAction) -> Result<(),
         return stream(options, name, *atomic);
     }
     let operation = operation(action)?;
-    let value = weir_control::ask(&options.control, &request(name, &operation))?;
+    let Some(value) = ctl::ask(options, &request(name, &operation))? else { return Ok(()) };
     match action {
         TableAction::Count => {
             let entries: TableEntries = weir_control::read(value)?;
@@ -109,6 +110,8 @@ fn text(operation: &TableOperation, value: Value) -> Result<String, Failure> {
             let shows_all = wanted.by.is_some() || wanted.idle_ms.is_some();
             if shows_all && entries.is_empty() {
                 let _ = writeln!(text, "none of {} entries", figures::grouped(total as u64));
+            } else if total == 0 {
+                text += "no entry\n";
             } else if entries.len() < total && (!shows_all || entries.len() == wanted.top) {
                 let total = figures::grouped(total as u64);
                 let _ = writeln!(text, "{} of {total} entries (--top N, at most {TABLE_ENTRIES_MAX})", entries.len());

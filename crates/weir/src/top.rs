@@ -8,7 +8,7 @@ use std::env;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_command::failure::Failure;
-use weir_top::{Error, Once, Options};
+use weir_top::{Error, Once, Options, Picture};
 
 /// Runs the command.
 ///
@@ -22,6 +22,8 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
     }
     let (columns, lines) = options.size;
     let once = options.once.then_some(if options.json { Once::Json } else { Once::Text(columns, lines) });
+    let (size, captions) = (options.size, options.captions.clone());
+    let picture = options.picture.clone().map(|file| Picture { file, captions, size });
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb");
     let shown = weir_top::run(&Options {
@@ -29,13 +31,14 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
         from: options.from.clone(),
         record: options.record.clone(),
         once,
+        picture,
         has_colour: !options.no_color && !is_plain,
         explain: ctl_attacks::shown,
         stop,
     });
     shown.map_err(|error| match error {
         Error::Control(error) => error.into(),
-        Error::NoTerminal | Error::NotASnapshot { .. } | Error::Empty { .. } => {
+        Error::NoTerminal | Error::NotASnapshot { .. } | Error::NotACaption { .. } | Error::Empty { .. } => {
             Failure::Rejected(format!("weir: {error}"))
         }
         Error::File { .. } | Error::Terminal(_) => Failure::Runtime(error.to_string()),

@@ -13,6 +13,7 @@ use crate::generations::ledger::Ledger;
 use crate::generations::succession::{Change, READY_MAX, Refusal, Succession};
 use crate::interfaces::guard::Guard;
 use crate::parts::hybrid::HybridCard;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use weir_abi::Counter;
@@ -365,6 +366,9 @@ impl<D: Datapath> Controller<D> {
             kept: None,
             flows: None,
             export: None,
+            captures: 0,
+            workers_cpu_ms: BTreeMap::new(),
+            shadow: None,
             updates: UpdatesStatus::default(),
             generations: state.ready.iter().map(|generation| generation.status()).collect(),
         };
@@ -381,7 +385,7 @@ impl<D: Datapath> Controller<D> {
 
     /// The ports of the datapath.
     pub fn ports(&self) -> Vec<PortStatus> {
-        self.datapath.ports()
+        self.ledger.ports(&self.datapath)
     }
 
     /// Packets from the lower side since the start that did not get past the datapath.
@@ -398,7 +402,7 @@ impl<D: Datapath> Controller<D> {
 
     /// Packets since the start that were sampled: a copy went to the divert interface. Diverted packets do not count.
     pub fn sampled(&self) -> u64 {
-        self.datapath.ports().iter().map(|port| port.reading.sampled).sum()
+        self.ports().iter().map(|port| port.reading.sampled).sum()
     }
 
     /// Describes parts of the datapath that use another policy than the active one.

@@ -18,13 +18,13 @@ use weir_state::features::{DirectionSnapshot, FeatureEntry, KnownPeers, Snapshot
 /// The program does not observe, or there was no snapshot yet.
 pub fn shown(top: usize, program: &Program, shared: &SharedState) -> Result<FeaturesShown, Failure> {
     let Some(shape) = program.observe.as_ref().map(|observe| observe.shape()) else {
-        return Err(Failure::Rejected("weir: the active policy does not observe".to_owned()));
+        return Err(Failure::Nothing("the active policy does not observe".to_owned()));
     };
     let features = shared.observed().into_iter().find(|features| *features.shape() == shape);
     let features = features.expect("the active generation is bound to what it observes");
     let Taken { last, before, turns, totals } = features.taken();
     let Some(snapshot) = last else {
-        return Err(Failure::Rejected("weir: nothing was observed yet: ask again in a second".to_owned()));
+        return Err(Failure::Nothing("nothing was observed yet: ask again in a second".to_owned()));
     };
     let Snapshot { directions: [upstream, downstream], from_ns, to_ns } = &*snapshot;
     Ok(FeaturesShown {

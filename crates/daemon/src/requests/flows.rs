@@ -25,7 +25,7 @@ struct Flows<'a> {
 /// The program does not track, or the request is wrong.
 pub fn perform(operation: &FlowOperation, program: &Program, shared: &SharedState) -> Result<Reply, Failure> {
     let Some((tracking, needs)) = program.tracking.as_ref().zip(program.flow_needs()) else {
-        return Err(Failure::Rejected("weir: the active policy does not track flows".to_owned()));
+        return Err(Failure::Nothing("the active policy does not track flows".to_owned()));
     };
     let table = shared.flows(&needs).expect("the active generation is bound to its flows");
     let flows = Flows { table: &table, timeouts: needs.timeouts, now: ticks(weir_state::now_ns()) };

@@ -15,6 +15,7 @@ use crate::generations::succession::Refusal;
 use crate::interfaces::states;
 use crate::parts::feeds::{Cause, Force, Updater, Updates};
 use crate::parts::flow_room;
+use crate::parts::metrics::process;
 use std::time::Duration;
 use weir_abi::Reason;
 use weir_command::additions;
@@ -76,7 +77,7 @@ pub fn perform<L: Loader>(
             return slots::perform(&slot, operation, controller.active().slots(), loader.shared());
         }
         Request::Attacks { .. } => {
-            return Err(Failure::Rejected("weir: attacks are not measured: start Weir with --mitigate".to_owned()));
+            return Err(Failure::Nothing("attacks are not measured: start Weir with --mitigate".to_owned()));
         }
         Request::Capture(_) => {
             return Err(Failure::Rejected("weir: a capture needs a connection of its own".to_owned()));
@@ -85,7 +86,7 @@ pub fn perform<L: Loader>(
             return Err(Failure::Runtime("weir: shadows are not served yet; try again".to_owned()));
         }
         Request::Card { .. } => {
-            return Err(Failure::Rejected("weir: there is no card: start Weir with --card".to_owned()));
+            return Err(Failure::Nothing("there is no card: start Weir with --card".to_owned()));
         }
         Request::Upgrade { .. } => {
             return Err(Failure::Runtime("weir: upgrades are not served yet; try again".to_owned()));
@@ -116,7 +117,9 @@ fn status<L: Loader>(controller: &Controller<L::Datapath>, loader: &L, updates: 
     };
     let flows = flow_room(controller, loader.shared());
     let interfaces = states::status(&controller.ports());
-    Status { updates: updates.status(watched, has_list), flows, interfaces, ..controller.status() }
+    let times = process::workers().into_iter();
+    let workers_cpu_ms = times.map(|(worker, seconds)| (worker, (seconds * 1000.0) as u64)).collect();
+    Status { updates: updates.status(watched, has_list), flows, interfaces, workers_cpu_ms, ..controller.status() }
 }
 
 /// The room in the table of flows, if the active policy tracks.

@@ -40,24 +40,29 @@ impl Flattener<'_> {
             })
     }
 
-    /// Whether no rule at these places and behind them, in their chains, could drop or add.
+    /// Whether no rule at these places and behind them, in their chains, could drop or add. Rules that are left out
+    /// could not: they are in no policy.
     pub(super) fn is_rest_inert(&self, frames: &[Frame]) -> bool {
-        frames.iter().all(|frame| self.is_harmless(frame.chain, frame.rule, 0))
+        let rules = |frame: &Frame| self.ruleset.chains[frame.chain].rules.get(frame.rule..).unwrap_or_default();
+        let is_inert = |rule: &Rule| rule.foreign().is_some() || self.is_harmless_rule(rule, 0);
+        frames.iter().all(|frame| rules(frame).iter().all(is_inert))
     }
 
     /// Whether a chain from a rule on drops and adds nothing.
     fn is_harmless(&self, chain: usize, first: usize, depth: usize) -> bool {
         let rules = self.ruleset.chains[chain].rules.get(first..).unwrap_or_default();
-        depth < DEPTH_MAX
-            && rules.iter().all(|rule| match &rule.verdict {
-                _ if self.is_tired() => false,
-                Verdict::Continue => self.is_inert(rule),
-                Verdict::Accept | Verdict::Return => rule.adds.is_empty() && rule.limit.is_none(),
-                Verdict::Jump(target) | Verdict::Goto(target) => {
-                    rule.adds.is_empty() && rule.limit.is_none() && self.is_harmless(*target, 0, depth + 1)
-                }
-                Verdict::Drop | Verdict::Foreign(_) => false,
-            })
+        depth < DEPTH_MAX && rules.iter().all(|rule| self.is_harmless_rule(rule, depth))
+    }
+
+    fn is_harmless_rule(&self, rule: &Rule, depth: usize) -> bool {
+        let is_plain = rule.adds.is_empty() && rule.limit.is_none();
+        match &rule.verdict {
+            _ if self.is_tired() => false,
+            Verdict::Continue => self.is_inert(rule),
+            Verdict::Accept | Verdict::Return => is_plain,
+            Verdict::Jump(target) | Verdict::Goto(target) => is_plain && self.is_harmless(*target, 0, depth + 1),
+            Verdict::Drop | Verdict::Foreign(_) => false,
+        }
     }
 
     /// Whether no base chain behind this one could drop these packets.

@@ -22,7 +22,7 @@ fn statement(value: &Value) -> String {
             None => "log".to_owned(),
         },
         "reject" => match body["type"].as_str() {
-            Some(kind) => format!("reject with {kind}"),
+            Some(kind) => ["reject with", kind].into_iter().chain(body["expr"].as_str()).collect::<Vec<_>>().join(" "),
             None => "reject".to_owned(),
         },
         "vmap" => format!("{} vmap {}", expression(&body["key"]), expression(&body["data"])),

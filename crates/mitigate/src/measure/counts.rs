@@ -1,10 +1,11 @@
 //! What is counted for a prefix in a window.
 
 use crate::prefix::Prefix;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// The counts of a prefix in one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// The prefix.
     pub prefix: Prefix,
@@ -30,6 +31,8 @@ pub struct Counts {
     pub answers: u64,
     /// SYN-ACKs from it.
     pub syn_acks: u64,
+    /// Datagrams from it, if they were counted exactly: the most that it can have asked.
+    pub asked: Option<u64>,
     /// Classes whose packets were counted exactly, where others are estimates from samples.
     pub is_exact: [bool; PacketClass::COUNT],
 }
@@ -52,6 +55,7 @@ impl Counts {
             new_sources: 0,
             answers: 0,
             syn_acks: 0,
+            asked: None,
             is_exact,
         }
     }

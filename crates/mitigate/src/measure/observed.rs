@@ -14,6 +14,7 @@ use super::counts::Counts;
 use super::sampling::{SEEN_MIN, Sampling};
 use crate::baseline::{FACTOR, floor_pps};
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use weir_abi::PacketClass;
@@ -29,7 +30,7 @@ const SEGMENTS_PER_ANSWER: u64 = 2;
 const AGE_MAX_NS: u64 = 3_000_000_000;
 
 /// The exact counts of a time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Observed {
     /// When counting began, ns.
     pub from_ns: u64,
@@ -40,11 +41,13 @@ pub struct Observed {
 }
 
 /// The exact counts of a prefix.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Exact {
     counts: Counts,
     /// Segments of TCP from it that are neither SYN-ACKs nor resets.
     answers: u64,
+    /// Datagrams from it.
+    asked: u64,
 }
 
 impl Observed {
@@ -64,13 +67,17 @@ impl Observed {
             let is_kept = |run: &Counts| level != Level::Host || matters(run);
             for_runs(level, to.clone(), |run| {
                 if is_kept(&run) {
-                    let none = Exact { counts: Counts::new(run.prefix), answers: 0 };
+                    let none = Exact { counts: Counts::new(run.prefix), answers: 0, asked: 0 };
                     add(&mut sums.entry(run.prefix).or_insert(none).counts, &run);
                 }
             });
             for_runs(level, from.clone(), |run| {
                 let sum = sums.get_mut(&run.prefix);
-                sum.into_iter().for_each(|sum| sum.answers += run.packets[PacketClass::Tcp as usize]);
+                let [tcp, udp, service] = [PacketClass::Tcp, PacketClass::Udp, PacketClass::UdpService];
+                sum.into_iter().for_each(|sum| {
+                    sum.answers += run.packets[tcp as usize];
+                    sum.asked += run.packets[udp as usize] + run.packets[service as usize];
+                });
             });
             let mut of_level: Vec<Exact> = sums.into_values().filter(|exact| matters(&exact.counts)).collect();
             if of_level.len() > PREFIXES_MAX {
@@ -116,7 +123,7 @@ fn add(sum: &mut Counts, more: &Counts) {
 }
 
 /// The share of packets without proof of each class, among all samples of a window. 1 if there are none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Shares([f64; PacketClass::COUNT]);
 
 impl Shares {
@@ -150,6 +157,7 @@ impl Window {
         let (Some(observed), Some((shares, samples))) = (observed, samples) else { return };
         let mut places: HashMap<Prefix, usize> =
             self.counts.iter().enumerate().map(|(place, counts)| (counts.prefix, place)).collect();
+        self.is_observed = true;
         let times = self.seconds() / observed.seconds();
         for exact in &observed.all {
             let prefix = exact.counts.prefix;
@@ -184,6 +192,7 @@ fn correct(counts: &mut Counts, exact: &Exact, times: f64, samples: &Counts, sha
         counts.briefly_vouched[class] = of_all(samples.briefly_vouched[class]);
         counts.is_exact[class] = true;
     }
+    counts.asked = Some(of_window(exact.asked));
     counts.bytes = counts.bytes.max(of_window(exact.counts.bytes));
     counts.new_sources = counts.new_sources.max(of_window(exact.counts.new_sources)).min(counts.total());
 }

@@ -26,6 +26,8 @@ pub struct Window {
     pub packets: u64,
     /// Packets with a source inside that came from outside: forgeries.
     pub forged: u64,
+    /// Whether exact counts take the place of estimates, for the prefixes that are observed.
+    pub is_observed: bool,
     /// The counts of prefixes, in the order of levels.
     pub counts: Vec<Counts>,
     /// The proven sources that send most, the heaviest first.

@@ -18,6 +18,11 @@ use weir_abi::PacketClass;
 const STREAMED_SHARE: f64 = 0.8;
 
 impl Mitigator {
+    /// Exact counts come from now on, for the first time, and samples show only a part of the packets.
+    pub fn begin_exactly(&mut self) {
+        self.peace.begin_exactly();
+    }
+
     /// The datapath has held packets back in the window that ends next.
     pub fn see_held_back(&mut self, held: HeldBack) {
         self.held = held;

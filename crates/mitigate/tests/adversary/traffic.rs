@@ -94,6 +94,7 @@ pub fn datagram(saddr: u32, daddr: u32, sport: u16, dport: u16, length: u32) -> 
 }
 
 /// Packets in any order.
+#[derive(Clone)]
 pub struct Traffic {
     packets: Vec<Packet>,
     random: Random,

@@ -8,7 +8,7 @@ use crate::rates::{DirectionRates, Losses};
 use crate::rows::{Row, State};
 use crate::text::{UNKNOWN, cut, duration, grouped, known, printable, share, short, size, time_of_day};
 use ratatui::text::Span;
-use weir_control::Status;
+use weir_control::{ShadowStatus, Status};
 
 /// Columns in front of the sparklines.
 const BEFORE_SPARKLINE: usize = 31;
@@ -46,13 +46,30 @@ fn about(status: &Status, is_narrow: bool) -> String {
     let engine = status.engine.as_deref().map_or(UNKNOWN.to_owned(), printable);
     let (generation, workers, up) = (status.generation, status.workers, duration(status.uptime_s));
     let is_automatic = status.automatic.is_some();
+    let beside = beside(status);
     if is_narrow {
         let automatic = if is_automatic { "!" } else { "" };
-        return format!("  gen {generation} {posture}{automatic}  {engine} x{workers}  up {up}");
+        return format!("  gen {generation} {posture}{automatic}  {engine} x{workers}  up {up}{beside}");
     }
     let automatic = if is_automatic { " (automatic)" } else { "" };
     let plural = if workers == 1 { "" } else { "s" };
-    format!("  generation {generation}  posture {posture}{automatic}  {engine}, {workers} worker{plural}  up {up}")
+    format!(
+        "  generation {generation}  posture {posture}{automatic}  {engine}, {workers} worker{plural}  up {up}{beside}"
+    )
+}
+
+/// What looks at packets beside the active policy.
+fn beside(status: &Status) -> String {
+    let shadow = match &status.shadow {
+        None => String::new(),
+        Some(ShadowStatus { failed: Some(_), .. }) => "  shadow FAILED".to_owned(),
+        Some(ShadowStatus { every, .. }) => format!("  shadow 1/{every}"),
+    };
+    match status.captures {
+        0 => shadow,
+        1 => shadow + "  1 capture",
+        count => format!("{shadow}  {count} captures"),
+    }
 }
 
 /// The answer to "am I attacked, by what, is it held, who is hurt" in one line.

@@ -38,7 +38,8 @@ pub fn frame(model: &Model, columns: u16, lines: u16) -> String {
     (0..lines).map(line).collect()
 }
 
-fn render(model: &Model, area: Rect, buffer: &mut Buffer) {
+/// Draws the screen into a part of a buffer.
+pub(crate) fn render(model: &Model, area: Rect, buffer: &mut Buffer) {
     let theme = Theme { has_colour: model.setup.has_colour };
     let mut page = Page { buffer, area, theme, y: area.y };
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {

@@ -4,7 +4,7 @@ use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
 use crate::text::{cut, duration, grouped, printable};
-use weir_control::{LinkState, Status};
+use weir_control::{LinkState, ShadowStatus, Status};
 
 /// Draws at most `most` notices. The last line says how many are left out.
 pub fn draw(page: &mut Page<'_>, model: &Model, most: usize) {
@@ -85,6 +85,10 @@ fn state(status: &Status, notices: &mut Vec<(Role, String)>) {
     }
     for stray in &status.mixed {
         notices.push((Role::Bad, format!("mixed: {}", printable(stray))));
+    }
+    if let Some(ShadowStatus { policy, failed: Some(why), .. }) = &status.shadow {
+        let text = format!("the shadow {} judges no more packets: {}", printable(policy), printable(why));
+        notices.push((Role::Warn, text));
     }
     if let Some(flows) = status.flows.filter(|flows| flows.is_short) {
         let refused = grouped(flows.refused);

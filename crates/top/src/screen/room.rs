@@ -3,8 +3,9 @@
 use super::page::Page;
 use super::theme::Role;
 use crate::model::Model;
-use crate::text::{UNKNOWN, cut, duration, grouped, printable, size as count};
+use crate::text::{UNKNOWN, cut, duration, grouped, printable, share, size as count};
 use ratatui::text::Span;
+use std::collections::BTreeMap;
 use weir_control::{CardReport, CountedLimit, Limited, LimitsStatus, Room, SlotRoom, Status, TableRoom};
 
 /// The lines: at least `least`, and more if there is something to say and `is_tall`.
@@ -15,6 +16,7 @@ pub fn lines(page: &Page<'_>, model: &Model, least: usize, is_tall: bool) -> Vec
     let room = snapshot.and_then(|snapshot| snapshot.room.as_ref());
     let mut parts = vec![tables(room), flows(status, room, limits)];
     if least > 2 || is_tall {
+        parts.extend(model.current().and_then(|rates| workers(&rates.busy)));
         parts.push(feeds(status));
     }
     if is_tall {
@@ -73,6 +75,13 @@ fn flows(status: Option<&Status>, room: Option<&Room>, limits: Option<&LimitsSta
         _ => UNKNOWN.to_owned(),
     };
     ("flows", format!("{flows}; slots {slots}; limits {limits}"), is_short)
+}
+
+/// How busy workers are. A worker that polls always is.
+fn workers(busy: &BTreeMap<usize, f64>) -> Option<Part> {
+    let one = |(worker, busy): (&usize, &f64)| format!("{worker} {}", share(*busy));
+    let texts: Vec<String> = busy.iter().map(one).collect();
+    (!texts.is_empty()).then(|| ("workers", format!("busy: {}", texts.join(", ")), false))
 }
 
 fn feeds(status: Option<&Status>) -> Part {

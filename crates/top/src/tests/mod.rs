@@ -1,5 +1,6 @@
 //! Screens as text, and what events change.
 
 mod events;
+mod picture;
 mod scenes;
 mod screens;

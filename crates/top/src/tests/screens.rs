@@ -95,6 +95,46 @@ fn a_weir_that_went_away_leaves_no_rates() {
 }
 
 #[test]
+fn what_works_beside_the_policy_is_in_the_first_line() {
+    let title = |status: Value| {
+        let mut model = model();
+        let mut value = whole(1, peace(1));
+        value["status"].as_object_mut().expect("an object").extend(status.as_object().expect("an object").clone());
+        show(&mut model, [value]);
+        let screen = frame(&model, 120, 40);
+        let mut lines = screen.lines().map(str::to_owned);
+        (lines.next().unwrap_or_default(), lines.find(|line| line.contains("no more")).unwrap_or_default())
+    };
+    let shadow = json!({ "policy": "/new.weir", "posture": null, "every": 100 });
+    let mut failed = shadow.clone();
+    failed["failed"] = json!("a panic");
+    for (status, said, notice) in [
+        (json!({ "captures": 0 }), "up 1h02m  ", ""),
+        (json!({ "captures": 1 }), "up 1h02m  1 capture ", ""),
+        (json!({ "captures": 2, "shadow": shadow }), "up 1h02m  shadow 1/100  2 captures ", ""),
+        (json!({ "shadow": failed }), "shadow FAILED ", " the shadow /new.weir judges no more packets: a panic"),
+    ] {
+        let (title, noticed) = title(status);
+        assert!(title.contains(said) && noticed == notice, "{title}\n{noticed}");
+    }
+}
+
+#[test]
+fn workers_show_how_busy_they_are() {
+    let busy = |second: u64| {
+        let mut value = whole(second, peace(second));
+        value["status"]["workers_cpu_ms"] = json!({ "0": 970 * second, "1": 4 * second, "2": 1001 * second });
+        value
+    };
+    let mut model = model();
+    show(&mut model, [busy(1)]);
+    assert!(!frame(&model, 80, 24).contains("busy:"), "one snapshot has no rates");
+    show(&mut model, [busy(2)]);
+    let screen = frame(&model, 80, 24);
+    assert!(screen.contains(" workers busy: 0 97%, 1 0.4%, 2 100%"), "{screen}");
+}
+
+#[test]
 fn panels_cover_the_screen() {
     let mut model = model();
     let now = show(&mut model, (0..20).map(attacked));

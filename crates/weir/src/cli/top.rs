@@ -17,13 +17,19 @@ pub struct TopOptions {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Print one screen as text, after a second; the last one of a recording.
-    #[arg(long)]
+    #[arg(long, group = "printed")]
     pub once: bool,
     /// With --once: print one JSON object, which is a line of a recording.
     #[arg(long, requires = "once")]
     pub json: bool,
-    /// With --once: columns and lines of the screen.
-    #[arg(long, value_name = "COLUMNSxLINES", default_value = "80x24", requires = "once", value_parser = size)]
+    /// Draw a recording into this file as a moving picture (SVG).
+    #[arg(long, value_name = "FILE", group = "printed", requires = "from", conflicts_with = "record")]
+    pub picture: Option<PathBuf>,
+    /// With --picture: texts above the screen. Each line has the time at which its text begins, seconds since 1970.
+    #[arg(long, value_name = "FILE", requires = "picture")]
+    pub captions: Option<PathBuf>,
+    /// With --once and --picture: columns and lines of the screen.
+    #[arg(long, value_name = "COLUMNSxLINES", default_value = "80x24", requires = "printed", value_parser = size)]
     pub size: (u16, u16),
     /// Use no colours. They are also not used if NO_COLOR is set, or TERM is `dumb`.
     #[arg(long)]

@@ -19,7 +19,7 @@ mod growing;
 mod host;
 pub mod options;
 mod page;
-mod process;
+pub mod process;
 mod running;
 mod service;
 mod source;

@@ -66,7 +66,7 @@ pub fn read() -> Process {
 }
 
 /// Workers are threads with the names `weir-0`, `weir-1`. Engines in the kernel have none.
-fn workers() -> Vec<(usize, f64)> {
+pub fn workers() -> Vec<(usize, f64)> {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let worker = |stat: &str| {
         let (name, fields) = Fields::of(stat)?;

@@ -19,10 +19,11 @@ use crate::parts::part::{Part, Running};
 use running::{RunningShadow, ShadowPolicy};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use weir_abi::tap::TAP_BYTES_MAX;
 use weir_command::failure::Failure;
 use weir_command::report;
-use weir_control::{Reply, Request, ShadowOperation, ShadowShown, Stats};
+use weir_control::{Reply, Request, ShadowOperation, ShadowShown, Stats, Status};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::live::Datapath;
 use weir_engine::live::tap::{TapFilter, Taps};
@@ -42,7 +43,14 @@ const _: () = assert!(SNAP as usize <= TAP_BYTES_MAX);
 /// Answers requests about the shadow.
 #[derive(Default)]
 pub struct Shadow {
-    answering: Option<Arc<dyn ChangeWatcher>>,
+    answering: Option<Arc<dyn Shadowing>>,
+    /// How the program before this one in its process has loaded its shadow.
+    handed: Option<ShadowOperation>,
+}
+
+/// What answers requests, and knows how its shadow was loaded.
+trait Shadowing: ChangeWatcher {
+    fn loaded(&self) -> Option<ShadowOperation>;
 }
 
 impl<L: Loader> Part<L> for Shadow {
@@ -52,11 +60,36 @@ impl<L: Loader> Part<L> for Shadow {
             trust: running.door.loader.trust().clone(),
             controller: running.door.controller.clone(),
             tables: running.door.loader.shared().tables().clone(),
-            current: Mutex::default(),
+            current: Arc::default(),
         });
         running.door.join(shadows.clone());
-        self.answering = Some(shadows);
-        Ok(())
+        let current = shadows.current.clone();
+        let short = move |status: &mut Status| status.shadow = lock(&current).as_ref().map(RunningShadow::status);
+        running.door.controller.report(short);
+        self.answering = Some(shadows.clone());
+        let Some(handed) = self.handed.take() else { return Ok(()) };
+        // It is compiled again, and nothing else waits for that.
+        let work = move || match shadows.perform(&handed) {
+            Ok(_) => eprintln!("weir: the shadow was loaded again, and its report begins anew"),
+            Err(failure) => warning!("weir: the shadow has ended by the upgrade: {}", failure.message().trim_end()),
+        };
+        let thread = thread::Builder::new().name("weir-shadow-load".to_owned()).spawn(work);
+        thread.map(drop).map_err(|error| Failure::system("a thread for the shadow", error))
+    }
+
+    fn name(&self) -> &'static str {
+        "shadow"
+    }
+
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.answering.as_ref()?.loaded()?).ok()
+    }
+
+    fn continue_with(&mut self, handed: Vec<u8>) {
+        self.handed = serde_json::from_slice(&handed).ok();
+        if self.handed.is_none() {
+            warning!("weir: the shadow has ended by the upgrade");
+        }
     }
 }
 
@@ -67,7 +100,7 @@ struct Shadows<D: Datapath> {
     controller: Arc<Controller<D>>,
     /// The tables of the active policy.
     tables: Arc<TableStore>,
-    current: Mutex<Option<RunningShadow>>,
+    current: Arc<Mutex<Option<RunningShadow>>>,
 }
 
 impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
@@ -76,6 +109,12 @@ impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
             Request::Shadow { operation } => Some(self.perform(operation).map(Reply::from)),
             _ => None,
         }
+    }
+}
+
+impl<D: Datapath + 'static> Shadowing for Shadows<D> {
+    fn loaded(&self) -> Option<ShadowOperation> {
+        self.current().as_ref().map(RunningShadow::loaded)
     }
 }
 
@@ -134,6 +173,10 @@ impl<D: Datapath> Shadows<D> {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<RunningShadow>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
+}
+
+fn lock(current: &Mutex<Option<RunningShadow>>) -> MutexGuard<'_, Option<RunningShadow>> {
+    current.lock().unwrap_or_else(PoisonError::into_inner)
 }
