@@ -82,7 +82,9 @@ pub fn perform<L: Loader>(
         Request::Capture(_) => {
             return Err(Failure::Rejected("weir: a capture needs a connection of its own".to_owned()));
         }
-        Request::Shadow { .. } => unreachable!("the part of the shadow answers it"),
+        Request::Shadow { .. } => {
+            return Err(Failure::Runtime("weir: shadows are not served yet; try again".to_owned()));
+        }
         Request::Card { .. } => {
             return Err(Failure::Nothing("there is no card: start Weir with --card".to_owned()));
         }

@@ -102,7 +102,7 @@ fn exported(sflow: &mut Sflow, steps: &[Step]) -> Vec<SFlowDatagram> {
                 });
                 sflow.notify(packet, DropReason::TrafficShaping, by, (*suppressed).into(), uptime_ms, &mut send);
             }
-            Step::Count(counters) => sflow.count(*counters, uptime_ms, &mut send),
+            Step::Count(counters) => sflow.count(counters.clone(), uptime_ms, &mut send),
         }
     }
     sflow.flush(steps.len() as u64, &mut send);

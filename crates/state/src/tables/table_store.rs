@@ -290,9 +290,8 @@ impl TableStore {
     }
 
     /// The dynamic tables of generations that decide packets or did, as `active` has them if it does, and the tables
-    /// that wait. `begin` runs first.
-    /// What was changed before it is included, and some of the changes since then. All of those are in the log when
-    /// this returns.
+    /// that wait. `begin` runs first. What was changed before it is included, and some of the changes since then. All of
+    /// those are in the log when this returns.
     pub fn save(&self, active: Option<&TableBinding>, begin: impl FnOnce()) -> Vec<SavedTable> {
         begin();
         // A table that is bound or released from here on is in one of both, and later changes are logged.

@@ -16,11 +16,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_abi::{BURST_MAX, Link, Verdict, WINDOW_BYTES};
 use weir_command::failure::Failure;
-use weir_engine::NativeFilter;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::tap::{Copied, TapCounts, TapFilter, TapReader, Taps};
 use weir_engine::measure::Spread;
 use weir_engine::traffic;
+use weir_engine::{Filter, NativeFilter};
 
 /// The name of these rows' engine in `--only`.
 pub const WATCHED: &str = "watched";
@@ -145,8 +145,8 @@ fn to_row(row: &Row, way: &str, turns: &[(Turn, Watching)], none: &[(Turn, Watch
         (turn.processor_s - watching.processor.as_secs_f64()) * 1e9 / turn.decided.max(1) as f64
     };
     let of = |figure: &dyn Fn(&(Turn, Watching)) -> f64| turns.iter().map(figure).collect::<Vec<f64>>();
-    let ratios = |figure: &dyn Fn(&(Turn, Watching)) -> f64| {
-        turns.iter().zip(none).map(|(own, none)| figure(own) / figure(none))
+    let ratios = |figure: &dyn Fn(&(Turn, Watching)) -> f64| -> Vec<f64> {
+        turns.iter().zip(none).map(|(own, none)| figure(own) / figure(none)).collect()
     };
     let sum = turns.iter().fold(Watching::default(), |sum, (_, own)| Watching {
         copies: sum.copies + own.copies,
@@ -156,8 +156,8 @@ fn to_row(row: &Row, way: &str, turns: &[(Turn, Watching)], none: &[(Turn, Watch
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let row = row.clone().of("watched", way).spread("mpps", spread(of(&|(turn, _)| mpps(turn))));
     let row = row.spread("cpu_ns_per_packet", spread(of(&cost)));
-    let row = row.spread("times_none", spread(ratios(&cost).collect()));
-    let row = row.spread("mpps_times_none", spread(ratios(&|(turn, _)| mpps(turn)).collect()));
+    let row = row.spread("times_none", spread(ratios(&cost)));
+    let row = row.spread("mpps_times_none", spread(ratios(&|(turn, _)| mpps(turn))));
     let row = row.number("decision_ns_per_packet", decision_ns).number("copies", sum.counts.copied as f64);
     row.number("lost_share", share(sum.counts.lost + sum.counts.over, sum.counts.copied + sum.counts.lost))
         .number("reader_ns_per_copy", sum.processor.as_secs_f64() * 1e9 / sum.copies.max(1) as f64)

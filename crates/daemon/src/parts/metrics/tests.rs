@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_control::{AttacksListed, CardReport, LimitsTotal, ListName, Request, ShadowReport, Stats, Status};
-use weir_engine::live::tap::TapCounts;
+use weir_engine::live::tap::{TapCounts, Taps};
 
 fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("it is one")
@@ -310,7 +310,7 @@ fn a_source_reads_a_daemon_and_ends_with_it() {
          downstream { accept }\nposture high { upstream { drop } downstream { accept } }\n",
     );
     daemon.ask(Request::Posture { name: Some("high".to_owned()) });
-    let mut source = Source::new(&daemon.door, ("xdp", false), Arc::new(Heartbeat::default()));
+    let mut source = Source::new(&daemon.door, Taps::of_workers(), ("xdp", false), Arc::new(Heartbeat::default()));
     let (text, serves) = source.page(3).expect("it runs");
     assert!(serves >= Duration::from_secs(1), "{serves:?}");
     for line in [
