@@ -8,6 +8,7 @@ use crate::ctl_card;
 use crate::ctl_export;
 use crate::ctl_features;
 use crate::ctl_flows;
+use crate::ctl_question;
 use crate::ctl_shadow;
 use crate::ctl_slot;
 use crate::ctl_stats;
@@ -15,7 +16,6 @@ use crate::ctl_table;
 use crate::ctl_updates;
 use crate::ctl_upgrade;
 use clap::CommandFactory;
-use serde_json::{Value, json};
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -62,7 +62,7 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         CtlCommand::Reload { force } => Request::Reload { force: *force },
         CtlCommand::Card { top } => Request::Card { top: *top },
     };
-    let Some(value) = ask(options, &request)? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &request)? else { return Ok(()) };
     if options.json {
         return report::print_json(&value);
     }
@@ -75,25 +75,6 @@ pub fn run(options: &CtlOptions) -> Result<(), Failure> {
         Request::Reload { .. } => ctl_updates::reloaded(&weir_control::read(value)?),
         _ => status(&weir_control::read(value)?),
     })
-}
-
-/// Sends a request. If it is a question and there is nothing to show, says why and returns `None`: that is an answer
-/// (docs/reference/commands.md), so the exit code is 0.
-///
-/// # Errors
-/// No Weir listens on the socket, or it refuses the request.
-pub fn ask(options: &CtlOptions, request: &Request) -> Result<Option<Value>, Failure> {
-    match weir_control::ask(&options.control, request) {
-        Err(weir_control::Error::Nothing(why)) if request.is_question() => {
-            if options.json {
-                report::print_json(&json!({ "nothing": why }))?;
-            } else {
-                report::print(&format!("{}\n", printable(&why)))?;
-            }
-            Ok(None)
-        }
-        answer => Ok(Some(answer?)),
-    }
 }
 
 /// Prints the help of a request.
@@ -158,15 +139,7 @@ fn status(status: &Status) -> String {
         let [used, size, closing] = [used, size, closing].map(figures::grouped);
         let _ = writeln!(text, "{used} flows and {closing} closing, size {size}{short}{refused}");
     }
-    if let Some(ShadowStatus { policy, every, failed, .. }) = &status.shadow {
-        let _ = match failed {
-            None => writeln!(text, "shadow {} judges one packet in {every}", printable(policy)),
-            Some(why) => writeln!(text, "shadow {} judges no more packets: {}", printable(policy), printable(why)),
-        };
-    }
-    if status.captures > 0 {
-        let _ = writeln!(text, "{} captures", status.captures);
-    }
+    text += &beside(status);
     text += &status.export.as_ref().map(ctl_export::text).unwrap_or_default();
     let target = status.rollback_to.map(|generation| active(generation, &status.rollback_posture));
     match (status.confirm_left_s, target) {
@@ -184,6 +157,21 @@ fn status(status: &Status) -> String {
         let active = if status.confirm_left_s.is_some() { " on trial" } else { " active" };
         let mark = if generation.id == status.generation { active } else { "" };
         let _ = writeln!(text, "  {:>4}  {} ({} rules){mark}", generation.id, generation.policy, generation.rules);
+    }
+    text
+}
+
+/// What looks at packets beside the active policy.
+fn beside(status: &Status) -> String {
+    let mut text = String::new();
+    if let Some(ShadowStatus { policy, every, failed, .. }) = &status.shadow {
+        let _ = match failed {
+            None => writeln!(text, "shadow {} judges one packet in {every}", printable(policy)),
+            Some(why) => writeln!(text, "shadow {} judges no more packets: {}", printable(policy), printable(why)),
+        };
+    }
+    if status.captures > 0 {
+        let _ = writeln!(text, "{} captures", status.captures);
     }
     text
 }

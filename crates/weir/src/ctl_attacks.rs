@@ -1,8 +1,8 @@
 //! `weir ctl attacks`: lists and explains attacks, and decides on proposed actions.
 
 use crate::cli::{AttacksAction, CtlOptions};
-use crate::ctl;
 use crate::ctl_baseline;
+use crate::ctl_question;
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures::grouped;
@@ -27,7 +27,7 @@ pub fn run(options: &CtlOptions, action: Option<&AttacksAction>) -> Result<(), F
         Some(AttacksAction::Mode { mode }) => AttackOperation::Mode { mode: Mode::from(*mode).name().to_owned() },
         Some(AttacksAction::Baseline(options)) => ctl_baseline::operation(options)?,
     };
-    let Some(value) = ctl::ask(options, &Request::Attacks { operation })? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &Request::Attacks { operation })? else { return Ok(()) };
     let failure = match action {
         Some(AttacksAction::Accept { .. }) => not_carried_out(&weir_control::read(value.clone())?),
         _ => None,

@@ -1,7 +1,7 @@
 //! `weir ctl flows`: asks for tracked flows, and ends them.
 
 use crate::cli::{CtlOptions, FlowsAction, FlowsOptions};
-use crate::ctl;
+use crate::ctl_question;
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -19,7 +19,9 @@ pub fn run(options: &CtlOptions, flows: &FlowsOptions) -> Result<(), Failure> {
         Some(FlowsAction::Count) => FlowOperation::Count,
         Some(FlowsAction::Kill { matches }) => FlowOperation::Kill { matches: matches.join(" ") },
     };
-    let Some(value) = ctl::ask(options, &Request::Flows { operation: operation.clone() })? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &Request::Flows { operation: operation.clone() })? else {
+        return Ok(());
+    };
     if options.json {
         return report::print_json(&value);
     }

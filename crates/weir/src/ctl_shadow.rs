@@ -1,7 +1,7 @@
 //! `weir ctl shadow`: lets a second policy judge packets, and shows what it would decide otherwise.
 
 use crate::cli::{CtlOptions, ShadowAction};
-use crate::ctl;
+use crate::ctl_question;
 use std::fmt::Write;
 use weir_command::comparison;
 use weir_command::failure::Failure;
@@ -23,7 +23,7 @@ pub fn run(options: &CtlOptions, action: Option<&ShadowAction>) -> Result<(), Fa
             ShadowOperation::Load { policy, every: *every, posture: posture.clone() }
         }
     };
-    let Some(value) = ctl::ask(options, &Request::Shadow { operation })? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &Request::Shadow { operation })? else { return Ok(()) };
     if options.json {
         return report::print_json(&value);
     }

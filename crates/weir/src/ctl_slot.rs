@@ -1,7 +1,7 @@
 //! `weir ctl slot`: lists and changes the rules of a slot.
 
 use crate::cli::{CtlOptions, SlotAction};
-use crate::ctl;
+use crate::ctl_question;
 use std::fmt::Write;
 use weir_command::failure::Failure;
 use weir_command::figures;
@@ -26,7 +26,9 @@ pub fn run(options: &CtlOptions, slot: &str, action: &SlotAction) -> Result<(), 
         SlotAction::List => SlotOperation::List,
     };
     let lists = operation == SlotOperation::List;
-    let Some(value) = ctl::ask(options, &Request::Slot { slot: slot.to_owned(), operation })? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &Request::Slot { slot: slot.to_owned(), operation })? else {
+        return Ok(());
+    };
     if options.json {
         return report::print_json(&value);
     }

@@ -1,7 +1,7 @@
 //! `weir ctl table`: changes and reads tables of a running Weir.
 
 use crate::cli::{CtlOptions, Given, Order, TableAction};
-use crate::ctl;
+use crate::ctl_question;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read};
@@ -30,7 +30,7 @@ pub fn run(options: &CtlOptions, name: &str, action: &TableAction) -> Result<(),
         return stream(options, name, *atomic);
     }
     let operation = operation(action)?;
-    let Some(value) = ctl::ask(options, &request(name, &operation))? else { return Ok(()) };
+    let Some(value) = ctl_question::ask(options, &request(name, &operation))? else { return Ok(()) };
     match action {
         TableAction::Count => {
             let entries: TableEntries = weir_control::read(value)?;

@@ -22,6 +22,7 @@ pub mod ctl_card;
 mod ctl_export;
 pub mod ctl_features;
 pub mod ctl_flows;
+mod ctl_question;
 mod ctl_shadow;
 pub mod ctl_slot;
 mod ctl_stats;
