@@ -1,7 +1,7 @@
-//! Builds the Debian packages `weir` and `weir-dpdk` with cargo-deb, into `target/debian`. What is in them is said in
-//! `crates/weir/Cargo.toml`. If lintian is installed, it judges them, and any tag is an error.
+//! Builds the Debian packages `weir` and `weir-dpdk` with cargo-deb, into `target/debian`. What is in them, and who
+//! maintains them, is said in `crates/weir/Cargo.toml`. If lintian is installed, it judges them, and any tag is an error.
 
-use crate::shell::{cargo, run, target_dir};
+use crate::shell::{self, cargo, run, target_dir};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,14 +25,18 @@ pub fn build() -> Result<(), String> {
         true => package(&tool, Some("dpdk"))?,
         false => println!("deb: weir-dpdk is not built, because libdpdk-dev is not installed"),
     }
-    let mut packages: Vec<PathBuf> = fs::read_dir(&folder)
-        .map_err(|error| format!("{}: {error}", folder.display()))?
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .collect();
-    packages.sort();
-    packages.iter().try_for_each(|package| judge(package))
+    shell::files(&folder, &["deb"]).iter().try_for_each(|package| judge(package))
+}
+
+/// The package with this name that [`build`] has built.
+///
+/// # Errors
+/// There is none.
+pub fn built(name: &str) -> Result<PathBuf, String> {
+    let begin = format!("{name}_");
+    let found = shell::files(&target_dir().join("debian"), &["deb"]).into_iter();
+    let mut found = found.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin)));
+    found.next().ok_or_else(|| format!("target/debian has no package {name}: make deb"))
 }
 
 /// The program cargo-deb. It is installed below `target` if that was not done yet.
@@ -48,13 +52,20 @@ fn cargo_deb() -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Builds the program, and lets it write manual pages and completions.
+/// Builds the program, and lets it write manual pages and completions. Writes the changelog with its maintainer.
 fn documents() -> Result<(), String> {
     run(&mut cargo(["build", "--quiet", "--release", "--package", "weir"]))?;
     let program = target_dir().join("release/weir");
     let folder = target_dir().join("debian-documents");
     let _ = fs::remove_dir_all(&folder);
     run(Command::new(&program).arg("man").arg(folder.join("man")))?;
+    let write = |name: &str, content: &[u8]| {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    write("weir-dpdk.1", b".so man1/weir.1\n")?;
+    let changelog = String::from_utf8_lossy(&shell::read(Path::new("packaging/debian/changelog"))?).into_owned();
+    write("changelog", changelog.replace("MAINTAINER", &maintainer()?).as_bytes())?;
     for (shell, file) in COMPLETIONS {
         let output = Command::new(&program).args(["completions", shell]).output().map_err(|error| error.to_string())?;
         if !output.status.success() {
@@ -62,9 +73,16 @@ fn documents() -> Result<(), String> {
         }
         let to = folder.join(shell);
         fs::create_dir_all(&to).map_err(|error| format!("{}: {error}", to.display()))?;
-        fs::write(to.join(file), output.stdout).map_err(|error| format!("{}: {error}", to.display()))?;
+        write(&format!("{shell}/{file}"), &output.stdout)?;
     }
     Ok(())
+}
+
+/// Name and address of the maintainer, from the manifest.
+fn maintainer() -> Result<String, String> {
+    let manifest = String::from_utf8_lossy(&shell::read(Path::new("crates/weir/Cargo.toml"))?).into_owned();
+    let line = manifest.lines().find_map(|line| line.strip_prefix("maintainer = \"")?.strip_suffix('"'));
+    line.map(str::to_owned).ok_or_else(|| "crates/weir/Cargo.toml: no maintainer".to_owned())
 }
 
 fn package(tool: &Path, variant: Option<&str>) -> Result<(), String> {
