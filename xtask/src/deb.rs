@@ -35,7 +35,8 @@ pub fn build() -> Result<(), String> {
 pub fn built(name: &str) -> Result<PathBuf, String> {
     let begin = format!("{name}_");
     let found = shell::files(&target_dir().join("debian"), &["deb"]).into_iter();
-    let mut found = found.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin)));
+    let mut found =
+        found.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&begin)));
     found.next().ok_or_else(|| format!("target/debian has no package {name}: make deb"))
 }
 

@@ -12,6 +12,7 @@ mod fuzz;
 mod guest;
 mod image;
 mod kernels;
+mod package_trial;
 mod precompiled;
 mod shell;
 mod synth;
@@ -70,8 +71,28 @@ enum Task {
     },
     /// Build the Debian packages into target/debian, with cargo-deb. Judges them with lintian if it is installed.
     Deb,
+    /// Install the packages of `make deb` on a bare Debian 12 that is booted in a container, and go through their life.
+    /// Needs root, debootstrap and systemd-nspawn.
+    PackageTrial {
+        /// An address of Debian's archive; that of this machine's apt if not given.
+        #[arg(long)]
+        mirror: Option<String>,
+        #[command(subcommand)]
+        part: Option<TrialPart>,
+    },
     /// Overwrite the snapshots with the current output of the tests. Review them with `git diff`, like code.
     Bless,
+}
+
+/// Processes of a trial.
+#[derive(Subcommand)]
+enum TrialPart {
+    /// One end of the traffic.
+    #[command(hide = true)]
+    Packets {
+        #[command(subcommand)]
+        end: package_trial::Packets,
+    },
 }
 
 fn main() -> ExitCode {
@@ -86,6 +107,8 @@ fn main() -> ExitCode {
         Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
         Task::Kernels { kvm, test, kernel } => kernels::test(kernel.as_deref(), test.as_deref(), Processor::new(kvm)),
         Task::Deb => deb::build(),
+        Task::PackageTrial { part: Some(TrialPart::Packets { end }), .. } => end.run(),
+        Task::PackageTrial { mirror, part: None } => package_trial::run_all(mirror.as_deref()),
         Task::Bless => ci::bless(),
     };
     match result {
