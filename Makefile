@@ -3,12 +3,13 @@
 # The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help test demo deb install-deps install-demo-deps install-test-deps
+.PHONY: help test demo deb image install-deps install-demo-deps install-test-deps
 
 help:
 	@echo 'make demo          replay a real attack through the shipped policy, and stop one in network namespaces'
 	@echo 'make test          all checks of CI'
 	@echo 'make deb           build the Debian packages into target/debian'
+	@echo 'make image         build a container image of the package into target/image/oci (docs/guide/container.md)'
 	@echo 'make install-deps  install Debian packages (all targets above run it; needs root; demo and tests need more)'
 
 install-deps:
@@ -30,3 +31,6 @@ demo: install-demo-deps
 
 deb: install-deps
 	@cargo xtask deb
+
+image: deb
+	@cargo xtask container

@@ -1,7 +1,7 @@
 //! Trials on a running Weir, and situations that must not delay its operator: hanging workers, meaningless requests,
 //! endless files, exhausted file descriptors.
 
-use crate::device_under_test::{Running, TIMEOUT, wait_until};
+use crate::device_under_test::{Running, Setup, TIMEOUT, wait_until};
 use crate::hosts::Hosts;
 use crate::put;
 use nix::sys::ptrace;
@@ -241,4 +241,19 @@ fn a_worker_that_hangs_keeps_neither_status_nor_the_end_waiting() {
     let failure = change.join().expect("no panic").expect_err("it did not take place");
     let message = failure.to_string();
     assert!(message.contains("is stopping") || message.contains("closed without an answer"), "{message}");
+}
+
+#[test]
+fn a_client_outside_of_its_pid_namespace_is_answered() {
+    let (hosts, folder) = (Hosts::new(), tempfile::tempdir().expect("a temporary folder"));
+    let folder = folder.path();
+    put(folder, "all.weir", ALL);
+    let given = Setup::new("afpacket").command(folder, "all.weir");
+    // As in a container.
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(given.get_program()).args(given.get_args());
+    command.current_dir(folder).env("NO_COLOR", "1");
+    let weir = hosts.weir.clone();
+    let running = Running::spawn(folder, command, move |mut command| weir.run(move || command.spawn()));
+    assert_eq!(running.status().generation, 1);
 }

@@ -7,7 +7,9 @@
 mod binaries;
 mod ci;
 mod compile_once;
+mod container;
 mod deb;
+mod debian;
 mod fuzz;
 mod guest;
 mod image;
@@ -71,6 +73,16 @@ enum Task {
     },
     /// Build the Debian packages into target/debian, with cargo-deb. Judges them with lintian if it is installed.
     Deb,
+    /// Build a container image of the package of `make deb` into target/image/oci. Needs root, debootstrap,
+    /// systemd-nspawn, umoci and skopeo.
+    Container {
+        /// An address of Debian's archive; that of this machine's apt if not given.
+        #[arg(long)]
+        mirror: Option<String>,
+        /// Leave out clang: the image runs bundles only.
+        #[arg(long)]
+        no_compiler: bool,
+    },
     /// Install the packages of `make deb` on a bare Debian 12 that is booted in a container, and go through their life.
     /// Needs root, debootstrap and systemd-nspawn.
     PackageTrial {
@@ -107,6 +119,7 @@ fn main() -> ExitCode {
         Task::Guest { kvm, filter } => guest::boot(filter.as_deref(), Processor::new(kvm)),
         Task::Kernels { kvm, test, kernel } => kernels::test(kernel.as_deref(), test.as_deref(), Processor::new(kvm)),
         Task::Deb => deb::build(),
+        Task::Container { mirror, no_compiler } => container::build(mirror.as_deref(), !no_compiler),
         Task::PackageTrial { part: Some(TrialPart::Packets { end }), .. } => end.run(),
         Task::PackageTrial { mirror, part: None } => package_trial::run_all(mirror.as_deref()),
         Task::Bless => ci::bless(),

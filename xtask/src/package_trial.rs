@@ -8,8 +8,9 @@ mod machine;
 mod wires;
 
 use crate::deb;
+use crate::debian::Root;
 use crate::shell::run;
-use machine::{Machine, Root};
+use machine::{Machine, PACKAGES};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -35,7 +36,7 @@ const DPDK: &str = "weir-dpdk run /etc/weir/plain.weir --engine dpdk --lower net
 /// # Errors
 /// The first step that goes wrong.
 pub fn run_all(mirror: Option<&str>) -> Result<(), String> {
-    let root = Root::new(mirror)?;
+    let root = Root::new(&machine::folder()?, PACKAGES, mirror)?;
     step("install");
     install(&root)?;
     let wires = Wires::new()?;
@@ -220,9 +221,9 @@ fn booted(machine: &Machine, root: &Root, wires: &Wires) -> Result<(), String> {
     let traffic = wires.traffic()?;
     std::thread::sleep(Duration::from_secs(1));
     traffic.end()?.check()?;
-    // The corrected policy says that nothing is left of Weir at its end.
+    // The corrected policy leaves no bypass at its end.
     root.put("/etc/weir/edge.weir", &POLICY.replace("on-exit forward", "on-exit block"))?;
-    machine.run("systemctl reload weir")?;
+    machine.run("systemctl reload weir weir@other")?;
     let status = machine.run("weir ctl status")?;
     if status.contains("STARTED WITH") { Err(status) } else { Ok(()) }
 }

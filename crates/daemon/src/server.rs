@@ -23,6 +23,7 @@ use weir_control::{
     SILENCE_MAX,
 };
 use weir_engine::live::os::inherited::Kept;
+use weir_engine::live::os::peer;
 
 /// Pause after the system could not accept a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -244,11 +245,9 @@ where
 /// Checks that the client is root or the user of this process. The error is for the client.
 fn may_connect(stream: &UnixStream) -> Result<(), String> {
     let own = rustix::process::geteuid();
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(peer) if peer.uid.is_root() || peer.uid == own => Ok(()),
-        Ok(peer) => {
-            Err(format!("permission denied to user {}: run as root or as user {own}, who started Weir", peer.uid))
-        }
+    match peer::user(stream.as_fd()) {
+        Ok(user) if user == 0 || user == own.as_raw() => Ok(()),
+        Ok(user) => Err(format!("permission denied to user {user}: run as root or as user {own}, who started Weir")),
         Err(error) => Err(format!("permission denied: the user of the client is not known: {error}")),
     }
 }

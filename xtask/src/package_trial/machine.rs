@@ -1,17 +1,15 @@
-//! A bare Debian 12: made by debootstrap from the sources of this machine's apt, and booted by systemd-nspawn.
+//! A bare Debian 12 that systemd-nspawn boots.
 
-use crate::shell::{run, target_dir};
+use crate::debian::{Root, nspawn, said, told};
+use crate::shell::target_dir;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The release, and the key that its archive is signed with.
-const RELEASE: &str = "bookworm";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Packages beside the essential ones: what every machine has, and tools of the trial.
-const PACKAGES: &str = "systemd-sysv,dbus,iproute2,ca-certificates,procps";
+pub const PACKAGES: &str = "systemd-sysv,dbus,iproute2,ca-certificates,procps";
 /// The name of the machine.
 const NAME: &str = "weir-trial";
 /// What the unit may do (`CapabilityBoundingSet`), which a container must have too.
@@ -29,76 +27,6 @@ pub fn folder() -> Result<PathBuf, String> {
     folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-/// The file system of the machine. It is removed when it is dropped.
-pub struct Root(PathBuf);
-
-impl Root {
-    /// A copy of a bare Debian, which is made if there is none. `mirror` replaces the first one that apt has.
-    ///
-    /// # Errors
-    /// There is no debootstrap, or the mirror does not answer.
-    pub fn new(mirror: Option<&str>) -> Result<Self, String> {
-        let (base, copy) = (folder()?.join("base"), folder()?.join("root"));
-        if !base.join("etc/apt/sources.list").exists() {
-            remove(&base)?;
-            let sources = sources(mirror)?;
-            let words = sources[0].split(' ').collect::<Vec<_>>();
-            let mut make = Command::new("debootstrap");
-            make.args([
-                "--variant=minbase",
-                &format!("--include={PACKAGES}"),
-                &format!("--keyring={KEYRING}"),
-                RELEASE,
-            ]);
-            run(make.arg(&base).arg(words[0]).stdout(Stdio::null()))?;
-            let lines: String = sources.iter().map(|line| format!("deb [signed-by={KEYRING}] {line}\n")).collect();
-            write(&base.join("etc/apt/sources.list"), &lines)?;
-            // The root is thrown away, so dpkg need not wait for the disk.
-            write(&base.join("etc/dpkg/dpkg.cfg.d/trial"), "force-unsafe-io\n")?;
-            let settings = said(Command::new("apt-config").args(["dump", "--no-empty", "Acquire"]))?;
-            let proxies: String =
-                settings.lines().filter(|line| line.contains("::Proxy ")).map(|l| format!("{l}\n")).collect();
-            write(&base.join("etc/apt/apt.conf.d/90trial"), &proxies)?;
-        }
-        remove(&copy)?;
-        run(Command::new("cp").args(["--archive", "--reflink=auto"]).arg(&base).arg(&copy))?;
-        let root = Root(copy);
-        root.run("apt-get -qq update")?;
-        Ok(root)
-    }
-
-    /// The path of a file here.
-    pub fn path(&self, inside: &str) -> PathBuf {
-        self.0.join(inside.trim_start_matches('/'))
-    }
-
-    /// Writes a file.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn put(&self, inside: &str, text: &str) -> Result<(), String> {
-        write(&self.path(inside), text)
-    }
-
-    /// Runs a line in the file system with the network of this machine, while it is not booted.
-    ///
-    /// # Errors
-    /// It fails.
-    pub fn run(&self, line: &str) -> Result<String, String> {
-        let mut command = nspawn(&self.0);
-        command.args(["--pipe", "--quiet", "--setenv=DEBIAN_FRONTEND=noninteractive", "sh", "-c", line]);
-        told(line, &mut command)
-            .and_then(|(succeeds, text)| if succeeds { Ok(text) } else { Err(format!("{line}: {text}")) })
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        // What remains is removed by the next trial.
-        let _gone = remove(&self.0);
-    }
-}
-
 /// The machine while it runs. It ends when it is dropped.
 pub struct Machine {
     nspawn: Child,
@@ -114,7 +42,7 @@ impl Machine {
     pub fn boot(root: &Root, namespace: &str) -> Result<Self, String> {
         let console = folder()?.join("console");
         let file = File::create(&console).map_err(|error| format!("{}: {error}", console.display()))?;
-        let mut command = nspawn(&root.0);
+        let mut command = nspawn(&root.path("/"));
         command.args(["--boot", "--console=pipe", &format!("--machine={NAME}"), "--system-call-filter=bpf"]);
         command.arg(format!("--network-namespace-path=/run/netns/{namespace}"));
         command.arg(format!("--capability={CAPABILITIES}")).stdin(Stdio::null());
@@ -228,64 +156,5 @@ impl Drop for Machine {
             }
         }
         let _gone = fs::remove_dir(Path::new("/run/systemd/nspawn/propagate").join(NAME));
-    }
-}
-
-fn nspawn(root: &Path) -> Command {
-    let mut command = Command::new("systemd-nspawn");
-    // This machine may have no service manager that counts containers.
-    command.args(["--register=no", "--keep-unit", "--directory"]).arg(root);
-    command
-}
-
-/// The sources of Debian's release in this machine's apt, as `ADDRESS SUITE COMPONENT`, the release itself first.
-fn sources(mirror: Option<&str>) -> Result<Vec<String>, String> {
-    let policy = said(Command::new("apt-cache").arg("policy").env("LC_ALL", "C"))?;
-    let mut found: Vec<String> = Vec::new();
-    for line in policy.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if let [_, address, suite, _, "Packages"] = words[..]
-            && let Some((suite, "main")) = suite.split_once('/')
-            && suite.starts_with(RELEASE)
-        {
-            found.push(format!("{address} {suite} main"));
-        }
-    }
-    found.sort_by_key(|line| !line.contains(&format!(" {RELEASE} ")));
-    if let Some(mirror) = mirror {
-        found.retain(|line| !line.contains(&format!(" {RELEASE} ")));
-        found.insert(0, format!("{mirror} {RELEASE} main"));
-    }
-    let first = found.first().is_some_and(|line| line.contains(&format!(" {RELEASE} ")));
-    if first { Ok(found) } else { Err(format!("apt has no source of {RELEASE}: use --mirror")) }
-}
-
-/// Prints a line and what it says. Returns whether it succeeds, and the text.
-fn told(line: &str, command: &mut Command) -> Result<(bool, String), String> {
-    println!("  # {line}");
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{line}: {error}"))?;
-    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    // nspawn complains if /run is on a disk.
-    let lines = text.lines().filter(|line| !line.starts_with("Attempted to remove disk file system"));
-    let text: String = lines.map(|line| format!("{line}\n")).collect();
-    text.lines().for_each(|line| println!("    {line}"));
-    Ok((output.status.success(), text))
-}
-
-/// What a command prints.
-fn said(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn remove(folder: &Path) -> Result<(), String> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("{}: {error}", folder.display())),
-        Ok(()) | Err(_) => Ok(()),
     }
 }

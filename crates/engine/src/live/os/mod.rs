@@ -10,6 +10,7 @@ pub mod link;
 pub mod link_watch;
 pub(crate) mod netlink;
 pub mod packet_socket;
+pub mod peer;
 pub mod promiscuous;
 pub mod rss;
 pub mod speed;
