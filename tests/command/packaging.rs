@@ -102,3 +102,54 @@ fn the_service_is_hardened() {
         assert!(tenths <= EXPOSURE_MAX, "{unit}: {text}");
     }
 }
+
+/// Runs `packaging/instances` beside programs that stand for systemd and `weir ctl`. The process of `weir@a.service` has
+/// a program whose file was replaced, that of `weir.service` the current one. Returns what was done.
+fn instances(action: &str, upgrade_succeeds: bool) -> (String, String) {
+    let sandbox = Sandbox::new();
+    // Another process writes what is executed, because a file that a test has open for writing is busy (ETXTBSY).
+    let install = |from: PathBuf, to: &str| {
+        let mut install = Command::new("install");
+        let status = install.args(["-D", "-m", "755"]).arg(from).arg(sandbox.path(to)).status();
+        assert!(status.expect("it is of coreutils").success());
+    };
+    let program = |name: &str| {
+        install("/bin/sleep".into(), name);
+        let child = Command::new(sandbox.path(name)).arg("600").spawn().expect("it runs");
+        (child, sandbox.path(name))
+    };
+    let (mut current, mut replaced) = (program("current").0, program("program"));
+    fs::remove_file(&replaced.1).expect("it is ours");
+    let stand_in = |name: &str, text: &str| {
+        sandbox.put(name, format!("#!/bin/sh\n{text}\n"));
+        install(sandbox.path(name), &format!("bin/{name}"));
+    };
+    let units = "weir.service loaded active running\nweir@a.service loaded active running\nweir@idle.service loaded";
+    let pids = format!("*@a.*) echo {} ;; *@idle*) echo 0 ;; *) echo {} ;;", replaced.0.id(), current.id());
+    stand_in("systemctl", &format!("case $1,$5 in list*) echo '{units}' ;; {pids} esac"));
+    let done = sandbox.path("done");
+    let note = |word: &str| format!("echo {word} \"$@\" >>{}", done.display());
+    stand_in("weir", &format!("{}; echo said; {}", note("weir"), if upgrade_succeeds { "exit 0" } else { "exit 2" }));
+    stand_in("deb-systemd-invoke", &note("invoke"));
+    let mut script = Command::new(folder().join("instances"));
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    let output = script.arg(action).arg(&replaced.1).env("PATH", path).output().expect("it is executable");
+    for child in [&mut current, &mut replaced.0] {
+        child.kill().expect("it runs");
+        child.wait().expect("it is our child");
+    }
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{said}");
+    (fs::read_to_string(done).unwrap_or_default(), said)
+}
+
+#[test]
+fn a_package_upgrades_only_instances_of_the_replaced_program() {
+    let upgraded = "weir ctl --control /run/weir/a.sock upgrade\n";
+    assert_eq!(instances("upgrade", true), (upgraded.to_owned(), "weir@a.service: said\n".to_owned()));
+    // It restarts if that fails, and says so.
+    let (done, said) = instances("upgrade", false);
+    assert_eq!(done, format!("{upgraded}invoke restart weir@a.service\n"));
+    assert_eq!(said, "weir@a.service: said\nweir@a.service: restarts, because it could not be upgraded in place\n");
+    assert_eq!(instances("stop", true).0, "invoke stop weir@a.service\n");
+}

@@ -115,6 +115,7 @@ fn install(root: &Root) -> Result<(), String> {
 fn start(machine: &Machine, root: &Root) -> Result<(), String> {
     expect(&machine.ask("systemctl is-enabled weir; systemctl is-active weir"), &["disabled", "inactive"])?;
     machine.refuses("systemctl start weir")?;
+    machine.wait_for("journalctl -u weir -o cat --no-pager", "`policy` is missing", WAIT)?;
     let journal = machine.run("journalctl -u weir -o cat --no-pager | tail -n 20")?;
     expect(&journal, &["the key `policy` is missing"])?;
     machine.run("systemctl stop weir; systemctl reset-failed weir 2>/dev/null || true")?;
@@ -153,6 +154,8 @@ fn reload(machine: &Machine, root: &Root) -> Result<(), String> {
     let text = fs::read_to_string(&other).map_err(|error| error.to_string())?;
     root.put("/etc/weir/other.toml", &text.replace("edge.weir", "broken.weir"))?;
     machine.refuses("systemctl reload weir@other")?;
+    // journald reads the output of a process later than the messages of systemd.
+    machine.wait_for("journalctl -u weir@other -o cat --no-pager", "dorp", WAIT)?;
     expect(&machine.run("journalctl -u weir@other -o cat --no-pager | tail -n 12")?, &["broken.weir:1", "dorp"])?;
     expect(&machine.run("weir ctl --control /run/weir/other.sock status")?, &["generation 1"])?;
     expect(&machine.ask("systemctl is-active weir@other"), &["active"])?;
