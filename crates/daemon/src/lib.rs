@@ -25,7 +25,7 @@ mod server;
 mod signals;
 mod upgrade;
 
-use captures::Captures;
+use captures::{Captures, Streams};
 use door::Door;
 use generations::beginning;
 use generations::beginning::Beginning;
@@ -183,8 +183,8 @@ fn run_workers(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(
     })
 }
 
-/// Runs the command with one kind of datapath, which `start` starts. It returns what programs before it have counted
-/// meanwhile. Long: the stages of a start and of an end, in order.
+/// Runs the command with one kind of datapath. Long: the stages of a start and of an end, in order. `start` starts the
+/// datapath, and returns what programs before it have counted meanwhile.
 fn run_on<L: Loader>(
     options: &RunOptions,
     taken: Taken,
@@ -239,6 +239,7 @@ fn run_on<L: Loader>(
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
+        let streams = captures.streams();
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
@@ -248,7 +249,7 @@ fn run_on<L: Loader>(
             request => door.request(request).map(|reply| Answered::from(json!(reply))),
         };
         let begun = begun.and_then(|()| server.serve(answer));
-        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server)));
+        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server), &streams));
         drop(server);
         // Actions are undone while workers can still take changes up.
         parts.end(&running);
@@ -272,16 +273,19 @@ fn wait<L: Loader>(
     parts: &mut Parts<'_, L>,
     running: &Running<'_, L>,
     (upgrades, claims, server): (&Upgrades, &Claims, &Server),
+    captures: &Streams,
 ) -> Result<(), Failure> {
     let Running { door, guard, flags, .. } = running;
     let controller = &door.controller;
     while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
         parts.step(running);
         if let Some(plan) = upgrades.take_plan() {
+            captures.end();
             let handed = parts.hand_over();
             let ends = Ends { door, guard, claims, server, flags, handed, upgrades: upgrades.count() };
             let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
             parts.go_on();
+            captures.go_on();
             upgrades.refuse(failure.message());
             if is_stopped {
                 return Err(failure);

@@ -129,8 +129,8 @@ impl Reloading {
     }
 }
 
-/// Says that Weir makes progress while the program of an upgrade starts, because policies may take long to load. A start
-/// that hangs is left to the watchdog.
+/// Says that Weir makes progress while the program of an upgrade starts, because policies may take long to load. A
+/// start that hangs is left to the watchdog.
 pub fn progress_until_ready() {
     let Some(interval) = sd_notify::watchdog_enabled() else { return };
     let work = move || {

@@ -3,12 +3,15 @@
 
 mod comment;
 mod stream;
+mod streams;
 
 use crate::generations::generation::Generation;
 use crate::server::Answered;
 use serde_json::json;
 use std::sync::Arc;
 use stream::{Sides, Stream};
+use streams::OpenStream;
+pub use streams::Streams;
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 use weir_command::failure::Failure;
@@ -25,6 +28,7 @@ const BUDGET_PPS_MAX: u32 = 1_000_000;
 pub struct Captures {
     taps: Arc<Taps>,
     sides: Sides,
+    streams: Arc<Streams>,
 }
 
 impl Captures {
@@ -34,7 +38,12 @@ impl Captures {
             [] => [interfaces.lower.join(", "), interfaces.upper.join(", ")],
             host => [format!("received at {}", host.join(", ")), format!("sent at {}", host.join(", "))],
         };
-        Captures { taps, sides }
+        Captures { taps, sides, streams: Arc::default() }
+    }
+
+    /// The captures of all clients.
+    pub fn streams(&self) -> Arc<Streams> {
+        self.streams.clone()
     }
 
     /// Opens a tap for a client.
@@ -55,8 +64,9 @@ impl Captures {
         let budget_pps = filter.budget_pps;
         let reader = self.taps.open(filter).map_err(|error| refused(error.to_string()))?;
         let stream = Stream::new(reader, matches, wanted, budget_pps, self.sides.clone());
+        let open = OpenStream::of(&self.streams);
         let started = CaptureStarted { generation: active.id, rules };
-        Ok(Answered::followed_by(json!(started), Box::new(move |client| stream.send(client))))
+        Ok(Answered::followed_by(json!(started), Box::new(move |client| stream.send(client, &open))))
     }
 }
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
 use weir_command::figures::grouped;
-use weir_control::{Active, AttackOperation, Reconfigured, Reply, Request, UpgradeStatus};
+use weir_control::{Active, AttackOperation, Reconfigured, Reply, Request};
 
 /// Interval of the status text.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -139,8 +139,8 @@ fn status<L: Loader>(door: &Door<L>) -> String {
     if let Some(why) = status.kept.and_then(|kept| kept.in_place_of) {
         text = format!("the last confirmed policy decides, because the configured one did not load ({why}); {text}");
     }
-    if let Ok(Reply::UpgradeStatus(UpgradeStatus { refused: Some(why), .. })) =
-        door.request(Request::Upgrade { begin: false })
+    if let Ok(Reply::UpgradeStatus(upgrades)) = door.request(Request::Upgrade { begin: false })
+        && let Some(why) = upgrades.refused
     {
         let _ = write!(text, "; not upgraded: {why}");
     }

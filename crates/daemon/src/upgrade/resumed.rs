@@ -133,7 +133,7 @@ impl Resumed {
         let (mut held, mut problem) = (Vec::new(), None);
         for (text, counts) in std::mem::take(&mut self.description.counts.open) {
             let program = parse::parse(&text);
-            match (program, counts.take(&mut self.inherited)) {
+            match (program, HeldCounts::take(counts, &mut self.inherited)) {
                 (Ok(program), Ok(counts)) => {
                     held.push(counts);
                     self.open.push(program);
@@ -240,8 +240,8 @@ impl Resumed {
         let Carried { from_version, interfaces, flow_tables, tables, missing, .. } = &self.carried;
         eprintln!(
             "weir: upgraded from {from_version} to {VERSION}: programs of {interfaces} interfaces replaced, \
-             {flow_tables} tables of flows and {tables} dynamic tables carried over; not carried over: {}",
-            if missing.is_empty() { "nothing is missing".to_owned() } else { missing.join("; ") }
+             {flow_tables} tables of flows and {tables} dynamic tables carried over{}",
+            if missing.is_empty() { String::new() } else { format!("; not carried over: {}", missing.join("; ")) }
         );
         (self.description.upgrades, self.carried)
     }

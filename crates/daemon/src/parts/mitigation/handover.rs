@@ -1,8 +1,8 @@
-//! What mitigation hands over to the next program in its process: what it knows of attacks and of peace, and what it has
-//! put in place (docs/decisions/0072-upgrades.md).
+//! What mitigation hands over to the next program in its process: what it knows of attacks and of peace, and what it
+//! has put in place (docs/decisions/0072-upgrades.md).
 //!
-//! Rules, entries and postures stay in force meanwhile. They are handed over with the state of the policies. What is not
-//! there any more is put in place again.
+//! Rules, entries and postures stay in force meanwhile. They are handed over with the state of the policies. What is
+//! not there any more is put in place again.
 
 use super::events::Events;
 use super::hands::{Carried, Placed, RULE_TIME};

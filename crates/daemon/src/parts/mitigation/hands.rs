@@ -56,7 +56,7 @@ pub struct Places {
 
 /// How an action is carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Placed {
+pub(super) enum Placed {
     /// By a rule of the slot, which has dropped so many packets, `told` of them until the last window.
     Rule { number: u32, expires_ns: u64, dropped: u64, told: u64 },
     /// By an entry of a table. An entry that was there before is not removed.
@@ -89,12 +89,12 @@ impl Carried {
     }
 
     /// How actions are carried out.
-    pub fn placed(&self) -> &HashMap<ActionId, Placed> {
+    pub(super) fn placed(&self) -> &HashMap<ActionId, Placed> {
         &self.placed
     }
 
     /// Notes how an action is carried out already.
-    pub fn put(&mut self, id: ActionId, placed: Placed) {
+    pub(super) fn put(&mut self, id: ActionId, placed: Placed) {
         self.placed.insert(id, placed);
     }
 

@@ -17,6 +17,7 @@ use crate::parts::part::{Part, Running};
 use running::{RunningShadow, ShadowPolicy};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use weir_abi::tap::TAP_BYTES_MAX;
 use weir_command::failure::Failure;
 use weir_command::report;
@@ -39,7 +40,14 @@ const _: () = assert!(SNAP as usize <= TAP_BYTES_MAX);
 /// Answers requests about the shadow.
 #[derive(Default)]
 pub struct Shadow {
-    answering: Option<Arc<dyn ChangeWatcher>>,
+    answering: Option<Arc<dyn Shadowing>>,
+    /// How the program before this one in its process has loaded its shadow.
+    handed: Option<ShadowOperation>,
+}
+
+/// What answers requests, and knows how its shadow was loaded.
+trait Shadowing: ChangeWatcher {
+    fn loaded(&self) -> Option<ShadowOperation>;
 }
 
 impl<L: Loader> Part<L> for Shadow {
@@ -51,8 +59,30 @@ impl<L: Loader> Part<L> for Shadow {
             current: Mutex::default(),
         });
         running.door.join(shadows.clone());
-        self.answering = Some(shadows);
-        Ok(())
+        self.answering = Some(shadows.clone());
+        let Some(handed) = self.handed.take() else { return Ok(()) };
+        // It is compiled again, and nothing else waits for that.
+        let work = move || match shadows.perform(&handed) {
+            Ok(_) => eprintln!("weir: the shadow was loaded again, and its report begins anew"),
+            Err(failure) => warning!("weir: the shadow has ended by the upgrade: {}", failure.message().trim_end()),
+        };
+        let thread = thread::Builder::new().name("weir-shadow-load".to_owned()).spawn(work);
+        thread.map(drop).map_err(|error| Failure::system("a thread for the shadow", error))
+    }
+
+    fn name(&self) -> &'static str {
+        "shadow"
+    }
+
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.answering.as_ref()?.loaded()?).ok()
+    }
+
+    fn continue_with(&mut self, handed: Vec<u8>) {
+        self.handed = serde_json::from_slice(&handed).ok();
+        if self.handed.is_none() {
+            warning!("weir: the shadow has ended by the upgrade");
+        }
     }
 }
 
@@ -70,6 +100,12 @@ impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
             Request::Shadow { operation } => Some(self.perform(operation).map(Reply::from)),
             _ => None,
         }
+    }
+}
+
+impl<D: Datapath + 'static> Shadowing for Shadows<D> {
+    fn loaded(&self) -> Option<ShadowOperation> {
+        self.current().as_ref().map(RunningShadow::loaded)
     }
 }
 

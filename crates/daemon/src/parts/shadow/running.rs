@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::ShadowReport;
+use weir_control::{ShadowOperation, ShadowReport};
 use weir_engine::live::tap::{TapCounts, TapReader};
 use weir_engine::{EngineError, NativeFilter};
 use weir_loading::Policy;
@@ -33,6 +33,7 @@ pub struct ShadowPolicy {
 
 /// A shadow. It ends when this is dropped.
 pub struct RunningShadow {
+    path: PathBuf,
     name: String,
     posture: Option<String>,
     every: u32,
@@ -73,10 +74,15 @@ impl RunningShadow {
         let thread = thread::Builder::new().name("weir-shadow".to_owned()).spawn(work);
         let thread = Some(thread.map_err(|error| Failure::system("a thread for the shadow", error))?);
         let name = path.display().to_string();
-        Ok(RunningShadow { name, posture, every, begun: Instant::now(), state, stop, thread })
+        Ok(RunningShadow { path, name, posture, every, begun: Instant::now(), state, stop, thread })
     }
 
     /// What it has judged so far.
+    pub fn loaded(&self) -> ShadowOperation {
+        ShadowOperation::Load { policy: self.path.clone(), every: self.every, posture: self.posture.clone() }
+    }
+
+    /// What it has found so far.
     pub fn report(&self) -> ShadowReport {
         let mut state = locked(&self.state);
         let seconds = |since: Instant| since.elapsed().as_secs_f64();
