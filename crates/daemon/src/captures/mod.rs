@@ -3,15 +3,15 @@
 
 mod comment;
 mod stream;
+mod streams;
 
 use crate::generations::generation::Generation;
 use crate::server::Answered;
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 use stream::{Sides, Stream};
+use streams::OpenStream;
+pub use streams::Streams;
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
 use weir_command::failure::Failure;
@@ -29,53 +29,6 @@ pub struct Captures {
     taps: Arc<Taps>,
     sides: Sides,
     streams: Arc<Streams>,
-}
-
-/// The captures of all clients.
-#[derive(Default)]
-pub struct Streams {
-    is_ending: AtomicBool,
-    open: AtomicUsize,
-}
-
-/// The time in which captures end before an upgrade. A client that does not read loses the end of its file.
-const END_TIME: Duration = Duration::from_secs(1);
-const END_STEP: Duration = Duration::from_millis(5);
-
-impl Streams {
-    /// Ends all captures, with their statistics, so that clients have whole files. Waits a little for clients.
-    pub fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
-        let begun = Instant::now();
-        while self.open.load(Ordering::Acquire) > 0 && begun.elapsed() < END_TIME {
-            thread::sleep(END_STEP);
-        }
-    }
-
-    /// Lets captures begin again.
-    pub fn go_on(&self) {
-        self.is_ending.store(false, Ordering::Relaxed);
-    }
-}
-
-/// One of them. It is open until this is dropped.
-struct OpenStream(Arc<Streams>);
-
-impl OpenStream {
-    fn of(streams: &Arc<Streams>) -> Self {
-        streams.open.fetch_add(1, Ordering::Relaxed);
-        OpenStream(streams.clone())
-    }
-
-    fn is_ending(&self) -> bool {
-        self.0.is_ending.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Release);
-    }
 }
 
 impl Captures {
@@ -96,9 +49,7 @@ impl Captures {
     /// Counts the captures that run, in a status.
     pub fn counts(&self) -> impl Fn(&mut Status) + Send + Sync + 'static {
         let streams = Arc::downgrade(&self.streams);
-        move |status| {
-            status.captures = streams.upgrade().map_or(0, |streams| streams.open.load(Ordering::Relaxed));
-        }
+        move |status| status.captures = streams.upgrade().map_or(0, |streams| streams.open());
     }
 
     /// Opens a tap for a client.

@@ -2,6 +2,7 @@
 
 use super::OpenStream;
 use super::comment::comment;
+use super::streams::OpenStream;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use std::io::{self, Write};

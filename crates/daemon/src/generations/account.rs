@@ -1,7 +1,7 @@
 //! All counts since the start: counts of policies that decide packets, and counts of previous policies.
 
-use crate::generations::carried::NamedCounts;
 use crate::generations::interface_stats;
+use crate::generations::named_counts::NamedCounts;
 use crate::generations::tally::{self, GONE_RULES_MAX, LoadedNames};
 use weir_abi::{Action, Counter, Reason};
 use weir_command::report::{self, Decided};
@@ -56,12 +56,6 @@ impl Account {
             .map(|worker| Direction::BOTH.map(|direction| self.worker(counted, &[], worker, direction).total))
             .collect();
         self.past = NamedCounts { tallies, workers };
-    }
-
-    /// The sums of what is here and of the counts of a policy, without samples of ports.
-    pub fn sums(mut self, counted: Counted<'_>) -> NamedCounts {
-        self.close(counted, &[]);
-        self.past
     }
 
     /// What the next program in this process continues with: the final counts with those of `others`, and the counts of
@@ -179,6 +173,15 @@ impl Account {
         let others = others.iter().fold(past, |sum, other| sum.plus(outcome(other)));
         OutcomeStats { current, total: others.plus(current) }
     }
+}
+
+/// Adds counts of a policy, without samples of ports.
+pub fn add_counts(sum: &mut NamedCounts, program: &Program, counts: &Counts) {
+    let sampled = sum.tallies.each_ref().map(|tally| tally.sampled);
+    let mut account = Account::from(std::mem::take(sum));
+    account.close(Counted::of(program, counts), &[]);
+    *sum = account.past;
+    sum.tallies.iter_mut().zip(sampled).for_each(|(tally, sampled)| tally.sampled = sampled);
 }
 
 /// The counters of a direction, summed over workers.

@@ -4,33 +4,12 @@
 //! kernel count until they are replaced. What they count meanwhile is in their maps, and is given meaning by the text
 //! of their policy.
 
-use crate::generations::account::{Account, Counted};
+use crate::generations::account::add_counts;
+use crate::generations::named_counts::NamedCounts;
 use serde::{Deserialize, Serialize};
-use weir_control::{Outcome, Tally};
-use weir_engine::live::xdp::HandedCounts;
+use serde_json::Value;
 use weir_engine::live::{Counts, PortReading, PortStatus};
-use weir_policy::ir::{Direction, Program};
-
-/// The counts of one policy, or the sums of several.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct NamedCounts {
-    /// Indexed by direction.
-    pub tallies: [Tally; 2],
-    /// Indexed by worker and direction.
-    pub workers: Vec<[Outcome; 2]>,
-}
-
-impl NamedCounts {
-    /// Adds counts of a policy.
-    pub fn add(&mut self, program: &Program, counts: &Counts) {
-        let own = Account::default().sums(Counted::of(program, counts));
-        self.tallies.iter_mut().zip(&own.tallies).for_each(|(sum, tally)| sum.add(tally));
-        self.workers.resize(self.workers.len().max(own.workers.len()), Default::default());
-        for (sum, outcomes) in self.workers.iter_mut().zip(own.workers) {
-            *sum = Direction::BOTH.map(|direction| sum[direction as usize].plus(outcomes[direction as usize]));
-        }
-    }
-}
+use weir_policy::ir::Program;
 
 /// The counts of a port until the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +36,7 @@ impl CarriedPorts {
         CarriedPorts(ports.iter().map(carried).collect())
     }
 
-    /// Adds them to the ports of now. Those of a worker that is gone belong to another port of the same interface.
+    /// Adds them to the ports of now. Counts of a worker that is gone go to another port of the same interface.
     pub fn with(&self, mut ports: Vec<PortStatus>) -> Vec<PortStatus> {
         for carried in &self.0 {
             let is_same = |port: &PortStatus| port.interface == carried.interface && port.role.name() == carried.role;
@@ -79,7 +58,7 @@ pub struct HandedLedger {
     /// Of the ports.
     pub ports: CarriedPorts,
     /// What still counts: the text of each policy, the active one first, and its counters.
-    pub open: Vec<(String, HandedCounts)>,
+    pub open: Vec<(String, Value)>,
     /// What drivers had counted of packets without room.
     pub missed: Vec<Option<u64>>,
     /// Time since the start, ns.
@@ -108,7 +87,7 @@ impl CarriedLedger {
     pub fn add(&mut self, since: &[(Program, Counts)]) {
         for (at, (program, counts)) in since.iter().enumerate() {
             let sum = if at == 0 { &mut self.current } else { &mut self.past };
-            sum.add(program, counts);
+            add_counts(sum, program, counts);
         }
     }
 }

@@ -12,8 +12,9 @@
 //! snapshot waits only while final counts move, which takes milliseconds.
 
 use crate::generations::account::{Account, Counted, Stopped};
-use crate::generations::carried::{CarriedPorts, NamedCounts};
+use crate::generations::carried::CarriedPorts;
 use crate::generations::generation::Generation;
+use crate::generations::named_counts::NamedCounts;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weir_control::Stats;
 use weir_engine::live::{Datapath, PortStatus, Reading, Readings};

@@ -8,6 +8,7 @@ pub mod controller;
 pub mod generation;
 mod interface_stats;
 mod ledger;
+pub mod named_counts;
 pub mod preparation;
 pub mod succession;
 pub mod tally;

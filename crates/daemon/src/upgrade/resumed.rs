@@ -133,7 +133,7 @@ impl Resumed {
         let (mut held, mut problem) = (Vec::new(), None);
         for (text, counts) in std::mem::take(&mut self.description.counts.open) {
             let program = parse::parse(&text);
-            match (program, counts.take(&mut self.inherited)) {
+            match (program, HeldCounts::take(counts, &mut self.inherited)) {
                 (Ok(program), Ok(counts)) => {
                     held.push(counts);
                     self.open.push(program);

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_abi::Counter;
 
 use crate::EngineError;
@@ -13,7 +14,6 @@ use crate::live::lane::{PortNature, PortReading, Role};
 use crate::live::os::inherited::{Inherited, Kept};
 use crate::live::programs::attach::{HeldLink, Mode};
 use crate::live::tap::PolicyNames;
-use crate::live::xdp::HandedCounts;
 use crate::sealed::{Answered, CardPort};
 
 /// A policy in the form of a datapath, with the chain for packets from each side, lower first.
@@ -130,7 +130,7 @@ pub struct HandedPath<C> {
     /// The links of programs, in the order of the ports.
     pub links: Vec<HandedLink>,
     /// Last readings, of the active policy first, and what continues to count.
-    pub counts: Vec<(Reading<C>, HandedCounts)>,
+    pub counts: Vec<(Reading<C>, Value)>,
     /// The ports at the same time.
     pub ports: Vec<PortStatus>,
     /// What drivers had counted of packets without room.

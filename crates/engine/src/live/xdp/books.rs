@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use weir_abi::Counter;
 
-use super::code::{KernelCode, PortBlocks};
-use super::counted::HandedCounts;
-use super::ports;
+use super::code::KernelCode;
+use super::counted::{HandedCounts, PortBlocks, blocks};
 use crate::live::datapath::{Counts, Loaded, Reading};
 use crate::live::os::inherited::Kept;
 
@@ -117,9 +116,4 @@ fn difference(now: &Counts, then: &Counts) -> Counts {
             .collect()
     };
     now.iter().zip(then).map(|(now, then)| [minus(&now[0], &then[0]), minus(&now[1], &then[1])]).collect()
-}
-
-pub(super) fn blocks(one: &PortBlocks, other: &PortBlocks, both: impl Fn(u64, u64) -> u64) -> PortBlocks {
-    let pairs = one.iter().zip(other);
-    pairs.map(|(one, other)| std::array::from_fn(|port| ports::joined(one[port], other[port], &both))).collect()
 }

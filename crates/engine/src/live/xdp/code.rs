@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::libbpf_sys::{bpf_map_create_opts, bpf_prog_test_run_opts, bpf_test_run_opts};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object};
@@ -17,7 +16,7 @@ use weir_state::BoundState;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves};
 
 use super::behind_card::BehindCard;
-use super::counted::{CountedIn, HandedCounts};
+use super::counted::{CountedIn, HandedCounts, PortBlocks, counters, port_blocks};
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
@@ -42,9 +41,6 @@ const CHECKSUMS: &str = ".bss.checksums";
 const DATA: &str = ".bss";
 const DEVICES: &str = "weir_devices";
 const PAIRS: &str = "weir_pairs";
-
-/// Counters of every CPU at every port: by CPU, then by port.
-pub(super) type PortBlocks = Vec<[PortCounters; PORTS_MAX]>;
 
 /// Number of CPUs with counters: the most that the machine can have, rounded up to a power of two.
 fn cpus() -> Result<usize, EngineError> {
@@ -191,7 +187,8 @@ fn load_sent(
 
 impl KernelCode {
     /// Loads an object that [`crate::clang`] made for this data, for packets of these ports. `name` is for messages.
-    /// On the ports of a host, `sent` has the programs for what it sends.
+    /// On the ports of a host, `sent` has the programs for what it sends. Long: the steps
+    /// of loading, in order.
     ///
     /// # Errors
     /// The process lacks the right to load BPF programs, the verifier refuses, or an interface was removed.
@@ -422,33 +419,13 @@ impl Losses {
     }
 }
 
-/// A map's memory as words that the kernel writes meanwhile.
-fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
-    assert!(count * size_of::<AtomicU64>() <= memory.len(), "the section was made as long");
-    // SAFETY: the mapping is long enough, as just asserted. It starts at a page and lives as long as the borrow. Any
-    // bits are a valid word.
-    unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
-}
-
-/// Packets and bytes by CPU and side, of programs with `number` counters.
-pub(super) fn counters(memory: &MmapRaw, cpus: usize, number: usize) -> Counts {
-    let stride = number.next_power_of_two();
-    let words = words(memory, cpus * 2 * stride * 2);
-    let word = |at: usize| words[at].load(Ordering::Relaxed);
-    let block = |block: usize| {
-        let first = block * stride;
-        (first..first + number).map(|at| Counter { packets: word(2 * at), bytes: word(2 * at + 1) }).collect::<Vec<_>>()
+/// The maps of the counters.
+fn counted_in(object: &Object) -> Result<CountedIn, EngineError> {
+    let number = |section: &str| {
+        let map = object.maps().find(|map| map.name() == section).expect("it was mapped");
+        weir_state::map_number(map.as_fd()).map_err(|error| failed(section, error.to_string()).caused_by(&error))
     };
-    (0..cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
-}
-
-pub(super) fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
-    let words = words(memory, cpus * PORTS_MAX * PortCounters::WORDS);
-    let read = |cpu: usize, port: usize| {
-        let at = (cpu * PORTS_MAX + port) * PortCounters::WORDS;
-        PortCounters::from_words(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
-    };
-    (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
+    Ok(CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? })
 }
 
 /// The maps of the counters.

@@ -9,16 +9,20 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use weir_abi::Counter;
 use weir_abi::kernel::{PORTS_MAX, PortCounters};
 
-use super::books::blocks;
-use super::code::{PortBlocks, counters, port_blocks};
+use super::ports;
 use crate::live::datapath::Counts;
 use crate::live::os::inherited::{Inherited, Kept};
+
+/// Counters of every CPU at every port: by CPU, then by port.
+pub(super) type PortBlocks = Vec<[PortCounters; PORTS_MAX]>;
 
 /// A map with its values at the last reading.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +36,7 @@ struct Read {
 
 /// The counters of a policy's programs that still decide packets. Descriptors are numbers of this process.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct HandedCounts {
+pub(super) struct HandedCounts {
     cpus: usize,
     /// Number of counters of a program.
     counters: usize,
@@ -71,7 +75,7 @@ impl HandedCounts {
     ///
     /// # Errors
     /// They were not handed over, or are other maps.
-    pub fn take(self, inherited: &mut Inherited) -> io::Result<HeldCounts> {
+    fn take(self, inherited: &mut Inherited) -> io::Result<HeldCounts> {
         let HandedCounts { cpus, counters, verdicts, ports } = self;
         let is_of_machine = weir_state::cpus()? == cpus && counters > 0;
         let sides = 2 * cpus * counters.next_power_of_two();
@@ -98,6 +102,14 @@ pub struct HeldCounts {
 unsafe impl Send for HeldCounts {}
 
 impl HeldCounts {
+    /// Takes maps that were handed over ([`HandedPath`](crate::live::HandedPath)).
+    ///
+    /// # Errors
+    /// They were not handed over, or are other maps.
+    pub fn take(handed: Value, inherited: &mut Inherited) -> io::Result<Self> {
+        serde_json::from_value::<HandedCounts>(handed)?.take(inherited)
+    }
+
     /// What was counted since the last reading. The programs have ended.
     pub(super) fn since(&self) -> (Counts, PortBlocks) {
         let stride = self.counters.next_power_of_two();
@@ -136,4 +148,39 @@ impl Read {
         }
         Ok((weir_state::handed_section(&map, self.bytes)?, self.words))
     }
+}
+
+/// A map's memory as words that the kernel writes meanwhile.
+fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
+    assert!(count * size_of::<AtomicU64>() <= memory.len(), "the section was made as long");
+    // SAFETY: the mapping is long enough, as just asserted. It starts at a page and lives as long as the borrow. Any
+    // bits are a valid word.
+    unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
+}
+
+/// Packets and bytes by CPU and side, of programs with `number` counters.
+pub(super) fn counters(memory: &MmapRaw, cpus: usize, number: usize) -> Counts {
+    let stride = number.next_power_of_two();
+    let words = words(memory, cpus * 2 * stride * 2);
+    let word = |at: usize| words[at].load(Ordering::Relaxed);
+    let block = |block: usize| {
+        let first = block * stride;
+        (first..first + number).map(|at| Counter { packets: word(2 * at), bytes: word(2 * at + 1) }).collect::<Vec<_>>()
+    };
+    (0..cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
+}
+
+pub(super) fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
+    let words = words(memory, cpus * PORTS_MAX * PortCounters::WORDS);
+    let read = |cpu: usize, port: usize| {
+        let at = (cpu * PORTS_MAX + port) * PortCounters::WORDS;
+        PortCounters::from_words(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
+    };
+    (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
+}
+
+/// Combines counters of all CPUs and ports.
+pub(super) fn blocks(one: &PortBlocks, other: &PortBlocks, both: impl Fn(u64, u64) -> u64) -> PortBlocks {
+    let pairs = one.iter().zip(other);
+    pairs.map(|(one, other)| std::array::from_fn(|port| ports::joined(one[port], other[port], &both))).collect()
 }

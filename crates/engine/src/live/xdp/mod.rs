@@ -34,11 +34,11 @@ use weir_abi::kernel::{CardSeals, PORTS_MAX, PortCounters};
 use weir_state::Grace;
 use weir_tables::live::Readers;
 
-use books::{Books, Counting, blocks};
+use books::{Books, Counting};
 use code::Losses;
-use code::PortBlocks;
 pub use code::{KernelCode, Received, Sent};
-pub use counted::{HandedCounts, HeldCounts};
+pub use counted::HeldCounts;
+use counted::{PortBlocks, blocks};
 use ports::Port;
 pub use ports::Ports;
 pub use program_reader::ProgramReader;
@@ -431,7 +431,7 @@ impl Datapath for KernelPath {
         for one in &books.open {
             let (reading, ports, handed) = one.hand_over(kept)?;
             total = blocks(&total, &ports, u64::wrapping_add);
-            counts.push((reading, handed));
+            counts.push((reading, serde_json::to_value(handed)?));
         }
         counts.sort_by_key(|(reading, _)| !Arc::ptr_eq(&reading.code, &books.active.code));
         drop(books);
