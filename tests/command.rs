@@ -38,6 +38,8 @@ mod manual;
 mod outputs;
 #[path = "command/own_connection.rs"]
 mod own_connection;
+#[path = "command/p4.rs"]
+mod p4;
 #[path = "command/packaging.rs"]
 mod packaging;
 #[path = "command/peace.rs"]

@@ -25,7 +25,7 @@ mod verdicts;
 #[path = "features/whole.rs"]
 mod whole;
 
-use engines::{Engines, load, root};
+use engines::{AsP4, Engines, load, root};
 use insta::assert_snapshot;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -77,13 +77,16 @@ fn each_folder(test: impl Fn(&Path) -> Result<(), String> + Sync) {
 
 #[test]
 fn every_engine_decides_as_the_snapshots_say() {
+    let as_p4 = AsP4::default();
     each_folder(|folder| {
         let policy = load(&folder.join("policy.weir"))?;
         let text =
             std::fs::read_to_string(folder.join("packets.txt")).map_err(|error| format!("packets.txt: {error}"))?;
         let lines = verdicts::lines(&text);
         let packets = weir_test_support::packets(&text).map_err(|error| format!("packets.txt: {error}"))?;
-        let decided = Engines::load(&policy)?.agree(&packets)?;
+        let mut engines = Engines::load(&policy)?;
+        as_p4.count(&engines);
+        let decided = engines.agree(&packets)?;
 
         let mut settings = insta::Settings::clone_current();
         settings.set_snapshot_path(folder);
@@ -100,6 +103,9 @@ fn every_engine_decides_as_the_snapshots_say() {
         });
         verdicts::every_rule_is_hit(&policy, &decided)
     });
+    if std::env::var_os("WEIR_FEATURE").is_none() {
+        as_p4.tell(2);
+    }
 }
 
 #[test]

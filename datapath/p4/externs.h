@@ -3,6 +3,9 @@
  * What the extern objects of a P4 program do: counters, lookups, samples and raw bits. Limits are in p4/limits.h,
  * tables that change or count in p4/tables.h.
  *
+ * With a stage clock (core/env_native.h), lookups are its stage of lookups and counters its stage of rules. The rest of
+ * a packet's cycles is in the pipeline itself.
+ *
  * A program has a function of two or three lines for each object, which calls one of these with its constants. The
  * structs are the mailboxes: fields in the byte order of the machine, without padding.
  */
@@ -57,8 +60,10 @@ WEIR_INLINE const struct weir_burst *p4_burst(const void *worker)
 WEIR_INLINE int p4_count(const void *worker, const void *mailbox)
 {
 	const struct p4_count *mail = mailbox;
+	const uint64_t start = stage_start();
 
 	count(p4_env(worker), mail->reason, mail->length);
+	stage_end(STAGE_RULES, start);
 	return 1;
 }
 
@@ -66,8 +71,10 @@ WEIR_INLINE int p4_count(const void *worker, const void *mailbox)
 WEIR_INLINE int p4_find4(const void *worker, void *mailbox, uint32_t slot, uint32_t (*find)(struct table, uint32_t))
 {
 	struct p4_find4 *mail = mailbox;
+	const uint64_t start = stage_start();
 
 	mail->found = find(WEIR_TABLE(p4_env(worker), slot), mail->key);
+	stage_end(STAGE_LOOKUP, start);
 	return 1;
 }
 
@@ -75,8 +82,10 @@ WEIR_INLINE int p4_find6(const void *worker, void *mailbox, uint32_t slot,
 			 uint32_t (*find)(struct table, uint64_t, uint64_t))
 {
 	struct p4_find6 *mail = mailbox;
+	const uint64_t start = stage_start();
 
 	mail->found = find(WEIR_TABLE(p4_env(worker), slot), mail->hi, mail->lo);
+	stage_end(STAGE_LOOKUP, start);
 	return 1;
 }
 

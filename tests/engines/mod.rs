@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_abi::entry::{age, hit_time};
 use weir_abi::flow::{self, Arrival, Flow, FlowKey, TICK_SHIFT};
 use weir_abi::packet::L4;
@@ -267,6 +268,31 @@ fn counted_since(now: &LimitCounts, then: &LimitCounts) -> LimitCounts {
 /// The name of an engine and its results.
 pub type Other = (&'static str, Decided);
 
+/// How many policies run as P4, and how many have a feature that P4 lacks.
+#[derive(Default)]
+pub struct AsP4 {
+    ran: AtomicUsize,
+    left_out: AtomicUsize,
+}
+
+impl AsP4 {
+    /// Counts a policy.
+    pub fn count(&self, engines: &Engines<'_>) {
+        let counter = if engines.p4.is_some() { &self.ran } else { &self.left_out };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Prints the counts. At least one policy of `in_so_many` must run as P4, if there is DPDK.
+    pub fn tell(&self, in_so_many: usize) {
+        if NativeCode::check_p4().is_err() {
+            return;
+        }
+        let [ran, left_out] = [&self.ran, &self.left_out].map(|count| count.load(Ordering::Relaxed));
+        println!("{ran} policies ran as P4, {left_out} have a feature that P4 lacks");
+        assert!(ran * in_so_many >= ran + left_out, "only {ran} of {} policies ran as P4", ran + left_out);
+    }
+}
+
 /// A policy in all engines.
 pub struct Engines<'a> {
     policy: &'a Policy,
@@ -279,11 +305,6 @@ pub struct Engines<'a> {
 }
 
 impl<'a> Engines<'a> {
-    /// Whether the policy runs as P4, too.
-    pub fn has_p4(&self) -> bool {
-        self.p4.is_some()
-    }
-
     /// Compiles and loads the policy. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.unsupported().is_empty() {
@@ -294,10 +315,9 @@ impl<'a> Engines<'a> {
         Ok(Engines { policy, compiled: Some((native, xdp)), p4: p4(policy)?, parts: None })
     }
 
-    /// Loads the policy as P4 only. `None` if it has a feature that P4 lacks, or without DPDK.
-    pub fn load_p4(policy: &'a Policy) -> Result<Option<Self>, String> {
-        let p4 = p4(policy)?;
-        Ok(p4.map(|p4| Engines { policy, compiled: None, p4: Some(p4), parts: None }))
+    /// Loads the policy as P4 only, if P4 has its features.
+    pub fn load_p4(policy: &'a Policy) -> Result<Self, String> {
+        Ok(Engines { policy, compiled: None, p4: p4(policy)?, parts: None })
     }
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.

@@ -5,7 +5,7 @@
 //! in every engine. `WEIR_BLESS=1` writes the verdicts. `WEIR_FEATURE=sets` runs one file.
 
 use super::printing;
-use crate::engines::{Engines, frame_sets, load, root};
+use crate::engines::{AsP4, Engines, frame_sets, load, root};
 use std::fmt::Write;
 use std::path::PathBuf;
 use weir_abi::{Reason, Verdict};
@@ -93,7 +93,7 @@ fn idle(block: &Block<'_>, outcomes: &[String]) -> Vec<String> {
 }
 
 /// Runs a file. Returns what is wrong, and its text with the verdicts of the interpreter.
-fn run(text: &str) -> Result<(Vec<String>, String), String> {
+fn run(text: &str, as_p4: &AsP4) -> Result<(Vec<String>, String), String> {
     let blocks = blocks(text)?;
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let file = folder.path().join("policy.weir");
@@ -121,7 +121,9 @@ fn run(text: &str) -> Result<(Vec<String>, String), String> {
         wrong.extend(idle(block, &outcomes));
         all.extend(packets);
     }
-    if let Err(difference) = Engines::load(&policy)?.agree(&all) {
+    let mut engines = Engines::load(&policy)?;
+    as_p4.count(&engines);
+    if let Err(difference) = engines.agree(&all) {
         wrong.push(difference);
     }
     Ok((wrong, lines.join("\n") + "\n"))
@@ -139,10 +141,10 @@ pub fn files() -> Vec<PathBuf> {
 fn every_engine_decides_as_the_cases_say() {
     let wanted = std::env::var("WEIR_FEATURE").ok();
     let is_wanted = |path: &PathBuf| wanted.as_deref().is_none_or(|name| path.with_extension("").ends_with(name));
-    let mut wrong = Vec::new();
+    let (mut wrong, as_p4) = (Vec::new(), AsP4::default());
     for path in files().into_iter().filter(is_wanted) {
         let text = std::fs::read_to_string(&path).expect("the file can be read");
-        let (problems, blessed) = run(&text).unwrap_or_else(|problem| (vec![problem], text.clone()));
+        let (problems, blessed) = run(&text, &as_p4).unwrap_or_else(|problem| (vec![problem], text.clone()));
         if std::env::var_os("WEIR_BLESS").is_some() && blessed != text {
             std::fs::write(&path, blessed).expect("the file can be written");
         }
@@ -150,4 +152,7 @@ fn every_engine_decides_as_the_cases_say() {
         wrong.extend(problems.into_iter().map(|problem| format!("tests/cases/{name}: {problem}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    if wanted.is_none() {
+        as_p4.tell(2);
+    }
 }

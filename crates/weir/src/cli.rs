@@ -143,9 +143,12 @@ pub struct CheckOptions {
 pub struct CompileOptions {
     /// The policy.
     pub policy: PathBuf,
-    /// The bundle to write.
+    /// The bundle to write; with `--target p4` the folder.
     #[arg(short, long, value_name = "BUNDLE")]
     pub output: PathBuf,
+    /// What to write.
+    #[arg(long, value_enum, default_value_t = TargetName::Bundle)]
+    pub target: TargetName,
     /// The processor that native code is for.
     #[arg(long, value_enum, default_value_t = CpuName::Native)]
     pub cpu: CpuName,
@@ -161,6 +164,15 @@ pub struct CompileOptions {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `weir compile` can write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TargetName {
+    /// One file for every engine, for machines without clang.
+    Bundle,
+    /// A folder with the policy as P4, its pipeline for DPDK, and its tables.
+    P4,
 }
 
 /// Processors that native code can be compiled for.

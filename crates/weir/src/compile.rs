@@ -1,6 +1,8 @@
-//! `weir compile`: compiles a policy into one file, for a machine without clang.
+//! `weir compile`: compiles a policy into one file, for a machine without clang, or writes it as P4.
 
-use crate::cli::{CompileOptions, CpuName};
+mod p4;
+
+use crate::cli::{CompileOptions, CpuName, TargetName};
 use crate::costs;
 use serde::Serialize;
 use std::fs;
@@ -40,6 +42,9 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
     let policy = PolicyFile::open(&options.policy)?.check(&model)?;
     captures::refuse_input(&options.output, &policy, &[&options.policy])?;
     report::say_warnings(&policy);
+    if options.target == TargetName::P4 {
+        return as_p4(options, &policy);
+    }
     let tables = policy.text().into_iter().flat_map(|text| &text.checked.tables);
     for table in tables.filter(|table| table.updates.watch) {
         eprintln!("note: table {}: `watch` has no effect in a bundle, which has no list files", table.name);
@@ -85,6 +90,34 @@ pub fn run(options: &CompileOptions) -> Result<(), Failure> {
         compiled.seconds,
         compiled.clang_seconds
     ))
+}
+
+/// The output of `--json` with `--target p4`.
+#[derive(Debug, Serialize)]
+struct WrittenAsP4 {
+    folder: String,
+    files: Vec<String>,
+    rules: usize,
+    tables: usize,
+}
+
+fn as_p4(options: &CompileOptions, policy: &Policy) -> Result<(), Failure> {
+    let only_bundles = [("--sign", options.sign.is_some()), ("--emit", options.emit.is_some())];
+    if let Some((option, _)) = only_bundles.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::Rejected(format!("weir: {option} is only for bundles, not for --target p4")));
+    }
+    let files = p4::write(&options.output, policy)?;
+    let written = WrittenAsP4 {
+        folder: options.output.display().to_string(),
+        files: files.iter().map(|file| file.display().to_string()).collect(),
+        rules: policy.program.rules.len(),
+        tables: policy.tables().all().len(),
+    };
+    if options.json {
+        return report::print_json(&written);
+    }
+    let WrittenAsP4 { folder, files, rules, tables } = written;
+    report::print(&format!("{folder}: {} files, {rules} rules, {tables} tables\n", files.len()))
 }
 
 /// Says why the kernel was not asked whether it accepts the code as one program.

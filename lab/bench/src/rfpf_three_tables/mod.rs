@@ -27,8 +27,9 @@ use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::{self, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic;
-use weir_engine::{Bound, Filter, NativeFilter};
+use weir_engine::{Bound, Filter, NativeCode, NativeFilter};
 use weir_loading::{Policy, load};
+use weir_policy::backend;
 
 /// The scenario.
 pub const SCENARIO: Scenario = Scenario {
@@ -113,6 +114,9 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
             rows.push(
                 native(&policy, &frames, settings.repeats, row().of("engine", "native"))?.number("bytes", bytes as f64),
             );
+            if NativeCode::check_p4().is_ok() {
+                rows.push(p4(&policy, &frames, settings.repeats, row().of("engine", "p4"))?);
+            }
             rows.push(kernel::run(&policy, &sources, &frames, settings.kernel, row().of("engine", "xdp"))?);
         }
     }
@@ -151,8 +155,33 @@ fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Resul
     let mpps = 1e3 / cost.ns_per_packet.median;
     row = row.number("mpps", mpps);
 
+    for (stage, cycles) in STAGES.iter().zip(stage_cycles(policy, Target::Native, frames, repeats)?) {
+        row = row.number(&format!("{stage}_cycles_per_packet"), cycles);
+    }
+    Ok(row)
+}
+
+/// Measures the policy as P4, as [`native`] does. Lookups and counters are extern objects; what remains of the cycles
+/// are the ports and the instructions of the pipeline, which parse, compare and emit.
+fn p4(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Row, Failure> {
+    let mut filter = policy.p4()?;
+    let cost = measure::measure(&mut filter, 0, frames, repeats)?;
+    let [_, lookup, counters] = stage_cycles(policy, Target::P4, frames, repeats)?;
+    let rest = cost.cycles_per_packet.median - lookup - counters;
+    let row = row.spread("cycles_per_packet", cost.cycles_per_packet).spread("ns_per_packet", cost.ns_per_packet);
+    let row = row.number("mpps", 1e3 / cost.ns_per_packet.median).number("lookup_cycles_per_packet", lookup);
+    Ok(row.number("counters_cycles_per_packet", counters).number("pipeline_cycles_per_packet", rest))
+}
+
+/// The cycles of each stage of a packet, in a build with the stage clock.
+fn stage_cycles(
+    policy: &Policy,
+    target: Target,
+    frames: &FrameSet,
+    repeats: usize,
+) -> Result<[f64; STAGES.len()], Failure> {
     let artifact = policy.artifact()?;
-    let c = format!("{STAGE_CLOCK}{}", artifact.source(Target::Native));
+    let c = format!("{STAGE_CLOCK}{}", backend::emit(&policy.program, target));
     let object = Clang::find()?.native(&artifact.name, &c, Cpu::Native)?.object;
     let mut clocked = NativeFilter::load(&artifact.name, &object, &artifact.shape, Bound::of_images(policy.images()?))?;
     let mut verdicts = [Verdict(0); BURST_MAX];
@@ -168,10 +197,8 @@ fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Resul
         }
         before = after;
     }
-    for (stage, mut samples) in STAGES.iter().zip(samples) {
+    Ok(samples.map(|mut samples| {
         samples.remove(0);
-        let cycles = Spread::of(samples).expect("there are repeats");
-        row = row.number(&format!("{stage}_cycles_per_packet"), cycles.median);
-    }
-    Ok(row)
+        Spread::of(samples).expect("there are repeats").median
+    }))
 }
