@@ -72,52 +72,22 @@ WEIR_INLINE struct cpu_packet *hook_begin(hook_context *ctx, struct arrival *arr
 WEIR_INLINE void put_sample(hook_context *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	struct sample_record *record = sample_begin(arrival, verdict, len);
-	uint32_t bytes, at = 0;
-	uint64_t before;
-	uint8_t *to;
 
 	if (!record)
 		return;
-	to = record->bytes;
 	/* So many fit behind a tag, and one number is known to the verifier for both cases. */
 	if (record->cap > SAMPLE_BYTES - TAG_END)
 		record->cap = SAMPLE_BYTES - TAG_END;
-	bytes = record->cap;
-	if (ctx->vlan_present) {
-		if (bytes <= TAG_END || bpf_skb_load_bytes(ctx, 0, to, TAG_AT))
-			goto discard;
-		for (uint32_t i = TAG_AT; i < TAG_END; i++)
-			to[i] = tagged_byte(ctx, i);
-		to += TAG_END;
-		bytes -= TAG_END;
-		at = TAG_AT;
-	}
-	before = one_less(bytes);
-	if (before < SAMPLE_BYTES - TAG_END && !bpf_skb_load_bytes(ctx, at, to, one_more(before))) {
+	if (sent_first(ctx, record->bytes, record->cap, SAMPLE_BYTES - TAG_END))
 		bpf_ringbuf_submit(record, 0);
-		return;
-	}
-discard:
-	bpf_ringbuf_discard(record, 0);
+	else
+		bpf_ringbuf_discard(record, 0);
 }
 
 /* As they are on the wire. */
 WEIR_INLINE bool hook_copy(hook_context *ctx, uint8_t *to, uint32_t bytes)
 {
-	uint32_t at = 0;
-	uint64_t before;
-
-	if (ctx->vlan_present) {
-		if (bytes <= TAG_END || bpf_skb_load_bytes(ctx, 0, to, TAG_AT))
-			return false;
-		for (uint32_t i = TAG_AT; i < TAG_END; i++)
-			to[i] = tagged_byte(ctx, i);
-		to += TAG_END;
-		bytes -= TAG_END;
-		at = TAG_AT;
-	}
-	before = one_less(bytes);
-	return before < TAP_BYTES_MAX && !bpf_skb_load_bytes(ctx, at, to, one_more(before));
+	return sent_first(ctx, to, bytes, TAP_BYTES_MAX);
 }
 
 WEIR_INLINE uint32_t hook_end(hook_context *ctx, struct arrival arrival, const struct frame *frame, uint32_t verdict)

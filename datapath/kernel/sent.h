@@ -40,6 +40,28 @@ WEIR_INLINE long sent_load(const struct __sk_buff *skb, uint32_t offset, uint8_t
 }
 
 /*
+ * Copies the first `bytes` of the frame on the wire (1 to `most`, a constant) to memory with room for TAG_END more.
+ * Returns whether the packet has them.
+ */
+WEIR_INLINE bool sent_first(struct __sk_buff *skb, uint8_t *to, uint32_t bytes, uint32_t most)
+{
+	uint32_t at = 0;
+	uint64_t before;
+
+	if (skb->vlan_present) {
+		if (bytes <= TAG_END || bpf_skb_load_bytes(skb, 0, to, TAG_AT))
+			return false;
+		for (uint32_t i = TAG_AT; i < TAG_END; i++)
+			to[i] = tagged_byte(skb, i);
+		to += TAG_END;
+		bytes -= TAG_END;
+		at = TAG_AT;
+	}
+	before = one_less(bytes);
+	return before < most && !bpf_skb_load_bytes(skb, at, to, one_more(before));
+}
+
+/*
  * Copies up to FRAME_COPY_BYTES at an offset of the frame on the wire to the CPU's memory. Returns whether the packet
  * has them. The verifier follows it once.
  */

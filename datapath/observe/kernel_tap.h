@@ -2,7 +2,7 @@
 /*
  * Taps: copies of decided packets for user space (crates/abi/src/tap.rs has the layout). All generations share the
  * taps, so they open and close while programs run. Without an open tap a packet costs one read of a word that nothing
- * writes.
+ * writes. A packet that a tap wants and that is not one in so many costs two counters of the CPU.
  *
  * A tap gets a limited number of copies (`left`), which its reader renews. So the cost of packets that a tap wants is
  * bounded, and an attacker who sends only such packets gains nothing. A full ring loses copies. Both are counted.
@@ -26,7 +26,7 @@ enum {
 /* What a tap wants, and what it may still get. A cache line each, because `left` is written. */
 struct tap {
 	int64_t left;
-	uint32_t below; /* 0: each packet is copied */
+	uint32_t one_in; /* 0 and 1: each packet is copied */
 	uint32_t snap;
 	uint64_t zero[6];
 };
@@ -36,6 +36,7 @@ struct tap_count {
 	uint64_t over;	   /* not copied: the tap has had enough */
 	uint64_t lost;	   /* the ring was full */
 	uint64_t excluded; /* the headers are not what the tap wants */
+	uint64_t skip;	   /* wanted packets that go by until the next copy */
 };
 
 struct tap_record {
@@ -69,8 +70,8 @@ struct taps {
 	struct tap_cpu cpu[1]; /* the engine makes the section longer: one for each CPU */
 };
 
-_Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 32, "Tap");
-_Static_assert(sizeof(struct tap_cpu) == 9568 && offsetof(struct taps, cpu) == 896, "Taps");
+_Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 40, "Tap");
+_Static_assert(sizeof(struct tap_cpu) == 9600 && offsetof(struct taps, cpu) == 896, "Taps");
 
 struct taps weir_taps __attribute__((aligned(64))) WEIR_SECTION(".bss.taps");
 
@@ -85,10 +86,12 @@ WEIR_INLINE uint64_t taps_open(void)
 	return *(volatile uint64_t *)&weir_taps.open;
 }
 
-/* What this CPU writes. */
-WEIR_INLINE struct tap_cpu *tap_cpu(void)
+/* What a CPU writes. */
+WEIR_INLINE struct tap_cpu *tap_cpu(uint32_t cpu)
 {
-	return (struct tap_cpu *)((uint8_t *)weir_taps.cpu + plus(0, live_cpu() * sizeof(struct tap_cpu)));
+	const uint32_t bounded_cpu = cpu & weir_mode.cpu_mask;
+
+	return (struct tap_cpu *)((uint8_t *)weir_taps.cpu + plus(0, bounded_cpu * sizeof(struct tap_cpu)));
 }
 
 /* Bits of the open taps that want a packet with this verdict. */
@@ -100,16 +103,33 @@ WEIR_INLINE uint32_t taps_wanting(uint64_t open, uint32_t verdict, uint32_t side
 	       weir_words.taps[reason];
 }
 
+/*
+ * Whether a packet is one in so many. Each CPU counts down to its next copy. Only a copy draws a number: any one below
+ * twice `one_in` - 1, so the mean is `one_in` - 1 (sFlow version 5, section 3.1). A larger number is of an earlier tap.
+ */
+WEIR_INLINE bool tap_chooses(uint64_t one_in, uint64_t *skip)
+{
+	const uint64_t numbers = 2 * one_in - 1, left = *skip;
+
+	if (one_in <= 1)
+		return true;
+	if (left && left < numbers) {
+		*skip = left - 1;
+		return false;
+	}
+	*skip = bpf_get_prandom_u32() * numbers >> 32;
+	return true;
+}
+
 /* Counts a packet for a tap that wants it. Returns the bytes that the tap gets; 0 if it gets no copy. */
-WEIR_GLOBAL uint32_t weir_tap_takes(uint32_t number)
+WEIR_GLOBAL uint32_t weir_tap_takes(uint32_t number, uint32_t cpu)
 {
 	const uint32_t at = bounded(number, TAPS - 1);
 	struct tap *tap = &weir_taps.tap[at];
-	struct tap_count *count = &tap_cpu()->count[at];
-	const uint32_t below = tap->below;
+	struct tap_count *count = &tap_cpu(cpu)->count[at];
 
 	count->matched++;
-	if (below && bpf_get_prandom_u32() >= below)
+	if (!tap_chooses(tap->one_in, &count->skip))
 		return 0;
 	/* The word is written only while there is something left, so CPUs do not contend for it in a flood. */
 	if (*(volatile int64_t *)&tap->left <= 0 || __sync_fetch_and_add(&tap->left, -1) <= 0) {
@@ -130,19 +150,19 @@ WEIR_INLINE bool hook_copy(TAP_CONTEXT *ctx, uint8_t *to, uint32_t bytes);
 
 /* Reads the headers of a packet that was copied to the CPU's record, `have` bytes of it. The verifier follows it once.
  */
-WEIR_GLOBAL uint32_t weir_tap_head(uint32_t have)
+WEIR_GLOBAL uint32_t weir_tap_head(uint32_t have, uint32_t cpu)
 {
-	struct tap_cpu *own = tap_cpu();
+	struct tap_cpu *own = tap_cpu(cpu);
 
 	tap_read_head(own->record.bytes, have, &own->head);
 	return 0;
 }
 
 /* Whether the headers of the CPU's packet cannot be what a tap wants. Counts the packet then. */
-WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number)
+WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number, uint32_t cpu)
 {
 	const uint32_t at = bounded(number, TAPS - 1);
-	struct tap_cpu *own = tap_cpu();
+	struct tap_cpu *own = tap_cpu(cpu);
 
 	if (!tap_excludes(&weir_taps.headers[at], &own->head))
 		return 0;
@@ -152,38 +172,38 @@ WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number)
 }
 
 /* The taps that want a packet, without those that its headers exclude. */
-WEIR_INLINE uint32_t taps_by_head(TAP_CONTEXT *ctx, struct tap_cpu *own, uint32_t wanting, uint32_t len)
+WEIR_INLINE uint32_t taps_by_head(TAP_CONTEXT *ctx, uint32_t cpu, uint32_t wanting, uint32_t len)
 {
 	const uint32_t have = len < TAP_HEAD_BYTES ? len : TAP_HEAD_BYTES;
 	uint32_t left = wanting;
 
 	/* What cannot be read is left to the reader of the tap. */
-	if (!hook_copy(ctx, own->record.bytes, have))
+	if (!hook_copy(ctx, tap_cpu(cpu)->record.bytes, have))
 		return wanting;
-	weir_tap_head(have);
+	weir_tap_head(have, cpu);
 	for (uint32_t i = 0; i < TAPS; i++) {
 		const uint32_t asks = wanting & weir_taps.wheres & 1u << i;
 
-		left = forget(asks && weir_tap_excludes(i) ? left & ~asks : left);
+		left = forget(asks && weir_tap_excludes(i, cpu) ? left & ~asks : left);
 	}
 	return left;
 }
 
 /* Copies a packet, as it was received or is sent, to the taps that want it. The verifier follows it once. */
-WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port, uint32_t len)
+WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port, uint32_t len, uint32_t cpu)
 {
 	const uint64_t open = taps_open();
 	const uint32_t side = weir_ports.port[bounded(port, PORTS_MAX - 1)].side;
 	uint32_t wanting = taps_wanting(open, verdict, side);
-	struct tap_cpu *own = tap_cpu();
+	struct tap_cpu *own = tap_cpu(cpu);
 	struct tap_record *record = &own->record;
 	uint32_t takers = 0, most = 0;
 	uint64_t before;
 
 	if (wanting & weir_taps.wheres)
-		wanting = taps_by_head(ctx, own, wanting, len);
+		wanting = taps_by_head(ctx, cpu, wanting, len);
 	for (uint32_t i = 0; i < TAPS; i++) {
-		const uint32_t snap = wanting >> i & 1 ? weir_tap_takes(i) : 0;
+		const uint32_t snap = wanting >> i & 1 ? weir_tap_takes(i, cpu) : 0;
 
 		takers = forget(takers | (uint32_t)(snap != 0) << i);
 		most = forget(snap > most ? snap : most);
@@ -214,7 +234,7 @@ WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port,
 WEIR_INLINE void put_taps(TAP_CONTEXT *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
 	if (weir_mode.taps && WEIR_UNLIKELY(taps_open() << 32))
-		weir_tap(ctx, verdict, arrival.port, len);
+		weir_tap(ctx, verdict, arrival.port, len, arrival.cpu);
 }
 
 #endif

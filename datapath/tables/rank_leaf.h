@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Rank leaf: prefixes of both families to labels, 16 bits of the key at a time.
- * crates/tables/src/layout/rank_leaf/mod.rs has the bit diagrams.
+ * Rank leaf: prefixes of both families to labels, 16 bits of the key at a time. A value is a label, or with RANK_FLAG
+ * the block of the next bits. crates/tables/src/layout/rank_leaf/mod.rs has the bit diagrams.
  *
  * User space ranks a key in its leaf with one comparison of a cache line. The kernel has no vectors and searches the
  * leaf's few lanes. tables/rank_leaf_burst.h looks up bursts of keys. A writer may change the table meanwhile
@@ -15,7 +15,7 @@
 #include "core/lanes.h"
 
 enum {
-	RANK_ROOT = 64 / 4,		     /* first 32-bit word of the root */
+	RANK_ROOT = 64 / 4,		     /* first value of the root, of 32 bits */
 	RANK_ENTRIES = (64 + (4 << 16)) / 4, /* first 32-bit word of the entries */
 	RANK_STARTS_FIELD = 4,		     /* header fields: byte offsets of starts and values */
 	RANK_VALUES_FIELD = 6,
@@ -31,7 +31,7 @@ enum {
 	RANK_STEPS_MAX = 7,    /* chunks of an IPv6 address after the first */
 };
 
-#define RANK_FLAG UINT32_C(0x80000000) /* a nested entry, or a value that is a block */
+#define RANK_FLAG UINT32_C(0x80000000) /* of a nested entry, and of a value that is a block */
 
 _Static_assert(RANK_ENTRIES * 4 == 262208, "abi: entries offset");
 
@@ -51,7 +51,7 @@ WEIR_INLINE struct rank_lanes rank_lanes(struct table table)
 	};
 }
 
-/* The entry for a 16-bit chunk of the key in the block that `word` names; entry 0 is 32-bit word `entries`. */
+/* The entry for a 16-bit chunk of the key in the block `word`, no nested one; entry 0 is 32-bit word `entries`. */
 WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t word, uint32_t chunk)
 {
 	uint32_t base = word >> RANK_NUMBER_SHIFT & RANK_NUMBER_MASK;
@@ -70,9 +70,9 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t w
 #ifndef WEIR_BURSTS
 
 /*
- * The lane of the chunk's run, given its leaf. Most leaves of a country table have one lane. A value of the leaf is
- * read before the starts are searched: the values of a leaf are next to each other, so that their line arrives at the
- * same time as the line of the starts.
+ * The lane of the chunk's run, given its leaf. A value of the leaf is read before the starts are searched: the values
+ * of a leaf are next to each other, so that their line arrives at the same time as the line of the starts. Only counted
+ * leaves have leaves of one lane.
  */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
@@ -119,18 +119,30 @@ WEIR_INLINE uint32_t rank_value(struct table table, struct rank_lanes lanes, uin
 	return word & UINT32_MAX >> (32 - 8 * lanes.value_bytes);
 }
 
-/* The value that the block of `word` has for a chunk. */
-WEIR_INLINE uint32_t rank_step(struct table table, struct rank_lanes lanes, uint32_t word, uint32_t chunk)
+/* Whether the entry is a leaf, and no label. */
+WEIR_INLINE bool rank_is_leaf(uint32_t entry)
 {
-	return rank_value(table, lanes, rank_lane(table, lanes, rank_entry(table, RANK_ENTRIES, word, chunk), chunk));
+	return (entry & RANK_LOW_MASK) != 0;
+}
+
+/* The value that the block has for a chunk. */
+WEIR_INLINE uint32_t rank_step(struct table table, uint32_t block, uint32_t chunk)
+{
+	uint32_t entry = rank_entry(table, RANK_ENTRIES, block, chunk);
+	struct rank_lanes lanes;
+
+	if (!rank_is_leaf(entry))
+		return entry >> RANK_NUMBER_SHIFT;
+	lanes = rank_lanes(table);
+	return rank_value(table, lanes, rank_lane(table, lanes, entry, chunk));
 }
 
 /* The label of the longest prefix that holds addr (host byte order), 0 if none does. */
 WEIR_INLINE uint32_t rank_leaf_find(struct table table, uint32_t addr)
 {
-	uint32_t word = image_u32(table, RANK_ROOT + (addr >> 16));
+	uint32_t value = image_u32(table, RANK_ROOT + (addr >> 16));
 
-	return rank_step(table, rank_lanes(table), word, addr & 0xffff);
+	return value & RANK_FLAG ? rank_step(table, value, addr & 0xffff) : value;
 }
 
 /* The 16 bits of an IPv6 address that step `step` takes; the root takes those before step 0. */
@@ -142,11 +154,10 @@ WEIR_INLINE uint32_t rank_chunk(uint64_t hi, uint64_t lo, uint32_t step)
 /* The label of the longest prefix that holds the address of these 64-bit halves (host byte order), 0 if none does. */
 WEIR_INLINE uint32_t rank_leaf6_find(struct table table, uint64_t hi, uint64_t lo)
 {
-	struct rank_lanes lanes = rank_lanes(table);
-	uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi >> 48)) | RANK_FLAG;
+	uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi >> 48));
 
 	for (uint32_t step = 0; step < RANK_STEPS_MAX && value & RANK_FLAG; step++)
-		value = rank_step(table, lanes, value, rank_chunk(hi, lo, step));
+		value = rank_step(table, value, rank_chunk(hi, lo, step));
 	return value & RANK_FLAG ? 0 : value;
 }
 

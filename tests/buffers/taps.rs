@@ -131,6 +131,36 @@ fn a_tap_of_a_rule_follows_it_to_other_programs_and_stays_in_its_budget() {
     assert_eq!(next.counts(), TapCounts { matched: 2, copied: 2, ..TapCounts::default() });
 }
 
+/// The CPU counts down to the next copy. The mean of what it skips is one in 8.
+#[test]
+fn one_packet_in_n_is_copied() {
+    let taps = taps();
+    let loaded = load(POLICY, &between(&taps));
+    let packets = support::packets(PACKETS).expect("they are packets");
+    let filter = TapFilter { one_in: 8, budget_pps: 1_000_000, ..TapFilter::default() };
+    let mut eighths = taps.open(filter.clone()).expect("none is open");
+    let mut none = taps.open(TapFilter { one_in: u32::MAX, ..filter }).expect("one is open");
+    let sent = 2000;
+    let mut copies = Vec::new();
+    for number in 0..sent {
+        receive(&loaded, Side::Lower, &packets[0]);
+        copies.extend(eighths.read().map(|_| number));
+    }
+    // 250 are expected. A deviation of 60 is six standard deviations.
+    assert!((190..310).contains(&copies.len()), "{}", copies.len());
+    assert!(copies.windows(2).all(|pair| (1..=15).contains(&(pair[1] - pair[0]))), "at most 14 are skipped");
+    let places: std::collections::BTreeSet<u64> = copies.iter().map(|number| number % 8).collect();
+    assert_eq!(places.len(), 8, "no place is safe");
+    let counts = TapCounts { matched: sent, copied: copies.len() as u64, ..TapCounts::default() };
+    assert_eq!(eighths.counts(), counts);
+    assert!(none.read().is_none());
+    // What an earlier tap left to skip is no concern of the next one.
+    drop(none);
+    let mut next = taps.open(TapFilter::default()).expect("it is closed");
+    receive(&loaded, Side::Lower, &packets[0]);
+    assert!(next.read().is_some());
+}
+
 #[test]
 fn a_full_ring_costs_copies_with_a_count() {
     let taps = taps();

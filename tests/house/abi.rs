@@ -241,8 +241,8 @@ fn of_taps() -> String {
     same(&mut program, "offsetof(struct words, policy)", offset_of!(Words, policy));
     same(&mut program, "offsetof(struct words, more)", offset_of!(Words, more));
     same(&mut program, "offsetof(struct words, taps)", kernel::WORDS_TAPS);
-    layout!(program, "tap", tap::Tap, left, below, snap);
-    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded);
+    layout!(program, "tap", tap::Tap, left, one_in, snap);
+    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded, skip);
     layout!(program, "tap_record", tap::TapRecord, at_ns, verdict, len, cap, policy, epoch, taps, side, port, bytes);
     layout!(program, "tap_cpu", tap::TapCpu, count, head, record);
     layout!(program, "taps", tap::Taps, open, actions, sides, wheres, tap, headers, cpu);

@@ -8,6 +8,8 @@ mod lasting;
 mod operators;
 #[path = "mitigation/samples.rs"]
 mod samples;
+#[path = "mitigation/upgraded.rs"]
+mod upgraded;
 #[path = "mitigation/uploads.rs"]
 mod uploads;
 

@@ -105,6 +105,35 @@ fn a_service_manager_is_told_what_weir_does(engine: &str, hosts: &Hosts, folder:
     manager.wait_for("STOPPING=1");
 }
 
+test_on!([afpacket, xdp] a_service_manager_is_told_of_an_upgrade);
+fn a_service_manager_is_told_of_an_upgrade(engine: &str, hosts: &Hosts, folder: &Path) {
+    let manager = Manager::listen(folder);
+    put(folder, "edge.weir", OPEN);
+    let running = start(hosts, folder, engine, &[]);
+    assert_eq!(manager.next(), "READY=1");
+    // Messages are read meanwhile, as a service manager does.
+    std::thread::scope(|scope| {
+        let upgrading = scope.spawn(|| ctl(folder, "upgrade"));
+        let reloading = manager.wait_for("RELOADING=1");
+        assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
+        // The new program tells the watchdog of its progress before it is ready.
+        assert_eq!(manager.next(), "WATCHDOG=1", "{:?}", manager.received);
+        manager.wait_for("READY=1");
+        let done = upgrading.join().expect("no panic");
+        assert!(done.status.success(), "{done:?}\n{}", running.log());
+    });
+    // A refused one changes nothing, and the status text says why.
+    put(folder, "edge.weir", OTHER);
+    std::thread::scope(|scope| {
+        let upgrading = scope.spawn(|| ctl(folder, "upgrade").status.code());
+        let status = manager.wait_for("STATUS=not upgraded: ");
+        assert!(status.contains("has changed since it was loaded"), "{status}");
+        assert_eq!(upgrading.join().expect("no panic"), Some(2));
+    });
+    assert_eq!(running.stop(), 0);
+    manager.wait_for("STOPPING=1");
+}
+
 test_on!([afpacket, xdp] a_reload_with_a_broken_policy_keeps_the_old_one_and_fails);
 fn a_reload_with_a_broken_policy_keeps_the_old_one_and_fails(engine: &str, hosts: &Hosts, folder: &Path) {
     let _manager = Manager::listen(folder);

@@ -9,7 +9,7 @@ use crate::traffic::{frames, send};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use weir_control::{Request, ShadowOperation, ShadowReport, ShadowShown};
+use weir_control::{GivenEntries, Request, ShadowOperation, ShadowReport, ShadowShown, TableOperation};
 
 const ACTIVE: &str = "slot attacks { size 4 }\nupstream {\n  slot attacks\n  tcp dport 443 drop\n  udp dport 53 drop\n  \
                       accept\n}\ndownstream { accept }\n";
@@ -106,6 +106,58 @@ fn a_shadow_finds_what_diff_finds_and_changes_nothing(engine: &str, hosts: &Host
 fn put_rule(running: &Running, rule: &str) {
     let operation = weir_control::SlotOperation::Add { rule: rule.to_owned(), timeout_ms: None };
     running.ask(&Request::Slot { slot: "attacks".to_owned(), operation }).expect("there is room");
+}
+
+const TABLES: &str = "table bad { type ipv4; dynamic; size 16; timeout 1h; elements = { 10.9.0.50 } }\n\
+                      table other { type ipv4; dynamic; size 16; elements = { 10.9.0.51 } }\n\
+                      upstream { ip saddr @bad drop; ip saddr @other drop; accept }\ndownstream { accept }\n";
+/// One table has another name, so it begins as declared.
+const SHADOW_TABLES: &str = "table bad { type ipv4; dynamic; size 16; timeout 1h; elements = { 10.9.0.50 } }\n\
+                             table mine { type ipv4; dynamic; size 16; elements = { 10.9.0.51 } }\n\
+                             upstream { ip saddr @bad drop; ip saddr @mine drop; accept }\ndownstream { accept }\n";
+
+fn change(running: &Running, table: &str, operation: TableOperation) {
+    running.ask(&Request::Table { table: table.to_owned(), operation }).expect("there is room");
+}
+
+fn entry(entry: &str) -> GivenEntries {
+    GivenEntries { entries: vec![entry.to_owned()], ..GivenEntries::default() }
+}
+
+each_kind!(tables_of_a_shadow_begin_with_those_of_the_policy_and_follow_their_changes);
+fn tables_of_a_shadow_begin_with_those_of_the_policy_and_follow_their_changes(
+    engine: &str,
+    hosts: &Hosts,
+    folder: &Path,
+) {
+    put(folder, "edge.weir", TABLES);
+    put(folder, "shadow.weir", SHADOW_TABLES);
+    let running = Running::start(&hosts.weir, folder, "edge.weir", engine, 1);
+    change(&running, "bad", TableOperation::Add(entry("10.9.0.60")));
+    change(&running, "bad", TableOperation::Del(entry("10.9.0.50")));
+    change(&running, "other", TableOperation::Add(entry("10.9.0.61")));
+    let begun = load(&running, folder, 1);
+    assert_eq!((&begun.tables[..], begun.table_changes_missed), (&["bad".to_owned()][..], 0), "{begun:?}");
+    let all = |packets: &[&str]| packets.iter().flat_map(|saddr| to_ports(&[9], saddr)).collect::<Vec<_>>();
+    let changed = |packets: &[&str]| {
+        let before = running.settled().upstream.total.packets;
+        send(&hosts.client, "c", &all(packets));
+        let least = before + packets.len() as u64;
+        let stats = running.wait_for("all are decided", |stats| stats.upstream.total.packets >= least);
+        let sources = judged(&running, stats.upstream.total.packets).comparison.by_source;
+        sources.into_iter().map(|change| (change.source.to_string(), change.newly_passed)).collect::<Vec<_>>()
+    };
+    let expected = [("10.9.0.61".to_owned(), 1)];
+    assert_eq!(changed(&["10.9.0.60", "10.9.0.50", "10.9.0.51", "10.9.0.61", "10.9.0.62"]), expected, "{engine}");
+    change(&running, "bad", TableOperation::Del(entry("10.9.0.60")));
+    change(&running, "bad", TableOperation::Add(entry("10.9.0.62")));
+    change(&running, "other", TableOperation::Add(entry("10.9.0.63")));
+    assert_eq!(changed(&["10.9.0.60", "10.9.0.62"]), expected, "{engine}: changes are followed");
+    change(&running, "bad", TableOperation::Flush);
+    assert_eq!(changed(&["10.9.0.62"]), expected, "{engine}");
+    let last = shadow(&running, ShadowOperation::End).expect("it is shown for the last time");
+    assert_eq!((last.table_changes_missed, last.failed), (0, None), "{engine}");
+    assert_eq!(running.stop(), 0);
 }
 
 each_kind!(a_shadow_of_some_packets_says_of_how_many);

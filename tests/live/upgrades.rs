@@ -1,5 +1,6 @@
 //! Upgrades in place, under traffic: packets, flows, tables, limits and trials continue.
 
+use crate::captures::Capture;
 use crate::device_under_test::{HOST, Running, Setup, TIMEOUT, wait_until};
 use crate::exits::{Echo, guard_of, passes};
 use crate::hosts::{Hosts, SERVER};
@@ -15,7 +16,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_abi::{ABI_VERSION, Link};
-use weir_control::{FlowOperation, FlowsListed, Request, UpgradeStatus};
+use weir_control::{
+    FlowOperation, FlowsListed, Request, ShadowOperation, SlotListed, SlotOperation, Stats, Tally, UpgradeStatus,
+};
 use weir_engine::FrameBurst;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
@@ -105,6 +108,13 @@ fn no_packet_is_lost_and_none_passes_unfiltered(engine: &str, hosts: &Hosts, fol
     let numbers: Vec<u64> = notes.into_iter().map(|(_, number)| number).collect();
     assert!(numbers.iter().copied().eq(0..sent), "{engine}: {} of {sent} packets have arrived", numbers.len());
     assert_eq!(running.status().on_exit, "block");
+    // Counts go on, also of packets that were decided while a program started.
+    let stats = running.wait_for("all are counted", |stats| dropped_by_rule(stats)[0] >= sent);
+    assert_eq!(dropped_by_rule(&stats), [sent; 2], "{engine}: {stats:#?}");
+    assert!(stats.upstream.total.passed >= sent && stats.upstream.current.packets == stats.upstream.total.packets);
+    let received = stats.interfaces.iter().find(|one| one.side == "lower").expect("there is one").rx_packets;
+    assert!(received >= 2 * sent && received >= stats.upstream.total.packets, "{engine}: {received} of {sent}");
+    assert_eq!(running.status().activations, 1);
     // What the new program has taken over ends with it, as usual.
     running.kill();
     let listener = Listener::noting(&hosts.server, "s", note);
@@ -114,6 +124,14 @@ fn no_packet_is_lost_and_none_passes_unfiltered(engine: &str, hosts: &Hosts, fol
     if engine != HOST {
         assert_eq!(listener.notes(0).len(), 0, "{engine}: nothing passes");
     }
+}
+
+/// Packets that the rule in front drops: since the start, and since the activation.
+fn dropped_by_rule(stats: &Stats) -> [u64; 2] {
+    let counted = |tally: &Tally| {
+        tally.rules.iter().filter(|rule| rule.rule.contains("dport 666")).map(|rule| rule.packets).sum()
+    };
+    [counted(&stats.upstream.total), counted(&stats.upstream.current)]
 }
 
 /// The flows of the active generation: their ports and states.
@@ -175,7 +193,7 @@ fn flows_debts_and_tables_continue(engine: &str, hosts: &Hosts, folder: &Path) {
         transfers.wait(3);
         let exceed = udp(PASSES, 3);
         hosts.client.run(move || put_on("c", &exceed));
-        limited(&running, 3);
+        limited(&running, 3 * (upgrade + 2));
         let suspects = done(&running, "suspects list --top 10");
         let entries = suspects["entries"].as_array().expect("a list");
         let timeouts: Vec<bool> = entries.iter().map(|entry| entry["timeout_s"].is_number()).collect();
@@ -204,7 +222,7 @@ fn a_trial_continues_and_can_be_rolled_back(engine: &str, hosts: &Hosts, folder:
     running.ask(&Request::Rollback).expect("there is a trial");
     assert_eq!((running.status().generation, running.status().confirm_left_s), (1, None));
     // Its end comes in the new program too.
-    running.ask(&Request::Activate { generation: next, confirm_s: Some(4.0) }).expect("it is ready");
+    running.ask(&Request::Activate { generation: next, confirm_s: Some(8.0) }).expect("it is ready");
     upgraded(&running);
     running.wait_until("the trial ends", |running| running.status().generation == 1);
     // A policy that was edited since is not activated by an upgrade.
@@ -255,7 +273,7 @@ fn a_broken_program_is_refused_or_ends_as_on_exit_says() {
     assert_eq!(guard_of(&running), guard);
     assert!(passes(&hosts, TIMEOUT));
     // It can load the policy, and fails when it begins.
-    let tried = format!("{{\"upgrade\":1,\"abi\":{ABI_VERSION},\"version\":\"9\"}}");
+    let tried = format!("{{\"upgrade\":2,\"abi\":{ABI_VERSION},\"version\":\"9\"}}");
     script(
         &program,
         &format!("#!/bin/sh\ncase \"$*\" in *--try-policy*) echo '{tried}';; *) echo it fails >&2; exit 3;; esac\n"),
@@ -293,4 +311,83 @@ fn an_engine_in_user_space_begins_again_with_its_flows_and_tables(engine: &str, 
     assert_eq!(done(&running, "suspects list --top 10")["entries"].as_array().map(Vec::len), Some(1));
     transfers.stop();
     assert_eq!(running.stop(), 0);
+}
+
+fn slot(running: &Running, operation: SlotOperation) -> serde_json::Value {
+    running.ask(&Request::Slot { slot: "attacks".to_owned(), operation }).expect("there is one")
+}
+
+test_on!([xdp, afpacket] rules_of_slots_stay_and_clients_are_told);
+fn rules_of_slots_stay_and_clients_are_told(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "edge.weir", "slot attacks { size 8 }\nupstream { slot attacks; accept }\ndownstream { accept }\n");
+    put(folder, "shadow.weir", "upstream { udp drop; accept }\ndownstream { accept }\n");
+    let running = Running::start_as(&hosts.weir, folder, "edge.weir", &Setup::new(engine));
+    let add = |rule: &str, timeout_ms| slot(&running, SlotOperation::Add { rule: rule.to_owned(), timeout_ms });
+    add("udp dport 7 counter", None);
+    slot(&running, SlotOperation::Del { number: 1 });
+    add("udp dport 666 drop", Some(3_600_000));
+    let operation = ShadowOperation::Load { policy: folder.join("shadow.weir"), every: 1, posture: None };
+    running.ask(&Request::Shadow { operation }).expect("it is loaded");
+    let file = folder.join("all.pcapng");
+    let capture = Capture::begin(&running, &["-o", &file.display().to_string()]);
+    let listener = Listener::noting(&hosts.server, "s", note);
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    let sending = hosts.client.start(move || send_numbered("c", &told));
+    running.wait_until("the rule drops", |running| running.stats().upstream.total.dropped > 0);
+    {
+        let _stop = StopOnDrop(&stop);
+        upgraded(&running);
+        assert_eq!(slot(&running, SlotOperation::List)["rules"][0]["number"], 2);
+    }
+    let sent = sending.join().expect("all are sent");
+    let report = capture.ends();
+    assert!(report.contains("ended by an upgrade of Weir"), "{engine}: {report}");
+    assert_eq!(running.stats().upstream.total.dropped, running.stats().upstream.total.reasons["slot"]);
+    let listed: SlotListed = serde_json::from_value(slot(&running, SlotOperation::List)).expect("rules");
+    assert!(listed.rules[0].timeout_s.is_some_and(|left| left < 3600.0), "{listed:?}");
+    if engine == "xdp" {
+        running.wait_for("all are counted", |stats| stats.upstream.total.reasons["slot"] >= sent);
+        assert_eq!(listed.rules[0].dropped, sent, "{engine}: none has passed, and all are counted");
+        assert!(listener.notes(sent as usize).iter().all(|&(port, _)| port == PASSES), "{engine}");
+    }
+    running.wait_until("the shadow judges again", |running| {
+        let shown = running.ask(&Request::Shadow { operation: ShadowOperation::Show }).expect("it answers");
+        shown["shadow"]["every"] == 1
+    });
+    assert_eq!(add("udp dport 8 counter", None)["number"], 3, "{engine}: a number is never used again");
+    assert_eq!(running.stop(), 0);
+}
+
+#[test]
+fn what_is_handed_over_and_damaged_ends_weir_as_on_exit_says() {
+    let hosts = Hosts::new();
+    let _echo = Echo::start(&hosts);
+    for (damage, problem) in [
+        ("truncate -s 100 $F", "EOF"),
+        ("sed -i 's/\"format\":2/\"format\":1/' $F", "format 1 is not known"),
+        ("sed -i 's/\"control\":[0-9]*/\"control\":999/' $F", "descriptor 999 was not handed over"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().to_owned();
+        fs::create_dir_all(&folder).expect("a folder");
+        put(&folder, "edge.weir", &format!("on-exit forward\n{RULES}"));
+        let (program, real) = (folder.join("weir"), env!("CARGO_BIN_EXE_weir"));
+        fs::copy(real, &program).expect("it was built");
+        let given = Setup::new("xdp").command(&folder, "edge.weir");
+        let mut command = Command::new(&program);
+        command.args(given.get_args()).current_dir(&folder).env("NO_COLOR", "1");
+        let weir = hosts.weir.clone();
+        let mut running = Running::spawn(&folder, command, move |mut command| weir.run(move || command.spawn()));
+        let text = format!(
+            "#!/bin/sh\ncase \"$*\" in *--try-policy*) ;; *) F=$(echo /run/weir/upgrade-$$-*)/handed.json; {damage};; esac\n\
+             exec {real} \"$@\"\n"
+        );
+        script(&program, &text);
+        let (code, _, stderr) = upgrade(&running);
+        assert!(code == 1 && stderr.contains("weir has ended during the upgrade"), "{damage}: {code} {stderr}");
+        assert!(running.ends().is_some_and(|code| code != 0), "{damage}: {}", running.log());
+        assert!(running.log().contains(problem), "{damage}: {}", running.log());
+        assert!(passes(&hosts, TIMEOUT), "{damage}: {}", running.log());
+    }
 }

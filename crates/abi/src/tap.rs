@@ -9,7 +9,7 @@
 //!   14 where     bits of taps that test headers            32 bytes      `cap` of them
 //!   64 tap       4 of 64 bytes
 //!  384 headers   4 of 128 bytes ([`TapWhere`])
-//!  896 cpu       9568 bytes for each CPU
+//!  896 cpu       9600 bytes for each CPU
 //! ```
 //! The bits of taps by reason are in `struct words`, because each generation has its own reasons.
 //!
@@ -20,6 +20,8 @@ use crate::tap_where::TapWhere;
 
 /// Maximum number of open taps.
 pub const TAPS: usize = 4;
+/// The most that [`Tap::one_in`] may be, so that a product in the kernel has 64 bits.
+pub const ONE_IN_MAX: u32 = 1 << 31;
 /// Bytes of a packet that are copied at most.
 pub const TAP_BYTES_MAX: usize = 9216;
 /// Room behind them, which the copy of a packet with a VLAN tag beside it needs.
@@ -31,8 +33,8 @@ const SPARE_BYTES: usize = 128;
 pub struct Tap {
     /// Copies that it may still get until it gets more.
     pub left: i64,
-    /// A packet is copied if 32 random bits are below this number. 0: each packet is copied.
-    pub below: u32,
+    /// One packet in so many is copied, at most [`ONE_IN_MAX`]. 0 and 1: each packet.
+    pub one_in: u32,
     /// Bytes of a packet that it wants.
     pub snap: u32,
     zero: [u64; 6],
@@ -41,15 +43,8 @@ pub struct Tap {
 impl Tap {
     /// A tap that wants `snap` bytes of one packet in `one_in`.
     pub const fn new(one_in: u32, snap: u32) -> Self {
-        Tap { left: 0, below: below(one_in), snap, zero: [0; 6] }
-    }
-}
-
-/// The number below which 32 random bits are for one packet in `one_in`; 0 if that is each packet.
-pub const fn below(one_in: u32) -> u32 {
-    match one_in {
-        0 | 1 => 0,
-        _ => (1u64 << 32).div_ceil(one_in as u64) as u32,
+        let one_in = if one_in > ONE_IN_MAX { ONE_IN_MAX } else { one_in };
+        Tap { left: 0, one_in, snap, zero: [0; 6] }
     }
 }
 
@@ -65,6 +60,8 @@ pub struct TapCount {
     pub lost: u64,
     /// Packets that cannot be in the ranges of the tap.
     pub excluded: u64,
+    /// Wanted packets that go by until the next copy, below twice [`Tap::one_in`] - 1. A larger number means none.
+    pub skip: u64,
 }
 
 /// The copy of a packet: `struct tap_record`. The ring has its first bytes only, as many as `cap` says.
@@ -164,8 +161,8 @@ pub struct Taps {
     pub cpu: [TapCpu; 1],
 }
 
-const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 32);
-const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9568 && size_of::<TapHead>() == 64);
+const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 40);
+const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9600 && size_of::<TapHead>() == 64);
 const _: () = assert!(std::mem::offset_of!(Taps, cpu) == 896);
 const _: () = assert!(std::mem::offset_of!(TapRecord, bytes) == TAP_RECORD_HEAD);
 

@@ -52,6 +52,15 @@ pub struct ShadowReport {
     /// Why it judges no more packets, if it has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Its dynamic tables that began with the entries of the active policy.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// Changes of these tables by hand or by feeds that the shadow does not have.
+    #[serde(default)]
+    pub table_changes_missed: u64,
+    /// Whether it tracks connections, so that packets of earlier ones may be decided otherwise only for that.
+    #[serde(default)]
+    pub tracks: bool,
     /// What it would decide otherwise. The old policy is the active one.
     #[serde(flatten)]
     pub comparison: Comparison,

@@ -25,7 +25,7 @@ mod server;
 mod signals;
 mod upgrade;
 
-use captures::Captures;
+use captures::{Captures, Streams};
 use door::Door;
 use generations::beginning;
 use generations::beginning::Beginning;
@@ -53,7 +53,7 @@ use weir_engine::bundle::trust::Trust;
 use weir_engine::live::samples::SampleReader;
 use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::{KernelPath, Ports};
-use weir_engine::live::{Datapath, Interfaces, Loaded, Workers};
+use weir_engine::live::{Counts, Datapath, Interfaces, Loaded, Workers};
 use weir_state::UsedBy;
 
 /// Interval of the main loop.
@@ -105,6 +105,9 @@ fn run_with(
     }
     let flags = Flags::register()?;
     notify::start()?;
+    if resumed.is_some() {
+        notify::progress_until_ready();
+    }
     clean_up()?;
     // Claims come first, because another Weir may use the interfaces.
     let targets = interfaces::claim_targets(options)?;
@@ -153,41 +156,47 @@ fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<()
         host => Ports::of_host(host)?,
     };
     let ports = ports.with_samples(taken.samples.as_ref().and_then(|samples| samples.ring()));
+    let ports = ports.counting_from(taken.resumed.as_ref().map_or(&[], Resumed::missed));
     let ports = Arc::new(ports.with_taps(taken.taps.clone()));
     let loader = KernelLoader::new(ports.clone(), options.limits_room, trust).behind(hybrid::splitter(options)?);
     let used_by = UsedBy::Kernel { limits_room: options.limits_room };
     let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(used_by)).transpose()?;
     let loader = loader.continuing(shared);
     let held = taken.resumed.as_mut().map(Resumed::links).transpose()?.flatten();
+    let counts = taken.resumed.as_mut().map(Resumed::counters).unwrap_or_default();
     let readers = loader.shared().tables().readers().clone();
     run_on(options, taken, loader, |first| match held {
-        Some(held) => Ok(KernelPath::take_over(ports, first, Some(&readers), held)?),
-        None => Ok(KernelPath::start(ports, first, Some(&readers))?),
+        Some(held) => Ok(KernelPath::take_over(ports, first, Some(&readers), held, &counts)?),
+        None => Ok((KernelPath::start(ports, first, Some(&readers))?, Vec::new())),
     })
 }
 
 /// Runs the command with workers in user space, each with a lane.
-fn run_workers(options: &RunOptions, trust: Trust, taken: Taken) -> Result<(), Failure> {
-    let loader = NativeLoader::new(trust).of(options.engine).behind(hybrid::splitter(options)?);
+fn run_workers(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(), Failure> {
+    let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(UsedBy::Workers)).transpose()?;
+    let loader = NativeLoader::new(trust).of(options.engine).behind(hybrid::splitter(options)?).continuing(shared);
     let samples = taken.samples.as_ref().and_then(|samples| samples.queue());
     let (interfaces, taps) = (taken.interfaces.clone(), taken.taps.clone());
     run_on(options, taken, loader, |first| {
         let lanes = options.engine.lanes(&interfaces, &options.lanes())?;
-        Ok(Workers::start_with(lanes, first, samples.as_ref(), taps)?)
+        Ok((Workers::start_with(lanes, first, samples.as_ref(), taps)?, Vec::new()))
     })
 }
 
-/// Runs the command with one kind of datapath, which `start` starts. Long: the stages of a start and of an end, in order.
+/// Runs the command with one kind of datapath. Long: the stages of a start and of an end, in order. `start` starts the
+/// datapath, and returns what programs before it have counted meanwhile.
 fn run_on<L: Loader>(
     options: &RunOptions,
     taken: Taken,
     loader: L,
-    start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<L::Datapath, Failure>,
+    start: impl FnOnce(&Loaded<LoaderCode<L>>) -> Result<(L::Datapath, Vec<Counts>), Failure>,
 ) -> Result<(), Failure> {
     let Taken { targets, claims, mut server, interfaces, samples, taps, flags, mut resumed, upgrades, configuration } =
         taken;
     let restored = resumed.as_mut().and_then(|resumed| resumed.restored.take());
+    let handed = resumed.as_mut().map(|resumed| std::mem::take(&mut resumed.parts)).unwrap_or_default();
     let mut parts = parts::all::<L>(options, samples, &upgrades, restored)?;
+    parts.continue_with(handed);
     parts.restore(&loader)?;
     let keeper = Keeper::of(options);
     let check = |first: &Generation<LoaderCode<L>>| parts.check(first);
@@ -212,11 +221,15 @@ fn run_on<L: Loader>(
     let ran = (|| {
         // A card is opened while the interfaces are in the state that they have without Weir.
         parts.open(&targets, &loader)?;
-        let datapath = start(&loaded)?;
+        let (datapath, counted) = start(&loaded)?;
         parts.engine_opened()?;
         guard.take_over(on_exit)?;
         let Beginning { ready, succession, .. } = beginning;
-        let controller = Arc::new(Controller::with(datapath, ready, succession, guard.clone()));
+        let controller = Controller::with(datapath, ready, succession, guard.clone());
+        let controller = Arc::new(match &mut resumed {
+            Some(resumed) => controller.continuing(resumed.counts(counted)),
+            None => controller,
+        });
         let engine = options.engine.name();
         controller.report(move |status| status.engine = Some(engine.to_owned()));
         match resumed {
@@ -226,6 +239,7 @@ fn run_on<L: Loader>(
         let door = Door::new(controller.clone(), loader, Arc::default()).configured(configuration);
         let door = Arc::new(door);
         let captures = Captures::new(taps.clone(), &interfaces, &options.host);
+        let streams = captures.streams();
         let running =
             Running { door: door.clone(), guard: guard.clone(), interfaces: &interfaces, taps, flags: &flags };
         let begun = keeper.as_ref().map_or(Ok(()), |keeper| keeper.start(&running.door));
@@ -235,7 +249,7 @@ fn run_on<L: Loader>(
             request => door.request(request).map(|reply| Answered::from(json!(reply))),
         };
         let begun = begun.and_then(|()| server.serve(answer));
-        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server)));
+        let waited = begun.is_ok().then(|| wait(&mut parts, &running, (&upgrades, &claims, &server), &streams));
         drop(server);
         // Actions are undone while workers can still take changes up.
         parts.end(&running);
@@ -259,14 +273,19 @@ fn wait<L: Loader>(
     parts: &mut Parts<'_, L>,
     running: &Running<'_, L>,
     (upgrades, claims, server): (&Upgrades, &Claims, &Server),
+    captures: &Streams,
 ) -> Result<(), Failure> {
     let Running { door, guard, flags, .. } = running;
     let controller = &door.controller;
     while !flags.is_stopped() && !controller.has_failed() && !controller.has_given_up() {
         parts.step(running);
         if let Some(plan) = upgrades.take_plan() {
-            let ends = Ends { door, guard, claims, server, flags, upgrades: upgrades.count() };
+            captures.end();
+            let handed = parts.hand_over();
+            let ends = Ends { door, guard, claims, server, flags, handed, upgrades: upgrades.count() };
             let NotUpgraded { failure, is_stopped } = upgrade::hand_over(plan, &ends);
+            parts.go_on();
+            captures.go_on();
             upgrades.refuse(failure.message());
             if is_stopped {
                 return Err(failure);

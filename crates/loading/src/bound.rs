@@ -15,6 +15,15 @@ use weir_state::slot_store::{SlotBinding, SlotDeclared};
 use weir_state::{BoundState, Memory, SharedState, UsedBy};
 use weir_tables::Image;
 
+/// Which tables of a policy are bound to shared state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BoundTables {
+    /// None: they are constant.
+    None,
+    /// Those that can change.
+    All,
+}
+
 impl Policy {
     /// The images of all slots, to report on them. Each is built once. Images of lists have labels that count up:
     /// [`Policy::bind`] builds the images with tickets, which depend on the buckets.
@@ -66,8 +75,11 @@ impl Policy {
     /// A table or list does not fit its layout, or there is not enough memory.
     pub fn bind(&self, shared: Option<&SharedState>) -> Result<Bound, LoadError> {
         match shared {
-            Some(shared) => self.bind_to(shared),
-            None => self.bind_to(&SharedState::new(UsedBy::Replay(Memory::Process))),
+            Some(shared) => self.bind_to(shared, self.bound_tables(shared)),
+            None => {
+                let shared = SharedState::new(UsedBy::Replay(Memory::Process));
+                self.bind_to(&shared, self.bound_tables(&shared))
+            }
         }
     }
 
@@ -76,14 +88,23 @@ impl Policy {
     /// # Errors
     /// As for [`Policy::bind`], or the kernel refuses the memory of tables.
     pub fn bind_kernel_replay(&self) -> Result<Bound, LoadError> {
-        self.bind_to(&SharedState::new(UsedBy::Replay(Memory::Kernel)))
+        let shared = SharedState::new(UsedBy::Replay(Memory::Kernel));
+        self.bind_to(&shared, self.bound_tables(&shared))
     }
 
-    fn bind_to(&self, shared: &SharedState) -> Result<Bound, LoadError> {
+    /// Whether its tables are bound to shared state. In a replay, others change no table.
+    fn bound_tables(&self, shared: &SharedState) -> BoundTables {
+        let changes = self.program.changes_tables() || self.program.counts_entries() || !shared.is_replay();
+        if changes { BoundTables::All } else { BoundTables::None }
+    }
+
+    pub(crate) fn bind_to(&self, shared: &SharedState, bound: BoundTables) -> Result<Bound, LoadError> {
         let mut state = BoundState::default();
         let mut images = self.images_of_tables()?;
-        let changes = self.program.changes_tables() || self.program.counts_entries() || !shared.is_replay();
-        state.tables = changes.then(|| tables::bind(self.tables_of(), &images, shared)).transpose()?;
+        state.tables = match bound {
+            BoundTables::None => None,
+            BoundTables::All => Some(tables::bind(self.tables_of(), &images, shared)?),
+        };
         if !self.program.limiters.is_empty() {
             let store = shared.limits(self.limit_needs())?;
             let assembled = limits::assemble(&self.lists, &self.program, store, weir_state::now_ns())?;

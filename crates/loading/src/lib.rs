@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod beside;
 pub mod bound;
 mod bundle;
 mod bundle_report;
@@ -54,6 +55,7 @@ pub mod stamp;
 mod tables;
 pub mod text;
 
+pub use beside::TablesBeside;
 pub use bundle::Bundled;
 pub use error::{LoadError, Rejected};
 pub use feeds::{ListContents, ListId, ListRead};

@@ -4,6 +4,7 @@ use crate::measure::{Pickup, Source};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
 use crate::victim::Evidence;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use weir_abi::PacketClass;
 
@@ -13,7 +14,7 @@ pub type ActionId = u32;
 pub type AttackId = u32;
 
 /// How far decisions go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Attacks are reported, and nothing is done.
     #[default]
@@ -44,7 +45,7 @@ impl Mode {
 }
 
 /// What an operator has prepared for attacks that no signature separates.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Prepared {
     /// Nothing: they are reported or limited.
     #[default]
@@ -56,7 +57,7 @@ pub enum Prepared {
 }
 
 /// What is done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Measure {
     /// Packets that match are dropped.
     Drop(Signature),
@@ -110,7 +111,7 @@ impl Display for Measure {
 }
 
 /// What an action would have done to the sample that it was derived from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// Packets of the victim's sample that it would have hit.
     pub attack: usize,
@@ -123,7 +124,7 @@ pub struct Trial {
 }
 
 /// An action with the reason for it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Action {
     /// Its number.
     pub id: ActionId,
@@ -136,7 +137,7 @@ pub struct Action {
 }
 
 /// Why an action ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// The action hit nothing for some time, or a blocked source became slow.
     Quiet,
@@ -209,7 +210,7 @@ pub enum Decision {
 }
 
 /// What an action has hit in a window, of the packets that were seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
     /// The action.
     pub action: ActionId,

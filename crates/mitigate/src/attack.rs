@@ -6,8 +6,10 @@ use crate::header::Header;
 use crate::measure::{Source, Window};
 use crate::prefix::Prefix;
 use crate::signature::Signature;
+use crate::stored::StoredClass;
 use crate::vector::Vectors;
 use crate::victim::Evidence;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// Signatures are learned from packets of this long at most. An attack that changes is learned anew.
@@ -31,7 +33,7 @@ const LATEST_MIN: usize = 16;
 const ENOUGH: usize = 64;
 
 /// What became of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// The action waits for approval.
     Proposed,
@@ -42,11 +44,12 @@ pub enum State {
 }
 
 /// An action of an attack.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The action.
     pub action: Action,
     /// The class of the vector that it is for.
+    #[serde(with = "StoredClass")]
     pub class: PacketClass,
     /// What became of it.
     pub state: State,
@@ -102,13 +105,14 @@ impl Record {
 }
 
 /// An attack, or a suspicion that may become one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attack {
     /// Its number, once it is certain.
     pub id: Option<AttackId>,
     /// The victim.
     pub victim: Prefix,
     /// The class with the largest excess when it was detected.
+    #[serde(with = "StoredClass")]
     pub class: PacketClass,
     /// When it was detected, ns.
     pub from_ns: u64,

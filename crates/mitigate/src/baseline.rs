@@ -8,6 +8,7 @@ use crate::learned::{FAST_MAX, UsualRate, fall};
 use crate::measure::WINDOW_NS;
 use crate::measure::counts::Counts;
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use weir_abi::PacketClass;
@@ -67,7 +68,7 @@ impl Growth {
 }
 
 /// Since when something is known, and when it was seen last, ns.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Since(Option<(u64, u64)>);
 
 impl Since {
@@ -83,7 +84,7 @@ impl Since {
 }
 
 /// The baseline of a prefix.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Usual {
     /// Highest usual rate without proof of each class.
     unproven: [UsualRate; PacketClass::COUNT],
@@ -276,7 +277,7 @@ impl Usual {
 }
 
 /// The baselines of all prefixes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Baselines {
     usual: HashMap<Prefix, Usual>,
     now_ns: u64,

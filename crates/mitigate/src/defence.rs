@@ -15,6 +15,7 @@ use crate::measure::{Belongs, Distrusted, Extractor, Handshake, Proxied, Source,
 use crate::mitigator::{Mitigator, Settings};
 use crate::prefix::Prefix;
 use crate::victim::SPAN_NS;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// What happens to a packet.
@@ -38,7 +39,7 @@ impl Fate {
 }
 
 /// Mitigation with all that it knows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Defence {
     extractor: Extractor,
     mitigator: Mitigator,
@@ -49,6 +50,7 @@ pub struct Defence {
     observed: Option<Observed>,
     /// When an action began or ended to drop packets, ns.
     changed_ns: u64,
+    #[serde(skip)]
     excerpts: Option<Excerpts>,
 }
 
@@ -64,6 +66,15 @@ impl Defence {
             changed_ns: 0,
             excerpts: None,
         }
+    }
+
+    /// This defence, which another program has handed over, with the settings of this program. The mode stays, because
+    /// an operator may have set it. Packets around attacks were not handed over.
+    #[must_use]
+    pub fn continued(mut self, inside: Vec<Prefix>, settings: Settings) -> Self {
+        self.extractor.protect_inside(inside);
+        self.mitigator.continue_with(settings);
+        self
     }
 
     /// Keeps packets around attacks from now on. The seed is a secret.

@@ -4,12 +4,13 @@ use crate::action::{Action, ActionId, Hit, Measure};
 use crate::class;
 use crate::header::Header;
 use crate::measure::{Belongs, Pickup, Source};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// A limit may pass this many seconds of its rate at once.
 const BURST_S: f64 = 1.0;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Active {
     action: Action,
     hit: Hit,
@@ -19,7 +20,7 @@ struct Active {
 }
 
 /// The actions that are carried out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Filter {
     active: Vec<Active>,
     /// SYN proxies among them.

@@ -1,5 +1,7 @@
 //! What detection knows of a packet: its headers and the first bytes of its payload.
 
+use crate::stored::StoredFragment;
+use serde::{Deserialize, Serialize};
 pub use weir_abi::flow::Arrival;
 use weir_abi::packet::Fragment;
 
@@ -33,9 +35,10 @@ pub mod tcp {
 }
 
 /// The headers of an IP packet. Numbers are in host byte order. Fields that the packet does not have are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The side from which it came, if that is known. If not, its source says so, which can be forged.
+    #[serde(skip)]
     pub arrival: Option<Arrival>,
     /// Whether the addresses are IPv6 addresses.
     pub is_ipv6: bool,
@@ -46,6 +49,7 @@ pub struct Header {
     /// The protocol behind all extension headers.
     pub protocol: u8,
     /// Position in its datagram. Later fragments have no transport header.
+    #[serde(with = "StoredFragment")]
     pub fragment: Fragment,
     /// Whether TCP, UDP or another protocol with ports follows.
     pub has_ports: bool,

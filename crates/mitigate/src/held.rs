@@ -6,13 +6,14 @@
 use crate::baseline::{Baselines, FACTOR};
 use crate::learned::{Pace, UsualRate};
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// A lower rate is no attack: the floor of a host.
 const LEAST_PPS: f64 = 100.0;
 
 /// Packets from outside that the datapath has held back in a window, whichever rule did it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBack {
     /// SYNs that were answered with a cookie.
     pub cookies: u64,
@@ -21,7 +22,7 @@ pub struct HeldBack {
 }
 
 /// What is held back in peace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UsuallyHeld {
     cookies: UsualRate,
     dropped: UsualRate,
@@ -29,7 +30,7 @@ pub struct UsuallyHeld {
 
 /// What a posture holds back beyond what its victims' customers and the base policy explain, packets a second; 0 if
 /// they may explain all of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Excess {
     /// SYNs that were answered with a cookie.
     pub cookies_pps: f64,

@@ -2,9 +2,10 @@
 
 use crate::action::{Ending, Mode};
 use crate::attack::{Attack, Record, State};
+use serde::{Deserialize, Serialize};
 
 /// Why no action against an attack is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idle {
     /// The reason.
     pub why: String,

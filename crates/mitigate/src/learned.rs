@@ -4,6 +4,8 @@
 //! bounded factor in an hour, whatever is sent, and falls when it is not met. Only in the first seconds of a life, when
 //! nothing is known, it follows.
 
+use serde::{Deserialize, Serialize};
+
 /// A rate doubles in not less than this time: it quadruples in an hour.
 pub const DOUBLING_S: f64 = 1800.0;
 /// In a crowd it doubles in this time.
@@ -14,7 +16,7 @@ pub const FAST_MAX: f64 = 20.0;
 pub const HALVING_S: f64 = 3600.0;
 
 /// How fast a rate rises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
     /// To each maximum, because nothing is known yet.
     Follow,
@@ -26,7 +28,7 @@ pub enum Pace {
 }
 
 /// The highest usual rate of something, packets a second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UsualRate {
     pps: f64,
     /// What it would be if it never rose fast; at most `pps`.

@@ -37,6 +37,7 @@ pub mod reference;
 pub mod release;
 mod retreat;
 pub mod signature;
+mod stored;
 mod streams;
 mod unanswered;
 pub mod vector;

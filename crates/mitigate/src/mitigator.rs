@@ -33,6 +33,7 @@ use crate::streams;
 use crate::unanswered::Unanswered;
 use crate::victim::{Suspect, Victims};
 pub use knowledge::{Attacked, Part};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use weir_abi::PacketClass;
 
@@ -81,7 +82,7 @@ const USED_MIN: usize = 8;
 pub const HOLD_NS: u64 = 60_000_000_000;
 
 /// How decisions are made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// How far decisions go.
     pub mode: Mode,
@@ -104,7 +105,7 @@ impl Default for Settings {
 }
 
 /// The state of detection and of all attacks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Mitigator {
     settings: Settings,
     protected: Protected,
@@ -121,6 +122,7 @@ pub struct Mitigator {
     cookie_ns: Option<u64>,
     next_action: ActionId,
     next_attack: AttackId,
+    #[serde(skip)]
     decisions: Vec<Decision>,
     /// Datagrams that were not judged, because only one direction is seen.
     unjudged: u64,

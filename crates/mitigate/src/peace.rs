@@ -11,6 +11,7 @@ use crate::prefix::Prefix;
 use crate::reference::Reference;
 use crate::unanswered;
 use crate::victim::{Evidence, Suspect, Victims};
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// Traffic without proof above this share, most of it from new sources, is not usual even if it was there first.
@@ -26,7 +27,7 @@ const SOURCE_PPS: f64 = 33.0;
 pub const ANSWERERS_MIN: usize = 8;
 
 /// The knowledge of peace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Peace {
     /// Usual rates by prefix and class.
     pub baselines: Baselines,

@@ -1,10 +1,11 @@
 //! Prefixes of the protected network, and the levels at which traffic is counted.
 
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A prefix. Bits behind its length are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Prefix {
     is_ipv6: bool,
     address: u128,

@@ -2,10 +2,11 @@
 
 use crate::measure::Source;
 use crate::prefix::Prefix;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// A set of prefixes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Protected {
     prefixes: HashSet<Prefix>,
     /// Family and length of each kind of prefix that is there.

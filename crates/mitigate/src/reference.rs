@@ -9,6 +9,7 @@
 use crate::header::Header;
 use crate::measure::Window;
 use crate::measure::sample::Reservoir;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 /// Headers of real sources.
@@ -32,14 +33,14 @@ const SHORT_WAIT_NS: u64 = 5_000_000_000;
 const WAITING_MAX: usize = 1 << 15;
 
 /// What a header is taken for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum Kind {
     Plausible,
     Vouched,
     Unproven,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Waiting {
     until_ns: u64,
     kind: Kind,
@@ -47,7 +48,7 @@ struct Waiting {
 }
 
 /// How many headers of each kind are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Of real sources.
     pub real: usize,
@@ -64,7 +65,7 @@ pub struct Sizes {
 }
 
 /// Samples of the peace so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reference {
     real: Reservoir<Header>,
     plausible: Reservoir<Header>,

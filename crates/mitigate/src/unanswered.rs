@@ -15,7 +15,9 @@ use crate::baseline::{FACTOR, floor_pps};
 use crate::class;
 use crate::measure::{HeavySource, Source, Window};
 use crate::prefix::Prefix;
+use crate::stored::StoredClass;
 use crate::victim::{Evidence, Suspect};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use weir_abi::PacketClass;
 
@@ -43,7 +45,7 @@ const KEPT_NS: u64 = 60_000_000_000;
 const SOURCES_MAX: usize = 4096;
 
 /// What was seen of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Evident {
     /// Packets that were seen, and their estimate.
     seen: f64,
@@ -98,7 +100,7 @@ impl Evident {
 }
 
 /// A source that sends more than is usual.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Watched {
     /// The evidence of windows whose losses are known.
     settled: Evident,
@@ -109,11 +111,12 @@ struct Watched {
     /// When it is forgotten, unless it sends more than is usual again, ns.
     until_ns: u64,
     prefix: Prefix,
+    #[serde(with = "StoredClass")]
     class: PacketClass,
 }
 
 /// The sources that send more than is usual.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Unanswered {
     watched: HashMap<Source, Watched>,
     /// The end of the last window, and the copies that were missing then, scaled.

@@ -4,7 +4,9 @@
 //! What actions hold back is a part of the rate, so a vector is seen while its actions hide it.
 
 use crate::class;
+use crate::stored::StoredClass;
 use crate::victim::Evidence;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// Windows with excess that make a vector, and the time in which they occur.
@@ -14,9 +16,10 @@ const SPAN_NS: u64 = 10_000_000_000;
 const OVER_MAX: usize = 32;
 
 /// A vector.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vector {
     /// The class of its packets.
+    #[serde(with = "StoredClass")]
     pub class: PacketClass,
     /// What exceeded which threshold when it began.
     pub evidence: Vec<Evidence>,
@@ -40,7 +43,7 @@ impl Vector {
 }
 
 /// The vectors of one attack, and the measurements of the current window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Vectors {
     all: Vec<Vector>,
     /// What actions have held back in this window, packets a second by class.
@@ -48,6 +51,7 @@ pub struct Vectors {
     /// Rates of this window, with what is held back.
     rates_pps: [f64; PacketClass::COUNT],
     /// Classes whose rate exceeds the threshold in this window.
+    #[serde(skip)]
     excess: Vec<(PacketClass, Evidence)>,
     /// Windows in which a class had excess that is no vector.
     windows: [Vec<u64>; PacketClass::COUNT],

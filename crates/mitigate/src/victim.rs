@@ -10,6 +10,7 @@ use crate::class;
 use crate::measure::counts::Counts;
 use crate::measure::{WINDOW_NS, Window};
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use weir_abi::PacketClass;
 
@@ -32,7 +33,7 @@ const VISITED_MIN: usize = 8;
 const SUSPECTS_MAX: usize = 256;
 
 /// A measurement that exceeds its threshold.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// What was measured.
     pub measure: String,
@@ -70,7 +71,7 @@ impl Suspect {
 }
 
 /// The prefixes under suspicion.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Victims {
     /// When a prefix had excess, the latest last.
     excess: HashMap<Prefix, Vec<u64>>,

@@ -1,13 +1,14 @@
 //! SYNs that a simulated SYN proxy has answered, until the handshakes of their connections complete.
 
 use crate::measure::Handshake;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 /// Handshakes that are remembered, about 60 MB. The oldest is forgotten first: its SYNs stay dropped.
 const HANDSHAKES_MAX: usize = 1 << 20;
 
 /// SYNs of a connection, by what their labels say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Syns {
     /// Attack packets.
     pub attack: u64,
@@ -16,7 +17,7 @@ pub struct Syns {
 }
 
 /// The SYNs that wait.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Waiting {
     /// With the number of the handshake in `order`.
     syns: HashMap<Handshake, (u64, Syns)>,

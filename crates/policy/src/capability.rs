@@ -3,7 +3,8 @@
 //! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`Engine::lacks`] is the table of what each
 //! supports. A bundle has the code of several engines and needs what they support.
 
-use crate::ir::{Effect, Program, RuleId, match_tree};
+use crate::field::Subject;
+use crate::ir::{Effect, Program, RuleId, Test, match_tree};
 use std::collections::BTreeSet;
 use weir_abi::Target;
 
@@ -45,6 +46,8 @@ pub enum Feature {
     Card,
     /// `observe`
     Observe,
+    /// More extern objects than a pipeline has.
+    Objects,
 }
 
 /// A feature of a rule that engines do not support.
@@ -85,6 +88,7 @@ impl Engine {
     /// Why the engine does not support the feature, or `None` if it does.
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
+            (Engine::P4, Feature::Objects) => Some("a pipeline has room for 200 tables, limits, additions and samples"),
             (Engine::P4, Feature::Connections) => Some("it has no seats of connections yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
@@ -93,7 +97,7 @@ impl Engine {
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
             (_, Feature::Observe) => Some("it cannot extract features yet"),
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
-            (_, Feature::Track | Feature::Connections | Feature::Slot) => None,
+            (_, Feature::Track | Feature::Connections | Feature::Slot | Feature::Objects) => None,
         }
     }
 }
@@ -112,6 +116,7 @@ impl Feature {
             Feature::Slot => "slot",
             Feature::Card => "card",
             Feature::Observe => "observe",
+            Feature::Objects => "many objects",
         }
     }
 
@@ -158,6 +163,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
     if program.observe.is_some() {
         report(None, Feature::Observe);
     }
+    if objects(program) > OBJECTS_MAX {
+        report(None, Feature::Objects);
+    }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
             report(Some(RuleId(index)), feature);
@@ -171,6 +179,25 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
     let rules: BTreeSet<RuleId> = answered.map(|condition| condition.rule).collect();
     rules.into_iter().for_each(|rule| report(Some(rule), Feature::Card));
     found
+}
+
+/// Most extern objects of a pipeline. SWX numbers them and the headers with 8 bits.
+pub(crate) const OBJECTS_MAX: usize = 200;
+
+/// No fewer than the extern objects that a pipeline needs.
+fn objects(program: &Program) -> usize {
+    let slots = program.slots.iter().map(|slot| if slot.counted.is_some() { 3 } else { 1 }).sum::<usize>();
+    let is_sample = |effect: &&Effect| matches!(effect, Effect::Sample { .. });
+    let samples = program.rules.iter().flat_map(|rule| &rule.effects).filter(is_sample).count();
+    let conditions = program.chains.iter().flat_map(|chain| match_tree::conditions(&chain.tree.nodes));
+    let subjects = conditions.flat_map(|condition| condition.tests).filter_map(|test| match test {
+        Test::Value { subject: Subject::Raw(raw), .. } => Some(*raw),
+        _ => None,
+    });
+    let raws = subjects.collect::<BTreeSet<_>>().len();
+    let counter_and_tracking = 3;
+    let limits = program.limiters.len() + program.adders.len() + program.rule_slots.len();
+    counter_and_tracking + slots + samples + raws + limits
 }
 
 /// The first rule that needs the state of packets.
@@ -214,6 +241,19 @@ chain downstream
         let found = unsupported(&program, &[Engine::P4]);
         assert!(found.iter().any(|found| found.rule.is_none() && found.feature == Feature::Observe), "{found:?}");
         assert_eq!(unsupported(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), []);
+    }
+
+    #[test]
+    fn a_pipeline_has_a_limited_number_of_objects() {
+        let program = |count: usize| {
+            let rules: String = (0..count).map(|rule| format!("rule {rule} x:1 [sample 1/2] sample 1/2\n")).collect();
+            let uses: String = (0..count).map(|rule| format!("  rule {rule}\n")).collect();
+            parse(&format!("program x\n{rules}chain upstream\n{uses}chain downstream\n")).unwrap()
+        };
+        assert_eq!(unsupported(&program(OBJECTS_MAX - 3), &Engine::ALL), []);
+        let found = unsupported(&program(OBJECTS_MAX - 2), &Engine::ALL);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].feature, found[0].engines().as_str()), (Feature::Objects, "p4"));
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! State that the next program in this process takes over, after an upgrade (`docs/decisions/0072-upgrades.md`).
 //!
-//! The tables of flows and the buckets of limits are handed over as maps of the kernel. Programs in the kernel go on
-//! changing them, so nothing is lost however long the next program takes to begin. Tables of addresses are in files
-//! ([`crate::saved`]).
+//! The tables of flows, the buckets and counts of limits, and the rules of slots are handed over as maps of the kernel.
+//! Programs in the kernel go on changing them, so nothing is lost however long the next program takes to begin. Tables
+//! of addresses are in files ([`crate::saved`]).
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use weir_abi::ABI_VERSION;
+use weir_abi::{ABI_VERSION, AdditionCounts};
 
 use crate::flow_store::FlowTables;
 use crate::flows::FlowTable;
-use crate::limits::{Buckets, HandedAssignment, LimitStore};
+use crate::limits::{Buckets, Counts, HandedAssignment, LimitStore};
+use crate::shared::HandedBucketMap;
+use crate::slots::HandedRules;
 use crate::{SharedState, UsedBy};
 
 /// Keeps a descriptor open for the next program. Returns its number.
@@ -28,6 +30,18 @@ pub struct StateHandover {
     seed: u32,
     flows: Vec<HandedFlows>,
     limits: Option<HandedLimits>,
+    slots: Vec<HandedSlot>,
+    /// What rules have added to tables: new, updated, lost, refused by full tables, and by protected ones.
+    additions: [u64; 5],
+}
+
+/// A slot with its rules.
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedSlot {
+    name: String,
+    /// `None` for the memory of workers, which ends with their program.
+    map: Option<i32>,
+    rules: HandedRules,
 }
 
 /// A table of flows.
@@ -43,6 +57,8 @@ struct HandedFlows {
 #[derive(Debug, Serialize, Deserialize)]
 struct HandedLimits {
     map: i32,
+    /// The counts of packets beside the buckets, if any policy had them: that exceeded their limits, and that passed.
+    counts: [Option<i32>; 2],
     count: usize,
     assignment: HandedAssignment,
 }
@@ -62,9 +78,19 @@ impl SharedState {
         let limits = self.known_limits().and_then(|limits| Some((limits, limits.buckets().map()?)));
         let limits = limits.map(|(limits, map)| {
             let (count, assignment) = (limits.buckets().count(), limits.assignment());
-            Ok::<_, io::Error>(HandedLimits { map: keep(map)?, count, assignment })
+            let counts = limits.counts().maps().map(|map| map.map(&mut *keep).transpose());
+            let [exceeded, passed] = counts;
+            Ok::<_, io::Error>(HandedLimits { map: keep(map)?, counts: [exceeded?, passed?], count, assignment })
         });
-        Ok(StateHandover { abi: ABI_VERSION, seed: self.seed(), flows, limits: limits.transpose()? })
+        let limits = limits.transpose()?;
+        let mut slots = Vec::new();
+        for (name, slot) in self.slots().all() {
+            let map = slot.map().map(&mut *keep).transpose()?;
+            slots.push(HandedSlot { name, map, rules: slot.hand_over() });
+        }
+        let AdditionCounts { added, updated, overflow, table_full, protected } = self.additions().counts();
+        let additions = [added, updated, overflow, table_full, protected];
+        Ok(StateHandover { abi: ABI_VERSION, seed: self.seed(), flows, limits, slots, additions })
     }
 
     /// State that continues with what was handed over. State of another layout begins anew, and what is handed over is
@@ -82,20 +108,31 @@ impl SharedState {
             }
         }
         let mut limits = None;
-        if let Some(HandedLimits { map, count, assignment }) = handed.limits {
+        if let Some(HandedLimits { map, counts, count, assignment }) = handed.limits {
             let map = take(map)?;
+            let [exceeded, passed] = counts.map(|map| map.map(&mut *take).transpose());
             if is_same {
                 if !assignment.fits(count) {
                     return Err(io::Error::other("the buckets of limits are assigned beyond their number"));
                 }
-                limits = Some((Buckets::handed(map, count)?, assignment));
+                let counts = Counts::handed([exceeded?, passed?], count)?;
+                limits = Some(HandedBucketMap { buckets: Buckets::handed(map, count)?, counts, assignment });
             }
+        }
+        let mut slots = Vec::new();
+        for HandedSlot { name, map, rules } in handed.slots {
+            slots.push((name, map.map(&mut *take).transpose()?, rules));
         }
         let state = match is_same {
             true => SharedState::with_seed(used_by, handed.seed),
             false => SharedState::new(used_by),
         };
+        let [added, updated, overflow, table_full, protected] = handed.additions;
+        state.additions().continue_with(AdditionCounts { added, updated, overflow, table_full, protected });
         state.take_handed(tables, limits);
+        if is_same {
+            state.slots().continue_with(slots, crate::now_ns())?;
+        }
         Ok(state)
     }
 
@@ -109,6 +146,7 @@ impl SharedState {
         self.flow_tables(|tables| tables.handed.clear());
         *self.handed_buckets().lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.tables().end_handover();
+        self.slots().end_handover();
         self.known_limits().into_iter().for_each(LimitStore::end_handover);
     }
 }

@@ -1,10 +1,10 @@
 //! Memory that programs in the kernel and this process share.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys::{
-    BPF_F_MMAPABLE, BPF_MAP_TYPE_ARRAY, bpf_map_create_opts, bpf_map_get_info_by_fd, bpf_map_info,
+    BPF_F_MMAPABLE, BPF_MAP_TYPE_ARRAY, bpf_map_create_opts, bpf_map_get_fd_by_id, bpf_map_get_info_by_fd, bpf_map_info,
 };
 use libbpf_rs::{MapHandle, MapType};
 use memmap2::{MmapOptions, MmapRaw};
@@ -37,12 +37,7 @@ fn memory(map: &OwnedFd, bytes: usize, values: u32) -> io::Result<MmapRaw> {
 /// # Errors
 /// It is another map, or the kernel refuses its memory.
 pub(crate) fn handed_array(map: &OwnedFd, name: &str, bytes: usize, values: u32) -> io::Result<MmapRaw> {
-    let mut info = bpf_map_info::default();
-    let mut length = size_of::<bpf_map_info>() as u32;
-    // SAFETY: `info` is writable for `length` bytes. It is all zeros, so the kernel writes through no pointer in it.
-    if unsafe { bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let info = info(map.as_fd())?;
     let is_named = info.name.iter().map(|&c| c as u8).take_while(|&c| c != 0).eq(name.bytes());
     let is_mapped = info.map_flags & BPF_F_MMAPABLE != 0 && info.type_ == BPF_MAP_TYPE_ARRAY;
     let is_large = (info.key_size, info.value_size as usize, info.max_entries) == (4, bytes, values);
@@ -53,6 +48,53 @@ pub(crate) fn handed_array(map: &OwnedFd, name: &str, bytes: usize, values: u32)
             map.as_raw_fd()
         ))),
     }
+}
+
+/// The memory of an array map with one value of `bytes` bytes, which was handed over. libbpf has named it.
+///
+/// # Errors
+/// It is another map, or the kernel refuses its memory.
+pub fn handed_section(map: &OwnedFd, bytes: usize) -> io::Result<MmapRaw> {
+    let info = info(map.as_fd())?;
+    let is_mapped = info.map_flags & BPF_F_MMAPABLE != 0 && info.type_ == BPF_MAP_TYPE_ARRAY;
+    match is_mapped && (info.key_size, info.value_size as usize, info.max_entries) == (4, bytes, 1) {
+        true => memory(map, bytes, 1),
+        false => Err(io::Error::other(format!("descriptor {} is not a section of {bytes} bytes", map.as_raw_fd()))),
+    }
+}
+
+fn info(map: BorrowedFd<'_>) -> io::Result<bpf_map_info> {
+    let mut info = bpf_map_info::default();
+    let mut length = size_of::<bpf_map_info>() as u32;
+    // SAFETY: `info` is writable for `length` bytes. It is all zeros, so the kernel writes through no pointer in it.
+    match unsafe { bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length) } {
+        0 => Ok(info),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The number of a map in the kernel.
+///
+/// # Errors
+/// It is no map.
+pub fn map_number(map: BorrowedFd<'_>) -> io::Result<u32> {
+    info(map).map(|info| info.id)
+}
+
+/// The map with a number, and the length of its values in bytes.
+///
+/// # Errors
+/// There is no such map, or the process lacks the right to open it by its number.
+pub fn map_of_number(number: u32) -> io::Result<(OwnedFd, usize)> {
+    // SAFETY: the call has no pointers.
+    let descriptor = unsafe { bpf_map_get_fd_by_id(number) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened it, for nothing else.
+    let map = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let bytes = info(map.as_fd())?.value_size as usize;
+    Ok((map, bytes))
 }
 
 /// Number of CPUs that have memory of their own in the kernel: the most that the machine can have, rounded up to a

@@ -43,7 +43,7 @@ pub use bound_kind::{Sharing, StateShape, Worker};
 pub use bound_state::{BoundState, WorkerState};
 pub use error::StateError;
 pub use grace::Grace;
-pub use kernel_map::{cpus, mapped_array};
+pub use kernel_map::{cpus, handed_section, map_number, map_of_number, mapped_array};
 pub use memory::{Memory, UsedBy};
 pub use shared::SharedState;
 pub use store::{Binding, Declared, StateKind, Store};

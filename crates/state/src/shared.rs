@@ -10,7 +10,7 @@ use crate::feature_store::{FeatureBinding, ObservedFeatures};
 use crate::features::Features;
 use crate::flow_store::{FlowBinding, FlowTables};
 use crate::flows::FlowTable;
-use crate::limits::{Buckets, HandedAssignment, LimitNeeds, LimitStore, SavedDebts};
+use crate::limits::{Buckets, Counts, HandedAssignment, LimitNeeds, LimitStore, SavedDebts};
 use crate::saved::SavedFlows;
 use crate::slot_store::SlotStore;
 use crate::store::{Declared, StateKind, Store};
@@ -22,7 +22,11 @@ use crate::{StateError, UsedBy};
 const BUCKETS_SPARE_MIN: usize = 1 << 16;
 
 /// Buckets that were handed over, until the first policy with limits.
-type HandedBucketMap = Mutex<Option<(Buckets, HandedAssignment)>>;
+pub(crate) struct HandedBucketMap {
+    pub buckets: Buckets,
+    pub counts: Counts,
+    pub assignment: HandedAssignment,
+}
 
 /// All state that outlives the generations of one datapath. State of a kind is reserved for the first policy that
 /// declares it, so other policies pay nothing.
@@ -39,7 +43,7 @@ pub struct SharedState {
     /// Debts for limits that no generation has declared yet.
     debts: Mutex<Vec<SavedDebts>>,
     /// Buckets of the program before this one in its process, until the first policy with limits.
-    handed_buckets: HandedBucketMap,
+    handed_buckets: Mutex<Option<HandedBucketMap>>,
 }
 
 impl SharedState {
@@ -84,12 +88,12 @@ impl SharedState {
     }
 
     /// Buckets that were handed over and not taken yet.
-    pub(crate) fn handed_buckets(&self) -> &HandedBucketMap {
+    pub(crate) fn handed_buckets(&self) -> &Mutex<Option<HandedBucketMap>> {
         &self.handed_buckets
     }
 
     /// Lets the first generations continue with tables of flows and buckets.
-    pub(crate) fn take_handed(&self, flows: Vec<Arc<FlowTable>>, buckets: Option<(Buckets, HandedAssignment)>) {
+    pub(crate) fn take_handed(&self, flows: Vec<Arc<FlowTable>>, buckets: Option<HandedBucketMap>) {
         self.flow_tables(|tables| tables.handed = flows);
         *self.handed_buckets.lock().unwrap_or_else(PoisonError::into_inner) = buckets;
     }
@@ -106,15 +110,19 @@ impl SharedState {
     pub fn limits(&self, needs: LimitNeeds) -> Result<&LimitStore, StateError> {
         if self.limits.get().is_none() {
             let handed = self.handed_buckets.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let handed = handed.filter(|(buckets, _)| buckets.count() >= needs.buckets);
-            let (handed, assignment) = handed.unzip();
+            let handed = handed.filter(|handed| handed.buckets.count() >= needs.buckets);
+            let (handed, continued) = match handed {
+                Some(HandedBucketMap { buckets, counts, assignment }) => (Some(buckets), Some((counts, assignment))),
+                None => (None, None),
+            };
             let buckets = match (handed, self.used_by) {
                 (Some(handed), _) => handed,
                 (None, UsedBy::Replay(_)) => Buckets::reserve(needs.buckets)?,
                 (None, UsedBy::Workers) => Buckets::reserve(BUCKETS_MAX)?,
                 (None, UsedBy::Kernel { limits_room }) => Buckets::in_kernel(kernel_buckets(needs, limits_room))?,
             };
-            let store = LimitStore::new(self.seed, buckets);
+            let (counts, assignment) = continued.unzip();
+            let store = LimitStore::counting(self.seed, buckets, counts.unwrap_or_default());
             assignment.into_iter().for_each(|assignment| store.continue_with(assignment));
             store.keep_debts(self.debts.lock().unwrap_or_else(PoisonError::into_inner).clone());
             // If another thread was faster, its store is used.

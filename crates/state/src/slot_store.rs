@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use weir_abi::slot::{RULES_MAX, STRIPES, SlotImage};
@@ -10,7 +10,7 @@ use weir_abi::{Burst, burst};
 use weir_tables::live::Readers;
 
 use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
-use crate::slots::RuleSlot;
+use crate::slots::{HandedRules, RuleSlot};
 use crate::store::{Binding, Declared, Request, StateKind, Store};
 use crate::{Memory, StateError};
 
@@ -50,6 +50,8 @@ pub struct RuleSlots {
     memory: Memory,
     /// `None` if no code reads rules while they change.
     readers: Option<Readers>,
+    /// Slots of the program before this one in its process, by name, until generations have taken them.
+    handed: Vec<(String, Arc<RuleSlot>)>,
 }
 
 impl StateKind for RuleSlots {
@@ -68,8 +70,9 @@ impl StateKind for RuleSlots {
         _: u64,
     ) -> Result<Vec<BoundSlot>, StateError> {
         let bind = |Request { declaration: SlotDeclared { name, size }, earlier, .. }: Request<'_, Self>| {
-            let slot = match earlier.first() {
-                Some(bound) => bound.slot.clone(),
+            let handed = || self.handed.iter().find(|(known, _)| *known == name).map(|(_, slot)| slot);
+            let slot = match earlier.first().map(|bound| &bound.slot).or_else(handed) {
+                Some(slot) => slot.clone(),
                 None => RuleSlot::new(self.memory, self.readers.clone())
                     .map_err(|source| StateError::Memory { count: SlotImage::WORDS, source })?,
             };
@@ -115,7 +118,43 @@ pub struct SlotStore(Store<RuleSlots>);
 impl SlotStore {
     /// A store for slots in some memory, whose readers are in `readers`, if any read while rules change.
     pub fn new(memory: Memory, readers: Option<Readers>) -> Self {
-        SlotStore(Store::new(RuleSlots { memory, readers }))
+        SlotStore(Store::new(RuleSlots { memory, readers, handed: Vec::new() }))
+    }
+
+    /// The slots of all loaded generations, with their names.
+    pub(crate) fn all(&self) -> Vec<(String, Arc<RuleSlot>)> {
+        let mut all: Vec<(String, Arc<RuleSlot>)> = Vec::new();
+        for binding in self.0.loaded() {
+            for (name, bound) in binding.named() {
+                if !all.iter().any(|(_, known)| Arc::ptr_eq(known, &bound.slot)) {
+                    all.push((name.to_owned(), bound.slot.clone()));
+                }
+            }
+        }
+        all
+    }
+
+    /// Lets the first generations have slots that were handed over.
+    ///
+    /// # Errors
+    /// One is damaged, or there is not enough memory.
+    pub(crate) fn continue_with(
+        &self,
+        given: Vec<(String, Option<OwnedFd>, HandedRules)>,
+        now_ns: u64,
+    ) -> io::Result<()> {
+        self.0.maintain(|kind, _| {
+            for (name, map, rules) in given {
+                let slot = RuleSlot::handed(map, rules, kind.memory, kind.readers.clone(), now_ns)?;
+                kind.handed.push((name, slot));
+            }
+            Ok(())
+        })
+    }
+
+    /// Forgets the slots that were handed over and that no generation has taken.
+    pub(crate) fn end_handover(&self) {
+        self.0.maintain(|kind, _| kind.handed.clear());
     }
 
     /// Binds a generation to the slots that it declares.

@@ -6,14 +6,15 @@
 //! kernel for a grace period (tens of milliseconds).
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use weir_abi::limit::{debt, ticks};
-use weir_abi::slot::{CELLS, RULES_MAX, STRIPES, SlotCounter, SlotImage, SlotRule};
+use weir_abi::slot::{CELLS, RULES_MAX, STRIPES, SlotAct, SlotCounter, SlotImage, SlotRule};
 use weir_tables::live::Readers;
 
 use crate::Memory;
@@ -45,6 +46,22 @@ pub enum SlotError {
     /// Readers still use the other copy.
     #[error("packets are still judged by the rules before the last change; try again")]
     Behind,
+}
+
+/// The rules of a slot, for the next program in this process. They have the layout of [`weir_abi::ABI_VERSION`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct HandedRules {
+    /// In the order in which packets meet them.
+    rules: Vec<HandedRule>,
+    /// The number of the rule that was added last.
+    last: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedRule {
+    record: Vec<u64>,
+    expires_ns: Option<u64>,
+    counts: [u64; COUNTER_WORDS],
 }
 
 /// A rule of a slot.
@@ -96,6 +113,64 @@ impl RuleSlot {
             Memory::Kernel => Words::of_kernel("weir_slot", SlotImage::WORDS)?,
         };
         Ok(Arc::new(RuleSlot { words, rules: Mutex::default(), readers }))
+    }
+
+    /// What the next program in this process continues with.
+    pub(crate) fn hand_over(&self) -> HandedRules {
+        let rules = self.lock();
+        let handed = |rule: &InstalledRule| HandedRule {
+            record: rule.record.words().to_vec(),
+            expires_ns: rule.expires_ns,
+            counts: self.counts_words(rule.record.cell as usize),
+        };
+        HandedRules { rules: rules.installed.iter().map(handed).collect(), last: rules.last }
+    }
+
+    /// A slot whose rules were handed over. With their map, packets meet them without a pause; otherwise they are put
+    /// into new memory, with full buckets.
+    ///
+    /// # Errors
+    /// It is not such a map, or a rule is not one of it, or there is not enough memory.
+    pub(crate) fn handed(
+        map: Option<OwnedFd>,
+        handed: HandedRules,
+        memory: Memory,
+        readers: Option<Readers>,
+        now_ns: u64,
+    ) -> io::Result<Arc<Self>> {
+        let damaged = || io::Error::other("the rules of a slot are damaged");
+        let HandedRules { rules: given, last } = handed;
+        let mut installed = Vec::new();
+        for rule in &given {
+            let record = record_of(&rule.record).ok_or_else(damaged)?;
+            installed.push(InstalledRule { record, has_cell: map.is_some(), expires_ns: rule.expires_ns });
+        }
+        let mut cells: Vec<u32> = installed.iter().map(|rule| rule.record.cell).collect();
+        cells.sort_unstable();
+        cells.dedup();
+        if cells.len() != given.len() || given.len() > RULES_MAX {
+            return Err(damaged());
+        }
+        let Some(map) = map else {
+            let slot = RuleSlot::new(memory, readers)?;
+            slot.publish(&mut slot.lock(), installed, now_ns).map_err(io::Error::other)?;
+            slot.lock().last = last;
+            for (rule, listed) in given.iter().zip(slot.list()) {
+                let first = slot.counters(listed.record.cell as usize).next().expect("there is a stripe");
+                first.iter().zip(rule.counts).for_each(|(word, count)| word.store(count, Ordering::Relaxed));
+            }
+            return Ok(slot);
+        };
+        let words = Words::handed_block(map, "weir_slot", SlotImage::WORDS)?;
+        let active = words.all()[0].load(Ordering::Acquire);
+        let copy = (active >> 32) as usize;
+        if copy > 1 || SlotImage::active(copy, given.len()) != active {
+            return Err(damaged());
+        }
+        // Programs may still use the other copy, if the last change was made just before the upgrade.
+        let other_is_free = readers.as_ref().map(Readers::next_epoch);
+        let rules = Rules { installed, last, copy, other_is_free };
+        Ok(Arc::new(RuleSlot { words, rules: Mutex::new(rules), readers }))
     }
 
     /// The slot for compiled code.
@@ -305,12 +380,16 @@ impl RuleSlot {
     }
 
     fn counts(&self, cell: usize) -> SlotCounter {
+        let [packets, bytes, dropped, dropped_bytes] = self.counts_words(cell);
+        SlotCounter { packets, bytes, dropped, dropped_bytes }
+    }
+
+    fn counts_words(&self, cell: usize) -> [u64; COUNTER_WORDS] {
         let mut sum = [0u64; COUNTER_WORDS];
         for words in self.counters(cell) {
             sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word.load(Ordering::Relaxed));
         }
-        let [packets, bytes, dropped, dropped_bytes] = sum;
-        SlotCounter { packets, bytes, dropped, dropped_bytes }
+        sum
     }
 
     fn lock(&self) -> MutexGuard<'_, Rules> {
@@ -327,85 +406,14 @@ impl RuleSlot {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn numbers(slot: &RuleSlot) -> Vec<u32> {
-        slot.list().iter().map(|rule| rule.record.number).collect()
-    }
-
-    fn rule(act: u32) -> SlotRule {
-        let mut rule = SlotRule::ANY;
-        rule.act = act;
-        rule
-    }
-
-    fn active(slot: &RuleSlot) -> (u64, usize) {
-        let word = slot.words.all()[0].load(Ordering::Relaxed);
-        (word & 0xffff_ffff, (word >> 32) as usize)
-    }
-
-    #[test]
-    fn rules_keep_their_numbers_and_have_cells_of_their_own() {
-        let slot = RuleSlot::new(Memory::Process, None).expect("it is little");
-        for number in 1..=3 {
-            assert_eq!(slot.add(rule(1), None, 3, 7), Ok(number));
-        }
-        assert_eq!(slot.add(rule(1), None, 3, 7), Err(SlotError::Full { size: 3 }));
-        assert_eq!(slot.remove(2), Ok(()));
-        assert_eq!(slot.remove(2), Err(SlotError::NoRule(2)));
-        assert_eq!(slot.add(rule(0), None, 3, 7), Ok(4), "a number is never used again");
-        assert_eq!(slot.replace(1, rule(2), Some(50), 7), Ok(()));
-        assert_eq!(numbers(&slot), [1, 3, 4]);
-        let cells: Vec<u32> = slot.list().iter().map(|rule| rule.record.cell).collect();
-        let mut different = cells.clone();
-        different.sort_unstable();
-        different.dedup();
-        assert_eq!(different.len(), cells.len());
-        assert_eq!(active(&slot).0, 3);
-        assert_eq!(slot.renew(1, Some(60)), Ok(SlotCounter::default()));
-        assert_eq!(slot.renew(2, Some(60)), Err(SlotError::NoRule(2)));
-        assert_eq!((slot.expire(59), slot.expire(60)), (0, 1));
-        assert_eq!(numbers(&slot), [3, 4]);
-        assert_eq!((slot.flush(), slot.flush()), (Ok(2), Ok(0)));
-        assert_eq!(active(&slot).0, 0);
-    }
-
-    #[test]
-    fn the_copy_that_is_read_never_changes() {
-        let readers = Readers::new();
-        let mut reader = readers.register().expect("there is room");
-        let slot = RuleSlot::new(Memory::Process, Some(readers)).expect("it is little");
-        let burst = reader.start_burst();
-        slot.add(rule(1), Some(1), 9, 0).expect("the other copy is free");
-        let (count, copy) = active(&slot);
-        assert_eq!(count, 1);
-        // The burst may still read the first copy.
-        assert_eq!(slot.add(rule(1), None, 9, 0), Err(SlotError::Behind));
-        assert_eq!(active(&slot), (count, copy));
-        assert_eq!(slot.expire(u64::MAX), 0, "it does not wait");
-        let _ = burst;
-        reader.start_burst();
-        assert_eq!(slot.add(rule(1), None, 9, 0), Ok(2));
-        assert_eq!(active(&slot), (2, 1 - copy));
-        assert_eq!(slot.expire(u64::MAX), 0);
-        reader.start_burst();
-        assert_eq!(slot.expire(u64::MAX), 1);
-        assert_eq!(numbers(&slot), [2]);
-    }
-
-    #[test]
-    fn counters_of_a_new_rule_begin_at_0() {
-        let slot = RuleSlot::new(Memory::Process, None).expect("it is little");
-        slot.add(rule(1), None, 1, 0).expect("there is room");
-        let cell = slot.list()[0].record.cell as usize;
-        for (stripe, words) in (1..).zip(slot.counters(cell)) {
-            words.iter().for_each(|word| word.store(stripe, Ordering::Relaxed));
-        }
-        let sum = (1..=STRIPES as u64).sum::<u64>();
-        assert_eq!(slot.list()[0].counts, SlotCounter { packets: sum, bytes: sum, dropped: sum, dropped_bytes: sum });
-        slot.replace(1, rule(1), None, 0).expect("it is there");
-        assert_eq!(slot.list()[0].counts, SlotCounter::default());
-    }
+/// The record of these words, if it can be one.
+fn record_of(words: &[u64]) -> Option<SlotRule> {
+    let words: [u64; SlotRule::WORDS] = words.try_into().ok()?;
+    // SAFETY: a record is as long as these words, has no padding, and all of its fields are integers.
+    let record = unsafe { std::mem::transmute::<[u64; SlotRule::WORDS], SlotRule>(words) };
+    ((record.cell as usize) < CELLS && SlotAct::from_number(record.act).is_some()).then_some(record)
 }
+
+#[cfg(test)]
+#[path = "slots/tests.rs"]
+mod tests;

@@ -130,11 +130,23 @@ fn prefixes_in_c_are_what_they_are_in_rust() {
 #[test]
 fn rank_leaf_values_of_every_width_in_c() {
     for labels in [255, 256, 0xffff, 0x1_0000, (1 << 20) - 1] {
-        let list: Vec<_> = (1..=labels).map(|index| (index << 12, 20, index)).collect();
-        let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf);
-        for datapath in Datapath::all() {
-            datapath.check4(&image, edges4(&list[list.len() - 2000.min(list.len())..]));
+        // The first are in leaves, the others are answered by entries.
+        for length in [24, 20] {
+            let list: Vec<_> = (1..=labels).map(|index| (index << 12, length, index)).collect();
+            let image = build(table(Family::Ipv4, Kind::Labels, &list), Layout::RankLeaf);
+            for datapath in Datapath::all() {
+                datapath.check4(&image, edges4(&list[list.len() - 2000.min(list.len())..]));
+            }
         }
+    }
+}
+
+#[test]
+fn parts_whose_only_value_is_a_block_in_c() {
+    let list = alike6();
+    let image = build(table(Family::Ipv6, Kind::Labels, &list), Layout::RankLeaf6);
+    for datapath in Datapath::all() {
+        datapath.check6(&image, edges6(&list));
     }
 }
 

@@ -128,7 +128,11 @@ fn reasons_are_named() {
     assert_eq!(error(&with_word(&leaf, 14, 64)), "not a table image: starts with 0xffffffff");
     assert_eq!(error(&with_word(&leaf, 3, 0)), "corrupt exact-leaf image: section `header`: bad label count");
     assert_eq!(error(&with_word(&leaf, inside + 1, 6)), "corrupt exact-leaf image: section `prefixes`: bad header");
-    assert_eq!(error(&with_word(&leaf, inside + 16, 17)), "corrupt rank-leaf image: section `root`: bad shift");
+    assert_eq!(error(&with_word(&leaf, inside + 16, 17)), "corrupt rank-leaf image: section `root`: bad label");
+    assert_eq!(
+        error(&with_word(&leaf, inside + 16, 1 << 31 | 17)),
+        "corrupt rank-leaf image: section `root`: bad shift"
+    );
     assert_eq!(error(&with_word(&leaf6, 6, 65)), "corrupt exact-leaf6 image: section `nets`: bad section offset");
     assert_eq!(error(&with_word(&range6, 16, 3 << 30)), "corrupt range6 image: section `root`: bad entry kind");
     assert_eq!(error(&with_word(&range6, 16, 1 << 30 | 999)), "corrupt range6 image: section `root`: bad node number");

@@ -324,3 +324,9 @@ fn as_many_labels_as_d16x4r_has() {
     let keys = [0, 1 << 12, 77 << 12, u32::MAX];
     check4(table(Family::Ipv4, Kind::Labels, &list), Layout::Dxr16x4, keys);
 }
+
+#[test]
+fn parts_whose_only_value_is_a_block() {
+    let list = alike6();
+    check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list));
+}

@@ -33,7 +33,7 @@ pub fn run(options: &CtlOptions, action: Option<&ShadowAction>) -> Result<(), Fa
 
 /// The report as text. The tables are those of `weir diff`.
 fn shown(shadow: &ShadowReport) -> String {
-    let ShadowReport { policy, posture, every, seconds, idle_s, decided, lost, failed, comparison } = shadow;
+    let ShadowReport { policy, posture, every, seconds, idle_s, decided, lost, failed, comparison, .. } = shadow;
     let posture = posture.as_ref().map(|name| format!(", posture {}", printable(name))).unwrap_or_default();
     let mut text = format!("shadow {}{posture}, since {seconds:.0} s", printable(policy));
     let every = if *every == 1 { String::new() } else { format!(", one in {}", figures::grouped((*every).into())) };
@@ -46,9 +46,32 @@ fn shown(shadow: &ShadowReport) -> String {
     if let Some(why) = failed {
         let _ = writeln!(text, "it judges no more packets: {}", printable(why));
     }
+    text += &beginning(shadow);
     text += &comparison::summary(comparison);
     text.push('\n');
     text + &comparison::tables(comparison)
+}
+
+/// With which state it began, and what may change only for that.
+fn beginning(shadow: &ShadowReport) -> String {
+    let ShadowReport { tables, table_changes_missed, tracks, every, .. } = shadow;
+    let mut text = String::new();
+    if !tables.is_empty() {
+        let names = tables.iter().map(|name| printable(name).to_string()).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(text, "its tables {names} began with the entries of the active policy");
+    }
+    if *table_changes_missed > 0 {
+        let missed = figures::grouped(*table_changes_missed);
+        let _ = writeln!(text, "{missed} later changes of these are missing, so packets may change only for that");
+    }
+    match (tracks, every) {
+        (false, _) => {}
+        (true, 1) => {
+            text += "it tracks connections that began since; packets of earlier ones may change only for that\n"
+        }
+        (true, _) => text += "it tracks connections by the packets that it judges; others may change only for that\n",
+    }
+    text
 }
 
 #[cfg(test)]
@@ -67,6 +90,9 @@ mod tests {
             decided: 4321,
             lost: 7,
             failed: None,
+            tables: Vec::new(),
+            table_changes_missed: 0,
+            tracks: false,
             comparison: Comparison::default(),
         };
         assert_eq!(
@@ -82,5 +108,12 @@ mod tests {
         let text = shown(&shadow);
         assert!(text.contains("judged 5 of 4,321 packets, one in 1,000, the last 3 s ago\n"), "{text}");
         assert!(text.contains("it judges no more packets: no memory\n"), "{text}");
+        (shadow.tables, shadow.table_changes_missed) = (vec!["bad".to_owned(), "bots".to_owned()], 1234);
+        (shadow.tracks, shadow.every) = (true, 1);
+        let text = shown(&shadow);
+        let beginning = "its tables bad, bots began with the entries of the active policy\n\
+                         1,234 later changes of these are missing, so packets may change only for that\n\
+                         it tracks connections that began since; packets of earlier ones may change only for that\n";
+        assert!(text.contains(beginning), "{text}");
     }
 }

@@ -32,7 +32,13 @@ fn watch(options: &CtlOptions, wanted: &StatsOptions) -> Result<(), Failure> {
     let mut before: Option<(Status, Stats)> = None;
     loop {
         let mut answers = Vec::new();
-        client.ask_all(&[Request::Status, Request::Stats], &mut answers)?;
+        let wanted_now = [Request::Status, Request::Stats];
+        if client.ask_all(&wanted_now, &mut answers).is_err() {
+            // After an upgrade the same process answers on a new connection.
+            answers.clear();
+            client = Client::connect(&options.control)?;
+            client.ask_all(&wanted_now, &mut answers)?;
+        }
         let mut next = || answers.remove(0);
         let (status, value) = (next()?, next()?);
         let line = if options.json { value.to_string() + "\n" } else { String::new() };

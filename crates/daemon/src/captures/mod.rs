@@ -8,6 +8,9 @@ use crate::generations::generation::Generation;
 use crate::server::Answered;
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use stream::{Sides, Stream};
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Reason};
@@ -25,6 +28,54 @@ const BUDGET_PPS_MAX: u32 = 1_000_000;
 pub struct Captures {
     taps: Arc<Taps>,
     sides: Sides,
+    streams: Arc<Streams>,
+}
+
+/// The captures of all clients.
+#[derive(Default)]
+pub struct Streams {
+    is_ending: AtomicBool,
+    open: AtomicUsize,
+}
+
+/// The time in which captures end before an upgrade. A client that does not read loses the end of its file.
+const END_TIME: Duration = Duration::from_secs(1);
+const END_STEP: Duration = Duration::from_millis(5);
+
+impl Streams {
+    /// Ends all captures, with their statistics, so that clients have whole files. Waits a little for clients.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        let begun = Instant::now();
+        while self.open.load(Ordering::Acquire) > 0 && begun.elapsed() < END_TIME {
+            thread::sleep(END_STEP);
+        }
+    }
+
+    /// Lets captures begin again.
+    pub fn go_on(&self) {
+        self.is_ending.store(false, Ordering::Relaxed);
+    }
+}
+
+/// One of them. It is open until this is dropped.
+struct OpenStream(Arc<Streams>);
+
+impl OpenStream {
+    fn of(streams: &Arc<Streams>) -> Self {
+        streams.open.fetch_add(1, Ordering::Relaxed);
+        OpenStream(streams.clone())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.0.is_ending.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl Captures {
@@ -34,7 +85,12 @@ impl Captures {
             [] => [interfaces.lower.join(", "), interfaces.upper.join(", ")],
             host => [format!("received at {}", host.join(", ")), format!("sent at {}", host.join(", "))],
         };
-        Captures { taps, sides }
+        Captures { taps, sides, streams: Arc::default() }
+    }
+
+    /// The captures of all clients.
+    pub fn streams(&self) -> Arc<Streams> {
+        self.streams.clone()
     }
 
     /// Opens a tap for a client.
@@ -55,8 +111,9 @@ impl Captures {
         let budget_pps = filter.budget_pps;
         let reader = self.taps.open(filter).map_err(|error| refused(error.to_string()))?;
         let stream = Stream::new(reader, matches, wanted, budget_pps, self.sides.clone());
+        let open = OpenStream::of(&self.streams);
         let started = CaptureStarted { generation: active.id, rules };
-        Ok(Answered::followed_by(json!(started), Box::new(move |client| stream.send(client))))
+        Ok(Answered::followed_by(json!(started), Box::new(move |client| stream.send(client, &open))))
     }
 }
 

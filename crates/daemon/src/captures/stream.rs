@@ -1,5 +1,6 @@
 //! The packets of a tap as pcapng, for one client.
 
+use super::OpenStream;
 use super::comment::comment;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -19,6 +20,9 @@ use weir_policy::slot_rule::SlotRule;
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes that are sent together, at most. What waits is sent as soon as no further packet does.
 const TOGETHER: usize = 1 << 16;
+
+/// What the statistics of a capture say that did not end by itself.
+const ENDED: &str = "; ended by an upgrade of Weir";
 
 /// The interfaces of each side, in words.
 pub type Sides = [String; 2];
@@ -54,10 +58,11 @@ impl Stream {
         Stream { reader, matches, count, budget_pps, sides, blocks, interfaces: vec![], written: 0, unmatched: 0 }
     }
 
-    /// Sends packets until the client has enough or ends its half of the connection, then statistics.
-    pub fn send(mut self, mut client: &UnixStream) -> io::Result<()> {
+    /// Sends packets until the client has enough or ends its half of the connection, or Weir is upgraded, then
+    /// statistics.
+    pub fn send(mut self, mut client: &UnixStream, open: &OpenStream) -> io::Result<()> {
         client.write_all(&self.blocks.take())?;
-        while self.written < self.count && !has_ended(client) {
+        while self.written < self.count && !open.is_ending() && !has_ended(client) {
             let mut next = self.reader.wait(LOOK);
             while let Some(copy) = next {
                 self.take(&copy);
@@ -68,7 +73,7 @@ impl Stream {
             }
             client.write_all(&self.blocks.take())?;
         }
-        self.finish();
+        self.finish(if open.is_ending() { ENDED } else { "" });
         client.write_all(&self.blocks.take())
     }
 
@@ -102,7 +107,7 @@ impl Stream {
         self.blocks.interface(link, name, &self.sides[side as usize])
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, ended: &str) {
         // Statistics belong to an interface.
         if self.interfaces.is_empty() {
             self.interface(Side::Lower, Link::Ethernet);
@@ -117,7 +122,7 @@ impl Stream {
             delivered: self.written,
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        self.blocks.statistics(0, now, statistics, &self.report(counts, waiting));
+        self.blocks.statistics(0, now, statistics, &(self.report(counts, waiting) + ended));
     }
 
     /// What became of the packets, in words.

@@ -1,10 +1,11 @@
 //! All counts since the start: counts of policies that decide packets, and counts of previous policies.
 
+use crate::generations::carried::NamedCounts;
 use crate::generations::interface_stats;
 use crate::generations::tally::{self, GONE_RULES_MAX, LoadedNames};
 use weir_abi::{Action, Counter, Reason};
 use weir_command::report::{self, Decided};
-use weir_control::{AdditionStats, DirectionStats, Outcome, OutcomeStats, Stats, Tally, WorkerStats};
+use weir_control::{AdditionStats, DirectionStats, Outcome, OutcomeStats, Stats, WorkerStats};
 use weir_engine::live::{Counts, PortStatus, Role};
 use weir_policy::ir::{Direction, Program};
 
@@ -15,6 +16,15 @@ pub struct Counted<'a> {
     pub program: &'a Program,
     /// Indexed by worker and direction.
     pub counts: &'a Counts,
+    /// What it had counted since its activation when an upgrade replaced its programs.
+    pub carried: Option<&'a NamedCounts>,
+}
+
+impl<'a> Counted<'a> {
+    /// Counts without any before.
+    pub fn of(program: &'a Program, counts: &'a Counts) -> Self {
+        Counted { program, counts, carried: None }
+    }
 }
 
 /// Packets from the lower side since the start that did not get past the datapath.
@@ -29,27 +39,55 @@ pub struct Stopped {
 /// Final counts of policies that no longer decide packets.
 #[derive(Clone, Default)]
 pub struct Account {
-    /// Indexed by direction.
-    past: [Tally; 2],
-    /// Indexed by worker and direction.
-    past_workers: Vec<[Outcome; 2]>,
+    past: NamedCounts,
+}
+
+impl From<NamedCounts> for Account {
+    fn from(past: NamedCounts) -> Self {
+        Account { past }
+    }
 }
 
 impl Account {
     /// Adds the final counts of a policy. Its counters are exact; `ports` was read a moment later.
     pub fn close(&mut self, counted: Counted<'_>, ports: &[PortStatus]) {
-        self.past = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
-        self.past_workers = (0..counted.counts.len())
+        let tallies = Direction::BOTH.map(|direction| self.direction(counted, &[], ports, direction).total);
+        let workers = (0..counted.counts.len().max(self.past.workers.len()))
             .map(|worker| Direction::BOTH.map(|direction| self.worker(counted, &[], worker, direction).total))
             .collect();
+        self.past = NamedCounts { tallies, workers };
+    }
+
+    /// The sums of what is here and of the counts of a policy, without samples of ports.
+    pub fn sums(mut self, counted: Counted<'_>) -> NamedCounts {
+        self.close(counted, &[]);
+        self.past
+    }
+
+    /// What the next program in this process continues with: the final counts with those of `others`, and the counts of
+    /// the active policy.
+    pub fn hand_over(
+        &self,
+        active: Counted<'_>,
+        others: &[Counted<'_>],
+        ports: &[PortStatus],
+    ) -> (NamedCounts, NamedCounts) {
+        let tallies = Direction::BOTH.map(|direction| self.direction(active, others, ports, direction).current);
+        let mut past = self.clone();
+        others.iter().for_each(|other| past.close(*other, &[]));
+        // Samples are counted at ports, for the active policy since its activation.
+        past.past.tallies.iter_mut().zip(&self.past.tallies).for_each(|(past, known)| past.sampled = known.sampled);
+        let workers = (0..active.counts.len())
+            .map(|worker| Direction::BOTH.map(|direction| self.worker(active, &[], worker, direction).current));
+        (past.past, NamedCounts { tallies, workers: workers.collect() })
     }
 
     /// Sums up the rules, reasons and tables of removed policies, if there are too many to list.
     pub fn forget<'a>(&mut self, loaded: impl IntoIterator<Item = &'a Program>) {
-        let listed = self.past.iter().map(|past| past.rules.len()).max();
+        let listed = self.past.tallies.iter().map(|past| past.rules.len()).max();
         if listed.is_some_and(|listed| listed > GONE_RULES_MAX) {
             let loaded = LoadedNames::of(loaded);
-            self.past.iter_mut().for_each(|past| tally::forget(past, &loaded));
+            self.past.tallies.iter_mut().for_each(|past| tally::forget(past, &loaded));
         }
     }
 
@@ -75,11 +113,15 @@ impl Account {
 
     /// What did not get past the datapath. The totals include `others`, whose counts are not final.
     pub fn stopped(&self, active: Counted<'_>, others: &[Counted<'_>]) -> Stopped {
-        let past = &self.past[Direction::Upstream as usize];
-        let of_past =
-            |reason: Reason| reason.builtin_name().and_then(|name| past.reasons.get(name)).copied().unwrap_or(0);
-        let dropped = past.dropped.saturating_sub(of_past(Reason::SLOT));
-        let mut stopped = Stopped { cookies: of_past(Reason::SYN_COOKIE), dropped };
+        let mut stopped = Stopped::default();
+        let carried = others.iter().chain([&active]).filter_map(|counted| counted.carried);
+        for NamedCounts { tallies, .. } in carried.chain([&self.past]) {
+            let past = &tallies[Direction::Upstream as usize];
+            let of_past =
+                |reason: Reason| reason.builtin_name().and_then(|name| past.reasons.get(name)).copied().unwrap_or(0);
+            stopped.cookies += of_past(Reason::SYN_COOKIE);
+            stopped.dropped += past.dropped.saturating_sub(of_past(Reason::SLOT));
+        }
         for counted in others.iter().chain([&active]) {
             for Decided { reason, action, counter, .. } in
                 report::decided(counted.program, &sums(counted.counts, Direction::Upstream))
@@ -101,8 +143,19 @@ impl Account {
         ports: &[PortStatus],
         direction: Direction,
     ) -> DirectionStats {
-        let past = &self.past[direction as usize];
-        let tally = |counted: &Counted<'_>| tally::tally(counted.program, &sums(counted.counts, direction));
+        let past = &self.past.tallies[direction as usize];
+        let tally = |counted: &Counted<'_>| {
+            let own = tally::tally(counted.program, &sums(counted.counts, direction));
+            match counted.carried {
+                Some(carried) => {
+                    // In the order of the policy's rules.
+                    let mut sum = own;
+                    sum.add(&carried.tallies[direction as usize]);
+                    sum
+                }
+                None => own,
+            }
+        };
         let mut current = tally(&active);
         // Ports count since the start.
         let from = if direction == Direction::Upstream { Role::Lower } else { Role::Upper };
@@ -115,10 +168,14 @@ impl Account {
     }
 
     fn worker(&self, active: Counted<'_>, others: &[Counted<'_>], worker: usize, direction: Direction) -> OutcomeStats {
-        let outcome =
-            |counted: &Counted<'_>| tally::outcome(counted.program, &counted.counts[worker][direction as usize]);
+        let outcome = |counted: &Counted<'_>| {
+            let of = |workers: &[[Outcome; 2]]| workers.get(worker).map(|worker| worker[direction as usize]);
+            let counters = counted.counts.get(worker).map(|worker| &worker[direction as usize]);
+            let own = counters.map(|counters| tally::outcome(counted.program, counters)).unwrap_or_default();
+            own.plus(counted.carried.and_then(|carried| of(&carried.workers)).unwrap_or_default())
+        };
         let current = outcome(&active);
-        let past = self.past_workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
+        let past = self.past.workers.get(worker).map(|past| past[direction as usize]).unwrap_or_default();
         let others = others.iter().fold(past, |sum, other| sum.plus(outcome(other)));
         OutcomeStats { current, total: others.plus(current) }
     }
@@ -184,7 +241,7 @@ mod tests {
             vec![[counters.clone(), counters]]
         };
         let (one, two, three) = (counts(1, 10, 100), counts(2, 20, 200), counts(4, 40, 400));
-        let [one, two, three] = [&one, &two, &three].map(|counts| Counted { program: &program, counts });
+        let [one, two, three] = [&one, &two, &three].map(|counts| Counted::of(&program, counts));
         let mut account = Account::default();
         account.close(one, &[]);
         assert_eq!(account.stopped(three, &[two]), Stopped { cookies: 7, dropped: 700 });
@@ -197,9 +254,9 @@ mod tests {
         let one = parse("program p\nrule 0 p:1 [accept] accept\nchain upstream\n  rule 0\n").expect("a program");
         let two = parse("program p\nrule 0 p:9 [drop] drop\nchain upstream\n  rule 0\n").expect("a program");
         let mut account = Account::default();
-        account.close(Counted { program: &one, counts: &counted([10, 20]) }, &ports(3));
+        account.close(Counted::of(&one, &counted([10, 20])), &ports(3));
         let (of_two, of_one) = (counted([1, 0]), counted([100, 200]));
-        let (of_two, of_one) = (Counted { program: &two, counts: &of_two }, Counted { program: &one, counts: &of_one });
+        let (of_two, of_one) = (Counted::of(&two, &of_two), Counted::of(&one, &of_one));
         // The total includes counts of another policy that still counts, both before and after they are final.
         let stats = account.stats(of_one, &[of_two], &ports(7));
         account.close(of_two, &ports(3));
@@ -217,6 +274,6 @@ mod tests {
         assert_eq!(stats.workers[0].upstream.total.dropped, 1);
         assert_eq!((stats.workers[1].interfaces.len(), stats.interfaces.len()), (2, 2));
         assert_eq!(stats.interfaces[0].rx_packets, 8);
-        assert_eq!(account.past[UP].packets, 31);
+        assert_eq!(account.past.tallies[UP].packets, 31);
     }
 }

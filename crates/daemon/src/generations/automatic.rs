@@ -89,6 +89,16 @@ impl Automatic {
         self.lease.as_ref().map(|lease| lease.posture.as_str())
     }
 
+    /// The lease, for the next program in this process: its holder, the posture, and when it ends.
+    pub fn lease(&self) -> Option<(Holder, &str, Instant)> {
+        self.lease.as_ref().map(|lease| (lease.holder, lease.posture.as_str(), lease.ends))
+    }
+
+    /// A lease of the program before this one in its process.
+    pub fn continued(holder: Holder, posture: String, ends: Instant) -> Self {
+        Automatic { lease: Some(Lease { holder, posture, ends }), ended: None }
+    }
+
     /// Whether `holder` holds it.
     pub fn is_held_by(&self, holder: Holder) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.holder == holder)

@@ -381,7 +381,7 @@ impl<D: Datapath> Controller<D> {
 
     /// The ports of the datapath.
     pub fn ports(&self) -> Vec<PortStatus> {
-        self.datapath.ports()
+        self.ledger.ports(&self.datapath)
     }
 
     /// Packets from the lower side since the start that did not get past the datapath.
@@ -398,7 +398,7 @@ impl<D: Datapath> Controller<D> {
 
     /// Packets since the start that were sampled: a copy went to the divert interface. Diverted packets do not count.
     pub fn sampled(&self) -> u64 {
-        self.datapath.ports().iter().map(|port| port.reading.sampled).sum()
+        self.ports().iter().map(|port| port.reading.sampled).sum()
     }
 
     /// Describes parts of the datapath that use another policy than the active one.

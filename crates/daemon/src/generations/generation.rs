@@ -85,6 +85,12 @@ impl NativeLoader {
     pub fn behind(self, splitter: Option<Arc<Splitter>>) -> Self {
         NativeLoader { splitter, ..self }
     }
+
+    /// This loader with other shared state, unless there is none.
+    #[must_use]
+    pub fn continuing(self, shared: Option<SharedState>) -> Self {
+        NativeLoader { shared: shared.map_or(self.shared, Arc::new), ..self }
+    }
 }
 
 impl Loader for NativeLoader {

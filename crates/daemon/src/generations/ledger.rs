@@ -12,6 +12,7 @@
 //! snapshot waits only while final counts move, which takes milliseconds.
 
 use crate::generations::account::{Account, Counted, Stopped};
+use crate::generations::carried::{CarriedPorts, NamedCounts};
 use crate::generations::generation::Generation;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use weir_control::Stats;
@@ -28,6 +29,8 @@ pub struct Ledger<C> {
     entries: Mutex<Entries<C>>,
     /// Notifies waiting snapshots that final counts have moved.
     moved: Condvar,
+    /// What ports had counted before an upgrade.
+    ports: CarriedPorts,
 }
 
 struct Entries<C> {
@@ -43,11 +46,13 @@ struct Contents<C> {
     /// Generations whose code the datapath may hold.
     counting: Vec<Shared<C>>,
     account: Arc<Account>,
+    /// What the active generation had counted when an upgrade replaced its programs, until its counts are final.
+    carried: Option<(Shared<C>, Arc<NamedCounts>)>,
 }
 
 impl<C> Clone for Contents<C> {
     fn clone(&self) -> Self {
-        Contents { counting: self.counting.clone(), account: self.account.clone() }
+        Contents { counting: self.counting.clone(), account: self.account.clone(), carried: self.carried.clone() }
     }
 }
 
@@ -64,8 +69,34 @@ impl<C> Drop for Moving<'_, C> {
 impl<C> Ledger<C> {
     /// A ledger for a datapath that was started with the generation `first`.
     pub fn new(first: Shared<C>) -> Self {
-        let contents = Contents { counting: vec![first], account: Arc::default() };
-        Ledger { entries: Mutex::new(Entries { version: 0, moving: false, contents }), moved: Condvar::new() }
+        let contents = Contents { counting: vec![first], account: Arc::default(), carried: None };
+        let entries = Mutex::new(Entries { version: 0, moving: false, contents });
+        Ledger { entries, moved: Condvar::new(), ports: CarriedPorts::default() }
+    }
+
+    /// A ledger that goes on from the counts of the program before this one in its process.
+    pub fn continued(first: Shared<C>, past: NamedCounts, current: NamedCounts, ports: CarriedPorts) -> Self {
+        let ledger = Ledger::new(first.clone());
+        {
+            let contents = &mut ledger.entries().contents;
+            contents.account = Arc::new(past.into());
+            contents.carried = Some((first, Arc::new(current)));
+        }
+        Ledger { ports, ..ledger }
+    }
+
+    /// The ports of the datapath, with what they had counted before an upgrade.
+    pub fn ports<D: Datapath<Code = C>>(&self, datapath: &D) -> Vec<PortStatus> {
+        self.ports.with(datapath.ports())
+    }
+
+    /// The counts of these readings for the next program: final ones, and those of the active policy.
+    pub fn hand_over(&self, readings: &Readings<C>, ports: &[PortStatus]) -> (NamedCounts, NamedCounts, CarriedPorts) {
+        let ports = self.ports.with(ports.to_vec());
+        let contents = self.settled().contents.clone();
+        let (active, others) = contents.all(readings);
+        let (past, current) = contents.account.hand_over(active, &others, &ports);
+        (past, current, CarriedPorts::of(&ports))
     }
 
     /// Adds a generation. Must be called before the datapath gets its code.
@@ -80,17 +111,20 @@ impl<C> Ledger<C> {
     /// Moves final counts from the datapath to the account. Only one thread may call this, and not during a change.
     /// `ready` are all ready generations.
     pub fn close<D: Datapath<Code = C>>(&self, datapath: &D, ready: &[Shared<C>]) {
-        let ports = datapath.ports();
-        let (moving, Contents { mut counting, account }) = self.begin_moving();
+        let ports = self.ports(datapath);
+        let (moving, Contents { mut counting, account, mut carried }) = self.begin_moving();
         let mut account = Account::clone(&account);
         for Reading { code, counts } in datapath.take_final() {
             let generation = find(&counting, &code).expect("the datapath was given it");
-            account.close(Counted { program: generation.program(), counts: &counts }, &ports);
+            let own = carried.take_if(|(of, _)| Arc::ptr_eq(of, generation)).map(|(_, own)| own);
+            let counted = Counted { carried: own.as_deref(), ..Counted::of(generation.program(), &counts) };
+            account.close(counted, &ports);
         }
         let Readings { active, others } = datapath.readings();
         counting.retain(|one| std::iter::once(&active).chain(&others).any(|reading| one.has_code(&reading.code)));
         account.forget(ready.iter().chain(&counting).map(|generation| generation.program()));
-        let before = std::mem::replace(&mut self.entries().contents, Contents { counting, account: Arc::new(account) });
+        let before =
+            std::mem::replace(&mut self.entries().contents, Contents { counting, account: Arc::new(account), carried });
         drop(moving);
         // Unloading is slow, so it happens after the lock is released.
         drop(before);
@@ -99,7 +133,7 @@ impl<C> Ledger<C> {
     /// A snapshot of all counts.
     pub fn stats<D: Datapath<Code = C>>(&self, datapath: &D) -> Stats {
         self.snapshot(
-            || (datapath.readings(), datapath.ports()),
+            || (datapath.readings(), self.ports(datapath)),
             |contents, (readings, ports)| contents.stats(&readings, &ports),
         )
     }
@@ -154,18 +188,26 @@ impl<C> Ledger<C> {
 
 impl<C> Contents<C> {
     fn stats(&self, readings: &Readings<C>, ports: &[PortStatus]) -> Stats {
-        let others: Vec<_> = readings.others.iter().map(|other| self.counted(other)).collect();
-        self.account.stats(self.counted(&readings.active), &others, ports)
+        let (active, others) = self.all(readings);
+        self.account.stats(active, &others, ports)
     }
 
     fn stopped(&self, readings: &Readings<C>) -> Stopped {
-        let others: Vec<_> = readings.others.iter().map(|other| self.counted(other)).collect();
-        self.account.stopped(self.counted(&readings.active), &others)
+        let (active, others) = self.all(readings);
+        self.account.stopped(active, &others)
     }
 
-    fn counted<'a>(&'a self, reading: &'a Reading<C>) -> Counted<'a> {
-        let generation = find(&self.counting, &reading.code).expect("nothing was opened or closed meanwhile");
-        Counted { program: generation.program(), counts: &reading.counts }
+    /// The active policy's counts, and the others. What was carried over belongs to the oldest reading of its
+    /// generation.
+    fn all<'a>(&'a self, readings: &'a Readings<C>) -> (Counted<'a>, Vec<Counted<'a>>) {
+        let mut carried = self.carried.as_ref();
+        let mut counted = |reading: &'a Reading<C>| {
+            let generation = find(&self.counting, &reading.code).expect("nothing was opened or closed meanwhile");
+            let own = carried.take_if(|(of, _)| Arc::ptr_eq(of, generation)).map(|(_, own)| &**own);
+            Counted { carried: own, ..Counted::of(generation.program(), &reading.counts) }
+        };
+        let others = readings.others.iter().map(&mut counted).collect();
+        (counted(&readings.active), others)
     }
 }
 

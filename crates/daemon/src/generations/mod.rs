@@ -3,6 +3,7 @@
 pub mod account;
 pub mod automatic;
 pub mod beginning;
+pub mod carried;
 pub mod controller;
 pub mod generation;
 mod interface_stats;

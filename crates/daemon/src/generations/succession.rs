@@ -78,6 +78,8 @@ pub struct HandedSuccession {
     pub previous: Option<Active>,
     /// The policy on trial, and when the trial ends, by the monotonic clock in nanoseconds.
     pub trial: Option<(Active, u64)>,
+    /// The holder of the automatic posture, the posture, and when its lease ends, by the same clock.
+    pub automatic: Option<(Holder, String, u64)>,
 }
 
 impl HandedSuccession {
@@ -117,21 +119,24 @@ impl Succession {
         Ok(Succession { confirmed: None, trial: Some(trial), ..confirmed })
     }
 
-    /// What the next program in this process continues with. An automatic posture is not among it.
+    /// What the next program in this process continues with.
     pub fn hand_over(&self, now: Instant, now_ns: u64) -> HandedSuccession {
-        let left = |ends: Instant| ends.saturating_duration_since(now).as_nanos() as u64;
-        let trial = self.trial.as_ref().map(|trial| (trial.active.clone(), now_ns.saturating_add(left(trial.ends))));
+        let at_ns = |ends: Instant| now_ns.saturating_add(ends.saturating_duration_since(now).as_nanos() as u64);
+        let trial = self.trial.as_ref().map(|trial| (trial.active.clone(), at_ns(trial.ends)));
+        let automatic = self.automatic.lease().map(|(holder, posture, ends)| (holder, posture.to_owned(), at_ns(ends)));
         let (confirmed, previous) = (self.confirmed.clone(), self.previous.clone());
-        HandedSuccession { next: self.next, confirmed, previous, trial }
+        HandedSuccession { next: self.next, confirmed, previous, trial, automatic }
     }
 
     /// Continues what was handed over. Only generations in use are ready.
     pub fn continued(handed: HandedSuccession, now: Instant, now_ns: u64) -> Self {
         let ready = handed.generations();
-        let HandedSuccession { next, confirmed, previous, trial } = handed;
+        let HandedSuccession { next, confirmed, previous, trial, automatic } = handed;
         let ends = |ends_ns: u64| now + Duration::from_nanos(ends_ns.saturating_sub(now_ns));
         let trial = trial.map(|(active, ends_ns)| Trial { active, ends: ends(ends_ns) });
-        Succession { ready, next, confirmed, previous, trial, ..Succession::default() }
+        let automatic = automatic.map(|(holder, posture, at_ns)| Automatic::continued(holder, posture, ends(at_ns)));
+        let automatic = automatic.unwrap_or_default();
+        Succession { ready, next, confirmed, previous, trial, automatic, ..Succession::default() }
     }
 
     /// The generation and posture that decide packets.

@@ -19,6 +19,7 @@ use crate::generations::generation::{Generation, Loader, LoaderCode};
 use crate::interfaces::claim::ClaimTarget;
 use crate::interfaces::guard::Guard;
 use crate::signals::Flags;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_command::failure::Failure;
 use weir_engine::live::Interfaces;
@@ -71,6 +72,23 @@ pub trait Part<L: Loader> {
     fn engine_opened(&mut self) -> Result<(), Failure> {
         Ok(())
     }
+
+    /// Its name among what parts hand over to the next program in this process.
+    fn name(&self) -> &'static str {
+        ""
+    }
+
+    /// Stops to change anything, and returns what the same part of the next program continues with. If that never
+    /// begins, [`Part::go_on`] follows.
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// There is no next program, so it goes on.
+    fn go_on(&mut self) {}
+
+    /// Takes what the same part of the program before this one has handed over, before it starts.
+    fn continue_with(&mut self, _handed: Vec<u8>) {}
 
     /// Begins its work.
     ///
@@ -132,6 +150,24 @@ impl<'o, L: Loader> Parts<'o, L> {
     /// As for [`Parts::restore`].
     pub fn engine_opened(&mut self) -> Result<(), Failure> {
         self.all.iter_mut().try_for_each(|part| part.engine_opened())
+    }
+
+    /// Stops all changes, and returns what parts hand over, with their names.
+    pub fn hand_over(&mut self) -> Vec<(String, Vec<u8>)> {
+        let handed = self.all.iter_mut().map(|part| (part.name().to_owned(), part.hand_over()));
+        handed.filter_map(|(name, handed)| Some((name, handed?))).collect()
+    }
+
+    /// Lets all parts go on after an upgrade that has failed.
+    pub fn go_on(&mut self) {
+        self.all.iter_mut().for_each(|part| part.go_on());
+    }
+
+    /// Gives each part what it has handed over.
+    pub fn continue_with(&mut self, mut handed: BTreeMap<String, Vec<u8>>) {
+        for part in &mut self.all {
+            handed.remove(part.name()).into_iter().for_each(|bytes| part.continue_with(bytes));
+        }
     }
 
     /// Starts the parts up to the first that fails.

@@ -139,6 +139,11 @@ fn status<L: Loader>(door: &Door<L>) -> String {
     if let Some(why) = status.kept.and_then(|kept| kept.in_place_of) {
         text = format!("the last confirmed policy decides, because the configured one did not load ({why}); {text}");
     }
+    if let Ok(Reply::UpgradeStatus(upgrades)) = door.request(Request::Upgrade { begin: false })
+        && let Some(why) = upgrades.refused
+    {
+        let _ = write!(text, "; not upgraded: {why}");
+    }
     if let Ok(Reply::Stats(stats)) = door.request(Request::Stats) {
         let sum = |of: fn(&weir_control::Tally) -> u64| of(&stats.upstream.total) + of(&stats.downstream.total);
         let (packets, dropped) = (grouped(sum(|tally| tally.packets)), grouped(sum(|tally| tally.dropped)));

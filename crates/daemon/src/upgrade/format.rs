@@ -3,4 +3,4 @@
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The format of what is handed over. Another one is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;

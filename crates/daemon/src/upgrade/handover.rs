@@ -3,10 +3,12 @@
 use super::format::{FORMAT, VERSION};
 use super::trying::Plan;
 use crate::door::Door;
+use crate::generations::carried::HandedLedger;
 use crate::generations::generation::Loader;
 use crate::generations::succession::HandedSuccession;
 use crate::interfaces::claim::{self, Claims};
 use crate::interfaces::guard::{Guard, Handed};
+use crate::notify::Reloading;
 use crate::server::Server;
 use crate::signals::Flags;
 use rustix::io::Errno;
@@ -48,6 +50,7 @@ pub struct Description {
     pub guard: Handed,
     /// The links of programs in the kernel; `None` for an engine in user space.
     pub links: Option<Vec<HandedLink>>,
+    pub counts: HandedLedger,
     pub state: StateHandover,
     pub succession: HandedSuccession,
     /// The policies of generations in use.
@@ -93,6 +96,8 @@ pub struct Ends<'a, L: Loader> {
     pub claims: &'a Claims,
     pub server: &'a Server,
     pub flags: &'a Flags,
+    /// What parts hand over, by name.
+    pub handed: Vec<(String, Vec<u8>)>,
     /// Upgrades of this process so far.
     pub upgrades: u64,
 }
@@ -137,9 +142,9 @@ fn attempt<L: Loader>(plan: Plan, ends: &Ends<'_, L>, is_stopped: &mut bool) -> 
     }
     let mut kept = Kept::default();
     let failed = |error: io::Error| Failure::system("what is handed over", error);
-    let links = controller.hand_over(&mut kept).map_err(failed)?;
-    let flows_from_file = links.is_none() || !plan.same_layout;
-    if links.is_none() {
+    let path = controller.hand_over(&mut kept).map_err(failed)?;
+    let flows_from_file = path.is_none() || !plan.same_layout;
+    if path.is_none() {
         *is_stopped = true;
         ends.guard.before_stop();
         thread::scope(|scope| {
@@ -151,10 +156,12 @@ fn attempt<L: Loader>(plan: Plan, ends: &Ends<'_, L>, is_stopped: &mut bool) -> 
     let control = ends.server.hand_over(&mut kept).map_err(failed)?;
     let guard = ends.guard.hand_over(&mut kept).map_err(failed)?;
     let folder = prepare_folder().map_err(failed)?;
+    ends.door.loader.shared().additions().collect(weir_state::now_ns());
     let state = ends.door.loader.shared().hand_over(&mut |fd| kept.keep(fd)).map_err(failed)?;
     write_state(&folder, ends, flows_from_file)?;
-    let mut missing = plan.missing;
-    missing.push("counters, which begin anew".to_owned());
+    ends.handed.iter().try_for_each(|(name, bytes)| write(&folder.join(part_file(name)), bytes)).map_err(failed)?;
+    // Late, so that the new program has little to make up for.
+    let (counts, links) = controller.hand_over_counts(path);
     let description = Description {
         format: FORMAT,
         from_version: VERSION.to_owned(),
@@ -164,16 +171,19 @@ fn attempt<L: Loader>(plan: Plan, ends: &Ends<'_, L>, is_stopped: &mut bool) -> 
         control,
         guard,
         links,
+        counts,
         state,
-        succession: plan.succession,
+        succession: HandedSuccession { next: now.next, automatic: now.automatic, ..plan.succession },
         policies: plan.policies,
         flows_from_file,
-        missing,
+        missing: plan.missing,
     };
+    let description = serde_json::to_vec(&description).map_err(|error| refused(&error.to_string()))?;
     write(&folder.join(DESCRIPTION), &description).map_err(failed)?;
     if ends.flags.is_stopped() {
         return Err(refused("weir was told to end"));
     }
+    let _reloading = Reloading::begin_upgrade();
     // The new program must not end by signals that it does not catch yet.
     let _ignored = Ignored::until_dropped(&[SIGHUP, SIGUSR2]);
     let error = Command::new(&plan.program).args(std::env::args_os().skip(1)).exec();
@@ -194,9 +204,13 @@ fn prepare_folder() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-fn write(path: &Path, description: &Description) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(&serde_json::to_vec(description)?)
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+}
+
+/// The file of what a part hands over.
+pub fn part_file(name: &str) -> String {
+    format!("part-{name}")
 }
 
 /// Writes what is not in maps that are handed over.

@@ -22,6 +22,7 @@ pub use trying::try_policies;
 
 use crate::door::{ChangeWatcher, Door};
 use crate::generations::generation::Loader;
+use crate::notify;
 use crate::parts::part::{Part, Running};
 use format::VERSION;
 use std::path::PathBuf;
@@ -91,7 +92,8 @@ impl Upgrades {
 
     /// Notes that an upgrade was refused, so that there may be another one.
     pub fn refuse(&self, why: &str) {
-        eprintln!("weir: not upgraded: {why}");
+        warning!("weir: not upgraded: {why}");
+        notify::status(&format!("not upgraded: {why}"));
         let mut state = self.state();
         (state.is_busy, state.refused) = (false, Some(why.to_owned()));
     }

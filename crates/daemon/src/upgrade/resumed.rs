@@ -4,24 +4,27 @@
 //! and the time of its start, which stay the same over execve. Each descriptor is checked for what it should be.
 
 use super::format::{FORMAT, VERSION};
-use super::handover::{DESCRIPTION, Description, STATE, folder, remove_stale};
+use super::handover::{DESCRIPTION, Description, STATE, folder, part_file, remove_stale};
 use crate::generations::beginning::Beginning;
+use crate::generations::carried::CarriedLedger;
 use crate::generations::generation::{Generation, Loader, LoaderCode};
 use crate::generations::succession::Succession;
 use crate::interfaces::claim::{ClaimTarget, Claims};
 use crate::interfaces::guard::Guard;
 use crate::options::RunOptions;
 use crate::server::Server;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 use weir_command::failure::Failure;
 use weir_control::{Active, Carried};
-use weir_engine::live::Interfaces;
 use weir_engine::live::os::inherited::Inherited;
 use weir_engine::live::programs::attach::HeldLink;
-use weir_policy::ir::OnExit;
+use weir_engine::live::xdp::HeldCounts;
+use weir_engine::live::{Counts, Interfaces};
+use weir_policy::ir::{OnExit, Program, parse};
 use weir_state::saved::{Clocks, Folder, Restored, restore};
 use weir_state::{SharedState, UsedBy};
 
@@ -35,6 +38,10 @@ pub struct Resumed {
     carried: Carried,
     /// What was in files, until a part takes it.
     pub restored: Option<Restored>,
+    /// What parts have handed over, by name.
+    pub parts: BTreeMap<String, Vec<u8>>,
+    /// The policies whose programs count until they are replaced, the active one first.
+    open: Vec<Program>,
 }
 
 impl Resumed {
@@ -57,6 +64,14 @@ impl Resumed {
         if !found.is_dir() || found.uid() != own || found.mode() & OTHERS != 0 {
             return Err(failed(format!("{}: not a folder of this user alone", folder.display())));
         }
+        let mut parts = BTreeMap::new();
+        for entry in fs::read_dir(&folder).map_err(|error| Failure::file(&folder, error))?.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Some(part) = name.strip_prefix(&part_file("")) {
+                let bytes = fs::read(entry.path()).map_err(|error| Failure::file(&entry.path(), error))?;
+                parts.insert(part.to_owned(), bytes);
+            }
+        }
         let text = fs::read_to_string(folder.join(DESCRIPTION)).map_err(|error| failed(error.to_string()))?;
         let description: Description = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if description.format != FORMAT {
@@ -77,7 +92,7 @@ impl Resumed {
             tables: restored.tables.len() as u64,
             missing: description.missing.clone(),
         };
-        Ok(Some(Resumed { description, inherited, carried, restored: Some(restored) }))
+        Ok(Some(Resumed { description, inherited, carried, restored: Some(restored), parts, open: Vec::new() }))
     }
 
     /// The claims on the targets.
@@ -105,6 +120,50 @@ impl Resumed {
         let Some(links) = self.description.links.take() else { return Ok(None) };
         let links = links.into_iter().map(|link| link.take(&mut self.inherited)).collect::<Result<_, _>>();
         links.map(Some).map_err(|error| Failure::system("links of programs", error))
+    }
+
+    /// What drivers had counted of packets without room, in the order of the ports.
+    pub fn missed(&self) -> &[Option<u64>] {
+        &self.description.counts.missed
+    }
+
+    /// The counters of programs that decide packets until they are replaced. What they count meanwhile is lost if this
+    /// program cannot read them.
+    pub fn counters(&mut self) -> Vec<HeldCounts> {
+        let (mut held, mut problem) = (Vec::new(), None);
+        for (text, counts) in std::mem::take(&mut self.description.counts.open) {
+            let program = parse::parse(&text);
+            match (program, counts.take(&mut self.inherited)) {
+                (Ok(program), Ok(counts)) => {
+                    held.push(counts);
+                    self.open.push(program);
+                }
+                (Err(why), _) => problem = Some(why),
+                (_, Err(why)) => problem = Some(why.to_string()),
+            }
+            // Those behind one that cannot be read would be taken for it.
+            if problem.is_some() {
+                break;
+            }
+        }
+        let lost = |why| format!("the counts of packets that were decided while this program started ({why})");
+        self.carried.missing.extend(problem.map(lost));
+        held
+    }
+
+    /// The counts with which this program begins. `since` is what [`Resumed::counters`] have counted.
+    pub fn counts(&mut self, since: Vec<Counts>) -> CarriedLedger {
+        let handed = &mut self.description.counts;
+        let mut carried = CarriedLedger {
+            past: std::mem::take(&mut handed.past),
+            current: std::mem::take(&mut handed.current),
+            ports: std::mem::take(&mut handed.ports),
+            uptime_ns: handed.uptime_ns,
+            activations: handed.activations,
+        };
+        let since: Vec<(Program, Counts)> = std::mem::take(&mut self.open).into_iter().zip(since).collect();
+        carried.add(&since);
+        carried
     }
 
     /// The state in maps of the kernel.
@@ -153,6 +212,12 @@ impl Resumed {
                 }
             }
         }
+        let has_posture = |generation: u64, posture: &str| {
+            ready.iter().any(|one| one.id == generation && one.loaded(Some(posture)).is_ok())
+        };
+        let decided = handed.decided().map(|active| active.generation).unwrap_or_default();
+        let lost = handed.automatic.take_if(|(_, posture, _)| !has_posture(decided, posture));
+        self.carried.missing.extend(lost.map(|(_, posture, _)| format!("the automatic posture {posture}")));
         let damaged = || Failure::Runtime("upgrade: no active policy was handed over".to_owned());
         let has = |active: &Active| {
             ready.iter().any(|one| one.id == active.generation && one.loaded(active.posture.as_deref()).is_ok())
@@ -175,8 +240,8 @@ impl Resumed {
         let Carried { from_version, interfaces, flow_tables, tables, missing, .. } = &self.carried;
         eprintln!(
             "weir: upgraded from {from_version} to {VERSION}: programs of {interfaces} interfaces replaced, \
-             {flow_tables} tables of flows and {tables} dynamic tables carried over; not carried over: {}",
-            missing.join("; ")
+             {flow_tables} tables of flows and {tables} dynamic tables carried over{}",
+            if missing.is_empty() { String::new() } else { format!("; not carried over: {}", missing.join("; ")) }
         );
         (self.description.upgrades, self.carried)
     }

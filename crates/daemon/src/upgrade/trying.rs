@@ -95,11 +95,8 @@ pub fn plan<D: Datapath>(program: &Result<PathBuf, String>, controller: &Control
     if tried.upgrade != FORMAT {
         return Err(refused(format!("{}: version {} takes over in another way", program.display(), tried.version)));
     }
-    if controller.status().automatic.is_some() {
-        missing.push("the automatic posture; the operator's decides again".to_owned());
-    }
-    let slots = generations.iter().flat_map(|one| one.slots().named()).any(|(_, slot)| !slot.slot.list().is_empty());
-    if slots {
+    let has_rules = |one: &Generation<D::Code>| one.slots().named().any(|(_, slot)| slot.slot.count() > 0);
+    if tried.abi != ABI_VERSION && generations.iter().any(|one| has_rules(one)) {
         missing.push("the rules in slots".to_owned());
     }
     if generations.iter().any(|one| !one.program().adders.is_empty()) {

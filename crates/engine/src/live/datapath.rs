@@ -13,6 +13,7 @@ use crate::live::lane::{PortNature, PortReading, Role};
 use crate::live::os::inherited::{Inherited, Kept};
 use crate::live::programs::attach::{HeldLink, Mode};
 use crate::live::tap::PolicyNames;
+use crate::live::xdp::HandedCounts;
 use crate::sealed::{Answered, CardPort};
 
 /// A policy in the form of a datapath, with the chain for packets from each side, lower first.
@@ -124,6 +125,18 @@ impl HandedLink {
     }
 }
 
+/// What decides packets, for the next program in this process.
+pub struct HandedPath<C> {
+    /// The links of programs, in the order of the ports.
+    pub links: Vec<HandedLink>,
+    /// Last readings, of the active policy first, and what continues to count.
+    pub counts: Vec<(Reading<C>, HandedCounts)>,
+    /// The ports at the same time.
+    pub ports: Vec<PortStatus>,
+    /// What drivers had counted of packets without room.
+    pub missed: Vec<Option<u64>>,
+}
+
 /// A datapath between interfaces, which enforces a policy from its start until it is stopped. Only
 /// [`Datapath::activate`] and [`Datapath::stop`] wait. All other methods return at once, also during those calls.
 pub trait Datapath: Send + Sync {
@@ -181,7 +194,7 @@ pub trait Datapath: Send + Sync {
     ///
     /// # Errors
     /// A descriptor cannot be kept.
-    fn hand_over(&self, _kept: &mut Kept) -> io::Result<Option<Vec<HandedLink>>> {
+    fn hand_over(&self, _kept: &mut Kept) -> io::Result<Option<HandedPath<Self::Code>>> {
         Ok(None)
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use weir_abi::{Frame, Rewrite, Verdict};
 
 use crate::{EngineError, FrameBurst};
@@ -237,7 +238,7 @@ macro_rules! port_counters {
         }
 
         /// A snapshot of [`PortCounters`].
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct PortReading {
             $($(#[$doc])* pub $name: u64,)*
         }

@@ -33,6 +33,6 @@ mod worker;
 mod workers;
 pub mod xdp;
 
-pub use datapath::{Counts, Datapath, HandedLink, Loaded, PortStatus, Reading, Readings, Stray};
+pub use datapath::{Counts, Datapath, HandedLink, HandedPath, Loaded, PortStatus, Reading, Readings, Stray};
 pub use lane::{Interfaces, LINK_BYTES, Lane, PortCounters, PortNature, PortReading, Role, Side, facing_interface};
 pub use workers::Workers;

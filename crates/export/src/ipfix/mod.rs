@@ -124,6 +124,11 @@ impl Ipfix {
         Ipfix { sequence, ..self }
     }
 
+    /// Number of records in all messages so far.
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
     /// Adds a flow that has ended.
     pub fn add(&mut self, key: &Key, flow: &Flow, end: End, now: Now, send: &mut impl FnMut(&[u8])) {
         let mut record = Octets::default();

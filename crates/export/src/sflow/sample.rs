@@ -26,6 +26,7 @@ mod samples {
 mod records {
     pub const RAW_HEADER: u32 = 1;
     pub const GENERIC_INTERFACE: u32 = 1;
+    pub const PORT_NAME: u32 = 1005;
     pub const EXTENDED_ACL: u32 = 1037;
     pub const EXTENDED_FUNCTION: u32 = 1038;
 }
@@ -137,10 +138,16 @@ pub enum AclDirection {
 }
 
 /// The counters of an interface. What is not counted is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Its index.
     pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its speed, in Mbit/s.
+    pub speed_mbps: Option<u32>,
+    /// Whether it sends and receives at the same time.
+    pub is_full_duplex: Option<bool>,
     /// Whether it is administratively up, and has a link.
     pub is_up: (bool, bool),
     /// Bytes of received frames.
@@ -263,11 +270,11 @@ impl CountersSample {
         let index = self.counters.index;
         match encoding {
             Encoding::Compact => out.structure(samples::COUNTERS, |out| {
-                out.u32s(&[self.sequence, index, 1]);
+                out.u32s(&[self.sequence, index, 2]);
                 self.counters.write(out);
             }),
             Encoding::Expanded => out.structure(samples::EXPANDED_COUNTERS, |out| {
-                out.u32s(&[self.sequence, 0, index, 1]);
+                out.u32s(&[self.sequence, 0, index, 2]);
                 self.counters.write(out);
             }),
         }
@@ -275,7 +282,7 @@ impl CountersSample {
 }
 
 impl InterfaceCounters {
-    /// Its record: `if_counters`. Counters of 32 bits wrap around; a counter that Weir does not have is all ones.
+    /// Its records: `if_counters` and `port_name`. Counters of 32 bits wrap around; a counter that Weir does not have is all ones.
     fn write(&self, out: &mut Octets) {
         /// `ifType` of Ethernet.
         const ETHERNET: u32 = 6;
@@ -283,9 +290,12 @@ impl InterfaceCounters {
         let (is_up, has_link) = self.is_up;
         out.structure(records::GENERIC_INTERFACE, |out| {
             out.u32s(&[self.index, ETHERNET]);
-            // Speed and direction are not known.
-            out.u64(0);
-            out.u32(0);
+            out.u64(u64::from(self.speed_mbps.unwrap_or(0)) * 1_000_000);
+            out.u32(match self.is_full_duplex {
+                None => 0,
+                Some(true) => 1,
+                Some(false) => 2,
+            });
             out.u32(u32::from(is_up) | u32::from(has_link) << 1);
             out.u64(self.in_bytes);
             out.u32s(&[self.in_packets as u32, NOT_COUNTED, NOT_COUNTED]);
@@ -297,5 +307,6 @@ impl InterfaceCounters {
             // `ifPromiscuousMode` is not read.
             out.u32(0);
         });
+        out.structure(records::PORT_NAME, |out| out.opaque(beginning(&self.name).as_bytes()));
     }
 }

@@ -34,9 +34,14 @@ fn output() -> impl Strategy<Value = Output> {
 }
 
 fn counters(index: u32) -> impl Strategy<Value = InterfaceCounters> {
-    (any::<(bool, bool)>(), any::<[u64; 7]>(), any::<Option<u32>>()).prop_map(move |(is_up, of, in_discards)| {
+    let known = || (any::<(bool, bool)>(), "[a-z0-9]{0,20}", any::<Option<u32>>(), any::<Option<bool>>());
+    (known(), any::<[u64; 7]>(), any::<Option<u32>>()).prop_map(move |(known, of, in_discards)| {
+        let (is_up, name, speed_mbps, is_full_duplex) = known;
         InterfaceCounters {
             index,
+            name,
+            speed_mbps,
+            is_full_duplex,
             is_up,
             in_bytes: of[0],
             in_packets: of[1],
@@ -174,11 +179,19 @@ fn check_counters(counters: &InterfaceCounters, found: &SampleData, sequences: &
         SampleData::CountersSampleExpanded(one) => (one.sequence_number, one.source_id.source_id_index, &one.counters),
         other => panic!("{other:?}"),
     };
-    let [CounterData::GenericInterface(read)] = [&records[0].counter_data] else { panic!("{records:?}") };
+    let [CounterData::GenericInterface(read), CounterData::OpenFlowPortName(name)] =
+        [&records[0].counter_data, &records[1].counter_data]
+    else {
+        panic!("{records:?}")
+    };
+    assert_eq!(name.port_name, counters.name);
+    let direction = counters.is_full_duplex.map_or(0, |is_full| if is_full { 1 } else { 2 });
+    let speed = u64::from(counters.speed_mbps.unwrap_or(0)) * 1_000_000;
+    assert_eq!((read.if_speed, read.if_direction), (speed, direction));
     let wanted = sequences.entry(counters.index).or_default();
     *wanted += 1;
     assert_eq!(sequence, *wanted);
-    assert_eq!((index, read.if_index, read.if_type, records.len()), (counters.index, counters.index, 6, 1));
+    assert_eq!((index, read.if_index, read.if_type, records.len()), (counters.index, counters.index, 6, 2));
     let (is_up, has_link) = counters.is_up;
     assert_eq!((read.if_in_octets, read.if_out_octets), (counters.in_bytes, counters.out_bytes));
     let in_discards = counters.in_discards.map_or(u32::MAX, |discards| discards as u32);

@@ -28,6 +28,7 @@ use fragments::Fragments;
 use numbers::{exchange, note, proves};
 pub use protocols::is_ping;
 use protocols::{can_prove, may_be_stream, pay};
+use serde::{Deserialize, Serialize};
 pub use standing::{Proof, Standing, Stream, Voucher};
 use weir_abi::PacketClass;
 use weir_abi::packet::Fragment;
@@ -44,7 +45,7 @@ const DATAGRAMS_MS: u32 = 3000;
 const WAITING_MAX: u32 = 8;
 
 /// The conversations of a recording or a link.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Conversations {
     slots: Slots<Conversation>,
     fragments: Fragments,

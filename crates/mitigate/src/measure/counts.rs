@@ -1,10 +1,11 @@
 //! What is counted for a prefix in a window.
 
 use crate::prefix::Prefix;
+use serde::{Deserialize, Serialize};
 use weir_abi::PacketClass;
 
 /// The counts of a prefix in one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// The prefix.
     pub prefix: Prefix,

@@ -5,8 +5,9 @@
 //! such source.
 
 use super::slots::address_hash;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A source and its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct Heavy<K> {
 }
 
 /// Counts the keys with the most packets in bounded memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "K: Deserialize<'de> + Eq + Hash + Ord"))]
 pub struct SpaceSaving<K> {
     capacity: usize,
     counts: HashMap<K, (u64, u64), Seeded>,

@@ -25,6 +25,7 @@ pub use proxied::{Handshake, Pickup, Proxied};
 use sample::{Reservoir, Samples, Trust};
 use sampling::Sampling;
 use seen_sources::SeenSources;
+use serde::{Deserialize, Serialize};
 pub(crate) use slots::hash;
 use slots::{Slots, address_hash};
 pub use visibility::Directions;
@@ -50,7 +51,7 @@ const KNOWN: usize = 1 << 16;
 const KNOWN_NS: u64 = 24 * 3600 * 1_000_000_000;
 
 /// A prefix under attack, where plausible sources are not trusted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Distrusted {
     /// The prefix.
     pub prefix: Prefix,
@@ -90,14 +91,14 @@ pub enum Belongs {
 }
 
 /// A source that has proven that it is real.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Known {
     source: Source,
     last_ns: u64,
 }
 
 /// Counts packets for windows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Extractor {
     inside: Vec<Prefix>,
     seed: u64,
@@ -142,6 +143,11 @@ impl Extractor {
             from_ns,
             last_ns: from_ns,
         }
+    }
+
+    /// Sets the prefixes to which packets are counted.
+    pub fn protect_inside(&mut self, inside: Vec<Prefix>) {
+        self.inside = inside;
     }
 
     /// How many sources are known to be real.

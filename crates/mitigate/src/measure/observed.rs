@@ -14,6 +14,7 @@ use super::counts::Counts;
 use super::sampling::{SEEN_MIN, Sampling};
 use crate::baseline::{FACTOR, floor_pps};
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use weir_abi::PacketClass;
@@ -29,7 +30,7 @@ const SEGMENTS_PER_ANSWER: u64 = 2;
 const AGE_MAX_NS: u64 = 3_000_000_000;
 
 /// The exact counts of a time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Observed {
     /// When counting began, ns.
     pub from_ns: u64,
@@ -40,7 +41,7 @@ pub struct Observed {
 }
 
 /// The exact counts of a prefix.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Exact {
     counts: Counts,
     /// Segments of TCP from it that are neither SYN-ACKs nor resets.
@@ -116,7 +117,7 @@ fn add(sum: &mut Counts, more: &Counts) {
 }
 
 /// The share of packets without proof of each class, among all samples of a window. 1 if there are none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Shares([f64; PacketClass::COUNT]);
 
 impl Shares {

@@ -1,7 +1,9 @@
 //! What a SYN proxy does, simulated on recordings.
 
+use serde::{Deserialize, Serialize};
+
 /// The handshake of one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Handshake(u64);
 
 impl Handshake {
@@ -12,7 +14,7 @@ impl Handshake {
 }
 
 /// Whether packets of TCP pass a SYN proxy that belong to no connection, because it may be older than the proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pickup {
     /// Such packets pass: only SYNs need a handshake.
     On,

@@ -2,9 +2,10 @@
 
 use super::slots::hash;
 use crate::header::Header;
+use serde::{Deserialize, Serialize};
 
 /// How far a packet's sender is trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
     /// Not at all.
     None,
@@ -19,7 +20,7 @@ pub enum Trust {
 }
 
 /// A uniform sample of a stream (reservoir sampling, algorithm R), or one in which the past fades.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reservoir<T> {
     kept: Vec<T>,
     capacity: usize,
@@ -95,7 +96,7 @@ const PLAUSIBLE_HEADERS: usize = 512;
 const VOUCHED_HEADERS: usize = 512;
 
 /// The samples of a window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Samples {
     unproven: Reservoir<Header>,
     strata: Vec<Reservoir<Header>>,

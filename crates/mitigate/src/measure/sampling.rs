@@ -2,6 +2,8 @@
 //!
 //! A lost copy is known by its absence: the datapath counts the copies that it makes, and the reader those that arrive.
 
+use serde::{Deserialize, Serialize};
+
 /// Seen packets below which a rate cannot be told from chance: as many as the floor of a host has in a window.
 pub const SEEN_MIN: f64 = 25.0;
 /// With more copies lost than this share, what is seen is not taken for usual.
@@ -10,7 +12,7 @@ const LOSSY: f64 = 0.1;
 const BLIND: f64 = 0.01;
 
 /// The part of the packets that was seen in a window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sampling {
     /// One packet in this many is copied.
     pub one_in: u32,
@@ -51,7 +53,7 @@ impl Sampling {
 /// Each copy is read, waits to be read, or is lost. One that was made before the end of a window, and by the end of the
 /// next was neither read nor waits, is lost. So copies on their way never count as lost, however late the reader is,
 /// and losses are known one window later.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Losses {
     /// Copies that were made by the end of the last window.
     made: u64,
@@ -61,7 +63,7 @@ pub struct Losses {
 }
 
 /// The copies of a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyCounts {
     /// Copies that were made since the start, as counted where they are made.
     pub made: u64,

@@ -1,6 +1,7 @@
 //! Whether a source was ever seen: two Bloom filters. The older one is forgotten when the newer one is full.
 
 use super::slots::hash;
+use serde::{Deserialize, Serialize};
 
 /// Bits of a filter. A full one has seen about 2 million sources, with 3 % false answers.
 const BITS: usize = 1 << 24;
@@ -10,7 +11,7 @@ const HASHES: u64 = 4;
 const FULL: usize = BITS / 4;
 
 /// Sources that were seen lately.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SeenSources {
     filters: [Vec<u64>; 2],
     bits_set: usize,

@@ -3,11 +3,13 @@
 //! A new entry takes a free slot of its set, else the slot of the least valuable entry. So an attack that fills the
 //! table displaces its own entries and entries of little value. Memory is bounded whatever it sends.
 
+use serde::{Deserialize, Serialize};
+
 /// Entries of a set.
 const WAYS: usize = 8;
 
 /// A table of entries that are found by a hash.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Slots<E> {
     entries: Vec<Option<E>>,
     mask: u64,

@@ -9,6 +9,7 @@
 
 use super::conversations::{Proof, Standing, Stream};
 use crate::header::{Header, protocol};
+use serde::{Deserialize, Serialize};
 
 /// Share of the segments or datagrams of conversations that are answered where answers are seen, to begin to rely on it
 /// and to stop.
@@ -20,7 +21,7 @@ const PACKETS_MIN: f64 = 20.0;
 const PAST: f64 = 0.997;
 
 /// Packets of conversations with answers, and of those in one direction.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Conversed {
     window: [u64; 2],
     both: f64,
@@ -44,7 +45,7 @@ impl Conversed {
 }
 
 /// Which directions of traffic are seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Directions {
     /// Too few packets of conversations were seen to say it.
     #[default]
@@ -67,7 +68,7 @@ impl Directions {
 }
 
 /// Finds which directions are seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Visibility {
     segments: Conversed,
     datagrams: Conversed,

@@ -1,6 +1,6 @@
 //! What operators and the outside world do to actions: accept, dismiss, remove, or fail to carry out.
 
-use super::{Mitigator, PAUSE_MAX};
+use super::{Mitigator, PAUSE_MAX, Settings};
 use crate::action::{Action, ActionId, AttackId, Ending, Measure, Mode};
 use crate::attack::{Attack, State};
 use crate::prefix::Prefix;
@@ -20,6 +20,11 @@ impl Mitigator {
     /// Sets the sources that are never blocked and that no signature names.
     pub fn protect(&mut self, protected: Vec<Prefix>) {
         self.protected = Protected::new(protected);
+    }
+
+    /// Goes on with other settings, in the mode that was set.
+    pub(crate) fn continue_with(&mut self, settings: Settings) {
+        self.settings = Settings { mode: self.settings.mode, ..settings };
     }
 
     /// Sets another mode. Returns the actions that are no longer carried out: all, if the mode is not `act`. Waiting

@@ -6,6 +6,7 @@ mod prior;
 
 use crate::header::{Header, protocol, tcp};
 use crate::prefix::{Level, Prefix};
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use weir_abi::packet::Fragment;
 
@@ -13,7 +14,7 @@ use weir_abi::packet::Fragment;
 const ALIKE: f64 = 0.5;
 
 /// A field that a signature may name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Field {
     /// `meta l4proto`
     Protocol,
@@ -91,7 +92,7 @@ impl Field {
 }
 
 /// A range of values of a field; both ends belong to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Term {
     /// The field.
     pub field: Field,
@@ -166,7 +167,7 @@ fn flags_text(flags: u8) -> String {
 }
 
 /// A conjunction of terms, for packets to a victim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// The victim.
     pub victim: Prefix,

@@ -15,7 +15,7 @@ const EFFECTS: &str = include_str!("../programs/effects.ir");
 const STATE: &str = include_str!("../programs/state.ir");
 
 fn edge() -> Program {
-    parse(super::EDGE).unwrap()
+    parse(super::EDGE).expect("a program")
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! for the first program whose limiters count, so that other programs pay nothing. Counts start at 0 when a bucket is
 //! assigned ([`super::limit_store`]).
 
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +14,10 @@ use weir_tables::limit_image::Logged;
 
 use crate::StateError;
 use crate::words::Words;
+
+/// The names of the maps.
+const EXCEEDED: &str = "weir_exceeded";
+const PASSED: &str = "weir_passed";
 
 /// Packets of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,10 +92,10 @@ impl Counts {
     /// Allocates the counts that limiters with this setting need.
     pub(super) fn make(&self, buckets: &Words, logged: Logged) -> Result<(), StateError> {
         if logged >= Logged::Exceeded {
-            self.exceeded.make(buckets, "weir_exceeded")?;
+            self.exceeded.make(buckets, EXCEEDED)?;
         }
         if logged >= Logged::All {
-            self.passed.make(buckets, "weir_passed")?;
+            self.passed.make(buckets, PASSED)?;
         }
         Ok(())
     }
@@ -97,6 +103,26 @@ impl Counts {
     /// Counts in the memory of maps.
     pub(super) fn of_maps(exceeded: Option<Words>, passed: Option<Words>) -> Self {
         Counts { exceeded: Counter::of(exceeded), passed: Counter::of(passed) }
+    }
+
+    /// The maps of the counts, if they are in the kernel.
+    pub(crate) fn maps(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [&self.exceeded, &self.passed].map(|counter| counter.words.get().and_then(Words::map))
+    }
+
+    /// The counts of `count` buckets in maps that were handed over.
+    ///
+    /// # Errors
+    /// They are other maps.
+    pub(crate) fn handed([exceeded, passed]: [Option<OwnedFd>; 2], count: usize) -> io::Result<Self> {
+        let words = |map: Option<OwnedFd>, name: &str| map.map(|map| Words::handed_block(map, name, count)).transpose();
+        let (exceeded, passed) = (words(exceeded, EXCEEDED)?, words(passed, PASSED)?);
+        let counts = Counts::of_maps(exceeded, passed);
+        for counter in [&counts.exceeded, &counts.passed] {
+            counter.remember().map_err(io::Error::other)?;
+            (0..count as u32).for_each(|slot| _ = counter.take_new(slot));
+        }
+        Ok(counts)
     }
 
     /// Resets the counts of a bucket that no program charges.

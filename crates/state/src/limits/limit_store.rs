@@ -252,7 +252,12 @@ pub struct LimitStore {
 impl LimitStore {
     /// A store of these buckets, all but the first. `seed` is the hash seed of addresses, which must be unpredictable.
     pub fn new(seed: u32, buckets: Buckets) -> Self {
-        let (buckets, counts) = (Arc::new(buckets), Arc::<Counts>::default());
+        Self::counting(seed, buckets, Counts::default())
+    }
+
+    /// A store whose counts go on.
+    pub(crate) fn counting(seed: u32, buckets: Buckets, counts: Counts) -> Self {
+        let (buckets, counts) = (Arc::new(buckets), Arc::new(counts));
         let (users, handed) = (vec![1], Vec::new());
         let (assigned, counted, free) = (buckets.clone(), counts.clone(), BTreeMap::new());
         let kind = LimitBuckets { buckets: assigned, counts: counted, users, free, handed };
@@ -321,7 +326,7 @@ impl LimitStore {
     }
 
     /// The counts of all buckets.
-    pub(super) fn counts(&self) -> &Arc<Counts> {
+    pub(crate) fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }
 

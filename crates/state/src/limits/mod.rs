@@ -25,7 +25,7 @@ use weir_tables::LimitImage;
 
 use crate::bound_kind::{BoundKind, StateShape, Worker, expect};
 use crate::words::Words;
-use counts::Counts;
+pub(crate) use counts::Counts;
 
 pub use buckets::Buckets;
 pub use counts::LimitCount;

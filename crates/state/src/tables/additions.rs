@@ -282,6 +282,12 @@ impl Additions {
         !lock(&self.sources).is_empty() || !lock(&self.applied).late.is_empty()
     }
 
+    /// Goes on counting from what the program before this one in its process has counted.
+    pub(crate) fn continue_with(&self, counts: AdditionCounts) {
+        let mut applied = lock(&self.applied);
+        applied.counts = applied.counts.plus(counts);
+    }
+
     /// What additions did since the start.
     pub fn counts(&self) -> AdditionCounts {
         lock(&self.applied).counts

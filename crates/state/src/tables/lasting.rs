@@ -47,6 +47,19 @@ impl SavedTable {
         SavedTable { key, entries, expiry }
     }
 
+    /// The same table for a store whose clock is `to_ns` when the clock of this one is `from_ns`.
+    #[must_use]
+    pub fn at_clock(self, from_ns: u64, to_ns: u64) -> Self {
+        let mut expiry = Expiry::default();
+        for (addr, len) in prefixes(&self.entries) {
+            if let Some(until) = self.expiry.until(addr, len) {
+                let until_ns = to_ns.saturating_add((until * TICK_NS).saturating_sub(from_ns));
+                expiry.set((addr, len), Some(deadline(until_ns, 0)), to_ns / TICK_NS);
+            }
+        }
+        SavedTable { expiry, ..self }
+    }
+
     /// Its entries for the disk.
     pub fn saved(&self, clocks: Clocks) -> impl Iterator<Item = SavedEntry<'_>> {
         saved(&self.entries, &self.expiry, clocks)

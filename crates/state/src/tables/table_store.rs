@@ -13,6 +13,7 @@ use super::change::{Applied, NotTaken, Order, TableChange, Timing, Visibility};
 use super::entry_counters::EntryCounters;
 use super::expiry::Expiry;
 use super::fit::{Checked, can_take, checked, images_of, no_table};
+use super::followed::{Followers, TableFollower};
 use super::image::{ImageDeclared, TableImage};
 use super::kernel::HALF_BYTES_MAX;
 use super::lasting::{self, Lasting, SavedTable};
@@ -57,6 +58,8 @@ pub struct TableStore {
     refused: Mutex<BTreeMap<String, u64>>,
     /// Where changes of dynamic tables are written.
     log: OnceLock<Arc<ChangeLog>>,
+    /// Who keeps tables of its own beside these.
+    followers: Followers,
 }
 
 impl Default for TableStore {
@@ -87,6 +90,7 @@ impl TableStore {
             overdue: Mutex::default(),
             refused: Mutex::default(),
             log: OnceLock::new(),
+            followers: Followers::default(),
         }
     }
 
@@ -149,7 +153,23 @@ impl TableStore {
         now_ns: u64,
     ) -> Result<Changed, TableError> {
         let turn = self.turn(name);
-        self.change_in_turn(&turn, (active, name), (change, visibility), now_ns)
+        let changed = self.change_in_turn(&turn, (active, name), (change, visibility), now_ns)?;
+        if let Some((family, kind)) = self.dynamic_type(active, name) {
+            self.followers.notice(|| TableKey::new(name, family, kind), change);
+        }
+        Ok(changed)
+    }
+
+    /// Follows changes of dynamic tables, except for those by rules.
+    pub fn follow(&self, tables: Vec<TableKey>) -> Arc<TableFollower> {
+        self.followers.join(tables)
+    }
+
+    /// The type of a table, if it is dynamic.
+    fn dynamic_type(&self, active: &TableBinding, name: &str) -> Option<(Family, Kind)> {
+        let image = active.objects().find(|image| image.position(name).is_some())?;
+        let set = image.position(name)?;
+        image.bounds(set).map(|_| image.table_type(set))
     }
 
     /// Changes the table of a turn.

@@ -9,6 +9,8 @@
 //!                 |        `----> new leaf
 //!  root word -> block                            else the block is copied with the new entry, and its parent's word stored
 //!       `-----> new block -> new leaf            (in IPv6 the parent may be a leaf of the chunk before, and so on upwards)
+//!  root word: label                              likewise if the label has no block yet
+//!       `-----> new block -> new leaf
 //! ```
 //! A lookup loads each word on its way once. Everything below a word is complete before the word is stored. What the
 //! new word replaced stays unchanged until all readers have passed. Then its lanes and entries are free, unless they
@@ -26,7 +28,8 @@ use std::collections::HashMap;
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, block_of, leaf_of, nested_of,
+    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, answer, block_of, label_of,
+    leaf_of, nested_of, twice,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
@@ -42,7 +45,7 @@ const LABELS_AT: usize = 12;
 /// The replaced word, which leads to unlinked memory.
 #[derive(Clone, Copy)]
 enum Replaced {
-    /// A word of the root.
+    /// A block in the root.
     Block(u32),
     /// A word of a block.
     Entry(u32),
@@ -64,7 +67,7 @@ pub(super) struct RankWriter {
 struct Pools {
     entries: Entries,
     lanes: Lanes,
-    /// Leaves of one run, by value.
+    /// Leaves of one value that does not fit into an entry.
     uniform: HashMap<u32, u32>,
     /// Parents of leaves, by first lane.
     leaves: Parents,
@@ -153,9 +156,10 @@ impl<C: CellsMut> Writing<'_, C> {
 
     /// Adds a parent to what `entry` leads to.
     fn add_parent(&mut self, entry: u32) {
-        match entry & FLAG {
-            0 => self.pools.leaves.add(leaf_of(entry).0 as u32),
-            _ => self.pools.blocks.add(nested_of(entry).0 as u32),
+        match entry {
+            label if label_of(label).is_some() => {}
+            nested if nested & FLAG != 0 => self.pools.blocks.add(nested_of(nested).0 as u32),
+            leaf => self.pools.leaves.add(leaf_of(leaf).0 as u32),
         }
     }
 
@@ -176,13 +180,16 @@ impl<C: CellsMut> Writing<'_, C> {
         if entry & FLAG != 0 {
             return self.release_block(nested_of(entry));
         }
+        if label_of(entry).is_some() {
+            return;
+        }
         let (lane, count) = leaf_of(entry);
         if !self.pools.leaves.remove(lane as u32) {
             return;
         }
         for lane in lane..lane + count {
             let value = self.offsets.value(self.cells, lane);
-            if count == 1 && self.pools.uniform.get(&value) == Some(&entry) {
+            if count == 2 && self.pools.uniform.get(&value) == Some(&entry) {
                 self.pools.uniform.remove(&value);
             }
             if value & FLAG != 0 {
@@ -201,6 +208,9 @@ impl<C: CellsMut> Writing<'_, C> {
             let parts = (base..base + count).zip((first..).step_by(1 << bits));
             return parts.for_each(|(index, first)| self.read_part(self.entry(index), first, bits, runs));
         }
+        if let Some(label) = label_of(entry) {
+            return push(runs, first as u16, label);
+        }
         let (lane, count) = leaf_of(entry);
         for index in 0..count {
             let start = match index {
@@ -218,10 +228,10 @@ impl<C: CellsMut> Store for Writing<'_, C> {
     }
 
     fn uniform(&mut self, value: u32) -> Option<u32> {
-        if let Some(&entry) = self.pools.uniform.get(&value) {
+        if let Some(entry) = answer(value).or_else(|| self.pools.uniform.get(&value).copied()) {
             return Some(entry);
         }
-        let entry = self.leaf(&[Run { start: 0, value }])?;
+        let entry = self.leaf(&twice(value))?;
         self.pools.uniform.insert(value, entry);
         Some(entry)
     }
@@ -267,15 +277,22 @@ struct Update<'a, C, Q> {
     unlinked: &'a mut Unlinked<Replaced>,
 }
 
-/// A block on the way to the change.
+/// A value on the way to the change: a block or a label.
 #[derive(Clone, Copy)]
 struct Way {
-    word: u32,
+    value: u32,
     /// Whether only one path leads to it.
     own: bool,
 }
 
-/// A change of the root word at byte `at`.
+impl Way {
+    /// The block, if it is one.
+    fn block(self) -> Option<u32> {
+        (self.value & FLAG != 0).then_some(self.value & !FLAG)
+    }
+}
+
+/// A change of the root's value at byte `at`.
 struct Link {
     at: usize,
     old: u32,
@@ -290,26 +307,32 @@ struct Touched {
 }
 
 impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
-    /// The link that root word `index` needs, if any. If `own`, its block may be changed in place.
+    /// The link that value `index` of the root needs, if any. If `own`, its block may be changed in place.
     fn root(&mut self, index: usize, own: bool) -> Result<Option<Link>, NoRoom> {
         let at = Offsets::root_at(index);
-        let word = self.encoder.store.cells.u32(at);
+        let old = self.encoder.store.cells.u32(at);
         let chunk = Net { first: (index as u128) << (u128::BITS - CHUNK_BITS), len: CHUNK_BITS as u8 };
-        let new = self.block(chunk, Way { word, own })?;
-        Ok(new.map(|new| Link { at, old: word, new }))
+        let new = self.value(chunk, Way { value: old, own })?;
+        Ok(new.map(|new| Link { at, old, new }))
     }
 
-    /// Stores a root word.
+    /// Stores a value of the root.
     fn link(&mut self, Link { at, old, new }: Link) {
-        self.encoder.store.pools.blocks.add(block_of(new).0 as u32);
+        if new & FLAG != 0 {
+            self.encoder.store.pools.blocks.add(block_of(new).0 as u32);
+        }
         self.encoder.store.cells.set_u32(at, new);
-        self.unlinked.push(self.readers, Replaced::Block(old));
+        if old & FLAG != 0 {
+            self.unlinked.push(self.readers, Replaced::Block(old));
+        }
     }
 
-    /// Changes the block for the addresses in `chunk`, in place or by a new block whose word is returned. The recursion
-    /// depth is at most seven.
-    fn block(&mut self, chunk: Net, way: Way) -> Result<Option<u32>, NoRoom> {
-        let way = Way { own: way.own && self.encoder.store.pools.blocks.is_one(block_of(way.word).0 as u32), ..way };
+    /// Changes what the addresses in `chunk` have, in a block in place or by a new value, which is returned. The
+    /// recursion depth is at most seven.
+    fn value(&mut self, chunk: Net, way: Way) -> Result<Option<u32>, NoRoom> {
+        let blocks = &self.encoder.store.pools.blocks;
+        let own = way.own && way.block().is_some_and(|block| blocks.is_one(block_of(block).0 as u32));
+        let way = Way { own, ..way };
         let below = u32::from(chunk.len) + CHUNK_BITS;
         let shift = u128::BITS - below;
         let region = match self.net {
@@ -318,7 +341,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         };
         let (first, last) = ((region.first >> shift) as u16, (region.last() >> shift) as u16);
         let deeper = u32::from(self.net.len) > below && self.rib.under_without(region, self.without).next().is_some();
-        let next = if deeper { self.next_block(way, first) } else { None };
+        let next = way.block().filter(|_| deeper).and_then(|block| self.next_block(block, way.own, first));
         let runs = match next {
             None => {
                 let (label, ranges) = self.rib.ranges(region, self.without);
@@ -327,28 +350,32 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
                 runs.retain(|run| run.start <= last);
                 runs
             }
-            Some(next) => match self.block(region, next)? {
+            Some(next) => match self.value(region, next)? {
                 None => return Ok(None),
-                Some(new) => vec![Run { start: first, value: FLAG | new }],
+                Some(value) => vec![Run { start: first, value }],
             },
         };
         self.replace(way, Touched { first, last, runs })
     }
 
-    /// The block of the next chunk that the block has for a value.
-    fn next_block(&self, way: Way, value: u16) -> Option<Way> {
+    /// The block of the next chunk that the block `word` has for a chunk's value. `own` says whether only one path
+    /// leads to `word`.
+    fn next_block(&self, word: u32, own: bool, value: u16) -> Option<Way> {
         let store = &self.encoder.store;
-        let (base, _) = block_of(way.word);
+        let (base, _) = block_of(word);
         let chunk = u32::from(value);
-        let entry = store.entry(base + (chunk >> (way.word & LOW_MASK)) as usize);
+        let entry = store.entry(base + (chunk >> (word & LOW_MASK)) as usize);
         let nested_is_own = entry & FLAG == 0 || store.pools.blocks.is_one(nested_of(entry).0 as u32);
-        let leaf = Offsets::leaf(store.cells, way.word, chunk);
+        let leaf = Offsets::leaf(store.cells, word, chunk);
+        if label_of(leaf).is_some() {
+            return None;
+        }
         let lane = store.offsets.lane(store.cells, leaf, chunk);
         let found = store.offsets.value(store.cells, lane);
         let (first, count) = leaf_of(leaf);
         // Several values may share the same block.
         let part_bits = match entry & FLAG {
-            0 => way.word & LOW_MASK,
+            0 => word & LOW_MASK,
             _ => entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK,
         };
         let part = chunk >> part_bits << part_bits;
@@ -357,14 +384,19 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             true => u32::from(store.cells.u16(store.offsets.start_at(lane + 1))),
             false => part + (1 << part_bits),
         };
-        let own = way.own && nested_is_own && store.pools.leaves.is_one(first as u32) && ends - starts == 1;
-        (found & FLAG != 0).then_some(Way { word: found & !FLAG, own })
+        let own = own && nested_is_own && store.pools.leaves.is_one(first as u32) && ends - starts == 1;
+        (found & FLAG != 0).then_some(Way { value: found, own })
     }
 
-    /// Replaces what the block has for some values.
+    /// Replaces what a value has for some values of the chunk. Returns the new value, unless its block is changed in
+    /// place.
     fn replace(&mut self, way: Way, touched: Touched) -> Result<Option<u32>, NoRoom> {
-        let (base, count) = block_of(way.word);
-        let bits = way.word & LOW_MASK;
+        let Some(word) = way.block() else {
+            let runs = [Run { start: 0, value: way.value }];
+            return self.replaced(&runs, &touched);
+        };
+        let (base, count) = block_of(word);
+        let bits = word & LOW_MASK;
         let part = |value: u16| (u32::from(value) >> bits) as usize;
         let mut runs = Vec::new();
         if part(touched.first) == part(touched.last) {
@@ -375,9 +407,10 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             if changed == runs {
                 return Ok(None);
             }
-            if changed.len() <= LINE_LANES || old & FLAG != 0 {
+            let needs_no_block = count == 1 && changed.len() == 1;
+            if !needs_no_block && (changed.len() <= LINE_LANES || old & FLAG != 0) {
                 let new = self.encoder.part(&changed, first, bits)?;
-                return self.put_entry(way, index, new);
+                return self.put_entry(word, way.own, index, new);
             }
             runs.clear();
         }
@@ -385,17 +418,22 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
             let entry = self.encoder.store.entry(base + index);
             self.encoder.store.read_part(entry, (index as u32) << bits, bits, &mut runs);
         }
-        match touched.replaced(&runs, 1 << CHUNK_BITS) {
+        self.replaced(&runs, &touched)
+    }
+
+    /// The new value of a chunk with these runs. `None` if the touched values are what they were.
+    fn replaced(&mut self, runs: &[Run], touched: &Touched) -> Result<Option<u32>, NoRoom> {
+        match touched.replaced(runs, 1 << CHUNK_BITS) {
             changed if changed == runs => Ok(None),
-            changed => self.encoder.block(&changed).map(Some),
+            changed => self.encoder.value(&changed).map(Some),
         }
     }
 
-    /// Changes entry `index` of the block, in place or in a copy of the block.
-    fn put_entry(&mut self, way: Way, index: usize, new: u32) -> Result<Option<u32>, NoRoom> {
-        let (base, count) = block_of(way.word);
+    /// Changes entry `index` of the block `word`: in place if it is `own`, else in a copy of the block.
+    fn put_entry(&mut self, word: u32, own: bool, index: usize, new: u32) -> Result<Option<u32>, NoRoom> {
+        let (base, count) = block_of(word);
         let store = &mut self.encoder.store;
-        if way.own {
+        if own {
             let old = store.entry(base + index);
             store.add_parent(new);
             store.cells.set_u32(Offsets::entry_at(base + index), new);
@@ -405,7 +443,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let mut entries: Vec<u32> = (base..base + count).map(|index| store.entry(index)).collect();
         entries[index] = new;
         let copy = store.entries(&entries).ok_or(NoRoom::Entries)?;
-        Ok(Some((copy as u32) << NUMBER_SHIFT | way.word & LOW_MASK))
+        Ok(Some(FLAG | (copy as u32) << NUMBER_SHIFT | word & LOW_MASK))
     }
 }
 

@@ -57,6 +57,14 @@ pub fn exact6() -> impl Strategy<Value = Vec<Entry<u128>>> {
     proptest::collection::vec(entry, 0..200)
 }
 
+/// IPv6 prefixes of which a /42 has the same ones in each /48, so that all its /48s lead to one block, beside /48s that
+/// force a finer division.
+pub fn alike6() -> Vec<Entry<u128>> {
+    let net = |third: u128| 0x2001_0db8u128 << 96 | third << 80;
+    let alike = (0..64).map(|third| (net(third) | 7 << 64, 64, 1));
+    alike.chain((256..1024).map(|third| (net(third), 48, third as u32 % 2 + 2))).collect()
+}
+
 /// A table of the entries.
 pub fn table<A: Copy + Into<Addr>>(family: Family, kind: Kind, list: &[Entry<A>]) -> Entries {
     let mut entries = Entries::new(family, kind);

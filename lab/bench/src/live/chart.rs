@@ -34,7 +34,8 @@ fn costs(title: &str, rows: &[Row]) -> Chart {
 
 /// One panel for each ruleset, one group for each engine, one bar for each number of workers.
 fn rates(title: &str, rows: &[Row]) -> Chart {
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.text("ruleset").is_some()).collect();
+    let is_rate = |row: &&Row| row.text("ruleset").is_some() && row.text("watched").is_none();
+    let rows: Vec<&Row> = rows.iter().filter(is_rate).collect();
     let names = |field: &str| names(rows.iter().copied(), field);
     let (groups, mut bars) = (names("engine"), names("workers"));
     bars.sort_by_key(|workers| workers.parse::<usize>().unwrap_or_default());

@@ -24,6 +24,7 @@ use weir_engine::clang::BpfObject;
 use weir_engine::cpu;
 use weir_engine::live::afpacket::AfPacketLane;
 use weir_engine::live::afxdp::{AfXdpLane, Waiting};
+use weir_engine::live::tap::Taps;
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Interfaces, Lane, Loaded, Role, Workers};
 use weir_engine::measure::Spread;
@@ -71,13 +72,14 @@ pub struct Wires {
 
 /// The counts of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Turn {
+pub struct Turn {
     /// Duration from the first packet to the last.
-    seconds: f64,
+    pub seconds: f64,
     /// CPU time of the whole process: generators, workers, and the kernel on their behalf.
-    processor_s: f64,
+    pub processor_s: f64,
     offered: u64,
-    decided: u64,
+    /// Packets that the engine decided.
+    pub decided: u64,
     arrived: u64,
 }
 
@@ -90,7 +92,7 @@ pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, effort: Effort, row:
     let mut turns: [Vec<Turn>; WORKERS.len()] = Default::default();
     for _ in 0..effort.rounds {
         for (workers, turns) in WORKERS.into_iter().zip(&mut turns) {
-            turns.push(turn((engine, workers), &code, ruleset, wires, effort)?);
+            turns.push(turn((engine, workers), &code, ruleset, wires, effort, |_| Ok(()))?.0);
         }
     }
     let row = row.clone().of("engine", engine).of("ruleset", ruleset.name);
@@ -99,13 +101,19 @@ pub fn rows(engine: &str, ruleset: &Ruleset, wires: &Wires, effort: Effort, row:
 }
 
 /// The code of a ruleset for an engine.
-enum Code {
+pub enum Code {
+    /// For workers.
     Native(Loaded<NativeCode>),
-    Kernel(Arc<Ports>, Loaded<KernelCode>),
+    /// For the kernel, whose programs share the taps.
+    Kernel(Arc<Ports>, Loaded<KernelCode>, Arc<Taps>),
 }
 
 impl Code {
-    fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
+    /// Compiles and loads a ruleset.
+    ///
+    /// # Errors
+    /// clang or the kernel rejects it.
+    pub fn load(engine: &str, ruleset: &Ruleset, wires: &Wires) -> Result<Self, Failure> {
         let chains = [0, 1];
         if engine != "xdp" {
             return Ok(Code::Native(Loaded::plain(
@@ -113,21 +121,26 @@ impl Code {
                 chains,
             )));
         }
-        let ports = Arc::new(Ports::of(&interfaces(wires))?);
+        let taps = Taps::of_kernel()?;
+        let ports = Arc::new(Ports::of(&interfaces(wires))?.with_taps(taps.clone()));
         let code = KernelLoader::new(ports.clone(), None, Trust::default()).load(&ruleset.policy)?.code;
-        Ok(Code::Kernel(ports, Loaded::plain(code, chains)))
+        Ok(Code::Kernel(ports, Loaded::plain(code, chains), taps))
     }
 
-    fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<Running, Failure> {
+    /// Starts the engine, as `weir run` does. Also returns its taps, which are closed.
+    fn start(&self, engine: &str, workers: usize, wires: &Wires) -> Result<(Running, Arc<Taps>), Failure> {
         let policy = match self {
             Code::Native(policy) => policy,
-            Code::Kernel(ports, policy) => return Ok(Running::Kernel(KernelPath::start(ports.clone(), policy, None)?)),
+            Code::Kernel(ports, policy, taps) => {
+                return Ok((Running::Kernel(KernelPath::start(ports.clone(), policy, None)?), taps.clone()));
+            }
         };
+        let taps = Taps::of_workers();
         let lanes = match engine {
             "afxdp" => boxed(AfXdpLane::open(&interfaces(wires), workers, Waiting::Sleep)?),
             _ => boxed(AfPacketLane::open(&interfaces(wires), workers)?),
         };
-        Ok(Running::Workers(Workers::start(lanes, policy)?))
+        Ok((Running::Workers(Workers::start_with(lanes, policy, None, taps.clone())?), taps))
     }
 }
 
@@ -165,17 +178,23 @@ impl Running {
     }
 }
 
-fn turn(
+/// Measures a turn. `watch` opens taps, and what it returns lives until the turn is counted.
+///
+/// # Errors
+/// The engine cannot be started, or fails.
+pub fn turn<T>(
     (engine, workers): (&str, usize),
     code: &Code,
     ruleset: &Ruleset,
     wires: &Wires,
     effort: Effort,
-) -> Result<Turn, Failure> {
-    let running = code.start(engine, workers, wires)?;
+    watch: impl FnOnce(&Arc<Taps>) -> Result<T, Failure>,
+) -> Result<(Turn, T), Failure> {
+    let (running, taps) = code.start(engine, workers, wires)?;
+    let watched = watch(&taps)?;
     let counted = under_load(workers, ruleset, wires, &running, effort);
     running.stop()?;
-    counted
+    Ok((counted?, watched))
 }
 
 /// Counters and the CPU time of the process at one moment.

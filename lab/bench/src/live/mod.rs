@@ -4,6 +4,7 @@
 //!   and a program that drops all packets.
 //! * Forward and drop by engine and number of workers: from memory (`memory_engine.rs`) and on interfaces
 //!   (`engines.rs`), with the paper's figures (`paper.rs`).
+//! * What a tap and a shadow cost each engine (`watched.rs`).
 //!
 //! All interfaces are in the network namespace of one thread, which the kernel removes with the thread.
 
@@ -20,6 +21,7 @@ mod paper;
 pub mod peers;
 mod rulesets;
 pub mod spent;
+mod watched;
 mod weir_xdp;
 pub mod wire;
 
@@ -57,6 +59,7 @@ const MEMBERS: &[Member] = &[
     Member::plain(engines::ENGINES[0]),
     Member::plain(engines::ENGINES[1]),
     Member::plain(engines::ENGINES[2]),
+    Member::plain(watched::WATCHED),
     #[cfg(feature = "dpdk")]
     Member::with(dpdk::ENGINES[0], &[Need::Weir]),
     #[cfg(feature = "dpdk")]
@@ -130,7 +133,9 @@ pub fn plot(title: &str, rows: &[Row]) -> Drawing {
 /// # Errors
 /// The process may not make network namespaces, or something that the scenario needs is missing.
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
-    let is_engine = |name: &&str| *name == MEMORY || engines::ENGINES.contains(name) || DPDK_ENGINES.contains(name);
+    let is_engine = |name: &&str| {
+        [MEMORY, watched::WATCHED].contains(name) || engines::ENGINES.contains(name) || DPDK_ENGINES.contains(name)
+    };
     let (engines, dropping): (Vec<&'static str>, Vec<&'static str>) =
         plan.members("contender").iter().partition(|name| is_engine(name));
     let mut rows = Vec::new();
@@ -158,24 +163,31 @@ fn figure4_rows(plan: &Plan<'_>, wanted: &[&str]) -> Result<Vec<Row>, Failure> {
     }
     for engine in engines::ENGINES.into_iter().filter(|name| wanted.contains(name)) {
         plan.begin(engine);
-        // A separate namespace, so that nothing of the previous engine remains.
-        rows.extend(
-            wire::in_namespace(|| {
-                let queues = engines::WORKERS[engines::WORKERS.len() - 1];
-                let [source, lower] = wire::pair(["source", "lower"], queues)?;
-                let [upper, sink] = wire::pair(["upper", "sink"], queues)?;
-                let wires = Wires { source, lower, upper, sink, generator: Generator::compile(&Clang::find()?)? };
-                let rows = |ruleset| engines::rows(engine, ruleset, &wires, settings.engines, &Row::default());
-                baselines.iter().map(rows).collect::<Result<Vec<_>, Failure>>()
-            })?
-            .into_iter()
-            .flatten(),
-        );
+        let measured = between_wires(|wires| {
+            let rows = |ruleset| engines::rows(engine, ruleset, wires, settings.engines, &Row::default());
+            baselines.iter().map(rows).collect::<Result<Vec<_>, Failure>>()
+        })?;
+        rows.extend(measured.into_iter().flatten());
+    }
+    for engine in engines::ENGINES.into_iter().filter(|_| wanted.contains(&watched::WATCHED)) {
+        plan.begin(&format!("{} {engine}", watched::WATCHED));
+        let [_, drop] = &baselines;
+        rows.extend(between_wires(|wires| watched::rows(engine, drop, wires, settings.engines, &Row::default()))?);
     }
     #[cfg(feature = "dpdk")]
     rows.extend(dpdk::rows(&baselines, |name| wanted.contains(&name), settings.dpdk_rounds, &Row::default())?);
     rows.extend(paper::rows());
     Ok(rows)
+}
+
+/// Measures between two veth pairs, in a namespace of their own, so that nothing of another engine remains.
+fn between_wires<R: Send>(measure: impl FnOnce(&Wires) -> Result<R, Failure> + Send) -> Result<R, Failure> {
+    wire::in_namespace(|| {
+        let queues = engines::WORKERS[engines::WORKERS.len() - 1];
+        let [source, lower] = wire::pair(["source", "lower"], queues)?;
+        let [upper, sink] = wire::pair(["upper", "sink"], queues)?;
+        measure(&Wires { source, lower, upper, sink, generator: Generator::compile(&Clang::find()?)? })
+    })
 }
 
 /// Measures the rows for the cost of a dropped packet.

@@ -78,6 +78,19 @@ impl Exporter {
         Exporter { ipfix: Some(ipfix), ..self }
     }
 
+    /// Sends what waits, because another program goes on. Returns the number of records of IPFIX so far.
+    pub fn hand_over(&mut self, now: Now) -> u32 {
+        self.finish(now);
+        self.ipfix.as_ref().map_or(0, |ipfix| ipfix.encoder.sequence())
+    }
+
+    /// Goes on from the number of records of IPFIX that the program before this one has sent.
+    #[must_use]
+    pub fn starting_at(mut self, sequence: u32) -> Self {
+        self.ipfix = self.ipfix.map(|ipfix| ToIpfix { encoder: ipfix.encoder.starting_at(sequence), ..ipfix });
+        self
+    }
+
     /// Adds a packet that was chosen as one of so many, whatever became of it.
     pub fn sample(&mut self, decided: &DecidedPacket<'_>, now: Now) {
         let Some(action) = exported(decided) else { return };

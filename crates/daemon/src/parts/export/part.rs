@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_command::failure::Failure;
 use weir_engine::live::Datapath;
+use weir_engine::live::os::speed::LinkSpeed;
 use weir_export::flows::Bounds;
 use weir_export::sflow::sample::InterfaceCounters;
 use weir_export::{ipfix, sflow};
@@ -34,6 +35,9 @@ pub struct ExportPart<'o> {
     sflow: Option<(Collector, IpAddr)>,
     ipfix: Option<Collector>,
     thread: Option<ExportThread>,
+    exporter: Option<Arc<Mutex<Exporter>>>,
+    /// Records of IPFIX that the program before this one in its process has sent.
+    sequence: u32,
 }
 
 /// The thread that reads taps and sends datagrams. It ends when this value is dropped.
@@ -59,7 +63,15 @@ impl<'o> ExportPart<'o> {
         let ipfix = given.ipfix.as_deref().map(|to| connect("--ipfix", to, ipfix::PORT)).transpose()?;
         let sflow = sflow.map(|(collector, own)| (collector, given.export_agent.unwrap_or(own)));
         let ipfix = ipfix.map(|(collector, _)| collector);
-        Ok(Some(ExportPart { given, is_host: !options.host.is_empty(), sflow, ipfix, thread: None }))
+        Ok(Some(ExportPart {
+            given,
+            is_host: !options.host.is_empty(),
+            sflow,
+            ipfix,
+            thread: None,
+            exporter: None,
+            sequence: 0,
+        }))
     }
 }
 
@@ -83,11 +95,26 @@ impl<L: Loader> Part<L> for ExportPart<'_> {
         if let Some(collector) = self.ipfix.take() {
             exporter = exporter.with_ipfix(collector, DOMAIN, Bounds::default());
         }
-        let exporter = Arc::new(Mutex::new(exporter));
+        let exporter = Arc::new(Mutex::new(exporter.starting_at(self.sequence)));
+        self.exporter = Some(exporter.clone());
         let shown = exporter.clone();
         controller.report(move |status| status.export = Some(lock(&shown).status()));
         self.thread = Some(ExportThread::start(exporter, Feed::new(samples, drops), controller)?);
         Ok(())
+    }
+
+    fn name(&self) -> &'static str {
+        "export"
+    }
+
+    /// Collectors get what waits. Counters of sFlow begin anew, which its uptime tells.
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        let sequence = lock(self.exporter.as_ref()?).hand_over(tapped::now());
+        Some(sequence.to_be_bytes().to_vec())
+    }
+
+    fn continue_with(&mut self, handed: Vec<u8>) {
+        self.sequence = handed.try_into().map_or(0, u32::from_be_bytes);
     }
 
     fn finish(&mut self) {
@@ -142,5 +169,5 @@ fn lock(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 
 /// The counters of all interfaces.
 fn counters<D: Datapath>(controller: &Controller<D>, ports: &Ports) -> Vec<InterfaceCounters> {
-    ports.counters(&controller.stats().interfaces, &states::status(&controller.ports()))
+    ports.counters(&controller.stats().interfaces, &states::status(&controller.ports()), LinkSpeed::read)
 }

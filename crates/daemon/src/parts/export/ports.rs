@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use weir_control::{InterfaceStats, InterfaceStatus, LinkState};
+use weir_engine::live::os::speed::LinkSpeed;
 use weir_engine::live::{PortStatus, Role, Side};
 use weir_export::sflow::sample::{InterfaceCounters, Output};
 
@@ -73,13 +74,23 @@ impl Ports {
         }
     }
 
-    /// Counters of interfaces as collectors know them. An interface that has both sides has the sum.
-    pub fn counters(&self, stats: &[InterfaceStats], states: &[InterfaceStatus]) -> Vec<InterfaceCounters> {
+    /// Counters of interfaces as collectors know them. An interface that has both sides has the sum. `speed` asks for
+    /// the speed of an interface.
+    pub fn counters(
+        &self,
+        stats: &[InterfaceStats],
+        states: &[InterfaceStatus],
+        speed: impl Fn(&str) -> LinkSpeed,
+    ) -> Vec<InterfaceCounters> {
         let mut counters: BTreeMap<u32, InterfaceCounters> = BTreeMap::new();
         for one in stats {
             let Some(&(index, _)) = self.numbers.get(&one.interface) else { continue };
             let state = states.iter().find(|state| state.interface == one.interface).map(|state| state.state);
-            let sum = counters.entry(index).or_insert(InterfaceCounters { index, ..Default::default() });
+            let sum = counters.entry(index).or_insert_with(|| {
+                let LinkSpeed { mbps: speed_mbps, is_full_duplex } = speed(&one.interface);
+                let name = one.interface.clone();
+                InterfaceCounters { index, name, speed_mbps, is_full_duplex, ..Default::default() }
+            });
             add(sum, one, state);
         }
         counters.into_values().collect()

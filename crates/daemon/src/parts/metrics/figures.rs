@@ -6,7 +6,8 @@
 use super::growing::Growing;
 use super::process::Process;
 use crate::requests::occupancy::Occupancy;
-use weir_control::{AttacksListed, CardReport, ListName, Stats, Status};
+use weir_control::{AttacksListed, CardReport, ListName, ShadowReport, Stats, Status};
+use weir_engine::live::tap::TapCounts;
 
 /// All figures of one moment.
 #[derive(Clone, Debug)]
@@ -31,6 +32,10 @@ pub struct Figures {
     pub attacks: Option<AttacksListed>,
     /// What the card does, if there is one.
     pub card: Option<CardReport>,
+    /// Number of open taps, and what became of the packets that taps wanted.
+    pub taps: (usize, TapCounts),
+    /// The shadow, if there is one.
+    pub shadow: Option<ShadowReport>,
     /// What the system knows of this process.
     pub process: Process,
     /// What the metrics themselves cost.

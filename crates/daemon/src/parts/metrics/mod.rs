@@ -24,6 +24,7 @@ mod running;
 mod service;
 mod source;
 mod state;
+mod taps;
 mod traffic;
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ impl<L: Loader> Part<L> for Metrics {
         let failed = |error| Failure::system("metrics", error);
         let address = listener.local_addr().map_err(failed)?;
         self.heartbeat.beat();
-        let mut source = Source::new(&running.door, self.engine, self.heartbeat.clone());
+        let mut source = Source::new(&running.door, running.taps.clone(), self.engine, self.heartbeat.clone());
         let (stop, stopped) = oneshot::channel();
         let work = move || {
             // Without the right to be nicer nothing is lost.

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 use weir_command::failure::Failure;
-use weir_control::{AttackOperation, ListName, Request};
+use weir_control::{AttackOperation, ListName, Request, ShadowOperation, ShadowShown};
+use weir_engine::live::tap::Taps;
 use weir_policy::ir::match_tree::rules;
 use weir_policy::ir::{Direction, Program};
 
@@ -62,6 +63,7 @@ struct Known {
 /// Makes pages of the figures behind a door.
 pub struct Source<L: Loader> {
     door: Weak<Door<L>>,
+    taps: Arc<Taps>,
     engine: (&'static str, bool),
     heartbeat: Arc<Heartbeat>,
     known: Known,
@@ -72,9 +74,9 @@ pub struct Source<L: Loader> {
 
 impl<L: Loader> Source<L> {
     /// The figures behind a door, which may close before. `engine` is the engine's name, and whether its workers poll.
-    pub fn new(door: &Arc<Door<L>>, engine: (&'static str, bool), heartbeat: Arc<Heartbeat>) -> Self {
+    pub fn new(door: &Arc<Door<L>>, taps: Arc<Taps>, engine: (&'static str, bool), heartbeat: Arc<Heartbeat>) -> Self {
         let (known, memory) = (Known::default(), Memory::default());
-        Source { door: Arc::downgrade(door), engine, heartbeat, known, memory, pages: 0, took: Duration::ZERO }
+        Source { door: Arc::downgrade(door), taps, engine, heartbeat, known, memory, pages: 0, took: Duration::ZERO }
     }
 
     /// A new page, and how long it serves. `crowded_out` are connections that were closed.
@@ -98,6 +100,7 @@ impl<L: Loader> Source<L> {
         if self.known.generation != active.id {
             self.known = known(&active);
         }
+        let shadow = ask(door, Request::Shadow { operation: ShadowOperation::Show });
         Ok(Figures {
             engine: self.engine.0,
             polls: self.engine.1,
@@ -110,6 +113,8 @@ impl<L: Loader> Source<L> {
             // Without mitigation or card these are refused.
             attacks: ask(door, Request::Attacks { operation: AttackOperation::List }).ok(),
             card: ask(door, Request::Card { top: 0 }).ok(),
+            taps: self.taps.totals(),
+            shadow: shadow.ok().and_then(|shown: ShadowShown| shown.shadow),
             process: process::read(),
             own,
         })

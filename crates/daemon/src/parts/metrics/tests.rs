@@ -15,7 +15,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use weir_control::{AttacksListed, CardReport, LimitsTotal, ListName, Request, Stats, Status};
+use weir_control::{AttacksListed, CardReport, LimitsTotal, ListName, Request, ShadowReport, Stats, Status};
+use weir_engine::live::tap::TapCounts;
 
 fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("it is one")
@@ -164,6 +165,15 @@ fn hybrid() -> CardReport {
     }))
 }
 
+fn shadow() -> ShadowReport {
+    of(json!({
+        "policy": "/etc/weir/new.weir", "posture": null, "every": 10, "seconds": 9.0, "idle_s": 0.1,
+        "decided": 5000, "lost": 3,
+        "packets": 500, "changed": 9, "newly_passed": 4, "newly_dropped": 3,
+        "by_rule": [], "by_source": [], "more_sources": 0
+    }))
+}
+
 fn figures() -> Figures {
     let list = |list, modified_s, missing| ListFiles { list, modified_s, missing };
     Figures {
@@ -180,6 +190,8 @@ fn figures() -> Figures {
         ],
         attacks: Some(attacks()),
         card: Some(of_tables()),
+        taps: (2, TapCounts { matched: 90, copied: 70, over: 8, excluded: 5, lost: 7 }),
+        shadow: Some(shadow()),
         process: Process {
             cpu_s: 1.25,
             start_s: 1_799_999_899.5,
@@ -242,6 +254,7 @@ fn a_bare_weir_has_no_metrics_of_what_it_does_not_do() {
         lists: Vec::new(),
         attacks: None,
         card: None,
+        shadow: None,
         status: Status { confirm_left_s: None, state: None, ..status() },
         stats: Stats { card: None, ..stats() },
         ..figures()
@@ -255,6 +268,7 @@ fn a_bare_weir_has_no_metrics_of_what_it_does_not_do() {
         "weir_card",
         "weir_trial_left",
         "weir_state",
+        "weir_shadow",
     ] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }

@@ -110,6 +110,12 @@ pub struct Events {
 }
 
 impl Events {
+    /// Waits a little until all events are written, and the program was called for all of them.
+    pub fn settle(&self) {
+        self.log.iter().for_each(|log| log.settle(END_TIME));
+        self.notify.iter().for_each(|notify| notify.settle(END_TIME));
+    }
+
     /// Opens the file and starts the threads.
     ///
     /// # Errors

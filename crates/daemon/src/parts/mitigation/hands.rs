@@ -4,6 +4,7 @@
 
 use crate::generations::automatic::{Holder, Why};
 use crate::requests::slots::Renewal;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
 use weir_command::failure::Failure;
@@ -54,8 +55,8 @@ pub struct Places {
 }
 
 /// How an action is carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Placed {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Placed {
     /// By a rule of the slot, which has dropped so many packets, `told` of them until the last window.
     Rule { number: u32, expires_ns: u64, dropped: u64, told: u64 },
     /// By an entry of a table. An entry that was there before is not removed.
@@ -85,6 +86,26 @@ impl Carried {
     /// Nothing is carried out.
     pub fn new(hands: Box<dyn Hands>, places: Places) -> Self {
         Carried { hands, places, placed: HashMap::new() }
+    }
+
+    /// How actions are carried out.
+    pub(super) fn placed(&self) -> &HashMap<ActionId, Placed> {
+        &self.placed
+    }
+
+    /// Notes how an action is carried out already.
+    pub(super) fn put(&mut self, id: ActionId, placed: Placed) {
+        self.placed.insert(id, placed);
+    }
+
+    /// What the rest of the daemon does.
+    pub fn hands(&self) -> &dyn Hands {
+        &*self.hands
+    }
+
+    /// The slot for rules.
+    pub fn slot(&self) -> &str {
+        &self.places.slot
     }
 
     /// Carries out an action.

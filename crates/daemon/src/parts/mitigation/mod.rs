@@ -8,6 +8,7 @@ pub mod answers;
 mod baseline;
 pub mod events;
 pub mod exporting;
+mod handover;
 pub mod hands;
 pub mod observed;
 pub mod options;
@@ -25,7 +26,7 @@ use std::io;
 use std::net::IpAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_abi::kernel::SAMPLE_BYTES;
@@ -65,6 +66,10 @@ pub struct Mitigation(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     stop: AtomicBool,
+    /// Whether nothing may change, because the state is handed over.
+    is_held: AtomicBool,
+    /// Notifies those that wait for the state to be free again.
+    is_free: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -74,7 +79,7 @@ impl Mitigation {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(state: State, reader: Arc<SampleReader>, surroundings: Surroundings) -> Result<Self, Failure> {
-        let inner = Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() };
+        let inner = Inner::of(state);
         let mitigation = Mitigation(Arc::new(inner));
         let own = mitigation.clone();
         let body = move || {
@@ -132,6 +137,26 @@ impl Mitigation {
         }
     }
 
+    /// What the next program in this process continues with. The state is held from now on, so that no action begins or
+    /// ends, and requests about attacks wait.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn hand_over(&self) -> Result<Vec<u8>, String> {
+        let state = self.0.state();
+        self.0.is_held.store(true, Ordering::Relaxed);
+        state.events.settle();
+        state.hand_over()
+    }
+
+    /// Frees the state again.
+    pub fn go_on(&self) {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.is_held.store(false, Ordering::Relaxed);
+        drop(state);
+        self.0.is_free.notify_all();
+    }
+
     /// Ends the thread and undoes all actions.
     pub fn end(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
@@ -143,8 +168,15 @@ impl Mitigation {
 }
 
 impl Inner {
+    fn of(state: State) -> Self {
+        let (stop, is_held, is_free) = (AtomicBool::new(false), AtomicBool::new(false), Condvar::new());
+        Inner { state: Mutex::new(state), stop, is_held, is_free, thread: Mutex::default() }
+    }
+
+    /// The state, once it is not handed over.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_free.wait_while(state, |_| self.is_held.load(Ordering::Relaxed)).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does the work of the thread. If the thread ends by a failure or a bug, the actions would not end: a posture
@@ -258,8 +290,8 @@ mod tests {
     use super::state::State;
     use crate::generations::still::Daemon;
     use crate::parts::mitigation::part::Hand;
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
     use weir_mitigate::action::{Action, Measure, Trial};
     use weir_mitigate::mitigator::Settings;
 
@@ -275,7 +307,7 @@ mod tests {
         carried.apply(&Action { id: 1, attack: 1, measure, trial: Trial::default() }, 0).expect("it is carried out");
         assert_eq!(daemon.decides().as_deref(), Some("high"));
         let state = State::new(Vec::new(), Settings::default(), carried, Events::default(), 1);
-        (Inner { state: Mutex::new(state), stop: AtomicBool::new(false), thread: Mutex::default() }, daemon)
+        (Inner::of(state), daemon)
     }
 
     #[test]

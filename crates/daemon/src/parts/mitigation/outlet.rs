@@ -22,6 +22,7 @@ pub struct Outlet<T> {
 
 #[derive(Default)]
 struct Counts {
+    queued: AtomicU64,
     done: AtomicU64,
     failed: AtomicU64,
     lost: AtomicU64,
@@ -52,8 +53,22 @@ impl<T: Send + 'static> Outlet<T> {
 
     pub fn put(&self, one: impl FnOnce() -> T) {
         let queued = self.queue.as_ref().is_some_and(|queue| queue.try_send(one()).is_ok());
-        if !queued {
+        if queued {
+            self.counts.queued.fetch_add(1, Ordering::Relaxed);
+        } else {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until all that was put in is handled, but not longer than a time.
+    pub fn settle(&self, patience: Duration) {
+        let begun = Instant::now();
+        let is_handled = || {
+            let [done, failed] = [&self.counts.done, &self.counts.failed].map(|count| count.load(Ordering::Relaxed));
+            done + failed >= self.counts.queued.load(Ordering::Relaxed)
+        };
+        while !is_handled() && begun.elapsed() < patience {
+            thread::sleep(END_STEP);
         }
     }
 

@@ -52,13 +52,15 @@ pub struct MitigationPart<'o> {
     mode: ModeName,
     reader: Arc<SampleReader>,
     mitigation: Option<Mitigation>,
+    /// What the program before this one in its process has handed over.
+    handed: Option<Vec<u8>>,
 }
 
 impl<'o> MitigationPart<'o> {
     /// The part, if there is a mode, and so a reader of samples.
     pub fn of(options: &'o RunOptions, reader: Option<Arc<SampleReader>>) -> Option<Self> {
         let given = &options.mitigation;
-        Some(MitigationPart { given, mode: given.mitigate?, reader: reader?, mitigation: None })
+        Some(MitigationPart { given, mode: given.mitigate?, reader: reader?, mitigation: None, handed: None })
     }
 }
 
@@ -111,11 +113,41 @@ impl<L: Loader> Part<L> for MitigationPart<'_> {
         let carried = Carried::new(Box::new(Hand(Arc::downgrade(door))), places);
         let mut events = Events::start(given.mitigate_log.as_deref(), given.mitigate_notify.as_deref())?;
         events.exports = exports(given, controller, loader)?;
-        let state = State::new(inside, settings, carried, events, seed());
+        let state = match self.handed.take() {
+            None => State::new(inside, settings, carried, events, seed()),
+            Some(handed) => State::continued(&handed, inside, settings.clone(), (carried, events), seed())
+                .unwrap_or_else(|(why, carried, events)| {
+                    warning!("weir: mitigation begins anew, because what was handed over cannot be read: {why}");
+                    State::new(
+                        given.inside.iter().map(|inside| inside.prefix()).collect(),
+                        settings,
+                        carried,
+                        events,
+                        seed(),
+                    )
+                }),
+        };
         let mitigation = Mitigation::start(state, self.reader.clone(), surroundings)?;
         door.join(Arc::new(mitigation.clone()));
         self.mitigation = Some(mitigation);
         Ok(())
+    }
+
+    fn name(&self) -> &'static str {
+        "mitigation"
+    }
+
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        let handed = self.mitigation.as_ref()?.hand_over();
+        handed.inspect_err(|why| warning!("weir: mitigation will begin anew: {why}")).ok()
+    }
+
+    fn go_on(&mut self) {
+        self.mitigation.iter().for_each(Mitigation::go_on);
+    }
+
+    fn continue_with(&mut self, handed: Vec<u8>) {
+        self.handed = Some(handed);
     }
 
     fn end(&mut self, _: &Running<'_, L>) {

@@ -51,9 +51,9 @@ pub struct Copies {
 pub struct State {
     pub(super) defence: Defence,
     pub(super) carried: Carried,
-    losses: Losses,
+    pub(super) losses: Losses,
     /// Copies that were read in this window.
-    seen: u64,
+    pub(super) seen: u64,
     /// What did not get past the datapath until the end of the last window.
     stopped: Option<Stopped>,
     pub(super) samples: SamplesStatus,
@@ -243,6 +243,14 @@ impl State {
                 self.fail(action.id, problem.clone());
                 Some(problem)
             }
+        }
+    }
+
+    /// Carries out an action again whose rule or posture was not handed over.
+    pub(super) fn put_again(&mut self, action: Action, now_ns: u64) {
+        if let Err(problem) = self.carried.apply(&action, now_ns) {
+            self.defence.lift(action.id, now_ns);
+            self.fail(action.id, problem);
         }
     }
 

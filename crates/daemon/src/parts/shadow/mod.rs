@@ -5,11 +5,13 @@
 //!      |
 //!      tap: one in N ---> a thread: native code of the shadow ---> comparison ---> ctl shadow
 //! ```
-//! It is the same on every engine, because a tap is. The shadow has state of its own: flows, limits and tables begin as
-//! its policy declares them, and slots have the rules that slots of the active policy with the same names have.
+//! It is the same on every engine, because a tap is. The shadow has state of its own. Its dynamic tables begin with the
+//! entries of the active policy's and follow changes by hand and by feeds (`tables.rs`). Slots have the rules that slots
+//! of the active policy with the same names have. Flows and limits begin as its policy declares them.
 
 mod judge;
 mod running;
+mod tables;
 
 use crate::generations::controller::Controller;
 use crate::generations::generation::Loader;
@@ -17,6 +19,7 @@ use crate::parts::part::{Part, Running};
 use running::{RunningShadow, ShadowPolicy};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use weir_abi::tap::TAP_BYTES_MAX;
 use weir_command::failure::Failure;
 use weir_command::report;
@@ -27,6 +30,7 @@ use weir_engine::live::tap::{TapFilter, Taps};
 use weir_loading::{Policy, PolicyFile, regular_file};
 use weir_policy::ir::Direction;
 use weir_policy::slot_rule;
+use weir_state::tables::TableStore;
 
 use crate::door::ChangeWatcher;
 
@@ -39,7 +43,14 @@ const _: () = assert!(SNAP as usize <= TAP_BYTES_MAX);
 /// Answers requests about the shadow.
 #[derive(Default)]
 pub struct Shadow {
-    answering: Option<Arc<dyn ChangeWatcher>>,
+    answering: Option<Arc<dyn Shadowing>>,
+    /// How the program before this one in its process has loaded its shadow.
+    handed: Option<ShadowOperation>,
+}
+
+/// What answers requests, and knows how its shadow was loaded.
+trait Shadowing: ChangeWatcher {
+    fn loaded(&self) -> Option<ShadowOperation>;
 }
 
 impl<L: Loader> Part<L> for Shadow {
@@ -48,11 +59,34 @@ impl<L: Loader> Part<L> for Shadow {
             taps: running.taps.clone(),
             trust: running.door.loader.trust().clone(),
             controller: running.door.controller.clone(),
+            tables: running.door.loader.shared().tables().clone(),
             current: Mutex::default(),
         });
         running.door.join(shadows.clone());
-        self.answering = Some(shadows);
-        Ok(())
+        self.answering = Some(shadows.clone());
+        let Some(handed) = self.handed.take() else { return Ok(()) };
+        // It is compiled again, and nothing else waits for that.
+        let work = move || match shadows.perform(&handed) {
+            Ok(_) => eprintln!("weir: the shadow was loaded again, and its report begins anew"),
+            Err(failure) => warning!("weir: the shadow has ended by the upgrade: {}", failure.message().trim_end()),
+        };
+        let thread = thread::Builder::new().name("weir-shadow-load".to_owned()).spawn(work);
+        thread.map(drop).map_err(|error| Failure::system("a thread for the shadow", error))
+    }
+
+    fn name(&self) -> &'static str {
+        "shadow"
+    }
+
+    fn hand_over(&mut self) -> Option<Vec<u8>> {
+        serde_json::to_vec(&self.answering.as_ref()?.loaded()?).ok()
+    }
+
+    fn continue_with(&mut self, handed: Vec<u8>) {
+        self.handed = serde_json::from_slice(&handed).ok();
+        if self.handed.is_none() {
+            warning!("weir: the shadow has ended by the upgrade");
+        }
     }
 }
 
@@ -61,6 +95,8 @@ struct Shadows<D: Datapath> {
     taps: Arc<Taps>,
     trust: Trust,
     controller: Arc<Controller<D>>,
+    /// The tables of the active policy.
+    tables: Arc<TableStore>,
     current: Mutex<Option<RunningShadow>>,
 }
 
@@ -70,6 +106,12 @@ impl<D: Datapath + 'static> ChangeWatcher for Shadows<D> {
             Request::Shadow { operation } => Some(self.perform(operation).map(Reply::from)),
             _ => None,
         }
+    }
+}
+
+impl<D: Datapath + 'static> Shadowing for Shadows<D> {
+    fn loaded(&self) -> Option<ShadowOperation> {
+        self.current().as_ref().map(RunningShadow::loaded)
     }
 }
 
@@ -106,8 +148,8 @@ impl<D: Datapath> Shadows<D> {
         let chain = |direction| policy.chain(posture, direction);
         let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
         self.put_into_slots(&mut policy);
-        let filter = policy.native()?;
-        Ok(ShadowPolicy { path: path.to_owned(), posture: posture.map(str::to_owned), policy, filter, chains })
+        let (filter, tables) = tables::begin(&policy, &self.tables, self.controller.active().tables())?;
+        Ok(ShadowPolicy { path: path.to_owned(), posture: posture.map(str::to_owned), policy, filter, chains, tables })
     }
 
     /// Gives the slots of a policy the rules that slots of the active policy with the same names have now. Rules that

@@ -1,13 +1,14 @@
 //! A shadow that judges: its thread, and its report.
 
 use super::judge::Judge;
+use super::tables::ShadowTables;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_command::failure::Failure;
-use weir_control::ShadowReport;
+use weir_control::{ShadowOperation, ShadowReport};
 use weir_engine::live::tap::{TapCounts, TapReader};
 use weir_engine::{EngineError, NativeFilter};
 use weir_loading::Policy;
@@ -29,13 +30,18 @@ pub struct ShadowPolicy {
     pub filter: NativeFilter,
     /// Its chains, by the side on which packets arrive.
     pub chains: [usize; 2],
+    /// Its dynamic tables.
+    pub tables: ShadowTables,
 }
 
 /// A shadow. It ends when this is dropped.
 pub struct RunningShadow {
+    path: PathBuf,
     name: String,
     posture: Option<String>,
     every: u32,
+    /// Whether it tracks connections.
+    tracks: bool,
     begun: Instant,
     state: Arc<Mutex<State>>,
     stop: Arc<AtomicBool>,
@@ -45,6 +51,7 @@ pub struct RunningShadow {
 /// What the thread and its reports share.
 struct State {
     judge: Judge,
+    tables: ShadowTables,
     counts: TapCounts,
     judged: Option<Instant>,
     failed: Option<String>,
@@ -56,9 +63,10 @@ impl RunningShadow {
     /// # Errors
     /// There is no thread for it.
     pub fn start(judging: ShadowPolicy, every: u32, mut tap: TapReader) -> Result<Self, Failure> {
-        let ShadowPolicy { path, posture, policy, filter, chains } = judging;
+        let ShadowPolicy { path, posture, policy, filter, chains, tables } = judging;
+        let tracks = policy.program.flow_needs().is_some();
         let judge = Judge::new(policy.program, filter, chains);
-        let state = State { judge, counts: TapCounts::default(), judged: None, failed: None };
+        let state = State { judge, tables, counts: TapCounts::default(), judged: None, failed: None };
         let (state, stop) = (Arc::new(Mutex::new(state)), Arc::new(AtomicBool::new(false)));
         let (shared, stopped) = (state.clone(), stop.clone());
         let work = move || {
@@ -73,10 +81,15 @@ impl RunningShadow {
         let thread = thread::Builder::new().name("weir-shadow".to_owned()).spawn(work);
         let thread = Some(thread.map_err(|error| Failure::system("a thread for the shadow", error))?);
         let name = path.display().to_string();
-        Ok(RunningShadow { name, posture, every, begun: Instant::now(), state, stop, thread })
+        Ok(RunningShadow { path, name, posture, every, tracks, begun: Instant::now(), state, stop, thread })
     }
 
     /// What it has judged so far.
+    pub fn loaded(&self) -> ShadowOperation {
+        ShadowOperation::Load { policy: self.path.clone(), every: self.every, posture: self.posture.clone() }
+    }
+
+    /// What it has found so far.
     pub fn report(&self) -> ShadowReport {
         let mut state = locked(&self.state);
         let seconds = |since: Instant| since.elapsed().as_secs_f64();
@@ -89,6 +102,9 @@ impl RunningShadow {
             decided: state.counts.matched,
             lost: state.counts.lost + state.counts.over,
             failed: state.failed.clone(),
+            tables: state.tables.continued.clone(),
+            table_changes_missed: state.tables.missed(),
+            tracks: self.tracks,
             comparison: state.judge.comparison(),
         }
     }
@@ -118,6 +134,7 @@ impl Drop for RunningShadow {
 fn turn(tap: &mut TapReader, state: &Mutex<State>) -> Result<(), EngineError> {
     let mut next = tap.wait(LOOK);
     let mut state = locked(state);
+    state.tables.follow();
     for _ in 0..TURN {
         let Some(copy) = next else { break };
         state.judge.take(copy)?;

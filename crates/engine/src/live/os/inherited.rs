@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 /// Descriptors that stay open for the next program. Dropped, they are closed at the next exec again.
 #[derive(Default)]
-pub struct Kept(Vec<RawFd>);
+pub struct Kept {
+    numbers: Vec<RawFd>,
+    /// Those that nothing else owns.
+    own: Vec<OwnedFd>,
+}
 
 impl Kept {
     /// Keeps a descriptor open. Returns its number. Its owner must outlive this.
@@ -18,19 +22,29 @@ impl Kept {
     /// The kernel refuses.
     pub fn keep(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<i32> {
         fcntl_setfd(descriptor, FdFlags::empty())?;
-        self.0.push(descriptor.as_raw_fd());
+        self.numbers.push(descriptor.as_raw_fd());
         Ok(descriptor.as_raw_fd())
+    }
+
+    /// Keeps a descriptor open that was opened for the next program. Returns its number.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn own(&mut self, descriptor: OwnedFd) -> io::Result<i32> {
+        let number = self.keep(descriptor.as_fd())?;
+        self.own.push(descriptor);
+        Ok(number)
     }
 
     /// The numbers of all of them.
     pub fn numbers(&self) -> &[RawFd] {
-        &self.0
+        &self.numbers
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        for &number in &self.0 {
+        for &number in &self.numbers {
             // SAFETY: the owner of the descriptor outlives this.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             // The descriptor is open, so this does not fail.

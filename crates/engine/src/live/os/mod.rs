@@ -12,4 +12,5 @@ pub(crate) mod netlink;
 pub mod packet_socket;
 pub mod promiscuous;
 pub mod rss;
+pub mod speed;
 pub mod tap;

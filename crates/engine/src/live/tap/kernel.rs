@@ -1,6 +1,7 @@
 //! The taps of programs in the kernel (datapath/observe/kernel_tap.h): their memory, which all generations share, and
 //! the ring of copies.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
@@ -11,6 +12,7 @@ use weir_abi::kernel::{WORDS_TAPS, Words};
 use weir_abi::tap::{TAP_RECORD_HEAD, TAPS, Tap, TapCount, TapCpu, TapRecord, Taps as TapsHead};
 use weir_abi::tap_where::TapWhere;
 use weir_abi::{Action, Link, Verdict};
+use weir_tables::SplitMix;
 
 use super::filter::TapFilter;
 use super::open_tap::{TapCounts, renew};
@@ -112,6 +114,12 @@ impl KernelTaps {
         self.at(offset_of!(TapsHead, tap) + tap * size_of::<Tap>() + field)
     }
 
+    /// A counter of a CPU for a tap.
+    fn count(&self, cpu: usize, tap: usize, field: usize) -> &AtomicU64 {
+        let of_cpu = offset_of!(TapsHead, cpu) + cpu * size_of::<TapCpu>() + offset_of!(TapCpu, count);
+        self.at(of_cpu + tap * size_of::<TapCount>() + field)
+    }
+
     /// Copies that a tap may still get.
     pub fn left(&self, tap: usize) -> &AtomicI64 {
         self.tap(tap, offset_of!(Tap, left))
@@ -119,8 +127,14 @@ impl KernelTaps {
 
     /// Sets what a tap wants. It is not open.
     pub fn set(&self, tap: usize, filter: &TapFilter) {
-        let Tap { below, snap, .. } = Tap::new(filter.one_in, filter.snap());
-        self.tap::<AtomicU32>(tap, offset_of!(Tap, below)).store(below, Ordering::Relaxed);
+        let Tap { one_in, snap, .. } = Tap::new(filter.one_in, filter.snap());
+        self.tap::<AtomicU32>(tap, offset_of!(Tap, one_in)).store(one_in, Ordering::Relaxed);
+        // The first packets are chosen by chance too.
+        let mut random = SplitMix::new(RandomState::new().build_hasher().finish());
+        for cpu in 0..self.cpus {
+            let skip = self.count(cpu, tap, offset_of!(TapCount, skip));
+            skip.store(random.below(2 * u64::from(one_in.max(1)) - 1), Ordering::Relaxed);
+        }
         self.tap::<AtomicU32>(tap, offset_of!(Tap, snap)).store(snap, Ordering::Relaxed);
         self.left(tap).store(0, Ordering::Relaxed);
         renew(self.left(tap), filter.budget_pps.into(), filter.budget_pps.into());
@@ -150,9 +164,7 @@ impl KernelTaps {
     /// What programs have counted for a tap since the start. They do not know what was copied.
     pub fn counts(&self, tap: usize) -> TapCounts {
         let of_cpu = |cpu: usize| {
-            let at = offset_of!(TapsHead, cpu) + cpu * size_of::<TapCpu>() + offset_of!(TapCpu, count);
-            let word =
-                |field: usize| self.at::<AtomicU64>(at + tap * size_of::<TapCount>() + field).load(Ordering::Relaxed);
+            let word = |field: usize| self.count(cpu, tap, field).load(Ordering::Relaxed);
             [
                 offset_of!(TapCount, matched),
                 offset_of!(TapCount, over),

@@ -2,9 +2,9 @@
 //! each open tap that wants it. A tap wants packets by action, side and reason, one in N of them, and so many a second.
 //!
 //! ```text
-//!   worker 0 --+                                    +--> queue of tap 0 --> its reader
-//!   worker 1 --+--- copies of packets with verdict -+--> queue of tap 1 --> its reader
-//!   programs --+ (a ring; whoever reads a tap empties it for all)
+//!   worker 0 --- a ring for each tap --+--> the reader of tap 0
+//!   worker 1 --- a ring for each tap --+--> the reader of tap 1
+//!   programs --- one ring ---- whoever reads a tap empties it for all, into a queue for each tap
 //! ```
 //! * Nothing waits for a reader: without room a copy is lost, which is counted.
 //! * Each policy numbers its rules. A tap that wants a rule finds it in each policy by its name, before the policy
@@ -14,6 +14,7 @@
 //!
 //! Samples for mitigation are another thing: rules ask for them (`samples`).
 
+mod copy_ring;
 mod filter;
 mod head;
 mod kernel;

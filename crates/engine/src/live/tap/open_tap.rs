@@ -1,13 +1,13 @@
 //! An open tap, as the datapath and its reader share it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_abi::tap::below;
-use weir_abi::{Link, Verdict};
+use weir_abi::{Action, Link, Verdict};
 
-use super::filter::{PolicyNames, TapFilter};
+use super::copy_ring::{CopyRing, WorkerCounts};
+use super::filter::{PolicyNames, Reasons, TapFilter};
 use crate::live::lane::Side;
 
 /// The copy of a decided packet.
@@ -56,34 +56,103 @@ pub(super) struct OpenTap {
     /// Its actions and sides, as bits.
     actions: u8,
     sides: u8,
-    below: u32,
-    sender: SyncSender<Copied>,
     /// Copies that it may still get from workers.
     pub left: AtomicI64,
-    pub matched: AtomicU64,
-    pub copied: AtomicU64,
-    pub over: AtomicU64,
-    pub excluded: AtomicU64,
-    pub lost: AtomicU64,
+    /// A ring for each worker, by its number.
+    rings: Mutex<Vec<Arc<CopyRing>>>,
+    /// Where readers that empty the ring of the kernel leave its copies.
+    sender: SyncSender<Copied>,
+    /// What of these found room, and what did not.
+    pub handed: AtomicU64,
+    pub refused: AtomicU64,
+    /// What programs had counted for earlier taps.
+    before: TapCounts,
+}
+
+impl TapCounts {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(self, other: TapCounts) -> TapCounts {
+        TapCounts {
+            matched: self.matched + other.matched,
+            copied: self.copied + other.copied,
+            over: self.over + other.over,
+            excluded: self.excluded + other.excluded,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 impl OpenTap {
-    pub fn new(index: usize, filter: TapFilter, since: u32, sender: SyncSender<Copied>) -> Self {
+    /// A tap with room for the copies of so many workers. `before` is what programs had counted for earlier taps.
+    pub fn new(
+        (index, since): (usize, u32),
+        filter: TapFilter,
+        (workers, sender): (usize, SyncSender<Copied>),
+        before: TapCounts,
+    ) -> Self {
         OpenTap {
             index,
             since,
             actions: filter.actions.iter().fold(0, |bits, &action| bits | 1 << action as u8),
             sides: filter.sides.iter().fold(0, |bits, &side| bits | 1 << side as u8),
-            below: below(filter.one_in),
-            sender,
             left: AtomicI64::new(filter.budget_pps.into()),
             filter,
-            matched: AtomicU64::new(0),
-            copied: AtomicU64::new(0),
-            over: AtomicU64::new(0),
-            excluded: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            rings: Mutex::new((0..workers).map(|_| CopyRing::new()).collect()),
+            sender,
+            handed: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            before,
         }
+    }
+
+    /// What workers have counted.
+    pub fn of_workers(&self) -> TapCounts {
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let of_ring = |ring: &Arc<CopyRing>| {
+            let WorkerCounts { matched, copied, over, excluded, lost } = ring.counts();
+            let [matched, copied, over] = [matched, copied, over].map(word);
+            TapCounts { matched, copied, over, excluded: word(excluded), lost: word(lost) }
+        };
+        self.rings().iter().map(of_ring).fold(TapCounts::default(), TapCounts::plus)
+    }
+
+    /// What became of the packets that it wants. `of_programs` is what programs have counted for this tap and earlier
+    /// ones.
+    pub fn counts(&self, of_programs: TapCounts) -> TapCounts {
+        let (own, before) = (self.of_workers(), self.before);
+        TapCounts {
+            matched: own.matched + of_programs.matched - before.matched,
+            copied: own.copied + self.handed.load(Ordering::Relaxed),
+            over: own.over + of_programs.over - before.over,
+            excluded: own.excluded + of_programs.excluded - before.excluded,
+            lost: own.lost + self.refused.load(Ordering::Relaxed) + of_programs.lost - before.lost,
+        }
+    }
+
+    fn rings(&self) -> MutexGuard<'_, Vec<Arc<CopyRing>>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes room for the copies of a worker that starts after the tap was opened.
+    pub fn join(&self) {
+        self.rings().push(CopyRing::new());
+    }
+
+    /// The ring of a worker.
+    pub fn ring(&self, worker: usize) -> Arc<CopyRing> {
+        self.rings()[worker].clone()
+    }
+
+    /// All rings.
+    pub fn all_rings(&self) -> Vec<Arc<CopyRing>> {
+        self.rings().clone()
+    }
+
+    /// Whether it wants all packets that arrive on a side.
+    pub fn wants_all(&self, from: Side) -> bool {
+        const ALL: u8 = (1 << Action::ALL.len()) - 1;
+        self.filter.reasons == Reasons::All && self.actions == ALL && self.sides >> from as u8 & 1 != 0
     }
 
     /// Whether it wants packets with this action and side. Their reason is known to fit.
@@ -91,31 +160,21 @@ impl OpenTap {
         self.actions >> (verdict.0 & 3) & self.sides >> from as u8 & 1 != 0
     }
 
-    /// Counts a packet that it would want if its headers were others.
-    pub fn exclude(&self) {
-        self.matched.fetch_add(1, Ordering::Relaxed);
-        self.excluded.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a packet that it wants. Returns whether it gets a copy. `random` are 32 random bits.
-    pub fn takes(&self, random: impl FnOnce() -> u32) -> bool {
-        self.matched.fetch_add(1, Ordering::Relaxed);
-        if self.below != 0 && random() >= self.below {
-            return false;
-        }
+    /// Takes up to `wanted` copies of what is left, for packets of one burst. Returns their number.
+    pub fn grant(&self, wanted: u32) -> u32 {
         // The word is written only while there is something left, so workers do not contend for it in a flood.
-        if self.left.load(Ordering::Relaxed) <= 0 || self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
-            self.over.fetch_add(1, Ordering::Relaxed);
-            return false;
+        if self.left.load(Ordering::Relaxed) <= 0 {
+            return 0;
         }
-        true
+        let before = self.left.fetch_sub(wanted.into(), Ordering::Relaxed);
+        before.clamp(0, wanted.into()) as u32
     }
 
-    /// Hands a copy to the reader. Without room it is lost.
-    pub fn send(&self, copy: Copied) {
+    /// Hands a copy from the ring of the kernel to the reader. Without room it is lost.
+    pub fn hand(&self, copy: Copied) {
         match self.sender.try_send(copy) {
-            Ok(()) => _ = self.copied.fetch_add(1, Ordering::Relaxed),
-            Err(TrySendError::Full(_)) => _ = self.lost.fetch_add(1, Ordering::Relaxed),
+            Ok(()) => _ = self.handed.fetch_add(1, Ordering::Relaxed),
+            Err(TrySendError::Full(_)) => _ = self.refused.fetch_add(1, Ordering::Relaxed),
             // The reader has gone.
             Err(TrySendError::Disconnected(_)) => {}
         }

@@ -1,7 +1,7 @@
 //! The taps of a datapath, and the policies that it knows.
 
 use std::fmt::{self, Debug, Formatter};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use memmap2::MmapRaw;
@@ -9,7 +9,7 @@ use weir_abi::tap::TAPS;
 
 use super::filter::PolicyNames;
 use super::kernel::KernelTaps;
-use super::open_tap::OpenTap;
+use super::open_tap::{OpenTap, TapCounts};
 use super::policy_bits::PolicyBits;
 use crate::EngineError;
 
@@ -20,6 +20,8 @@ const GONE_MAX: usize = 16;
 pub struct Taps {
     /// Changes with the open taps. This is the only word that a worker reads for each burst.
     pub(super) version: AtomicU64,
+    /// Number of workers so far. It changes under the lock.
+    pub(super) workers: AtomicUsize,
     state: Mutex<State>,
     /// The memory of programs, if they decide the packets.
     kernel: Option<KernelTaps>,
@@ -33,6 +35,11 @@ pub(super) struct State {
     /// The number of the last policy.
     last_policy: u32,
     pub policies: Vec<Policy>,
+    /// Closed taps that workers may still use, at most those that each saw last. They are freed here, because a worker
+    /// that returned their memory to the system would delay packets.
+    closed: Vec<Arc<OpenTap>>,
+    /// What closed taps have counted.
+    past: TapCounts,
 }
 
 /// A policy that decides packets, or did so.
@@ -51,7 +58,12 @@ impl Debug for Taps {
 impl Taps {
     /// Taps of workers.
     pub fn of_workers() -> Arc<Self> {
-        Arc::new(Taps { version: AtomicU64::new(0), state: Mutex::default(), kernel: None })
+        Arc::new(Taps {
+            version: AtomicU64::new(0),
+            workers: AtomicUsize::new(0),
+            state: Mutex::default(),
+            kernel: None,
+        })
     }
 
     /// Taps of programs in the kernel.
@@ -60,7 +72,7 @@ impl Taps {
     /// The process lacks the right to create BPF maps.
     pub fn of_kernel() -> Result<Arc<Self>, EngineError> {
         let kernel = Some(KernelTaps::create()?);
-        Ok(Arc::new(Taps { version: AtomicU64::new(0), state: Mutex::default(), kernel }))
+        Ok(Arc::new(Taps { version: AtomicU64::new(0), workers: AtomicUsize::new(0), state: Mutex::default(), kernel }))
     }
 
     /// The memory of programs.
@@ -82,10 +94,32 @@ impl Taps {
         Some(state.open.iter().flatten().cloned().collect())
     }
 
-    /// Closes a tap.
-    pub(super) fn close(&self, index: usize) {
+    /// Counts a worker. Returns its number. Open taps have room for its copies from now on.
+    pub(super) fn join(&self) -> usize {
+        let state = self.state();
+        state.open.iter().flatten().for_each(|tap| tap.join());
+        self.workers.fetch_add(1, Ordering::Release)
+    }
+
+    /// What became of the packets that an open tap wants.
+    pub(super) fn counts_of(&self, tap: &OpenTap) -> TapCounts {
+        tap.counts(self.kernel.as_ref().map(|kernel| kernel.counts(tap.index)).unwrap_or_default())
+    }
+
+    /// The number of open taps, and what became of the packets that taps wanted since the start.
+    pub fn totals(&self) -> (usize, TapCounts) {
+        let state = self.state();
+        let open: Vec<TapCounts> = state.open.iter().flatten().map(|tap| self.counts_of(tap)).collect();
+        (open.len(), open.into_iter().fold(state.past, TapCounts::plus))
+    }
+
+    /// Closes a tap, which has counted so much.
+    pub(super) fn close(&self, index: usize, counts: TapCounts) {
         let mut state = self.state();
-        state.open[index] = None;
+        state.past = state.past.plus(counts);
+        state.free_closed();
+        let closed = state.open[index].take();
+        state.closed.extend(closed);
         state.epoch += 1;
         self.changed(&state);
     }
@@ -129,6 +163,11 @@ impl Taps {
 }
 
 impl State {
+    /// Frees closed taps that no worker uses any more.
+    pub fn free_closed(&mut self) {
+        self.closed.retain(|tap| Arc::strong_count(tap) > 1);
+    }
+
     /// Finds what open taps want of a policy, and keeps its names.
     fn know(&mut self, bits: &Arc<PolicyBits>, names: &Arc<PolicyNames>) {
         for tap in self.open.iter().flatten() {

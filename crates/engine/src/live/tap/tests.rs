@@ -107,7 +107,7 @@ fn a_reader_that_stalls_loses_copies_with_a_count() {
     let filter = TapFilter { budget_pps: 1_000_000, ..TapFilter::default() };
     let mut stalled = bench.taps.open(filter.clone()).expect("none is open");
     let mut quick = bench.taps.open(filter).expect("one is open");
-    let bursts = 40;
+    let bursts = 200;
     for _ in 0..bursts {
         bench.decide(Side::Lower, &[drop_by(0); BURST_MAX]);
         assert_eq!(numbers(&mut quick).len(), BURST_MAX);
@@ -117,6 +117,9 @@ fn a_reader_that_stalls_loses_copies_with_a_count() {
     assert_eq!((counts.matched, counts.copied + counts.lost, counts.over), (all, all, 0));
     assert_eq!(numbers(&mut stalled).len() as u64, counts.copied);
     assert!(counts.lost > 0);
+    drop(stalled);
+    let all_taps = TapCounts { matched: 2 * all, copied: counts.copied + all, lost: counts.lost, ..counts };
+    assert_eq!(bench.taps.totals(), (1, all_taps), "a closed tap's are kept");
     assert_eq!(quick.counts(), TapCounts { matched: all, copied: all, ..TapCounts::default() });
 }
 
@@ -172,6 +175,52 @@ fn a_budget_is_renewed_up_to_a_second() {
         open_tap::renew(&left, more, 100);
         assert_eq!(left.load(Ordering::Relaxed), expected);
     }
+}
+
+/// Each part of a second gives what is due, and small budgets are not rounded up.
+#[test]
+fn a_small_budget_is_exact_over_seconds() {
+    for (budget_pps, step_ns) in [(1, 10_000_000), (5, 13_000_000), (7, 700_000_000), (333, 11_000_001)] {
+        let mut renewal = reader::Renewal::default();
+        let (mut now_ns, mut due) = (0u64, 0);
+        while now_ns < 20_000_000_000 {
+            now_ns += step_ns;
+            due += renewal.due(now_ns, budget_pps).expect("no step is too short");
+        }
+        assert_eq!(due as u64, now_ns * u64::from(budget_pps) / 1_000_000_000, "{budget_pps} {step_ns}");
+        assert_eq!(renewal.due(now_ns + 9_999_999, budget_pps), None, "too early");
+        assert_eq!(renewal.due(now_ns + 3_600_000_000_000, budget_pps), Some(budget_pps.into()), "a second's at most");
+    }
+}
+
+#[test]
+fn a_tap_with_a_small_budget_gets_that_many_each_second() {
+    let mut bench = Bench::new();
+    bench.activate(&["udp drop"]);
+    let mut reader = bench.taps.open(TapFilter { budget_pps: 5, ..TapFilter::default() }).expect("none is open");
+    bench.decide(Side::Lower, &[drop_by(0); 10]);
+    assert_eq!(reader.counts().copied, 5, "the first second's");
+    for step in 1..=1000 {
+        reader.renew(step * 10_000_000);
+        bench.decide(Side::Lower, &[drop_by(0); 10]);
+    }
+    assert_eq!(reader.counts().copied, 5 + 10 * 5);
+}
+
+#[test]
+fn a_worker_that_starts_later_has_room_for_its_copies() {
+    let mut bench = Bench::new();
+    bench.activate(&["udp drop"]);
+    let mut reader = bench.taps.open(TapFilter::default()).expect("none is open");
+    bench.decide(Side::Lower, &[drop_by(0)]);
+    bench.worker = WorkerTaps::new(bench.taps.clone());
+    bench.activate(&["udp drop"]);
+    bench.decide(Side::Upper, &[drop_by(0)]);
+    assert_eq!(
+        [reader.read(), reader.read()].map(|copy| copy.map(|copy| copy.from)),
+        [Some(Side::Lower), Some(Side::Upper)]
+    );
+    assert_eq!(reader.counts(), TapCounts { matched: 2, copied: 2, ..TapCounts::default() });
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! What is counted by which policy: accounts of code whose programs decide packets.
 
+use std::io;
 use std::sync::Arc;
 
 use weir_abi::Counter;
 
 use super::code::{KernelCode, PortBlocks};
+use super::counted::HandedCounts;
 use super::ports;
 use crate::live::datapath::{Counts, Loaded, Reading};
+use crate::live::os::inherited::Kept;
 
 /// Code whose programs decide packets or may do so, and the counters' values at the start of its account.
 pub(super) struct Counting {
@@ -19,6 +22,14 @@ impl Counting {
     /// An account that starts now.
     pub(super) fn of(code: &Arc<KernelCode>) -> Self {
         Counting { code: code.clone(), counts: code.counts(), ports: code.port_counts() }
+    }
+
+    /// A reading, and what the next program continues with.
+    pub(super) fn hand_over(&self, kept: &mut Kept) -> io::Result<(Reading<KernelCode>, PortBlocks, HandedCounts)> {
+        let (counts, ports) = (self.code.counts(), self.code.port_counts());
+        let handed = self.code.keep_counts((&counts, &ports), kept)?;
+        let reading = Reading { code: self.code.clone(), counts: difference(&counts, &self.counts) };
+        Ok((reading, blocks(&ports, &self.ports, u64::wrapping_sub), handed))
     }
 
     pub(super) fn reading(&self) -> Reading<KernelCode> {

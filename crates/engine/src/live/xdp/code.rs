@@ -17,9 +17,11 @@ use weir_state::BoundState;
 use weir_state::tables::{AdditionRings, ByRules, SelectedHalves};
 
 use super::behind_card::BehindCard;
+use super::counted::{CountedIn, HandedCounts};
 use super::ports::Ports;
 use crate::clang::BpfObject;
 use crate::live::datapath::Counts;
+use crate::live::os::inherited::Kept;
 use crate::live::tap::{KernelTaps, PolicyBits, PolicyNames, Taps};
 use crate::sealed::Answered;
 use crate::xdp::load::{
@@ -74,6 +76,8 @@ pub struct KernelCode {
     cpus: usize,
     counter_memory: MmapRaw,
     port_memory: MmapRaw,
+    /// The maps of both.
+    counted_in: CountedIn,
     /// Follows tables that change.
     _halves: Arc<SelectedHalves>,
     /// The taps that want its packets, if any may be opened.
@@ -226,6 +230,7 @@ impl KernelCode {
         set_devices(&object, ports)?;
         let counter_memory = map(&object, COUNTERS, counter_bytes)?;
         let port_memory = map(&object, PORT_COUNTERS, port_bytes)?;
+        let counted_in = counted_in(&object)?;
         let taps = ports.taps().map(|taps| {
             let memory = map(&object, WORDS, WORDS_TAPS + program.counters())?;
             Ok::<_, EngineError>(taps.policy_of_programs(memory, program.counters()))
@@ -255,6 +260,7 @@ impl KernelCode {
             cpus,
             counter_memory,
             port_memory,
+            counted_in,
             taps,
             _halves,
             _state: bound.state.clone(),
@@ -355,16 +361,12 @@ impl KernelCode {
 
     /// Packets and bytes since loading, by CPU and side.
     pub fn counts(&self) -> Counts {
-        let stride = self.counters.next_power_of_two();
-        let words = words(&self.counter_memory, self.cpus * 2 * stride * 2);
-        let word = |at: usize| words[at].load(Ordering::Relaxed);
-        let block = |block: usize| {
-            let first = block * stride;
-            (first..first + self.counters)
-                .map(|at| Counter { packets: word(2 * at), bytes: word(2 * at + 1) })
-                .collect::<Vec<_>>()
-        };
-        (0..self.cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
+        counters(&self.counter_memory, self.cpus, self.counters)
+    }
+
+    /// Keeps its counters open for the next program, which goes on from these values.
+    pub(super) fn keep_counts(&self, values: (&Counts, &PortBlocks), kept: &mut Kept) -> io::Result<HandedCounts> {
+        HandedCounts::keep(self.counted_in, self.counters, values, kept)
     }
 
     /// Counts of the ports since loading.
@@ -428,13 +430,34 @@ fn words(memory: &MmapRaw, count: usize) -> &[AtomicU64] {
     unsafe { std::slice::from_raw_parts(memory.as_ptr().cast(), count) }
 }
 
-fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
+/// Packets and bytes by CPU and side, of programs with `number` counters.
+pub(super) fn counters(memory: &MmapRaw, cpus: usize, number: usize) -> Counts {
+    let stride = number.next_power_of_two();
+    let words = words(memory, cpus * 2 * stride * 2);
+    let word = |at: usize| words[at].load(Ordering::Relaxed);
+    let block = |block: usize| {
+        let first = block * stride;
+        (first..first + number).map(|at| Counter { packets: word(2 * at), bytes: word(2 * at + 1) }).collect::<Vec<_>>()
+    };
+    (0..cpus).map(|cpu| [block(2 * cpu), block(2 * cpu + 1)]).collect()
+}
+
+pub(super) fn port_blocks(memory: &MmapRaw, cpus: usize) -> PortBlocks {
     let words = words(memory, cpus * PORTS_MAX * PortCounters::WORDS);
     let read = |cpu: usize, port: usize| {
         let at = (cpu * PORTS_MAX + port) * PortCounters::WORDS;
         PortCounters::from_words(std::array::from_fn(|word| words[at + word].load(Ordering::Relaxed)))
     };
     (0..cpus).map(|cpu| std::array::from_fn(|port| read(cpu, port))).collect()
+}
+
+/// The maps of the counters.
+fn counted_in(object: &Object) -> Result<CountedIn, EngineError> {
+    let number = |section: &str| {
+        let map = object.maps().find(|map| map.name() == section).expect("it was mapped");
+        weir_state::map_number(map.as_fd()).map_err(|error| failed(section, error.to_string()).caused_by(&error))
+    };
+    Ok(CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? })
 }
 
 fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {

@@ -20,6 +20,7 @@
 mod behind_card;
 mod books;
 mod code;
+mod counted;
 mod ports;
 mod program_reader;
 mod replace;
@@ -35,7 +36,9 @@ use weir_tables::live::Readers;
 
 use books::{Books, Counting, blocks};
 use code::Losses;
+use code::PortBlocks;
 pub use code::{KernelCode, Received, Sent};
+pub use counted::{HandedCounts, HeldCounts};
 use ports::Port;
 pub use ports::Ports;
 pub use program_reader::ProgramReader;
@@ -44,7 +47,7 @@ use replace::{Outcome, replace_all};
 
 use crate::EngineError;
 use crate::live::checksum;
-use crate::live::datapath::{Datapath, HandedLink, Loaded, PortStatus, Reading, Readings, Stray};
+use crate::live::datapath::{Counts, Datapath, HandedLink, HandedPath, Loaded, PortStatus, Reading, Readings, Stray};
 use crate::live::lane::{PortNature, Role};
 use crate::live::os::inherited::Kept;
 use crate::live::programs::attach::{Attached, Egress, HeldLink, Mode};
@@ -129,26 +132,38 @@ impl KernelPath {
     ///
     /// # Errors
     /// A held link is not of its port. Ports before that have the new programs.
+    ///
+    /// Returns what each of `counts` has counted until then. Their ports are a part of the ports of the new datapath.
     pub fn take_over(
         ports: Arc<Ports>,
         first: &Loaded<KernelCode>,
         readers: Option<&Readers>,
         held: Vec<HeldLink>,
-    ) -> Result<Self, EngineError> {
+        counts: &[HeldCounts],
+    ) -> Result<(Self, Vec<Counts>), EngineError> {
         let (given, needed) = (held.len(), ports.receiving().len());
         if given != needed {
             let problem = format!("{given} links were handed over for {needed} ports");
             return Err(failed("programs of interfaces", problem));
         }
         let mut held = held.into_iter();
-        Self::begin(ports, first, readers, |port, program, is_host| {
+        let path = Self::begin(ports, first, readers, |port, program, is_host| {
             let (interface, index) = (&port.interface, port.index);
             let held = held.next().expect("there is one for each port");
             Ok(match (is_host, port.role) {
                 (true, Role::Upper) => Hook::Sent(Egress::take_over(held, interface, index, program)?),
                 _ => Hook::Received(Attached::take_over(held, interface, index, program)?),
             })
-        })
+        })?;
+        // Replaced programs may still be running.
+        path.grace.wait();
+        let since = counts.iter().map(HeldCounts::since).map(|(counted, ports)| {
+            let mut books = path.books();
+            books.past = blocks(&books.past, &ports, u64::wrapping_add);
+            counted
+        });
+        let since = since.collect();
+        Ok((path, since))
     }
 
     /// Starts with the programs that `attach` attaches to the ports. It knows whether they are of a host.
@@ -207,6 +222,35 @@ impl KernelPath {
     fn longest(&self, number: usize) -> Option<u32> {
         let is_native = self.modes.get(number) == Some(&Mode::Native);
         (is_native && !self.ports.jumbo()).then_some(ports::ONE_BUFFER_BYTES)
+    }
+
+    /// The ports with these counts.
+    fn statuses(&self, total: &PortBlocks) -> Vec<PortStatus> {
+        let lost = self.losses.as_ref().and_then(|losses| losses.as_ref().ok()).map(Losses::port_counts);
+        let mut statuses = Vec::new();
+        let mut names = self.ports.presence().names();
+        for (worker, block) in total.iter().enumerate() {
+            for (number, port) in self.ports.all().iter().enumerate() {
+                let lost = lost.as_ref().map_or_else(PortCounters::default, |lost| lost[worker][number]);
+                let mut reading = ports::reading(block[number], lost);
+                // Cards count lost packets per interface, not per CPU. They are reported for the first CPU.
+                if let Some(then) = port.missed.filter(|_| worker == 0) {
+                    let now = self.ports.presence().missed(port.index);
+                    reading.rx_missed = now.map_or(0, |now| now.saturating_sub(then));
+                }
+                let interface = names.of(port.index, &port.interface);
+                statuses.push(PortStatus {
+                    worker,
+                    interface,
+                    role: port.role,
+                    nature: PortNature { kernel_index: port.index, longest: self.longest(number) },
+                    has_link: true,
+                    reading,
+                    knows_missed: port.missed.is_some(),
+                });
+            }
+        }
+        statuses
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -341,31 +385,7 @@ impl Datapath for KernelPath {
             let open = books.open.iter().map(Counting::port_counts);
             open.fold(books.past.clone(), |sum, ports| blocks(&sum, &ports, u64::wrapping_add))
         };
-        let lost = self.losses.as_ref().and_then(|losses| losses.as_ref().ok()).map(Losses::port_counts);
-        let mut statuses = Vec::new();
-        let mut names = self.ports.presence().names();
-        for (worker, block) in total.iter().enumerate() {
-            for (number, port) in self.ports.all().iter().enumerate() {
-                let lost = lost.as_ref().map_or_else(PortCounters::default, |lost| lost[worker][number]);
-                let mut reading = ports::reading(block[number], lost);
-                // Cards count lost packets per interface, not per CPU. They are reported for the first CPU.
-                if let Some(then) = port.missed.filter(|_| worker == 0) {
-                    let now = self.ports.presence().missed(port.index);
-                    reading.rx_missed = now.map_or(0, |now| now.saturating_sub(then));
-                }
-                let interface = names.of(port.index, &port.interface);
-                statuses.push(PortStatus {
-                    worker,
-                    interface,
-                    role: port.role,
-                    nature: PortNature { kernel_index: port.index, longest: self.longest(number) },
-                    has_link: true,
-                    reading,
-                    knows_missed: port.missed.is_some(),
-                });
-            }
-        }
-        statuses
+        self.statuses(&total)
     }
 
     fn access(&self) -> Vec<String> {
@@ -401,10 +421,21 @@ impl Datapath for KernelPath {
         self.ports.gone().is_some()
     }
 
-    fn hand_over(&self, kept: &mut Kept) -> io::Result<Option<Vec<HandedLink>>> {
+    fn hand_over(&self, kept: &mut Kept) -> io::Result<Option<HandedPath<KernelCode>>> {
         let _one_at_a_time = lock(&self.changing);
         let attached = lock(&self.attached).clone();
-        attached.iter().map(|hook| hook.hand_over(kept)).collect::<io::Result<_>>().map(Some)
+        let links = attached.iter().map(|hook| hook.hand_over(kept)).collect::<io::Result<_>>()?;
+        let missed = self.ports.missed();
+        let books = self.books();
+        let (mut counts, mut total) = (Vec::new(), books.past.clone());
+        for one in &books.open {
+            let (reading, ports, handed) = one.hand_over(kept)?;
+            total = blocks(&total, &ports, u64::wrapping_add);
+            counts.push((reading, handed));
+        }
+        counts.sort_by_key(|(reading, _)| !Arc::ptr_eq(&reading.code, &books.active.code));
+        drop(books);
+        Ok(Some(HandedPath { links, counts, ports: self.statuses(&total), missed }))
     }
 
     /// Detaches the programs. A change in progress keeps them until its end.

@@ -131,6 +131,22 @@ impl Ports {
         Ports { taps: Some(taps), ..self }
     }
 
+    /// These ports, whose drivers had counted so many packets without room when the program before this one in its
+    /// process was read last.
+    #[must_use]
+    pub fn counting_from(mut self, missed: &[Option<u64>]) -> Self {
+        for (port, &missed) in self.list.iter_mut().zip(missed).filter(|(port, _)| port.missed.is_some()) {
+            port.missed = missed.or(port.missed);
+        }
+        self
+    }
+
+    /// What the drivers have counted of packets without room, in the order of the ports.
+    pub(super) fn missed(&self) -> Vec<Option<u64>> {
+        let now = |port: &Port| port.missed.and_then(|_| self.presence.missed(port.index).ok());
+        self.list.iter().map(now).collect()
+    }
+
     /// The taps, if any may be opened.
     pub(super) fn taps(&self) -> Option<&Taps> {
         self.taps.as_deref()

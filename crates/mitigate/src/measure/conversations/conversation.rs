@@ -2,6 +2,7 @@
 
 use super::standing::{Proof, Voucher};
 use super::turns::Turns;
+use serde::{Deserialize, Serialize};
 
 /// A proven conversation keeps its value for this long without packets: above the usual keep-alive of 75 s.
 pub const IDLE_NS: u64 = 120 * SECOND_NS;
@@ -19,7 +20,7 @@ pub const STEPS: u8 = 3;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What one side of a conversation has sent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Party {
     /// Its packets that were received.
     pub packets: u32,
@@ -54,7 +55,7 @@ pub struct Party {
 }
 
 /// Two sides that send each other packets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Conversation {
     /// The hash of its addresses, ports and protocol.
     pub key: u64,

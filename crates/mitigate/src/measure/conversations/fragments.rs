@@ -3,6 +3,7 @@
 use super::standing::Proof;
 use crate::header::Header;
 use crate::measure::slots::{Slots, address_hash, hash};
+use serde::{Deserialize, Serialize};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// First fragments that are remembered, and for how long: as a receiver waits for the rest (RFC 791, 15 s).
@@ -12,7 +13,7 @@ const REASSEMBLY_NS: u64 = 15 * SECOND_NS;
 const LATER_MAX: u32 = 56;
 
 /// The first fragment of a datagram, which vouches for the others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct FirstFragment {
     key: u64,
     time_ns: u64,
@@ -22,7 +23,7 @@ struct FirstFragment {
 }
 
 /// The first fragments of some seconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fragments {
     slots: Slots<FirstFragment>,
     seed: u64,

@@ -1,7 +1,9 @@
 //! What is known of a sender, and what a packet shows.
 
+use serde::{Deserialize, Serialize};
+
 /// What is known of the sender of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proof {
     /// Nothing.
     None,
@@ -14,7 +16,7 @@ pub enum Proof {
 }
 
 /// What vouches for a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Voucher {
     /// A few answers.
     Few,
@@ -28,7 +30,7 @@ pub enum Voucher {
 }
 
 /// What a packet shows about its conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// What is known of the sender.
     pub proof: Proof,
@@ -44,7 +46,7 @@ pub struct Standing {
 
 /// What a packet is of a stream: packets of one source from one port to one port, with or without proof. One sender
 /// does what a stream does, however many packets it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stream {
     /// It is of none.
     None,

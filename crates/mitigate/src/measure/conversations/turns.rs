@@ -4,6 +4,8 @@
 //! questions too. So an answer never proves a source. It vouches for a number of the source's next packets, for some
 //! seconds. This bounds what a forged conversation is worth by what the protected host itself sends.
 
+use serde::{Deserialize, Serialize};
+
 const SECOND_NS: u64 = 1_000_000_000;
 /// An answer pays for packets of this time, if every packet is seen. Clients of a service that is in use are answered
 /// more often.
@@ -14,7 +16,7 @@ const CREDIT_MAX: u32 = 256;
 const SETTLED_TURNS: u32 = 8;
 
 /// How much an answer pays for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pay {
     /// Echo replies: each request has one, and networks double few.
     Echo,
@@ -40,7 +42,7 @@ impl Pay {
 }
 
 /// What one side of a conversation has been paid for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Turns {
     /// Its packets that are paid for, and until when.
     credit: u32,

@@ -112,7 +112,8 @@ impl Body<'_> {
             .pipeline
             .controls
             .iter()
-            .map(|control| self.lines.named(&format!("chain_{}", short(&control.name))))
+            .enumerate()
+            .map(|(number, control)| self.lines.named(&format!("chain_{number}_{}", short(&control.name))))
             .collect();
         for (number, label) in labels.iter().enumerate().skip(1) {
             self.lines.jump("jmpeq", *label, &format!("h.arrival.chain {number:#x}"));

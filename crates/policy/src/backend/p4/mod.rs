@@ -1,7 +1,7 @@
 //! The P4 backend: a program as a pipeline of headers, parser, controls and extern objects.
 //!
-//! One walk of the IR makes the pipeline (`control`, with the parser of `parser`). Three printers write it: as P4 for the
-//! PSA, as a specification for SWX, and as C that the runner loads, with the same instructions and the datapath's own
+//! One walk of the IR makes the pipeline (`control`, with the parser of `parser`). Three printers write it: as P4 for
+//! the PSA, as a specification for SWX, and as C that the runner loads, with the same instructions and the datapath's own
 //! code behind the extern objects.
 
 mod c;
@@ -45,6 +45,7 @@ fn pipeline(program: &Program) -> Pipeline {
     assert!(unsupported.is_empty(), "compiler bug: the caller refuses unsupported effects");
     let optimised = pass::optimise(program, Placement::Lazy);
     let mut pipeline = control::pipeline(&optimised);
+    assert!(pipeline.objects.len() <= capability::OBJECTS_MAX, "compiler bug: objects that were not counted");
     prune::prune(&mut pipeline);
     pipeline
 }

@@ -24,16 +24,28 @@ pub(super) fn print(pipeline: &Pipeline) -> String {
     }
     out.push_str(&format!("metadata instanceof {METADATA}\n\n"));
     for object in &pipeline.objects {
-        out.push_str(&format!("; {}, mailbox {}\n", object.comment, object.kind.mailbox()));
+        out.push_str(&format!("; {}, mailbox {}\n", remark(&object.comment), object.kind.mailbox()));
         out.push_str(&format!("extobj {0} instanceof {0}\n", object.name));
     }
     out.push_str("\napply {\n");
     for Printed { text, comment } in lower(pipeline) {
         for line in comment.iter().flat_map(|comment| comment.lines()) {
-            out.push_str(&format!("\t; {line}\n"));
+            out.push_str(&format!("\t; {}\n", remark(line)));
         }
         out.push_str(&format!("\t{text}\n"));
     }
     out.push_str("}\n");
     out
+}
+
+/// Most characters of a comment. SWX reads lines of 2047 bytes.
+const REMARK_MAX: usize = 400;
+
+/// A text as a comment: on one line, and cut off if it is long.
+fn remark(text: &str) -> String {
+    let line = text.replace(['\n', '\r'], " ");
+    match line.char_indices().nth(REMARK_MAX) {
+        Some((end, _)) => format!("{}...", &line[..end]),
+        None => line,
+    }
 }

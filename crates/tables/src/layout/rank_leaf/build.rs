@@ -22,17 +22,14 @@ pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Im
     let value_bytes = label_bytes(labels, Layout::RankLeaf)?;
     let mut encoder = Encoder::new(Builder::new(value_bytes));
     let limit = |no_room| limit(Layout::RankLeaf, no_room);
-    let mut root = Root::new();
+    let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
     for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
         set_runs(&mut runs, first, ranges);
-        match runs[..] {
-            [run] => root.push_uniform(run.value, || encoder.block(&runs)).map_err(limit)?,
-            _ => root.words.push(encoder.block(&runs).map_err(limit)?),
-        }
+        root.push(encoder.value(&runs).map_err(limit)?);
     }
     let writer = Writer { layout: Layout::RankLeaf, entries: prefixes.len(), labels };
-    encoder.store.write(writer, &root.words, room)
+    encoder.store.write(writer, &root, room)
 }
 
 /// Sets `runs` to the runs of the block that begins at `first`. The first range may start before it.
@@ -52,7 +49,7 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Im
     let flat = flatten(prefixes);
     let mut rest = &flat[..];
     let mut label = 0;
-    let mut root = Root::new();
+    let mut root = Vec::with_capacity(ROOT_WORDS);
     for index in 0..ROOT_WORDS {
         let first = (index as u128) << (u128::BITS - CHUNK_BITS);
         let last = first | u128::MAX >> CHUNK_BITS;
@@ -63,42 +60,12 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Im
             (label, ranges) = (range.label, others);
         }
         let chunk = Chunk { first, shift: u128::BITS - 2 * CHUNK_BITS, label };
-        if ranges.is_empty() {
-            root.push_uniform(label, || encoder.chunk(chunk, ranges)).map_err(limit)?;
-        } else {
-            root.words.push(encoder.chunk(chunk, ranges).map_err(limit)?);
-        }
+        root.push(encoder.chunk(chunk, ranges).map_err(limit)?);
         label = ranges.last().map_or(label, |range| range.label);
         rest = after;
     }
     let writer = Writer { layout: Layout::RankLeaf6, entries: prefixes.len(), labels };
-    encoder.store.write(writer, &root.words, room)
-}
-
-/// The words that name blocks.
-struct Root {
-    words: Vec<u32>,
-    /// Value and word of the last block with one value. Most blocks of most tables are such, and neighbours have the
-    /// same value.
-    uniform: Option<(u32, u32)>,
-}
-
-impl Root {
-    fn new() -> Self {
-        Root { words: Vec::with_capacity(ROOT_WORDS), uniform: None }
-    }
-
-    /// Adds the word of a block in which all addresses have this value. Encodes the block only if its value is a new
-    /// one.
-    fn push_uniform(&mut self, value: u32, encode: impl FnOnce() -> Result<u32, NoRoom>) -> Result<(), NoRoom> {
-        let word = match self.uniform {
-            Some((known, word)) if known == value => word,
-            _ => encode()?,
-        };
-        self.uniform = Some((value, word));
-        self.words.push(word);
-        Ok(())
-    }
+    encoder.store.write(writer, &root, room)
 }
 
 /// Number of bytes that a label takes.
@@ -133,7 +100,7 @@ impl Store for Builder {
     }
 
     fn uniform(&mut self, value: u32) -> Option<u32> {
-        self.leaves.uniform(value)
+        answer(value).or_else(|| self.leaves.store(&twice(value)))
     }
 
     fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
@@ -154,6 +121,8 @@ impl Builder {
         let width = self.value_bytes;
         let (mut entries, mut starts) = (self.entries.into_words(), self.leaves.starts);
         entries.resize((entries.len() + room.beside(entries.len(), SPARE_ENTRIES_MIN)).min(NUMBERS), 0);
+        // Lookups of several keys read lane 0 for keys that need none.
+        starts.resize(starts.len().max(LINE_LANES), u16::MAX);
         let lines = starts.len() / LINE_LANES;
         let lanes = (starts.len() + room.beside(lines, SPARE_LINES_MIN) * LINE_LANES).min(NUMBERS);
         starts.resize(lanes, u16::MAX);

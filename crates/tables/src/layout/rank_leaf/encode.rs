@@ -74,10 +74,10 @@ impl<S: Store> Encoder<S> {
         Encoder { store, scratch: Vec::new() }
     }
 
-    /// The block of a chunk in which `ranges` start. No range starts at the chunk's first address.
+    /// The value of a chunk in which `ranges` start. No range starts at the chunk's first address.
     pub fn chunk(&mut self, chunk: Chunk, ranges: &[Range<u128>]) -> Result<u32, NoRoom> {
         let runs = self.runs(chunk, ranges)?;
-        self.block(&runs)
+        self.value(&runs)
     }
 
     /// The runs of a chunk, or of its part from `chunk.first` to the end of the ranges. The last run may extend
@@ -97,7 +97,7 @@ impl<S: Store> Encoder<S> {
                 push(&mut runs, start, label);
             } else {
                 let below = Chunk { first, shift: chunk.shift - CHUNK_BITS, label };
-                push(&mut runs, start, FLAG | self.chunk(below, inside)?);
+                push(&mut runs, start, self.chunk(below, inside)?);
                 label = inside[inside.len() - 1].label;
                 if let Some(next) = start.checked_add(1) {
                     push(&mut runs, next, label);
@@ -108,7 +108,15 @@ impl<S: Store> Encoder<S> {
         Ok(runs)
     }
 
-    /// The word that names the block of `runs`. The first run starts at value 0 of the chunk.
+    /// The value of a chunk with these runs: their label, or their block. The first run starts at value 0 of the chunk.
+    pub fn value(&mut self, runs: &[Run]) -> Result<u32, NoRoom> {
+        match runs {
+            [run] if run.value & FLAG == 0 => Ok(run.value),
+            _ => Ok(FLAG | self.block(runs)?),
+        }
+    }
+
+    /// The number and shift of the block of `runs`. The first run starts at value 0 of the chunk.
     pub fn block(&mut self, runs: &[Run]) -> Result<u32, NoRoom> {
         let bits = self.divide(runs);
         let base = self.divided(runs, CHUNK_BITS, bits)?;

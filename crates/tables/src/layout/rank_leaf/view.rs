@@ -33,7 +33,7 @@ impl Offsets {
             entries: words.len(),
             lanes: starts.len(),
         };
-        Ok((offsets, Entries { words, lanes: starts.len() }))
+        Ok((offsets, Entries { words, lanes: starts.len(), labels: None }))
     }
 
     /// Checks that the values section has room for `lanes` lanes.
@@ -97,7 +97,7 @@ impl Offsets {
         }
     }
 
-    /// The leaf entry for a chunk in the block that `word` names.
+    /// The entry for a chunk in the block that `word` names, which is not a nested one.
     pub fn leaf(cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
         Self::leaf_from(cells, ENTRIES_OFFSET, word, chunk)
     }
@@ -123,29 +123,31 @@ impl Offsets {
 
     /// The value for a chunk in the block that `word` names.
     fn step(&self, cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
-        self.value(cells, self.lane(cells, Self::leaf(cells, word, chunk), chunk))
+        let entry = Self::leaf(cells, word, chunk);
+        label_of(entry).unwrap_or_else(|| self.value(cells, self.lane(cells, entry, chunk)))
     }
 
     /// The label of `addr`, or 0.
     pub fn find4(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
-        let word = cells.u32(Self::root_at((addr >> CHUNK_BITS) as usize));
-        self.step(cells, word, addr & 0xffff)
+        match cells.u32(Self::root_at((addr >> CHUNK_BITS) as usize)) {
+            block if block & FLAG != 0 => self.step(cells, block & !FLAG, addr & 0xffff),
+            label => label,
+        }
     }
 
     /// The label of `addr`, or 0.
     pub fn find6(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
         let mut shift = u128::BITS - CHUNK_BITS;
-        let mut word = cells.u32(Self::root_at((addr >> shift) as usize));
+        let mut value = cells.u32(Self::root_at((addr >> shift) as usize));
         for _ in 0..STEPS_MAX {
-            shift -= CHUNK_BITS;
-            let value = self.step(cells, word, (addr >> shift) as u32 & 0xffff);
             if value & FLAG == 0 {
                 return value;
             }
-            word = value & !FLAG;
+            shift -= CHUNK_BITS;
+            value = self.step(cells, value & !FLAG, (addr >> shift) as u32 & 0xffff);
         }
         // Only in a hostile image are there more steps than chunks of the address.
-        0
+        if value & FLAG == 0 { value } else { 0 }
     }
 }
 
@@ -188,23 +190,23 @@ impl<'a> View<'a> {
     /// Checks every index and label of an IPv6 table.
     pub fn check6(&self, header: &Header) -> Result<(), ImageError> {
         self.check(header)?;
-        for lane in 0..self.offsets.lanes {
-            match self.value(lane) {
-                word if word & FLAG != 0 => {
-                    self.entries.check_block(word & !FLAG).map_err(|what| header.corrupt("values", what))?
-                }
-                label if label <= header.labels => {}
-                _ => return Err(header.corrupt("values", "label")),
-            }
-        }
-        Ok(())
+        let mut values = (0..self.offsets.lanes).map(|lane| self.value(lane));
+        values.try_for_each(|value| self.check_value(header, value)).map_err(|what| header.corrupt("values", what))
     }
 
     fn check(&self, header: &Header) -> Result<(), ImageError> {
-        for &word in self.root {
-            self.entries.check_block(u32::from_le_bytes(word)).map_err(|what| header.corrupt("root", what))?;
+        let mut root = self.root.iter().map(|&value| u32::from_le_bytes(value));
+        root.try_for_each(|value| self.check_value(header, value)).map_err(|what| header.corrupt("root", what))?;
+        Entries { labels: Some(header.labels), ..self.entries }.check(header)
+    }
+
+    /// Checks a label, or that the entries of a block exist.
+    fn check_value(&self, header: &Header, value: u32) -> Result<(), &'static str> {
+        match value {
+            block if block & FLAG != 0 => self.entries.check_block(block & !FLAG),
+            label if label <= header.labels => Ok(()),
+            _ => Err("label"),
         }
-        self.entries.check(header)
     }
 
     fn value(&self, lane: usize) -> u32 {
@@ -237,6 +239,8 @@ impl<'a> View<'a> {
 pub(crate) struct Entries<'a> {
     pub words: &'a [[u8; 4]],
     pub lanes: usize,
+    /// The highest label; `None` if no entry is a label, so that an entry of one lane is a leaf.
+    pub labels: Option<u32>,
 }
 
 impl Entries<'_> {
@@ -245,7 +249,7 @@ impl Entries<'_> {
         if self.words.len() > NUMBERS {
             return Err(header.corrupt("entries", "section size"));
         }
-        match self.lanes.is_multiple_of(LINE_LANES) && self.lanes <= NUMBERS {
+        match self.lanes.is_multiple_of(LINE_LANES) && (1..=NUMBERS).contains(&self.lanes) {
             true => Ok(()),
             false => Err(header.corrupt("starts", "section size")),
         }
@@ -280,6 +284,9 @@ impl Entries<'_> {
     }
 
     fn check_entry(&self, entry: u32, nested_before: &[u32]) -> Result<(), &'static str> {
+        if let (Some(labels), Some(label)) = (self.labels, label_of(entry)) {
+            return if label <= labels { Ok(()) } else { Err("label") };
+        }
         if entry & FLAG == 0 {
             let lane = (entry >> NUMBER_SHIFT) as usize;
             let fits = lane % LINE_LANES + ((entry & LOW_MASK) as usize) < LINE_LANES && lane < self.lanes;

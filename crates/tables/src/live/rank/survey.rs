@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS, block_of, leaf_of, nested_of};
+use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS, block_of, label_of, leaf_of, nested_of};
 use crate::live::pools::{Parents, run};
 
 /// Scans an image that does not change yet: what is in use, and how often it is shared.
@@ -33,7 +33,8 @@ impl<'a, C: CellsMut> Survey<'a, C> {
             leaves: Parents::default(),
             blocks: Parents::default(),
         };
-        (0..ROOT_WORDS).for_each(|index| survey.block(block_of(cells.u32(Offsets::root_at(index)))));
+        let root = (0..ROOT_WORDS).map(|index| cells.u32(Offsets::root_at(index)));
+        root.filter(|value| value & FLAG != 0).for_each(|block| survey.block(block_of(block)));
         survey
     }
 
@@ -45,6 +46,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         self.next = self.next.max(base + count);
         for index in base..base + count {
             match self.cells.u32(Offsets::entry_at(index)) {
+                label if label_of(label).is_some() => {}
                 entry if entry & FLAG != 0 => self.block(nested_of(entry)),
                 entry => self.leaf(entry),
             }
@@ -58,14 +60,12 @@ impl<'a, C: CellsMut> Survey<'a, C> {
             return self.leaves.add(lane as u32);
         }
         *taken |= lanes;
-        for lane in lane..lane + count {
-            let value = self.offsets.value(self.cells, lane);
-            if count == 1 {
-                self.uniform.insert(value, entry);
-            }
-            if value & FLAG != 0 {
-                self.block(block_of(value));
-            }
+        let values: Vec<u32> = (lane..lane + count).map(|lane| self.offsets.value(self.cells, lane)).collect();
+        if let [first, second] = values[..]
+            && first == second
+        {
+            self.uniform.insert(first, entry);
         }
+        values.into_iter().filter(|value| value & FLAG != 0).for_each(|block| self.block(block_of(block)));
     }
 }

@@ -9,6 +9,7 @@ use std::net::UdpSocket;
 use weir_abi::Verdict;
 use weir_abi::verdict::Sampled;
 use weir_control::{InterfaceStats, TxDropped};
+use weir_engine::live::os::speed::LinkSpeed;
 use weir_engine::live::{PortNature, PortReading, PortStatus, Role};
 
 /// A copy in memory.
@@ -216,14 +217,21 @@ fn counters_are_sent_at_their_interval() {
     };
     let mut counters = |clock_ms: u64| {
         let all = [stats("out", "lower"), stats("in", "upper"), stats("unknown", "lower")];
-        exporter.step(at(clock_ms), |ports| ports.counters(&all, &[]));
+        let speed = |name: &str| match name {
+            "out" => LinkSpeed { mbps: Some(25_000), is_full_duplex: Some(true) },
+            _ => LinkSpeed::default(),
+        };
+        exporter.step(at(clock_ms), |ports| ports.counters(&all, &[], speed));
         samples(&socket.arrived(&exporter))
     };
     let found: Vec<usize> = [WAIT_MS, COUNTERS_MS, WAIT_MS + COUNTERS_MS].map(|at_ms| counters(at_ms).len()).into();
     assert_eq!(found, [2, 0, 2]);
     let all = counters(3 * COUNTERS_MS);
     let SampleData::CountersSample(sample) = &all[0] else { panic!("{all:?}") };
-    let text = format!("{:?}", sample.counters[0].counter_data);
+    let text = format!("{:?}", sample.counters);
+    for wanted in ["if_speed: 25000000000", "if_direction: 1", "port_name: \"out\""] {
+        assert!(text.contains(wanted), "{text}");
+    }
     for wanted in ["if_index: 3", "if_in_octets: 1000", "if_in_discards: 3", "if_in_errors: 2", "if_out_discards: 7"] {
         assert!(text.contains(wanted), "{text}");
     }

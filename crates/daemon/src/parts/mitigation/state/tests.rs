@@ -31,6 +31,8 @@ struct Datapath {
     rules: u32,
     /// What the rule of the slot has dropped.
     dropped: u64,
+    /// Whether all rules and postures are gone, until one is put in place.
+    is_empty: bool,
 }
 
 struct OfDatapath(Arc<Mutex<Datapath>>);
@@ -40,6 +42,7 @@ impl Hands for OfDatapath {
         let Request::Slot { operation, .. } = request else { unreachable!("there are no tables: {request:?}") };
         let mut datapath = self.0.lock().unwrap();
         match operation {
+            SlotOperation::Add { .. } if std::mem::take(&mut datapath.is_empty) => datapath.rules = 1,
             SlotOperation::Add { .. } => datapath.rules += 1,
             _ => datapath.rules -= 1,
         }
@@ -47,7 +50,8 @@ impl Hands for OfDatapath {
     }
 
     fn renew_rule(&self, _: &str, _: u32, _: u64) -> Renewal {
-        Renewal::Stands(self.0.lock().unwrap().dropped)
+        let datapath = self.0.lock().unwrap();
+        if datapath.is_empty { Renewal::Gone } else { Renewal::Stands(datapath.dropped) }
     }
 
     fn take_posture(&self, _: Holder, _: &str) -> Result<(), Failure> {
@@ -76,11 +80,18 @@ struct Run {
 
 impl Run {
     fn new(folder: &Path) -> Self {
-        let datapath = Arc::<Mutex<Datapath>>::default();
+        Run::on(folder, Arc::default())
+    }
+
+    fn settings() -> Settings {
+        let prepared = Prepared::Posture("high".to_owned());
+        Settings { mode: Mode::Act, prepared, hold_ns: HOLD_NS, ..Settings::default() }
+    }
+
+    fn on(folder: &Path, datapath: Arc<Mutex<Datapath>>) -> Self {
         let places = Places { slot: "attacks".to_owned(), tables: Vec::new() };
         let carried = Carried::new(Box::new(OfDatapath(datapath.clone())), places);
-        let prepared = Prepared::Posture("high".to_owned());
-        let settings = Settings { mode: Mode::Act, prepared, hold_ns: HOLD_NS, ..Settings::default() };
+        let settings = Run::settings();
         let events = Events::start(Some(&folder.join("events")), None).expect("it can be written to");
         let inside = vec![Prefix::of(false, 0xc000_0200, 24)];
         let state = State::new(inside, settings, carried, events, 1);
@@ -112,6 +123,19 @@ impl Run {
             let copies = Copies { made: self.copies, one_in: Ok(1), stopped: Some(self.stopped) };
             self.state.end_window(copies, 0, self.now_ns);
         }
+    }
+
+    /// Hands over to the next program. Without `with_rules`, what was put in place is not there any more.
+    fn upgrade(self, folder: &Path, with_rules: bool) -> Self {
+        let handed = self.state.hand_over().expect("it can be written");
+        let Run { mut state, datapath, stopped, now_ns, copies } = self;
+        state.events.end();
+        datapath.lock().unwrap().is_empty = !with_rules;
+        let Run { state: State { carried, events, .. }, .. } = Run::on(folder, datapath.clone());
+        let (inside, settings) = (vec![Prefix::of(false, 0xc000_0200, 24)], Run::settings());
+        let continued = State::continued(&handed, inside, settings, (carried, events), 1);
+        let state = continued.unwrap_or_else(|(why, ..)| panic!("{why}"));
+        Run { state, datapath, stopped, now_ns, copies }
     }
 
     /// The events that were written.
@@ -277,4 +301,81 @@ fn a_dismissed_action_is_undone_and_others_wait() {
     assert!(idle.why.contains("operator") || idle.why.contains("wait"), "{idle:?}");
     assert_eq!(profile.source_ports[0].value, "udp 19");
     assert!(attack.pps.is_some_and(|pps| pps > 1000.0) && attack.bps.is_some(), "{attack:#?}");
+}
+
+#[test]
+fn an_upgrade_goes_on_with_attacks_and_their_rules() {
+    // Whether the rules are there afterwards, or must be put in place again.
+    for with_rules in [true, false] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut run = Run::new(folder.path());
+        run.play(4, 0, answer, nothing_stops);
+        run.play(4, 400, answer, nothing_stops);
+        let before = answers::list(&run.state, run.now_ns).attacks;
+        assert_eq!(run.datapath.lock().unwrap().rules, 1);
+        let mut run = run.upgrade(folder.path(), with_rules);
+        assert_eq!(run.datapath.lock().unwrap().rules, 1);
+        let after = answers::list(&run.state, run.now_ns).attacks;
+        let known = |attacks: &[weir_control::AttackEntry]| -> Vec<_> {
+            let of = |attack: &weir_control::AttackEntry| {
+                let actions: Vec<_> =
+                    attack.actions.iter().map(|one| (one.number, one.rule.clone(), one.state.clone())).collect();
+                (attack.attack, attack.kind.clone(), attack.peak_pps as u64, actions)
+            };
+            attacks.iter().map(of).collect()
+        };
+        assert_eq!(known(&before), known(&after));
+        let slot = |datapath: &mut Datapath, _: &mut Stopped| {
+            datapath.dropped += 1;
+            true
+        };
+        run.play(20, 100, answer, slot);
+        assert_eq!(run.datapath.lock().unwrap().rules, 1, "{with_rules}: it is held while the attack lasts");
+        run.play(40, 0, answer, nothing_stops);
+        assert_eq!(run.datapath.lock().unwrap().rules, 0);
+        assert_eq!(run.events(folder.path()), ONE_ATTACK, "{with_rules}");
+    }
+}
+
+#[test]
+fn an_upgrade_goes_on_with_a_posture_and_with_what_was_dismissed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(folder.path());
+    let proxy = |datapath: &mut Datapath, stopped: &mut Stopped| {
+        stopped.cookies += u64::from(datapath.has_posture);
+        datapath.has_posture
+    };
+    run.play(4, 0, syn, nothing_stops);
+    run.play(16, 400, syn, proxy);
+    let mut run = run.upgrade(folder.path(), true);
+    run.play(16, 400, syn, proxy);
+    assert!(run.datapath.lock().unwrap().has_posture);
+    let mut run = run.upgrade(folder.path(), true);
+    run.play(40, 0, syn, nothing_stops);
+    assert!(!run.datapath.lock().unwrap().has_posture);
+    assert_eq!(run.events(folder.path()), ONE_ATTACK);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = Run::new(folder.path());
+    run.play(4, 0, answer, nothing_stops);
+    run.play(4, 400, answer, nothing_stops);
+    let dismiss = AttackOperation::Dismiss { attack: 1 };
+    assert_eq!(run.state.decide(&dismiss, run.now_ns).expect("an action is carried out").undone, 1);
+    run.state.set_mode(Mode::Propose, run.now_ns);
+    let mut run = run.upgrade(folder.path(), true);
+    assert_eq!(run.state.defence.mitigator().mode(), Mode::Propose, "the operator's mode stays");
+    run.state.set_mode(Mode::Act, run.now_ns);
+    run.play(8, 400, answer, nothing_stops);
+    assert_eq!(run.datapath.lock().unwrap().rules, 0, "the operator decides");
+}
+
+#[test]
+fn what_cannot_be_read_begins_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = Run::new(folder.path());
+    let handed = run.state.hand_over().expect("it can be written");
+    for broken in [&handed[..handed.len() / 2], b"", b"\xc1", b"\xdf\xff\xff\xff\xff"] {
+        let Run { state: State { carried, events, .. }, .. } = Run::new(folder.path());
+        assert!(State::continued(broken, Vec::new(), Run::settings(), (carried, events), 1).is_err());
+    }
 }
