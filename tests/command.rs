@@ -62,7 +62,7 @@ mod top;
 mod weir;
 
 use serde_json::{Value, json};
-use weir::Sandbox;
+use weir::{ENGINES, Sandbox, texts_and_bundles};
 use weir_test_support::program::{install, install_script};
 
 const EDGE: &str = "table bad { type ipv4; elements = { 198.51.100.0/24 } }
@@ -100,17 +100,6 @@ fn lasting(mut report: Value) -> Value {
         assert!(fields.remove(name).is_some(), "there is no {name}");
     }
     report
-}
-
-/// The engines of captures. P4 needs DPDK.
-const ENGINES: &[&str] =
-    if cfg!(feature = "dpdk") { &["eval", "native", "xdp", "p4"] } else { &["eval", "native", "xdp"] };
-
-/// The text and the bundle of a policy with the engines that run them. A bundle has no P4 code.
-fn texts_and_bundles(name: &str) -> Vec<(String, &'static str)> {
-    let forms =
-        ENGINES.iter().flat_map(|&engine| [(format!("{name}.weir"), engine), (format!("{name}.weirb"), engine)]);
-    forms.filter(|(policy, engine)| *engine != "p4" || policy.ends_with(".weir")).collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rules that add to tables, in `replay`, `why`, `check` and `compile`.
 
-use crate::weir::Sandbox;
-use crate::{lasting, texts_and_bundles};
+use crate::lasting;
+use crate::weir::{Sandbox, texts_and_bundles};
 use serde_json::json;
 
 /// The source exceeds its limit with the second packet. It is blocked from the next tick of 10 ms on, for 50 ms.

@@ -1,7 +1,6 @@
 //! `weir detect --export` and `weir replay --expect`: attacks as regression tests.
 
-use crate::ENGINES;
-use crate::weir::Sandbox;
+use crate::weir::{ENGINES, Sandbox};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! Files that are damaged, of the wrong kind, or have strange names.
 
-use crate::ENGINES;
-use crate::weir::{Sandbox, capture};
+use crate::weir::{ENGINES, Sandbox, capture};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 

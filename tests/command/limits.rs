@@ -1,7 +1,6 @@
 //! Lists of limits from the view of a policy's author.
 
-use crate::texts_and_bundles;
-use crate::weir::Sandbox;
+use crate::weir::{Sandbox, texts_and_bundles};
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -7,6 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use weir_test_support::{Link, packets};
 
+/// The engines of captures. P4 needs DPDK.
+pub const ENGINES: &[&str] =
+    if cfg!(feature = "dpdk") { &["eval", "native", "xdp", "p4"] } else { &["eval", "native", "xdp"] };
+
+/// The text and the bundle of a policy with the engines that run them. A bundle has no P4 code.
+pub fn texts_and_bundles(name: &str) -> Vec<(String, &'static str)> {
+    let forms =
+        ENGINES.iter().flat_map(|&engine| [(format!("{name}.weir"), engine), (format!("{name}.weirb"), engine)]);
+    forms.filter(|(policy, engine)| *engine != "p4" || policy.ends_with(".weir")).collect()
+}
+
 /// A temporary folder with files for the program.
 pub struct Sandbox {
     folder: tempfile::TempDir,

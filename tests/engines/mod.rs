@@ -369,7 +369,7 @@ impl<'a> Engines<'a> {
 }
 
 /// The policy as P4. `None` if it has a feature that P4 lacks, or without DPDK.
-fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
+pub fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
     if NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty() {
         return Ok(None);
     }

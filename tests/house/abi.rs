@@ -389,7 +389,8 @@ fn dpdk_has_the_same_layout() {
     assert_none(host.filter_map(|compiler| compile(*compiler, &program).err()).collect(), "layouts differ");
 }
 
-/// Every structure in a header that is not pure is in the tests above, or in the list of those that only C uses.
+/// Every structure in a header that is not pure is in the tests above, or in the list of those that only C uses. Rust
+/// knows nothing of a P4 program: generated C and the pipeline are compiled from the same headers.
 #[test]
 fn rust_knows_every_structure_around_the_program() {
     /// Structures local to C, maps that the loader identifies by name, and structures of the kernel.
@@ -411,7 +412,7 @@ fn rust_knows_every_structure_around_the_program() {
     ];
     let own = include_str!("abi.rs");
     let mut unknown = Vec::new();
-    for header in headers_where(|path| !is_pure(path)) {
+    for header in headers_where(|path| !is_pure(path) && !path.starts_with("p4/")) {
         let defined = header.text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {"));
         let new = defined.filter(|name| !own.contains(&format!("program, \"{name}\"")) && !C_ONLY.contains(name));
         unknown.extend(new.map(|name| format!("{}: struct {name}", header.path)));

@@ -234,11 +234,7 @@ pub(super) fn describe(report: &Report) -> String {
             whole(chain.verifier_instructions)
         );
     }
-    for chain in &certificate.chains {
-        if let Some(cycles) = chain.p4_cycles_per_packet {
-            let _ = writeln!(text, "  {:<24} {cycles:>20.1} cycles/packet as P4", chain.name);
-        }
-    }
+    describe_p4(&mut text, certificate);
     describe_compiled(&mut text, certificate);
     certificate.card.iter().for_each(|report| card::describe(&mut text, report));
     for reason in &certificate.not_measured {
@@ -253,6 +249,14 @@ pub(super) fn describe(report: &Report) -> String {
         );
     }
     text
+}
+
+fn describe_p4(text: &mut String, certificate: &Certificate) {
+    for chain in &certificate.chains {
+        if let Some(cycles) = chain.p4_cycles_per_packet {
+            let _ = writeln!(text, "  {:<24} {cycles:>20.1} cycles/packet as P4", chain.name);
+        }
+    }
 }
 
 /// Describes what was compiled, if it was only a part.
