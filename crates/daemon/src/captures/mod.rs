@@ -49,7 +49,7 @@ impl Captures {
     /// Counts the captures that run, in a status.
     pub fn counts(&self) -> impl Fn(&mut Status) + Send + Sync + 'static {
         let streams = Arc::downgrade(&self.streams);
-        move |status| status.captures = streams.upgrade().map_or(0, |streams| streams.open());
+        move |status: &mut Status| status.captures = streams.upgrade().map_or(0, |streams| streams.open())
     }
 
     /// Opens a tap for a client.

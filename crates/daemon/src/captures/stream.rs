@@ -1,6 +1,5 @@
 //! The packets of a tap as pcapng, for one client.
 
-use super::OpenStream;
 use super::comment::comment;
 use super::streams::OpenStream;
 use rustix::io::Errno;

@@ -77,10 +77,10 @@ pub struct Turn {
     pub seconds: f64,
     /// CPU time of the whole process: generators, workers, and the kernel on their behalf.
     pub processor_s: f64,
-    offered: u64,
+    pub(super) offered: u64,
     /// Packets that the engine decided.
     pub decided: u64,
-    arrived: u64,
+    pub(super) arrived: u64,
 }
 
 /// Measures a ruleset with one engine. Returns one row for each number of workers.

@@ -428,15 +428,6 @@ fn counted_in(object: &Object) -> Result<CountedIn, EngineError> {
     Ok(CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? })
 }
 
-/// The maps of the counters.
-fn counted_in(object: &Object) -> Result<CountedIn, EngineError> {
-    let number = |section: &str| {
-        let map = object.maps().find(|map| map.name() == section).expect("it was mapped");
-        weir_state::map_number(map.as_fd()).map_err(|error| failed(section, error.to_string()).caused_by(&error))
-    };
-    Ok(CountedIn { verdicts: number(COUNTERS)?, ports: number(PORT_COUNTERS)? })
-}
-
 fn set_ports(object: &Object, ports: &Ports) -> Result<(), EngineError> {
     let memory = map(object, PORTS, size_of::<weir_abi::kernel::Ports>())?;
     let bytes = ports.bytes();
