@@ -16,7 +16,10 @@ downstream { accept }
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.put("edge.weir", POLICY);
-    sandbox.put_capture("traffic.pcap", "eth / ip saddr=192.0.2.9 / tcp dport=80\neth / ip / tcp dport=80\n");
+    sandbox.put_capture(
+        "traffic.pcap",
+        "eth / ip saddr=192.0.2.9 / tcp dport=80\neth / ip saddr=10.0.0.1 / tcp dport=80\n",
+    );
     sandbox
 }
 

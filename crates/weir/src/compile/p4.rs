@@ -74,8 +74,10 @@ fn lists(policy: &Policy) -> Vec<Written> {
 
 fn readme(policy: &Policy, files: &[Written]) -> String {
     let program = &policy.program;
-    let mut text =
-        format!("# {} as P4\n\nWeir wrote these files. docs/p4.md explains them.\n\n", program.name.escape_debug());
+    let mut text = format!(
+        "# {} as P4\n\nWeir wrote these files. docs/reference/p4.md explains them.\n\n",
+        program.name.escape_debug()
+    );
     text.push_str("| file | content |\n| --- | --- |\n");
     for Written { name, what, .. } in files {
         let _ = writeln!(text, "| `{name}` | {what} |");

@@ -50,18 +50,18 @@ impl State {
     /// put in place again if it is not there.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read. The error has why, and the arguments for another state.
     pub fn continued(
         handed: &[u8],
         inside: Vec<Prefix>,
         settings: Settings,
         (carried, events): (Carried, Events),
         seed: u64,
-    ) -> Result<Self, (String, Carried, Events)> {
+    ) -> Result<Self, Box<(String, Carried, Events)>> {
         let Handed::<Defence> { defence, placed, losses, seen, samples, not_carried_out, dropped, banned } =
             match rmp_serde::from_slice(handed) {
                 Ok(handed) => handed,
-                Err(error) => return Err((error.to_string(), carried, events)),
+                Err(error) => return Err(Box::new((error.to_string(), carried, events))),
             };
         let now_ns = weir_state::now_ns();
         let mut state = State::new(Vec::new(), Settings::default(), carried, events, seed);

@@ -116,7 +116,8 @@ impl<L: Loader> Part<L> for MitigationPart<'_> {
         let state = match self.handed.take() {
             None => State::new(inside, settings, carried, events, seed()),
             Some(handed) => State::continued(&handed, inside, settings.clone(), (carried, events), seed())
-                .unwrap_or_else(|(why, carried, events)| {
+                .unwrap_or_else(|failed| {
+                    let (why, carried, events) = *failed;
                     warning!("weir: mitigation begins anew, because what was handed over cannot be read: {why}");
                     State::new(
                         given.inside.iter().map(|inside| inside.prefix()).collect(),
