@@ -165,14 +165,3 @@ const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 40);
 const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9600 && size_of::<TapHead>() == 64);
 const _: () = assert!(std::mem::offset_of!(Taps, cpu) == 896);
 const _: () = assert!(std::mem::offset_of!(TapRecord, bytes) == TAP_RECORD_HEAD);
-
-#[cfg(test)]
-mod tests {
-    use super::below;
-
-    #[test]
-    fn one_in_n_is_never_less_often() {
-        assert_eq!([0, 1, 2, 3, 1000].map(below), [0, 0, 1 << 31, 1_431_655_766, 4_294_968]);
-        assert_eq!(below(u32::MAX), 2);
-    }
-}

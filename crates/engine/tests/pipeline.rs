@@ -1,5 +1,6 @@
 //! A P4 program written by hand: a pipeline of DPDK's SWX decides bursts in their order.
 #![cfg(feature = "dpdk")]
+#![allow(clippy::unwrap_used)] // helpers of tests are tests
 
 use weir_abi::{Action, BURST_MAX, Frame, Link, Verdict, WINDOW_BYTES};
 use weir_engine::clang::Clang;

@@ -134,7 +134,7 @@ impl Run {
         let Run { state: State { carried, events, .. }, .. } = Run::on(folder, datapath.clone());
         let (inside, settings) = (vec![Prefix::of(false, 0xc000_0200, 24)], Run::settings());
         let continued = State::continued(&handed, inside, settings, (carried, events), 1);
-        let state = continued.unwrap_or_else(|(why, ..)| panic!("{why}"));
+        let state = continued.unwrap_or_else(|failed| panic!("{}", failed.0));
         Run { state, datapath, stopped, now_ns, copies }
     }
 
