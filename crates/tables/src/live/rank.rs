@@ -26,10 +26,10 @@ mod undo;
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push};
+use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push, twice};
 use crate::layout::rank_leaf::{
     CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, answer, block_of, label_of,
-    leaf_of, nested_of, twice,
+    leaf_of, nested_of,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;

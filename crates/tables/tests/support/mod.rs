@@ -57,8 +57,8 @@ pub fn exact6() -> impl Strategy<Value = Vec<Entry<u128>>> {
     proptest::collection::vec(entry, 0..200)
 }
 
-/// IPv6 prefixes of which a /42 has the same ones in each /48, so that all its /48s lead to one block, beside /48s that
-/// force a finer division.
+/// A /42 with the same IPv6 prefix in each of its /48s, so that all lead to one block, beside /48s that force a finer
+/// division.
 pub fn alike6() -> Vec<Entry<u128>> {
     let net = |third: u128| 0x2001_0db8u128 << 96 | third << 80;
     let alike = (0..64).map(|third| (net(third) | 7 << 64, 64, 1));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use weir_abi::Layout;
 
-use super::encode::{Chunk, Encoder, NoRoom, Run, Store};
+use super::encode::{Chunk, Encoder, NoRoom, Run, Store, twice};
 use super::*;
 use crate::blocks::Blocks;
 use crate::flatten::{Range, flatten};

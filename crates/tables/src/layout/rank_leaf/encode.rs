@@ -17,6 +17,11 @@ pub(crate) struct Run {
     pub value: u32,
 }
 
+/// The runs of the leaf of a value that does not fit into an entry.
+pub(crate) fn twice(value: u32) -> [Run; 2] {
+    [Run { start: 0, value }, Run { start: u16::MAX, value }]
+}
+
 /// Appends a run. A run with the same start replaces the last one, and a run with the same value extends it.
 pub(crate) fn push(runs: &mut Vec<Run>, start: u16, value: u32) {
     if runs.last().is_some_and(|last| last.start == start) {

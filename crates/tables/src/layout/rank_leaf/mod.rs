@@ -99,10 +99,5 @@ pub(crate) fn answer(value: u32) -> Option<u32> {
     ((value as usize) < NUMBERS).then_some(value << NUMBER_SHIFT)
 }
 
-/// The runs of the leaf of a value that does not fit into an entry.
-pub(crate) fn twice(value: u32) -> [encode::Run; 2] {
-    [encode::Run { start: 0, value }, encode::Run { start: u16::MAX, value }]
-}
-
 #[cfg(test)]
 mod tests;
