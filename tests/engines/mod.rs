@@ -368,9 +368,10 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// The policy as P4. `None` if it has a feature that P4 lacks, or without DPDK.
+/// The policy as P4. `None` if it has a feature that P4 lacks, without DPDK, and for bundles, which have no P4.
 pub fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
-    if NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty() {
+    if policy.is_bundle() || NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty()
+    {
         return Ok(None);
     }
     policy.p4().map(Some).map_err(|failure| format!("p4: {failure}"))
