@@ -12,7 +12,9 @@ use crate::EngineError;
 
 /// The program in a shared object: `const struct p4_program *`.
 #[derive(Clone, Copy)]
-pub(super) struct P4Program(*const c_void);
+pub(super) struct P4Program(
+    #[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "only pipelines read it"))] *const c_void,
+);
 
 // SAFETY: nothing writes the program. `NativeCode` owns the library that it points into.
 unsafe impl Send for P4Program {}
@@ -98,10 +100,12 @@ mod built {
 
 #[cfg(not(feature = "dpdk"))]
 mod unbuilt {
+    use std::convert::Infallible;
+
     use super::{Burst, EngineError, P4Program};
 
     /// A pipeline, which this program cannot make.
-    pub(in super::super) enum Pipeline {}
+    pub(in super::super) struct Pipeline(Infallible);
 
     impl Pipeline {
         /// Fails.
@@ -112,7 +116,7 @@ mod unbuilt {
         /// # Safety
         /// There is no pipeline.
         pub(in super::super) unsafe fn decide(&mut self, _: usize, _: &Burst) {
-            match *self {}
+            match self.0 {}
         }
     }
 }
