@@ -82,8 +82,8 @@ fn repeated(times: usize) -> Policy {
 }
 
 #[test]
-fn forty_rules_three_times() {
-    let policy = repeated(3);
+fn forty_rules_five_times() {
+    let policy = repeated(5);
     let data = policy.bind(None).expect("there is memory");
     let whole = policy.compile_bpf(&data).expect("it compiles");
     let refused = whole.filter().err().expect("the verifier gives up");
