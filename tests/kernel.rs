@@ -82,15 +82,15 @@ fn repeated(times: usize) -> Policy {
 }
 
 #[test]
-fn forty_rules_five_times() {
-    let policy = repeated(5);
+fn forty_rules_twelve_times() {
+    let policy = repeated(12);
     let data = policy.bind(None).expect("there is memory");
     let whole = policy.compile_bpf(&data).expect("it compiles");
     let refused = whole.filter().err().expect("the verifier gives up");
     assert!(matches!(refused, EngineError::TooLarge { .. }), "{refused}");
 
     let mut filter = policy.xdp().unwrap_or_else(|failure| panic!("{failure}"));
-    assert_eq!(parts(&filter), [4, 0]);
+    assert_eq!(parts(&filter), [16, 0]);
     agrees(&policy, &mut filter, &packets(&mut TestRunner::deterministic()));
 }
 
