@@ -11,7 +11,7 @@ use weir_state::saved::record::TableKey;
 use weir_state::tables::{ByRules, FollowedChange, SavedTable, TableBinding, TableError, TableStore};
 use weir_state::{Memory, SharedState, UsedBy};
 
-/// The dynamic tables of a policy beside the active one. Their clock is that of the packets: ns since 1970.
+/// The dynamic tables of a policy beside the active one. Their clock is the time of the packets: ns since 1970.
 pub struct TablesBeside {
     store: Arc<TableStore>,
     binding: Arc<TableBinding>,

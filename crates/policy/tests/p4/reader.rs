@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bits(u64),
-    /// A number without a width, which takes that of the other side.
+    /// A number without a width. It takes the width of the other side.
     Number,
     Bool,
 }

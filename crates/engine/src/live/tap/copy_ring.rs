@@ -7,8 +7,8 @@
 //!   record    head (32 bytes)  bytes of the packet, padded to 8
 //! ```
 //! A record never wraps around. The writer leaves a gap at the end, which the reader skips. Records become visible
-//! together, once for each burst. The scheme is that of Lamport's queue (1983), with the positions of the other side
-//! kept until they do not suffice, as in DPDK's `rte_ring` and FastForward.
+//! together, once for each burst. It is Lamport's queue (1983). Each side keeps the last known position of the other
+//! one until that does not suffice, as in DPDK's `rte_ring` and FastForward.
 
 use std::cell::UnsafeCell;
 use std::ptr;

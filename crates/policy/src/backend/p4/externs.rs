@@ -73,7 +73,7 @@ pub(super) enum Kind {
 
 /// An extern object.
 pub(super) struct Object {
-    /// Its name, which is also that of its type in SWX.
+    /// Its name. Its type in SWX has the same name.
     pub(super) name: String,
     pub(super) kind: Kind,
     /// What it is in the policy.
@@ -83,7 +83,7 @@ pub(super) struct Object {
 /// A field of a mailbox: name, bits, and whether the object writes it.
 pub(super) type Mail = (&'static str, u16, bool);
 
-/// The direction of a parameter in P4 is that of the field.
+/// A parameter in P4 has the direction of the field.
 const fn give(name: &'static str, bits: u16) -> Mail {
     (name, bits, false)
 }

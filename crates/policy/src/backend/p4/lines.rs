@@ -190,7 +190,7 @@ impl Lines {
         let mut comment: Option<String> = None;
         for (index, mut line) in std::mem::take(&mut self.lines).into_iter().enumerate() {
             moved.push(kept.len());
-            // The comment of a dropped jump is that of the line behind it.
+            // The line behind a dropped jump gets its comment.
             if idle[index] {
                 comment = if reached[index] { comment.or(line.comment) } else { None };
                 continue;

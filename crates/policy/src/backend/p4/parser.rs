@@ -408,7 +408,7 @@ fn transport_headers() -> Vec<State> {
             "malformed_udp",
             "udp_length",
         ),
-        // The length in a first fragment is that of the whole datagram.
+        // A first fragment has the length of the whole datagram.
         state("udp_length").when(Term::Above(length, Meta::IpLeft.place()), "udp_beyond", ACCEPT),
         state("udp_beyond").when(Term::is(Meta::Fragment.load(), 0), "malformed_udp", ACCEPT),
     ]);
