@@ -3,7 +3,7 @@
 //! Failing cases are reduced and printed as text. Their seeds are kept in tests/random.regressions and are tried first.
 //! A change of the generators makes other cases of them, so it removes them.
 //! `WEIR_RANDOM_POLICIES=n` sets the number of policies, which is 12 otherwise.
-//! `WEIR_RANDOM_P4=n` sets the number of policies that run as P4 only, which is 16 otherwise.
+//! `WEIR_RANDOM_P4=n` sets the number of policies that run as P4 only, which is 40 otherwise.
 
 #[path = "conntrack/flows.rs"]
 mod conntrack_flows;
@@ -39,7 +39,7 @@ const PACKETS: usize = 250;
 const POLICIES: u32 = 12;
 /// Number of policies that run as P4 only.
 #[cfg(feature = "dpdk")]
-const P4_POLICIES: u32 = 16;
+const P4_POLICIES: u32 = 40;
 /// Number of rules in a part of a chain in the kernel.
 const PART_RULES: usize = 3;
 /// Number of programs that only the interpreter runs.

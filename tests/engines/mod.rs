@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_abi::entry::{age, hit_time};
-use weir_abi::flow::{self, Arrival, Flow, FlowKey, TICK_SHIFT};
+use weir_abi::flow::{self, Arrival, Exchanges, Flow, FlowKey, FlowState, TICK_SHIFT};
 use weir_abi::packet::L4;
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
+use weir_engine::clang::Extras;
+use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Filter, NativeCode, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
@@ -185,11 +187,19 @@ pub fn decide(filter: &mut dyn Filter, program: &Program, sets: &mut [FrameSet])
     let slots =
         slot_counts(filter, program).iter().zip(&slots_before).map(|(now, then)| slot_since(now, then)).collect();
     let (entries, mut flows) = (entries.collect(), Vec::new());
-    filter.flows(&mut |key, flow| {
-        flows.push((*key, Flow { time: flow::age(flow.time, flow::ticks(began_ns)), ..*flow }));
-    });
+    filter.flows(&mut |key, flow| flows.push((*key, flow_since(flow, flow::ticks(began_ns)))));
     let features = features(filter)?;
     Ok(Decided { verdicts, leaves, counters, limits, additions, entries, slots, flows, features })
+}
+
+/// A flow with its times after `began`. A flow without connection has the time of its first answer, too.
+fn flow_since(flow: &Flow, began: u32) -> Flow {
+    let mut flow = Flow { time: flow::age(flow.time, began), ..*flow };
+    if matches!(flow.state, FlowState::Replied | FlowState::Assured) {
+        let exchanges = Exchanges::of(&flow);
+        Exchanges { since: flow::age(exchanges.since, began), ..exchanges }.store(&mut flow);
+    }
+    flow
 }
 
 fn slot_counts(filter: &dyn Filter, program: &Program) -> Vec<Vec<SlotCounter>> {
@@ -317,7 +327,7 @@ impl<'a> Engines<'a> {
 
     /// Loads the policy as P4 only, if P4 has its features.
     pub fn load_p4(policy: &'a Policy) -> Result<Self, String> {
-        Ok(Engines { policy, compiled: None, p4: p4(policy)?, parts: None })
+        Ok(Engines { policy, compiled: None, p4: quick_p4(policy)?, parts: None })
     }
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
@@ -370,11 +380,26 @@ impl<'a> Engines<'a> {
 
 /// The policy as P4. `None` if it has a feature that P4 lacks, without DPDK, and for bundles, which have no P4.
 pub fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
-    if policy.is_bundle() || NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty()
-    {
+    if !has_p4(policy) {
         return Ok(None);
     }
     policy.p4().map(Some).map_err(|failure| format!("p4: {failure}"))
+}
+
+fn has_p4(policy: &Policy) -> bool {
+    !policy.is_bundle() && NativeCode::check_p4().is_ok() && unsupported(&policy.program, &[Engine::P4]).is_empty()
+}
+
+/// As [`p4`], without optimisation of the extern objects, which takes clang most of its time. They then call the C
+/// library, which this process has.
+fn quick_p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
+    if !has_p4(policy) {
+        return Ok(None);
+    }
+    let flags = ["-O0", "-Wl,-z,undefs"].map(str::to_owned);
+    let compiled = policy.compile_p4_with(Cpu::Native, Extras { flags: &flags, ..Extras::default() });
+    let filter = compiled.and_then(|compiled| compiled.filter(policy.bind(None)?));
+    filter.map(Some).map_err(|failure| format!("p4: {failure}"))
 }
 
 /// The first difference between two engines, with its packet.

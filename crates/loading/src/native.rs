@@ -5,7 +5,7 @@ use crate::policy::{Origin, Policy};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_abi::Target;
-use weir_engine::clang::{Clang, NativeObject};
+use weir_engine::clang::{Clang, Extras, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{Bound, EngineError};
 use weir_engine::{NativeCode, NativeFilter};
@@ -50,7 +50,7 @@ impl Policy {
             return Ok(CompiledNative { policy: self, object: bundle.native()?.clone(), took: Duration::ZERO });
         }
         self.refuse_unsupported(&[Engine::Native])?;
-        self.compile_for(Target::Native, cpu)
+        self.compile_for(Target::Native, cpu, Extras::default())
     }
 
     /// Compiles the policy to a P4 program with its extern objects.
@@ -58,17 +58,25 @@ impl Policy {
     /// # Errors
     /// This program has no DPDK, there is no clang, a rule is not supported, or the policy is a bundle.
     pub fn compile_p4(&self, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
+        self.compile_p4_with(cpu, Extras::default())
+    }
+
+    /// Compiles like [`Policy::compile_p4`], with additional flags.
+    ///
+    /// # Errors
+    /// As for [`Policy::compile_p4`].
+    pub fn compile_p4_with(&self, cpu: Cpu, extras: Extras<'_>) -> Result<CompiledNative<'_>, LoadError> {
         NativeCode::check_p4()?;
         if self.is_bundle() {
             return Err(EngineError::NoP4InBundle { object: self.program.name.clone() }.into());
         }
         self.refuse_unsupported(&[Engine::P4])?;
-        self.compile_for(Target::P4, cpu)
+        self.compile_for(Target::P4, cpu, extras)
     }
 
-    fn compile_for(&self, target: Target, cpu: Cpu) -> Result<CompiledNative<'_>, LoadError> {
+    fn compile_for(&self, target: Target, cpu: Cpu, extras: Extras<'_>) -> Result<CompiledNative<'_>, LoadError> {
         let c = backend::emit(&self.program, target);
-        let compiled = Clang::find()?.native(&self.program.name, &c, cpu)?;
+        let compiled = Clang::find()?.native_with(&self.program.name, &c, cpu, extras)?;
         Ok(CompiledNative { policy: self, object: compiled.object, took: compiled.took })
     }
 

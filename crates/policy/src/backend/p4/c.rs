@@ -47,6 +47,7 @@ pub(super) fn print(program: &Program, pipeline: &Pipeline) -> String {
     let mut out = Writer::default();
     let name = writer::comment(&pipeline.name);
     out.line(&format!("/* Policy {name}, compiled by Weir for a P4 pipeline. Do not edit: change the policy. */"));
+    out.line("#define WEIR_ONE_BY_ONE");
     includes(program, &mut out);
     out.blank();
     out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
