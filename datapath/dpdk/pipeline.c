@@ -11,10 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <netinet/in.h>
+
 #include <rte_byteorder.h>
+#include <rte_ether.h>
 #include <rte_swx_pipeline.h>
 #include <rte_swx_port.h>
 
+#include "core/fields.h"
 #include "dpdk/pipeline.h"
 
 enum {
@@ -26,6 +30,7 @@ enum {
 	STEPS = 64,		       /* instructions between two looks whether the burst is over */
 	TESTED_LINES = 3,	       /* a line between rx and tx */
 	NO_VERDICT = 0xffffffff,       /* no reason is so large */
+	NEAR_BYTES = 128,	       /* of a frame, in which headers end without extension headers */
 	WORDS_MAX = RTE_SWX_NAME_SIZE, /* of a name */
 };
 
@@ -38,6 +43,7 @@ struct room {
 struct port {
 	const struct weir_burst *burst;
 	uint32_t chain;
+	bool emits; /* p4_program.emits */
 	uint32_t received;
 	uint32_t sent;
 	uint32_t idle; /* calls without a packet since the last one */
@@ -66,6 +72,47 @@ static void port_free(void *port)
 	(void)port;
 }
 
+/* The offset of the IP header behind a link and up to two tags, and the network protocol there. */
+static uint32_t network_offset(const struct frame *frame, uint32_t *ether_type)
+{
+	uint32_t at = 12;
+
+	if (frame->link == LINK_RAW_IP) {
+		*ether_type = frame->data[0] >> 4 == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6;
+		return 0;
+	}
+	for (;; at += 4) {
+		*ether_type = (uint32_t)frame->data[at] << 8 | frame->data[at + 1];
+		if (at == 20 || (*ether_type != 0x8100 && *ether_type != 0x88a8 && *ether_type != 0x9100))
+			return at + 2;
+	}
+}
+
+/*
+ * The first bytes of a frame, beyond which the parser reads nothing: two tags, an IPv4 header with options and a TCP
+ * header have 102, and SWX reads 8 bytes at each field. Only extension headers lead further.
+ */
+static uint32_t parsed_bytes(const struct frame *frame)
+{
+	uint32_t ether_type, at;
+
+	if (frame->cap <= NEAR_BYTES || (frame->link != LINK_ETHERNET && frame->link != LINK_RAW_IP))
+		return frame->cap;
+	at = network_offset(frame, &ether_type);
+	if (ether_type == RTE_ETHER_TYPE_IPV4)
+		return NEAR_BYTES;
+	if (ether_type != RTE_ETHER_TYPE_IPV6)
+		return frame->cap;
+	switch (frame->data[at + 6]) { /* the next header */
+	case IPPROTO_TCP:
+	case IPPROTO_UDP:
+	case IPPROTO_ICMPV6:
+		return NEAR_BYTES;
+	default:
+		return frame->cap;
+	}
+}
+
 static int port_receive(void *object, struct rte_swx_pkt *packet)
 {
 	struct port *port = object;
@@ -73,6 +120,7 @@ static int port_receive(void *object, struct rte_swx_pkt *packet)
 	const uint32_t i = port->received;
 	struct p4_arrival arrival;
 	struct frame frame;
+	uint32_t bytes;
 	uint8_t *to;
 
 	if (i == burst->count) {
@@ -91,26 +139,40 @@ static int port_receive(void *object, struct rte_swx_pkt *packet)
 	};
 	to = port->rooms[i % ROOMS].bytes + HEADROOM;
 	memcpy(to, &arrival, sizeof(arrival));
-	if (frame.cap)
-		memcpy(to + sizeof(arrival), frame.data, frame.cap);
+	bytes = parsed_bytes(&frame);
+	if (bytes)
+		memcpy(to + sizeof(arrival), frame.data, bytes);
 	prefetch_frame(burst, i + THREADS);
 	*packet = (struct rte_swx_pkt){
 		.pkt = port->rooms[i % ROOMS].bytes,
 		.offset = HEADROOM,
-		.length = (uint32_t)sizeof(arrival) + frame.cap,
+		.length = (uint32_t)sizeof(arrival) + bytes,
 	};
 	return 1;
+}
+
+/* Whether a program has emitted the packet that it received. */
+static bool is_unchanged(const struct rte_swx_pkt *packet, const struct frame *frame)
+{
+	const uint32_t bytes = parsed_bytes(frame);
+
+	return packet->length == P4_ARRIVAL_BYTES + bytes &&
+	       (!bytes || memcmp(packet->pkt + packet->offset + P4_ARRIVAL_BYTES, frame->data, bytes) == 0);
 }
 
 static void port_send(void *object, struct rte_swx_pkt *packet)
 {
 	struct port *port = object;
 	struct p4_arrival arrival;
+	struct frame frame;
 	uint32_t i;
 
-	memcpy(&arrival, packet->pkt + packet->offset, sizeof(arrival));
+	memcpy(&arrival, packet->pkt + (port->emits ? packet->offset : HEADROOM), sizeof(arrival));
 	i = rte_be_to_cpu_32(arrival.packet);
 	if (i >= port->burst->count || port->burst->verdicts[i] != NO_VERDICT)
+		return;
+	frame = burst_frame(port->burst, i);
+	if (port->emits && !is_unchanged(packet, &frame))
 		return;
 	port->burst->verdicts[i] =
 		arrival.action | rte_be_to_cpu_16(arrival.flags) | (uint32_t)rte_be_to_cpu_16(arrival.reason) << 16;
@@ -344,6 +406,7 @@ struct p4_pipeline *p4_build(const struct p4_program *program, char *words, size
 		return NULL;
 	}
 	pipeline->port.rooms = pipeline->rooms;
+	pipeline->port.emits = program->emits;
 	/* A packet passes each instruction once, because jumps go forward, and is received once more in vain. */
 	pipeline->steps_max = program->instruction_count + 1;
 	building = pipeline;

@@ -19,7 +19,8 @@
  *	32                             40
  *
  * All fields are in network byte order. The program writes action, reason and flags, emits this header first and then
- * all headers that it extracted, and sends each packet to port 0.
+ * all headers that it extracted, and sends each packet to port 0. A program that emits nothing leaves this header in
+ * front of the frame.
  */
 #ifndef WEIR_P4_PROGRAM_H
 #define WEIR_P4_PROGRAM_H
@@ -81,6 +82,8 @@ struct p4_program {
 	uint32_t header_count;
 	uint32_t extern_count;
 	uint32_t instruction_count;
+	bool emits; /* whether it emits the headers in front of what it sends; else the frame has to be sent as it came
+		     */
 };
 
 enum { P4_SCRATCH_WORDS = 128 };

@@ -391,12 +391,12 @@ fn has_p4(policy: &Policy) -> bool {
 }
 
 /// As [`p4`], without optimisation of the extern objects, which takes clang most of its time. They then call the C
-/// library, which this process has.
+/// library, which this process has. The program also emits what it sends, which must be the packet that it received.
 fn quick_p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
     if !has_p4(policy) {
         return Ok(None);
     }
-    let flags = ["-O0", "-Wl,-z,undefs"].map(str::to_owned);
+    let flags = ["-O0", "-Wl,-z,undefs", "-DWEIR_P4_EMITS"].map(str::to_owned);
     let compiled = policy.compile_p4_with(Cpu::Native, Extras { flags: &flags, ..Extras::default() });
     let filter = compiled.and_then(|compiled| compiled.filter(policy.bind(None)?));
     filter.map(Some).map_err(|failure| format!("p4: {failure}"))

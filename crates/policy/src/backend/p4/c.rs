@@ -79,29 +79,52 @@ pub(super) fn print(program: &Program, pipeline: &Pipeline) -> String {
         .map(|object| format!("{{\"{0}\", \"{1}\", {0}_run}},", object.name, object.kind.mailbox()));
     array("struct p4_extern externs", rows, &mut out);
     out.blank();
-    let lines = lower(pipeline);
-    out.open("static const char *const instructions[] =");
-    for Printed { text, comment } in &lines {
+    instructions(&lower(pipeline), &mut out);
+    out.blank();
+    out.open("const struct p4_program weir_p4_program =");
+    for (name, count) in
+        [("struct", structs.len()), ("header", pipeline.headers.len()), ("extern", pipeline.objects.len())]
+    {
+        out.line(&format!(".{name}s = {name}s,"));
+        out.line(&format!(".{name}_count = {count},"));
+    }
+    out.line(".instructions = instructions,");
+    out.line(".instruction_count = sizeof(instructions) / sizeof(instructions[0]),");
+    out.line(".emits = EMITS,");
+    out.line(&format!(".metadata = \"{METADATA}\","));
+    out.close_with(";");
+    out.finish()
+}
+
+/// The instructions as strings. The runner sends the frame that it has received, so it needs no emits: they are
+/// compiled only with `WEIR_P4_EMITS`, for tests.
+fn instructions(lines: &[Printed], out: &mut Writer) {
+    let string = |Printed { text, comment }: &Printed, out: &mut Writer| {
         comment.iter().flat_map(|comment| comment.lines()).for_each(|line| {
             out.line(&format!("/* {} */", writer::comment(line)));
         });
         out.line(&format!("\"{text}\","));
-    }
-    out.close_with(";");
+    };
+    let emits =
+        lines.iter().position(|line| line.text.split(" : ").last().is_some_and(|text| text.starts_with("emit ")));
+    let (before, behind) = lines.split_at(emits.expect("the arrival header is emitted"));
+    let (send, emits) = behind.split_last().expect("it is emitted before the packet is sent");
+    let label = emits[0].text.split_once(" : ").map_or(String::new(), |(label, _)| format!("{label} : "));
+    out.line("#ifdef WEIR_P4_EMITS");
+    out.line("#define EMITS true");
+    out.line("#else");
+    out.line("#define EMITS false");
+    out.line("#endif");
     out.blank();
-    out.open("const struct p4_program weir_p4_program =");
-    for (name, count) in [
-        ("struct", structs.len()),
-        ("header", pipeline.headers.len()),
-        ("extern", pipeline.objects.len()),
-        ("instruction", lines.len()),
-    ] {
-        out.line(&format!(".{name}s = {name}s,"));
-        out.line(&format!(".{name}_count = {count},"));
-    }
-    out.line(&format!(".metadata = \"{METADATA}\","));
+    out.open("static const char *const instructions[] =");
+    before.iter().for_each(|line| string(line, out));
+    out.line("#ifdef WEIR_P4_EMITS");
+    emits.iter().for_each(|line| string(line, out));
+    string(send, out);
+    out.line("#else");
+    out.line(&format!("\"{label}{}\",", send.text));
+    out.line("#endif");
     out.close_with(";");
-    out.finish()
 }
 
 fn array(head: &str, rows: impl Iterator<Item = String>, out: &mut Writer) {

@@ -40,8 +40,7 @@ fn before_rules(program: &Program) -> Vec<Step> {
     let decided =
         |term: Term, action, reason: Source| Step::If { terms: vec![term], body: decide(action, reason).into() };
     let malformed = Term::is_not(Meta::Reason.load(), NONE.into());
-    let mut steps = vec![set(&arrival::flags(), 0)];
-    steps.push(decided(malformed, defaults.malformed, Source::Load(Meta::Reason.load())));
+    let mut steps = vec![decided(malformed, defaults.malformed, Source::Load(Meta::Reason.load()))];
     let cases = [
         (Term::is(Meta::L3.load(), L3::Arp as u64), defaults.arp, Reason::ARP),
         (Term::is(Meta::L3.load(), L3::None as u64), defaults.not_ip, Reason::NOT_IP),

@@ -2,16 +2,17 @@
 
 use super::fields::Meta;
 use super::model::{Load, Place};
+use std::collections::BTreeSet;
 
 /// A label, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
 /// An instruction: its word, where it jumps to, and its other operands.
-struct Line {
-    word: String,
-    target: Option<Label>,
-    operands: String,
+pub(super) struct Line {
+    pub(super) word: String,
+    pub(super) target: Option<Label>,
+    pub(super) operands: String,
     /// A comment in front of it.
     comment: Option<String>,
 }
@@ -25,7 +26,7 @@ pub(super) struct Printed {
 /// The lines so far.
 #[derive(Default)]
 pub(super) struct Lines {
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// The line of each label, once it is bound.
     places: Vec<Option<usize>>,
     names: Vec<Option<String>>,
@@ -114,17 +115,26 @@ impl Lines {
     /// The text of all lines. Jumps to the next line and lines that no jump reaches are left out; a jump to a jump goes
     /// to its end.
     pub(super) fn finish(mut self) -> Vec<Printed> {
+        self.shorten();
         self.thread();
         self.drop_idle();
         let mut names: Vec<Option<String>> = vec![None; self.lines.len() + 1];
+        let targets: BTreeSet<usize> =
+            self.lines.iter().filter_map(|line| line.target).map(|label| self.place(label)).collect();
+        for (place, name) in self.places.iter().zip(&self.names) {
+            if let (Some(place), Some(name)) = (place, name)
+                && targets.contains(place)
+            {
+                names[*place].get_or_insert_with(|| name.clone());
+            }
+        }
         for index in 0..self.lines.len() {
             let Some(label) = self.lines[index].target else { continue };
             let place = self.place(label);
             assert!(place > index, "compiler bug: a jump back");
             let number = names.len();
-            let name = self.names[label.0].clone().unwrap_or_else(|| format!("L{}", label.0));
             debug_assert!(number > place);
-            names[place].get_or_insert(name);
+            names[place].get_or_insert_with(|| format!("L{}", label.0));
         }
         let text = |line: &Line| match line.target {
             None => line.word.clone(),
@@ -141,7 +151,7 @@ impl Lines {
         printed.collect()
     }
 
-    fn place(&self, label: Label) -> usize {
+    pub(super) fn place(&self, label: Label) -> usize {
         self.places[label.0].expect("compiler bug: a label without a line")
     }
 
@@ -184,7 +194,21 @@ impl Lines {
         }
     }
 
-    fn remove(&mut self, idle: &[bool], reached: &[bool]) {
+    /// A label of a line.
+    pub(super) fn label_at(&mut self, line: usize) -> Label {
+        let known = self.places.iter().position(|place| *place == Some(line));
+        known.map_or_else(
+            || {
+                let label = self.label();
+                self.places[label.0] = Some(line);
+                label
+            },
+            Label,
+        )
+    }
+
+    /// Removes lines. What is not `reached` loses its comment.
+    pub(super) fn remove(&mut self, idle: &[bool], reached: &[bool]) {
         let mut moved = Vec::with_capacity(idle.len() + 1);
         let mut kept = Vec::new();
         let mut comment: Option<String> = None;

@@ -13,10 +13,10 @@ pub(super) fn lower(pipeline: &Pipeline) -> Vec<Printed> {
     let mut lines = Lines::default();
     let (parsed, deparse) = (lines.named("parsed"), lines.named("deparse"));
     lines.line(format!("rx {}", Meta::Port.place().path));
-    parser(&pipeline.states, parsed, &mut lines);
+    // The first state extracts the arrival header. A mailbox keeps what was written to it.
+    let length = format!("mov e.{}.length h.arrival.length", pipeline.objects[0].name);
+    parser(&pipeline.states, parsed, &length, &mut lines);
     lines.bind(parsed);
-    // A mailbox keeps what was written to it.
-    lines.line(format!("mov e.{}.length h.arrival.length", pipeline.objects[0].name));
     let mut body = Body { pipeline, deparse, lines: &mut lines };
     body.steps(&pipeline.ingress);
     body.chains();
@@ -26,17 +26,21 @@ pub(super) fn lower(pipeline: &Pipeline) -> Vec<Printed> {
     lines.finish()
 }
 
-fn parser(states: &[State], parsed: Label, lines: &mut Lines) {
+/// `first` is the line behind what the first state extracts.
+fn parser(states: &[State], parsed: Label, first: &str, lines: &mut Lines) {
     let mut labels: HashMap<&str, Label> =
         states.iter().map(|state| (&*state.name, lines.named(&state.name))).collect();
     labels.insert(ACCEPT, parsed);
-    for state in states {
+    for (index, state) in states.iter().enumerate() {
         lines.bind(labels[&*state.name]);
         match &state.extract {
             None => {}
             Some(Extract::Whole(header)) => lines.line(format!("extract h.{header}")),
             Some(Extract::Varying(header, size)) => lines.line(format!("extract h.{header} {}", size.path)),
             Some(Extract::Ahead(header)) => lines.line(format!("lookahead h.{header}")),
+        }
+        if index == 0 {
+            lines.line(first.to_owned());
         }
         state.steps.iter().for_each(|step| assign(step, lines));
         let target = |name: &str| labels[name];

@@ -202,7 +202,13 @@ fn ipv4() -> Vec<State> {
         .to("ipv4_fragment"),
         state("ipv4_plain").when(Term::below(Meta::IpLeft.load(), 20), bad(), "ipv4_payload"),
         state("ipv4_payload").subtract(Meta::IpLeft, 20).to("ipv4_fragment"),
-        state("ipv4_fragment").when(Term::is(frag_off().masked(0x3fff), 0), "transport_4", "ipv4_part"),
+        // Nearly all packets are whole and have only the flag DF, or none.
+        state("ipv4_fragment").select(
+            frag_off(),
+            vec![(0x4000, "transport_4".into()), (0, "transport_4".into())],
+            "ipv4_flags",
+        ),
+        state("ipv4_flags").when(Term::is(frag_off().masked(0x3fff), 0), "transport_4", "ipv4_part"),
         state("ipv4_part")
             .copy(Meta::Units, frag_off().masked(0x1fff))
             .copy(Meta::More, frag_off().shifted(13).masked(1))
