@@ -104,19 +104,7 @@ fn engines_agree_on_broken_and_real_packets() {
     engines_agree(prop_oneof![2 => packets::broken(), 2 => packets::real(), 1 => packets::broken_real()].boxed());
 }
 
-/// A policy that observes nothing, which P4 cannot.
-#[cfg(feature = "dpdk")]
-fn without_observe(text: &Text) -> Result<Policy, TestCaseError> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("random.weir");
-    let lines = text.to_string();
-    let lines: Vec<&str> = lines.lines().filter(|line| !line.starts_with("observe ")).collect();
-    std::fs::write(&path, lines.join("\n")).expect("the policy can be written");
-    std::fs::write(folder.path().join(SLOT_RULES), text.slot_rules()).expect("the rules can be written");
-    load(&path).map_err(TestCaseError::fail)
-}
-
-/// Policies as P4, without the other engines. Few of them have a feature that P4 lacks.
+/// Policies as P4, without the other engines.
 #[cfg(feature = "dpdk")]
 #[test]
 fn p4_decides_as_the_interpreter() {
@@ -125,7 +113,7 @@ fn p4_decides_as_the_interpreter() {
     let case = (flows::among(packet, PACKETS), policies(packets::pool(), Size { postures: 1, rules: [0, 14] }));
     let as_p4 = AsP4::default();
     let outcome = runner(wanted).run(&case, |(packets, text)| {
-        let policy = without_observe(&text)?;
+        let policy = front_end(&text)?;
         let mut engines = Engines::load_p4(&policy).map_err(TestCaseError::fail)?;
         as_p4.count(&engines);
         engines.agree(&packets).map(|_| ()).map_err(TestCaseError::fail)

@@ -34,6 +34,7 @@ struct p4_flow {
 	struct track track;
 	uint32_t now; /* ticks */
 	bool is_tracked;
+	bool is_asked; /* whether the SYN proxy has seen it */
 };
 
 _Static_assert(sizeof(struct p4_flow) <= sizeof(((struct p4_worker *)0)->scratch), "what is known of a packet");
@@ -54,6 +55,7 @@ static void __attribute__((noinline, unused)) p4_track_packet(void *worker, uint
 
 	flow->now = track_time(env->flows.head, burst_time(burst, i));
 	flow->is_tracked = true;
+	flow->is_asked = false;
 	track_keep(track);
 	parse_packet(&frame, &flow->packet);
 	track_read(env->flows.head, &frame, &flow->packet, from, track);
@@ -77,19 +79,28 @@ WEIR_INLINE int p4_track(void *worker, void *mailbox)
 	return 1;
 }
 
-/* Tracks a packet that is accepted and was not tracked before, and enters the flow that it opens. */
-WEIR_INLINE int p4_tracked(void *worker, const void *mailbox)
+/*
+ * Tracks a packet that is accepted and was not tracked before, and enters the flow that it opens. Returns false for
+ * packets that are not accepted.
+ */
+WEIR_INLINE bool p4_follow(void *worker, const struct p4_tracked *mail)
 {
-	const struct p4_tracked *mail = mailbox;
 	struct p4_flow *flow = p4_flow(worker);
+	const bool is_accepted = is_tracked_late((uint32_t)mail->action | (uint32_t)mail->reason << 16);
 
-	if (is_tracked_late((uint32_t)mail->action | (uint32_t)mail->reason << 16)) {
+	if (is_accepted) {
 		if (!flow->is_tracked)
 			p4_track_packet(worker, mail->packet, (enum from_side)mail->from);
 		if (flow->track.opens != PLACE_FULL)
 			track_open(p4_env(worker), &flow->track);
 	}
 	flow->is_tracked = false;
+	return is_accepted;
+}
+
+WEIR_INLINE int p4_tracked(void *worker, const void *mailbox)
+{
+	p4_follow(worker, mailbox);
 	return 1;
 }
 

@@ -89,13 +89,11 @@ impl Engine {
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (Engine::P4, Feature::Objects) => Some("a pipeline has room for 200 tables, limits, additions and samples"),
-            (Engine::P4, Feature::Connections) => Some("it has no seats of connections yet"),
-            (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Synproxy) => None,
+            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::P4, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Card) => None,
             (_, Feature::Card) => Some("it does not read a card's answers yet"),
-            (Engine::Eval | Engine::Native | Engine::Xdp | Engine::Host, Feature::Observe) => None,
-            (_, Feature::Observe) => Some("it cannot extract features yet"),
+            (_, Feature::Observe) => None,
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
             (_, Feature::Track | Feature::Connections | Feature::Slot | Feature::Objects) => None,
         }
@@ -184,6 +182,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
 /// Most extern objects of a pipeline. SWX numbers them and the headers with 8 bits.
 pub(crate) const OBJECTS_MAX: usize = 200;
 
+/// The counters, `track`, `tracked` or `left`, `synproxy`, and `observe`.
+const OTHER_OBJECTS: usize = 5;
+
 /// No fewer than the extern objects that a pipeline needs.
 fn objects(program: &Program) -> usize {
     let slots = program.slots.iter().map(|slot| if slot.counted.is_some() { 3 } else { 1 }).sum::<usize>();
@@ -195,9 +196,8 @@ fn objects(program: &Program) -> usize {
         _ => None,
     });
     let raws = subjects.collect::<BTreeSet<_>>().len();
-    let counter_and_tracking = 3;
     let limits = program.limiters.len() + program.adders.len() + program.rule_slots.len();
-    counter_and_tracking + slots + samples + raws + limits
+    OTHER_OBJECTS + slots + samples + raws + limits
 }
 
 /// The first rule that needs the state of packets.

@@ -16,7 +16,7 @@ mod dialect;
 mod entry;
 mod functions;
 mod mask;
-mod observe;
+pub(super) mod observe;
 mod packet_rules;
 mod parts;
 mod raw;

@@ -7,6 +7,13 @@ use crate::ir::Observe;
 
 /// Writes the settings, and includes what reads them.
 pub(super) fn emit(observe: &Observe, dialect: Dialect, out: &mut Writer) {
+    settings(observe, out);
+    out.blank();
+    out.include(dialect.header("observe/kernel.h", "observe/burst.h"));
+}
+
+/// Writes the settings.
+pub(in crate::backend) fn settings(observe: &Observe, out: &mut Writer) {
     let shape = observe.shape();
     out.blank();
     out.include("observe/feature.h");
@@ -44,8 +51,6 @@ pub(super) fn emit(observe: &Observe, dialect: Dialect, out: &mut Writer) {
         }
     }
     out.close_with(";");
-    out.blank();
-    out.include(dialect.header("observe/kernel.h", "observe/burst.h"));
 }
 
 /// Writes which columns of a burst are read.

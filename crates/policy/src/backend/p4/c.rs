@@ -5,8 +5,8 @@ use super::lines::Printed;
 use super::lower::lower;
 use super::model::Pipeline;
 use crate::backend::c::writer::{self, Writer};
-use crate::backend::c::{lookup_header, tracking};
-use crate::ir::Program;
+use crate::backend::c::{lookup_header, observe, tracking};
+use crate::ir::{Limiter, Program};
 use std::collections::BTreeSet;
 
 /// A struct of the program: headers, mailboxes and metadata have some.
@@ -48,6 +48,9 @@ pub(super) fn print(program: &Program, pipeline: &Pipeline) -> String {
     let name = writer::comment(&pipeline.name);
     out.line(&format!("/* Policy {name}, compiled by Weir for a P4 pipeline. Do not edit: change the policy. */"));
     out.line("#define WEIR_ONE_BY_ONE");
+    if program.rewrites() {
+        out.line("#define WEIR_REWRITES");
+    }
     includes(program, &mut out);
     out.blank();
     out.line("const uint32_t weir_abi_version = WEIR_ABI_VERSION;");
@@ -145,6 +148,14 @@ fn includes(program: &Program, out: &mut Writer) {
     if let Some(settings) = &program.tracking {
         tracking::settings(settings, out);
         out.blank();
-        out.include("p4/track.h");
+        out.include(if program.rewrites() { "p4/synproxy.h" } else { "p4/track.h" });
+        if program.limiters.iter().any(Limiter::is_of_connections) {
+            out.include("p4/connections.h");
+        }
+    }
+    if let Some(observed) = &program.observe {
+        observe::settings(observed, out);
+        out.blank();
+        out.include("p4/observe.h");
     }
 }

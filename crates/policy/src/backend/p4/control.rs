@@ -2,7 +2,7 @@
 
 use super::externs::{Kind, Object};
 use super::fields::{self, Meta, NONE};
-use super::model::{Assign, Control, Pipeline, Place, Source, Step, Term, Value};
+use super::model::{Assign, Control, Operator, Pipeline, Place, Source, Step, Term, Value};
 use super::parser;
 use crate::backend::c::{chain_symbols, rules};
 use crate::field::{Field, Guard, Raw, RawBase, Subject};
@@ -138,16 +138,26 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The tracker sees how each packet was decided.
+    /// The tracker and `observe` see how each packet was decided.
     fn last(&mut self) -> Vec<Step> {
-        if self.program.tracking.is_none() {
-            return vec![];
-        }
-        let object = self.object("tracked".to_owned(), Kind::Tracked, "flows of accepted packets");
         let (verdict, reason) = (Place::header("h.arrival.verdict", 8), Place::header("h.arrival.reason", 16));
         let decided = [verdict, reason].map(|place| Source::Load(place.load()));
-        let inputs = [arrival::packet(), arrival::from()].into_iter().chain(decided).collect();
-        vec![Step::Call { object, inputs, outputs: vec![] }]
+        let inputs: Vec<Source> = [arrival::packet(), arrival::from()].into_iter().chain(decided).collect();
+        let mut steps = Vec::new();
+        if self.program.rewrites() {
+            let object = self.object("left".to_owned(), Kind::Left, "flows of accepted packets, and what leaves");
+            let outputs = vec![Meta::Rewritten.place()];
+            steps.push(Step::Call { object, inputs: inputs.clone(), outputs });
+            steps.push(flag(Meta::Rewritten, Verdict::REWRITTEN));
+        } else if self.program.tracking.is_some() {
+            let object = self.object("tracked".to_owned(), Kind::Tracked, "flows of accepted packets");
+            steps.push(Step::Call { object, inputs: inputs.clone(), outputs: vec![] });
+        }
+        if self.program.observe.is_some() {
+            let object = self.object("observe".to_owned(), Kind::Observe, "accepted packets by address");
+            steps.push(Step::Call { object, inputs, outputs: vec![] });
+        }
+        steps
     }
 
     fn control(&mut self, chain: &'a Chain, name: String) -> Control {
@@ -167,6 +177,13 @@ impl<'a> Walk<'a> {
         }
         Control { name, steps }
     }
+}
+
+/// Sets a flag of the verdict if an object has answered other than 0.
+fn flag(answer: Meta, flag: u32) -> Step {
+    let to = arrival::flags();
+    let set = Assign { to, operator: Operator::Or, from: Source::Constant(flag.into()) };
+    Step::If { terms: vec![Term::is_not(answer.load(), 0)], body: vec![Step::Assign(set)] }
 }
 
 /// Whether a test reads `meta exceeded`.
@@ -309,7 +326,10 @@ impl ChainWalk<'_, '_> {
         if rule.tracks() {
             steps.extend(guard_term(Guard::Tcp).map(|tcp| refuse(vec![tcp], Action::Drop)));
         }
-        // What the tracker refuses comes before the rule counts.
+        if rule.answers() {
+            self.answer(steps);
+        }
+        // What the tracker refuses, and what is answered, comes before the rule counts.
         let alone = rule.effects.iter().filter(|effect| !effect.tracks()).count() == 1;
         steps.push(Step::Match { rule: id, verdict: rule.verdict().filter(|_| alone) });
         for effect in &rule.effects {
@@ -336,10 +356,17 @@ impl ChainWalk<'_, '_> {
                     steps.push(Step::Decide { action: *action, reason });
                 }
                 Effect::Slot(slot) => self.ask(id, *slot, steps),
-                Effect::Track => {}
-                Effect::Synproxy => unreachable!("compiler bug: the caller refuses a proxy"),
+                Effect::Track | Effect::Synproxy => {}
             }
         }
+    }
+
+    fn answer(&mut self, steps: &mut Vec<Step>) {
+        let object = self.walk.object("synproxy".to_owned(), Kind::Synproxy, "answers to SYNs");
+        let outputs = vec![Meta::Answered.place()];
+        steps.push(Step::Call { object, inputs: vec![arrival::packet()], outputs });
+        let body = decide(Action::Reply, Source::Constant(Reason::SYN_COOKIE.0.into())).into();
+        steps.push(Step::If { terms: vec![Term::is_not(Meta::Answered.load(), 0)], body });
     }
 
     fn ask(&mut self, rule: RuleId, slot: RuleSlotId, steps: &mut Vec<Step>) {
@@ -375,6 +402,15 @@ impl ChainWalk<'_, '_> {
         let index = limiter.0;
         let program = self.walk.program;
         let (kind, mut inputs, comment) = match (program.limiter(limiter).kind, find) {
+            (LimiterKind::Each(each), _) if each.connections().is_some() => {
+                let kind = match each.key.family() {
+                    Family::Ipv4 => Kind::Connections4 { limiter: index, mask: each.mask() as u32 },
+                    Family::Ipv6 => Kind::Connections6 { limiter: index, mask: each.mask() },
+                };
+                let object = self.walk.object(format!("limit_{index}"), kind, &format!("limit {each}"));
+                let outputs = vec![Meta::Within.place()];
+                return Step::Call { object, inputs: arguments(each.key), outputs };
+            }
             (LimiterKind::Each(each), _) => {
                 let kind = match each.key.family() {
                     Family::Ipv4 => Kind::LimitEach4 { limiter: index, mask: each.mask() as u32 },
@@ -428,8 +464,7 @@ impl ChainWalk<'_, '_> {
         let kind = Kind::Sample { rule: rule.0, below: eval::sample_below(one_in) };
         let object = self.walk.object(format!("sample_{}", rule.0), kind, &format!("sample 1/{one_in}"));
         steps.push(Step::Call { object, inputs: vec![], outputs: vec![Meta::Sampled.place()] });
-        let body = vec![set(&arrival::flags(), Verdict::SAMPLED.into())];
-        steps.push(Step::If { terms: vec![Term::is_not(Meta::Sampled.load(), 0)], body });
+        steps.push(flag(Meta::Sampled, Verdict::SAMPLED));
     }
 }
 

@@ -41,6 +41,15 @@ pub(super) enum Kind {
         limiter: u16,
         mask: u128,
     },
+    /// Grants the connection of a packet a seat of its address.
+    Connections4 {
+        limiter: u16,
+        mask: u32,
+    },
+    Connections6 {
+        limiter: u16,
+        mask: u128,
+    },
     /// Adds an address to a table.
     Add4 {
         adder: u16,
@@ -59,6 +68,12 @@ pub(super) enum Kind {
     Track,
     /// Tracks an accepted packet, if that has not happened yet, and enters the flow that it opens.
     Tracked,
+    /// As `Tracked`, in a policy with a SYN proxy: also makes what leaves in place of the packet.
+    Left,
+    /// Answers a SYN with a cookie.
+    Synproxy,
+    /// Counts an accepted packet by its address.
+    Observe,
     /// Asks the rules of a slot.
     Slot {
         slot: u16,
@@ -138,6 +153,8 @@ impl Kind {
         const VERDICT: Mail = give("verdict", 8);
         const DECIDED: Mail = give("reason", 16);
         const DROPS: Mail = take("drops", 8);
+        const ANSWERED: Mail = take("answered", 8);
+        const REWRITTEN: Mail = take("rewritten", 8);
         const RAW: &[Mail] = &[PACKET, give("offset", 16), take("hi", 64), take("lo", 64), take("present", 8)];
         const MASK6: &[(&str, u16)] = &[("index", 32), ("mask_hi", 64), ("mask_lo", 64)];
         match self {
@@ -152,11 +169,16 @@ impl Kind {
                 ("weir_limit_each4", "charge", &[("index", 32), ("mask", 32)], &[KEY, TIME, LENGTH, WITHIN])
             }
             Kind::LimitEach6 { .. } => ("weir_limit_each6", "charge", MASK6, &[HI, LO, TIME, LENGTH, WITHIN]),
+            Kind::Connections4 { .. } => ("weir_connections4", "claim", &[("index", 32), ("mask", 32)], &[KEY, WITHIN]),
+            Kind::Connections6 { .. } => ("weir_connections6", "claim", MASK6, &[HI, LO, WITHIN]),
             Kind::Add4 { .. } => ("weir_add4", "add", &[("index", 32), ("mask", 32)], &[PACKET, KEY]),
             Kind::Add6 { .. } => ("weir_add6", "add", MASK6, &[PACKET, HI, LO]),
             Kind::Sample { .. } => ("weir_sample", "sample", &[("rule", 32), ("below", 64)], &[SAMPLED]),
             Kind::Track => ("weir_track", "track", &[], &[PACKET, FROM, STATE, REFUSED]),
             Kind::Tracked => ("weir_tracked", "end", &[], &[PACKET, FROM, VERDICT, DECIDED]),
+            Kind::Left => ("weir_left", "end", &[], &[PACKET, FROM, VERDICT, DECIDED, REWRITTEN]),
+            Kind::Synproxy => ("weir_synproxy", "answer", &[], &[PACKET, ANSWERED]),
+            Kind::Observe => ("weir_observe", "count", &[], &[PACKET, FROM, VERDICT, DECIDED]),
             Kind::Slot { .. } => ("weir_slot", "ask", &[("slot", 32)], &[PACKET, LENGTH, DROPS]),
             Kind::Raw { .. } => ("weir_raw", "read", &[("byte", 32), ("first", 32), ("bits", 32)], RAW),
         }
@@ -166,15 +188,18 @@ impl Kind {
     pub(super) fn values(&self) -> Vec<u64> {
         let halves = |mask: u128| [(mask >> 64) as u64, mask as u64];
         match *self {
-            Kind::Counter | Kind::Track | Kind::Tracked => vec![],
+            Kind::Counter | Kind::Track | Kind::Tracked | Kind::Left | Kind::Synproxy | Kind::Observe => vec![],
             Kind::Slot { slot } => vec![slot.into()],
             Kind::Find4 { slot, .. } | Kind::Find6 { slot, .. } | Kind::Label { slot } | Kind::Hit { slot } => {
                 vec![slot.into()]
             }
             Kind::Limit { limiter } | Kind::LimitFound { limiter } => vec![limiter.into()],
-            Kind::LimitEach4 { limiter, mask } => vec![limiter.into(), mask.into()],
-            Kind::Add4 { adder, mask } => vec![adder.into(), mask.into()],
-            Kind::LimitEach6 { limiter: index, mask } | Kind::Add6 { adder: index, mask } => {
+            Kind::LimitEach4 { limiter: index, mask }
+            | Kind::Connections4 { limiter: index, mask }
+            | Kind::Add4 { adder: index, mask } => vec![index.into(), mask.into()],
+            Kind::LimitEach6 { limiter: index, mask }
+            | Kind::Connections6 { limiter: index, mask }
+            | Kind::Add6 { adder: index, mask } => {
                 let [hi, lo] = halves(mask);
                 vec![index.into(), hi, lo]
             }
@@ -196,10 +221,15 @@ impl Kind {
             Kind::LimitFound { limiter } => ("p4_limit_found", limiter.to_string()),
             Kind::LimitEach4 { limiter, mask } => ("p4_limit_each4", format!("{limiter}, {mask:#x}U")),
             Kind::LimitEach6 { limiter, mask } => ("p4_limit_each6", format!("{limiter}, {}", halves(mask))),
+            Kind::Connections4 { limiter, mask } => ("p4_connections4", format!("{limiter}, {mask:#x}U")),
+            Kind::Connections6 { limiter, mask } => ("p4_connections6", format!("{limiter}, {}", halves(mask))),
             Kind::Add4 { adder, mask } => ("p4_add4", format!("{adder}, {mask:#x}U")),
             Kind::Add6 { adder, mask } => ("p4_add6", format!("{adder}, {}", halves(mask))),
             Kind::Track => ("p4_track", String::new()),
             Kind::Tracked => ("p4_tracked", String::new()),
+            Kind::Left => ("p4_left", String::new()),
+            Kind::Synproxy => ("p4_synproxy", String::new()),
+            Kind::Observe => ("p4_observe", String::new()),
             Kind::Slot { slot } => ("p4_slot", slot.to_string()),
             Kind::Sample { rule, below } => ("p4_sample", format!("{rule}, {below:#x}ULL")),
             Kind::Raw { byte, first, bits } => ("p4_raw", format!("{byte}, {first}, {bits}")),

@@ -177,6 +177,9 @@ metadata! {
     Refused = "refused", 16;
     /// Whether a rule of a slot drops the packet.
     Drops = "drops", 8;
+    /// Whether the SYN proxy answers the packet, and whether another one leaves in its place.
+    Answered = "answered", 8;
+    Rewritten = "rewritten", 8;
     /// Whether a limit with `exceed mark` had no room.
     Exceeded = "exceeded", 8;
     /// Answers of extern objects.
