@@ -47,12 +47,14 @@ fn a_folder_has_the_program_its_pipeline_its_tables_and_what_they_are() {
 #[test]
 fn what_p4_cannot_do_is_refused_with_rule_and_reason() {
     let sandbox = sandbox();
-    for command in ["compile observed.weir --target p4 -o out", "replay observed.weir --in traffic.pcap --engine p4"] {
-        sandbox.put("observed.weir", "observe {}\nupstream { accept }\ndownstream { accept }\n");
+    let samples: String = (0..200).map(|port| format!("  udp dport {port} sample 1/2\n")).collect();
+    sandbox.put("many.weir", &format!("upstream {{\n{samples}  accept\n}}\ndownstream {{ accept }}\n"));
+    for command in ["compile many.weir --target p4 -o out", "replay many.weir --in traffic.pcap --engine p4"] {
         if command.starts_with("replay") && !cfg!(feature = "dpdk") {
             continue;
         }
-        sandbox.run(command).fails(2, &["`observe` is not yet supported by this engine (p4)"]);
+        let reason = "a pipeline has room for 200 tables, limits, additions and samples";
+        sandbox.run(command).fails(2, &["many objects", "(p4)", reason]);
     }
     assert!(!sandbox.path("out").exists());
     sandbox.run("compile edge.weir --target p4 -o out --sign key").fails(2, &["--sign is only for bundles"]);

@@ -162,7 +162,10 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
         report(None, Feature::Observe);
     }
     if objects(program) > OBJECTS_MAX {
-        report(None, Feature::Objects);
+        // The last one that needs an object.
+        let needing =
+            program.rules.iter().rposition(|rule| rule.effects.iter().any(|effect| !Feature::of(effect).is_empty()));
+        report(Some(RuleId(needing.unwrap_or(program.rules.len() - 1) as u16)), Feature::Objects);
     }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {

@@ -48,8 +48,11 @@ pub fn unsupported(lowered: &Lowered, engines: &[Engine]) -> Vec<Diagnostic> {
         let besides = if unsupported.feature == Feature::Observe { lowered.observe } else { lowered.tracking };
         let span = of_rule.or(besides).expect("a feature is used somewhere");
         let (what, engines) = (unsupported.feature.name(), unsupported.engines());
-        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engines})"))
-            .help("`weir check` accepts the rule; take it out, or comment it out, to run the policy today")
+        let help = match (unsupported.feature, &unsupported.lacking[..]) {
+            (Feature::Objects, [(_, reason), ..]) => *reason,
+            _ => "`weir check` accepts the rule; take it out, or comment it out, to run the policy today",
+        };
+        Diagnostic::error("E0501", span, format!("`{what}` is not yet supported by this engine ({engines})")).help(help)
     };
     capability::unsupported(&lowered.program, engines).into_iter().map(refuse).collect()
 }

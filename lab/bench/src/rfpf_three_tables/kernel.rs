@@ -52,7 +52,7 @@ WEIR_CHAIN(upstream)
 "#;
 
 /// A policy that parses and has one counted rule.
-const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
+pub(super) const PARSE: &str = "upstream { accept }\ndownstream { accept }\n";
 
 /// The rules of the policy, but with comparisons in place of table lookups.
 const RULES: &str = r#"
@@ -76,7 +76,7 @@ pub fn run(
     Effort { streams, cold_frames }: Effort,
     row: Row,
 ) -> Result<Row, Failure> {
-    let mut programs = [empty()?, plain(PARSE)?, plain(RULES)?, filter(policy)?];
+    let mut programs = [empty()?, filter(&plain(PARSE)?)?, filter(&plain(RULES)?)?, filter(policy)?];
     let row = stream_all(&mut programs, sources, frames, streams, row)?;
     compare(&programs[PROGRAMS - 1].counters(), &native_counters(policy, frames)?, streams as u64)?;
     cold(&mut programs, frames, cold_frames, row)
@@ -156,12 +156,12 @@ fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     load(artifact.source(Target::Bpf), &artifact.shape, &policy.images()?)
 }
 
-/// Compiles a policy without tables.
-fn plain(text: &str) -> Result<XdpFilter, Failure> {
+/// Loads a policy without tables.
+pub(super) fn plain(text: &str) -> Result<Policy, Failure> {
     let directory = tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
     let path = directory.path().join("plain.weir");
     fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
-    filter(&weir_loading::load(&path)?)
+    Ok(weir_loading::load(&path)?)
 }
 
 fn empty() -> Result<XdpFilter, Failure> {

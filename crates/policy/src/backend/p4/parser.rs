@@ -176,7 +176,7 @@ fn ipv4() -> Vec<State> {
         .set(Meta::Nfproto, 2)
         .copy(Meta::Proto, field("h.ipv4.protocol", 8))
         .copy(Meta::IpLeft, total());
-    vec![
+    let mut states = vec![
         state("ipv4").when(Term::below(Meta::Left.load(), 20), bad(), "ipv4_header"),
         read.when(beyond(total().place, Meta::Length), bad(), "ipv4_version"),
         state("ipv4_version").select(version_ihl(), vec![(0x45, "ipv4_plain".into())], "ipv4_other"),
@@ -209,16 +209,24 @@ fn ipv4() -> Vec<State> {
             "ipv4_flags",
         ),
         state("ipv4_flags").when(Term::is(frag_off().masked(0x3fff), 0), "transport_4", "ipv4_part"),
-        state("ipv4_part")
-            .copy(Meta::Units, frag_off().masked(0x1fff))
-            .copy(Meta::More, frag_off().shifted(13).masked(1))
-            .when(Term::is_not(Meta::Units.load(), 0), "later_fragment", "ipv4_first"),
-        state("ipv4_first").set(Meta::Fragment, Fragment::First as u64).when(
-            uneven(),
-            "malformed_fragment",
-            "ipv4_first_empty",
+    ];
+    let [units, more] = [frag_off().masked(0x1fff), frag_off().shifted(13).masked(1)];
+    states.extend(fragments(|name| format!("ipv4_{name}").into(), [units, more], "transport_4"));
+    states
+}
+
+/// The states behind the header of a fragment: `part`, `first` and `first_empty`. Offset and flag are given. A first
+/// fragment goes on with `next`.
+fn fragments(named: impl Fn(&str) -> Target, [units, more]: [Load; 2], next: impl Into<Target>) -> [State; 3] {
+    let bad = || Target::from("malformed_fragment");
+    [
+        state(named("part")).copy(Meta::Units, units).copy(Meta::More, more).when(
+            Term::is_not(Meta::Units.load(), 0),
+            "later_fragment",
+            named("first"),
         ),
-        state("ipv4_first_empty").when(empty(), "malformed_fragment", "transport_4"),
+        state(named("first")).set(Meta::Fragment, Fragment::First as u64).when(uneven(), bad(), named("first_empty")),
+        state(named("first_empty")).when(empty(), bad(), next),
     ]
 }
 
@@ -320,27 +328,16 @@ impl State {
 }
 
 /// The fragment header of IPv6. Both bits between offset and flag are reserved.
-fn fragment(number: usize) -> [State; 4] {
+fn fragment(number: usize) -> Vec<State> {
     let named = |name: &str| Target::from(format!("{name}_{number}"));
     let header = |field: &str, bits| Place { path: format!("h.ext_{number}.{field}").into(), bits }.load();
     let next = format!("next_{}", number + 1);
-    [
-        state(named("fragment")).mark(ext::FRAG).copy(Meta::Proto, header("next_header", 8)).when(
-            Term::is(header("frag_off", 16).masked(0xfff9), 0),
-            next.clone(),
-            named("part"),
-        ),
-        state(named("part"))
-            .copy(Meta::Units, header("frag_off", 16).shifted(3))
-            .copy(Meta::More, header("frag_off", 16).masked(1))
-            .when(Term::is_not(Meta::Units.load(), 0), "later_fragment", named("first")),
-        state(named("first")).set(Meta::Fragment, Fragment::First as u64).when(
-            uneven(),
-            "malformed_fragment",
-            named("first_empty"),
-        ),
-        state(named("first_empty")).when(empty(), "malformed_fragment", next),
-    ]
+    let whole = Term::is(header("frag_off", 16).masked(0xfff9), 0);
+    let read = state(named("fragment")).mark(ext::FRAG).copy(Meta::Proto, header("next_header", 8));
+    let mut states = vec![read.when(whole, next.clone(), named("part"))];
+    let [units, more] = [header("frag_off", 16).shifted(3), header("frag_off", 16).masked(1)];
+    states.extend(fragments(named, [units, more], next));
+    states
 }
 
 /// No more extension headers may follow.
