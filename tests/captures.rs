@@ -17,6 +17,9 @@
 #[path = "../crates/engine/tests/sample/mod.rs"]
 mod sample;
 
+#[cfg(feature = "dpdk")]
+mod engines;
+
 #[path = "captures/file.rs"]
 mod file;
 
@@ -157,15 +160,23 @@ fn written_anew(content: &Content) -> String {
     text
 }
 
-#[test]
-fn captures_of_other_tools_are_judged_as_their_packets_were() {
+/// The files of captures in text form.
+fn contents() -> Vec<(PathBuf, Content)> {
     let entries = std::fs::read_dir(folder()).expect("tests/captures exists");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "txt"));
     paths.sort();
-    let (mut captures, mut wrong) = (0, Vec::new());
-    for path in paths {
+    let read = |path: PathBuf| {
         let content = Content::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        (path, content)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+#[test]
+fn captures_of_other_tools_are_judged_as_their_packets_were() {
+    let (mut captures, mut wrong) = (0, Vec::new());
+    for (path, content) in contents() {
         captures += content.cases.len();
         if std::env::var_os("WEIR_BLESS").is_some() {
             std::fs::write(&path, written_anew(&content)).expect("the file is written");
@@ -185,4 +196,53 @@ fn captures_of_other_tools_are_judged_as_their_packets_were() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(captures >= CAPTURES_MIN, "there are {captures} captures");
+}
+
+/// The packets of a capture, up to the first damaged one.
+#[cfg(feature = "dpdk")]
+fn packets(case: &Case) -> Vec<weir_test_support::Packet> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), case.bytes()).expect("the capture is written");
+    let mut packets = Vec::new();
+    let Ok(mut reader) = weir_engine::capture::CaptureReader::open(file.path()) else { return packets };
+    while let Ok(Some(burst)) = reader.next_burst() {
+        let frames = burst.frames();
+        let packet = |index| weir_test_support::Packet {
+            link: engines::link_from(frames.link()),
+            bytes: frames.bytes(index).to_vec(),
+            wire: frames.wire_len(index),
+            time_ns: frames.time_ns(index),
+        };
+        packets.extend((0..frames.len()).map(packet));
+    }
+    packets
+}
+
+/// The policies of the captures are few, so each runs once as P4.
+#[cfg(feature = "dpdk")]
+#[test]
+fn p4_decides_captures_as_the_interpreter() {
+    let mut by_policy: BTreeMap<String, Vec<(String, Vec<weir_test_support::Packet>)>> = BTreeMap::new();
+    for (_, content) in contents() {
+        for case in &content.cases {
+            by_policy.entry(policy(case)).or_default().push((case.name.clone(), packets(case)));
+        }
+    }
+    let (mut captures, mut decided, as_p4) = (0, 0, engines::AsP4::default());
+    for (text, cases) in by_policy {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.weir");
+        std::fs::write(&path, text).expect("the policy is written");
+        let policy = engines::load(&path).expect("the policy is right");
+        let mut engines = engines::Engines::load_p4(&policy).expect("it is compiled");
+        as_p4.count(&engines);
+        for (name, packets) in cases {
+            let agreed = engines.agree(&packets);
+            agreed.unwrap_or_else(|problem| panic!("{name}: {problem}"));
+            captures += 1;
+            decided += packets.len();
+        }
+    }
+    as_p4.tell(1);
+    assert!(captures >= CAPTURES_MIN && decided > captures, "{captures} captures with {decided} packets");
 }

@@ -118,6 +118,16 @@ pub fn link_of(link: support::Link) -> Link {
     }
 }
 
+/// The link layer as tests name it.
+pub fn link_from(link: Link) -> support::Link {
+    match link {
+        Link::Ethernet => support::Link::Ethernet,
+        Link::RawIp => support::Link::RawIp,
+        Link::Cooked => support::Link::Cooked,
+        Link::Cooked2 => support::Link::Cooked2,
+    }
+}
+
 /// The results of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {

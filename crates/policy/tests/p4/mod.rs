@@ -1,6 +1,8 @@
 //! Tests of the P4 backend: what it prints, and that what it prints is P4.
 
+mod kinds;
 mod reader;
+mod tables;
 mod tokens;
 
 use reader::read;
@@ -46,6 +48,54 @@ fn before<'t>(text: &'t str, mark: &str) -> &'t str {
 fn what_is_printed_is_p4() {
     for program in [edge(), parse(EFFECTS).unwrap(), parse(STATE).unwrap()] {
         read(&p4::emit_p4(&program)).unwrap();
+    }
+}
+
+/// A program with sets that are too large for conditions.
+fn sets() -> String {
+    let ports: Vec<String> = (1..10).map(|port| format!("{port}0-{port}5")).collect();
+    let addresses: Vec<String> = (1..9).map(|number| format!("2001:db8:0:{number}::{number}")).collect();
+    let addresses = addresses.join(", ");
+    let [tcp, dscp] = ["tcp sport", "ip dscp"].map(|field| (field, "0, 2, 4, 6, 8, 10, 12, 14, 16, 18"));
+    let text = format!(
+        "program sets\nrule 0 sets.weir:1 [drop] one\nrule 1 sets.weir:2 [drop] two\nchain upstream\n  when tcp\n    \
+         when tcp dport not in {}\n      when {} in {}\n        rule 0\n  when ip6\n    \
+         when ip6 saddr in {addresses}, 2001:db8:1::7-2001:db8:3::9\n      rule 1\n  when ip4\n    \
+         when {} in {}\n      rule 1\nchain downstream\n",
+        ports.join(", "),
+        tcp.0,
+        tcp.1,
+        dscp.0,
+        dscp.1
+    );
+    p4::emit_p4(&parse(&text).unwrap())
+}
+
+#[test]
+fn large_sets_are_tables() {
+    let text = sets();
+    read(&text).unwrap();
+    for expected in [
+        "!set_0.apply().hit && set_1.apply().hit",
+        "hdr.tcp.destination: range;",
+        "90 .. 95: NoAction();",
+        "((hdr.ipv4.tos >> 2) & 0x3f): range @name(\"value\");",
+        "(0x20010db800000001, 1): NoAction();",
+        "(0x20010db800010000, 7 .. 0xffffffffffffffff): NoAction();",
+        "(0x20010db800010001 .. 0x20010db80002ffff, _): NoAction();",
+        "(0x20010db800030000, 0 .. 9): NoAction();",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {}", after(&text, "control chain_upstream"));
+    }
+    for (from, to, error) in [
+        ("90 .. 95:", "95 .. 90:", "95 .. 90 is empty"),
+        ("90 .. 95:", "90 .. 65536:", "65536 needs more than 16 bits"),
+        ("set_1.apply().hit", "set_0.apply().hit", "set_1 is never applied"),
+        ("set_1.apply().hit", "set_9.apply().hit", "set_9 is not declared"),
+        ("table set_1", "table set_0", "set_0 is declared twice"),
+    ] {
+        let found = read(&text.replace(from, to)).expect_err(from);
+        assert!(found.contains(error), "{from} gives: {found}");
     }
 }
 

@@ -1,16 +1,8 @@
 //! A small reader of P4, for the subset that the compiler prints. It checks names, widths, states and calls.
 
+use super::kinds::{Kind, combine, fits};
 use super::tokens::Tokens;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The type of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Bits(u64),
-    /// A number without a width. It takes the width of the other side.
-    Number,
-    Bool,
-}
 
 type Fields = BTreeMap<String, u64>;
 /// Parameters of methods and actions: whether the callee writes them, and their bits.
@@ -18,7 +10,7 @@ type Parameters = Vec<(bool, u64)>;
 
 /// What a program has declared so far.
 pub struct Reader {
-    tokens: Tokens,
+    pub(super) tokens: Tokens,
     constants: Fields,
     headers: BTreeMap<String, Fields>,
     /// Headers by the name of their field in `headers_t`.
@@ -33,8 +25,10 @@ pub struct Reader {
     actions: BTreeMap<String, Parameters>,
     /// Parameters of the action that is read.
     parameters: Fields,
-    /// Objects and controls that were called.
-    used: BTreeSet<String>,
+    /// Tables of the control that is read.
+    pub(super) tables: BTreeSet<String>,
+    /// Objects and tables that were called.
+    pub(super) used: BTreeSet<String>,
 }
 
 /// Reads a program. The error says what is wrong with it.
@@ -52,6 +46,7 @@ pub fn read(text: &str) -> Result<(), String> {
         instances: BTreeMap::new(),
         actions: BTreeMap::new(),
         parameters: Fields::new(),
+        tables: BTreeSet::new(),
         used: BTreeSet::new(),
     };
     while !reader.tokens.peek().is_empty() {
@@ -261,7 +256,12 @@ impl Reader {
         self.head()?;
         self.actions.clear();
         self.instances.clear();
+        self.tables.clear();
         while !self.tokens.take("apply") {
+            if self.tokens.take("table") {
+                self.table()?;
+                continue;
+            }
             if !self.tokens.take("action") {
                 let kind = self.tokens.name()?;
                 self.tokens.expect("(")?;
@@ -282,6 +282,7 @@ impl Reader {
             declare(&mut self.actions, name, parameters.into_iter().map(|(_, bits, _)| (false, bits)).collect())?;
         }
         self.block()?;
+        self.end_tables()?;
         self.tokens.expect("}")
     }
 
@@ -407,7 +408,7 @@ impl Reader {
         }
     }
 
-    fn expression(&mut self) -> Result<Kind, String> {
+    pub(super) fn expression(&mut self) -> Result<Kind, String> {
         self.binary(0)
     }
 
@@ -456,6 +457,9 @@ impl Reader {
         if matches!(token.as_str(), "hdr" | "meta") {
             return self.place().map(Kind::Bits);
         }
+        if self.tables.contains(&token) {
+            return self.hit();
+        }
         self.tokens.next()?;
         let known = self.parameters.get(&token).or_else(|| self.constants.get(&token));
         known.map(|bits| Kind::Bits(*bits)).ok_or(format!("{token} is not declared"))
@@ -469,25 +473,5 @@ fn declare<T>(names: &mut BTreeMap<String, T>, name: String, what: T) -> Result<
             names.insert(name, what);
             Ok(())
         }
-    }
-}
-
-fn fits(number: u64, bits: u64) -> Result<(), String> {
-    let highest = u64::MAX >> 64u64.saturating_sub(bits);
-    if number <= highest { Ok(()) } else { Err(format!("{number} needs more than {bits} bits")) }
-}
-
-/// The type of `left operator right`; `None` if there is none.
-fn combine(operator: &str, left: Kind, right: Kind) -> Option<Kind> {
-    let same = match (left, right) {
-        (Kind::Number, kind @ (Kind::Bits(_) | Kind::Number)) | (kind @ Kind::Bits(_), Kind::Number) => Some(kind),
-        (Kind::Bits(left), Kind::Bits(right)) if left == right => Some(Kind::Bits(left)),
-        _ => None,
-    };
-    match operator {
-        "&&" | "||" => (left == Kind::Bool && right == Kind::Bool).then_some(Kind::Bool),
-        "<<" | ">>" => (left != Kind::Bool && right == Kind::Number).then_some(left),
-        "|" | "&" | "+" | "-" => same,
-        _ => same.map(|_| Kind::Bool),
     }
 }

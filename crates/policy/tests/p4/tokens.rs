@@ -7,7 +7,7 @@ pub struct Tokens {
 }
 
 /// Symbols of two characters. `>>` is one where an expression is read; types are closed by single ones.
-const PAIRS: [&str; 8] = ["==", "!=", "<=", ">=", "&&", "||", "<<", ">>"];
+const PAIRS: [&str; 9] = ["..", "==", "!=", "<=", ">=", "&&", "||", "<<", ">>"];
 
 impl Tokens {
     pub fn of(text: &str) -> Result<Self, String> {
@@ -19,7 +19,7 @@ impl Tokens {
                     rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len())
                 } else if PAIRS.iter().any(|pair| rest.starts_with(pair)) {
                     2
-                } else if "(){}<>;:,.=+-&|!".contains(first) {
+                } else if "(){}<>;:,.=+-&|!@\"".contains(first) {
                     1
                 } else {
                     return Err(format!("no token of P4: {rest}"));

@@ -1,6 +1,7 @@
 //! Expressions of P4: places, values with casts, and conditions.
 
 use super::model::{Assign, Load, Operator, Place, Source, Term, Value};
+use super::sets::Sets;
 use crate::ir::ValueSet;
 
 /// A place as it is written.
@@ -72,13 +73,13 @@ pub(super) fn assignment(Assign { to, operator, from }: &Assign) -> String {
 }
 
 /// Terms that must all hold.
-pub(super) fn condition(terms: &[Term]) -> String {
+pub(super) fn condition(terms: &[Term], sets: &Sets<'_>) -> String {
     match terms {
         [] => "true".to_owned(),
-        [only] => term(only),
+        [only] => term(only, sets),
         _ => {
             let several = terms.iter().map(|each| {
-                let text = term(each);
+                let text = term(each, sets);
                 if text.contains(" || ") && !is_negated(&text) { format!("({text})") } else { text }
             });
             several.collect::<Vec<_>>().join(" && ")
@@ -91,7 +92,12 @@ fn is_negated(text: &str) -> bool {
     text.strip_prefix("!(").and_then(|rest| rest.strip_suffix(')')).is_some_and(is_balanced)
 }
 
-fn term(term: &Term) -> String {
+fn term(term: &Term, sets: &Sets<'_>) -> String {
+    if let Term::In { value, set, negated } = term
+        && let Some(name) = sets.name(value, set)
+    {
+        return format!("{}{name}.apply().hit", if *negated { "!" } else { "" });
+    }
     match term {
         Term::Above(place, limit) => {
             let width = place.bits.max(limit.bits);
@@ -150,7 +156,7 @@ fn between(value: &str, (start, end): (u64, u64), highest: u64) -> String {
 }
 
 /// Ports and small numbers are decimal, addresses and other large ones hexadecimal.
-fn constant(number: u64) -> String {
+pub(super) fn constant(number: u64) -> String {
     if number > u16::MAX.into() { format!("{number:#x}") } else { number.to_string() }
 }
 

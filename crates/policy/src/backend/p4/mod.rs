@@ -16,6 +16,7 @@ mod parser;
 mod prune;
 mod psa;
 mod search;
+mod sets;
 mod shorten;
 mod spec;
 mod text;

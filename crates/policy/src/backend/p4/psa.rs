@@ -4,6 +4,7 @@ use super::expression::{assignment, condition, read, source, write};
 use super::externs::Object;
 use super::fields::NONE;
 use super::model::{ACCEPT, Control, Extract, Next, Pipeline, Place, Source, State, Step};
+use super::sets::Sets;
 use super::text::Text;
 use crate::ir::RuleId;
 use std::collections::BTreeMap;
@@ -192,7 +193,7 @@ fn state(State { name, extract, steps, next }: &State, out: &mut Text) {
             out.close();
         }
         Next::If { term, then, otherwise } => {
-            out.open(&format!("transition select({})", condition(std::slice::from_ref(term))));
+            out.open(&format!("transition select({})", condition(std::slice::from_ref(term), &Sets::default())));
             out.line(&format!("true: {then};"));
             out.line(&format!("default: {otherwise};"));
             out.close();
@@ -206,8 +207,10 @@ fn chain(pipeline: &Pipeline, control: &Control, out: &mut Text) {
     out.block(&format!("control {}", name(control)), &["inout headers_t hdr", "inout metadata_t meta"]);
     decide_action(out);
     actions(&control.steps, &mut Vec::new(), out);
+    let sets = Sets::of(&control.steps);
+    sets.print(out);
     out.open("apply");
-    steps(pipeline, &control.steps, out);
+    steps(pipeline, &control.steps, &sets, out);
     out.close();
     out.close();
 }
@@ -251,14 +254,14 @@ fn actions(steps: &[Step], known: &mut Vec<RuleId>, out: &mut Text) {
     }
 }
 
-fn steps(pipeline: &Pipeline, steps: &[Step], out: &mut Text) {
+fn steps(pipeline: &Pipeline, steps: &[Step], sets: &Sets<'_>, out: &mut Text) {
     for step in steps {
         match step {
             Step::Note(text) => out.note(text),
-            Step::If { terms, body } if terms.is_empty() => self::steps(pipeline, body, out),
+            Step::If { terms, body } if terms.is_empty() => self::steps(pipeline, body, sets, out),
             Step::If { terms, body } => {
-                out.open(&format!("if ({})", condition(terms)));
-                self::steps(pipeline, body, out);
+                out.open(&format!("if ({})", condition(terms, sets)));
+                self::steps(pipeline, body, sets, out);
                 out.close();
             }
             Step::Assign(assign) => out.line(&assignment(assign)),
@@ -300,7 +303,7 @@ fn decision(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
     decide_action(out);
     out.open("apply");
-    steps(pipeline, &pipeline.ingress, out);
+    steps(pipeline, &pipeline.ingress, &Sets::default(), out);
     let (first, others) = pipeline.controls.split_first().expect("a policy has two chains");
     for (number, control) in (1..).zip(others) {
         out.open(&format!("if (hdr.arrival.chain == {number})"));
@@ -326,7 +329,7 @@ fn ingress(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
     out.open("apply");
     out.line("decision.apply(hdr, meta);");
-    steps(pipeline, &pipeline.last, out);
+    steps(pipeline, &pipeline.last, &Sets::default(), out);
     out.note("The verdict leaves in the arrival header.");
     out.line("send_to_port(output, (PortId_t) 0);");
     out.close();

@@ -226,3 +226,90 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines as text, shortened.
+    fn shortened(program: &[&str]) -> Vec<String> {
+        let mut lines = Lines::default();
+        let end = lines.named("end");
+        let ask = lines.named("ask");
+        for line in program {
+            match *line {
+                "ask:" => lines.bind(ask),
+                "end:" => lines.bind(end),
+                _ => match line.split(' ').collect::<Vec<_>>()[..] {
+                    [word, "ASK", ref operands @ ..] => lines.jump(word, ask, &operands.join(" ")),
+                    [word, "END", ref operands @ ..] => lines.jump(word, end, &operands.join(" ")),
+                    _ => lines.line((*line).to_owned()),
+                },
+            }
+        }
+        lines.finish().into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn what_is_known_on_a_path_is_not_asked() {
+        let program = [
+            "rx m.port",
+            "mov m.x 0x0",
+            "jmpeq ASK h.a.b 0x7",
+            "mov m.x 0x1",
+            "ask:",
+            "jmpeq END m.x 0x0",
+            "mov h.a.b 0x2",
+            "end:",
+            "tx 0",
+        ];
+        assert_eq!(shortened(&program), ["rx m.port", "jmpeq END h.a.b 0x7", "mov h.a.b 0x2", "END : tx 0"]);
+    }
+
+    #[test]
+    fn a_value_that_depends_on_the_path_is_asked() {
+        let program = [
+            "rx m.port",
+            "mov m.x 0x0",
+            "jmpeq ASK h.a.b 0x7",
+            "mov m.x h.a.b",
+            "ask:",
+            "extern e.o.run",
+            "jmpeq END m.x 0x0",
+            "mov h.a.b 0x2",
+            "end:",
+            "tx 0",
+        ];
+        let expected = program.iter().filter(|line| !line.ends_with(':'));
+        let named = |line: &&str| match *line {
+            "extern e.o.run" => "ASK : extern e.o.run".to_owned(),
+            "tx 0" => "END : tx 0".to_owned(),
+            line => line.to_owned(),
+        };
+        assert_eq!(shortened(&program), expected.map(named).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn answers_are_read_where_they_are_until_the_object_is_called_again() {
+        let program = [
+            "rx m.port",
+            "extern e.o.run",
+            "mov m.f e.o.found",
+            "jmpeq END m.f 0x0",
+            "extern e.o.run",
+            "mov h.a.b m.f",
+            "end:",
+            "tx 0",
+        ];
+        let expected = [
+            "rx m.port",
+            "extern e.o.run",
+            "mov m.f e.o.found",
+            "jmpeq END e.o.found 0x0",
+            "extern e.o.run",
+            "mov h.a.b m.f",
+            "END : tx 0",
+        ];
+        assert_eq!(shortened(&program), expected);
+    }
+}
