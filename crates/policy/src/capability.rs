@@ -238,24 +238,16 @@ chain downstream
     const CONNECTIONS: &str = "limiter 0 each upstream 0 each ip saddr/32 connections 16 size 1024";
 
     #[test]
-    fn what_is_observed_needs_an_engine_that_extracts_it() {
-        let observe = PROGRAM.replace("limiter 0", "observe size 64 ip/32 ip6/128\nlimiter 0");
-        let program = parse(&observe).unwrap();
-        let found = unsupported(&program, &[Engine::P4]);
-        assert!(found.iter().any(|found| found.rule.is_none() && found.feature == Feature::Observe), "{found:?}");
-        assert_eq!(unsupported(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), []);
-    }
-
-    #[test]
     fn a_pipeline_has_a_limited_number_of_objects() {
         let program = |count: usize| {
             let rules: String = (0..count).map(|rule| format!("rule {rule} x:1 [sample 1/2] sample 1/2\n")).collect();
             let uses: String = (0..count).map(|rule| format!("  rule {rule}\n")).collect();
             parse(&format!("program x\n{rules}chain upstream\n{uses}chain downstream\n")).unwrap()
         };
-        assert_eq!(unsupported(&program(OBJECTS_MAX - 3), &Engine::ALL), []);
-        let found = unsupported(&program(OBJECTS_MAX - 2), &Engine::ALL);
+        assert_eq!(unsupported(&program(OBJECTS_MAX - OTHER_OBJECTS), &Engine::ALL), []);
+        let found = unsupported(&program(OBJECTS_MAX - OTHER_OBJECTS + 1), &Engine::ALL);
         assert_eq!(found.len(), 1);
+        assert!(found[0].rule.is_some(), "a message names a rule");
         assert_eq!((found[0].feature, found[0].engines().as_str()), (Feature::Objects, "p4"));
     }
 
@@ -275,9 +267,9 @@ chain downstream
             .replace("limiter 0 rate upstream 0 rate 2pps burst 1packets", CONNECTIONS)
             .replace("  rule 0\n  track\n", "  track\n  when ip4\n    rule 0\n");
         let program = parse(&seats).unwrap();
-        assert_eq!(found(&program, &[Engine::Xdp, Engine::P4]), ["Some(0) limit each of connections: p4"]);
-        assert_eq!(found(&program, &[Engine::Eval, Engine::Native, Engine::Xdp]), [""; 0]);
-        let program = Program { rules: vec![], chains: vec![], ..program };
-        assert_eq!(found(&program, &[Engine::P4]), [""; 0]);
+        assert_eq!(found(&program, &Engine::ALL), [""; 0]);
+        let proxy = PROGRAM.replace("limiter 0", "synproxy mss 1460\nlimiter 0").replace("[track]", "[synproxy]");
+        let program = parse(&proxy).unwrap();
+        assert_eq!(found(&program, &Engine::ALL), ["Some(2) synproxy: xdp --host"]);
     }
 }

@@ -19,6 +19,7 @@ mod search;
 mod sets;
 mod shorten;
 mod spec;
+mod tables;
 mod text;
 
 use crate::capability::{self, Engine};

@@ -5,6 +5,7 @@ use super::externs::Object;
 use super::fields::NONE;
 use super::model::{ACCEPT, Control, Extract, Next, Pipeline, Place, Source, State, Step};
 use super::sets::Sets;
+use super::tables;
 use super::text::Text;
 use crate::ir::RuleId;
 use std::collections::BTreeMap;
@@ -208,7 +209,7 @@ fn chain(pipeline: &Pipeline, control: &Control, out: &mut Text) {
     decide_action(out);
     actions(&control.steps, &mut Vec::new(), out);
     let sets = Sets::of(&control.steps);
-    sets.print(out);
+    tables::print(&sets, out);
     out.open("apply");
     steps(pipeline, &control.steps, &sets, out);
     out.close();
