@@ -1,14 +1,14 @@
 //! Rank leaves that change by rebuilding the part that a prefix touches.
 //!
-//! A *part* is what one entry of a block leads to: a leaf, or a nested block of leaves. Its runs are read from the
-//! image, and the touched ones are replaced by the table's new contents. A new leaf is written into spare lanes. Then
-//! one store of one word makes it visible to lookups:
+//! A *part* is what one entry of a block leads to: a leaf, or another block. Its runs are read from the image, and the
+//! touched ones are replaced by the table's new contents. A new leaf is written into spare lanes. Then one store of one
+//! word makes it visible to lookups:
 //!
 //! ```text
 //!  root word -> block -> entry -> leaf           the entry is stored, if one path alone leads to it
 //!                 |        `----> new leaf
 //!  root word -> block                            else the block is copied with the new entry, and its parent's word stored
-//!       `-----> new block -> new leaf            (in IPv6 the parent may be a leaf of the chunk before, and so on upwards)
+//!       `-----> new block -> new leaf            (in IPv6 the parent may be a value of a leaf, and so on upwards)
 //!  root word: label                              likewise if the label has no block yet
 //!       `-----> new block -> new leaf
 //! ```
@@ -17,8 +17,8 @@
 //! are shared. Sharing also ends only then. Otherwise a block could change in place under readers of another path. Free
 //! words are all zeros (entries of label 0), so the image passes its checks at any moment.
 //!
-//! If a part outgrows its leaf, its block is divided anew. A prefix shorter than /16 changes one root word after
-//! another.
+//! A part that outgrows its leaf gets a block of its own, or its block is divided anew if it is full. A prefix shorter
+//! than /16 changes one root word after another.
 
 mod survey;
 mod undo;
@@ -26,10 +26,9 @@ mod undo;
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::encode::{Chunk, Encoder, NoRoom, Run, Store, push, twice};
+use crate::layout::rank_leaf::encode::{Encoder, Lane, NoRoom, Run, Store, push, twice};
 use crate::layout::rank_leaf::{
-    CHUNK_BITS, FLAG, LINE_LANES, LOW_MASK, NESTED_SHIFT_MASK, NUMBER_SHIFT, Offsets, answer, block_of, label_of,
-    leaf_of, nested_of,
+    FLAG, Form, LOW_MASK, NUMBER_SHIFT, Offsets, Part, ROOT_BITS, Stretch, answer, block_of, label_of, leaf_of,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
@@ -81,7 +80,7 @@ impl RankWriter {
         let survey = Survey::of(cells, offsets);
         let pools = Pools {
             entries: Entries::new(survey.next, offsets.entries),
-            lanes: Lanes::new(survey.taken),
+            lanes: Lanes::new(offsets.form.lanes(), survey.taken),
             uniform: survey.uniform,
             leaves: survey.leaves,
             blocks: survey.blocks,
@@ -114,7 +113,7 @@ impl RankWriter {
         let writing = Writing { cells, offsets: self.offsets, pools: &mut self.pools, made: Vec::new() };
         let (encoder, without) = (Encoder::new(writing), self.without);
         let mut update = Update { encoder, readers, rib, without, net, unlinked: &mut self.unlinked };
-        let root = |addr: u128| (addr >> (u128::BITS - CHUNK_BITS)) as usize;
+        let root = |addr: u128| (addr >> (u128::BITS - ROOT_BITS)) as usize;
         let (first, last) = (root(net.first), root(net.last()));
         // All parts are complete before the first is linked, so that running out of room changes nothing.
         let links = (first..=last).map(|index| update.root(index, first == last)).collect::<Result<Vec<_>, _>>();
@@ -158,7 +157,7 @@ impl<C: CellsMut> Writing<'_, C> {
     fn add_parent(&mut self, entry: u32) {
         match entry {
             label if label_of(label).is_some() => {}
-            nested if nested & FLAG != 0 => self.pools.blocks.add(nested_of(nested).0 as u32),
+            block if block & FLAG != 0 => self.pools.blocks.add(block_of(block).0 as u32),
             leaf => self.pools.leaves.add(leaf_of(leaf).0 as u32),
         }
     }
@@ -178,7 +177,7 @@ impl<C: CellsMut> Writing<'_, C> {
     /// Removes a parent of the block or leaf that a word of a block names.
     fn release_entry(&mut self, entry: u32) {
         if entry & FLAG != 0 {
-            return self.release_block(nested_of(entry));
+            return self.release_block(block_of(entry));
         }
         if label_of(entry).is_some() {
             return;
@@ -200,29 +199,77 @@ impl<C: CellsMut> Writing<'_, C> {
         self.pools.lanes.give_back(lane, count);
     }
 
-    /// Appends the runs of a part of 2^`bits` values of the chunk from `first` on.
-    fn read_part(&self, entry: u32, first: u32, bits: u32, runs: &mut Vec<Run>) {
-        if entry & FLAG != 0 {
-            let (base, count) = nested_of(entry);
-            let bits = bits - count.ilog2();
-            let parts = (base..base + count).zip((first..).step_by(1 << bits));
-            return parts.for_each(|(index, first)| self.read_part(self.entry(index), first, bits, runs));
+    /// Appends the runs of the block that `word` names.
+    fn read_block(&self, word: u32, part: Part, runs: &mut Vec<Run>) {
+        let (base, count) = block_of(word);
+        for index in 0..count {
+            self.read_part(self.entry(base + index), part.divided(word & LOW_MASK, index), runs);
         }
-        if let Some(label) = label_of(entry) {
-            return push(runs, first as u16, label);
+    }
+
+    /// Appends the runs of a part.
+    fn read_part(&self, entry: u32, part: Part, runs: &mut Vec<Run>) {
+        if entry & FLAG != 0 {
+            return self.read_block(entry, part, runs);
+        }
+        let whole = self.read_leaf(entry, part);
+        for (index, &Run { start, value }) in whole.iter().enumerate() {
+            if value & FLAG == 0 || part.grain() == 0 {
+                push(runs, start, value);
+                continue;
+            }
+            // Several grains may share a block.
+            let last = whole.get(index + 1).map_or(part.last(), |next| next.start - 1);
+            for first in (start..=last).step_by(1 << part.grain()) {
+                self.read_block(value, part.grain_of(first), runs);
+            }
+        }
+    }
+
+    /// Number of lanes that a leaf in place of the block would have if its entry `index` had `changed` of them. An entry
+    /// that is a block counts as half full leaves. The sum ends above `limit`.
+    fn lanes(&self, word: u32, index: usize, changed: usize, limit: usize) -> usize {
+        let (base, count) = block_of(word);
+        let (mut lanes, mut label) = (changed, None);
+        for (at, entry) in (0..count).map(|at| (at, self.entry(base + at))) {
+            if lanes > limit {
+                break;
+            }
+            let is_same = label.is_some() && label_of(entry) == label;
+            label = label_of(entry);
+            lanes += match entry {
+                _ if at == index || is_same => 0,
+                block if block & FLAG != 0 => block_of(block).1 * self.offsets.form.lanes() / 2,
+                leaf => leaf_of(leaf).1,
+            };
+        }
+        lanes
+    }
+
+    /// The runs of a label or a leaf. With a grain, a value that is a block stays one.
+    fn read_leaf(&self, entry: u32, part: Part) -> Vec<Run> {
+        if let Some(value) = label_of(entry) {
+            return vec![Run { start: part.first, value }];
         }
         let (lane, count) = leaf_of(entry);
+        let above = (part.first >> part.grain()) & !u64::from(self.offsets.form.start_max());
+        let mut runs = Vec::with_capacity(count);
         for index in 0..count {
             let start = match index {
-                0 => first as u16,
-                _ => self.cells.u16(self.offsets.start_at(lane + index)),
+                0 => part.first,
+                _ => (above | u64::from(self.offsets.start(self.cells, lane + index))) << part.grain(),
             };
-            push(runs, start, self.offsets.value(self.cells, lane + index));
+            push(&mut runs, start, self.offsets.value(self.cells, lane + index));
         }
+        runs
     }
 }
 
 impl<C: CellsMut> Store for Writing<'_, C> {
+    fn form(&self) -> Form {
+        self.offsets.form
+    }
+
     fn value_bytes(&self) -> usize {
         self.offsets.value_bytes
     }
@@ -231,26 +278,26 @@ impl<C: CellsMut> Store for Writing<'_, C> {
         if let Some(entry) = answer(value).or_else(|| self.pools.uniform.get(&value).copied()) {
             return Some(entry);
         }
-        let entry = self.leaf(&twice(value))?;
+        let entry = self.leaf(&twice(value, self.offsets.form))?;
         self.pools.uniform.insert(value, entry);
         Some(entry)
     }
 
-    fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
+    fn leaf(&mut self, lanes: &[Lane]) -> Option<u32> {
         let width = self.offsets.value_bytes;
-        if runs.iter().any(|run| width < size_of::<u32>() && run.value >> (8 * width) != 0) {
+        if lanes.iter().any(|lane| width < size_of::<u32>() && lane.value >> (8 * width) != 0) {
             return None;
         }
-        let lane = self.pools.lanes.take(runs.len())?;
-        for (index, run) in runs.iter().enumerate() {
-            self.cells.set_u16(self.offsets.start_at(lane + index), if index == 0 { 0 } else { run.start });
-            self.offsets.set_value(self.cells, lane + index, run.value);
-            if run.value & FLAG != 0 {
-                self.pools.blocks.add(block_of(run.value).0 as u32);
+        let first = self.pools.lanes.take(lanes.len())?;
+        for (index, lane) in lanes.iter().enumerate() {
+            self.offsets.set_start(self.cells, first + index, if index == 0 { 0 } else { lane.start });
+            self.offsets.set_value(self.cells, first + index, lane.value);
+            if lane.value & FLAG != 0 {
+                self.pools.blocks.add(block_of(lane.value).0 as u32);
             }
         }
-        self.pools.leaves.insert(lane as u32);
-        let entry = (lane as u32) << NUMBER_SHIFT | (runs.len() as u32 - 1);
+        self.pools.leaves.insert(first as u32);
+        let entry = (first as u32) << NUMBER_SHIFT | (lanes.len() as u32 - 1);
         self.made.push(Made::Leaf(entry));
         Some(entry)
     }
@@ -292,6 +339,17 @@ impl Way {
     }
 }
 
+/// A block on the way to the change.
+#[derive(Clone, Copy)]
+struct Block {
+    word: u32,
+    part: Part,
+    /// Whether only one path leads to it.
+    own: bool,
+    /// Number of blocks from the value that names the first one.
+    level: u32,
+}
+
 /// A change of the root's value at byte `at`.
 struct Link {
     at: usize,
@@ -299,10 +357,10 @@ struct Link {
     new: u32,
 }
 
-/// Values of a chunk that change, and their new runs.
+/// Values of a stretch that change, and their new runs.
 struct Touched {
-    first: u16,
-    last: u16,
+    first: u64,
+    last: u64,
     runs: Vec<Run>,
 }
 
@@ -311,8 +369,13 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
     fn root(&mut self, index: usize, own: bool) -> Result<Option<Link>, NoRoom> {
         let at = Offsets::root_at(index);
         let old = self.encoder.store.cells.u32(at);
-        let chunk = Net { first: (index as u128) << (u128::BITS - CHUNK_BITS), len: CHUNK_BITS as u8 };
-        let new = self.value(chunk, Way { value: old, own })?;
+        let below = Net { first: (index as u128) << (u128::BITS - ROOT_BITS), len: ROOT_BITS as u8 };
+        let region = if self.net.len <= below.len { below } else { self.net };
+        let stretch = match self.encoder.store.offsets.form {
+            Form::IPV4 => Stretch::Ipv4,
+            _ => Stretch::Upper,
+        };
+        let new = self.stretch(stretch, region, Way { value: old, own })?;
         Ok(new.map(|new| Link { at, old, new }))
     }
 
@@ -327,113 +390,166 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         }
     }
 
-    /// Changes what the addresses in `chunk` have, in a block in place or by a new value, which is returned. The
-    /// recursion depth is at most seven.
-    fn value(&mut self, chunk: Net, way: Way) -> Result<Option<u32>, NoRoom> {
-        let blocks = &self.encoder.store.pools.blocks;
-        let own = way.own && way.block().is_some_and(|block| blocks.is_one(block_of(block).0 as u32));
-        let way = Way { own, ..way };
-        let below = u32::from(chunk.len) + CHUNK_BITS;
-        let shift = u128::BITS - below;
-        let region = match self.net {
-            net if net.len <= chunk.len => chunk,
-            net => Net::new(net.first, net.len.min(below as u8)),
-        };
-        let (first, last) = ((region.first >> shift) as u16, (region.last() >> shift) as u16);
-        let deeper = u32::from(self.net.len) > below && self.rib.under_without(region, self.without).next().is_some();
-        let next = way.block().filter(|_| deeper).and_then(|block| self.next_block(block, way.own, first));
+    /// Changes what a region has in a stretch, in a block in place or by a new value, which is returned.
+    fn stretch(&mut self, stretch: Stretch, region: Net, way: Way) -> Result<Option<u32>, NoRoom> {
+        let end = u128::BITS - stretch.behind();
+        let whole = Net::new(region.first, region.len.min(end as u8));
+        let (first, last) = (stretch.of(whole.first), stretch.of(whole.last()));
+        let deeper = u32::from(region.len) > end && self.rib.under_without(whole, self.without).next().is_some();
+        let next = if deeper { self.next_stretch(stretch, way, first) } else { None };
         let runs = match next {
             None => {
-                let (label, ranges) = self.rib.ranges(region, self.without);
-                let mut runs = self.encoder.runs(Chunk { first: region.first, shift, label }, &ranges)?;
+                let (label, ranges) = self.rib.ranges(whole, self.without);
+                let mut runs = self.encoder.runs(stretch, whole.first, label, &ranges)?;
                 // The values after `last` do not change.
                 runs.retain(|run| run.start <= last);
                 runs
             }
-            Some(next) => match self.value(region, next)? {
+            Some(next) => match self.stretch(Stretch::Lower, region, next)? {
                 None => return Ok(None),
                 Some(value) => vec![Run { start: first, value }],
             },
         };
-        self.replace(way, Touched { first, last, runs })
+        self.replace(stretch.whole(), way, &Touched { first, last, runs })
     }
 
-    /// The block of the next chunk that the block `word` has for a chunk's value. `own` says whether only one path
-    /// leads to `word`.
-    fn next_block(&self, word: u32, own: bool, value: u16) -> Option<Way> {
+    /// The block of the next stretch that a value of a stretch leads to.
+    fn next_stretch(&self, stretch: Stretch, mut way: Way, value: u64) -> Option<Way> {
         let store = &self.encoder.store;
-        let (base, _) = block_of(word);
-        let chunk = u32::from(value);
-        let entry = store.entry(base + (chunk >> (word & LOW_MASK)) as usize);
-        let nested_is_own = entry & FLAG == 0 || store.pools.blocks.is_one(nested_of(entry).0 as u32);
-        let leaf = Offsets::leaf(store.cells, word, chunk);
-        if label_of(leaf).is_some() {
-            return None;
+        let mut part = stretch.whole();
+        loop {
+            let mut entry = FLAG | way.block()?;
+            let mut own = way.own;
+            while entry & FLAG != 0 {
+                let (base, width) = (block_of(entry).0, entry & LOW_MASK);
+                own &= store.pools.blocks.is_one(base as u32);
+                let index = part.index(width, value);
+                part = part.divided(width, index);
+                entry = store.entry(base + index);
+            }
+            way = self.grain(entry, part, own, value);
+            if part.grain() == 0 {
+                return way.block().map(|_| way);
+            }
+            part = part.grain_of(value);
         }
-        let lane = store.offsets.lane(store.cells, leaf, chunk);
-        let found = store.offsets.value(store.cells, lane);
-        let (first, count) = leaf_of(leaf);
-        // Several values may share the same block.
-        let part_bits = match entry & FLAG {
-            0 => word & LOW_MASK,
-            _ => entry >> NUMBER_SHIFT & NESTED_SHIFT_MASK,
-        };
-        let part = chunk >> part_bits << part_bits;
-        let starts = if lane == first { part } else { u32::from(store.cells.u16(store.offsets.start_at(lane))) };
-        let ends = match lane + 1 < first + count {
-            true => u32::from(store.cells.u16(store.offsets.start_at(lane + 1))),
-            false => part + (1 << part_bits),
-        };
-        let own = own && nested_is_own && store.pools.leaves.is_one(first as u32) && ends - starts == 1;
-        (found & FLAG != 0).then_some(Way { value: found, own })
     }
 
-    /// Replaces what a value has for some values of the chunk. Returns the new value, unless its block is changed in
-    /// place.
-    fn replace(&mut self, way: Way, touched: Touched) -> Result<Option<u32>, NoRoom> {
-        let Some(word) = way.block() else {
-            let runs = [Run { start: 0, value: way.value }];
-            return self.replaced(&runs, &touched);
-        };
-        let (base, count) = block_of(word);
-        let bits = word & LOW_MASK;
-        let part = |value: u16| (u32::from(value) >> bits) as usize;
+    /// What a leaf of a part has for the grain of a value. `own` says whether only one path leads to the leaf's block.
+    fn grain(&self, entry: u32, part: Part, own: bool, value: u64) -> Way {
+        let store = &self.encoder.store;
+        let runs = store.read_leaf(entry, part);
+        let at = runs.partition_point(|run| run.start <= value) - 1;
+        let last = runs.get(at + 1).map_or(part.last(), |next| next.start - 1);
+        // Several grains may share the same block.
+        let is_alone = part.grain_of(runs[at].start) == part.grain_of(last);
+        let own = own && is_alone && label_of(entry).is_none() && store.pools.leaves.is_one(leaf_of(entry).0 as u32);
+        Way { value: runs[at].value, own }
+    }
+
+    /// Replaces what a part has for some values. Returns the new value, unless its block is changed in place.
+    fn replace(&mut self, part: Part, way: Way, touched: &Touched) -> Result<Option<u32>, NoRoom> {
+        match way.block() {
+            Some(word) => self.replace_in(Block { word, part, own: way.own, level: 1 }, touched),
+            None => {
+                let changed = touched.replaced(&[Run { start: part.first, value: way.value }], part);
+                let is_same = matches!(changed[..], [run] if run.value == way.value);
+                if is_same { Ok(None) } else { self.encoder.value(part, &changed).map(Some) }
+            }
+        }
+    }
+
+    /// Replaces what a block has for some values. Returns the new word that leads to it, unless it is changed in place.
+    fn replace_in(&mut self, block: Block, touched: &Touched) -> Result<Option<u32>, NoRoom> {
+        let ((base, _), width) = (block_of(block.word), block.word & LOW_MASK);
+        let block = Block { own: block.own && self.encoder.store.pools.blocks.is_one(base as u32), ..block };
+        let index = block.part.index(width, touched.first);
         let mut runs = Vec::new();
-        if part(touched.first) == part(touched.last) {
-            let index = part(touched.first);
-            let (old, first) = (self.encoder.store.entry(base + index), (index as u32) << bits);
-            self.encoder.store.read_part(old, first, bits, &mut runs);
-            let changed = touched.replaced(&runs, first + (1 << bits));
+        if index == block.part.index(width, touched.last) {
+            let (old, part) = (self.encoder.store.entry(base + index), block.part.divided(width, index));
+            if old & FLAG != 0 {
+                let new = self.replace_in(Block { word: old, part, level: block.level + 1, ..block }, touched)?;
+                return new.map_or(Ok(None), |new| self.put_entry(block, index, new));
+            }
+            if let Some(lanes) = self.lanes_with_grain(old, part, touched) {
+                return self.replace_grain(block, index, (old, part, lanes), touched);
+            }
+            self.encoder.store.read_part(old, part, &mut runs);
+            let changed = touched.replaced(&runs, part);
             if changed == runs {
                 return Ok(None);
             }
-            let needs_no_block = count == 1 && changed.len() == 1;
-            if !needs_no_block && (changed.len() <= LINE_LANES || old & FLAG != 0) {
-                let new = self.encoder.part(&changed, first, bits)?;
-                return self.put_entry(word, way.own, index, new);
+            if !self.is_divided_anew(block, index, part, &changed) {
+                let new = self.encoder.part(part, &changed, block.level)?;
+                return self.put_entry(block, index, new);
             }
             runs.clear();
         }
-        for index in 0..count {
-            let entry = self.encoder.store.entry(base + index);
-            self.encoder.store.read_part(entry, (index as u32) << bits, bits, &mut runs);
-        }
-        self.replaced(&runs, &touched)
-    }
-
-    /// The new value of a chunk with these runs. `None` if the touched values are what they were.
-    fn replaced(&mut self, runs: &[Run], touched: &Touched) -> Result<Option<u32>, NoRoom> {
-        match touched.replaced(runs, 1 << CHUNK_BITS) {
+        self.encoder.store.read_block(block.word, block.part, &mut runs);
+        match touched.replaced(&runs, block.part) {
             changed if changed == runs => Ok(None),
-            changed => self.encoder.value(&changed).map(Some),
+            changed if block.level == 1 => self.encoder.value(block.part, &changed).map(Some),
+            changed => self.encoder.part(block.part, &changed, block.level - 1).map(Some),
         }
     }
 
-    /// Changes entry `index` of the block `word`: in place if it is `own`, else in a copy of the block.
-    fn put_entry(&mut self, word: u32, own: bool, index: usize, new: u32) -> Result<Option<u32>, NoRoom> {
-        let (base, count) = block_of(word);
+    /// Whether a block is divided anew after its entry `index` gets these runs: if it is full, or if a leaf can replace
+    /// it.
+    fn is_divided_anew(&self, block: Block, index: usize, part: Part, changed: &[Run]) -> bool {
+        let (_, count) = block_of(block.word);
+        let lanes_max = self.encoder.store.lanes_max();
+        let lanes = |limit| self.encoder.store.lanes(block.word, index, changed.len(), limit);
+        if !self.encoder.is_leaf(part, changed, block.level) {
+            let is_last = block.level == self.encoder.store.offsets.form.levels;
+            return is_last || lanes(count * lanes_max) > count * lanes_max;
+        }
+        match (block.level, count) {
+            (1, 1) => changed.len() == 1,
+            (1, _) => lanes(lanes_max) <= lanes_max / 2,
+            _ => lanes(lanes_max) <= lanes_max,
+        }
+    }
+
+    /// The runs of a leaf in which one grain is touched, if another leaf has room for its value.
+    fn lanes_with_grain(&self, entry: u32, part: Part, touched: &Touched) -> Option<Vec<Run>> {
+        let is_one_grain = part.grain() > 0 && part.grain_of(touched.first) == part.grain_of(touched.last);
+        if !is_one_grain {
+            return None;
+        }
+        let lanes = self.encoder.store.read_leaf(entry, part);
+        // The grain, and the run behind it.
+        (lanes.len() + 2 <= self.encoder.store.lanes_max()).then_some(lanes)
+    }
+
+    /// Replaces what one grain of a leaf has for some values. The leaf is that of entry `index` of the block.
+    fn replace_grain(
+        &mut self,
+        block: Block,
+        index: usize,
+        (entry, part, lanes): (u32, Part, Vec<Run>),
+        touched: &Touched,
+    ) -> Result<Option<u32>, NoRoom> {
+        let grain = part.grain_of(touched.first);
+        let way = self.grain(entry, part, block.own, touched.first);
+        let Some(value) = self.replace(grain, way, touched)? else {
+            return Ok(None);
+        };
+        let touched = Touched { first: grain.first, last: grain.last(), runs: vec![Run { start: grain.first, value }] };
+        let changed = touched.replaced(&lanes, part);
+        match changed[..] {
+            [run] if block.level == 1 && block_of(block.word).1 == 1 && run.value & FLAG == 0 => Ok(Some(run.value)),
+            _ => {
+                let new = self.encoder.leaf(part, &changed)?;
+                self.put_entry(block, index, new)
+            }
+        }
+    }
+
+    /// Changes entry `index` of a block: in place if only one path leads to it, else in a copy.
+    fn put_entry(&mut self, block: Block, index: usize, new: u32) -> Result<Option<u32>, NoRoom> {
+        let (base, count) = block_of(block.word);
         let store = &mut self.encoder.store;
-        if own {
+        if block.own {
             let old = store.entry(base + index);
             store.add_parent(new);
             store.cells.set_u32(Offsets::entry_at(base + index), new);
@@ -443,21 +559,19 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let mut entries: Vec<u32> = (base..base + count).map(|index| store.entry(index)).collect();
         entries[index] = new;
         let copy = store.entries(&entries).ok_or(NoRoom::Entries)?;
-        Ok(Some(FLAG | (copy as u32) << NUMBER_SHIFT | word & LOW_MASK))
+        Ok(Some(FLAG | (copy as u32) << NUMBER_SHIFT | block.word & LOW_MASK))
     }
 }
 
 impl Touched {
-    /// The runs with the touched values replaced. `end` is the end of the values that the runs cover.
-    fn replaced(&self, runs: &[Run], end: u32) -> Vec<Run> {
+    /// The runs of a part with the touched values replaced.
+    fn replaced(&self, runs: &[Run], part: Part) -> Vec<Run> {
         let mut changed = Vec::with_capacity(runs.len() + self.runs.len() + 1);
         let before = runs.partition_point(|run| run.start < self.first);
         runs[..before].iter().chain(&self.runs).for_each(|run| push(&mut changed, run.start, run.value));
         let after = runs.partition_point(|run| run.start <= self.last);
-        if let Some(next) = self.last.checked_add(1)
-            && u32::from(next) < end
-        {
-            push(&mut changed, next, runs[after - 1].value);
+        if self.last < part.last() {
+            push(&mut changed, self.last + 1, runs[after - 1].value);
         }
         runs[after..].iter().for_each(|run| push(&mut changed, run.start, run.value));
         changed
