@@ -8,6 +8,15 @@ pub const COUNTER: [&str; 17] = [
     "(", "COUNTERS", ",", "PSA_CounterType_t", ".", "PACKETS", ")",
 ];
 
+/// Whether p4c-dpdk translates a comparison that is an operand. Of `||` and `<=` it jumps to the end if the comparison is
+/// false, of `&&` and `<` if it is true, and forgets the other operands.
+pub fn stands_beside(comparison: &str, operator: &str) -> Result<(), String> {
+    match (operator, comparison) {
+        ("||", "<=" | ">=") | ("&&", "<" | ">") => Err(format!("{comparison} is an operand of {operator}")),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a name is one of `core.p4` or `psa.p4`. Declarations of a program share one space of names with theirs.
 pub fn declares(name: &str) -> bool {
     let is_typedef = TYPES.iter().any(|kind| {

@@ -82,6 +82,9 @@ fn the_reader_of_p4_finds_faults() {
         ("const bit<8> DROP = 1;", "const bit<8> DROP = 1; const bit<8> REPLY = 3;", "REPLY is never used"),
         ("PSA_CounterType_t.PACKETS)", "PSA_CounterType_t.PACKETS_AND_BYTES)", "PACKETS is missing"),
         ("const bit<32> COUNTERS = ", "const bit<32> COUNTS = ", "COUNTERS is not declared"),
+        ("hdr.udp.source == 19 ||", "hdr.udp.source <= 19 ||", "<= is an operand of ||"),
+        ("hdr.udp.source == 11211)", "hdr.udp.source >= 11211)", ">= is an operand of ||"),
+        ("meta.l4 == 2 && (", "meta.l4 > 1 && (", "> is an operand of &&"),
         ("bit<8> ttl;", "bit<8> this;", "this is no name"),
         ("meta.left = meta.left - 20;", "meta.left = meta.left - 20", "; is missing"),
     ] {

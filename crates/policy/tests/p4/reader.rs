@@ -30,6 +30,8 @@ pub struct Reader {
     parameters: Fields,
     /// Objects that were called, and constants that were read.
     used: BTreeSet<String>,
+    /// The operator of the comparison that was read last, if the expression so far is only that.
+    compared: String,
 }
 
 /// Reads a program. The error says what is wrong with it.
@@ -49,6 +51,7 @@ pub fn read(text: &str) -> Result<(), String> {
         actions: BTreeMap::new(),
         parameters: Fields::new(),
         used: BTreeSet::new(),
+        compared: String::new(),
     };
     while !reader.tokens.peek().is_empty() {
         reader.declaration()?;
@@ -430,7 +433,10 @@ impl Reader {
         let mut left = self.binary(level + 1)?;
         while LEVELS[level].contains(&self.tokens.peek()) {
             let operator = self.tokens.next()?;
+            architecture::stands_beside(&self.compared, &operator)?;
             let right = self.binary(level + 1)?;
+            architecture::stands_beside(&self.compared, &operator)?;
+            self.compared = if level == 2 { operator.clone() } else { String::new() };
             left = combine(&operator, left, right)
                 .ok_or(format!("{left:?} {operator} {right:?} before {}", self.tokens.peek()))?;
         }
@@ -438,8 +444,10 @@ impl Reader {
     }
 
     fn unary(&mut self) -> Result<Kind, String> {
+        self.compared.clear();
         if self.tokens.take("!") {
             let kind = self.unary()?;
+            self.compared.clear();
             return if kind == Kind::Bool { Ok(kind) } else { Err(format!("not of {kind:?}")) };
         }
         if self.tokens.take("(") {
