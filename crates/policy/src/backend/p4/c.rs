@@ -6,6 +6,7 @@ use super::lower::lower;
 use super::model::Pipeline;
 use crate::backend::c::writer::{self, Writer};
 use crate::backend::c::{lookup_header, tracking};
+use crate::capability::METADATA_BYTES_MAX;
 use crate::ir::Program;
 use std::collections::BTreeSet;
 
@@ -37,7 +38,9 @@ pub(super) fn structs(pipeline: &Pipeline) -> Vec<Struct> {
     }
     let own = [Meta::Port, Meta::Value, Meta::ValueLo].map(Meta::place);
     let fields = own.iter().chain(&pipeline.metadata);
-    let fields = fields.filter_map(|place| Some((place.metadata()?.to_owned(), place.bits))).collect();
+    let fields: Vec<_> = fields.filter_map(|place| Some((place.metadata()?.to_owned(), place.bits))).collect();
+    let bytes = fields.iter().map(|(_, bits)| usize::from(*bits) / 8).sum::<usize>();
+    assert!(bytes <= METADATA_BYTES_MAX, "compiler bug: metadata that was not counted");
     add(METADATA, fields, false);
     structs
 }

@@ -19,6 +19,8 @@ mod search;
 mod spec;
 mod text;
 
+pub(crate) use fields::METADATA_BYTES;
+
 use crate::capability::{self, Engine};
 use crate::ir::Program;
 use crate::pass::{self, Placement};
