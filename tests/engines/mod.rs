@@ -11,8 +11,9 @@ use weir_abi::flow::{self, Arrival, Flow, FlowKey, TICK_SHIFT};
 use weir_abi::packet::L4;
 use weir_abi::slot::SlotCounter;
 use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Verdict};
+use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Filter, NativeCode, NativeFilter, XdpFilter};
+use weir_engine::{Bound, Controller, Filter, NativeCode, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::capability::{Engine, unsupported};
@@ -278,7 +279,7 @@ pub struct AsP4 {
 impl AsP4 {
     /// Counts a policy.
     pub fn count(&self, engines: &Engines<'_>) {
-        let counter = if engines.p4.is_some() { &self.ran } else { &self.left_out };
+        let counter = if !engines.p4.is_empty() { &self.ran } else { &self.left_out };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -298,8 +299,8 @@ pub struct Engines<'a> {
     policy: &'a Policy,
     /// None for a policy that cannot be compiled.
     compiled: Option<(NativeFilter, XdpFilter)>,
-    /// None without DPDK, and for a policy with a feature that the engine lacks.
-    p4: Option<NativeFilter>,
+    /// See [`as_p4`].
+    p4: Vec<(&'static str, NativeFilter)>,
     /// The policy in the kernel in parts of a few rules.
     parts: Option<XdpFilter>,
 }
@@ -308,16 +309,16 @@ impl<'a> Engines<'a> {
     /// Compiles and loads the policy. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.unsupported().is_empty() {
-            return Ok(Engines { policy, compiled: None, p4: None, parts: None });
+            return Ok(Engines { policy, compiled: None, p4: vec![], parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, compiled: Some((native, xdp)), p4: p4(policy)?, parts: None })
+        Ok(Engines { compiled: Some((native, xdp)), ..Engines::load_p4(policy)? })
     }
 
     /// Loads the policy as P4 only, if P4 has its features.
     pub fn load_p4(policy: &'a Policy) -> Result<Self, String> {
-        Ok(Engines { policy, compiled: None, p4: p4(policy)?, parts: None })
+        Ok(Engines { policy, compiled: None, p4: as_p4(policy)?, parts: None })
     }
 
     /// Loads the policy like [`Engines::load`], and additionally into the kernel in parts of `rules` rules.
@@ -337,7 +338,7 @@ impl<'a> Engines<'a> {
         let mut others = Vec::new();
         // The interpreter begins without flows.
         let compiled = self.compiled.iter().flat_map(|(native, xdp)| [native.flow_table(), xdp.flow_table()]);
-        let compiled = compiled.chain(self.p4.iter().map(NativeFilter::flow_table));
+        let compiled = compiled.chain(self.p4.iter().map(|(_, p4)| p4.flow_table()));
         let tables: Vec<Arc<FlowTable>> =
             compiled.chain(self.parts.iter().map(XdpFilter::flow_table)).flatten().cloned().collect();
         tables.iter().for_each(|table| table.clear());
@@ -345,8 +346,8 @@ impl<'a> Engines<'a> {
             others.push(("native", decide(native, program, sets)?));
             others.push(("xdp", decide(xdp, program, sets)?));
         }
-        if let Some(p4) = &mut self.p4 {
-            others.push(("p4", decide(p4, program, sets)?));
+        for (name, p4) in &mut self.p4 {
+            others.push((name, decide(p4, program, sets)?));
         }
         if let Some(parts) = &mut self.parts {
             others.push(("xdp in parts", decide(parts, program, sets)?));
@@ -368,13 +369,22 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// The policy as P4. `None` if it has a feature that P4 lacks, without DPDK, and for bundles, which have no P4.
-pub fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
+/// The policy as P4, and with a controller if it tracks, with names for messages. Empty if it has a feature that P4
+/// lacks, without DPDK, and for bundles, which have no P4.
+pub fn as_p4(policy: &Policy) -> Result<Vec<(&'static str, NativeFilter)>, String> {
     if policy.is_bundle() || NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty()
     {
-        return Ok(None);
+        return Ok(vec![]);
     }
-    policy.p4().map(Some).map_err(|failure| format!("p4: {failure}"))
+    let compiled = policy.compile_p4(Cpu::Native).map_err(|failure| format!("p4: {failure}"))?;
+    let filters = [("p4", None), ("p4 with a controller", Some(Controller::default()))];
+    let wanted =
+        filters.into_iter().filter(|(_, controller)| controller.is_none() || policy.program.tracking.is_some());
+    let load = |(name, controller)| {
+        let bound = policy.bind(None).and_then(|bound| compiled.filter(Bound { controller, ..bound }));
+        bound.map(|filter| (name, filter)).map_err(|failure| format!("{name}: {failure}"))
+    };
+    wanted.map(load).collect()
 }
 
 /// The first difference between two engines, with its packet.

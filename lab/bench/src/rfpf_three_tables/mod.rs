@@ -164,7 +164,7 @@ fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Resul
 /// Measures the policy as P4, as [`native`] does. Lookups and counters are extern objects; what remains of the cycles
 /// are the ports and the instructions of the pipeline, which parse, compare and emit.
 fn p4(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Row, Failure> {
-    let mut filter = policy.p4()?;
+    let mut filter = policy.p4(None)?;
     let cost = measure::measure(&mut filter, 0, frames, repeats)?;
     let [_, lookup, counters] = stage_cycles(policy, Target::P4, frames, repeats)?;
     let rest = cost.cycles_per_packet.median - lookup - counters;

@@ -102,6 +102,10 @@ pub(super) fn print(program: &Program, pipeline: &Pipeline) -> String {
         out.line(&format!(".{name}_count = {count},"));
     }
     out.line(&format!(".metadata = \"{METADATA}\","));
+    out.line(&format!(".is_ordered = {},", pipeline.objects.iter().any(|object| object.kind.is_ordered())));
+    if program.tracking.is_some() {
+        out.line(".serve = split_serve,");
+    }
     out.close_with(";");
     out.finish()
 }
