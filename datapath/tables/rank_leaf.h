@@ -127,10 +127,10 @@ WEIR_INLINE uint32_t rank6_lane(struct table table, struct rank_lanes lanes, uin
 	touch(table_at(table, lanes.values + (lane + (count >> 1)) * lanes.value_bytes));
 	for (uint32_t step = 0; step < RANK6_SEARCH_STEPS; step++) {
 		uint32_t half = count >> 1;
-		uint64_t start = image_u32(table, lanes.starts + lane + half);
+		uint32_t start = image_u32(table, lanes.starts + lane + half);
 
-		/* All ones if the run starts at or before the key. With one lane left, half is 0. */
-		lane += half & (uint32_t)((int64_t)opaque(start - key - 1) >> 63);
+		/* No branch, which would double the paths for the verifier. With one lane left, half is 0. */
+		lane += half & (0 - opaque((uint32_t)(((uint64_t)start - key - 1) >> 63)));
 		count -= half;
 	}
 	return lane;
