@@ -15,7 +15,7 @@ const DIVIDED_BYTES: u64 = 32;
 pub(crate) struct Run {
     /// The first value.
     pub start: u64,
-    /// A label, or a block: of the lower stretch, or of a part of which it is the only run.
+    /// A label, or a block: of the next stretch, or of the grain that is the run.
     pub value: u32,
 }
 

@@ -1,18 +1,46 @@
 //! Replaces what a part of the address space has: which leaf or block changes, and what must lead to it.
 
-use super::{Replaced, Update};
+use super::writing::Writing;
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::encode::{NoRoom, Run, Store, push};
-use crate::layout::rank_leaf::{FLAG, LOW_MASK, NUMBER_SHIFT, Offsets, Part, Stretch, block_of, label_of, leaf_of};
-use crate::live::epochs::Quiescence;
-use crate::live::rib::Net;
+use crate::layout::rank_leaf::encode::{Encoder, NoRoom, Run, Store, push};
+use crate::layout::rank_leaf::{
+    FLAG, Form, LOW_MASK, NUMBER_SHIFT, Offsets, Part, ROOT_BITS, Stretch, block_of, label_of, leaf_of,
+};
+use crate::live::epochs::{Quiescence, Unlinked};
+use crate::live::rib::{Net, Rib};
+
+/// The replaced word, which leads to unlinked memory.
+#[derive(Clone, Copy)]
+pub(super) enum Replaced {
+    /// A block in the root.
+    Block(u32),
+    /// A word of a block.
+    Entry(u32),
+}
+
+/// A change in progress.
+pub(super) struct Update<'a, C, Q> {
+    pub encoder: Encoder<Writing<'a, C>>,
+    pub readers: &'a Q,
+    pub rib: &'a Rib,
+    pub without: &'static [u8],
+    pub net: Net,
+    pub unlinked: &'a mut Unlinked<Replaced>,
+}
+
+/// A change of the root's value at byte `at`.
+pub(super) struct Link {
+    at: usize,
+    old: u32,
+    new: u32,
+}
 
 /// A value on the way to the change: a block or a label.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
-    pub value: u32,
+struct Way {
+    value: u32,
     /// Whether only one path leads to it.
-    pub own: bool,
+    own: bool,
 }
 
 impl Way {
@@ -41,8 +69,33 @@ struct Touched {
 }
 
 impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
+    /// The link that value `index` of the root needs, if any. If `own`, its block may be changed in place.
+    pub fn root(&mut self, index: usize, own: bool) -> Result<Option<Link>, NoRoom> {
+        let at = Offsets::root_at(index);
+        let old = self.encoder.store.cells.u32(at);
+        let below = Net { first: (index as u128) << (u128::BITS - ROOT_BITS), len: ROOT_BITS as u8 };
+        let region = if self.net.len <= below.len { below } else { self.net };
+        let stretch = match self.encoder.store.offsets.form {
+            Form::IPV4 => Stretch::Ipv4,
+            _ => Stretch::Upper,
+        };
+        let new = self.stretch(stretch, region, Way { value: old, own })?;
+        Ok(new.map(|new| Link { at, old, new }))
+    }
+
+    /// Stores a value of the root.
+    pub fn link(&mut self, Link { at, old, new }: Link) {
+        if new & FLAG != 0 {
+            self.encoder.store.pools.blocks.add(block_of(new).0 as u32);
+        }
+        self.encoder.store.cells.set_u32(at, new);
+        if old & FLAG != 0 {
+            self.unlinked.push(self.readers, Replaced::Block(old));
+        }
+    }
+
     /// Changes what a region has in a stretch, in a block in place or by a new value, which is returned.
-    pub(super) fn stretch(&mut self, stretch: Stretch, region: Net, way: Way) -> Result<Option<u32>, NoRoom> {
+    fn stretch(&mut self, stretch: Stretch, region: Net, way: Way) -> Result<Option<u32>, NoRoom> {
         let end = u128::BITS - stretch.behind();
         let whole = Net::new(region.first, region.len.min(end as u8));
         let (first, last) = (stretch.of(whole.first), stretch.of(whole.last()));
