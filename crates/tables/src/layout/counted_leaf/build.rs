@@ -140,7 +140,7 @@ impl Builder {
 
 impl Store for Builder {
     fn form(&self) -> Form {
-        Form::IPV4
+        Form::Ipv4
     }
 
     fn value_bytes(&self) -> usize {

@@ -119,7 +119,7 @@ impl<'a> View<'a> {
     fn find4_in(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let chunk = addr & 0xffff;
         let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> ROOT_BITS) as usize * 8));
-        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, Stretch::Ipv4.whole(), chunk.into(), Form::IPV4).0;
+        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, Stretch::Ipv4.whole(), chunk.into(), Form::Ipv4).0;
         let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.offsets.lane(cells, leaf, chunk));
         if first < self.counted {
             return self.offsets.value(cells, lane);

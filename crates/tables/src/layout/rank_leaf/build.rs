@@ -22,7 +22,7 @@ const NO_BLOCKS_LEN: u8 = 48;
 /// Builds the image of prefixes, sorted by [`crate::prefix::Address::order`], with labels `1..=labels`.
 pub(crate) fn build4(prefixes: &[Prefix4], labels: u32, room: Room) -> Result<Image, BuildError> {
     let value_bytes = label_bytes(labels, Layout::RankLeaf)?;
-    let mut encoder = Encoder::new(Builder::new(Form::IPV4, value_bytes));
+    let mut encoder = Encoder::new(Builder::new(Form::Ipv4, value_bytes));
     let limit = |no_room| limit(Layout::RankLeaf, no_room);
     let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn build6(prefixes: &[Prefix6], labels: u32, room: Room) -> Result<Im
     // Only values that name blocks need the flag bit.
     let label_bytes = label_bytes(labels, Layout::RankLeaf6)?;
     let value_bytes = if longest <= NO_BLOCKS_LEN { label_bytes } else { 4 };
-    let mut encoder = Encoder::new(Builder::new(Form::IPV6, value_bytes));
+    let mut encoder = Encoder::new(Builder::new(Form::Ipv6, value_bytes));
     let limit = |no_room| limit(Layout::RankLeaf6, no_room);
     let flat = flatten(prefixes);
     let mut rest = &flat[..];
@@ -138,7 +138,7 @@ impl Builder {
         values.resize(lanes * width + VALUES_PADDING, 0);
         let short: Vec<u16>;
         let starts = match self.form {
-            Form::IPV4 => {
+            Form::Ipv4 => {
                 short = starts.iter().map(|&start| start as u16).collect();
                 Section::U16(&short)
             }

@@ -153,7 +153,7 @@ impl<S: Store> Encoder<S> {
         let coarsest = runs.len().div_ceil(lanes_max).next_power_of_two().ilog2().max(1);
         let needed = separating(part, &runs[1..], lanes_max);
         let least = coarsest.max(needed.saturating_sub(later)).min(part.bits);
-        let lane_bytes = form.start_bytes + self.store.value_bytes();
+        let lane_bytes = form.start_bytes() + self.store.value_bytes();
         let bytes = |&width: &u32| {
             let of_piece = |(piece, runs): (Part, &[Run])| match (self.shape(piece, runs, level), runs.len()) {
                 (_, 1) => 0,
@@ -161,12 +161,12 @@ impl<S: Store> Encoder<S> {
                 (Shape::Grains, runs) => 2 * runs * lane_bytes,
                 (Shape::Block, runs) => {
                     let entries = 8 * runs.div_ceil(lanes_max).next_power_of_two();
-                    runs * (lane_bytes + form.level_bytes) + (NESTED_BYTES >> width) + entries
+                    runs * (lane_bytes + form.level_bytes()) + (NESTED_BYTES >> width) + entries
                 }
             };
             (4usize << width) + pieces(part, runs, width).map(of_piece).sum::<usize>()
         };
-        (least..=(least + form.divisions).min(part.bits)).min_by_key(bytes).expect("there is a least")
+        (least..=(least + form.divisions()).min(part.bits)).min_by_key(bytes).expect("there is a least")
     }
 
     /// Stores the entries that divide `runs` by `width` bits.

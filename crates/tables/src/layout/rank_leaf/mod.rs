@@ -80,36 +80,61 @@ const _: () = assert!(ENTRIES_OFFSET == 262_208);
 
 /// What differs between the families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// Bytes of a start.
-    pub start_bytes: usize,
-    /// Maximum number of blocks above a leaf, up to the root or to the value that leads to them.
-    pub levels: u32,
-    /// Number of bits that each block after the first takes at most, if that is possible in `levels`.
-    pub level_bits: u32,
-    /// Number of divisions tried for a block, from the coarsest possible one.
-    divisions: u32,
-    /// The number of saved bytes that justifies a further block on the way to a run.
-    level_bytes: usize,
+pub(crate) enum Form {
+    Ipv4,
+    Ipv6,
 }
 
 impl Form {
-    pub const IPV4: Form = Form { start_bytes: 2, levels: 2, level_bits: 15, divisions: 4, level_bytes: 0 };
-    pub const IPV6: Form = Form { start_bytes: 4, levels: 6, level_bits: 10, divisions: 6, level_bytes: 8 };
+    /// Bytes of a start.
+    pub const fn start_bytes(self) -> usize {
+        match self {
+            Form::Ipv4 => size_of::<u16>(),
+            Form::Ipv6 => size_of::<u32>(),
+        }
+    }
 
     /// Lanes of a line.
     pub const fn lanes(self) -> usize {
-        LINE_BYTES / self.start_bytes
-    }
-
-    /// Number of bits that the blocks behind this level take at most.
-    pub const fn reach(self, level: u32) -> u32 {
-        self.level_bits * (self.levels - level)
+        LINE_BYTES / self.start_bytes()
     }
 
     /// The highest start.
     pub const fn start_max(self) -> u32 {
-        u32::MAX >> (32 - 8 * self.start_bytes)
+        u32::MAX >> (32 - 8 * self.start_bytes())
+    }
+
+    /// Maximum number of blocks above a leaf, up to the root or to the value that leads to them.
+    pub const fn levels(self) -> u32 {
+        match self {
+            Form::Ipv4 => 2,
+            Form::Ipv6 => 6,
+        }
+    }
+
+    /// Number of bits that the blocks behind this level take at most.
+    const fn reach(self, level: u32) -> u32 {
+        let bits = match self {
+            Form::Ipv4 => 15,
+            Form::Ipv6 => 10,
+        };
+        bits * (self.levels() - level)
+    }
+
+    /// Number of divisions tried for a block, from the coarsest possible one.
+    const fn divisions(self) -> u32 {
+        match self {
+            Form::Ipv4 => 4,
+            Form::Ipv6 => 6,
+        }
+    }
+
+    /// The number of saved bytes that justifies a further block on the way to a run.
+    const fn level_bytes(self) -> usize {
+        match self {
+            Form::Ipv4 => 0,
+            Form::Ipv6 => 8,
+        }
     }
 }
 

@@ -26,9 +26,9 @@ impl Offsets {
         entries_offset: usize,
     ) -> Result<(Self, Entries<'a>), ImageError> {
         let words: &[[u8; 4]] = header.section_at(image, 1, "entries", entries_offset)?;
-        let form = if header.layout == Layout::RankLeaf6 { Form::IPV6 } else { Form::IPV4 };
+        let form = if header.layout == Layout::RankLeaf6 { Form::Ipv6 } else { Form::Ipv4 };
         let lanes = match form {
-            Form::IPV4 => header.section::<2>(image, 2, "starts")?.len(),
+            Form::Ipv4 => header.section::<2>(image, 2, "starts")?.len(),
             _ => header.section::<4>(image, 2, "starts")?.len(),
         };
         let _values: &[[u8; 1]] = header.section(image, 3, "values")?;
@@ -64,13 +64,13 @@ impl Offsets {
 
     /// Byte offset of a lane's start.
     pub fn start_at(&self, lane: usize) -> usize {
-        self.starts + lane * self.form.start_bytes
+        self.starts + lane * self.form.start_bytes()
     }
 
     /// A lane's start.
     pub fn start(&self, cells: &(impl Cells + ?Sized), lane: usize) -> u32 {
         match self.form {
-            Form::IPV4 => cells.u16(self.start_at(lane)).into(),
+            Form::Ipv4 => cells.u16(self.start_at(lane)).into(),
             _ => cells.u32(self.start_at(lane)),
         }
     }
@@ -78,7 +78,7 @@ impl Offsets {
     /// Writes a lane's start.
     pub fn set_start(&self, cells: &impl CellsMut, lane: usize, start: u32) {
         match self.form {
-            Form::IPV4 => cells.set_u16(self.start_at(lane), start as u16),
+            Form::Ipv4 => cells.set_u16(self.start_at(lane), start as u16),
             _ => cells.set_u32(self.start_at(lane), start),
         }
     }
@@ -136,7 +136,7 @@ impl Offsets {
         form: Form,
     ) -> (u32, Part) {
         let mut entry = word | FLAG;
-        for _ in 0..form.levels {
+        for _ in 0..form.levels() {
             let (base, width) = (block_of(entry).0, entry & LOW_MASK);
             if width > part.bits {
                 break;
@@ -320,7 +320,7 @@ impl Entries<'_> {
     /// Checks that the entries of the block that `word` names exist.
     pub fn check_block(&self, word: u32) -> Result<(), &'static str> {
         let (base, count) = block_of(word);
-        if self.form == Form::IPV4 && word & LOW_MASK > Stretch::Ipv4.bits() {
+        if self.form == Form::Ipv4 && word & LOW_MASK > Stretch::Ipv4.bits() {
             return Err("width");
         }
         if base + count <= self.words.len() { Ok(()) } else { Err("block") }
@@ -339,7 +339,7 @@ impl Entries<'_> {
         self.check_block(entry)?;
         let (base, count) = block_of(entry);
         // Lookups of IPv4 addresses do not count levels.
-        match self.form == Form::IPV4 && blocks_before[base + count] != blocks_before[base] {
+        match self.form == Form::Ipv4 && blocks_before[base + count] != blocks_before[base] {
             true => Err("block in a block of an entry"),
             false => Ok(()),
         }

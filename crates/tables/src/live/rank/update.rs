@@ -76,7 +76,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let below = Net { first: (index as u128) << (u128::BITS - ROOT_BITS), len: ROOT_BITS as u8 };
         let region = if self.net.len <= below.len { below } else { self.net };
         let stretch = match self.encoder.store.offsets.form {
-            Form::IPV4 => Stretch::Ipv4,
+            Form::Ipv4 => Stretch::Ipv4,
             _ => Stretch::Upper,
         };
         let new = self.stretch(stretch, region, Way { value: old, own })?;
@@ -204,7 +204,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         let lanes_max = self.encoder.store.lanes_max();
         let lanes = |limit| self.encoder.store.lanes(block.word, index, changed.len(), limit);
         if !self.encoder.is_leaf(part, changed, block.level) {
-            let is_last = block.level == self.encoder.store.offsets.form.levels;
+            let is_last = block.level == self.encoder.store.offsets.form.levels();
             return is_last || lanes(count * lanes_max) > count * lanes_max;
         }
         match (block.level, count) {
