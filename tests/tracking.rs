@@ -12,6 +12,9 @@ mod proxied_flows;
 mod proxy;
 #[path = "tracking/restored.rs"]
 mod restored;
+#[cfg(feature = "dpdk")]
+#[path = "tracking/split.rs"]
+mod split;
 #[path = "tracking/two_cpus.rs"]
 mod two_cpus;
 
@@ -171,6 +174,7 @@ fn run_group(group: &Group<'_>) -> Vec<String> {
     let policy = policy(folder.path(), &group[0].1).unwrap_or_else(|error| panic!("{first}: {error}"));
     let mut native = policy.native().unwrap_or_else(|error| panic!("{first}: {error}"));
     let mut xdp = policy.xdp().unwrap_or_else(|error| panic!("{first}: {error}"));
+    let mut as_p4 = engines::as_p4(&policy).unwrap_or_else(|error| panic!("{first}: {error}"));
     let mut wrong = Vec::new();
     for (name, case) in group.iter().flat_map(|(path, script)| script.cases.iter().map(|case| (name(path), case))) {
         assert!(!case.steps.is_empty(), "{name}: {}: no packets", case.name);
@@ -185,7 +189,16 @@ fn run_group(group: &Group<'_>) -> Vec<String> {
             run(&mut xdp);
             xdp.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
         });
-        for (engine, differences) in [("eval", of_eval), ("native", of_native), ("xdp", of_xdp)] {
+        let mut decided = vec![("eval", of_eval), ("native", of_native), ("xdp", of_xdp)];
+        for (engine, p4) in &mut as_p4 {
+            let differences = run(&policy, case, &mut |run| {
+                p4.flow_table().expect("it tracks").clear();
+                run(p4);
+                p4.flow_table().expect("it tracks").verify().expect("the invariants of the table hold");
+            });
+            decided.push((engine, differences));
+        }
+        for (engine, differences) in decided {
             let line = |difference: &String| format!("{name}: {engine}: {}: {difference}", case.name);
             wrong.extend(differences.iter().map(line));
         }

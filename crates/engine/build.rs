@@ -41,7 +41,7 @@ fn dpdk(datapath: &Path) {
         .unwrap_or_else(|error| panic!("the feature `dpdk` needs `apt-get install libdpdk-dev pkg-config`: {error}"));
     let shim = datapath.join(DPDK);
     let mut build = cc::Build::new();
-    build.files(["eal.c", "port.c", "burst.c", "flow.c", "pipeline.c"].map(|name| shim.join(name)));
+    build.files(["eal.c", "port.c", "burst.c", "flow.c", "pipeline.c", "controller.c"].map(|name| shim.join(name)));
     build.include(datapath);
     // DPDK calls its pipelines experimental in every version.
     build.define("ALLOW_EXPERIMENTAL_API", None);

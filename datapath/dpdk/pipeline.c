@@ -5,8 +5,12 @@
  * SWX has 16 threads of its own, which take packets in turn. A thread gives way when it has received a packet, and then
  * decides it to its end, because programs have no SWX tables. So packets are decided in their order. When the input has
  * no more packets, all threads wait for one, and the burst is over.
+ *
+ * With a controller, a thread also gives way while its packet waits (p4/split.h). The others go on, and reach their
+ * tracking point in the order of packets. A program that depends on the order of flows gets one packet at a time.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +23,12 @@
 #include <rte_swx_port.h>
 
 #include "core/fields.h"
+#include "dpdk/controller.h"
 #include "dpdk/pipeline.h"
 
 enum {
 	THREADS = 16,		       /* of SWX, each with at most one packet */
-	ROOMS = 2 * THREADS,	       /* packets in memory */
+	ROOMS = THREADS,	       /* packets in memory */
 	HEADROOM = 64,		       /* in front of the arrival header */
 	FIELD_BYTES_MAX = 8,	       /* SWX reads and writes 8 bytes at each field */
 	FIELDS_MAX = 256,	       /* of a struct, as SWX has it in mailboxes and metadata */
@@ -46,7 +51,9 @@ struct port {
 	bool emits; /* p4_program.emits */
 	uint32_t received;
 	uint32_t sent;
-	uint32_t idle; /* calls without a packet since the last one */
+	uint32_t idle;	 /* calls without a packet since the last one */
+	bool one_by_one; /* whether a packet is received only when no other one is in the pipeline */
+	uint32_t free;	 /* rooms without a packet, as a mask */
 	struct room *rooms;
 };
 
@@ -120,6 +127,7 @@ static int port_receive(void *object, struct rte_swx_pkt *packet)
 	const uint32_t i = port->received;
 	struct p4_arrival arrival;
 	struct frame frame;
+	uint32_t room;
 	uint32_t bytes;
 	uint8_t *to;
 
@@ -127,7 +135,11 @@ static int port_receive(void *object, struct rte_swx_pkt *packet)
 		port->idle++;
 		return 0;
 	}
+	if (port->one_by_one && i != port->sent)
+		return 0;
 	port->received++;
+	room = (uint32_t)__builtin_ctz(port->free);
+	port->free &= port->free - 1;
 	frame = burst_frame(burst, i);
 	arrival = (struct p4_arrival){
 		.captured = rte_cpu_to_be_32(frame.cap),
@@ -137,14 +149,14 @@ static int port_receive(void *object, struct rte_swx_pkt *packet)
 		.chain = rte_cpu_to_be_16((uint16_t)port->chain),
 		.link = (uint8_t)frame.link,
 	};
-	to = port->rooms[i % ROOMS].bytes + HEADROOM;
+	to = port->rooms[room].bytes + HEADROOM;
 	memcpy(to, &arrival, sizeof(arrival));
 	bytes = parsed_bytes(&frame);
 	if (bytes)
 		memcpy(to + sizeof(arrival), frame.data, bytes);
 	prefetch_frame(burst, i + THREADS);
 	*packet = (struct rte_swx_pkt){
-		.pkt = port->rooms[i % ROOMS].bytes,
+		.pkt = port->rooms[room].bytes,
 		.offset = HEADROOM,
 		.length = (uint32_t)sizeof(arrival) + bytes,
 	};
@@ -168,6 +180,7 @@ static void port_send(void *object, struct rte_swx_pkt *packet)
 	uint32_t i;
 
 	memcpy(&arrival, packet->pkt + (port->emits ? packet->offset : HEADROOM), sizeof(arrival));
+	port->free |= UINT32_C(1) << ((struct room *)packet->pkt - port->rooms);
 	i = rte_be_to_cpu_32(arrival.packet);
 	if (i >= port->burst->count || port->burst->verdicts[i] != NO_VERDICT)
 		return;
@@ -396,7 +409,18 @@ static int configure(struct p4_pipeline *pipeline, const struct p4_program *prog
 	return refuse(to, "pipeline", program->metadata, rte_swx_pipeline_build(pipeline->swx));
 }
 
-struct p4_pipeline *p4_build(const struct p4_program *program, char *words, size_t size)
+/* Starts the controller, if the program tracks. */
+static int add_controller(struct p4_pipeline *pipeline, const struct p4_program *program, uint64_t takes_ns,
+			  const struct refusal *to)
+{
+	if (!program->serve)
+		return 0;
+	pipeline->worker.controller = controller_start(program, takes_ns);
+	pipeline->port.one_by_one = program->is_ordered;
+	return refuse(to, "controller of", program->metadata, pipeline->worker.controller ? 0 : EAGAIN);
+}
+
+struct p4_pipeline *p4_build(const struct p4_program *program, const uint64_t *controller_ns, char *words, size_t size)
 {
 	const struct refusal to = {words, size};
 	struct p4_pipeline *pipeline = calloc(1, sizeof(*pipeline));
@@ -407,10 +431,12 @@ struct p4_pipeline *p4_build(const struct p4_program *program, char *words, size
 	}
 	pipeline->port.rooms = pipeline->rooms;
 	pipeline->port.emits = program->emits;
-	/* A packet passes each instruction once, because jumps go forward, and is received once more in vain. */
-	pipeline->steps_max = program->instruction_count + 1;
+	/* A packet passes each instruction once, because jumps go forward. Meanwhile each thread asks for one in vain.
+	 */
+	pipeline->steps_max = program->instruction_count + THREADS;
 	building = pipeline;
-	if (configure(pipeline, program, &to)) {
+	if (configure(pipeline, program, &to) ||
+	    (controller_ns && add_controller(pipeline, program, *controller_ns, &to))) {
 		p4_free(pipeline);
 		pipeline = NULL;
 	}
@@ -418,35 +444,74 @@ struct p4_pipeline *p4_build(const struct p4_program *program, char *words, size
 	return pipeline;
 }
 
-uint32_t p4_decide(struct p4_pipeline *pipeline, const struct weir_burst *burst, uint32_t chain)
+/* Prepares the externs for a burst. The controller shares the flows. */
+static void begin(struct p4_worker *worker, const struct weir_burst *burst)
 {
-	struct port *port = &pipeline->port;
-	uint64_t left = (burst->count + THREADS) * pipeline->steps_max;
-
-	pipeline->worker.burst = burst;
-	pipeline->worker.env = (struct env){
+	worker->burst = burst;
+	worker->env = (struct env){
 		.counters = burst->counters,
 		.tables = burst->tables,
 		.limits = burst->limits,
 		.flows = burst->flows,
 	};
+	if (!worker->controller)
+		return;
+	worker->env.flows.shared = true;
+	controller_use(worker->controller, &worker->env);
+}
+
+/*
+ * Runs the pipeline until the burst is decided, or the program has had more steps than it needs. Steps in which a
+ * packet waits do not count.
+ */
+static void run(struct p4_pipeline *pipeline, uint32_t count)
+{
+	struct port *port = &pipeline->port;
+	uint64_t left = (count + THREADS) * pipeline->steps_max, waits = pipeline->worker.waits;
+
+	/* When each thread has asked for a packet in vain, no packet is left in the pipeline. */
+	while (port->sent < count && port->idle < THREADS && left) {
+		const uint64_t steps = left < STEPS ? left : STEPS;
+
+		rte_swx_pipeline_run(pipeline->swx, (uint32_t)steps);
+		if (pipeline->worker.waits == waits) {
+			left -= steps;
+			continue;
+		}
+		waits = pipeline->worker.waits;
+		port->idle = 0;
+		sched_yield();
+	}
+}
+
+uint32_t p4_decide(struct p4_pipeline *pipeline, const struct weir_burst *burst, uint32_t chain)
+{
+	struct port *port = &pipeline->port;
+
+	begin(&pipeline->worker, burst);
 	for (uint32_t i = 0; i < burst->count; i++)
 		burst->verdicts[i] = NO_VERDICT;
 	port->burst = burst;
 	port->chain = chain;
 	port->received = port->sent = port->idle = 0;
-	/* When each thread has asked for a packet in vain, no packet is left in the pipeline. */
-	while (port->sent < burst->count && port->idle < THREADS && left) {
-		const uint64_t steps = left < STEPS ? left : STEPS;
-
-		rte_swx_pipeline_run(pipeline->swx, (uint32_t)steps);
-		left -= steps;
-	}
+	port->free = (UINT32_C(1) << ROOMS) - 1;
+	run(pipeline, burst->count);
+	if (pipeline->worker.controller)
+		controller_wait(pipeline->worker.controller);
 	return burst->count - port->sent;
+}
+
+void p4_tracked_by(const struct p4_pipeline *pipeline, uint64_t *here, uint64_t *away)
+{
+	const struct p4_controller *controller = pipeline->worker.controller;
+
+	*here = controller ? controller->tracked_here : 0;
+	*away = controller ? controller->tracked_away : 0;
 }
 
 void p4_free(struct p4_pipeline *pipeline)
 {
+	controller_stop(pipeline->worker.controller);
 	rte_swx_pipeline_free(pipeline->swx);
 	free(pipeline);
 }

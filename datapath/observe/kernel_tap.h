@@ -2,7 +2,7 @@
 /*
  * Taps: copies of decided packets for user space (crates/abi/src/tap.rs has the layout). All generations share the
  * taps, so they open and close while programs run. Without an open tap a packet costs one read of a word that nothing
- * writes. A packet that a tap wants and that is not one in so many costs two counters of the CPU.
+ * writes. A packet that a tap wants and that is not one in so many costs two counters in one line of the CPU.
  *
  * A tap gets a limited number of copies (`left`), which its reader renews. So the cost of packets that a tap wants is
  * bounded, and an attacker who sends only such packets gains nothing. A full ring loses copies. Both are counted.
@@ -31,12 +31,14 @@ struct tap {
 	uint64_t zero[6];
 };
 
+/* What a CPU counts for a tap: a cache line, because most packets write to no other one. */
 struct tap_count {
 	uint64_t matched;
 	uint64_t over;	   /* not copied: the tap has had enough */
 	uint64_t lost;	   /* the ring was full */
 	uint64_t excluded; /* the headers are not what the tap wants */
 	uint64_t skip;	   /* wanted packets that go by until the next copy */
+	uint64_t zero[3];
 };
 
 struct tap_record {
@@ -49,7 +51,7 @@ struct tap_record {
 	uint8_t taps;
 	uint8_t side;
 	uint16_t port;
-	uint8_t bytes[TAP_BYTES_MAX + 128]; /* a tag beside a packet has its place behind the last byte */
+	uint8_t bytes[TAP_BYTES_MAX + 160]; /* a tag beside a packet has its place behind the last byte */
 };
 
 struct tap_cpu {
@@ -70,8 +72,8 @@ struct taps {
 	struct tap_cpu cpu[1]; /* the engine makes the section longer: one for each CPU */
 };
 
-_Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 40, "Tap");
-_Static_assert(sizeof(struct tap_cpu) == 9600 && offsetof(struct taps, cpu) == 896, "Taps");
+_Static_assert(sizeof(struct tap) == 64 && sizeof(struct tap_count) == 64, "Tap");
+_Static_assert(sizeof(struct tap_cpu) == 9728 && offsetof(struct taps, cpu) == 896, "Taps");
 
 struct taps weir_taps __attribute__((aligned(64))) WEIR_SECTION(".bss.taps");
 
@@ -104,33 +106,75 @@ WEIR_INLINE uint32_t taps_wanting(uint64_t open, uint32_t verdict, uint32_t side
 }
 
 /*
+ * Whether a packet goes by, because `left` do so until the next copy. A number from twice `one_in` - 1 on is of an
+ * earlier tap. If each packet is copied, that is each number but 0.
+ */
+WEIR_INLINE bool tap_skips(uint64_t one_in, uint64_t left)
+{
+	return left && left + 1 < 2 * one_in;
+}
+
+/*
  * Whether a packet is one in so many. Each CPU counts down to its next copy. Only a copy draws a number: any one below
- * twice `one_in` - 1, so the mean is `one_in` - 1 (sFlow version 5, section 3.1). A larger number is of an earlier tap.
+ * twice `one_in` - 1, so the mean is `one_in` - 1 (sFlow version 5, section 3.1).
  */
 WEIR_INLINE bool tap_chooses(uint64_t one_in, uint64_t *skip)
 {
-	const uint64_t numbers = 2 * one_in - 1, left = *skip;
+	const uint64_t left = *skip;
 
-	if (one_in <= 1)
-		return true;
-	if (left && left < numbers) {
+	if (tap_skips(one_in, left)) {
 		*skip = left - 1;
 		return false;
 	}
-	*skip = bpf_get_prandom_u32() * numbers >> 32;
+	if (one_in > 1)
+		*skip = bpf_get_prandom_u32() * (2 * one_in - 1) >> 32;
 	return true;
 }
 
-/* Counts a packet for a tap that wants it. Returns the bytes that the tap gets; 0 if it gets no copy. */
-WEIR_GLOBAL uint32_t weir_tap_takes(uint32_t number, uint32_t cpu)
+/* The number of the only bit in a word of TAPS bits. */
+WEIR_INLINE uint32_t tap_number(uint32_t bit)
 {
-	const uint32_t at = bounded(number, TAPS - 1);
-	struct tap *tap = &weir_taps.tap[at];
-	struct tap_count *count = &tap_cpu(cpu)->count[at];
+	return bounded((bit >> 1) - (bit >> 3), TAPS - 1);
+}
 
+/* Counts a packet for taps that want it. Returns those that choose it. */
+WEIR_INLINE uint32_t taps_choosing(struct tap_cpu *own, uint32_t wanting)
+{
+	uint32_t left = wanting, chosen = 0;
+
+	for (uint32_t i = 0; i < TAPS && left; i++) {
+		const uint32_t bit = left & -left, at = tap_number(bit);
+		struct tap_count *count = &own->count[at];
+
+		count->matched++;
+		chosen = forget(chosen | (tap_chooses(weir_taps.tap[at].one_in, &count->skip) ? bit : 0));
+		left = forget(left & ~bit);
+	}
+	return chosen;
+}
+
+/*
+ * Counts a packet that only one tap wants and does not choose. False, and nothing is counted, if it is another packet.
+ * One line of the CPU is written, without a call.
+ */
+WEIR_INLINE bool tap_lets_by(uint32_t cpu, uint32_t wanting)
+{
+	const uint32_t at = tap_number(wanting);
+	struct tap_count *count = &tap_cpu(cpu)->count[at];
+	const uint64_t left = count->skip;
+
+	if (wanting & (wanting - 1) || !tap_skips(weir_taps.tap[at].one_in, left))
+		return false;
+	count->skip = left - 1;
 	count->matched++;
-	if (!tap_chooses(tap->one_in, &count->skip))
-		return 0;
+	return true;
+}
+
+/* Takes a copy from what a tap may still get. Returns the bytes that the tap gets; 0 if it has had enough. */
+WEIR_INLINE uint32_t tap_takes(uint32_t at, struct tap_count *count)
+{
+	struct tap *tap = &weir_taps.tap[at];
+
 	/* The word is written only while there is something left, so CPUs do not contend for it in a flood. */
 	if (*(volatile int64_t *)&tap->left <= 0 || __sync_fetch_and_add(&tap->left, -1) <= 0) {
 		count->over++;
@@ -189,6 +233,22 @@ WEIR_INLINE uint32_t taps_by_head(TAP_CONTEXT *ctx, uint32_t cpu, uint32_t wanti
 	return left;
 }
 
+/* The taps that get a copy, and in `most` the bytes that one of them wants. */
+WEIR_INLINE uint32_t taps_taking(struct tap_cpu *own, uint32_t wanting, uint32_t *most)
+{
+	const uint32_t chosen = taps_choosing(own, wanting);
+	uint32_t takers = 0;
+
+	*most = 0;
+	for (uint32_t i = 0; i < TAPS; i++) {
+		const uint32_t snap = chosen >> i & 1 ? tap_takes(i, &own->count[i]) : 0;
+
+		takers = forget(takers | (uint32_t)(snap != 0) << i);
+		*most = forget(snap > *most ? snap : *most);
+	}
+	return takers;
+}
+
 /* Copies a packet, as it was received or is sent, to the taps that want it. The verifier follows it once. */
 WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port, uint32_t len, uint32_t cpu)
 {
@@ -197,17 +257,12 @@ WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port,
 	uint32_t wanting = taps_wanting(open, verdict, side);
 	struct tap_cpu *own = tap_cpu(cpu);
 	struct tap_record *record = &own->record;
-	uint32_t takers = 0, most = 0;
+	uint32_t takers, most;
 	uint64_t before;
 
 	if (wanting & weir_taps.wheres)
 		wanting = taps_by_head(ctx, cpu, wanting, len);
-	for (uint32_t i = 0; i < TAPS; i++) {
-		const uint32_t snap = wanting >> i & 1 ? weir_tap_takes(i, cpu) : 0;
-
-		takers = forget(takers | (uint32_t)(snap != 0) << i);
-		most = forget(snap > most ? snap : most);
-	}
+	takers = taps_taking(own, wanting, &most);
 	if (!takers)
 		return 0;
 	before = one_less(len < most ? len : most);
@@ -230,10 +285,16 @@ WEIR_GLOBAL uint32_t weir_tap(TAP_CONTEXT *ctx, uint32_t verdict, uint32_t port,
 	return 0;
 }
 
-/* Copies a packet to taps, if any is open. */
+/* Copies a packet to the taps that want it, if any is open. Packets that no tap gets are most: they cost no call. */
 WEIR_INLINE void put_taps(TAP_CONTEXT *ctx, struct arrival arrival, uint32_t verdict, uint32_t len)
 {
-	if (weir_mode.taps && WEIR_UNLIKELY(taps_open() << 32))
+	const uint64_t open = weir_mode.taps ? taps_open() : 0;
+	uint32_t wanting;
+
+	if (!WEIR_UNLIKELY(open << 32))
+		return;
+	wanting = taps_wanting(open, verdict, weir_ports.port[bounded(arrival.port, PORTS_MAX - 1)].side);
+	if (wanting && (wanting & weir_taps.wheres || !tap_lets_by(arrival.cpu, wanting)))
 		weir_tap(ctx, verdict, arrival.port, len, arrival.cpu);
 }
 

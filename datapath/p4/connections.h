@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The extern objects of `limit each` of connections. They come behind `track` (p4/track.h). */
+/* The extern objects of `limit each` of connections. They come behind `track` (p4/track.h). Such a
+ * pipeline has no controller, so all packets use the same memory. */
 #ifndef WEIR_P4_CONNECTIONS_H
 #define WEIR_P4_CONNECTIONS_H
 
@@ -21,7 +22,7 @@ struct p4_connections6 {
 WEIR_INLINE bool p4_has_seat(void *worker, uint32_t limiter, struct each_hash hash, uint64_t hi, uint64_t lo)
 {
 	const struct env *env = p4_env(worker);
-	const struct p4_flow *flow = p4_flow(worker);
+	const struct p4_flow *flow = p4_flow(worker, 0);
 	const struct holding holding = track_holding(&flow->track, flow->now);
 
 	if (seat_grant(env, limiter, &holding, hash))

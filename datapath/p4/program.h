@@ -64,13 +64,18 @@ struct p4_header {
 
 /*
  * An extern object, the only one of its type, with one member function `run`. `worker` is a struct p4_worker. The
- * function has no state of its own and always returns 1, because it is done.
+ * function has no state of its own. It returns 1 when it is done. If it returns 0, other packets are decided, and it is
+ * called again.
  */
 struct p4_extern {
 	const char *name;
 	const char *mailbox; /* name of its struct, which no header has */
 	int (*run)(void *worker, void *mailbox);
 };
+
+struct p4_worker;
+struct p4_controller;
+struct p4_errand;
 
 struct p4_program {
 	const struct p4_struct *structs;
@@ -84,15 +89,23 @@ struct p4_program {
 	uint32_t instruction_count;
 	bool emits; /* whether it emits the headers in front of what it sends; else the frame has to be sent as it came
 		     */
+	bool is_ordered; /* verdicts depend on the order of packets of different flows: by limits, additions, samples */
+	/* What a controller does with a packet (p4/split.h). NULL if the program does not track. */
+	void (*serve)(struct p4_worker *controller, struct p4_errand *errand);
 };
 
 enum { P4_SCRATCH_WORDS = 128 };
 
-/* What the externs of one worker use: the burst that is decided, and what they keep of a packet. It begins as zeros. */
+/*
+ * What the externs of one worker use: the burst that is decided, and what they keep of each packet. It begins as zeros.
+ */
 struct p4_worker {
 	struct env env;
 	const struct weir_burst *burst;
-	uint64_t scratch[P4_SCRATCH_WORDS];
+	struct p4_controller *controller; /* NULL without one */
+	uint64_t waiting; /* packets of the burst that wait for the controller, or behind one that does */
+	uint64_t waits;	  /* calls of externs that returned 0 */
+	uint64_t scratch[WEIR_BURST_MAX][P4_SCRATCH_WORDS];
 };
 
 #endif

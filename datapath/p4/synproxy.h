@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The extern objects of a policy with a SYN proxy: `synproxy` answers SYNs of a rule, `left` follows the verdict in
- * place of `tracked` (p4/track.h) and makes what leaves in place of the packet.
+ * place of `tracked` (p4/track.h) and makes what leaves in place of the packet. Such a pipeline has no controller.
  */
 #ifndef WEIR_P4_SYNPROXY_H
 #define WEIR_P4_SYNPROXY_H
@@ -23,7 +23,7 @@ struct p4_left {
 WEIR_INLINE int p4_synproxy(void *worker, void *mailbox)
 {
 	struct p4_synproxy *mail = mailbox;
-	struct p4_flow *flow = p4_flow(worker);
+	struct p4_flow *flow = p4_flow(worker, mail->packet);
 
 	mail->answered = 0;
 	if (flow->is_asked || !asks_to_open(&flow->track))
@@ -38,8 +38,8 @@ WEIR_INLINE int p4_left(void *worker, void *mailbox)
 	struct p4_left *mail = mailbox;
 	const struct weir_burst *burst = p4_burst(worker);
 	const uint32_t i = mail->tracked.packet, action = mail->tracked.action;
-	struct p4_flow *flow = p4_flow(worker);
-	const bool leaves = p4_follow(worker, &mail->tracked) || action == ACTION_REPLY;
+	struct p4_flow *flow = p4_flow(worker, i);
+	const bool leaves = p4_follow(worker, &mail->tracked) == P4_ACCEPTED || action == ACTION_REPLY;
 
 	mail->rewritten = leaves && flow->track.edit.kind != EDIT_NONE;
 	if (mail->rewritten) {

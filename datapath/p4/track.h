@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The extern objects of tracking: `track` at the point of a chain where packets are tracked, and `tracked` at the end
- * of each packet. The tracker is the one of all engines, which parses the packet again. A pipeline decides one packet
- * after the other, so a flow that a packet opens is entered before the next packet.
+ * of each packet. A pipeline decides one packet after the other, so a flow that a packet opens is entered before the
+ * next packet. With a controller, p4/split.h says who tracks, and which packets wait.
  *
  * Generated code declares `tracking`, the policy's settings, before it includes this.
  */
 #ifndef WEIR_P4_TRACK_H
 #define WEIR_P4_TRACK_H
 
-#include "p4/externs.h"
-#include "track/tracker.h"
-#include "track/burst.h"
+#include "p4/split.h"
 
 struct p4_track {
 	uint32_t packet;
@@ -28,80 +26,71 @@ struct p4_tracked {
 	uint16_t reason;
 } P4_MAILBOX;
 
-/* What the worker knows of its packet. */
-struct p4_flow {
-	struct packet packet;
-	struct track track;
-	uint32_t now; /* ticks */
-	bool is_tracked;
-	bool is_asked; /* whether the SYN proxy has seen it */
-};
-
-_Static_assert(sizeof(struct p4_flow) <= sizeof(((struct p4_worker *)0)->scratch), "what is known of a packet");
-
-WEIR_INLINE struct p4_flow *p4_flow(void *worker)
-{
-	return (struct p4_flow *)((struct p4_worker *)worker)->scratch;
-}
-
-/* Tracks a well-formed packet. */
-static void __attribute__((noinline, unused)) p4_track_packet(void *worker, uint32_t i, enum from_side from)
+/* Tracks a well-formed packet. Returns false if it waits for a controller, and must be called again then. */
+static bool __attribute__((noinline, unused)) p4_track_packet(void *worker, uint32_t i, enum from_side from)
 {
 	const struct env *env = p4_env(worker);
 	const struct weir_burst *burst = p4_burst(worker);
-	const struct frame frame = burst_frame(burst, i);
-	struct p4_flow *flow = p4_flow(worker);
-	struct track *track = &flow->track;
+	struct p4_flow *flow = p4_flow(worker, i);
+	struct frame frame;
 
-	flow->now = track_time(env->flows.head, burst_time(burst, i));
-	flow->is_tracked = true;
-	flow->is_asked = false;
-	track_keep(track);
-	parse_packet(&frame, &flow->packet);
-	track_read(env->flows.head, &frame, &flow->packet, from, track);
-	if (track->subject < SUBJECT_TCP)
-		return;
-	if (track->subject == SUBJECT_TCP)
-		read_segment(&frame, &flow->packet, &track->segment);
-	track_find(env, track, flow->now);
-	track_judge(env, track, flow->now);
-	track_finish(env, track, flow->now);
+	if (((struct p4_worker *)worker)->controller)
+		return split_track(worker, i, from);
+	frame = burst_frame(burst, i);
+	p4_read(env, &frame, track_time(env->flows.head, burst_time(burst, i)), from, flow);
+	p4_judge(env, flow);
+	flow->stage = P4_TRACKED;
+	return true;
 }
 
 WEIR_INLINE int p4_track(void *worker, void *mailbox)
 {
 	struct p4_track *mail = mailbox;
-	const struct track *track = &p4_flow(worker)->track;
+	const struct track *track = &p4_flow(worker, mail->packet)->track;
 
-	p4_track_packet(worker, mail->packet, (enum from_side)mail->from);
+	if (!p4_track_packet(worker, mail->packet, (enum from_side)mail->from))
+		return 0;
 	mail->state = track->state;
 	mail->refused = track->state == STATE_INVALID ? track->refused : (uint16_t)REASON_NO_MATCH;
 	return 1;
 }
 
-/*
- * Tracks a packet that is accepted and was not tracked before, and enters the flow that it opens. Returns false for
- * packets that are not accepted.
- */
-WEIR_INLINE bool p4_follow(void *worker, const struct p4_tracked *mail)
+/* Enters the flow that an accepted packet opens. */
+WEIR_INLINE void p4_open(struct p4_worker *worker, struct track *track)
 {
-	struct p4_flow *flow = p4_flow(worker);
+	if (track->opens == PLACE_FULL)
+		return;
+	if (worker->controller)
+		split_accept(worker->controller);
+	else
+		track_open(&worker->env, track);
+}
+
+/* What p4_follow() made of a packet. */
+enum p4_followed {
+	P4_NOT_ACCEPTED,
+	P4_ACCEPTED,
+	P4_NOT_YET, /* it waits for a controller */
+};
+
+/* Tracks a packet that is accepted and was not tracked before, and enters the flow that it opens. */
+WEIR_INLINE enum p4_followed p4_follow(void *worker, const struct p4_tracked *mail)
+{
+	struct p4_flow *flow = p4_flow(worker, mail->packet);
 	const bool is_accepted = is_tracked_late((uint32_t)mail->action | (uint32_t)mail->reason << 16);
 
 	if (is_accepted) {
-		if (!flow->is_tracked)
-			p4_track_packet(worker, mail->packet, (enum from_side)mail->from);
-		if (flow->track.opens != PLACE_FULL)
-			track_open(p4_env(worker), &flow->track);
+		if (flow->stage != P4_TRACKED && !p4_track_packet(worker, mail->packet, (enum from_side)mail->from))
+			return P4_NOT_YET;
+		p4_open(worker, &flow->track);
 	}
-	flow->is_tracked = false;
-	return is_accepted;
+	flow->stage = P4_FRESH;
+	return is_accepted ? P4_ACCEPTED : P4_NOT_ACCEPTED;
 }
 
 WEIR_INLINE int p4_tracked(void *worker, const void *mailbox)
 {
-	p4_follow(worker, mailbox);
-	return 1;
+	return p4_follow(worker, mailbox) != P4_NOT_YET;
 }
 
 #endif

@@ -17,22 +17,6 @@
 
 enum { RANK_FEW = 24 }; /* so many keys are looked up faster one by one than a burst by groups */
 
-/*
- * Like rank_entry(), without a branch on nested entries. Most entries of IPv4 are not nested; about half of the entries
- * of IPv6 are.
- */
-WEIR_INLINE uint32_t rank_entry_either(struct table table, uint32_t word, uint32_t chunk)
-{
-	uint32_t outer = (word >> RANK_NUMBER_SHIFT & RANK_NUMBER_MASK) + (chunk >> (word & RANK_LOW_MASK));
-	uint32_t entry = image_u32(table, RANK_ENTRIES + outer);
-	uint32_t nested = (uint32_t)((int32_t)entry >> 31); /* all ones if so */
-	uint32_t inner = chunk >> (entry >> RANK_NUMBER_SHIFT & RANK_NESTED_SHIFT_MASK);
-
-	inner &= (1u << (entry & RANK_LOW_MASK)) - 1;
-	inner += entry >> RANK_NESTED_BASE_SHIFT & RANK_NESTED_BASE_MASK;
-	return image_u32(table, RANK_ENTRIES + (outer ^ ((outer ^ inner) & nested)));
-}
-
 /* The keys without an answer yet: their numbers in the burst, and what they look up in their leaves. */
 struct rank_left {
 	uint8_t keys[WEIR_BURST_MAX];
@@ -109,43 +93,98 @@ WEIR_INLINE void rank_leaf_kernel(struct table table, const uint32_t *addrs, uin
 	rank_values_of(table, left, labels, leaves);
 }
 
-WEIR_INLINE void rank_leaf6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-				   uint32_t count)
+/* IPv6 keys on their way, by number in the burst. */
+struct rank6_keys {
+	uint64_t halves[WEIR_BURST_MAX];
+	uint8_t left[WEIR_BURST_MAX];	/* bits of the half */
+	uint8_t grains[WEIR_BURST_MAX]; /* bits below the starts of leaves with more than 32 bits left */
+};
+
+/*
+ * The entries of the keys of `asked`, whose values in `labels` are blocks. Gives keys whose entry is a label that
+ * label, and `leaves` the others. Returns their number.
+ */
+WEIR_INLINE uint32_t rank6_entries(struct table table, struct rank6_keys *keys, uint32_t *labels, uint8_t *asked,
+				   uint32_t count, struct rank_left *leaves)
 {
-	struct rank_left left;
-	uint8_t stay[WEIR_BURST_MAX]; /* keys whose value is a block */
-	uint32_t asked = 0;
+	uint32_t found = 0;
+
+	for (uint32_t level = 0; level < RANK6_LEVELS && count > 0; level++) {
+		uint32_t blocks = 0;
+
+		for (uint32_t i = 0; i < count; i++) {
+			uint32_t key = asked[i], word = labels[key], width = rank_width(word), entry;
+			uint32_t left = keys->left[key] - width;
+
+			word = rank_base(word) + ((uint32_t)(keys->halves[key] >> (left & 63)) & ((1u << width) - 1));
+			entry = image_u32(table, RANK_ENTRIES + word);
+			keys->left[key] = (uint8_t)left;
+			asked[blocks] = (uint8_t)key;
+			leaves->keys[found] = (uint8_t)key;
+			leaves->words[found] = entry;
+			labels[key] = entry & RANK_FLAG ? entry : entry >> RANK_NUMBER_SHIFT;
+			blocks += entry >> 31;
+			found += rank_is_leaf(entry) & ~(entry >> 31);
+		}
+		count = blocks;
+	}
+	/* Only a hostile image has more levels. */
+	for (uint32_t i = 0; i < count; i++)
+		labels[asked[i]] = 0;
+	return found;
+}
+
+/*
+ * Gives the keys in `leaves` the values of their leaves, and `asked` those whose value is a block. Returns their
+ * number.
+ */
+WEIR_INLINE uint32_t rank6_values(struct table table, struct rank_lanes lanes, struct rank6_keys *keys,
+				  const uint64_t *lo, uint32_t *labels, struct rank_left *leaves, uint32_t count,
+				  uint8_t *asked)
+{
+	uint32_t blocks = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
+		uint32_t key = leaves->keys[i];
+		uint32_t grain = keys->left[key] > RANK6_START_BITS ? keys->grains[key] : 0;
 
-		labels[i] = value;
-		stay[asked] = (uint8_t)i;
-		asked += value >> 31;
+		leaves->words[i] = rank6_lane(table, lanes, leaves->words[i], (uint32_t)(keys->halves[key] >> grain));
+		keys->left[key] = (uint8_t)grain;
 	}
-	for (uint32_t step = 0; step < RANK_STEPS_MAX && asked > 0; step++) {
-		uint32_t leaves = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t key = leaves->keys[i], value = rank_value(table, lanes, leaves->words[i]);
 
-		for (uint32_t i = 0; i < asked; i++) {
-			uint32_t key = stay[i], chunk = rank_chunk(hi[key], lo[key], step);
-			uint32_t entry = rank_entry_either(table, labels[key], chunk);
-
-			labels[key] = entry >> RANK_NUMBER_SHIFT;
-			left.words[leaves] = entry;
-			left.chunks[leaves] = (uint16_t)chunk;
-			left.keys[leaves] = (uint8_t)key;
-			leaves += rank_is_leaf(entry);
-		}
-		rank_values_of(table, &left, labels, leaves);
-		asked = 0;
-		for (uint32_t i = 0; i < leaves; i++) {
-			stay[asked] = left.keys[i];
-			asked += labels[left.keys[i]] >> 31;
-		}
+		labels[key] = value;
+		asked[blocks] = (uint8_t)key;
+		blocks += value >> 31;
 	}
-	/* Only in a hostile image are there more steps than chunks of the address. */
-	for (uint32_t i = 0; i < asked; i++)
-		labels[stay[i]] = 0;
+	for (uint32_t i = 0; i < blocks; i++) {
+		uint32_t key = asked[i];
+
+		if (keys->left[key] != 0)
+			continue;
+		keys->halves[key] = lo[key];
+		keys->left[key] = RANK6_LOWER_BITS;
+		keys->grains[key] = RANK6_LOWER_BITS - RANK6_START_BITS;
+	}
+	return blocks;
+}
+
+/* Looks up the rest of the way of the keys of `asked`, whose values in `labels` are blocks. */
+WEIR_INLINE void rank_leaf6_kernel(struct table table, struct rank6_keys *keys, const uint64_t *lo, uint32_t *labels,
+				   uint8_t *asked, uint32_t blocks)
+{
+	const struct rank_lanes lanes = rank6_lanes(table);
+	struct rank_left leaves;
+
+	for (uint32_t leaf = 0; leaf < RANK6_LEAVES && blocks > 0; leaf++) {
+		uint32_t found = rank6_entries(table, keys, labels, asked, blocks, &leaves);
+
+		blocks = rank6_values(table, lanes, keys, lo, labels, &leaves, found, asked);
+	}
+	/* Only in a hostile image are there more leaves. */
+	for (uint32_t i = 0; i < blocks; i++)
+		labels[asked[i]] = 0;
 }
 
 #ifdef SIMD_HAS_AVX512
@@ -155,30 +194,31 @@ struct rank_words {
 	uint32_t of[WEIR_BURST_MAX] __attribute__((aligned(64)));
 };
 
-/* The entries of 16 keys in the blocks that `words` name; entry 0 is 32-bit word `first`. */
+/* The entries of 16 IPv4 keys in the blocks that `words` name; entry 0 is 32-bit word `first`. */
 SIMD_AVX512 WEIR_INLINE __m512i rank_entries_avx512(struct table table, uint32_t first, __m512i words, __m512i chunks)
 {
 	const uint8_t *all = table_at(table, first * 4);
+	__m512i left = _mm512_sub_epi32(simd_set(RANK_BITS), simd_bits(words, 0, RANK_LOW_MASK));
 	__m512i base = simd_bits(words, RANK_NUMBER_SHIFT, RANK_NUMBER_MASK);
-	__m512i index = _mm512_srlv_epi32(chunks, simd_bits(words, 0, RANK_LOW_MASK));
-	__m512i entries = _mm512_i32gather_epi32(_mm512_add_epi32(base, index), all, 4);
-	__mmask16 nested = _mm512_movepi32_mask(entries);
+	__m512i entries = _mm512_i32gather_epi32(_mm512_add_epi32(base, _mm512_srlv_epi32(chunks, left)), all, 4);
+	__mmask16 blocks = _mm512_movepi32_mask(entries);
 
-	if (nested != 0) {
+	if (blocks != 0) {
 		__m512i width = simd_bits(entries, 0, RANK_LOW_MASK);
+		/* A shift by 32 or more bits gives 0. */
+		__m512i index = _mm512_srlv_epi32(chunks, _mm512_sub_epi32(left, width));
 
-		base = simd_bits(entries, RANK_NESTED_BASE_SHIFT, RANK_NESTED_BASE_MASK);
-		index = _mm512_srlv_epi32(chunks, simd_bits(entries, RANK_NUMBER_SHIFT, RANK_NESTED_SHIFT_MASK));
+		base = simd_bits(entries, RANK_NUMBER_SHIFT, RANK_NUMBER_MASK);
 		index = _mm512_and_si512(index, simd_low_bits(width));
-		entries = _mm512_mask_i32gather_epi32(entries, nested, _mm512_add_epi32(base, index), all, 4);
+		entries = _mm512_mask_i32gather_epi32(entries, blocks, _mm512_add_epi32(base, index), all, 4);
 	}
 	return entries;
 }
 
 /*
- * One step of the keys. Each block among the values is replaced by its value for the chunk; labels stay. There is at
- * least one block. What is behind the last key is undefined. There, and where a value or an entry is a label, stand-ins
- * are looked up: a block with one entry, the first of all, and lane 0.
+ * Replaces each block among the values by its value for the chunk; labels stay. There is at least one block. What is
+ * behind the last key is undefined. There, and where a value or an entry is a label, stand-ins are looked up: a block
+ * with one entry, the first of all, and lane 0.
  */
 SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_lanes lanes, struct rank_words *found,
 					       const struct rank_words *chunks, uint32_t count)
@@ -187,7 +227,7 @@ SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_l
 	const uint8_t *values = table_at(table, lanes.values);
 	const __m512i value_bytes = _mm512_set1_epi32((int)lanes.value_bytes);
 	const __m512i value_mask = _mm512_set1_epi32((int)(UINT32_MAX >> (32 - 8 * lanes.value_bytes)));
-	const __m512i stand_in = simd_set(RANK_LOW_MASK);
+	const __m512i low = simd_set(RANK_LOW_MASK);
 	const uint32_t whole = (count + SIMD_GROUP - 1) & ~(uint32_t)(SIMD_GROUP - 1);
 	__mmask16 is_leaf[WEIR_BURST_MAX / SIMD_GROUP];
 	struct rank_words lines, leaves, below;
@@ -195,9 +235,9 @@ SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_l
 	for (uint32_t i = 0; i < whole; i += SIMD_GROUP) {
 		__m512i value = _mm512_load_si512(found->of + i);
 		__mmask16 is_block = _mm512_movepi32_mask(value) & simd_first(count - i);
-		__m512i blocks = _mm512_mask_mov_epi32(stand_in, is_block, value);
+		__m512i blocks = _mm512_maskz_mov_epi32(is_block, value);
 		__m512i entries = rank_entries_avx512(table, RANK_ENTRIES, blocks, _mm512_load_si512(chunks->of + i));
-		__mmask16 leaf_here = _mm512_mask_test_epi32_mask(is_block, entries, stand_in);
+		__mmask16 leaf_here = _mm512_mask_test_epi32_mask(is_block, entries, low);
 		__m512i number = _mm512_srli_epi32(entries, RANK_NUMBER_SHIFT);
 		__m512i lane = _mm512_maskz_mov_epi32(leaf_here, number);
 		__m512i in_line = simd_bits(lane, 0, RANK_LINE_MASK);
@@ -240,59 +280,162 @@ rank_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *lab
 		_mm512_mask_storeu_epi32(labels + i, simd_first(count - i), _mm512_load_si512(found.of + i));
 }
 
-/* Bits 16 * chunk and following (from the highest) of the addresses with the numbers `keys`. */
-SIMD_AVX512 WEIR_INLINE __m512i rank_chunks_avx512(const uint64_t *hi, const uint64_t *lo, __m512i keys, uint32_t chunk)
-{
-	const uint8_t *halves = (const uint8_t *)(chunk < 4 ? hi : lo) + (chunk & 2 ? 0 : 4);
-	__m512i pairs = _mm512_i32gather_epi32(keys, halves, 8);
+/* Keys that have no leaf yet. Whole groups are written, so there is room behind them. */
+struct rank6_asked {
+	uint64_t halves[WEIR_BURST_MAX + SIMD_GROUP] __attribute__((aligned(64)));
+	uint32_t words[WEIR_BURST_MAX + SIMD_GROUP] __attribute__((aligned(64))); /* blocks */
+	uint32_t left[WEIR_BURST_MAX + SIMD_GROUP] __attribute__((aligned(64)));  /* bits of the half */
+	uint32_t keys[WEIR_BURST_MAX + SIMD_GROUP] __attribute__((aligned(64)));
+};
 
-	return chunk & 1 ? simd_bits(pairs, 0, 0xffff) : _mm512_srli_epi32(pairs, 16);
+/* Keys that have a leaf. */
+struct rank6_leaves {
+	uint32_t words[WEIR_BURST_MAX + SIMD_GROUP] __attribute__((aligned(64)));
+	uint32_t chunks[WEIR_BURST_MAX + SIMD_GROUP]
+		__attribute__((aligned(64))); /* what the leaf's starts are compared with */
+	uint32_t keys[WEIR_BURST_MAX + SIMD_GROUP]
+		__attribute__((aligned(64))); /* with RANK_FLAG if the leaf has grains */
+};
+
+/* The lower 32 bits of two vectors of 64-bit words. */
+SIMD_AVX512 WEIR_INLINE __m512i rank6_narrow(__m512i first, __m512i second)
+{
+	return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi64_epi32(first)), _mm512_cvtepi64_epi32(second),
+				  1);
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-rank_leaf6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count)
+/* Each of two vectors of 64-bit words, shifted right by the words of `counts`, in 32 bits. */
+SIMD_AVX512 WEIR_INLINE __m512i rank6_shift(__m512i first, __m512i second, __m512i counts)
 {
-	const uint8_t *root = table_at(table, RANK_ROOT * 4);
-	const struct rank_lanes lanes = rank_lanes(table);
-	struct rank_words words, chunks, keys; /* of keys without an answer yet */
-	uint32_t left = 0;
+	__m512i lower = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(counts));
+	__m512i upper = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(counts, 1));
+
+	/* A shift by 64 or more bits gives 0. */
+	return rank6_narrow(_mm512_srlv_epi64(first, lower), _mm512_srlv_epi64(second, upper));
+}
+
+/*
+ * One level of 16 keys: those whose entry is a leaf are appended to `leaves`, those whose entry is a block to the first
+ * `blocks` keys of `asked`. The other keys get their label.
+ */
+SIMD_AVX512 WEIR_INLINE void rank6_level_avx512(struct table table, struct rank6_asked *asked, uint32_t from,
+						uint32_t count, struct rank6_leaves *leaves, uint32_t *found,
+						uint32_t *blocks, uint32_t *labels)
+{
+	const __mmask16 here = simd_first(count - from);
+	__m512i word = _mm512_load_si512(asked->words + from), key = _mm512_load_si512(asked->keys + from);
+	__m512i first = _mm512_load_si512(asked->halves + from);
+	__m512i second = _mm512_load_si512(asked->halves + from + SIMD_GROUP / 2);
+	__m512i width = simd_bits(word, 0, RANK_LOW_MASK);
+	__m512i left = _mm512_sub_epi32(_mm512_load_si512(asked->left + from), width);
+	__m512i index = _mm512_and_si512(rank6_shift(first, second, left), simd_low_bits(width));
+	__m512i at = _mm512_add_epi32(simd_bits(word, RANK_NUMBER_SHIFT, RANK_NUMBER_MASK), index);
+	__m512i entry =
+		_mm512_mask_i32gather_epi32(_mm512_setzero_si512(), here, at, table_at(table, RANK_ENTRIES * 4), 4);
+	__mmask16 is_block = _mm512_movepi32_mask(entry);
+	__mmask16 is_leaf = _mm512_test_epi32_mask(entry, simd_set(RANK_LOW_MASK)) & (__mmask16)~is_block;
+	__mmask16 is_label = here & (__mmask16) ~(is_block | is_leaf);
+	__mmask16 grains = _mm512_cmpgt_epu32_mask(left, simd_set(RANK6_START_BITS));
+	__m512i chunk = rank6_narrow(first, second);
+
+	if (is_label)
+		_mm512_mask_i32scatter_epi32(labels, is_label, key, _mm512_srli_epi32(entry, RANK_NUMBER_SHIFT), 4);
+	if (is_leaf) {
+		const uint32_t shift = RANK6_UPPER_BITS - RANK6_START_BITS;
+		__m512i coarse = rank6_narrow(_mm512_srli_epi64(first, shift), _mm512_srli_epi64(second, shift));
+		__m512i flagged = _mm512_mask_or_epi32(key, grains, key, simd_set(RANK_FLAG));
+
+		chunk = _mm512_mask_mov_epi32(chunk, grains, coarse);
+		_mm512_storeu_si512(leaves->words + *found, _mm512_maskz_compress_epi32(is_leaf, entry));
+		_mm512_storeu_si512(leaves->chunks + *found, _mm512_maskz_compress_epi32(is_leaf, chunk));
+		_mm512_storeu_si512(leaves->keys + *found, _mm512_maskz_compress_epi32(is_leaf, flagged));
+		*found += (uint32_t)__builtin_popcount(is_leaf);
+	}
+	if (is_block) {
+		const __mmask8 lower = (__mmask8)is_block, upper = (__mmask8)(is_block >> 8);
+		uint32_t middle = *blocks + (uint32_t)__builtin_popcount(lower);
+
+		_mm512_storeu_si512(asked->words + *blocks, _mm512_maskz_compress_epi32(is_block, entry));
+		_mm512_storeu_si512(asked->left + *blocks, _mm512_maskz_compress_epi32(is_block, left));
+		_mm512_storeu_si512(asked->keys + *blocks, _mm512_maskz_compress_epi32(is_block, key));
+		_mm512_storeu_si512(asked->halves + *blocks, _mm512_maskz_compress_epi64(lower, first));
+		_mm512_storeu_si512(asked->halves + middle, _mm512_maskz_compress_epi64(upper, second));
+		*blocks = middle + (uint32_t)__builtin_popcount(upper);
+	}
+}
+
+/* Gives the first `count` keys of `leaves` their values. */
+SIMD_AVX512 WEIR_INLINE void rank6_values_avx512(struct table table, struct rank_lanes lanes,
+						 struct rank6_leaves *leaves, uint32_t *values, uint32_t count)
+{
+	const uint8_t *starts = table_at(table, lanes.starts << 2);
+	const __m512i value_bytes = simd_set(lanes.value_bytes);
+	const __m512i value_mask = simd_set(UINT32_MAX >> (32 - 8 * lanes.value_bytes));
+	const __m512i line_mask = simd_set(RANK6_LINE_MASK);
+	struct rank_words lines, below;
 
 	for (uint32_t i = 0; i < count; i += SIMD_GROUP) {
-		/* Number 0 where there are no more keys. */
-		__mmask16 here = simd_first(count - i);
-		__m512i number = _mm512_maskz_add_epi32(here, simd_counting(), simd_set(i));
-		__m512i found = _mm512_i32gather_epi32(rank_chunks_avx512(hi, lo, number, 0), root, 4);
-		__mmask16 more = _mm512_movepi32_mask(found) & here;
+		__m512i lane = _mm512_srli_epi32(_mm512_load_si512(leaves->words + i), RANK_NUMBER_SHIFT);
 
-		_mm512_mask_storeu_epi32(labels + i, here, found);
-		/* Stored behind the others, never beyond the keys that were read. */
-		_mm512_storeu_si512(words.of + left, _mm512_maskz_compress_epi32(more, found));
-		_mm512_storeu_si512(keys.of + left, _mm512_maskz_compress_epi32(more, number));
-		left += (uint32_t)__builtin_popcount(more);
+		_mm512_store_si512(lines.of + i, _mm512_slli_epi32(_mm512_andnot_si512(line_mask, lane), 2));
 	}
-	for (uint32_t step = 0; step < RANK_STEPS_MAX && left > 0; step++) {
-		uint32_t asked = left;
+	for (uint32_t i = 0; i < count; i++)
+		below.of[i] = lanes32_at_most(starts + lines.of[i], leaves->chunks[i]);
+	for (uint32_t i = 0; i < count; i += SIMD_GROUP) {
+		__m512i word = _mm512_load_si512(leaves->words + i);
+		__m512i lane = _mm512_srli_epi32(word, RANK_NUMBER_SHIFT);
+		__m512i behind = _mm512_slli_epi32(simd_low_bits(simd_bits(word, 0, RANK_LOW_MASK)), 1);
+		__m512i leaf = _mm512_sllv_epi32(behind, _mm512_and_si512(lane, line_mask));
+		__m512i rank = simd_popcount(_mm512_and_si512(_mm512_load_si512(below.of + i), leaf));
+		__m512i at = _mm512_mullo_epi32(_mm512_add_epi32(lane, rank), value_bytes);
+		__m512i value = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), simd_first(count - i), at,
+							    table_at(table, lanes.values), 1);
 
-		for (uint32_t i = 0; i < asked; i += SIMD_GROUP) {
-			__m512i number = _mm512_maskz_load_epi32(simd_first(asked - i), keys.of + i);
-
-			_mm512_store_si512(chunks.of + i, rank_chunks_avx512(hi, lo, number, step + 1));
-		}
-		rank_steps_avx512(table, lanes, &words, &chunks, asked);
-		left = 0;
-		for (uint32_t i = 0; i < asked; i += SIMD_GROUP) {
-			__m512i value = _mm512_load_si512(words.of + i), number = _mm512_load_si512(keys.of + i);
-			__mmask16 here = simd_first(asked - i), more = _mm512_movepi32_mask(value) & here;
-			__mmask16 last = step + 1 == RANK_STEPS_MAX ? more : 0;
-
-			_mm512_mask_i32scatter_epi32(labels, here & (__mmask16)~more, number, value, 4);
-			/* Only in a hostile image are there more steps than chunks of the address. */
-			_mm512_mask_i32scatter_epi32(labels, last, number, _mm512_setzero_si512(), 4);
-			_mm512_storeu_si512(words.of + left, _mm512_maskz_compress_epi32(more, value));
-			_mm512_storeu_si512(keys.of + left, _mm512_maskz_compress_epi32(more, number));
-			left += (uint32_t)__builtin_popcount(more);
-		}
+		_mm512_store_si512(values + i, _mm512_and_si512(value, value_mask));
 	}
+}
+
+/*
+ * Looks up the first leaf of the `count` keys of `asked`. Gives `left` those whose value is a block, and `keys` what
+ * they continue with. Returns their number.
+ */
+SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE uint32_t
+rank_leaf6_kernel_avx512(struct table table, struct rank6_asked *asked, const uint64_t *hi, const uint64_t *lo,
+			 uint32_t *labels, struct rank6_keys *keys, uint8_t *left, uint32_t count)
+{
+	struct rank6_leaves leaves;
+	struct rank_words values;
+	uint32_t found = 0, more = 0;
+
+	for (uint32_t i = 0; i < count; i += SIMD_GROUP)
+		_mm512_store_si512(asked->left + i, simd_set(RANK6_UPPER_BITS));
+	for (uint32_t level = 0; level < RANK6_LEVELS && count > 0; level++) {
+		uint32_t blocks = 0;
+
+		for (uint32_t i = 0; i < count; i += SIMD_GROUP)
+			rank6_level_avx512(table, asked, i, count, &leaves, &found, &blocks, labels);
+		count = blocks;
+	}
+	/* Only a hostile image has more levels. */
+	for (uint32_t i = 0; i < count; i++)
+		labels[asked->keys[i]] = 0;
+	rank6_values_avx512(table, rank6_lanes(table), &leaves, values.of, found);
+	for (uint32_t i = 0; i < found; i++) {
+		uint32_t key = leaves.keys[i] & ~RANK_FLAG;
+
+		labels[key] = values.of[i];
+		left[more] = (uint8_t)i;
+		more += values.of[i] >> 31;
+	}
+	for (uint32_t i = 0; i < more; i++) {
+		uint32_t key = leaves.keys[left[i]] & ~RANK_FLAG, grains = leaves.keys[left[i]] >> 31;
+
+		left[i] = (uint8_t)key;
+		keys->halves[key] = grains ? hi[key] : lo[key];
+		keys->left[key] = grains ? RANK6_UPPER_BITS - RANK6_START_BITS : RANK6_LOWER_BITS;
+		keys->grains[key] = RANK6_LOWER_BITS - RANK6_START_BITS;
+	}
+	return more;
 }
 
 #endif
@@ -314,11 +457,38 @@ WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs,
 WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
 				       uint32_t count)
 {
+	struct rank6_keys keys;
+	uint8_t asked[WEIR_BURST_MAX]; /* keys whose value is a block */
+	uint32_t blocks = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
+
+		labels[i] = value;
+		asked[blocks] = (uint8_t)i;
+		blocks += value >> 31;
+	}
+	if (blocks == 0)
+		return;
 #ifdef SIMD_HAS_AVX512
-	if (simd_avx512())
-		return rank_leaf6_kernel_avx512(table, hi, lo, labels, count);
+	if (blocks > RANK_FEW && simd_avx512()) {
+		struct rank6_asked vector;
+
+		for (uint32_t i = 0; i < blocks; i++) {
+			vector.keys[i] = asked[i];
+			vector.words[i] = labels[asked[i]];
+			vector.halves[i] = hi[asked[i]];
+		}
+		blocks = rank_leaf6_kernel_avx512(table, &vector, hi, lo, labels, &keys, asked, blocks);
+		return rank_leaf6_kernel(table, &keys, lo, labels, asked, blocks);
+	}
 #endif
-	rank_leaf6_kernel(table, hi, lo, labels, count);
+	for (uint32_t i = 0; i < blocks; i++) {
+		keys.halves[asked[i]] = hi[asked[i]];
+		keys.left[asked[i]] = RANK6_UPPER_BITS;
+		keys.grains[asked[i]] = RANK6_UPPER_BITS - RANK6_START_BITS;
+	}
+	rank_leaf6_kernel(table, &keys, lo, labels, asked, blocks);
 }
 
 #endif

@@ -58,8 +58,8 @@ pub struct Engines<'a> {
     chains: [usize; 2],
     native: NativeFilter,
     xdp: XdpFilter,
-    /// None without DPDK, and for a policy with a feature that the engine lacks.
-    p4: Option<NativeFilter>,
+    /// See [`engines::as_p4`].
+    p4: Vec<(&'static str, NativeFilter)>,
 }
 
 /// Whether packets of an attack leave something behind for the next one, besides flows.
@@ -77,7 +77,7 @@ impl<'a> Engines<'a> {
         let chains = [chain(Direction::Upstream)?, chain(Direction::Downstream)?];
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, chains, native, xdp, p4: engines::p4(policy)? })
+        Ok(Engines { policy, chains, native, xdp, p4: engines::as_p4(policy)? })
     }
 
     /// Runs the packets on the interpreter, native code, the kernel and as P4, without flows before. Adds differences between
@@ -85,14 +85,14 @@ impl<'a> Engines<'a> {
     pub fn decide(&mut self, attack: &Attack, wrong: &mut Vec<String>) -> Result<Decided, String> {
         let policy = self.policy;
         let tables = self.native.flow_table().into_iter().chain(self.xdp.flow_table());
-        tables.chain(self.p4.iter().filter_map(NativeFilter::flow_table)).for_each(|table| table.clear());
+        tables.chain(self.p4.iter().filter_map(|(_, p4)| p4.flow_table())).for_each(|table| table.clear());
         let mut eval = EvalFilter::new(&policy.program, policy.answers()).with_slots(policy.slot_rules());
         let mut run = Run { policy, chains: self.chains, steps: &attack.steps, sent: Vec::new(), cookie: 0 };
         let decided = run.through(&mut eval)?;
         run.compare(&mut self.native, "native", &decided, wrong)?;
         run.compare(&mut self.xdp, "xdp", &decided, wrong)?;
-        if let Some(p4) = &mut self.p4 {
-            run.compare(p4, "p4", &decided, wrong)?;
+        for (name, p4) in &mut self.p4 {
+            run.compare(p4, name, &decided, wrong)?;
         }
         Ok(decided)
     }

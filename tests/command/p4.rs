@@ -83,3 +83,23 @@ fn without_dpdk_the_message_says_what_to_build() {
     replay.fails(1, &["the engine p4 needs a weir that was built with DPDK"]);
     sandbox.run("check edge.weir --engine p4").fails(1, &["the engine p4 needs a weir that was built with DPDK"]);
 }
+
+#[test]
+fn a_controller_tracks_what_changes_a_state() {
+    let sandbox = sandbox();
+    let tracking = "tracking { size 64 }\nupstream { ct state new tcp dport 80 accept; drop }\ndownstream { accept }\n";
+    sandbox.put("tracking.weir", tracking);
+    let split = "replay tracking.weir --in traffic.pcap --p4-controller 0s --direction upstream";
+    sandbox.run(split).fails(2, &["--p4-controller is only for the engine p4"]);
+    let run = "run tracking.weir --engine dpdk --lower a --upper b --p4-controller 0s";
+    if cfg!(feature = "dpdk") {
+        sandbox.run(run).fails(2, &["--p4-controller is only for the engine p4"]);
+        let report = sandbox.run(&format!("{split} --engine p4 --json")).json();
+        let without =
+            sandbox.run("replay tracking.weir --in traffic.pcap --engine p4 --direction upstream --json").json();
+        assert_eq!(report["tracked"], json!({ "pipeline": 0, "controller": 2 }));
+        assert_eq!((&report["reasons"], without.get("tracked")), (&without["reasons"], None));
+        let text = sandbox.run(&format!("{split} --engine p4")).out;
+        assert!(text.contains("Tracked by the pipeline 0, by its controller 2"), "{text}");
+    }
+}

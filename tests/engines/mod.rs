@@ -14,7 +14,7 @@ use weir_abi::{AdditionCounts, BURST_MAX, Counter, EntryCounts, Link, Reason, Ve
 use weir_engine::clang::Extras;
 use weir_engine::cpu::Cpu;
 use weir_engine::frame_set::FrameSet;
-use weir_engine::{Filter, NativeCode, NativeFilter, XdpFilter};
+use weir_engine::{Bound, Controller, Filter, NativeCode, NativeFilter, XdpFilter};
 use weir_loading::eval::EvalFilter;
 use weir_loading::{LoadError, Policy, PolicyFile};
 use weir_policy::capability::{Engine, unsupported};
@@ -298,7 +298,7 @@ pub struct AsP4 {
 impl AsP4 {
     /// Counts a policy.
     pub fn count(&self, engines: &Engines<'_>) {
-        let counter = if engines.p4.is_some() { &self.ran } else { &self.left_out };
+        let counter = if !engines.p4.is_empty() { &self.ran } else { &self.left_out };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -318,8 +318,8 @@ pub struct Engines<'a> {
     policy: &'a Policy,
     /// None for a policy that cannot be compiled.
     compiled: Option<(NativeFilter, XdpFilter)>,
-    /// None without DPDK, and for a policy with a feature that the engine lacks.
-    p4: Option<NativeFilter>,
+    /// See [`as_p4`].
+    p4: Vec<(&'static str, NativeFilter)>,
     /// The policy in the kernel in parts of a few rules.
     parts: Option<XdpFilter>,
 }
@@ -328,11 +328,11 @@ impl<'a> Engines<'a> {
     /// Compiles and loads the policy. Needs clang, and root for the kernel.
     pub fn load(policy: &'a Policy) -> Result<Self, String> {
         if !policy.unsupported().is_empty() {
-            return Ok(Engines { policy, compiled: None, p4: None, parts: None });
+            return Ok(Engines { policy, compiled: None, p4: vec![], parts: None });
         }
         let native = policy.native().map_err(|failure| format!("native: {failure}"))?;
         let xdp = policy.xdp().map_err(|failure| format!("xdp (needs root): {failure}"))?;
-        Ok(Engines { policy, compiled: Some((native, xdp)), p4: p4(policy)?, parts: None })
+        Ok(Engines { compiled: Some((native, xdp)), ..Engines::load_p4(policy)? })
     }
 
     /// Loads the policy as P4 only, if P4 has its features.
@@ -357,7 +357,7 @@ impl<'a> Engines<'a> {
         let mut others = Vec::new();
         // The interpreter begins without flows.
         let compiled = self.compiled.iter().flat_map(|(native, xdp)| [native.flow_table(), xdp.flow_table()]);
-        let compiled = compiled.chain(self.p4.iter().map(NativeFilter::flow_table));
+        let compiled = compiled.chain(self.p4.iter().map(|(_, p4)| p4.flow_table()));
         let tables: Vec<Arc<FlowTable>> =
             compiled.chain(self.parts.iter().map(XdpFilter::flow_table)).flatten().cloned().collect();
         tables.iter().for_each(|table| table.clear());
@@ -365,8 +365,8 @@ impl<'a> Engines<'a> {
             others.push(("native", decide(native, program, sets)?));
             others.push(("xdp", decide(xdp, program, sets)?));
         }
-        if let Some(p4) = &mut self.p4 {
-            others.push(("p4", decide(p4, program, sets)?));
+        for (name, p4) in &mut self.p4 {
+            others.push((name, decide(p4, program, sets)?));
         }
         if let Some(parts) = &mut self.parts {
             others.push(("xdp in parts", decide(parts, program, sets)?));
@@ -388,28 +388,37 @@ impl<'a> Engines<'a> {
     }
 }
 
-/// The policy as P4. `None` if it has a feature that P4 lacks, without DPDK, and for bundles, which have no P4.
-pub fn p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
-    if !has_p4(policy) {
-        return Ok(None);
-    }
-    policy.p4().map(Some).map_err(|failure| format!("p4: {failure}"))
+/// P4 programs with names for messages.
+pub type Pipelines = Vec<(&'static str, NativeFilter)>;
+
+/// The policy as P4, and with a controller if it tracks. Empty if it has a feature that P4 lacks, without DPDK, and for
+/// bundles, which have no P4.
+pub fn as_p4(policy: &Policy) -> Result<Pipelines, String> {
+    as_p4_with(policy, &[])
 }
 
-fn has_p4(policy: &Policy) -> bool {
-    !policy.is_bundle() && NativeCode::check_p4().is_ok() && unsupported(&policy.program, &[Engine::P4]).is_empty()
-}
-
-/// As [`p4`], without optimisation of the extern objects, which takes clang most of its time. They then call the C
+/// As [`as_p4`], without optimisation of the extern objects, which takes clang most of its time. They then call the C
 /// library, which this process has. The program also emits what it sends, which must be the packet that it received.
-fn quick_p4(policy: &Policy) -> Result<Option<NativeFilter>, String> {
-    if !has_p4(policy) {
-        return Ok(None);
+fn quick_p4(policy: &Policy) -> Result<Pipelines, String> {
+    as_p4_with(policy, &["-O0", "-Wl,-z,undefs", "-DWEIR_P4_EMITS"])
+}
+
+fn as_p4_with(policy: &Policy, flags: &[&str]) -> Result<Pipelines, String> {
+    if policy.is_bundle() || NativeCode::check_p4().is_err() || !unsupported(&policy.program, &[Engine::P4]).is_empty()
+    {
+        return Ok(vec![]);
     }
-    let flags = ["-O0", "-Wl,-z,undefs", "-DWEIR_P4_EMITS"].map(str::to_owned);
+    let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
     let compiled = policy.compile_p4_with(Cpu::Native, Extras { flags: &flags, ..Extras::default() });
-    let filter = compiled.and_then(|compiled| compiled.filter(policy.bind(None)?));
-    filter.map(Some).map_err(|failure| format!("p4: {failure}"))
+    let compiled = compiled.map_err(|failure| format!("p4: {failure}"))?;
+    let filters = [("p4", None), ("p4 with a controller", Some(Controller::default()))];
+    let wanted =
+        filters.into_iter().filter(|(_, controller)| controller.is_none() || policy.program.tracking.is_some());
+    let load = |(name, controller)| {
+        let bound = policy.bind(None).and_then(|bound| compiled.filter(Bound { controller, ..bound }));
+        bound.map(|filter| (name, filter)).map_err(|failure| format!("{name}: {failure}"))
+    };
+    wanted.map(load).collect()
 }
 
 /// The first difference between two engines, with its packet.

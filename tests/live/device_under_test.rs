@@ -20,6 +20,9 @@ const LONGEST_END: Duration = Duration::from_secs(120);
 /// The name of the engine `xdp` on the host that Weir protects, in tests.
 pub const HOST: &str = "host";
 
+/// The name of the engine `p4` with a controller, in tests.
+pub const SPLIT: &str = "split";
+
 /// The options of a `weir run`.
 #[derive(Clone)]
 pub struct Setup {
@@ -53,7 +56,11 @@ impl Setup {
         let mut command = self.program();
         // The suffix selects ports with other names.
         let engine = self.engine.strip_suffix("-named").unwrap_or(&self.engine);
-        let engine = if engine == HOST { "xdp" } else { engine };
+        let engine = match engine {
+            HOST => "xdp",
+            SPLIT => "p4",
+            _ => engine,
+        };
         command.args(["run", policy, "--engine", engine, "--workers", &self.workers.to_string()]);
         let names = |wires: &[String]| wires.iter().map(|wire| self.port(wire)).collect::<Vec<_>>().join(",");
         if self.host.is_empty() {
@@ -66,6 +73,9 @@ impl Setup {
         }
         if uses_dpdk(&self.engine) {
             command.args(["--eal", &self.eal()]);
+        }
+        if self.engine == SPLIT {
+            command.args(["--p4-controller", "0s"]);
         }
         command.args(&self.more).arg("--control").arg(folder.join("control.sock")).current_dir(folder);
         command.stdin(Stdio::null()).env("NO_COLOR", "1").envs(self.environment.clone());
@@ -102,7 +112,7 @@ impl Setup {
 
 /// Whether an engine has ports of DPDK.
 pub fn uses_dpdk(engine: &str) -> bool {
-    matches!(engine, "dpdk" | "p4")
+    matches!(engine, "dpdk" | "p4" | SPLIT)
 }
 
 /// A running Weir, which is killed when this value is dropped.

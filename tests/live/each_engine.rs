@@ -49,6 +49,13 @@ macro_rules! each_engine_and_host {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk] $($test)*); };
 }
 
+/// Like `each_engine_and_host`, and with the policy as P4 whose tracking is split with a controller.
+macro_rules! each_engine_host_and_split {
+    ($($test:tt)*) => {
+        test_on!([afpacket, afxdp, xdp, host, #[cfg(feature = "dpdk")] dpdk, #[cfg(feature = "dpdk")] split] $($test)*);
+    };
+}
+
 /// Tests on every engine that opens interfaces of the kernel.
 macro_rules! each_kernel_engine {
     ($($test:tt)*) => { test_on!([afpacket, afxdp, xdp] $($test)*); };

@@ -220,7 +220,7 @@ fn attack(engine: &str, hosts: &Hosts, folder: &Path, policy: &str) -> (Stats, u
     (stats, flows)
 }
 
-each_engine_and_host!(transfers_survive_swaps_of_the_policy);
+each_engine_host_and_split!(transfers_survive_swaps_of_the_policy);
 fn transfers_survive_swaps_of_the_policy(engine: &str, hosts: &Hosts, folder: &Path) {
     swap(engine, hosts, folder, &policy);
 }

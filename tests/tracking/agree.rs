@@ -59,7 +59,8 @@ fn policy(settings: &str, before: &str) -> Policy {
     ))
 }
 
-fn written(text: &str) -> Policy {
+/// The policy of a text.
+pub fn written(text: &str) -> Policy {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("agree.weir");
     std::fs::write(&path, text).expect("it can be written");

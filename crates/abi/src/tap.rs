@@ -9,7 +9,7 @@
 //!   14 where     bits of taps that test headers            32 bytes      `cap` of them
 //!   64 tap       4 of 64 bytes
 //!  384 headers   4 of 128 bytes ([`TapWhere`])
-//!  896 cpu       9600 bytes for each CPU
+//!  896 cpu       9728 bytes for each CPU
 //! ```
 //! The bits of taps by reason are in `struct words`, because each generation has its own reasons.
 //!
@@ -25,7 +25,7 @@ pub const ONE_IN_MAX: u32 = 1 << 31;
 /// Bytes of a packet that are copied at most.
 pub const TAP_BYTES_MAX: usize = 9216;
 /// Room behind them, which the copy of a packet with a VLAN tag beside it needs.
-const SPARE_BYTES: usize = 128;
+const SPARE_BYTES: usize = 160;
 
 /// An open tap: `struct tap`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Tap {
     }
 }
 
-/// What one CPU counts for a tap: `struct tap_count`.
+/// What one CPU counts for a tap: `struct tap_count`. It is a cache line, because most packets write to no other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct TapCount {
@@ -62,6 +62,7 @@ pub struct TapCount {
     pub excluded: u64,
     /// Wanted packets that go by until the next copy, below twice [`Tap::one_in`] - 1. A larger number means none.
     pub skip: u64,
+    zero: [u64; 3],
 }
 
 /// The copy of a packet: `struct tap_record`. The ring has its first bytes only, as many as `cap` says.
@@ -161,7 +162,7 @@ pub struct Taps {
     pub cpu: [TapCpu; 1],
 }
 
-const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 40);
-const _: () = assert!(size_of::<TapRecord>() == 9376 && size_of::<TapCpu>() == 9600 && size_of::<TapHead>() == 64);
+const _: () = assert!(size_of::<Tap>() == 64 && size_of::<TapCount>() == 64);
+const _: () = assert!(size_of::<TapRecord>() == 9408 && size_of::<TapCpu>() == 9728 && size_of::<TapHead>() == 64);
 const _: () = assert!(std::mem::offset_of!(Taps, cpu) == 896);
 const _: () = assert!(std::mem::offset_of!(TapRecord, bytes) == TAP_RECORD_HEAD);

@@ -3,9 +3,12 @@
 use crate::failure::Failure;
 use crate::inside::Inside;
 use crate::report::Format;
+use crate::values::time;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
+use weir_engine::Controller;
 use weir_engine::bundle::trust::Trust;
 use weir_policy::capability::Engine;
 use weir_policy::ir;
@@ -102,6 +105,23 @@ impl ChainOptions {
             None if self.inside.is_empty() => Inside::of_sets(&program.inside),
             _ => self.inside.clone(),
         }
+    }
+}
+
+/// The controller of P4 pipelines.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerOptions {
+    /// Engine `p4`: packets that change the state of a flow, or belong to an unknown flow, are tracked by a controller,
+    /// a thread beside each pipeline. Verdicts stay the same. The controller takes TIME longer for each packet, as if
+    /// it were behind a slow interface; `0s` is no longer than it needs.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub p4_controller: Option<Duration>,
+}
+
+impl ControllerOptions {
+    /// The controller, if there is one.
+    pub fn controller(&self) -> Option<Controller> {
+        self.p4_controller.map(|takes| Controller { takes })
     }
 }
 

@@ -174,7 +174,8 @@ fn run_kernel(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<()
 /// Runs the command with workers in user space, each with a lane.
 fn run_workers(options: &RunOptions, trust: Trust, mut taken: Taken) -> Result<(), Failure> {
     let shared = taken.resumed.as_mut().map(|resumed| resumed.shared(UsedBy::Workers)).transpose()?;
-    let loader = NativeLoader::new(trust).of(options.engine).behind(hybrid::splitter(options)?).continuing(shared);
+    let loader = NativeLoader::new(trust).of(options.engine).with(options.controller.controller());
+    let loader = loader.behind(hybrid::splitter(options)?).continuing(shared);
     let samples = taken.samples.as_ref().and_then(|samples| samples.queue());
     let (interfaces, taps) = (taken.interfaces.clone(), taken.taps.clone());
     run_on(options, taken, loader, |first| {

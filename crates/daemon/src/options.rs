@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_command::options::TrustOptions;
+use weir_command::options::{ControllerOptions, TrustOptions};
 use weir_command::values::{time, top};
 use weir_control::DEFAULT_PATH;
 use weir_engine::live::afxdp::Waiting;
@@ -71,6 +71,9 @@ pub struct RunOptions {
     /// `--no-huge`), `--no-telemetry` and a core (`-l`), unless ARGS contain options for them.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub eal: Option<String>,
+    /// Who tracks for P4 pipelines.
+    #[command(flatten)]
+    pub controller: ControllerOptions,
     /// Engine `afxdp`: workers without packets poll the driver instead of sleeping. Packets are delayed less, but each
     /// worker uses a whole core.
     #[arg(long)]

@@ -6,6 +6,7 @@ use weir_state::BoundState;
 use weir_state::tables::{EntryMaps, KernelImage};
 
 use crate::image::Image;
+use crate::native::Controller;
 
 /// What a program is bound to. By default it has nothing. A clone shares it.
 #[derive(Clone, Default)]
@@ -14,6 +15,8 @@ pub struct Bound {
     pub images: Vec<Arc<Image>>,
     /// The state, which outlives the program.
     pub state: BoundState,
+    /// The controller of a P4 program's pipelines, if they have one.
+    pub controller: Option<Controller>,
 }
 
 impl Bound {

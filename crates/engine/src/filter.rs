@@ -9,7 +9,7 @@ use weir_abi::{AdditionCounts, Counter, EntryCounts, Verdict};
 use weir_state::features::{Features, Snapshot};
 use weir_state::limits::LimitCount;
 
-use crate::{EngineError, FrameBurst};
+use crate::{EngineError, FrameBurst, TrackedBy};
 
 /// Decides bursts and counts its decisions. One worker owns it.
 pub trait Filter {
@@ -46,6 +46,11 @@ pub trait Filter {
     /// # Panics
     /// If the program has no such slot.
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter>;
+
+    /// Where packets were tracked. `None` for filters without a controller.
+    fn tracked_by(&self) -> Option<TrackedBy> {
+        None
+    }
 
     /// Calls `visit` with the key and state of each flow in the table, in the order of its slots. An expired flow stays
     /// until another flow needs its slot.

@@ -42,7 +42,7 @@ pub use error::EngineError;
 pub use filter::Filter;
 pub use frames::FrameBurst;
 pub use image::Image;
-pub use native::{NativeCode, NativeFilter};
+pub use native::{Controller, NativeCode, NativeFilter, TrackedBy};
 pub use program_shape::{ProgramShape, TableSlot};
 pub use sealed::{Answered, CardPort, Configured, WithoutSeal};
 pub use xdp::XdpFilter;

@@ -27,6 +27,7 @@ use crate::counters::CounterBlock;
 use crate::sealed::{Answered, AnsweredFn};
 use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
 use library::{check_version, front, loader_message, memory_file};
+pub use pipeline::{Controller, TrackedBy};
 use pipeline::{P4Program, Pipeline};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -134,7 +135,7 @@ impl NativeCode {
         let code = match P4Program::find(&library) {
             Some(program) => {
                 // What DPDK refuses is an error here, not when a worker starts.
-                Pipeline::build(name, program)?;
+                Pipeline::build(name, program, bound.controller)?;
                 Code::P4(program)
             }
             None => Code::Chains(chains(name, &library, program)?),
@@ -188,7 +189,10 @@ impl NativeCode {
         let state = state.expect("the first worker found address space");
         let pipeline = match self.code {
             Code::Chains(_) => None,
-            Code::P4(program) => Some(Pipeline::build("pipeline", program).expect("the first one was built")),
+            Code::P4(program) => {
+                let pipeline = Pipeline::build("pipeline", program, self.bound.controller);
+                Some(pipeline.expect("the first one was built"))
+            }
         };
         let (code, fills_buckets) = (self.clone(), false);
         NativeFilter { pipeline, code, tables, reader, counters, additions, rewrites, state, fills_buckets }
@@ -317,6 +321,10 @@ impl Filter for NativeFilter {
         if let Some(Some(image)) = self.code.bound.state.tables.as_ref().and_then(|live| live.counted.get(slot)) {
             image.hits(0, visit);
         }
+    }
+
+    fn tracked_by(&self) -> Option<TrackedBy> {
+        self.code.bound.controller.and(self.pipeline.as_ref()).map(Pipeline::tracked_by)
     }
 
     fn slot_counts(&self, slot: usize) -> Vec<SlotCounter> {

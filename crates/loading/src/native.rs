@@ -8,7 +8,7 @@ use weir_abi::Target;
 use weir_engine::clang::{Clang, Extras, NativeObject};
 use weir_engine::cpu::Cpu;
 use weir_engine::{Bound, EngineError};
-use weir_engine::{NativeCode, NativeFilter};
+use weir_engine::{Controller, NativeCode, NativeFilter};
 use weir_policy::backend;
 use weir_policy::capability::Engine;
 
@@ -85,20 +85,21 @@ impl Policy {
     /// # Errors
     /// There is no clang, a rule is not supported, or a table does not fit its layout.
     pub fn native(&self) -> Result<NativeFilter, LoadError> {
-        self.filter_of(|policy| policy.compile_native(Cpu::Native))
+        self.filter_of(|policy| policy.compile_native(Cpu::Native), None)
     }
 
-    /// Compiles and loads the policy as a P4 program, like [`Policy::native`].
+    /// Compiles and loads the policy as a P4 program, like [`Policy::native`]. The pipeline may have a controller.
     ///
     /// # Errors
     /// This program has no DPDK, there is no clang, a rule is not supported, or a table does not fit its layout.
-    pub fn p4(&self) -> Result<NativeFilter, LoadError> {
-        self.filter_of(|policy| policy.compile_p4(Cpu::Native))
+    pub fn p4(&self, controller: Option<Controller>) -> Result<NativeFilter, LoadError> {
+        self.filter_of(|policy| policy.compile_p4(Cpu::Native), controller)
     }
 
     fn filter_of<'p>(
         &'p self,
         compile: impl FnOnce(&'p Policy) -> Result<CompiledNative<'p>, LoadError> + Send,
+        controller: Option<Controller>,
     ) -> Result<NativeFilter, LoadError> {
         let (compiled, bound) = std::thread::scope(|scope| {
             let compiled = scope.spawn(|| compile(self));
@@ -106,6 +107,6 @@ impl Policy {
             (compiled.join().expect("compiling does not panic"), bound)
         });
         let bound = bound?;
-        compiled?.filter(bound)
+        compiled?.filter(Bound { controller, ..bound })
     }
 }

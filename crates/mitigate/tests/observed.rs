@@ -5,11 +5,12 @@
 mod traffic;
 
 use std::collections::BTreeMap;
-use traffic::{Random, SERVER, Traffic, datagram};
+use traffic::{Packet, Random, SERVER, Traffic, datagram, segment};
 use weir_abi::PacketClass;
 use weir_mitigate::action::{Action, Decision, Measure, Mode, Trial};
 use weir_mitigate::class;
 use weir_mitigate::defence::Defence;
+use weir_mitigate::header::{Header, tcp};
 use weir_mitigate::measure::WINDOW_NS;
 use weir_mitigate::measure::counts::Counts;
 use weir_mitigate::measure::observed::Observed;
@@ -201,5 +202,50 @@ fn customers_of_a_start_are_no_attack_where_few_packets_are_sampled() {
     for one_in in [4, 16, 100] {
         assert_eq!(detected_one_in(crowd.clone(), true, one_in), [], "1/{one_in}");
         assert_eq!(detected_one_in(crowd.clone(), false, one_in), [], "1/{one_in}");
+    }
+}
+
+/// A connection of a client whose packets are lost with this probability. It sends them again, up to six times.
+fn lossy_connection(random: &mut Random, client: u32, begin_s: f64, lost_percent: u32) -> Vec<Packet> {
+    const ROUND_TRIP_S: f64 = 0.03;
+    let mut packets = Vec::new();
+    let mut add = |time_s: f64, header: Header| packets.push(Packet { time_s, header, is_attack: false });
+    let mut tries = || (0..6).take_while(|_| random.below(100) < lost_percent).count() as i32;
+    let port = traffic::sport(client, begin_s);
+    let to_server = |flags, seq, ack, bytes| segment(client, SERVER, port, 80, flags, seq, ack, bytes);
+    let to_client = |flags, seq, ack, bytes| segment(SERVER, client, 80, port, flags, seq, ack, bytes);
+    let (mut seq, mut answered) = (1001, 5001);
+    // The first wait of a SYN is a second, and that of data a quarter. Each further one is twice as long.
+    let mut time_s = begin_s + (2.0f64.powi(tries()) - 1.0);
+    add(time_s, to_server(tcp::SYN, seq - 1, 0, 0));
+    add(time_s + ROUND_TRIP_S / 2.0, to_client(tcp::SYN | tcp::ACK, answered - 1, seq, 0));
+    for _ in 0..6 {
+        time_s += ROUND_TRIP_S;
+        if tries() == 0 {
+            add(time_s, to_server(tcp::ACK, seq, answered, 0));
+        }
+        time_s += 0.25 * (2.0f64.powi(tries()) - 1.0);
+        add(time_s, to_server(tcp::PSH | tcp::ACK, seq, answered, 200));
+        seq += 200;
+        add(time_s + ROUND_TRIP_S / 2.0, to_client(tcp::PSH | tcp::ACK, answered, seq, 1200));
+        answered += 1200;
+    }
+    packets
+}
+
+/// 300 new clients in a second, where 17 connections are usual, behind a line that loses their packets.
+#[test]
+fn a_crowd_behind_a_full_line_is_no_attack() {
+    for lost_percent in [50, 85] {
+        let (mut crowd, mut random) = (Traffic::of_customers(50, 25.0), Random::new(3));
+        for number in 0..3000 {
+            let begin_s = 15.0 + f64::from(number) / 300.0;
+            let packets = lossy_connection(&mut random, traffic::customer(50 + number), begin_s, lost_percent);
+            crowd.add(packets.into_iter().filter(|packet| packet.time_s < 25.0));
+        }
+        for (one_in, observes) in [(1, false), (1, true), (4, false), (4, true)] {
+            let found = detected_one_in(crowd.clone(), observes, one_in);
+            assert_eq!(found, [], "{lost_percent} % lost, 1/{one_in}");
+        }
     }
 }

@@ -3,8 +3,10 @@
 //! A new statement needs a [`Feature`], a new engine an [`Engine`]. [`Engine::lacks`] is the table of what each
 //! supports. A bundle has the code of several engines and needs what they support.
 
+use crate::backend::p4;
+use crate::checked::TableKind;
 use crate::field::Subject;
-use crate::ir::{Effect, Program, RuleId, Test, match_tree};
+use crate::ir::{Effect, Find, Program, RuleId, Test, match_tree};
 use std::collections::BTreeSet;
 use weir_abi::Target;
 
@@ -48,6 +50,8 @@ pub enum Feature {
     Observe,
     /// More extern objects than a pipeline has.
     Objects,
+    /// More lookups in a chain than the metadata of a pipeline has room for.
+    Lookups,
 }
 
 /// A feature of a rule that engines do not support.
@@ -89,13 +93,17 @@ impl Engine {
     pub const fn lacks(self, feature: Feature) -> Option<&'static str> {
         match (self, feature) {
             (Engine::P4, Feature::Objects) => Some("a pipeline has room for 200 tables, limits, additions and samples"),
+            (Engine::P4, Feature::Lookups) => {
+                Some("a pipeline has room for 42 lookups in a chain, fewer in tables with counters")
+            }
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::P4, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
             (Engine::Eval | Engine::Native | Engine::Xdp, Feature::Card) => None,
             (_, Feature::Card) => Some("it does not read a card's answers yet"),
             (_, Feature::Observe) => None,
             (_, Feature::Add | Feature::Count | Feature::Limit | Feature::Sample) => None,
-            (_, Feature::Track | Feature::Connections | Feature::Slot | Feature::Objects) => None,
+            (_, Feature::Track | Feature::Connections | Feature::Slot) => None,
+            (_, Feature::Objects | Feature::Lookups) => None,
         }
     }
 }
@@ -115,6 +123,7 @@ impl Feature {
             Feature::Card => "card",
             Feature::Observe => "observe",
             Feature::Objects => "many objects",
+            Feature::Lookups => "many lookups",
         }
     }
 
@@ -167,6 +176,9 @@ pub fn unsupported(program: &Program, engines: &[Engine]) -> Vec<Unsupported> {
             program.rules.iter().rposition(|rule| rule.effects.iter().any(|effect| !Feature::of(effect).is_empty()));
         report(Some(RuleId(needing.unwrap_or(program.rules.len() - 1) as u16)), Feature::Objects);
     }
+    if metadata_bytes(program) > METADATA_BYTES_MAX {
+        report(None, Feature::Lookups);
+    }
     for (index, rule) in (0..).zip(&program.rules) {
         for &feature in rule.effects.iter().flat_map(Feature::of) {
             report(Some(RuleId(index)), feature);
@@ -201,6 +213,20 @@ fn objects(program: &Program) -> usize {
     let raws = subjects.collect::<BTreeSet<_>>().len();
     let limits = program.limiters.len() + program.adders.len() + program.rule_slots.len();
     OTHER_OBJECTS + slots + samples + raws + limits
+}
+
+/// Most bytes of metadata. SWX has the offset of a field in 8 bits: behind 256 bytes, it reads another field.
+pub(crate) const METADATA_BYTES_MAX: usize = 256;
+
+/// No fewer than the bytes of metadata that a pipeline needs. Chains share those of their lookups.
+fn metadata_bytes(program: &Program) -> usize {
+    let bytes = |find: &Find| match program.slot(find.slot).counted {
+        None => size_of::<u32>(),
+        Some(TableKind::Labels) => 2 * size_of::<u32>() + size_of::<u8>(),
+        Some(_) => size_of::<u32>() + size_of::<u8>(),
+    };
+    let lookups = program.chains.iter().map(|chain| chain.finds.iter().map(bytes).sum::<usize>());
+    p4::METADATA_BYTES + lookups.max().unwrap_or_default()
 }
 
 /// The first rule that needs the state of packets.
@@ -249,6 +275,23 @@ chain downstream
         assert_eq!(found.len(), 1);
         assert!(found[0].rule.is_some(), "a message names a rule");
         assert_eq!((found[0].feature, found[0].engines().as_str()), (Feature::Objects, "p4"));
+    }
+
+    #[test]
+    fn a_pipeline_has_a_limited_number_of_lookups_in_a_chain() {
+        let found = |count: usize, counters: &str| {
+            let lines = |line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+            let slots = lines(&|slot| format!("slot {slot} t{slot} ip4 rank-leaf{counters}\n"));
+            let asks = lines(&|slot| format!("  ask {slot} slot {slot} ip saddr\n"));
+            let text = format!("program x\n{slots}chain upstream\n{asks}chain downstream\n{asks}");
+            unsupported(&parse(&text).unwrap(), &Engine::ALL)
+        };
+        for (most, counters) in [(42, ""), (33, " counters"), (18, " counters of labels")] {
+            assert_eq!(found(most, counters), []);
+            let more = found(most + 1, counters);
+            assert_eq!(more.len(), 1, "{more:?}");
+            assert_eq!((more[0].feature, more[0].engines().as_str()), (Feature::Lookups, "p4"));
+        }
     }
 
     #[test]

@@ -18,9 +18,9 @@ use weir_command::limit_counts::Counting;
 use weir_command::options::{ChainOptions, EngineName};
 use weir_command::{additions, report};
 use weir_control::{AdditionStats, CountedLimit, RuleCount};
-use weir_engine::Filter;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::capture::{CaptureBurst, CaptureReader};
+use weir_engine::{Controller, Filter, TrackedBy};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::Program;
 use weir_policy::ir::eval::rewrite::Leaving;
@@ -74,6 +74,9 @@ pub struct Replayed {
     pub slots: Vec<SlotReplayed>,
     /// What rules added to tables, up to the last tick of 10 ms that has ended.
     pub additions: AdditionStats,
+    /// Where packets were tracked, with a controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracked: Option<TrackedAt>,
     /// Whether the capture could not be read to its end. The figures then cover the packets before that point.
     pub truncated: bool,
     /// The position, if the capture is damaged.
@@ -99,6 +102,21 @@ impl Replayed {
     pub fn counted(&self) -> (Counts, Vec<RuleExpected>) {
         let Replayed { packets, bytes, passed, dropped, diverted, replied, .. } = *self;
         (Counts::new([packets, bytes, passed, dropped, diverted, replied]), expected::rules(&self.rules))
+    }
+}
+
+/// How many packets a P4 pipeline and its controller have tracked.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TrackedAt {
+    /// The pipeline.
+    pub pipeline: u64,
+    /// The controller.
+    pub controller: u64,
+}
+
+impl From<TrackedBy> for TrackedAt {
+    fn from(TrackedBy { pipeline, controller }: TrackedBy) -> Self {
+        TrackedAt { pipeline, controller }
     }
 }
 
@@ -147,6 +165,8 @@ pub struct Replay<'a> {
     pub chain: &'a ChainOptions,
     /// The engine; `None` chooses one.
     pub engine: Option<EngineName>,
+    /// The controller of a P4 pipeline, if it has one.
+    pub controller: Option<Controller>,
     /// Whether the verdict of each packet is listed.
     pub verdicts: bool,
 }
@@ -173,7 +193,7 @@ impl Replay<'_> {
         let engine = engine::choose(policy, self.engine)?;
         let mut reader = captures::open(self.input)?;
         let mut sinks = Sinks::create(self.outputs, policy, &[self.input, self.policy], reader.form())?;
-        let mut filter = policy.filter(engine.into())?;
+        let mut filter = policy.filter_with(engine.into(), self.controller)?;
         let vlan_sides = tells_vlans_apart(policy, &directions).then(VlanSides::default);
         let verdicts = self.verdicts.then(Vec::new);
         let mut tally = Tally { verdicts, vlan_sides, ..Tally::default() };
@@ -208,6 +228,7 @@ impl Replay<'_> {
             limits: limits.limits,
             slots: slots(policy, filter.as_ref()),
             additions: additions::stats(filter.addition_counts()),
+            tracked: filter.tracked_by().map(TrackedAt::from),
             truncated: failure.is_some(),
             truncated_at: damage,
             error: failure.as_ref().map(Failure::error),
@@ -333,6 +354,7 @@ fn summary(policy: &Policy, engine: EngineName, counters: &[Counter], tally: Tal
         limits: vec![],
         slots: vec![],
         additions: AdditionStats::default(),
+        tracked: None,
         truncated: false,
         truncated_at: None,
         error: None,

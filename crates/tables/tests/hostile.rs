@@ -131,7 +131,7 @@ fn reasons_are_named() {
     assert_eq!(error(&with_word(&leaf, inside + 16, 17)), "corrupt rank-leaf image: section `root`: bad label");
     assert_eq!(
         error(&with_word(&leaf, inside + 16, 1 << 31 | 17)),
-        "corrupt rank-leaf image: section `root`: bad shift"
+        "corrupt rank-leaf image: section `root`: bad width"
     );
     assert_eq!(error(&with_word(&leaf6, 6, 65)), "corrupt exact-leaf6 image: section `nets`: bad section offset");
     assert_eq!(error(&with_word(&range6, 16, 3 << 30)), "corrupt range6 image: section `root`: bad entry kind");

@@ -295,7 +295,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
 }
 
 fn measure_p4(policy: &Policy, wanted: &[usize], certificate: &mut Certificate) -> Result<(), Failure> {
-    let mut filter = policy.p4()?;
+    let mut filter = policy.p4(None)?;
     let frames = traffic::random_packets(PACKETS, 1);
     for (index, &chain) in wanted.iter().enumerate() {
         let cost = measure::measure(&mut filter, index, &frames, REPEATS)?.cycles_per_packet;

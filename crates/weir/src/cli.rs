@@ -22,7 +22,7 @@ pub use import::{ImportFormat, ImportOptions, ImportedFiles, RulesetOptions};
 use std::ffi::OsString;
 use std::path::PathBuf;
 pub use top::TopOptions;
-use weir_command::options::{ChainOptions, EngineName, TrustOptions, format_asked_for};
+use weir_command::options::{ChainOptions, ControllerOptions, EngineName, TrustOptions, format_asked_for};
 use weir_command::report::Format;
 use weir_command::values::slot_rule;
 use weir_daemon::options::{GuardOptions, RunOptions, SweepOptions};
@@ -216,6 +216,9 @@ pub struct ReplayOptions {
     /// The engine; by default native if there is clang or the policy is a bundle, else eval.
     #[arg(long, value_enum)]
     pub engine: Option<EngineName>,
+    /// Who tracks for a P4 pipeline.
+    #[command(flatten)]
+    pub controller: ControllerOptions,
     /// Compare the counts with this file (`expected.json` of an exported attack), which also says direction and
     /// posture. If one differs, the exit code is 1 and a message names it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["direction", "inside", "posture"])]

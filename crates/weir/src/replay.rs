@@ -6,6 +6,7 @@ use std::path::Path;
 use weir_abi::{Action, Counter, Reason};
 use weir_command::failure::Failure;
 use weir_command::limit_counts;
+use weir_command::options::EngineName;
 use weir_command::report::{self, Decided};
 use weir_command::{additions, figures};
 use weir_loading::PolicyFile;
@@ -13,7 +14,7 @@ use weir_policy::ir::{Program, RuleId};
 use weir_recording::captures::{self, Sinks};
 use weir_recording::cut_short::Cut;
 use weir_recording::export::expected::{self, Expected};
-use weir_recording::replay::{Replay, Replayed, SlotReplayed, put_into_slots};
+use weir_recording::replay::{Replay, Replayed, SlotReplayed, TrackedAt, put_into_slots};
 use weir_recording::vlan_sides;
 
 /// Runs the command.
@@ -36,7 +37,11 @@ pub fn run(options: &ReplayOptions) -> Result<(), Failure> {
     }
     put_into_slots(&mut policy, &options.slots)?;
     let (input, engine, verdicts) = (&*options.input, options.engine, options.verdicts);
-    let replay = Replay { policy: &options.policy, input, outputs, chain: &chain, engine, verdicts };
+    let controller = options.controller.controller();
+    if controller.is_some() && engine != Some(EngineName::P4) {
+        return Err(Failure::Rejected("weir: --p4-controller is only for the engine p4".to_owned()));
+    }
+    let replay = Replay { policy: &options.policy, input, outputs, chain: &chain, engine, controller, verdicts };
     let (mut replayed, counters, failure) = replay.run(&mut policy)?;
     replayed.differences = expected.map(|expected| {
         let (counts, rules) = replayed.counted();
@@ -105,7 +110,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
         section(&mut text, title, Some(wanted), program, counters, replayed.packets);
     }
     section(&mut text, "Matched by rules without a verdict", None, program, counters, replayed.packets);
-    text += &of_capture(replayed);
+    text += &(tracked(replayed) + &of_capture(replayed));
     if !replayed.limits.is_empty() {
         let _ = write!(text, "\n  Limits, the most exceeded first\n{}", limit_counts::describe(&replayed.limits));
     }
@@ -128,6 +133,13 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
     }
     let _ = writeln!(text, "\n  {:.3} s, {:.2} million packets a second on one core", replayed.seconds, replayed.mpps);
     text
+}
+
+/// Where packets were tracked, with a controller.
+fn tracked(replayed: &Replayed) -> String {
+    let Some(TrackedAt { pipeline, controller }) = replayed.tracked else { return String::new() };
+    let [pipeline, controller] = [pipeline, controller].map(figures::grouped);
+    format!("\n  Tracked by the pipeline {pipeline}, by its controller {controller}\n")
 }
 
 /// What a report says of the capture.

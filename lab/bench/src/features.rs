@@ -167,7 +167,7 @@ fn bare(observing: &Policy) -> Result<NativeFilter, Failure> {
     let object = Clang::find()?.native("bare", &source, Cpu::Native)?.object;
     let shape = ProgramShape { chains: vec!["upstream".to_owned(), "downstream".to_owned()], ..observing.shape() };
     let state = BoundState { features: FeatureBinding::alone(features), ..BoundState::default() };
-    let data = Bound { images: vec![], state };
+    let data = Bound { state, ..Bound::default() };
     Ok(NativeFilter::load("bare", &object, &shape, data)?)
 }
 

@@ -11,13 +11,13 @@ use weir_command::failure::Failure;
 use weir_command::limit_counts::{Counting, Top, Visit};
 use weir_command::report;
 use weir_control::{GenerationStatus, LimitsStatus, LimitsTotal};
-use weir_engine::NativeCode;
 use weir_engine::bundle::trust::Trust;
 use weir_engine::cpu::Cpu;
 use weir_engine::live::engines::LiveEngine;
 use weir_engine::live::tap::{PolicyNames, RuleName};
 use weir_engine::live::xdp::{KernelCode, KernelPath, Ports};
 use weir_engine::live::{Datapath, Loaded, Workers};
+use weir_engine::{Bound, Controller, NativeCode};
 use weir_loading::{LimitList, ListContents, ListId, LoadError, Policy, PolicyFile, PolicyTables, Stamps, Text};
 use weir_policy::ir::{Direction, Program, Rule, RuleId};
 use weir_state::limits::LimiterCounts;
@@ -63,6 +63,7 @@ pub struct Prepared<C> {
 #[derive(Clone)]
 pub struct NativeLoader {
     runs_p4: bool,
+    controller: Option<Controller>,
     trust: Trust,
     shared: Arc<SharedState>,
     splitter: Option<Arc<Splitter>>,
@@ -71,13 +72,20 @@ pub struct NativeLoader {
 impl NativeLoader {
     /// A loader with new shared state. `trust` says which bundles it accepts.
     pub fn new(trust: Trust) -> Self {
-        NativeLoader { runs_p4: false, trust, shared: Arc::new(SharedState::new(UsedBy::Workers)), splitter: None }
+        let shared = Arc::new(SharedState::new(UsedBy::Workers));
+        NativeLoader { runs_p4: false, controller: None, trust, shared, splitter: None }
     }
 
     /// This loader for an engine.
     #[must_use]
     pub fn of(self, engine: LiveEngine) -> Self {
         NativeLoader { runs_p4: engine.runs_p4(), ..self }
+    }
+
+    /// This loader with a controller for each P4 pipeline.
+    #[must_use]
+    pub fn with(self, controller: Option<Controller>) -> Self {
+        NativeLoader { controller, ..self }
     }
 
     /// This loader for policies with a part on a card.
@@ -97,7 +105,7 @@ impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
-        let bound = policy.bind(Some(&self.shared))?;
+        let bound = Bound { controller: self.controller, ..policy.bind(Some(&self.shared))? };
         let state = bound.state.clone();
         let compiled = match self.runs_p4 {
             true => policy.compile_p4(Cpu::Native)?,

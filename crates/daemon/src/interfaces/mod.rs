@@ -29,6 +29,7 @@ pub fn check(options: &RunOptions) -> Result<(), Failure> {
         false => Ok(()),
     };
     only(options.busy_poll, "--busy-poll", LiveEngine::Afxdp, "")?;
+    only(options.controller.controller().is_some(), "--p4-controller", LiveEngine::P4, "")?;
     only(!options.host.is_empty(), "--host", LiveEngine::Xdp, "")?;
     let why = "; other engines need no reserved room";
     only(options.limits_room.is_some(), "--limits-room", LiveEngine::Xdp, why)

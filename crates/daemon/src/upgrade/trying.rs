@@ -169,7 +169,8 @@ pub fn try_policies(options: &RunOptions) -> Result<(), Failure> {
         let loader = KernelLoader::new(Arc::new(ports), options.limits_room, trust).behind(splitter);
         load(options, &loader)?;
     } else {
-        load(options, &NativeLoader::new(trust).of(options.engine).behind(splitter))?;
+        let loader = NativeLoader::new(trust).of(options.engine).with(options.controller.controller());
+        load(options, &loader.behind(splitter))?;
     }
     report::print_json(&Tried { upgrade: FORMAT, abi: ABI_VERSION, version: VERSION.to_owned() })
 }

@@ -1,4 +1,6 @@
-//! The types of expressions in P4.
+//! Types of expressions and what operators make of them.
+
+use std::collections::BTreeMap;
 
 /// The type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,6 +9,16 @@ pub enum Kind {
     /// A number without a width. It takes the width of the other side.
     Number,
     Bool,
+}
+
+pub fn declare<T>(names: &mut BTreeMap<String, T>, name: String, what: T) -> Result<(), String> {
+    match names.contains_key(&name) {
+        true => Err(format!("{name} is declared twice")),
+        false => {
+            names.insert(name, what);
+            Ok(())
+        }
+    }
 }
 
 pub fn fits(number: u64, bits: u64) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Tests of the P4 backend: what it prints, and that what it prints is P4.
 
+mod architecture;
 mod kinds;
 mod reader;
 mod tables;
@@ -113,7 +114,7 @@ fn the_reader_of_p4_finds_faults() {
         ("lookup_0.find(hdr.ipv4.source, meta.found_0)", "lookup_0.find(hdr.ipv4.source)", "lookup_0.find has 2"),
         ("lookup_0.find(hdr.ipv4.source", "lookup_0.find(hdr.ipv4.ttl", "argument 0 of lookup_0.find"),
         ("lookup_1.find(hdr.ipv4.source, meta.found_1)", "lookup_1.find(hdr.ipv4.source, 7)", "argument 1 of lookup_1"),
-        ("lookup_1.find(hdr.ipv4.source, meta.found_1);", "", "lookup_1 is never called"),
+        ("lookup_1.find(hdr.ipv4.source, meta.found_1);", "", "lookup_1 is never used"),
         ("sample_3.sample", "sample_4.sample", "no object sample_4"),
         ("weir_lookup6(2) lookup_2;", "weir_lookup6() lookup_2;", "begins"),
         ("rule_1();", "rule_9();", "no action rule_9"),
@@ -122,6 +123,18 @@ fn the_reader_of_p4_finds_faults() {
         ("packet.emit(hdr.tcp);", "packet.emit(hdr.tcp2);", "no header tcp2"),
         ("chain_upstream() chain_upstream_rules;", "chain_up() chain_upstream_rules;", "chain_up is not declared"),
         ("decide(DROP, 33);", "decide(DROPPED, 33);", "DROPPED is not declared"),
+        // What compilers refused or warned of.
+        ("IngressControl", "Ingress", "Ingress is a name of the architecture"),
+        ("struct empty_t {", "struct PortId_t {", "PortId_t is a name of the architecture"),
+        ("extern weir_sample {", "extern weir_lookup4 {", "weir_lookup4 is declared twice"),
+        ("weir_lookup4(1) lookup_1;", "weir_lookup4(1) lookup_0;", "lookup_0 is declared twice"),
+        ("const bit<8> DROP = 1;", "const bit<8> DROP = 1; const bit<8> REPLY = 3;", "REPLY is never used"),
+        ("PSA_CounterType_t.PACKETS)", "PSA_CounterType_t.PACKETS_AND_BYTES)", "PACKETS is missing"),
+        ("const bit<32> COUNTERS = ", "const bit<32> COUNTS = ", "COUNTERS is not declared"),
+        ("hdr.udp.source == 19 ||", "hdr.udp.source <= 19 ||", "<= is an operand of ||"),
+        ("hdr.udp.source == 11211)", "hdr.udp.source >= 11211)", ">= is an operand of ||"),
+        ("meta.l4 == 2 && (", "meta.l4 > 1 && (", "> is an operand of &&"),
+        ("bit<8> ttl;", "bit<8> this;", "this is no name"),
         ("meta.left = meta.left - 20;", "meta.left = meta.left - 20", "; is missing"),
     ] {
         let broken = text.replace(from, to);

@@ -1,6 +1,7 @@
 //! A small reader of P4, for the subset that the compiler prints. It checks names, widths, states and calls.
 
-use super::kinds::{Kind, combine, fits};
+use super::architecture;
+use super::kinds::{Kind, combine, declare, fits};
 use super::tokens::Tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,8 @@ type Parameters = Vec<(bool, u64)>;
 /// What a program has declared so far.
 pub struct Reader {
     pub(super) tokens: Tokens,
+    /// All names outside of parsers and controls. They are in one space, with those of the architecture.
+    globals: BTreeSet<String>,
     constants: Fields,
     headers: BTreeMap<String, Fields>,
     /// Headers by the name of their field in `headers_t`.
@@ -27,8 +30,10 @@ pub struct Reader {
     parameters: Fields,
     /// Tables of the control that is read.
     pub(super) tables: BTreeSet<String>,
-    /// Objects and tables that were called.
+    /// Objects and tables that were called, and constants that were read.
     pub(super) used: BTreeSet<String>,
+    /// The operator of the comparison that was read last, if the expression so far is only that.
+    compared: String,
 }
 
 /// Reads a program. The error says what is wrong with it.
@@ -36,6 +41,7 @@ pub fn read(text: &str) -> Result<(), String> {
     let counter = (vec![], BTreeMap::from([("count".to_owned(), vec![(false, 32)])]));
     let mut reader = Reader {
         tokens: Tokens::of(text)?,
+        globals: BTreeSet::new(),
         constants: Fields::new(),
         headers: BTreeMap::new(),
         fields: BTreeMap::new(),
@@ -48,12 +54,14 @@ pub fn read(text: &str) -> Result<(), String> {
         parameters: Fields::new(),
         tables: BTreeSet::new(),
         used: BTreeSet::new(),
+        compared: String::new(),
     };
     while !reader.tokens.peek().is_empty() {
         reader.declaration()?;
     }
-    let unused = reader.objects.keys().find(|object| !reader.used.contains(*object));
-    unused.map_or(Ok(()), |object| Err(format!("{object} is never called")))
+    let mut declared = reader.objects.keys().chain(reader.constants.keys());
+    let unused = declared.find(|name| !reader.used.contains(*name));
+    unused.map_or(Ok(()), |name| Err(format!("{name} is never used")))
 }
 
 impl Reader {
@@ -61,7 +69,7 @@ impl Reader {
         match self.tokens.next()?.as_str() {
             "const" => {
                 let bits = self.tokens.bits()?;
-                let name = self.tokens.name()?;
+                let name = self.global()?;
                 self.tokens.expect("=")?;
                 let number = self.tokens.number()?;
                 declare(&mut self.constants, name, bits)?;
@@ -70,7 +78,7 @@ impl Reader {
             }
             "extern" => self.external(),
             "header" => {
-                let name = self.tokens.name()?;
+                let name = self.global()?;
                 let fields = self.members()?;
                 declare(&mut self.headers, name, fields)
             }
@@ -78,24 +86,26 @@ impl Reader {
             "parser" => self.parser(),
             "control" => self.control(),
             "Counter" => {
-                while !self.tokens.take(")") {
-                    self.tokens.next()?;
+                architecture::COUNTER.iter().try_for_each(|token| self.tokens.expect(token))?;
+                if !self.constants.contains_key("COUNTERS") {
+                    return Err("COUNTERS is not declared".to_owned());
                 }
-                let name = self.tokens.name()?;
+                self.used.insert("COUNTERS".to_owned());
+                let name = self.global()?;
                 declare(&mut self.objects, name, "Counter".to_owned())?;
                 self.tokens.expect(";")
             }
             kind if self.externs.contains_key(kind) => {
                 let parameters = self.externs[kind].0.clone();
                 self.arguments(kind, &parameters)?;
-                let name = self.tokens.name()?;
+                let name = self.global()?;
                 declare(&mut self.objects, name, kind.to_owned())?;
                 self.tokens.expect(";")
             }
             "IngressPipeline" | "EgressPipeline" | "PSA_Switch" => {
                 while !self.tokens.take(";") {
                     let token = self.tokens.next()?;
-                    let is_own = ["Parser", "Ingress", "Deparser"].iter().any(|own| token.ends_with(own));
+                    let is_own = ["Parser", "Control", "Egress", "Deparser"].iter().any(|own| token.ends_with(own));
                     if is_own && self.tokens.peek() == "(" && !self.controls.contains(&token) {
                         return Err(format!("{token} is not declared"));
                     }
@@ -103,6 +113,18 @@ impl Reader {
                 Ok(())
             }
             other => Err(format!("{other} begins no declaration")),
+        }
+    }
+
+    /// A name that is declared outside of parsers and controls.
+    fn global(&mut self) -> Result<String, String> {
+        let name = self.tokens.name()?;
+        if architecture::declares(&name) {
+            return Err(format!("{name} is a name of the architecture"));
+        }
+        match self.globals.insert(name.clone()) {
+            true => Ok(name),
+            false => Err(format!("{name} is declared twice")),
         }
     }
 
@@ -132,7 +154,7 @@ impl Reader {
     }
 
     fn structure(&mut self) -> Result<(), String> {
-        match self.tokens.name()?.as_str() {
+        match self.global()?.as_str() {
             "headers_t" => {
                 self.tokens.expect("{")?;
                 while !self.tokens.take("}") {
@@ -154,7 +176,7 @@ impl Reader {
     }
 
     fn external(&mut self) -> Result<(), String> {
-        let name = self.tokens.name()?;
+        let name = self.global()?;
         self.tokens.expect("{")?;
         self.tokens.expect(&name)?;
         let constructor = self.declared_parameters()?;
@@ -190,13 +212,11 @@ impl Reader {
 
     /// The head of a parser or control: its name, and parameters of types that the architecture has.
     fn head(&mut self) -> Result<String, String> {
-        let name = self.tokens.name()?;
+        let name = self.global()?;
         while !self.tokens.take("{") {
             self.tokens.next()?;
         }
-        if !self.controls.insert(name.clone()) {
-            return Err(format!("{name} is declared twice"));
-        }
+        self.controls.insert(name.clone());
         Ok(name)
     }
 
@@ -422,7 +442,10 @@ impl Reader {
         let mut left = self.binary(level + 1)?;
         while LEVELS[level].contains(&self.tokens.peek()) {
             let operator = self.tokens.next()?;
+            architecture::stands_beside(&self.compared, &operator)?;
             let right = self.binary(level + 1)?;
+            architecture::stands_beside(&self.compared, &operator)?;
+            self.compared = if level == 2 { operator.clone() } else { String::new() };
             left = combine(&operator, left, right)
                 .ok_or(format!("{left:?} {operator} {right:?} before {}", self.tokens.peek()))?;
         }
@@ -430,8 +453,10 @@ impl Reader {
     }
 
     fn unary(&mut self) -> Result<Kind, String> {
+        self.compared.clear();
         if self.tokens.take("!") {
             let kind = self.unary()?;
+            self.compared.clear();
             return if kind == Kind::Bool { Ok(kind) } else { Err(format!("not of {kind:?}")) };
         }
         if self.tokens.take("(") {
@@ -462,16 +487,7 @@ impl Reader {
         }
         self.tokens.next()?;
         let known = self.parameters.get(&token).or_else(|| self.constants.get(&token));
+        self.used.insert(token.clone());
         known.map(|bits| Kind::Bits(*bits)).ok_or(format!("{token} is not declared"))
-    }
-}
-
-fn declare<T>(names: &mut BTreeMap<String, T>, name: String, what: T) -> Result<(), String> {
-    match names.contains_key(&name) {
-        true => Err(format!("{name} is declared twice")),
-        false => {
-            names.insert(name, what);
-            Ok(())
-        }
     }
 }

@@ -121,6 +121,7 @@ fn replayed(
         outputs: [None; 3],
         chain: &chain,
         engine: Some(EngineName::Eval),
+        controller: None,
         verdicts: false,
     };
     Ok(replay.count(&slots)?.counted())

@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::layout::rank_leaf::LINE_LANES;
-
-/// Number of run sizes: 2^0 to 2^16 entries.
-const SIZES: usize = 17;
+/// Number of run sizes: 2^0 to 2^26 entries.
+const SIZES: usize = 27;
 
 /// Free entries: those after the last one ever used, and returned runs by size.
 #[derive(Clone)]
@@ -48,32 +46,34 @@ impl Entries {
 /// Free lanes, line by line.
 #[derive(Clone)]
 pub(super) struct Lanes {
-    /// Mask of the lanes in use, for each line.
+    /// Lanes of a line.
+    line: usize,
+    /// Mask of the lanes in use, for each line. Bits behind a line's lanes are set.
     taken: Vec<u32>,
     /// Lines that have free lanes, by their longest run of free lanes.
     by_room: BTreeSet<(u8, u32)>,
 }
 
 impl Lanes {
-    /// Lines with these masks of lanes in use.
-    pub fn new(taken: Vec<u32>) -> Self {
+    /// Lines of `line` lanes with these masks of lanes in use.
+    pub fn new(line: usize, taken: Vec<u32>) -> Self {
         let rooms = taken.iter().zip(0u32..).map(|(&taken, line)| (room(taken), line));
-        Lanes { by_room: rooms.filter(|&(room, _)| room > 0).collect(), taken }
+        Lanes { by_room: rooms.filter(|&(room, _)| room > 0).collect(), line, taken }
     }
 
-    /// Takes `count` (1 to 32) adjacent lanes of the line whose room fits best. Returns the first lane.
+    /// Takes `count` (1 to the lanes of a line) adjacent lanes of the line whose room fits best. Returns the first lane.
     pub fn take(&mut self, count: usize) -> Option<usize> {
         let &(_, line) = self.by_room.range((count as u8, 0)..).next()?;
         let mut starts = !self.taken[line as usize];
         (1..count).for_each(|_| starts &= starts >> 1);
         let lane = starts.trailing_zeros();
         self.mark(line, run(count) << lane);
-        Some(line as usize * LINE_LANES + lane as usize)
+        Some(line as usize * self.line + lane as usize)
     }
 
     /// Returns `count` lanes.
     pub fn give_back(&mut self, lane: usize, count: usize) {
-        self.mark((lane / LINE_LANES) as u32, run(count) << (lane % LINE_LANES));
+        self.mark((lane / self.line) as u32, run(count) << (lane % self.line));
     }
 
     /// Toggles lanes of a line between free and in use.
@@ -89,7 +89,7 @@ impl Lanes {
 
 /// A mask of the lowest `count` bits.
 pub(super) fn run(count: usize) -> u32 {
-    u32::MAX >> (LINE_LANES - count)
+    u32::MAX >> (u32::BITS as usize - count)
 }
 
 /// Length of the longest run of clear bits.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn lanes_are_taken_where_they_fit_best() {
-        let mut lanes = Lanes::new(vec![0x0000_ff0f, 0xffff_fff0, u32::MAX]);
+        let mut lanes = Lanes::new(32, vec![0x0000_ff0f, 0xffff_fff0, u32::MAX]);
         assert_eq!([lanes.take(4), lanes.take(3), lanes.take(16)], [Some(32), Some(4), Some(16)]);
         assert_eq!([lanes.take(2), lanes.take(1), lanes.take(1)], [None, Some(7), None]);
         lanes.give_back(33, 2);

@@ -165,7 +165,7 @@ fn native(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Resul
 /// without lookups has the ports and the parser. Its packets of one byte leave the parser at once, and so have the ports
 /// only. The rest is the instructions of the rules.
 fn p4(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Row, Failure> {
-    let mut filter = policy.p4()?;
+    let mut filter = policy.p4(None)?;
     let cost = measure::measure(&mut filter, 0, frames, repeats)?;
     let [_, lookup, counters] = stage_cycles(policy, Target::P4, frames, repeats)?;
     let mut parser = kernel::plain(kernel::PARSE)?.p4()?;

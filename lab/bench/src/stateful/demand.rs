@@ -1,7 +1,7 @@
 //! A real web server with a constant demand, less than it can serve, under floods of SYNs, ACKs and forged resets:
 //! which part of the requests is answered. The server has no SYN cookies of its own.
 
-use super::device::{Device, PORT};
+use super::device::{Device, PORT, is_p4};
 use super::flood::{Flood, Kind};
 use super::hosts::{Hosts, servers};
 use super::http::{self, Server};
@@ -38,7 +38,7 @@ pub struct Effort {
 /// The process may not make network namespaces, or something that a device needs is missing.
 pub fn rows(devices: &[&str], effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    for device in devices {
+    for device in devices.iter().filter(|device| !is_p4(device)) {
         rows.extend(of_device(device, effort)?);
     }
     Ok(rows)

@@ -1,5 +1,5 @@
 //! The devices under test: no filter, the kernel's conntrack, its SYN proxy, and Weir on each engine without and with
-//! its SYN proxy.
+//! its SYN proxy. As P4, without and with a controller, Weir is measured as in the paper only.
 
 use super::hosts::Hosts;
 use crate::need::Need;
@@ -25,12 +25,26 @@ pub const DEVICES: &[Member] = &[
     Member::with("dpdk", &[Need::Weir]),
     #[cfg(feature = "dpdk")]
     Member::with("dpdk-synproxy", &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with(P4, &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with(SPLIT, &[Need::Weir]),
+    #[cfg(feature = "dpdk")]
+    Member::with(SLOW, &[Need::Weir]),
 ];
 
 /// The device without a filter.
 pub const NONE: &str = "none";
 /// The end of the names of engines that answer SYNs.
 const PROXIED: &str = "-synproxy";
+
+/// The policy as P4, which tracks in the pipeline.
+pub const P4: &str = "p4";
+/// As P4, where a controller tracks the packets that change a state.
+pub const SPLIT: &str = "p4-controller";
+/// The same with a controller as slow as the paper's. There, 0.5 Mbit/s of pages of 1 KB are 61 connections a second.
+/// Each has seven packets that change its state, so the controller takes 2.3 ms for each.
+pub const SLOW: &str = "p4-controller-2ms";
 
 /// The server's port.
 pub const PORT: u16 = 80;
@@ -107,6 +121,11 @@ pub fn is_proxy(device: &str) -> bool {
     device.ends_with(&PROXIED[1..])
 }
 
+/// Whether the device runs P4. Such devices are measured as in the paper: throughput, and pages without a flood.
+pub fn is_p4(device: &str) -> bool {
+    device.starts_with(P4)
+}
+
 fn tracking_policy() -> String {
     format!(
         "tracking {{ size {SIZE}; pickup off }}
@@ -128,15 +147,39 @@ downstream {{ ct state established,related accept; drop }}
 
 /// The arguments of `weir run` on an engine between `lower` and `upper`, with one worker.
 pub fn engine_arguments(engine: &str) -> Vec<String> {
-    let port = |wire: &str| if engine == "dpdk" { format!("net_af_packet_{wire}") } else { wire.to_owned() };
+    let (engine, controller) = match engine.strip_prefix(SPLIT) {
+        Some(takes) => (P4, Some(takes.strip_prefix('-').unwrap_or("0s"))),
+        None => (engine, None),
+    };
+    let uses_dpdk = ["dpdk", P4].contains(&engine);
+    let port = |wire: &str| if uses_dpdk { format!("net_af_packet_{wire}") } else { wire.to_owned() };
     let (lower, upper) = (port("lower"), port("upper"));
     let mut arguments =
         ["--engine", engine, "--workers", "1", "--lower", &lower, "--upper", &upper].map(str::to_owned).to_vec();
-    if engine == "dpdk" {
+    arguments.extend(controller.into_iter().flat_map(|takes| ["--p4-controller", takes].map(str::to_owned)));
+    if uses_dpdk {
         // Rings of 4096 packets.
         let ring = "qpairs=1,blocksz=65536,framesz=2048,framecnt=4096";
         let ports = ["lower", "upper"].map(|wire| format!(" --vdev={},iface={wire},{ring}", port(wire)));
         arguments.extend(["--eal".to_owned(), format!("--no-huge -m 256 --no-pci{}", ports.concat())]);
     }
     arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_are_arguments_of_p4() {
+        let given = |device: &str| {
+            let arguments = engine_arguments(device);
+            let takes = arguments.iter().position(|word| word == "--p4-controller").map(|at| arguments[at + 1].clone());
+            (arguments[1].clone(), takes, arguments.iter().any(|word| word == "--eal"))
+        };
+        assert_eq!(given("afxdp"), ("afxdp".to_owned(), None, false));
+        assert_eq!(given(P4), ("p4".to_owned(), None, true));
+        assert_eq!(given(SPLIT), ("p4".to_owned(), Some("0s".to_owned()), true));
+        assert_eq!(given(SLOW), ("p4".to_owned(), Some("2ms".to_owned()), true));
+    }
 }

@@ -8,7 +8,7 @@
 
 use super::rules;
 use super::segments::clients;
-use super::wires::{DROP_ALL, Wires};
+use super::wires::{DROP_ALL, SETTLE, Wires};
 use crate::live::forwarder::KernelPolicy;
 use crate::live::generating_core;
 use crate::live::spent::{Core, Spent};
@@ -135,7 +135,7 @@ fn race(connections: usize, effort: Effort) -> Result<Vec<Row>, Failure> {
     for (number, forwarder) in forwarders.iter_mut().enumerate() {
         forwarder.enter(&wires)?;
         if number != GENERATOR {
-            wires.open_flows(&clients)?;
+            wires.open_flows(&clients, SETTLE)?;
         }
         let first = run(&mut generator, number, &wires, &core, effort.packets_min)?;
         packets.push(packets_of_turn(first.ns_per_packet(), effort));

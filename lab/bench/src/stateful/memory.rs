@@ -68,7 +68,7 @@ impl Filters {
         let shape = weir_engine::ProgramShape { chains: vec!["upstream".to_owned()], ..tracked.shape() };
         let object = Clang::find()?.native("bare", BARE, Cpu::Native)?.object;
         let state = BoundState { flows: FlowBinding::alone(table.clone()), ..BoundState::default() };
-        let bare = NativeFilter::load("bare", &object, &shape, Bound { images: vec![], state })?;
+        let bare = NativeFilter::load("bare", &object, &shape, Bound { state, ..Bound::default() })?;
         let stateless = policy("upstream { tcp flags ack accept; drop }\ndownstream { accept }\n")?.native()?;
         Ok(Filters { tracking, bare, stateless, table })
     }

@@ -18,6 +18,7 @@ mod held;
 pub mod hosts;
 pub mod http;
 mod memory;
+mod paper;
 pub mod rules;
 pub mod segments;
 mod throughput;
@@ -54,9 +55,9 @@ pub const SCENARIO: Scenario = Scenario {
         },
         Axis { name: "device", members: DEVICES },
     ],
-    smoke_only: &["synproxy", "afpacket", "xdp-synproxy"],
+    smoke_only: &["synproxy", "afpacket", "xdp-synproxy", device::P4, device::SPLIT],
     picks: Picks::Members,
-    seconds: Scaled { full: 1200, quick: 480, smoke: 25 },
+    seconds: Scaled { full: 1320, quick: 540, smoke: 30 },
     run,
     plot,
 };
@@ -149,7 +150,7 @@ pub fn plot(title: &str, rows: &[Row]) -> Drawing {
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let settings = SETTINGS.at(plan.scale);
     let devices = plan.members("device");
-    let mut rows = Vec::new();
+    let mut rows = if devices.iter().any(|name| device::is_p4(name)) { paper::rows() } else { Vec::new() };
     for part in plan.each("part") {
         rows.extend(match part {
             "memory" => [memory::rows(settings.memory)?, fresh::rows(settings.fresh)?].concat(),

@@ -5,10 +5,10 @@
 //! For CPU time it sends few packets at a time and waits until all have arrived, so none is lost; a worker that sleeps
 //! meanwhile takes no time. Workers on DPDK never sleep, so theirs is only measured under load.
 
-use super::device::{NONE, engine_arguments, is_proxy};
+use super::device::{NONE, SLOW, SPLIT, engine_arguments, is_proxy};
 use super::rules;
 use super::segments::clients;
-use super::wires::{DROP_ALL, Wires};
+use super::wires::{DROP_ALL, SETTLE, Wires};
 use crate::live::generating_core;
 use crate::live::spent::Core;
 use crate::live::wire;
@@ -38,6 +38,8 @@ pub struct Effort {
     pub times: u32,
 }
 
+/// Time after which all segments that open connections have passed a controller.
+const AT_CONTROLLER: Duration = Duration::from_millis(50);
 /// Packets of the warm-up, whose time determines the number of packets in a turn, and the fixed time of the system
 /// call.
 const WARM_UP_PACKETS: u32 = 1 << 16;
@@ -54,11 +56,11 @@ const ARRIVAL: Duration = Duration::from_millis(200);
 /// The process may not make network namespaces, or something that a device needs is missing.
 pub fn rows(wanted: &[&str], effort: Effort) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    // The proxy lets established flows pass like conntrack alone.
-    for name in wanted.iter().filter(|name| !is_proxy(name)) {
+    // The proxy lets established flows pass like conntrack alone, and a slow controller sees none of their packets.
+    for name in wanted.iter().filter(|name| !is_proxy(name) && **name != SLOW) {
         let policies: &[&str] = match *name {
             NONE => &["no"],
-            "conntrack" => &["yes"],
+            "conntrack" | SPLIT => &["yes"],
             _ => &["no", "yes"],
         };
         for tracking in policies {
@@ -76,7 +78,7 @@ fn of_device(name: &str, tracking: &str, effort: Effort) -> Result<Vec<Row>, Fai
     let wires = Wires::open()?;
     let process = start(name, tracking, &wires, folder.path())?;
     let clients = clients(CONNECTIONS);
-    wires.open_flows(&clients)?;
+    wires.open_flows(&clients, if name == SPLIT { AT_CONTROLLER } else { SETTLE })?;
     let core = generating_core()?;
     let row = |part: &str| Row::default().of("part", part).of("device", name).of("tracking", tracking);
     let mut rows = Vec::new();

@@ -1,7 +1,7 @@
 //! Transfers of a real server and real clients through each device, with and without a flood of SYNs (RFC 9411,
 //! sections 7.2 to 7.5): pages of 1 KB and 1 MB over new connections, and connections that are held at the same time.
 
-use super::device::Device;
+use super::device::{Device, is_p4};
 use super::flood::{Flood, Kind};
 use super::held;
 use super::hosts::Hosts;
@@ -47,11 +47,18 @@ fn of_device(name: &str, effort: Effort) -> Result<Vec<Row>, Failure> {
     let hosts = Hosts::new()?;
     let device = Device::start(name, &hosts, folder.path())?;
     let row = |part: &str, flood: &str| Row::default().of("part", part).of("device", name).of("flood", flood);
-    let mut rows = held::rows(&row("held", "none"), &hosts, &device, effort.held)?;
+    let as_in_paper = is_p4(name);
+    let mut rows = match as_in_paper {
+        true => vec![],
+        false => held::rows(&row("held", "none"), &hosts, &device, effort.held)?,
+    };
     let server = Server::start(&hosts.server)?;
     // The first requests warm up.
     http::request(&hosts.client, 8, PAGES[0].1, effort.turn);
     rows.extend(pages(&row("http", "none"), &hosts, effort, None));
+    if as_in_paper {
+        return Ok(rows);
+    }
     let flood = Flood::start(&hosts, Kind::Syn);
     thread::sleep(effort.filling);
     rows.extend(pages(&row("http", "SYN"), &hosts, effort, Some(&flood)));

@@ -27,8 +27,8 @@ pub const DROP_ALL: &str = "peer_drop_all";
 const MAC: &str = "02:00:00:00:00:02";
 /// Number of connections that are opened at the same time: fewer than a table lets be unanswered.
 const HANDSHAKES: usize = 512;
-/// Time after which all packets that were sent have arrived.
-const SETTLE: Duration = Duration::from_millis(3);
+/// Time after which all packets that were sent have arrived, unless each goes to a controller.
+pub const SETTLE: Duration = Duration::from_millis(3);
 
 /// The four interfaces.
 pub struct Wires {
@@ -86,11 +86,11 @@ impl Wires {
         Ok(Generator::load(&self.generator, self.source.index, &frame, clients)?)
     }
 
-    /// Opens a connection of each client through the forwarder.
+    /// Opens a connection of each client through the forwarder. Waits for `settle` between a segment and its answer.
     ///
     /// # Errors
     /// The interfaces failed.
-    pub fn open_flows(&self, clients: &[u32]) -> Result<(), Failure> {
+    pub fn open_flows(&self, clients: &[u32], settle: Duration) -> Result<(), Failure> {
         let open = |port: &Port| afpacket::wire::Wire::open(port.name);
         let mut ends = [open(&self.source)?, open(&self.sink)?];
         for clients in clients.chunks(HANDSHAKES) {
@@ -103,7 +103,7 @@ impl Wires {
                     // A veth has room for four bursts. The receiver may run in another thread.
                     thread::sleep(Duration::from_micros(50));
                 }
-                thread::sleep(SETTLE);
+                thread::sleep(settle);
             }
         }
         Ok(())

@@ -110,8 +110,8 @@ fn pkg_config() -> Result<Vec<String>, String> {
         Some(folder) => format!("-isystem{folder}"),
         None => flag.to_owned(),
     });
-    // DPDK's headers use GNU C and system functions.
-    Ok(["-std=gnu11", "-D_GNU_SOURCE"].map(str::to_owned).into_iter().chain(flags).collect())
+    // DPDK's headers use GNU C and system functions. Policies are linked without libraries, so libc is named.
+    Ok(["-std=gnu11", "-D_GNU_SOURCE"].map(str::to_owned).into_iter().chain(flags).chain(["-lc".to_owned()]).collect())
 }
 
 fn system_error(code: i64) -> String {

@@ -6,6 +6,7 @@ use super::lower::lower;
 use super::model::Pipeline;
 use crate::backend::c::writer::{self, Writer};
 use crate::backend::c::{lookup_header, observe, tracking};
+use crate::capability::METADATA_BYTES_MAX;
 use crate::ir::{Limiter, Program};
 use std::collections::BTreeSet;
 
@@ -37,7 +38,9 @@ pub(super) fn structs(pipeline: &Pipeline) -> Vec<Struct> {
     }
     let own = [Meta::Port, Meta::Value, Meta::ValueLo].map(Meta::place);
     let fields = own.iter().chain(&pipeline.metadata);
-    let fields = fields.filter_map(|place| Some((place.metadata()?.to_owned(), place.bits))).collect();
+    let fields: Vec<_> = fields.filter_map(|place| Some((place.metadata()?.to_owned(), place.bits))).collect();
+    let bytes = fields.iter().map(|(_, bits)| usize::from(*bits) / 8).sum::<usize>();
+    assert!(bytes <= METADATA_BYTES_MAX, "compiler bug: metadata that was not counted");
     add(METADATA, fields, false);
     structs
 }
@@ -95,8 +98,17 @@ pub(super) fn print(program: &Program, pipeline: &Pipeline) -> String {
     out.line(".instruction_count = sizeof(instructions) / sizeof(instructions[0]),");
     out.line(".emits = EMITS,");
     out.line(&format!(".metadata = \"{METADATA}\","));
+    out.line(&format!(".is_ordered = {},", pipeline.objects.iter().any(|object| object.kind.is_ordered())));
+    if program.tracking.is_some() && !tracks_alone(program) {
+        out.line(".serve = split_serve,");
+    }
     out.close_with(";");
     out.finish()
+}
+
+/// Whether only the pipeline can track: seats of connections and answers to SYNs belong to the packet that is decided.
+fn tracks_alone(program: &Program) -> bool {
+    program.rewrites() || program.limiters.iter().any(Limiter::is_of_connections)
 }
 
 /// The instructions as strings. The runner sends the frame that it has received, so it needs no emits: they are

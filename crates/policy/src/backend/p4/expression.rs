@@ -1,4 +1,7 @@
 //! Expressions of P4: places, values with casts, and conditions.
+//!
+//! Operands of `||` are compared with `<` and `>`, those of `&&` with `<=` and `>=`. p4c-dpdk jumps too early at the
+//! others: it has no instruction for their opposite.
 
 use super::model::{Assign, Load, Operator, Place, Source, Term, Value};
 use super::sets::Sets;
@@ -105,24 +108,45 @@ fn term(term: &Term, sets: &Sets<'_>) -> String {
         }
         Term::In { value: Value::Narrow(load), set, negated } => {
             let (value, highest) = (read(load), load.highest());
-            if let ([(number, end)], true) = (set.ranges(), *negated)
-                && number == end
-                && *number <= highest.into()
-            {
-                return format!("{value} != {}", constant(*number as u64));
+            let inside = |range, beside| narrow(&value, highest, range, beside);
+            match (set.ranges(), *negated) {
+                ([(number, end)], true) if number == end && *number <= highest.into() => {
+                    format!("{value} != {}", constant(*number as u64))
+                }
+                ([range], true) => either(&outside(*range, highest.into()), false, inside),
+                _ => either(set, *negated, inside),
             }
-            either(set, *negated, |start, end| narrow(&value, highest, start, end))
         }
         Term::In { value: Value::Wide(hi, lo), set, negated } => {
             let (hi, lo) = (read(hi), read(lo));
-            either(set, *negated, |start, end| Some(wide(&hi, &lo, start, end)))
+            either(set, *negated, |range, beside| Some(wide(&hi, &lo, range, beside)))
         }
     }
 }
 
+/// The values that are not in a range.
+fn outside((start, end): (u128, u128), highest: u128) -> ValueSet {
+    let below = start.checked_sub(1).map(|last| (0, last.min(highest)));
+    let above = (end < highest).then(|| (end + 1, highest));
+    ValueSet::new(below.into_iter().chain(above))
+}
+
+/// What a comparison is an operand of.
+#[derive(Clone, Copy)]
+enum Beside {
+    /// `&&`, or nothing.
+    And,
+    /// `||`
+    Or,
+}
+
 /// Whether a value is in one of the ranges, inverted if `negated`. `inside` is `None` if no value can be in a range.
-fn either(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> Option<String>) -> String {
-    let tests: Vec<String> = set.ranges().iter().filter_map(|&(start, end)| inside(start, end)).collect();
+fn either(set: &ValueSet, negated: bool, inside: impl Fn((u128, u128), Beside) -> Option<String>) -> String {
+    let tests = |beside| set.ranges().iter().filter_map(|&range| inside(range, beside)).collect::<Vec<String>>();
+    let tests = match tests(Beside::Or) {
+        many if many.len() > 1 => many,
+        _ => tests(Beside::And),
+    };
     let one = match tests.as_slice() {
         [] => return negated.to_string(),
         [one] => one.clone(),
@@ -137,20 +161,22 @@ fn either(set: &ValueSet, negated: bool, inside: impl Fn(u128, u128) -> Option<S
     if negated { format!("!({one})") } else { one }
 }
 
-fn narrow(value: &str, highest: u64, start: u128, end: u128) -> Option<String> {
+fn narrow(value: &str, highest: u64, (start, end): (u128, u128), beside: Beside) -> Option<String> {
     let start = u64::try_from(start).ok().filter(|start| *start <= highest)?;
     let end = u64::try_from(end).unwrap_or(u64::MAX).min(highest);
-    Some(between(value, (start, end), highest))
+    Some(between(value, (start, end), highest, beside))
 }
 
 /// Whether a value that is at most `highest` is in a range.
-fn between(value: &str, (start, end): (u64, u64), highest: u64) -> String {
+fn between(value: &str, (start, end): (u64, u64), highest: u64, beside: Beside) -> String {
     let (low, high) = (constant(start), constant(end));
-    match (start, end) {
+    match (start, end, beside) {
         _ if start == end => format!("{value} == {low}"),
-        (0, _) if end == highest => "true".to_owned(),
-        (0, _) => format!("{value} <= {high}"),
-        _ if end == highest => format!("{value} >= {low}"),
+        (0, _, _) if end == highest => "true".to_owned(),
+        (0, _, Beside::And) => format!("{value} <= {high}"),
+        (0, _, Beside::Or) => format!("{value} < {}", constant(end + 1)),
+        (_, _, Beside::And) if end == highest => format!("{value} >= {low}"),
+        (_, _, Beside::Or) if end == highest => format!("{value} > {}", constant(start - 1)),
         _ => format!("{value} >= {low} && {value} <= {high}"),
     }
 }
@@ -161,15 +187,15 @@ pub(super) fn constant(number: u64) -> String {
 }
 
 /// Whether a value of two halves is in a range.
-fn wide(hi: &str, lo: &str, start: u128, end: u128) -> String {
+fn wide(hi: &str, lo: &str, (start, end): (u128, u128), beside: Beside) -> String {
     let halves = |number: u128| ((number >> 64) as u64, number as u64);
     let ((start_hi, start_lo), (end_hi, end_lo)) = (halves(start), halves(end));
     if start_lo == 0 && end_lo == u64::MAX {
-        return between(hi, (start_hi, end_hi), u64::MAX);
+        return between(hi, (start_hi, end_hi), u64::MAX, beside);
     }
     if start_hi == end_hi {
-        let same = between(hi, (start_hi, end_hi), u64::MAX);
-        return format!("{same} && {}", between(lo, (start_lo, end_lo), u64::MAX));
+        let same = between(hi, (start_hi, end_hi), u64::MAX, Beside::And);
+        return format!("{same} && {}", between(lo, (start_lo, end_lo), u64::MAX, Beside::And));
     }
     let [sh, sl, eh, el] = [start_hi, start_lo, end_hi, end_lo].map(constant);
     format!("({hi} > {sh} || ({hi} == {sh} && {lo} >= {sl})) && ({hi} < {eh} || ({hi} == {eh} && {lo} <= {el}))")

@@ -184,6 +184,33 @@ impl Kind {
         }
     }
 
+    /// Whether what it does depends on the packets of other flows before it.
+    pub(super) fn is_ordered(&self) -> bool {
+        match self {
+            Kind::Counter
+            | Kind::Find4 { .. }
+            | Kind::Find6 { .. }
+            | Kind::Label { .. }
+            | Kind::Raw { .. }
+            | Kind::Track
+            | Kind::Tracked => false,
+            Kind::Hit { .. }
+            | Kind::Limit { .. }
+            | Kind::LimitFound { .. }
+            | Kind::LimitEach4 { .. }
+            | Kind::LimitEach6 { .. }
+            | Kind::Add4 { .. }
+            | Kind::Add6 { .. }
+            | Kind::Connections4 { .. }
+            | Kind::Connections6 { .. }
+            | Kind::Left
+            | Kind::Observe
+            | Kind::Sample { .. }
+            | Kind::Slot { .. }
+            | Kind::Synproxy => true,
+        }
+    }
+
     /// The values of the constructor's parameters in P4.
     pub(super) fn values(&self) -> Vec<u64> {
         let halves = |mask: u128| [(mask >> 64) as u64, mask as u64];

@@ -121,6 +121,9 @@ macro_rules! metadata {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Meta { $($(#[$doc])* $variant),* }
 
+        /// Bytes of all of them.
+        pub(crate) const METADATA_BYTES: usize = (0 $(+ $bits)*) / 8;
+
         impl Meta {
             /// Its place.
             pub(super) const fn place(self) -> Place {

@@ -22,6 +22,8 @@ mod spec;
 mod tables;
 mod text;
 
+pub(crate) use fields::METADATA_BYTES;
+
 use crate::capability::{self, Engine};
 use crate::ir::Program;
 use crate::pass::{self, Placement};

@@ -2,13 +2,12 @@
 
 use super::expression::{assignment, condition, read, source, write};
 use super::externs::Object;
-use super::fields::NONE;
 use super::model::{ACCEPT, Control, Extract, Next, Pipeline, Place, Source, State, Step};
 use super::sets::Sets;
 use super::tables;
 use super::text::Text;
 use crate::ir::RuleId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_abi::{Action, Reason};
 
 /// The P4 of a pipeline.
@@ -70,19 +69,36 @@ control NoDeparser(
     }
 }
 
-IngressPipeline(Parser(), Ingress(), Deparser()) ingress_pipeline;
+IngressPipeline(Parser(), IngressControl(), Deparser()) ingress_pipeline;
 EgressPipeline(NoParser(), NoEgress(), NoDeparser()) egress_pipeline;
 
 PSA_Switch(ingress_pipeline, PacketReplicationEngine(), egress_pipeline, BufferingQueueingEngine()) main;
 ";
 
+/// Declares the constants that the program uses: compilers warn of others.
 fn constants(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
-    for (action, number) in Action::ALL.iter().map(|action| (verdict(*action), *action as u8)) {
-        out.line(&format!("const bit<8> {action} = {number};"));
+    let chains = pipeline.controls.iter().map(|control| &control.steps);
+    let mut used = BTreeSet::new();
+    chains.chain([&pipeline.ingress, &pipeline.last]).for_each(|steps| decided(steps, &mut used));
+    for action in Action::ALL.iter().filter(|action| used.contains(&(**action as u8))) {
+        out.line(&format!("const bit<8> {} = {};", verdict(*action), *action as u8));
     }
-    out.line(&format!("const bit<16> REASON_NONE = {NONE};"));
     out.line(&format!("const bit<32> COUNTERS = {};", pipeline.counters));
+}
+
+/// Enters the verdicts of some steps.
+fn decided(steps: &[Step], used: &mut BTreeSet<u8>) {
+    for step in steps {
+        match step {
+            Step::If { body, .. } => decided(body, used),
+            Step::Match { verdict: Some(action), .. } | Step::Decide { action, .. } => {
+                used.insert(*action as u8);
+            }
+            Step::Match { verdict: None, .. } => {}
+            Step::Note(_) | Step::Assign(_) | Step::Count(_) | Step::Call { .. } => {}
+        }
+    }
 }
 
 /// The constant of a verdict.
@@ -140,13 +156,15 @@ fn types(pipeline: &Pipeline, out: &mut Text) {
     out.close();
 }
 
+/// Declares the counters and the extern objects. The counters are those of packets only: the bytes that PSA counts are
+/// those in the pipeline, and some targets count no bytes without a length.
 fn objects(pipeline: &Pipeline, out: &mut Text) {
     out.blank();
     for (index, object) in pipeline.objects.iter().enumerate() {
         out.note(&object.comment);
         let values: Vec<String> = object.kind.values().iter().map(u64::to_string).collect();
         out.line(&match index {
-            0 => format!("Counter<bit<64>, bit<32>>(COUNTERS, PSA_CounterType_t.PACKETS_AND_BYTES) {};", object.name),
+            0 => format!("Counter<bit<64>, bit<32>>(COUNTERS, PSA_CounterType_t.PACKETS) {};", object.name),
             _ => format!("{}({}) {};", object.kind.kind_name(), values.join(", "), object.name),
         });
     }
@@ -325,7 +343,7 @@ fn ingress(pipeline: &Pipeline, out: &mut Text) {
         "in psa_ingress_input_metadata_t input",
         "inout psa_ingress_output_metadata_t output",
     ];
-    out.block("control Ingress", &parameters);
+    out.block("control IngressControl", &parameters);
     out.line("Decision() decision;");
     out.blank();
     out.open("apply");

@@ -8,8 +8,10 @@ use crate::flatten::{Range, flatten};
 use crate::image::{BuildError, Image, Section, Writer};
 use crate::layout::Room;
 use crate::layout::rank_leaf::build::{Leaves, label_bytes, limit, set_runs};
-use crate::layout::rank_leaf::encode::{Encoder, Run, Store};
-use crate::layout::rank_leaf::{self, CHUNK_BITS, FLAG, LOW_MASK, NUMBER_SHIFT, NUMBERS, VALUE_BYTES, VALUES_PADDING};
+use crate::layout::rank_leaf::encode::{Encoder, Lane, Store};
+use crate::layout::rank_leaf::{
+    self, FLAG, Form, LOW_MASK, NUMBER_SHIFT, NUMBERS, ROOT_BITS, Stretch, VALUE_BYTES, VALUES_PADDING,
+};
 use crate::prefix::Prefix4;
 use crate::unique::Unique;
 
@@ -42,10 +44,11 @@ pub(super) fn counted4(prefixes: &[Prefix4], labels: u32) -> Result<Image, Build
     let mut encoder = Encoder::new(Builder::new(width));
     let mut root = Vec::with_capacity(ROOT_WORDS);
     let mut runs = Vec::new();
-    for (first, ranges) in Blocks::new(&flatten(prefixes), 0, CHUNK_BITS) {
+    for (first, ranges) in Blocks::new(&flatten(prefixes), 0, ROOT_BITS) {
         set_runs(&mut runs, first, ranges);
         encoder.store.begin(ranges);
-        let block = encoder.block(&runs).map_err(|no_room| limit(Layout::CountedLeaf, no_room))?;
+        let block =
+            encoder.block(Stretch::Ipv4.whole(), &runs, 1).map_err(|no_room| limit(Layout::CountedLeaf, no_room))?;
         root.push(u64::from(encoder.store.before) << 32 | u64::from(block));
     }
     let writer = Writer { layout: Layout::CountedLeaf, entries: prefixes.len(), labels };
@@ -70,8 +73,8 @@ impl Builder {
         Builder {
             width,
             entries: Unique::new(NUMBERS),
-            listed: Leaves::new(LINE_LANES, LANES_MAX),
-            counted: Leaves::new(COUNTED_LANES, LANES_MAX),
+            listed: Leaves::new(LINE_LANES, LINE_LANES, LANES_MAX),
+            counted: Leaves::new(LINE_LANES, COUNTED_LANES, LANES_MAX),
             before: 0,
             all_count: true,
         }
@@ -93,21 +96,21 @@ impl Builder {
     }
 
     /// The entry of a counted leaf. `None` if its labels do not count up, `Some(None)` if there is no room.
-    fn counted(&mut self, runs: &[Run]) -> Option<Option<u32>> {
+    fn counted(&mut self, runs: &[Lane]) -> Option<Option<u32>> {
         let labelled = runs.iter().filter(|run| run.value != 0);
         let first = labelled.clone().next().map_or(self.before + 1, |run| run.value);
         let offset = u16::try_from(first.checked_sub(self.before + 1)?).ok()?;
         if !labelled.zip(first..).all(|(run, label)| run.value == label) {
             return None;
         }
-        let relative = |run: &Run| Run { value: run.value.saturating_sub(self.before), ..*run };
-        let runs: Vec<Run> = runs.iter().map(relative).collect();
+        let relative = |run: &Lane| Lane { value: run.value.saturating_sub(self.before), ..*run };
+        let runs: Vec<Lane> = runs.iter().map(relative).collect();
         let entry = match &runs[..] {
             [run] => self.counted.uniform(run.value),
             runs => self.counted.store(runs),
         };
         Some(entry.map(|entry| {
-            self.counted.starts[(entry >> NUMBER_SHIFT) as usize] = offset;
+            self.counted.starts[(entry >> NUMBER_SHIFT) as usize] = offset.into();
             entry | IS_COUNTED
         }))
     }
@@ -122,10 +125,11 @@ impl Builder {
         let (values, _) = self.counted.values.as_chunks::<LINE_LANES>();
         for (starts, values) in lines.iter_mut().zip(values) {
             let labelled = (0..COUNTED_LANES).fold(0u32, |bits, lane| bits | u32::from(values[lane] != 0) << lane);
-            starts[COUNTED_LANES] = labelled as u16;
-            starts[COUNTED_LANES + 1] = (labelled >> 16) as u16;
+            starts[COUNTED_LANES] = labelled & 0xffff;
+            starts[COUNTED_LANES + 1] = labelled >> 16;
         }
-        let starts = [self.listed.starts, self.counted.starts].concat();
+        let starts: Vec<u16> =
+            self.listed.starts.iter().chain(&self.counted.starts).map(|&start| start as u16).collect();
         let mut values = Vec::with_capacity(listed * self.width + VALUES_PADDING);
         self.listed.values.iter().for_each(|value| values.extend_from_slice(&value.to_le_bytes()[..self.width]));
         values.resize(listed * self.width + VALUES_PADDING, 0);
@@ -135,6 +139,10 @@ impl Builder {
 }
 
 impl Store for Builder {
+    fn form(&self) -> Form {
+        Form::Ipv4
+    }
+
     fn value_bytes(&self) -> usize {
         if self.all_count { 0 } else { self.width }
     }
@@ -144,10 +152,10 @@ impl Store for Builder {
     }
 
     fn uniform(&mut self, value: u32) -> Option<u32> {
-        self.counted(&[Run { start: 0, value }]).unwrap_or_else(|| self.listed.uniform(value))
+        self.counted(&[Lane { start: 0, value }]).unwrap_or_else(|| self.listed.uniform(value))
     }
 
-    fn leaf(&mut self, runs: &[Run]) -> Option<u32> {
+    fn leaf(&mut self, runs: &[Lane]) -> Option<u32> {
         self.counted(runs).unwrap_or_else(|| self.listed.store(runs))
     }
 

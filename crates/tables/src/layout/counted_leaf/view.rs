@@ -4,7 +4,7 @@ use super::*;
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
 use crate::layout::rank_leaf::view::{Entries, Offsets};
-use crate::layout::rank_leaf::{CHUNK_BITS, FLAG, LOW_MASK, NESTED_BASE_SHIFT, NUMBER_SHIFT};
+use crate::layout::rank_leaf::{FLAG, Form, LOW_MASK, NUMBER_SHIFT, ROOT_BITS, Stretch, block_of};
 use crate::trace::{Trace, TracedLines};
 
 /// The checked sections of an image.
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         let own = entries().map(|entry| if entry & FLAG == 0 { self.reach(entry) } else { 0 }).collect();
         let of_blocks = entries().map(|entry| match entry & FLAG {
             0 => None,
-            _ => Some(((entry & !FLAG) >> NESTED_BASE_SHIFT, entry & LOW_MASK)),
+            _ => Some((block_of(entry).0 as u32, entry & LOW_MASK)),
         });
         let mut reaches: Vec<u32> = Vec::with_capacity(self.entries.words.len());
         let nested: Vec<Option<(u32, u32)>> = of_blocks.collect();
@@ -78,7 +78,7 @@ impl<'a> View<'a> {
         furthest(reaches, |bits, reach| {
             for &word in self.root {
                 let (before, block) = split(u64::from_le_bytes(word));
-                if CHUNK_BITS - (block & LOW_MASK) == bits {
+                if block & LOW_MASK == bits {
                     let reach = reach[(block >> NUMBER_SHIFT) as usize];
                     is_right &= reach == 0 || u64::from(before) + u64::from(reach) <= header.labels.into();
                 }
@@ -118,8 +118,8 @@ impl<'a> View<'a> {
 
     fn find4_in(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
         let chunk = addr & 0xffff;
-        let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> CHUNK_BITS) as usize * 8));
-        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, chunk);
+        let (before, block) = split(cells.u64(ROOT_OFFSET + (addr >> ROOT_BITS) as usize * 8));
+        let leaf = Offsets::leaf_from(cells, ENTRIES_OFFSET, block, Stretch::Ipv4.whole(), chunk.into(), Form::Ipv4).0;
         let (first, lane) = ((leaf >> NUMBER_SHIFT) as usize, self.offsets.lane(cells, leaf, chunk));
         if first < self.counted {
             return self.offsets.value(cells, lane);
@@ -145,7 +145,7 @@ fn last_lane(leaf: u32) -> usize {
 /// Calls `see` for each number of bits from 0 to 16. The slice holds, for each position, the maximum of the next 2^bits
 /// words, or of fewer at the end. The time does not depend on how many blocks share entries.
 fn furthest(mut words: Vec<u32>, mut see: impl FnMut(u32, &[u32])) {
-    for bits in 0..=CHUNK_BITS {
+    for bits in 0..=ROOT_BITS {
         see(bits, &words);
         for index in 0..words.len().saturating_sub(1 << bits) {
             words[index] = words[index].max(words[index + (1 << bits)]);

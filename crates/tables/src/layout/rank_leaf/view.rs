@@ -4,10 +4,12 @@ use super::*;
 use crate::cells::{Cells, CellsMut};
 use crate::image::{Header, ImageError};
 use crate::trace::{Trace, TracedLines};
+use weir_abi::Layout;
 
 /// The byte offsets of an image's words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offsets {
+    pub form: Form,
     pub starts: usize,
     pub values: usize,
     pub value_bytes: usize,
@@ -24,16 +26,21 @@ impl Offsets {
         entries_offset: usize,
     ) -> Result<(Self, Entries<'a>), ImageError> {
         let words: &[[u8; 4]] = header.section_at(image, 1, "entries", entries_offset)?;
-        let starts: &[[u8; 2]] = header.section(image, 2, "starts")?;
+        let form = if header.layout == Layout::RankLeaf6 { Form::Ipv6 } else { Form::Ipv4 };
+        let lanes = match form {
+            Form::Ipv4 => header.section::<2>(image, 2, "starts")?.len(),
+            _ => header.section::<4>(image, 2, "starts")?.len(),
+        };
         let _values: &[[u8; 1]] = header.section(image, 3, "values")?;
         let offsets = Offsets {
+            form,
             starts: header.section[4] as usize,
             values: header.section[6] as usize,
             value_bytes: header.section[VALUE_BYTES] as usize,
             entries: words.len(),
-            lanes: starts.len(),
+            lanes,
         };
-        Ok((offsets, Entries { words, lanes: starts.len(), labels: None }))
+        Ok((offsets, Entries { words, form, lanes, labels: None }))
     }
 
     /// Checks that the values section has room for `lanes` lanes.
@@ -57,7 +64,23 @@ impl Offsets {
 
     /// Byte offset of a lane's start.
     pub fn start_at(&self, lane: usize) -> usize {
-        self.starts + lane * size_of::<u16>()
+        self.starts + lane * self.form.start_bytes()
+    }
+
+    /// A lane's start.
+    pub fn start(&self, cells: &(impl Cells + ?Sized), lane: usize) -> u32 {
+        match self.form {
+            Form::Ipv4 => cells.u16(self.start_at(lane)).into(),
+            _ => cells.u32(self.start_at(lane)),
+        }
+    }
+
+    /// Writes a lane's start.
+    pub fn set_start(&self, cells: &impl CellsMut, lane: usize, start: u32) {
+        match self.form {
+            Form::Ipv4 => cells.set_u16(self.start_at(lane), start as u16),
+            _ => cells.set_u32(self.start_at(lane), start),
+        }
     }
 
     /// Byte offset of the first byte of a lane's value.
@@ -97,56 +120,79 @@ impl Offsets {
         }
     }
 
-    /// The entry for a chunk in the block that `word` names, which is not a nested one.
-    pub fn leaf(cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
-        Self::leaf_from(cells, ENTRIES_OFFSET, word, chunk)
+    /// The entry that the block `word` of `part` has for a value of the stretch, and the part that it is about. The
+    /// entry is a block only if there are more levels than in a valid image; then there is no part.
+    pub fn leaf(&self, cells: &(impl Cells + ?Sized), word: u32, part: Part, value: u64) -> (u32, Part) {
+        Self::leaf_from(cells, ENTRIES_OFFSET, word, part, value, self.form)
     }
 
     /// Like `leaf`, with entry 0 at byte `entries`.
-    pub fn leaf_from(cells: &(impl Cells + ?Sized), entries: usize, word: u32, chunk: u32) -> u32 {
-        let entry = |index: u32| cells.u32(entries + index as usize * size_of::<u32>());
-        match entry((word >> NUMBER_SHIFT) + (chunk >> (word & LOW_MASK))) {
-            nested if nested & FLAG != 0 => {
-                let index = chunk >> (nested >> NUMBER_SHIFT & NESTED_SHIFT_MASK) & ((1 << (nested & LOW_MASK)) - 1);
-                entry(((nested & !FLAG) >> NESTED_BASE_SHIFT) + index)
+    pub fn leaf_from(
+        cells: &(impl Cells + ?Sized),
+        entries: usize,
+        word: u32,
+        mut part: Part,
+        value: u64,
+        form: Form,
+    ) -> (u32, Part) {
+        let mut entry = word | FLAG;
+        for _ in 0..form.levels() {
+            let (base, width) = (block_of(entry).0, entry & LOW_MASK);
+            if width > part.bits {
+                break;
             }
-            leaf => leaf,
+            let index = part.index(width, value);
+            part = part.divided(width, index);
+            entry = cells.u32(entries + (base + index) * size_of::<u32>());
+            if entry & FLAG == 0 {
+                break;
+            }
         }
+        (entry, part)
     }
 
-    /// The lane of a leaf that holds the chunk.
-    pub fn lane(&self, cells: &(impl Cells + ?Sized), leaf: u32, chunk: u32) -> usize {
-        let lane = (leaf >> NUMBER_SHIFT) as usize;
-        let others = lane + 1..=lane + (leaf & LOW_MASK) as usize;
-        lane + others.filter(|&other| u32::from(cells.u16(self.start_at(other))) <= chunk).count()
+    /// The lane of a leaf that holds the lower bits of a key.
+    pub fn lane(&self, cells: &(impl Cells + ?Sized), leaf: u32, key: u32) -> usize {
+        let (lane, count) = leaf_of(leaf);
+        let others = lane + 1..lane + count;
+        lane + others.filter(|&other| self.start(cells, other) <= key).count()
     }
 
-    /// The value for a chunk in the block that `word` names.
-    fn step(&self, cells: &(impl Cells + ?Sized), word: u32, chunk: u32) -> u32 {
-        let entry = Self::leaf(cells, word, chunk);
-        label_of(entry).unwrap_or_else(|| self.value(cells, self.lane(cells, entry, chunk)))
+    /// The value that the block `word` of a part has for a value of the stretch, and the grain that it is about.
+    fn step(&self, cells: &(impl Cells + ?Sized), word: u32, part: Part, value: u64) -> (u32, Part) {
+        let (entry, part) = self.leaf(cells, word, part, value);
+        if entry & FLAG != 0 {
+            return (0, part);
+        }
+        let lane = || self.lane(cells, entry, (value >> part.grain()) as u32);
+        (label_of(entry).unwrap_or_else(|| self.value(cells, lane())), part.grain_of(value))
     }
 
     /// The label of `addr`, or 0.
     pub fn find4(&self, cells: &(impl Cells + ?Sized), addr: u32) -> u32 {
-        match cells.u32(Self::root_at((addr >> CHUNK_BITS) as usize)) {
-            block if block & FLAG != 0 => self.step(cells, block & !FLAG, addr & 0xffff),
+        match cells.u32(Self::root_at((addr >> ROOT_BITS) as usize)) {
+            block if block & FLAG != 0 => self.step(cells, block, Stretch::Ipv4.whole(), (addr & 0xffff).into()).0,
             label => label,
         }
     }
 
     /// The label of `addr`, or 0.
     pub fn find6(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
-        let mut shift = u128::BITS - CHUNK_BITS;
-        let mut value = cells.u32(Self::root_at((addr >> shift) as usize));
-        for _ in 0..STEPS_MAX {
-            if value & FLAG == 0 {
-                return value;
+        let mut value = cells.u32(Self::root_at((addr >> (u128::BITS - ROOT_BITS)) as usize));
+        for stretch in [Stretch::Upper, Stretch::Lower] {
+            let mut part = stretch.whole();
+            // A part with grains, and one of them.
+            for _ in 0..2 {
+                if value & FLAG == 0 {
+                    return value;
+                }
+                (value, part) = self.step(cells, value, part, stretch.of(addr));
+                if part.bits == 0 {
+                    break;
+                }
             }
-            shift -= CHUNK_BITS;
-            value = self.step(cells, value & !FLAG, (addr >> shift) as u32 & 0xffff);
         }
-        // Only in a hostile image are there more steps than chunks of the address.
+        // Only in a hostile image is the value a block here.
         if value & FLAG == 0 { value } else { 0 }
     }
 }
@@ -203,7 +249,7 @@ impl<'a> View<'a> {
     /// Checks a label, or that the entries of a block exist.
     fn check_value(&self, header: &Header, value: u32) -> Result<(), &'static str> {
         match value {
-            block if block & FLAG != 0 => self.entries.check_block(block & !FLAG),
+            block if block & FLAG != 0 => self.entries.check_block(block),
             label if label <= header.labels => Ok(()),
             _ => Err("label"),
         }
@@ -238,6 +284,7 @@ impl<'a> View<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
     pub words: &'a [[u8; 4]],
+    pub form: Form,
     pub lanes: usize,
     /// The highest label; `None` if no entry is a label, so that an entry of one lane is a leaf.
     pub labels: Option<u32>,
@@ -249,7 +296,7 @@ impl Entries<'_> {
         if self.words.len() > NUMBERS {
             return Err(header.corrupt("entries", "section size"));
         }
-        match self.lanes.is_multiple_of(LINE_LANES) && (1..=NUMBERS).contains(&self.lanes) {
+        match self.lanes.is_multiple_of(self.form.lanes()) && (1..=NUMBERS).contains(&self.lanes) {
             true => Ok(()),
             false => Err(header.corrupt("starts", "section size")),
         }
@@ -257,52 +304,44 @@ impl Entries<'_> {
 
     /// Checks every entry.
     pub fn check(&self, header: &Header) -> Result<(), ImageError> {
-        // Number of nested entries before each entry, so that many nested blocks are checked as fast as few.
-        let mut nested = Vec::with_capacity(self.words.len() + 1);
-        nested.push(0u32);
+        // Number of blocks before each entry, so that many blocks are checked as fast as few.
+        let mut blocks = Vec::with_capacity(self.words.len() + 1);
+        blocks.push(0u32);
         for &entry in self.words {
-            let before = nested[nested.len() - 1];
-            nested.push(before + (u32::from_le_bytes(entry) >> 31));
+            let before = blocks[blocks.len() - 1];
+            blocks.push(before + (u32::from_le_bytes(entry) >> 31));
         }
         for &entry in self.words {
-            self.check_entry(u32::from_le_bytes(entry), &nested).map_err(|what| header.corrupt("entries", what))?;
+            self.check_entry(u32::from_le_bytes(entry), &blocks).map_err(|what| header.corrupt("entries", what))?;
         }
         Ok(())
     }
 
     /// Checks that the entries of the block that `word` names exist.
     pub fn check_block(&self, word: u32) -> Result<(), &'static str> {
-        let shift = word & LOW_MASK;
-        let base = (word >> NUMBER_SHIFT) as usize;
-        if shift > CHUNK_BITS {
-            return Err("shift");
+        let (base, count) = block_of(word);
+        if self.form == Form::Ipv4 && word & LOW_MASK > Stretch::Ipv4.bits() {
+            return Err("width");
         }
-        match base + (1 << (CHUNK_BITS - shift)) <= self.words.len() {
-            true => Ok(()),
-            false => Err("block"),
-        }
+        if base + count <= self.words.len() { Ok(()) } else { Err("block") }
     }
 
-    fn check_entry(&self, entry: u32, nested_before: &[u32]) -> Result<(), &'static str> {
+    fn check_entry(&self, entry: u32, blocks_before: &[u32]) -> Result<(), &'static str> {
         if let (Some(labels), Some(label)) = (self.labels, label_of(entry)) {
             return if label <= labels { Ok(()) } else { Err("label") };
         }
         if entry & FLAG == 0 {
-            let lane = (entry >> NUMBER_SHIFT) as usize;
-            let fits = lane % LINE_LANES + ((entry & LOW_MASK) as usize) < LINE_LANES && lane < self.lanes;
+            let lanes = self.form.lanes();
+            let (lane, count) = leaf_of(entry);
+            let fits = lane % lanes + count <= lanes && lane < self.lanes;
             return if fits { Ok(()) } else { Err("leaf") };
         }
-        let (base, width) = ((entry & !FLAG) >> NESTED_BASE_SHIFT, entry & LOW_MASK);
-        if width > CHUNK_BITS {
-            return Err("width");
-        }
-        let (base, end) = (base as usize, base as usize + (1 << width));
-        if end > self.words.len() {
-            return Err("nested block");
-        }
-        match nested_before[end] - nested_before[base] {
-            0 => Ok(()),
-            _ => Err("nested block in a nested one"),
+        self.check_block(entry)?;
+        let (base, count) = block_of(entry);
+        // Lookups of IPv4 addresses do not count levels.
+        match self.form == Form::Ipv4 && blocks_before[base + count] != blocks_before[base] {
+            true => Err("block in a block of an entry"),
+            false => Ok(()),
         }
     }
 }

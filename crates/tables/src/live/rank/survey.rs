@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cells::CellsMut;
-use crate::layout::rank_leaf::{FLAG, LINE_LANES, Offsets, ROOT_WORDS, block_of, label_of, leaf_of, nested_of};
+use crate::layout::rank_leaf::{FLAG, Offsets, ROOT_WORDS, block_of, label_of, leaf_of};
 use crate::live::pools::{Parents, run};
 
 /// Scans an image that does not change yet: what is in use, and how often it is shared.
@@ -12,7 +12,7 @@ pub(super) struct Survey<'a, C> {
     offsets: Offsets,
     /// Whether anything leads to each entry.
     pub seen: Vec<bool>,
-    /// Lanes in use, by line (one bit each).
+    /// Lanes in use, by line (one bit each). Bits behind a line's lanes are set.
     pub taken: Vec<u32>,
     /// The end of the used entries.
     pub next: usize,
@@ -27,7 +27,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
             cells,
             offsets,
             seen: vec![false; offsets.entries],
-            taken: vec![0; offsets.lanes / LINE_LANES],
+            taken: vec![!run(offsets.form.lanes()); offsets.lanes / offsets.form.lanes()],
             next: 0,
             uniform: HashMap::new(),
             leaves: Parents::default(),
@@ -47,7 +47,7 @@ impl<'a, C: CellsMut> Survey<'a, C> {
         for index in base..base + count {
             match self.cells.u32(Offsets::entry_at(index)) {
                 label if label_of(label).is_some() => {}
-                entry if entry & FLAG != 0 => self.block(nested_of(entry)),
+                entry if entry & FLAG != 0 => self.block(block_of(entry)),
                 entry => self.leaf(entry),
             }
         }
@@ -55,7 +55,8 @@ impl<'a, C: CellsMut> Survey<'a, C> {
 
     fn leaf(&mut self, entry: u32) {
         let (lane, count) = leaf_of(entry);
-        let (taken, lanes) = (&mut self.taken[lane / LINE_LANES], run(count) << (lane % LINE_LANES));
+        let line_lanes = self.offsets.form.lanes();
+        let (taken, lanes) = (&mut self.taken[lane / line_lanes], run(count) << (lane % line_lanes));
         if *taken & lanes != 0 {
             return self.leaves.add(lane as u32);
         }

@@ -1,6 +1,6 @@
 //! Gives back what a change took before it ran out of room.
 
-use super::Writing;
+use super::writing::Writing;
 use crate::cells::CellsMut;
 use crate::layout::rank_leaf::leaf_of;
 use crate::live::pools::Made;

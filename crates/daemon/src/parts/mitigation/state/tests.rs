@@ -180,6 +180,12 @@ fn nothing_stops(_: &mut Datapath, _: &mut Stopped) -> bool {
     false
 }
 
+/// A posture answers with a cookie instead of the packet.
+fn cookies_stop(datapath: &mut Datapath, stopped: &mut Stopped) -> bool {
+    stopped.cookies += u64::from(datapath.has_posture);
+    datapath.has_posture
+}
+
 /// Events of a whole attack with one action.
 const ONE_ATTACK: [&str; 4] = ["attack-began", "action-taken", "action-released", "attack-ended"];
 
@@ -187,12 +193,8 @@ const ONE_ATTACK: [&str; 4] = ["attack-began", "action-taken", "action-released"
 fn an_attack_that_a_posture_answers_with_cookies_is_told_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut run = Run::new(folder.path());
-    let proxy = |datapath: &mut Datapath, stopped: &mut Stopped| {
-        stopped.cookies += u64::from(datapath.has_posture);
-        datapath.has_posture
-    };
     run.play(4, 0, syn, nothing_stops);
-    run.play(64, 400, syn, proxy);
+    run.play(64, 400, syn, cookies_stop);
     assert!(run.datapath.lock().unwrap().has_posture);
     let listed = answers::list(&run.state, run.now_ns).attacks;
     let [attack] = &listed[..] else { panic!("{listed:#?}") };
@@ -341,14 +343,10 @@ fn an_upgrade_goes_on_with_attacks_and_their_rules() {
 fn an_upgrade_goes_on_with_a_posture_and_with_what_was_dismissed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut run = Run::new(folder.path());
-    let proxy = |datapath: &mut Datapath, stopped: &mut Stopped| {
-        stopped.cookies += u64::from(datapath.has_posture);
-        datapath.has_posture
-    };
     run.play(4, 0, syn, nothing_stops);
-    run.play(16, 400, syn, proxy);
+    run.play(16, 400, syn, cookies_stop);
     let mut run = run.upgrade(folder.path(), true);
-    run.play(16, 400, syn, proxy);
+    run.play(16, 400, syn, cookies_stop);
     assert!(run.datapath.lock().unwrap().has_posture);
     let mut run = run.upgrade(folder.path(), true);
     run.play(40, 0, syn, nothing_stops);
