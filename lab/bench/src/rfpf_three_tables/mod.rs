@@ -168,7 +168,7 @@ fn p4(policy: &Policy, frames: &FrameSet, repeats: usize, row: Row) -> Result<Ro
     let mut filter = policy.p4(None)?;
     let cost = measure::measure(&mut filter, 0, frames, repeats)?;
     let [_, lookup, counters] = stage_cycles(policy, Target::P4, frames, repeats)?;
-    let mut parser = kernel::plain(kernel::PARSE)?.p4()?;
+    let mut parser = kernel::plain(kernel::PARSE)?.p4(None)?;
     let stubs = FrameSet::new(Link::Ethernet, (0..frames.len()).map(|_| (&[0_u8][..], SMALL_FRAME_BYTES as u32)));
     let ports = measure::measure(&mut parser, 0, &stubs, repeats)?.cycles_per_packet.median;
     let parse = measure::measure(&mut parser, 0, frames, repeats)?.cycles_per_packet.median - ports;
