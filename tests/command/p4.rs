@@ -48,7 +48,7 @@ fn a_folder_has_the_program_its_pipeline_its_tables_and_what_they_are() {
 fn what_p4_cannot_do_is_refused_with_rule_and_reason() {
     let sandbox = sandbox();
     let samples: String = (0..200).map(|port| format!("  udp dport {port} sample 1/2\n")).collect();
-    sandbox.put("many.weir", &format!("upstream {{\n{samples}  accept\n}}\ndownstream {{ accept }}\n"));
+    sandbox.put("many.weir", format!("upstream {{\n{samples}  accept\n}}\ndownstream {{ accept }}\n"));
     for command in ["compile many.weir --target p4 -o out", "replay many.weir --in traffic.pcap --engine p4"] {
         if command.starts_with("replay") && !cfg!(feature = "dpdk") {
             continue;
