@@ -69,7 +69,7 @@ fn sets() -> String {
         dscp.0,
         dscp.1
     );
-    p4::emit_p4(&parse(&text).unwrap())
+    p4::emit_p4(&parse(&text).expect("the rules are a policy"))
 }
 
 #[test]
