@@ -15,15 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <netinet/in.h>
-
 #include <rte_byteorder.h>
-#include <rte_ether.h>
 #include <rte_swx_pipeline.h>
 #include <rte_swx_port.h>
 
-#include "core/fields.h"
 #include "dpdk/controller.h"
+#include "dpdk/parsed_bytes.h"
 #include "dpdk/pipeline.h"
 
 enum {
@@ -35,7 +32,6 @@ enum {
 	STEPS = 64,		       /* instructions between two looks whether the burst is over */
 	TESTED_LINES = 3,	       /* a line between rx and tx */
 	NO_VERDICT = 0xffffffff,       /* no reason is so large */
-	NEAR_BYTES = 128,	       /* of a frame, in which headers end without extension headers */
 	WORDS_MAX = RTE_SWX_NAME_SIZE, /* of a name */
 };
 
@@ -77,47 +73,6 @@ static void *port_make(void *arguments)
 static void port_free(void *port)
 {
 	(void)port;
-}
-
-/* The offset of the IP header behind a link and up to two tags, and the network protocol there. */
-static uint32_t network_offset(const struct frame *frame, uint32_t *ether_type)
-{
-	uint32_t at = 12;
-
-	if (frame->link == LINK_RAW_IP) {
-		*ether_type = frame->data[0] >> 4 == 4 ? RTE_ETHER_TYPE_IPV4 : RTE_ETHER_TYPE_IPV6;
-		return 0;
-	}
-	for (;; at += 4) {
-		*ether_type = (uint32_t)frame->data[at] << 8 | frame->data[at + 1];
-		if (at == 20 || (*ether_type != 0x8100 && *ether_type != 0x88a8 && *ether_type != 0x9100))
-			return at + 2;
-	}
-}
-
-/*
- * The first bytes of a frame, beyond which the parser reads nothing: two tags, an IPv4 header with options and a TCP
- * header have 102, and SWX reads 8 bytes at each field. Only extension headers lead further.
- */
-static uint32_t parsed_bytes(const struct frame *frame)
-{
-	uint32_t ether_type, at;
-
-	if (frame->cap <= NEAR_BYTES || (frame->link != LINK_ETHERNET && frame->link != LINK_RAW_IP))
-		return frame->cap;
-	at = network_offset(frame, &ether_type);
-	if (ether_type == RTE_ETHER_TYPE_IPV4)
-		return NEAR_BYTES;
-	if (ether_type != RTE_ETHER_TYPE_IPV6)
-		return frame->cap;
-	switch (frame->data[at + 6]) { /* the next header */
-	case IPPROTO_TCP:
-	case IPPROTO_UDP:
-	case IPPROTO_ICMPV6:
-		return NEAR_BYTES;
-	default:
-		return frame->cap;
-	}
 }
 
 static int port_receive(void *object, struct rte_swx_pkt *packet)

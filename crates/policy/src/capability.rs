@@ -94,7 +94,7 @@ impl Engine {
         match (self, feature) {
             (Engine::P4, Feature::Objects) => Some("a pipeline has room for 200 tables, limits, additions and samples"),
             (Engine::P4, Feature::Lookups) => {
-                Some("a pipeline has room for 42 lookups in a chain, fewer in tables with counters")
+                Some("a pipeline has room for 41 lookups in a chain, fewer in tables with counters")
             }
             (Engine::Eval | Engine::Native | Engine::Xdp | Engine::P4, Feature::Synproxy) => None,
             (_, Feature::Synproxy) => Some("it cannot answer SYNs yet"),
@@ -286,7 +286,7 @@ chain downstream
             let text = format!("program x\n{slots}chain upstream\n{asks}chain downstream\n{asks}");
             unsupported(&parse(&text).unwrap(), &Engine::ALL)
         };
-        for (most, counters) in [(42, ""), (33, " counters"), (18, " counters of labels")] {
+        for (most, counters) in [(41, ""), (33, " counters"), (18, " counters of labels")] {
             assert_eq!(found(most, counters), []);
             let more = found(most + 1, counters);
             assert_eq!(more.len(), 1, "{more:?}");
