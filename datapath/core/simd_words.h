@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Words of AVX-512, for kernels that need intrinsics: where SIMD_HAS_AVX512 is defined. They are apart from
- * core/simd.h, because the compiler reads its header of intrinsics for longer than all of Weir's. Code that looks up one
- * key at a time defines WEIR_ONE_BY_ONE and does without.
+ * core/simd.h, because the compiler reads its header of intrinsics for longer than all of Weir's. Code that looks up
+ * one key at a time defines WEIR_ONE_BY_ONE and does without.
  */
 #ifndef WEIR_CORE_SIMD_WORDS_H
 #define WEIR_CORE_SIMD_WORDS_H
