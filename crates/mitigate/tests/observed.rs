@@ -215,7 +215,7 @@ fn lossy_connection(random: &mut Random, client: u32, begin_s: f64, lost_percent
     let to_server = |flags, seq, ack, bytes| segment(client, SERVER, port, 80, flags, seq, ack, bytes);
     let to_client = |flags, seq, ack, bytes| segment(SERVER, client, 80, port, flags, seq, ack, bytes);
     let (mut seq, mut answered) = (1001, 5001);
-    // The first wait of a SYN is a second, and that of data a quarter. Each further one is twice as long.
+    // A SYN is sent again after a second, data after a quarter of one. Each further wait is twice as long.
     let mut time_s = begin_s + (2.0f64.powi(tries()) - 1.0);
     add(time_s, to_server(tcp::SYN, seq - 1, 0, 0));
     add(time_s + ROUND_TRIP_S / 2.0, to_client(tcp::SYN | tcp::ACK, answered - 1, seq, 0));

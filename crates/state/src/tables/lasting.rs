@@ -47,7 +47,7 @@ impl SavedTable {
         SavedTable { key, entries, expiry }
     }
 
-    /// The same table for another store. Its clock shows `to_ns` when the clock of this store shows `from_ns`.
+    /// The table for another store, whose clock shows `to_ns` when the clock of this store shows `from_ns`.
     #[must_use]
     pub fn at_clock(self, from_ns: u64, to_ns: u64) -> Self {
         let mut expiry = Expiry::default();

@@ -42,7 +42,7 @@ const PROXIED: &str = "-synproxy";
 pub const P4: &str = "p4";
 /// As P4, where a controller tracks the packets that change a state.
 pub const SPLIT: &str = "p4-controller";
-/// The same with a controller as slow as the paper's. There, 0.5 Mbit/s of pages of 1 KB are 61 connections a second.
+/// P4 with a controller as slow as the paper's. In the paper, 0.5 Mbit/s of pages of 1 KB are 61 connections a second.
 /// Each has seven packets that change its state, so the controller takes 2.3 ms for each.
 pub const SLOW: &str = "p4-controller-2ms";
 

@@ -121,7 +121,7 @@ impl Offsets {
     }
 
     /// The entry that the block `word` of `part` has for a value of the stretch, and the part that it is about. The
-    /// entry is a block only if there are more levels than in a valid image; then there is no part.
+    /// entry is a block only in an invalid image with too many levels. Then the part means nothing.
     pub fn leaf(&self, cells: &(impl Cells + ?Sized), word: u32, part: Part, value: u64) -> (u32, Part) {
         Self::leaf_from(cells, ENTRIES_OFFSET, word, part, value, self.form)
     }

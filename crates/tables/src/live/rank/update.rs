@@ -225,7 +225,7 @@ impl<C: CellsMut, Q: Quiescence> Update<'_, C, Q> {
         (lanes.len() + 2 <= self.encoder.store.lanes_max()).then_some(lanes)
     }
 
-    /// Replaces what one grain of a leaf has for some values. The leaf is that of entry `index` of the block.
+    /// Replaces what one grain of a leaf has for some values. Entry `index` of the block leads to the leaf.
     fn replace_grain(
         &mut self,
         block: Block,
