@@ -1,12 +1,17 @@
 //! The keys of lookups: named mixes, which are the same in every run.
 
-use super::Data;
+use super::{Data, Dataset};
 use crate::mix::Mix;
+use crate::plan::Plan;
 use weir_abi::Family;
+use weir_command::failure::Failure;
 use weir_engine::traffic::SplitMix;
 
 /// Maximum number of runs of neighbouring addresses in sequential keys.
 const RUNS_MAX: usize = 1 << 14;
+
+/// The file of the data directory that has sources of real attacks.
+pub const REAL: &str = "ipsum.txt";
 
 /// A mix of keys with a stable name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +25,13 @@ pub enum KeyMix {
     Sequential,
     /// Random addresses in random prefixes of the table.
     Entries,
+    /// IPv4: sources of real attacks, from the list `ipsum.txt`.
+    Real,
 }
 
 impl KeyMix {
     /// All mixes.
-    pub const ALL: [KeyMix; 4] = [KeyMix::Random, KeyMix::Botnet, KeyMix::Sequential, KeyMix::Entries];
+    pub const ALL: [KeyMix; 5] = [KeyMix::Random, KeyMix::Botnet, KeyMix::Sequential, KeyMix::Entries, KeyMix::Real];
 
     /// The name in benchmark rows.
     pub const fn name(self) -> &'static str {
@@ -33,7 +40,35 @@ impl KeyMix {
             KeyMix::Botnet => "botnet",
             KeyMix::Sequential => "sequential",
             KeyMix::Entries => "entries",
+            KeyMix::Real => "real",
         }
+    }
+}
+
+/// Lists that mixes draw from.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The allow list of the botnet mix.
+    pub allowed: Vec<u32>,
+    /// The block list of the botnet mix.
+    pub blocked: Vec<u32>,
+    /// Sources of real attacks.
+    pub real: Vec<u32>,
+}
+
+impl Sources {
+    /// The lists of the data directory.
+    ///
+    /// # Errors
+    /// A list cannot be read.
+    pub fn load(plan: &Plan<'_>) -> Result<Self, Failure> {
+        let path = plan.options.data.join(REAL);
+        let real = if path.exists() { Data::read("real", &path)?.addresses() } else { Vec::new() };
+        Ok(Sources {
+            allowed: plan.load(Dataset::ALLOW_100K)?.addresses(),
+            blocked: plan.load(Dataset::BLOCK_178K)?.addresses(),
+            real,
+        })
     }
 }
 
@@ -52,16 +87,19 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// `count` keys for a table. The botnet mix draws from `allowed` and `blocked`.
-    pub fn of(mix: KeyMix, data: &Data, allowed: &[u32], blocked: &[u32], count: usize) -> Self {
+    /// `count` keys for a table, or `None` if there are no real sources for its family.
+    pub fn of(mix: KeyMix, data: &Data, sources: &Sources, count: usize) -> Option<Self> {
         let mut random = SplitMix::new(23);
-        match data.table.family() {
+        let is_possible = mix != KeyMix::Real || data.table.family() == Family::Ipv4 && !sources.real.is_empty();
+        is_possible.then(|| match data.table.family() {
             Family::Ipv4 => Keys::V4(match mix {
                 KeyMix::Random => (0..count).map(|_| Mix::Random.source(&mut random)).collect(),
                 KeyMix::Botnet => {
-                    let mix = Mix::Botnet { allowed, blocked };
+                    let mix = Mix::Botnet { allowed: &sources.allowed, blocked: &sources.blocked };
                     (0..count).map(|_| mix.source(&mut random)).collect()
                 }
+                // A list is sorted. Packets are not.
+                KeyMix::Real => (0..count).map(|_| drawn(&sources.real, &mut random)).collect(),
                 KeyMix::Sequential => {
                     let starts: Vec<u128> = data.table.prefixes4().iter().map(|prefix| prefix.addr.into()).collect();
                     runs(&starts, count).map(|key| key as u32).collect()
@@ -76,8 +114,9 @@ impl Keys {
                     runs(&starts, count).collect()
                 }
                 KeyMix::Entries => (0..count).map(|_| entry6(data, &mut random)).collect(),
+                KeyMix::Real => unreachable!("compiler bug: checked above"),
             }),
-        }
+        })
     }
 
     /// First and last addresses of up to `prefixes_max` prefixes, and their neighbours outside. These reveal most
@@ -139,6 +178,11 @@ fn random6(random: &mut SplitMix) -> u128 {
 
 fn botnet6(data: &Data, random: &mut SplitMix) -> u128 {
     if random.below(10) == 0 { random6(random) } else { entry6(data, random) }
+}
+
+/// A random element of a list that is not empty.
+fn drawn(list: &[u32], random: &mut SplitMix) -> u32 {
+    list[random.below(list.len() as u64) as usize]
 }
 
 /// An address in a random prefix of the table, or a random address if the table is empty.

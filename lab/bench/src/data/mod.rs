@@ -31,7 +31,8 @@ pub struct Dataset {
     pub name: &'static str,
     /// Extension of its file.
     extension: &'static str,
-    family: Family,
+    /// Its address family.
+    pub family: Family,
     kind: Kind,
     recipe: Recipe,
 }
@@ -64,6 +65,8 @@ impl Dataset {
         Dataset { name: "private", extension: "txt", family: Family::Ipv4, kind: Kind::Set, recipe: Recipe::Reserved };
     /// Countries for IPv6, which the paper leaves out.
     pub const COUNTRY6: Dataset = Dataset::geo("country6", Family::Ipv6, &shapes::COUNTRY6);
+    /// Autonomous systems for IPv6.
+    pub const ASN6: Dataset = Dataset::geo("asn6", Family::Ipv6, &shapes::ASN6);
 
     /// An IPv6 block list with as many entries as the paper's blacklist_1.
     pub const BLOCK6_178K: Dataset = Dataset {
@@ -74,8 +77,17 @@ impl Dataset {
         recipe: Recipe::Hosts6(177_935),
     };
 
+    /// An IPv6 allow list with as many entries as the one of IPv4.
+    pub const ALLOW6_100K: Dataset = Dataset {
+        name: "allow6-100k",
+        extension: "txt",
+        family: Family::Ipv6,
+        kind: Kind::Set,
+        recipe: Recipe::Hosts6(100_000),
+    };
+
     /// All lists.
-    pub const ALL: [Dataset; 9] = [
+    pub const ALL: [Dataset; 11] = [
         Dataset::BLOCK_178K,
         Dataset::BLOCK_1_1M,
         Dataset::ALLOW_100K,
@@ -84,7 +96,9 @@ impl Dataset {
         Dataset::CITY,
         Dataset::PRIVATE,
         Dataset::COUNTRY6,
+        Dataset::ASN6,
         Dataset::BLOCK6_178K,
+        Dataset::ALLOW6_100K,
     ];
 
     const fn hosts(name: &'static str, shape: &'static HostShape) -> Self {

@@ -86,6 +86,22 @@ pub const COUNTRY6: GeoShape = GeoShape {
     prefixes: 0,
 };
 
+/// The autonomous systems of IPv6 (`@ip-location-db/asn`): 167,903 prefixes, 52,521 labels.
+pub const ASN6: GeoShape = GeoShape {
+    bits: 64,
+    top: 16,
+    broken: &[
+        60, 111, 196, 357, 656, 1_219, 2_331, 4_499, 8_679, 16_119, 26_722, 31_261, 34_713, 28_798, 33_689, 35_179,
+        10_415, 11_869, 13_315, 14_900, 14_515, 15_982, 17_344, 19_255, 18_079, 21_286, 24_290, 26_488, 25_366, 28_636,
+        32_352, 32_795, 684, 700, 720, 749, 705, 658, 673, 726, 734, 865, 976, 1_045, 1_062, 1_069, 1_062, 1_026,
+    ],
+    crowds: &[24, 32, 40],
+    labels: 52_521,
+    continued_per_mille: 0,
+    gap_one_in: 3,
+    prefixes: 167_903,
+};
+
 /// The reserved prefixes of IANA that filters use (RFC 6890): 9 prefixes of 11.1 bits on average.
 pub const RESERVED: [(u32, u8); 9] = [
     (0, 8),

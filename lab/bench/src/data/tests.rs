@@ -1,6 +1,6 @@
 //! Synthetic lists are the same in every run and similar to their models.
 
-use super::keys::{KeyMix, Keys};
+use super::keys::{KeyMix, Keys, Sources};
 use super::{Data, Dataset, geo, hosts, list, shapes};
 use std::fs;
 use std::path::Path;
@@ -89,10 +89,11 @@ fn a_file_goes_before_what_is_made_up() {
 fn mixes_are_what_they_say() {
     const COUNT: usize = 20_000;
     let data = made_up(Dataset::ALLOW_100K);
-    let (allowed, blocked) = (data.addresses(), [1, 2, 3]);
-    let keys = |mix| match Keys::of(mix, &data, &allowed, &blocked, COUNT) {
-        Keys::V4(keys) => keys,
-        Keys::V6 { .. } => panic!("IPv6 keys for an IPv4 table"),
+    let sources = Sources { allowed: data.addresses(), blocked: vec![1, 2, 3], real: vec![4, 5] };
+    let Sources { allowed, blocked, real } = &sources;
+    let keys = |mix| match Keys::of(mix, &data, &sources, COUNT) {
+        Some(Keys::V4(keys)) => keys,
+        other => panic!("{other:?} for an IPv4 table"),
     };
     let share = |keys: &[u32], within: &dyn Fn(u32) -> bool| {
         keys.iter().filter(|&&key| within(key)).count() as f64 / keys.len() as f64
@@ -105,12 +106,16 @@ fn mixes_are_what_they_say() {
     assert_eq!(sequential.len(), COUNT);
     assert!(share(&sequential, &|key| allowed.binary_search(&key).is_ok()) > 0.4);
     assert_eq!(keys(KeyMix::Random), keys(KeyMix::Random));
+    assert!(keys(KeyMix::Real).iter().all(|key| real.contains(key)));
+    assert_eq!(Keys::of(KeyMix::Real, &data, &Sources::default(), COUNT), None);
+    assert_eq!(Keys::of(KeyMix::Real, &made_up(Dataset::BLOCK6_178K), &sources, COUNT), None);
 }
 
 #[test]
 fn sequential_keys_are_neighbours() {
     let data = made_up(Dataset::PRIVATE);
-    let Keys::V4(keys) = Keys::of(KeyMix::Sequential, &data, &[], &[], 9000) else { panic!("IPv6 keys") };
+    let keys = Keys::of(KeyMix::Sequential, &data, &Sources::default(), 9000);
+    let Some(Keys::V4(keys)) = keys else { panic!("{keys:?}") };
     let neighbours = keys.windows(2).filter(|pair| pair[1] == pair[0].wrapping_add(1)).count();
     assert_eq!(neighbours, 9000 - 9);
     assert!(data.addresses().iter().all(|address| keys.contains(address)));

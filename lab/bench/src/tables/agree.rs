@@ -2,8 +2,8 @@
 //! every prefix and their outer neighbours, filled up with random and botnet keys. A single wrong label fails the
 //! scenario.
 
-use crate::data::keys::{KeyMix, Keys};
-use crate::data::{Data, Dataset};
+use crate::data::keys::{KeyMix, Keys, Sources};
+use crate::data::Data;
 use crate::need::Need;
 use crate::plan::Plan;
 use crate::plot;
@@ -38,7 +38,7 @@ const PART: usize = 1 << 20;
 /// The errors of `tables`; in particular, a layout returns a wrong label.
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let (selection, lookups, mut peer) = prepare(plan)?;
-    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
+    let mut sources = Sources::load(plan)?;
     let mut rows = Vec::new();
     for dataset in &selection.datasets {
         plan.begin(dataset.name);
@@ -56,8 +56,9 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
         };
         check(&edges)?;
         let rest = KEYS.at(plan.scale).saturating_sub(edges.len());
+        sources.blocked = blocked(&data);
         for (mix, count) in [(KeyMix::Random, rest / 2), (KeyMix::Botnet, rest - rest / 2)] {
-            check(&Keys::of(mix, &data, &allowed, &blocked(&data), count))?;
+            check(&Keys::of(mix, &data, &sources, count).expect("these mixes are possible for both families"))?;
         }
         rows.extend(facts.into_iter().filter(|row| row.text("limit").is_some()));
         rows.extend(entrants.iter().map(|entrant| {

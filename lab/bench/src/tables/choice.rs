@@ -9,7 +9,7 @@
 //! (`chosen_measured`). It has the expected size (`expected_bytes`) next to the real one. `over_best` is the ratio of
 //! its cycles to the cycles of the best layout for these keys. The keys `both` are the mean of the two mixes.
 
-use crate::data::keys::{KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys, Sources};
 use crate::data::{Data, Dataset};
 use crate::need::Need;
 use crate::plan::Plan;
@@ -126,7 +126,7 @@ fn compare(data: &Data, mixes: &[KeyMix], lookups: &Lookups, scale: Scale) -> Re
     race::check(data, &entrants, &edges, &Oracle::new(&data.table)?.labels(&edges, 1)?)?;
     let mut of_mixes: Vec<Vec<Row>> = Vec::new();
     for &mix in mixes {
-        let keys = Keys::of(mix, data, &[], &[], count);
+        let keys = Keys::of(mix, data, &Sources::default(), count).expect("these mixes are possible for both families");
         of_mixes.push(race::run(data, mix, &entrants, &keys, rounds));
     }
     if let [entries, random] = of_mixes.as_slice() {

@@ -3,6 +3,7 @@
 use crate::scale::Scale;
 use crate::tables::chosen;
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Arc;
 use weir_abi::{BURST_MAX, Family, Layout};
 use weir_command::failure::Failure;
@@ -193,27 +194,43 @@ impl Find {
         }
     }
 
+    /// Looks up one burst of keys.
+    ///
+    /// # Panics
+    /// If the keys are of the other family, or there are more of them than in a burst.
+    #[inline]
+    pub fn burst(&self, bytes: Bytes<'_>, keys: &Keys, burst: Range<usize>, labels: &mut [u32]) {
+        match (self, keys) {
+            (Find::V4(find), Keys::V4(keys)) => find.burst(bytes, &keys[burst], labels),
+            (Find::V6(find), Keys::V6 { hi, lo }) => {
+                let count = burst.len();
+                find.run(bytes, &hi[burst.clone()], &lo[burst], &mut labels[..count]);
+            }
+            _ => panic!("compiler bug: keys of the other family"),
+        }
+    }
+
     /// Looks up all keys in bursts and keeps only the labels of the last burst, because a filter uses labels only once.
     ///
     /// # Panics
     /// If the keys are of the other family.
     pub fn run_bursts(&self, bytes: Bytes<'_>, keys: &Keys, labels: &mut [u32; BURST_MAX]) {
-        match (self, keys) {
-            (Find::V4(find), Keys::V4(keys)) => {
-                keys.chunks(BURST_MAX).for_each(|burst| find.burst(bytes, burst, labels));
-            }
-            (Find::V6(find), Keys::V6 { hi, lo }) => {
-                for (hi, lo) in hi.chunks(BURST_MAX).zip(lo.chunks(BURST_MAX)) {
-                    find.run(bytes, hi, lo, &mut labels[..hi.len()]);
-                }
-            }
-            _ => panic!("compiler bug: keys of the other family"),
+        for from in (0..keys.len()).step_by(BURST_MAX) {
+            self.burst(bytes, keys, from..keys.len().min(from + BURST_MAX), labels);
         }
     }
 }
 
-/// The lookups of all layouts, compiled for this machine in the same way as policies.
-pub struct Lookups(Arc<Code>);
+/// The lookups of all layouts, compiled in the same way as policies.
+pub struct Lookups {
+    /// For this machine.
+    native: Arc<Code>,
+    /// For a machine that has no AVX-512. `None` if this machine has none either.
+    narrow: Option<Arc<Code>>,
+}
+
+/// What the mode of a lookup without AVX-512 ends with.
+pub const NARROW: &str = ", AVX2";
 
 impl Lookups {
     /// Compiles all lookups.
@@ -221,9 +238,14 @@ impl Lookups {
     /// # Errors
     /// There is no clang.
     pub fn compile() -> Result<Self, Failure> {
-        let extras = Extras { headers: &HEADERS, flags: &[] };
-        let object = Clang::find()?.native_with("tables", &source(), Cpu::Native, extras)?.object;
-        Ok(Lookups(Code::load("tables", &object)?))
+        let clang = Clang::find()?;
+        let compile = |cpu, flags: &[String]| -> Result<Arc<Code>, Failure> {
+            let object = clang.native_with("tables", &source(), cpu, Extras { headers: &HEADERS, flags })?.object;
+            Ok(Code::load("tables", &object)?)
+        };
+        let is_wide = std::arch::is_x86_feature_detected!("avx512bw");
+        let narrow = is_wide.then(|| compile(Cpu::X86_64V3, &["-DWEIR_NO_AVX512".to_owned()])).transpose()?;
+        Ok(Lookups { native: compile(Cpu::Native, &[])?, narrow })
     }
 
     /// The compiled lookup.
@@ -231,11 +253,27 @@ impl Lookups {
     /// # Errors
     /// There is no such function.
     pub fn find(&self, way: &Way, family: Family) -> Result<Find, Failure> {
-        Ok(match family {
-            Family::Ipv4 => Find::V4(self.0.lookup4(&way.symbol())?),
-            Family::Ipv6 => Find::V6(self.0.lookup6(&way.symbol())?),
-        })
+        find(&self.native, way, family)
     }
+
+    /// The lookup with the name of its mode; a burst also without AVX-512.
+    ///
+    /// # Errors
+    /// There is no such function.
+    pub fn modes(&self, way: &Way, family: Family) -> Result<Vec<(String, Find)>, Failure> {
+        let mut modes = vec![(way.mode.to_owned(), self.find(way, family)?)];
+        if let Some(narrow) = self.narrow.as_ref().filter(|_| way.mode == "burst") {
+            modes.push((format!("{}{NARROW}", way.mode), find(narrow, way, family)?));
+        }
+        Ok(modes)
+    }
+}
+
+fn find(code: &Arc<Code>, way: &Way, family: Family) -> Result<Find, Failure> {
+    Ok(match family {
+        Family::Ipv4 => Find::V4(code.lookup4(&way.symbol())?),
+        Family::Ipv6 => Find::V6(code.lookup6(&way.symbol())?),
+    })
 }
 
 /// The C of all lookups, as functions of the same type.

@@ -25,7 +25,7 @@ mod updates;
 #[cfg(test)]
 mod tests;
 
-use crate::data::keys::{KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys, REAL, Sources};
 use crate::data::{Data, Dataset};
 use crate::need::Need;
 use crate::options::Options;
@@ -70,27 +70,33 @@ const EDGES: usize = 1 << 14;
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let effort = EFFORT.at(plan.scale);
     let (selection, lookups, mut peer) = prepare(plan)?;
-    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
-    let blocked = plan.load(Dataset::BLOCK_178K)?.addresses();
+    let sources = Sources::load(plan)?;
+    if sources.real.is_empty() && selection.mixes.contains(&KeyMix::Real) {
+        let missing = Failure::Runtime(format!("no {REAL} in {}", plan.options.data.display()));
+        plan.leave_out("keys real", &missing);
+    }
     let mut rows = Vec::new();
     for dataset in &selection.datasets {
         plan.begin(dataset.name);
         let data = plan.load(*dataset)?;
-        // For the larger block list, the botnet's blocked sources come from the same list.
-        let own = (dataset.name == Dataset::BLOCK_1_1M.name).then(|| data.addresses());
+        let mut sources = sources.clone();
+        if dataset.name == Dataset::BLOCK_1_1M.name {
+            // The botnet's blocked sources come from the same list.
+            sources.blocked = data.addresses();
+        }
         let entrants = enter(&data, &selection, &lookups, &mut peer, &mut rows)?;
         let oracle = Oracle::new(&data.table)?;
         let edges = Keys::edges(&data, EDGES);
         race::check(&data, &entrants, &edges, &oracle.labels(&edges, 1)?)?;
         for &mix in &selection.mixes {
-            let keys = Keys::of(mix, &data, &allowed, own.as_deref().unwrap_or(&blocked), effort.keys);
+            let Some(keys) = Keys::of(mix, &data, &sources, effort.keys) else { continue };
             race::check(&data, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
             rows.extend(race::run(&data, mix, &entrants, &keys, effort.rounds));
         }
     }
     for &table in &selection.threes {
-        plan.begin(table.0);
-        rows.extend(three::run(plan, table, &selection.mixes, &selection.layouts, &lookups, &mut peer)?);
+        plan.begin(table.name);
+        rows.extend(three::run(plan, table, &selection, &sources, &lookups, &mut peer)?);
     }
     Ok(rows)
 }
@@ -106,7 +112,7 @@ fn prepare(plan: &Plan<'_>) -> Result<(Selection, Lookups, Peer), Failure> {
 /// The tables, key mixes and layouts that the options select.
 struct Selection {
     datasets: Vec<Dataset>,
-    threes: Vec<(&'static str, Dataset)>,
+    threes: Vec<three::Three>,
     mixes: Vec<KeyMix>,
     layouts: Vec<&'static str>,
     scale: Scale,
@@ -116,14 +122,15 @@ impl Selection {
     fn of(options: &Options) -> Result<Self, Failure> {
         let mut layouts: Vec<&str> = CONTENDERS.iter().map(|contender| contender.name).collect();
         layouts.dedup();
-        let tables: Vec<&str> = Dataset::ALL.iter().map(|one| one.name).chain(three::TABLES.map(|one| one.0)).collect();
+        let tables: Vec<&str> =
+            Dataset::ALL.iter().map(|one| one.name).chain(three::TABLES.map(|three| three.name)).collect();
         let tables = select("table", &tables, |name| name, &options.table)?;
         let few = EFFORT.at(options.scale()).tables;
         let is_measured = |name: &str| !options.table.is_empty() || few.is_empty() || few.contains(&name);
         let tables: Vec<&str> = tables.into_iter().filter(|name| is_measured(name)).collect();
         Ok(Selection {
             datasets: Dataset::ALL.into_iter().filter(|dataset| tables.contains(&dataset.name)).collect(),
-            threes: three::TABLES.into_iter().filter(|(name, _)| tables.contains(name)).collect(),
+            threes: three::TABLES.into_iter().filter(|three| tables.contains(&three.name)).collect(),
             mixes: select("keys", &KeyMix::ALL, |mix| mix.name(), &options.keys)?,
             layouts: select("layout", &layouts, |name| name, &options.layout)?,
             scale: options.scale(),
@@ -181,9 +188,10 @@ fn enter(
         rows.push(updates::add(row, builder, &data.table, EFFORT.at(selection.scale).changes)?);
         let (bytes, built) = (built.size(), Rc::new(built));
         for way in ways {
-            let find = lookups.find(&way, family)?;
-            let (mode, built) = (way.mode.to_owned(), Some(built.clone()));
-            entrants.push(Entrant { layout: contender.name, mode, find, find_labels: None, built, bytes, build_s });
+            for (mode, find) in lookups.modes(&way, family)? {
+                let built = Some(built.clone());
+                entrants.push(Entrant { layout: contender.name, mode, find, find_labels: None, built, bytes, build_s });
+            }
         }
     }
     Ok(entrants)

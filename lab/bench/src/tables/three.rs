@@ -3,26 +3,40 @@
 //!
 //! Bursts of 64 keys go through one table after the other. `cycles_per_lookup` and `cycles_per_packet` are equal here:
 //! the cycles of all three lookups. D16X4R looks up single keys, as in the paper, and rte_fib bursts. `chosen` are the
-//! images that the compiler chooses for the three tables, each with its best lookup.
+//! images that the compiler chooses for the three tables, each with its best lookup. IPv6 has only these.
 
-use crate::data::keys::{KeyMix, Keys};
+use crate::data::keys::{KeyMix, Keys, Sources};
 use crate::data::{Data, Dataset};
 use crate::plan::Plan;
 use crate::row::Row;
 use crate::scale::Scale;
-use crate::tables::chosen;
 use crate::tables::effort::{EFFORT, Effort};
-use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, Way, best_way};
+use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, best_way};
 use crate::tables::race::{self, Oracle, REFERENCE_ONE_IN};
 use crate::tables::rte_fib::Peer;
+use crate::tables::{Selection, chosen};
+use std::ops::Range;
+use std::rc::Rc;
 use weir_abi::{BURST_MAX, Family};
 use weir_command::failure::Failure;
-use weir_instruments::lookup::{Bytes, Lookup4};
+use weir_instruments::lookup::Bytes;
 use weir_tables::Table;
 
-/// Names of the tables, and their block lists.
-pub const TABLES: [(&str, Dataset); 2] =
-    [("three-tables-178k", Dataset::BLOCK_178K), ("three-tables-1.1m", Dataset::BLOCK_1_1M)];
+/// Three tables of one family.
+#[derive(Clone, Copy, Debug)]
+pub struct Three {
+    /// The name in rows.
+    pub name: &'static str,
+    /// Allow list, block list and countries.
+    tables: [Dataset; 3],
+}
+
+/// What is measured.
+pub const TABLES: [Three; 3] = [
+    Three { name: "three-tables-178k", tables: [Dataset::ALLOW_100K, Dataset::BLOCK_178K, Dataset::COUNTRY] },
+    Three { name: "three-tables-1.1m", tables: [Dataset::ALLOW_100K, Dataset::BLOCK_1_1M, Dataset::COUNTRY] },
+    Three { name: "three-tables6-178k", tables: [Dataset::ALLOW6_100K, Dataset::BLOCK6_178K, Dataset::COUNTRY6] },
+];
 
 /// The layouts that are compared.
 pub const LAYOUTS: [&str; 3] = ["d16x4r", "rte-fib", "chosen"];
@@ -44,21 +58,21 @@ struct Step {
 }
 
 enum StepFind {
-    Built(Lookup4, Built),
+    Built(Find, Rc<Built>),
     /// The timed lookup, and the one that returns labels.
-    Own(Lookup4, Lookup4),
+    Own(Find, Find),
 }
 
 impl Step {
-    fn timed(&self, keys: &[u32], labels: &mut [u32]) {
+    fn timed(&self, keys: &Keys, burst: Range<usize>, labels: &mut [u32]) {
         match &self.find {
-            StepFind::Built(find, built) => find.burst(built.bytes(), keys, labels),
-            StepFind::Own(find, _) => find.burst(Bytes::Own, keys, labels),
+            StepFind::Built(find, built) => find.burst(built.bytes(), keys, burst, labels),
+            StepFind::Own(find, _) => find.burst(Bytes::Own, keys, burst, labels),
         }
     }
 
     /// The labels of one of its tables.
-    fn labels(&self, table: usize, keys: &[u32]) -> Vec<u32> {
+    fn labels(&self, table: usize, keys: &Keys) -> Vec<u32> {
         let mut labels = vec![u32::MAX; keys.len()];
         match &self.find {
             StepFind::Built(find, built) => find.run(built.bytes(), keys, &mut labels),
@@ -78,63 +92,73 @@ impl Step {
 /// A list cannot be read, or a layout returns a wrong label.
 pub fn run(
     plan: &Plan<'_>,
-    (name, blocked): (&'static str, Dataset),
-    mixes: &[KeyMix],
-    layouts: &[&'static str],
+    three: Three,
+    selection: &Selection,
+    sources: &Sources,
     lookups: &Lookups,
     peer: &mut Peer,
 ) -> Result<Vec<Row>, Failure> {
-    let mut data = Vec::new();
-    for dataset in [Dataset::ALLOW_100K, blocked, Dataset::COUNTRY] {
-        data.push(plan.load(dataset)?);
-    }
-    let mut rows = Vec::new();
-    let mut entrants = Vec::new();
-    for &layout in LAYOUTS.iter().filter(|layout| layouts.contains(layout)) {
+    let data: Vec<Data> = three.tables.iter().map(|table| plan.load(*table)).collect::<Result<_, _>>()?;
+    let (mut rows, mut entrants) = (Vec::new(), Vec::new());
+    let suits = |layout: &&&str| three.tables[0].family == Family::Ipv4 || **layout == "chosen";
+    for &layout in LAYOUTS.iter().filter(|layout| selection.layouts.contains(layout)).filter(suits) {
         let found = match layout {
             "rte-fib" => peers(&data, peer)?,
-            "chosen" => Ok(vec![chosen(&data, lookups, plan.scale)?]),
+            "chosen" => Ok(chosen(&data, lookups, plan.scale)?),
             _ => d16x4r(&data, lookups)?.map(|one| vec![one]),
         };
         match found {
             Ok(found) => entrants.extend(found),
-            Err(limit) => rows.push(Row::default().of("table", name).of("layout", layout).of("limit", &limit)),
+            Err(limit) => rows.push(Row::default().of("table", three.name).of("layout", layout).of("limit", &limit)),
         }
     }
     let oracles: Vec<Oracle> = data.iter().map(|data| Oracle::new(&data.table)).collect::<Result<_, _>>()?;
     let Effort { keys: count, rounds, .. } = EFFORT.at(plan.scale);
-    for &mix in mixes {
-        let keys = Keys::of(mix, &data[1], &data[0].addresses(), &data[1].addresses(), count);
+    let mut sources = sources.clone();
+    if let [allowed, blocked, _] = data.as_slice()
+        && blocked.table.family() == Family::Ipv4
+    {
+        (sources.allowed, sources.blocked) = (allowed.addresses(), blocked.addresses());
+    }
+    for &mix in &selection.mixes {
+        let Some(keys) = Keys::of(mix, &data[1], &sources, count) else { continue };
         for (index, oracle) in oracles.iter().enumerate() {
-            check(name, index, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
+            check(three.name, index, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
         }
-        rows.extend(race(name, mix, &data, &entrants, &keys, rounds));
+        rows.extend(race(three.name, mix, &data, &entrants, &keys, rounds));
     }
     Ok(rows)
 }
 
-/// The images that the compiler chooses for the tables, each with its best lookup.
-fn chosen(data: &[Data], lookups: &Lookups, scale: Scale) -> Result<Entrant, Failure> {
+/// The images that the compiler chooses for the tables, each with its best lookup. There is an entrant for each mode of
+/// the lookups.
+fn chosen(data: &[Data], lookups: &Lookups, scale: Scale) -> Result<Vec<Entrant>, Failure> {
     let tables: Vec<&Table> = data.iter().map(|data| &data.table).collect();
-    let mut entrant = Entrant { layout: "chosen", mode: String::new(), picked: None, bytes: 0, steps: Vec::new() };
-    let (mut modes, mut picked) = (Vec::new(), Vec::new());
+    let mut entrants: Vec<Entrant> = Vec::new();
+    let (mut picked, mut bytes) = (Vec::new(), 0);
     for image in chosen::images(&tables, chosen::model(scale))? {
         let members: Vec<usize> = image.tables().iter().map(|id| usize::from(id.0)).collect();
         let built = match members.as_slice() {
             &[one] => tables[one].build(image.layout),
             several => weir_tables::exact_sets(&several.iter().map(|&one| tables[one]).collect::<Vec<_>>()),
         };
-        let built = Built::Image(built.map_err(|error| Failure::Runtime(format!("bench tables: {error}")))?);
-        let way = best_way(image.layout);
-        modes.push(way.mode);
+        let built = built.map_err(|error| Failure::Runtime(format!("bench tables: {error}")))?;
+        let built = Rc::new(Built::Image(built));
         picked.push(image.layout.name());
-        entrant.bytes += built.size();
-        entrant.steps.push(Step { tables: members, find: StepFind::Built(lookup4(lookups, way)?, built) });
+        bytes += built.size();
+        for (number, (mode, find)) in lookups.modes(best_way(image.layout), tables[0].family())?.into_iter().enumerate()
+        {
+            let step = Step { tables: members.clone(), find: StepFind::Built(find, built.clone()) };
+            match entrants.get_mut(number) {
+                Some(entrant) => entrant.steps.push(step),
+                None => entrants.push(Entrant { layout: "chosen", mode, picked: None, bytes: 0, steps: vec![step] }),
+            }
+        }
     }
-    modes.dedup();
-    entrant.mode = modes.join(", ");
-    entrant.picked = Some(picked.join(", "));
-    Ok(entrant)
+    for entrant in &mut entrants {
+        (entrant.picked, entrant.bytes) = (Some(picked.join(", ")), bytes);
+    }
+    Ok(entrants)
 }
 
 /// D16X4R with single keys, or the reason why it cannot contain a table.
@@ -149,16 +173,10 @@ fn d16x4r(data: &[Data], lookups: &Lookups) -> Result<Result<Entrant, String>, F
             Err(limit) => return Ok(Err(limit)),
         };
         entrant.bytes += built.size();
-        entrant.steps.push(Step { tables: vec![index], find: StepFind::Built(lookup4(lookups, way)?, built) });
+        let find = StepFind::Built(lookups.find(way, Family::Ipv4)?, Rc::new(built));
+        entrant.steps.push(Step { tables: vec![index], find });
     }
     Ok(Ok(entrant))
-}
-
-fn lookup4(lookups: &Lookups, way: &Way) -> Result<Lookup4, Failure> {
-    match lookups.find(way, Family::Ipv4)? {
-        Find::V4(find) => Ok(find),
-        Find::V6(_) => unreachable!("compiler bug: asked for IPv4"),
-    }
 }
 
 fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>, Failure> {
@@ -185,7 +203,7 @@ fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>,
             .enumerate()
             .map(|(table, filled)| {
                 let (_, timed, checked) = &filled.lookups[index];
-                Step { tables: vec![table], find: StepFind::Own(timed.clone(), checked.clone()) }
+                Step { tables: vec![table], find: StepFind::Own(Find::V4(timed.clone()), Find::V4(checked.clone())) }
             })
             .collect(),
     };
@@ -193,10 +211,9 @@ fn peers(data: &[Data], peer: &mut Peer) -> Result<Result<Vec<Entrant>, String>,
 }
 
 fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: &[u32]) -> Result<(), Failure> {
-    let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
     for entrant in entrants {
         let step = entrant.steps.iter().find(|step| step.tables.contains(&table)).expect("an entrant has all tables");
-        let labels = step.labels(table, addresses);
+        let labels = step.labels(table, keys);
         race::compare(&format!("{} ({}) of {name}", entrant.layout, entrant.mode), keys, &labels, expected)?;
     }
     Ok(())
@@ -205,10 +222,9 @@ fn check(name: &str, table: usize, entrants: &[Entrant], keys: &Keys, expected: 
 fn race(name: &str, mix: KeyMix, data: &[Data], entrants: &[Entrant], keys: &Keys, rounds: usize) -> Vec<Row> {
     let mut labels = vec![[0; BURST_MAX]; 3];
     let spreads = race::turns(entrants, keys, rounds, |entrant, keys| {
-        let Keys::V4(addresses) = keys else { unreachable!("compiler bug: IPv6 keys for IPv4 tables") };
-        for burst in addresses.chunks(BURST_MAX) {
+        for from in (0..keys.len()).step_by(BURST_MAX) {
             for (step, labels) in entrant.steps.iter().zip(&mut labels) {
-                step.timed(burst, labels);
+                step.timed(keys, from..keys.len().min(from + BURST_MAX), labels);
             }
         }
     });
