@@ -1,10 +1,11 @@
 //! Measures the filter in the kernel and its stages.
 //!
-//! Four programs take turns: an empty one, one that parses, one that also has rules, and the policy. Their differences
-//! are the costs of the stages. Each is measured in two ways:
+//! Five programs take turns: an empty one, one that parses, one that also has rules, the policy, and the policy with
+//! bare accesses in place of lookups (`bare_lookup.h`). Their differences are the costs of the stages. The lookups of
+//! the last program are the floor of all lookups in tables of these layouts. Each is measured in two ways:
 //!
 //! * As a *stream* (fields without a prefix): one system call for all packets, with changing sources, like the receive
-//!   loop of a driver. The packet is in the cache, and the tables are where previous packets left them. All four
+//!   loop of a driver. The packet is in the cache, and the tables are where previous packets left them. All
 //!   programs write the source into the packet (`lab/instruments/c/stream.h`).
 //! * As `cold_`: one system call per packet. Before every burst, another program runs and displaces code, tables,
 //!   translations and predictions from the caches. This is an upper bound for a filter that runs rarely.
@@ -30,8 +31,15 @@ pub struct Effort {
     pub cold_frames: usize,
 }
 
-/// An empty program and three programs. Each extends the previous one.
-const PROGRAMS: usize = 4;
+/// An empty program, three programs that each extend the previous one, and the bare accesses.
+const PROGRAMS: usize = 5;
+/// The number of the policy among them.
+const POLICY: usize = 3;
+
+/// Lookups that only read.
+const BARE_C: &str = include_str!("bare_lookup.h");
+/// What generated code has between the layouts of its tables and its lookups.
+const HOOK: &str = "#include \"kernel/hook.h\"\n";
 
 /// A program that does nothing: the cost of the kernel and its clock.
 const EMPTY_C: &str = r#"
@@ -76,9 +84,9 @@ pub fn run(
     Effort { streams, cold_frames }: Effort,
     row: Row,
 ) -> Result<Row, Failure> {
-    let mut programs = [empty()?, filter(&plain(PARSE)?)?, filter(&plain(RULES)?)?, filter(policy)?];
+    let mut programs = [empty()?, filter(&plain(PARSE)?)?, filter(&plain(RULES)?)?, filter(policy)?, bare(policy)?];
     let row = stream_all(&mut programs, sources, frames, streams, row)?;
-    compare(&programs[PROGRAMS - 1].counters(), &native_counters(policy, frames)?, streams as u64)?;
+    compare(&programs[POLICY].counters(), &native_counters(policy, frames)?, streams as u64)?;
     cold(&mut programs, frames, cold_frames, row)
 }
 
@@ -116,13 +124,14 @@ fn cold(programs: &mut [XdpFilter; PROGRAMS], frames: &FrameSet, count: usize, r
 
 /// Adds the figures of one kind of measurement. Their names start with the prefix.
 fn figures(prefix: &str, samples: [Vec<f64>; PROGRAMS], row: Row) -> Row {
-    let [empty, parse, rules, all] = samples.map(|samples| Spread::of(samples).expect("there are samples"));
+    let [empty, parse, rules, all, bare] = samples.map(|samples| Spread::of(samples).expect("there are samples"));
     row.spread(&format!("{prefix}ns_per_packet"), all)
         .number(&format!("{prefix}empty_program_ns_per_packet"), empty.median)
         .number(&format!("{prefix}ns_per_packet_beyond_empty"), all.median - empty.median)
         .number(&format!("{prefix}parse_ns_per_packet"), parse.median - empty.median)
         .number(&format!("{prefix}rules_ns_per_packet"), rules.median - parse.median)
         .number(&format!("{prefix}lookup_ns_per_packet"), all.median - rules.median)
+        .number(&format!("{prefix}bare_lookup_ns_per_packet"), bare.median - rules.median)
 }
 
 /// The counters of native code for the frames.
@@ -154,6 +163,15 @@ fn load(c: &str, program: &ProgramShape, images: &[Arc<Image>]) -> Result<XdpFil
 fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
     load(artifact.source(Target::Bpf), &artifact.shape, &policy.images()?)
+}
+
+/// The policy with bare accesses in place of lookups. Its packets are decided wrongly.
+fn bare(policy: &Policy) -> Result<XdpFilter, Failure> {
+    let artifact = policy.artifact()?;
+    let whole = artifact.source(Target::Bpf);
+    let c = whole.replacen(HOOK, &format!("{HOOK}{BARE_C}"), 1);
+    assert!(c.len() > whole.len(), "compiler bug: generated code does not include the hook");
+    load(&c, &artifact.shape, &policy.images()?)
 }
 
 /// Loads a policy without tables.

@@ -2,8 +2,8 @@
 //! every prefix and their outer neighbours, filled up with random and botnet keys. A single wrong label fails the
 //! scenario.
 
-use crate::data::keys::{KeyMix, Keys, Sources};
 use crate::data::Data;
+use crate::data::keys::{KeyMix, Keys, Sources};
 use crate::need::Need;
 use crate::plan::Plan;
 use crate::plot;
