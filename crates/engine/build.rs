@@ -2,8 +2,11 @@
 //! DPDK and links DPDK.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
+/// The compiler of policies.
+const CLANG: &str = "clang-19";
 /// The folder of the C for DPDK, which generated code does not include.
 const DPDK: &str = "dpdk";
 
@@ -26,8 +29,25 @@ fn main() {
     let table = format!("pub(super) const HEADERS: &[(&str, &str)] = &[\n{rows}];\n");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("headers.rs");
     fs::write(&out, table).expect("OUT_DIR is writable");
+    if env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
+        trial(&datapath);
+    }
     #[cfg(feature = "dpdk")]
     dpdk(&datapath);
+}
+
+/// Compiles the lookups that the engine times, for the processor that bundles are for. Clang compiles policies, so it
+/// is better than another compiler.
+fn trial(datapath: &Path) {
+    let mut build = cc::Build::new();
+    let clang = Command::new(CLANG).arg("--version").output();
+    if env::var_os("CC").is_none() && clang.is_ok_and(|output| output.status.success()) {
+        build.compiler(CLANG);
+    }
+    build.file(datapath.join("tables/trial.c")).include(datapath).std("c11").opt_level(3);
+    build.flag("-ffreestanding").flag("-march=x86-64-v3").flag("-fvisibility=hidden");
+    build.flag_if_supported("-Wno-invalid-feature-combination");
+    build.warnings(true).extra_warnings(true).compile("weir_trial");
 }
 
 /// Compiles the C for DPDK with the system's DPDK.

@@ -9,14 +9,16 @@
  *		kernel(table, keys, ...);	inlined, and so compiled with AVX-512
  *	}
  *
- *	if (simd_avx512())
+ *	if (simd_avx512(SIMD_PLAIN))
  *		kernel_avx512(table, keys, ...);
  *	else
  *		kernel(table, keys, ...);
  *
- * Code for the compiling machine (-march=native) knows the answer, so compilers drop one of the two. A bundle for
- * x86-64-v3 has both and tests the processor once. It runs AVX-512 if the processor has it, otherwise AVX2. Code for a
- * lesser target runs what the compiler made of the kernel. The selection costs one predicted branch per burst.
+ * A processor with AVX-512 is not always faster with it. So the engine times both kernels of each kind on its machine
+ * (crates/engine/src/kernels.rs). Code for the compiling machine (-march=native) gets the answer as WEIR_KERNELS, so
+ * compilers drop one of the two. If plain C is faster without AVX-512, none of this code has it outside of kernels. A
+ * bundle for x86-64-v3 has both kernels, and the loader stores the answer in weir_kernels. Code for a lesser target
+ *runs what the compiler made of the kernel. The selection costs one predicted branch per burst.
  *
  * A kernel that needs gathers is written twice. The second version uses intrinsics (core/simd_words.h).
  */
@@ -30,59 +32,41 @@
 /* Features of every processor with AVX-512BW and VL. */
 #define SIMD_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi,bmi2,popcnt,lzcnt")))
 
-/* EBX and ECX of one leaf of CPUID, 0 if the processor has no such leaf. */
-struct simd_cpuid {
-	uint32_t ebx, ecx;
+/* What may have AVX-512 or not. crates/engine/src/kernels.rs has the same numbers. */
+enum simd_kind {
+	SIMD_PLAIN = 1, /* vectors of the compiler: exact sets */
+	SIMD_RANK = 2,	/* gathers of 32-bit words */
+	SIMD_RANK6 = 4, /* gathers, and compression of vectors of 32 and 64 bits */
 };
 
-WEIR_INLINE struct simd_cpuid simd_cpuid(uint32_t leaf)
-{
-	struct simd_cpuid found = {0, 0};
-	uint32_t max = 0, edx;
+#ifdef WEIR_KERNELS
 
-	__asm__("cpuid" : "+a"(max), "=b"(found.ebx), "=c"(found.ecx), "=d"(edx));
-	if (leaf > max)
-		return (struct simd_cpuid){0, 0};
-	found.ecx = 0;
-	__asm__("cpuid" : "+a"(leaf), "=b"(found.ebx), "+c"(found.ecx), "=d"(edx));
-	return found;
+/* Whether bursts take the AVX-512 kernels of this kind. */
+WEIR_INLINE bool simd_avx512(enum simd_kind kind)
+{
+	return (WEIR_KERNELS & kind) != 0;
 }
 
-/*
- * Whether the processor and the operating system have AVX-512BW, VL and DQ. Tested once: all threads get the same
- * answer, so any of them may store it. WEIR_NO_AVX512 turns it off, for tests of the other kernels.
- */
-WEIR_INLINE bool simd_avx512(void)
-{
-#if defined(WEIR_NO_AVX512)
-	return false;
-#elif defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-	return true;
 #else
-	enum { UNKNOWN, ABSENT, PRESENT };
-	/* Intel's manual: leaf 7 EBX bits F, DQ, BW, VL; leaf 1 ECX bit OSXSAVE; XCR0 bits SSE, AVX, opmask, ZMM. */
-	const uint32_t features = UINT32_C(1) << 16 | UINT32_C(1) << 17 | UINT32_C(1) << 30 | UINT32_C(1) << 31;
-	const uint32_t registers = 0xe6;
-	static uint32_t state = UNKNOWN;
-	uint32_t known = __atomic_load_n(&state, __ATOMIC_RELAXED);
-	uint32_t xcr0 = 0, edx;
 
-	if (WEIR_LIKELY(known != UNKNOWN))
-		return known == PRESENT;
-	if (simd_cpuid(1).ecx & UINT32_C(1) << 27)
-		__asm__("xgetbv" : "=a"(xcr0), "=d"(edx) : "c"(0));
-	known = (xcr0 & registers) == registers && (simd_cpuid(7).ebx & features) == features ? PRESENT : ABSENT;
-	__atomic_store_n(&state, known, __ATOMIC_RELAXED);
-	return known == PRESENT;
-#endif
+/* The kinds whose AVX-512 kernels run. The loader writes it before the first burst: 0 without AVX-512. */
+uint32_t weir_kernels __attribute__((weak));
+
+WEIR_INLINE bool simd_avx512(enum simd_kind kind)
+{
+	return (weir_kernels & kind) != 0;
 }
 
+#endif
 #else
 
 #define SIMD_AVX512
 
-WEIR_INLINE bool simd_avx512(void)
+enum simd_kind { SIMD_PLAIN, SIMD_RANK, SIMD_RANK6 };
+
+WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 {
+	(void)kind;
 	return false;
 }
 

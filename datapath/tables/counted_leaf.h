@@ -183,7 +183,7 @@ WEIR_INLINE void counted_leaf_find_burst(struct table table, const uint32_t *add
 	if (counted_leaf_is_rank_leaf(table))
 		return rank_leaf_find_burst(table, addrs, labels, count);
 #ifdef SIMD_HAS_AVX512
-	if (simd_avx512())
+	if (simd_avx512(SIMD_RANK))
 		return counted_leaf_kernel_avx512(table, addrs, labels, count);
 #endif
 	counted_leaf_kernel(table, addrs, labels, count);

@@ -296,7 +296,7 @@ SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void exact_set_kernel_avx512(s
 /* labels[i] = exact_set_find(table, keys[i]) for a burst of at most WEIR_BURST_MAX. */
 WEIR_INLINE void exact_set_find_burst(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)
 {
-	if (simd_avx512())
+	if (simd_avx512(SIMD_PLAIN))
 		exact_set_kernel_avx512(table, keys, labels, count);
 	else
 		exact_set_kernel(table, keys, labels, count);

@@ -102,7 +102,7 @@ exact_sets_kernel_avx512(struct table table, const uint32_t *keys, uint32_t *mas
 /* masks[i] = exact_sets_find(table, keys[i]) for a burst of at most WEIR_BURST_MAX. */
 WEIR_INLINE void exact_sets_find_burst(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count)
 {
-	if (simd_avx512())
+	if (simd_avx512(SIMD_PLAIN))
 		exact_sets_kernel_avx512(table, keys, masks, count);
 	else
 		exact_sets_kernel(table, keys, masks, count);

@@ -447,7 +447,7 @@ WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs,
 	uint32_t asked = rank_root(table, addrs, labels, &left, count);
 
 #ifdef SIMD_HAS_AVX512
-	if (asked > RANK_FEW && simd_avx512())
+	if (asked > RANK_FEW && simd_avx512(SIMD_RANK))
 		return rank_leaf_kernel_avx512(table, addrs, labels, count);
 #endif
 	rank_leaf_kernel(table, addrs, labels, &left, asked);
@@ -471,7 +471,7 @@ WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, c
 	if (blocks == 0)
 		return;
 #ifdef SIMD_HAS_AVX512
-	if (blocks > RANK_FEW && simd_avx512()) {
+	if (blocks > RANK_FEW && simd_avx512(SIMD_RANK6)) {
 		struct rank6_asked vector;
 
 		for (uint32_t i = 0; i < blocks; i++) {

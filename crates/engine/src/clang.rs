@@ -15,6 +15,7 @@ use weir_tables::limit_image::Logged;
 
 use crate::cpu::Cpu;
 use crate::image::{Image, capacity_bytes, limits_capacity_bytes};
+use crate::kernels::Kernels;
 use crate::scratch;
 use crate::{Bound, EngineError, ProgramShape};
 
@@ -306,6 +307,9 @@ impl Clang {
     ) -> Result<Compiled<NativeObject>, EngineError> {
         let mut flags = NATIVE_FLAGS.map(str::to_owned).to_vec();
         flags.push(format!("-march={}", cpu.name()));
+        if cpu == Cpu::Native {
+            flags.extend(Kernels::of_this_machine().flags());
+        }
         flags.extend_from_slice(extras.flags);
         let (object, took) = self.compile(name, "native", c, &flags, extras.headers)?;
         Ok(Compiled { object: NativeObject(object), took })

@@ -24,6 +24,7 @@ pub mod filter;
 pub mod frame_set;
 pub mod frames;
 pub mod image;
+pub mod kernels;
 pub mod live;
 pub mod measure;
 pub mod native;

@@ -25,7 +25,7 @@ use crate::additions::{self, AdditionBuffer};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::sealed::{Answered, AnsweredFn};
-use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter};
+use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter, kernels};
 use library::{check_version, front, loader_message, memory_file};
 pub use pipeline::{Controller, TrackedBy};
 use pipeline::{P4Program, Pipeline};
@@ -232,7 +232,9 @@ pub fn open(name: &str, object: &NativeObject) -> Result<(Library, OwnedFd), Eng
             Err(cause) => failed.caused_by(&cause),
         }
     });
-    Ok((library?, file))
+    let library = library?;
+    kernels::choose_in(&library);
+    Ok((library, file))
 }
 
 impl NativeFilter {

@@ -18,6 +18,7 @@ use weir_command::failure::{Failure, messages};
 use weir_command::options::EngineName;
 use weir_command::report;
 use weir_engine::cpu::Cpu;
+use weir_engine::kernels::Kernels;
 use weir_engine::measure;
 use weir_engine::traffic;
 use weir_loading::{Policy, PolicyFile, Text};
@@ -125,6 +126,7 @@ fn certify(
         observe: policy.program.observe.as_ref().map(ObserveCost::of),
         chains,
         compiled: vec![],
+        kernels: None,
         not_measured: vec![],
         seconds,
         card: None,
@@ -276,6 +278,7 @@ fn measure_native(policy: &Policy, wanted: &[usize], certificate: &mut Certifica
     policy.artifact()?;
     certificate.seconds.emit = start.elapsed().as_secs_f64();
     let compiled = policy.compile_native(Cpu::Native)?;
+    certificate.kernels = Some(Kernels::of_this_machine().to_string());
     let start = Instant::now();
     let mut filter = compiled.filter(policy.bind(None)?)?;
     let seconds = &mut certificate.seconds;

@@ -48,6 +48,7 @@ use serde_json::Value;
 use std::{env, fs};
 use weir_command::failure::Failure;
 use weir_command::report;
+use weir_engine::kernels::Kernels;
 use weir_instruments::quiet::{self, Summary};
 
 const SCENARIOS: [&Scenario; 17] = [
@@ -88,6 +89,8 @@ struct Machine {
     cpu: String,
     kernel: String,
     tsc_ghz: Value,
+    /// Which lookups of bursts it runs ([`weir_engine::kernels`]).
+    lookups: String,
     /// The part of the stretches in which the core was not shared, and the number of measurements that had hardly any,
     /// so that they counted the others too ([`weir_instruments::quiet`]).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,7 @@ impl Machine {
             cpu: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             kernel: kernel.trim().to_owned(),
             tsc_ghz: rounded(weir_engine::tsc::frequency_hz() / 1e9),
+            lookups: Kernels::of_this_machine().to_string(),
             quiet_share: quiet.map(|quiet| rounded(quiet.share)),
             shared_measurements: quiet.map(|quiet| quiet.shared_measurements),
         }

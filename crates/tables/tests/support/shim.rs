@@ -59,15 +59,17 @@ pub fn shim() -> String {
     text + "#endif\n"
 }
 
-/// Compilers, each for this machine, for the one that bundles are compiled for (with the kernels that are chosen when
-/// the code runs, and without), and for one without AVX2.
-const COMPILERS: [(&str, &[&str]); 6] = [
-    ("clang-19", &["-march=native"]),
-    ("clang-19", &["-march=x86-64-v3"]),
-    ("clang-19", &["-march=x86-64-v3", "-DWEIR_NO_AVX512"]),
-    ("clang-19", &["-march=x86-64", "-DWEIR_NO_AVX512"]),
-    ("cc", &["-march=native"]),
-    ("cc", &["-march=x86-64-v3", "-DWEIR_NO_AVX512"]),
+/// Compilers, with their flags and the kinds of kernels that run with AVX-512 (`enum simd_kind`): for this machine, for
+/// the one that bundles are compiled for, and for one without AVX2.
+const COMPILERS: [(&str, &[&str], u32); 8] = [
+    ("clang-19", &["-march=native"], 7),
+    ("clang-19", &["-march=native", "-mno-avx512f"], 4),
+    ("clang-19", &["-march=x86-64-v3"], 7),
+    ("clang-19", &["-march=x86-64-v3"], 2),
+    ("clang-19", &["-march=x86-64-v3"], 0),
+    ("clang-19", &["-march=x86-64"], 0),
+    ("cc", &["-march=native"], 7),
+    ("cc", &["-march=x86-64-v3"], 0),
 ];
 /// clang 19 warns of processors that it only half knows, and not every compiler knows that warning.
 pub const FLAGS: [&str; 9] = [
@@ -93,6 +95,14 @@ pub struct Datapath {
     library: Library,
 }
 
+/// The kinds of kernels, if the processor has AVX-512.
+fn possible(kernels: u32) -> u32 {
+    let has = is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq");
+    if has { kernels } else { 0 }
+}
+
 impl Datapath {
     /// One for each compiler found, at least one.
     pub fn all() -> &'static [Self] {
@@ -102,7 +112,7 @@ impl Datapath {
         all
     }
 
-    fn compile((compiler, machine): (&str, &[&str])) -> Option<Self> {
+    fn compile((compiler, machine, kernels): (&str, &[&str], u32)) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (source, object) = (dir.path().join("shim.c"), dir.path().join("shim.so"));
         std::fs::write(&source, shim()).unwrap();
@@ -110,10 +120,20 @@ impl Datapath {
         let mut command = Command::new(compiler);
         command.args(FLAGS).args(machine).arg("-I").arg(include).arg("-o").args([&object, &source]);
         let run = command.output().ok()?;
-        let compiler = format!("{compiler} {}", machine.join(" "));
+        let compiler = format!("{compiler} {}, kernels {kernels}", machine.join(" "));
         assert!(run.status.success(), "{compiler}: {}", String::from_utf8_lossy(&run.stderr));
         // SAFETY: the library was just made from shim(), which has no constructors.
         let library = unsafe { Library::new(object) }.unwrap();
+        // SAFETY: the code defines `uint32_t weir_kernels`, and none of it has run yet.
+        unsafe {
+            library
+                .get::<*mut u32>(b"weir_kernels")
+                .unwrap()
+                .into_raw()
+                .into_raw()
+                .cast::<u32>()
+                .write(possible(kernels))
+        };
         Some(Datapath { compiler, library })
     }
 

@@ -54,6 +54,9 @@ pub(super) struct Certificate {
     pub chains: Vec<ChainCost>,
     /// Names of the compiled chains: the chains of the base policy, unless options select postures.
     pub compiled: Vec<String>,
+    /// Which lookups this machine runs, if native code was measured ([`weir_engine::kernels`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<String>,
     /// Why code was not compiled or measured.
     pub not_measured: Vec<String>,
     pub seconds: Seconds,
@@ -239,6 +242,9 @@ pub(super) fn describe(report: &Report) -> String {
     certificate.card.iter().for_each(|report| card::describe(&mut text, report));
     for reason in &certificate.not_measured {
         let _ = writeln!(text, "\n  not measured: {reason}");
+    }
+    if let Some(kernels) = &certificate.kernels {
+        let _ = writeln!(text, "\n  lookups of bursts: {kernels}");
     }
     let seconds = &certificate.seconds;
     if seconds.clang_native > 0.0 {

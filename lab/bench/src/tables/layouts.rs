@@ -244,7 +244,7 @@ impl Lookups {
             Ok(Code::load("tables", &object)?)
         };
         let is_wide = std::arch::is_x86_feature_detected!("avx512bw");
-        let narrow = is_wide.then(|| compile(Cpu::X86_64V3, &["-DWEIR_NO_AVX512".to_owned()])).transpose()?;
+        let narrow = is_wide.then(|| compile(Cpu::X86_64V3, &["-DWEIR_KERNELS=0".to_owned()])).transpose()?;
         Ok(Lookups { native: compile(Cpu::Native, &[])?, narrow })
     }
 
