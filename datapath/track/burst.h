@@ -111,15 +111,14 @@ WEIR_INLINE void track_read_keyed(const struct env *env, const struct weir_burst
 	const struct ack_columns *acks = &tracked->columns;
 	struct track *track = &tracked->tracks[i];
 
-	*track = (struct track){
-		.key = {.words = {0, acks->first[i], 0, acks->second[i], ack_ends(acks, i)}},
-		.hash = {.bucket = {(uint32_t)(acks->buckets[i] - env->flows.buckets), acks->seconds[i]},
-			 .tag = acks->tags[i]},
-		.segment = {.kind = segment_kind(burst->frames[i].data[ACK_FLAGS])},
-		.subject = SUBJECT_TCP,
-		.sender = (uint8_t)env->from,
-		.opens = PLACE_FULL,
-	};
+	track->key = (struct flow_key){{0, acks->first[i], 0, acks->second[i], ack_ends(acks, i)}, 0};
+	track->hash.bucket[0] = (uint32_t)(acks->buckets[i] - env->flows.buckets);
+	track->hash.bucket[1] = acks->seconds[i];
+	track->hash.tag = acks->tags[i];
+	track->segment.kind = segment_kind(burst->frames[i].data[ACK_FLAGS]);
+	track->subject = SUBJECT_TCP;
+	track->sender = (uint8_t)env->from;
+	track->opens = PLACE_FULL;
 	tracked->packets[i].l4 = L4_TCP;
 	if (WEIR_LIKELY(track->segment.kind != SEGMENT_INVALID))
 		return;
@@ -395,7 +394,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 	while (left) {
 		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
 		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(tracked, left);
-		const uint64_t done = acks_track(env, burst, &tracked->columns, leading, now, states);
+		const uint64_t done = leading ? acks_track(env, burst, &tracked->columns, leading, now, states) : 0;
 		struct track *track = &tracked->tracks[i];
 
 		open |= done & tracked->open;
