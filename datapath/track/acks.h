@@ -142,8 +142,8 @@ WEIR_INLINE void acks_hash(const struct env *env, struct ack_columns *acks, uint
 }
 
 /*
- * Finds acknowledgements among packets, hashes their keys, and fetches the tags of the first of their buckets, where
- * nearly all flows are. Lanes without a packet have the keys of an earlier burst.
+ * Finds acknowledgements among packets, hashes the keys of all segments, and fetches the tags of the first of their
+ * buckets, where nearly all flows are. Lanes without a packet have the keys of an earlier burst. `keyed` is 0 before.
  */
 WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *burst, uint64_t packets,
 			       struct ack_columns *acks)
@@ -151,7 +151,6 @@ WEIR_INLINE uint64_t acks_find(const struct env *env, const struct weir_burst *b
 	const uint64_t lanes = first_bits(ACK_LANES);
 	uint64_t found = 0;
 
-	acks->keyed = 0;
 	for (uint32_t i = 0; i < FRAMES_AHEAD; i++)
 		prefetch_frame(burst, i);
 	for (uint32_t i = 0; i < burst->count; i += ACK_LANES) {

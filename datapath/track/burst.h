@@ -22,8 +22,8 @@
 #ifdef WEIR_BURSTS
 
 enum {
-	OPENING_BITS = 4096,
-	GUESS_AHEAD = 8, /* packets whose entries are fetched at a time, other than acknowledgements */
+	OPENING_BITS = 4096, /* so many that few packets have a bit of another packet's bucket */
+	GUESS_AHEAD = 8,     /* packets whose entries are fetched at a time, other than acknowledgements */
 };
 
 /* The packets of a burst as the tracker sees them. */
@@ -36,12 +36,10 @@ struct track_burst {
 	uint64_t acks;	  /* those of them that ack_track() may track; what else is known of them is only in columns */
 	uint64_t invalid; /* packets of the segment that were refused */
 	uint64_t openers; /* packets of the segment that may open a flow */
-	uint64_t replacing; /* those of them that take the place of a flow */
-	uint64_t unguessed; /* packets without a key of the common case whose entries are not fetched yet */
+	uint64_t replacing;		     /* those of them that take the place of a flow */
+	uint64_t unguessed;		     /* packets other than acknowledgements whose entries are not fetched yet */
+	uint64_t opening[OPENING_BITS / 64]; /* both buckets of each opener, by the lower bits of their numbers */
 	struct proxy_burst proxy;
-	/* Both buckets of each opener, by the lower bits of their numbers, so that few packets are compared with all.
-	 */
-	uint64_t opening[OPENING_BITS / 64];
 	uint64_t segment; /* packets of the segment */
 	uint64_t clock;	  /* time of the last packet before the segment: flow_head.clock */
 } WEIR_COLUMNS;
@@ -53,32 +51,43 @@ WEIR_INLINE void fetch_entries(const struct flow_bucket *bucket, uint32_t entrie
 		__builtin_prefetch(bucket->entries[first_entry(entries)], 1);
 }
 
-/*
- * Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. If there is none, fetches
- * where a new flow goes: a free entry of the first bucket, or the flows of which one makes room.
- */
-WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
+/* Whether a packet without a flow may open one. */
+WEIR_INLINE bool may_open(const struct track *track)
 {
-	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
-	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
-	const uint32_t class = track->subject == SUBJECT_TCP ? FLOW_EMBRYONIC : FLOW_UNPROVEN;
-	uint32_t entries = entries_with(first, TAG_HASH, track->hash.tag);
+	return track->subject == SUBJECT_REQUEST ||
+	       (track->subject == SUBJECT_TCP && track->segment.kind == SEGMENT_SYN);
+}
 
-	if (entries) {
-		fetch_entries(first, entries & -entries);
-		return;
-	}
-	entries = entries_with(second, TAG_HASH, track->hash.tag);
-	if (entries) {
-		fetch_entries(second, entries & -entries);
-		return;
-	}
-	entries = entries_of(first, class);
+/* Fetches the entry of a new flow: a free one of the first bucket, or all entries whose oldest flow makes room. */
+WEIR_INLINE void track_guess_place(const struct flow_bucket *first, const struct track *track)
+{
+	const uint32_t class = track->subject == SUBJECT_TCP ? FLOW_EMBRYONIC : FLOW_UNPROVEN;
+	uint32_t entries = entries_of(first, class);
+
 	if ((uint32_t)__builtin_popcount(entries) < share_of(class)) {
 		entries = entries_with(first, UINT16_MAX, 0);
 		entries &= -entries;
 	}
 	fetch_entries(first, entries);
+}
+
+/*
+ * Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. If there is none, fetches
+ * where a new flow goes.
+ */
+WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
+{
+	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
+	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
+	const uint32_t entries = entries_with(first, TAG_HASH, track->hash.tag);
+	const uint32_t others = entries_with(second, TAG_HASH, track->hash.tag);
+
+	if (entries)
+		fetch_entries(first, entries & -entries);
+	else if (others)
+		fetch_entries(second, others & -others);
+	else if (may_open(track))
+		track_guess_place(first, track);
 }
 
 /* Guesses for the first of the packets whose entries are not fetched yet. */
