@@ -12,6 +12,7 @@
 
 #include "core/env.h"
 #include "core/fields.h"
+#include "core/plain.h"
 #include "core/verdict.h"
 
 /* Skips the link header. Finds the EtherType and the offset of the network header, or returns a reason. */
@@ -392,8 +393,11 @@ WEIR_INLINE enum reason parse_any(const struct frame *frame, struct packet *pack
  */
 WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *packet)
 {
-	const uint8_t *at = plain_frame(frame);
+	const uint8_t *at;
 
+	if (parse_usual(frame, packet))
+		return REASON_NONE;
+	at = plain_frame(frame);
 	return at ? parse_plain(frame, packet, at) : parse_any(frame, packet);
 }
 

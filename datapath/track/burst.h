@@ -15,61 +15,15 @@
 #ifndef WEIR_TRACK_BURST_H
 #define WEIR_TRACK_BURST_H
 
-#include "core/burst.h"
-#include "proxy/burst.h"
-#include "track/acks.h"
+#include "track/burst_packets.h"
 
 #ifdef WEIR_BURSTS
-
-/* Whether the policy limits connections (connections/burst.h). */
-#ifdef WEIR_CONNECTIONS
-#define WEIR_COUNTS_CONNECTIONS 1
-#else
-#define WEIR_COUNTS_CONNECTIONS 0
-#endif
-
-/* The packets of a burst as the tracker sees them. */
-struct track_burst {
-	struct packet packets[WEIR_BURST_MAX];
-	struct track tracks[WEIR_BURST_MAX];
-	struct ack_columns columns;
-	uint64_t left;	  /* packets that are still to be tracked */
-	uint64_t open;	  /* those of them that rules decide */
-	uint64_t acks;	  /* those of them that ack_track() may track; what else is known of them is only in columns */
-	uint64_t invalid; /* packets of the segment that were refused */
-	uint64_t openers; /* packets of the segment that may open a flow */
-	uint64_t replacing; /* those of them that take the place of a flow */
-	struct proxy_burst proxy;
-	uint64_t segment; /* packets of the segment */
-	uint64_t clock;	  /* time of the last packet before the segment: flow_head.clock */
-} WEIR_COLUMNS;
-
-/* Fetches the first entry with the tag of the packet's flow. It is nearly always that flow. */
-WEIR_INLINE void track_guess(const struct env *env, const struct track *track)
-{
-	const struct flow_bucket *first = flow_bucket(env, track->hash.bucket[0]);
-	const struct flow_bucket *second = flow_bucket(env, track->hash.bucket[1]);
-	const uint64_t entries = entries_with(first, TAG_HASH, track->hash.tag) |
-				 (uint64_t)entries_with(second, TAG_HASH, track->hash.tag) << FLOW_ENTRIES;
-	const uint32_t index = (uint32_t)__builtin_ctzll(entries | UINT64_C(1) << 63);
-
-	__builtin_prefetch((index < FLOW_ENTRIES ? first : second)->entries[index % FLOW_ENTRIES], 1);
-}
-
-/* Reads a packet that is not tracked as an acknowledgement of the common case. */
-static void __attribute__((noinline, unused)) track_read_whole(const struct env *env, const struct weir_burst *burst,
-							       struct track_burst *tracked, uint32_t i)
-{
-	const struct frame frame = burst_frame(burst, i);
-
-	parse_packet(&frame, &tracked->packets[i]);
-	track_read(env->flows.head, &frame, &tracked->packets[i], env->from, &tracked->tracks[i]);
-}
 
 /* Finds the acknowledgements of the common case among packets. */
 static void __attribute__((noinline, unused)) track_acks(const struct env *env, const struct weir_burst *burst,
 							 uint64_t packets, struct track_burst *tracked)
 {
+	tracked->columns.keyed = 0;
 	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
 }
 
@@ -109,19 +63,16 @@ static void __attribute__((noinline, unused)) track_start(const struct env *env,
 		const uint32_t i = first_of(rest);
 		const struct track *track = &tracked->tracks[i];
 
-		track_read_whole(env, burst, tracked, i);
+		track_read_packet(env, burst, tracked, i);
 		if (track->subject >= SUBJECT_TCP) {
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[0]));
 			__builtin_prefetch(flow_bucket(env, track->hash.bucket[1]));
 		}
 	}
 	acks_begin(env, &tracked->columns, acks);
-	for (uint64_t rest = left & ~acks; rest; rest &= rest - 1) {
-		const struct track *track = &tracked->tracks[first_of(rest)];
-
-		if (track->subject >= SUBJECT_TCP)
-			track_guess(env, track);
-	}
+	tracked->unguessed = left & ~acks;
+	for (uint32_t i = 0; i < GUESS_AHEAD; i++)
+		track_guess_next(env, tracked);
 	tracked->left = left;
 	tracked->open = verdicts->open;
 	tracked->acks = acks;
@@ -179,11 +130,36 @@ WEIR_INLINE bool share_bucket(const struct flow_hash *a, const struct flow_hash 
 	       a->bucket[1] == b->bucket[1];
 }
 
+/* The bit of a bucket in `opening`. */
+WEIR_INLINE uint64_t opening_bit(uint32_t bucket)
+{
+	return UINT64_C(1) << (bucket & 63);
+}
+
+WEIR_INLINE uint32_t opening_word(uint32_t bucket)
+{
+	return bucket / 64 % (OPENING_BITS / 64);
+}
+
+/* Notes a packet that may open a flow. */
+WEIR_INLINE void track_note_opener(struct track_burst *tracked, const struct track *track, uint32_t i)
+{
+	const uint64_t bit = UINT64_C(1) << i;
+
+	if (!tracked->openers)
+		__builtin_memset(tracked->opening, 0, sizeof(tracked->opening));
+	for (uint32_t n = 0; n < 2; n++)
+		tracked->opening[opening_word(track->hash.bucket[n])] |= opening_bit(track->hash.bucket[n]);
+	tracked->openers |= bit;
+	tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
+}
+
 /*
  * Whether an earlier packet of the segment may open the flow of the packet, takes the place of its flow, or needs a
  * place in one of its buckets.
  */
-WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct track *track)
+static bool __attribute__((noinline, unused)) track_waits_for_one(const struct track_burst *tracked,
+								  const struct track *track)
 {
 	for (uint64_t rest = track->is_known ? tracked->replacing : tracked->openers; rest; rest &= rest - 1) {
 		const struct track *opener = &tracked->tracks[first_of(rest)];
@@ -193,6 +169,19 @@ WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct tra
 			return true;
 	}
 	return false;
+}
+
+/* track_waits_for_one(), if an opener may share a bucket with the packet. */
+WEIR_INLINE bool track_waits(const struct track_burst *tracked, const struct track *track)
+{
+	const uint32_t *buckets = track->hash.bucket;
+	uint64_t shared;
+
+	if (!tracked->openers)
+		return false;
+	shared = tracked->opening[opening_word(buckets[0])] & opening_bit(buckets[0]);
+	shared |= tracked->opening[opening_word(buckets[1])] & opening_bit(buckets[1]);
+	return WEIR_UNLIKELY(shared) && track_waits_for_one(tracked, track);
 }
 
 /*
@@ -210,10 +199,10 @@ WEIR_INLINE bool track_waits_for_claims(const struct track_burst *tracked, const
 static bool __attribute__((noinline, unused)) track_in_segment(const struct env *env, const struct weir_burst *burst,
 							       struct track_burst *tracked, uint32_t i, uint32_t now)
 {
-	const uint64_t bit = UINT64_C(1) << i;
 	struct track *track = &tracked->tracks[i];
 	const struct frame frame = burst_frame(burst, i);
 
+	track_guess_next(env, tracked);
 	if (track->subject < SUBJECT_TCP)
 		return true;
 	track_find(env, track, now);
@@ -226,14 +215,12 @@ static bool __attribute__((noinline, unused)) track_in_segment(const struct env 
 		return false;
 	}
 	if (track->subject == SUBJECT_TCP)
-		read_segment(&frame, &tracked->packets[i], &track->segment);
+		track_read_segment(&frame, tracked, i);
 	track_judge(env, track, now);
 	track_finish(env, track, now);
 	proxy_note(&tracked->proxy, track, i);
-	if (track->opens != PLACE_FULL) {
-		tracked->openers |= bit;
-		tracked->replacing |= track->opens == PLACE_FREE ? 0 : bit;
-	}
+	if (track->opens != PLACE_FULL)
+		track_note_opener(tracked, track, i);
 	return true;
 }
 
@@ -266,7 +253,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 	while (left) {
 		const uint32_t i = first_of(left), now = track_time(env->flows.head, burst_time(burst, i));
 		const uint64_t bit = UINT64_C(1) << i, leading = leading_acks(tracked, left);
-		const uint64_t done = acks_track(env, burst, &tracked->columns, leading, now, states);
+		const uint64_t done = leading ? acks_track(env, burst, &tracked->columns, leading, now, states) : 0;
 		struct track *track = &tracked->tracks[i];
 
 		open |= done & tracked->open;
@@ -275,7 +262,7 @@ static bool __attribute__((noinline, unused)) track_next(const struct env *env, 
 		if (WEIR_LIKELY(done))
 			continue;
 		if (tracked->acks & bit)
-			track_read_whole(env, burst, tracked, i);
+			track_read_packet(env, burst, tracked, i);
 		tracked->acks &= ~bit;
 		tracked->columns.unfetched &= ~bit;
 		if (!track_in_segment(env, burst, tracked, i, now))

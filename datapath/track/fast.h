@@ -54,10 +54,18 @@ enum {
 	ACK_SEQ = ACK_TCP + 4,
 	ACK_ACK = ACK_TCP + 8,
 	ACK_OFFSET = ACK_TCP + 12, /* flags and window follow */
+	ACK_FLAGS = ACK_OFFSET + 1,
 	ACK_OPTIONS = ACK_TCP + TCP_HEADER_BYTES,
 };
 
 _Static_assert((int)ACK_OPTIONS == (int)PLAIN_BYTES, "what plain_frame() reads");
+
+/* Whether a well-formed frame of Ethernet, whose first PLAIN_BYTES are here, is a segment with such headers. */
+WEIR_INLINE bool is_segment_frame(const uint8_t *at)
+{
+	return !((be32(at + ACK_ETHER_TYPE) >> 8 ^ (ETHER_IPV4 << 8 | 0x45)) |
+		 ((be32(at + ACK_FRAGMENT) & 0x3fff00ff) ^ PROTO_TCP));
+}
 
 /*
  * Whether a well-formed frame of Ethernet, whose first PLAIN_BYTES are here, is such an acknowledgement, without SYN,
