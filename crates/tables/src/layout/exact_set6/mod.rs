@@ -34,15 +34,13 @@
 //! a kind. The high half of a free pair is ff..ff, and hosts of that network are only in the overflow (live/exact6.rs
 //! says why).
 //!
-//! On average 6 of 8 and 3 of 4 slots are used: 11 bytes a network and 21 a host. One network in 19 and one host in 10
+//! On average 6 of 8 and 3 of 4 slots are used: 11 bytes a network and 21 a host. One network in 19 and one host in 9
 //! are then in their second bucket. A key that is not in the set finds its filter bit set in one lookup of 100
 //! (networks) or 50 (hosts).
 //!
 //! Example: 2001:db8:1:2::/64 with the hash `0x4000_0000_8000_0019` in 64 buckets. Its first bucket is 16, its second
 //! 16 + 1 + 31 = 48. The remainder is `0x8000_0019`, as the 58 bits lack the leading `0x4`. Its filter bit is bit 3 of
 //! word 1.
-
-use weir_abi::Layout;
 
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
