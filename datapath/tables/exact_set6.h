@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Exact set of IPv6 /64s and /128s. crates/tables/src/layout/exact_set6.rs has the bit diagrams.
+ * Exact set of IPv6 /64s and /128s. crates/tables/src/layout/exact_set6/mod.rs has the bit diagrams.
  *
  * A bucket is compared as a whole, without a branch on the result. A writer may change the set meanwhile
- * (crates/tables/src/live): tables/exact_set.h explains the order of reads.
+ * (crates/tables/src/live/exact6.rs): the second bucket is read after the filter bit of the first one, and the overflow
+ * after that of the second one.
  */
 #ifndef WEIR_TABLES_EXACT_SET6_H
 #define WEIR_TABLES_EXACT_SET6_H
@@ -20,12 +21,24 @@ enum {
 	EXACT6_GROUP_BYTES = 128,
 	EXACT6_GROUP_ENTRIES = 4,
 	EXACT6_ENTRY_WORDS = 4,
-	EXACT6_NET = 1, /* kinds of entries in the overflow */
+	EXACT6_STATE_SHIFT = 4, /* in a word of a bucket; the bits below are the filter's */
+	EXACT6_REMAINDER_SHIFT = 6,
+};
+
+/* Number in an entry of the overflow, and words of a slot. */
+enum exact6_kind {
+	EXACT6_NET = 1,
 	EXACT6_HOST = 2,
 };
 
-#define EXACT6_FREE UINT64_MAX
-#define EXACT6_OVERFLOWED (UINT64_MAX - 1) /* high half in the last place of a bucket */
+/* State of a slot: which bucket of the key it is in. */
+enum exact6_state {
+	EXACT6_FIRST = 1,
+	EXACT6_SECOND = 2,
+};
+
+#define EXACT6_FILTER UINT64_C(15)
+#define EXACT6_NO_HOST UINT64_MAX /* high half of a free pair */
 
 WEIR_INLINE uint64_t exact6_seed(struct table table)
 {
@@ -51,10 +64,40 @@ WEIR_INLINE uint64_t exact6_host_hash(uint64_t seed, uint64_t hi, uint64_t lo)
 	return exact6_mix((x >> 32 | x << 32) + lo);
 }
 
-/* Reduces a hash to a number below `count`. */
+/* Reduces a half of a hash to a number below `count`. */
 WEIR_INLINE uint32_t exact6_reduce(uint32_t half, uint32_t count)
 {
 	return (uint32_t)((uint64_t)half * count >> 32);
+}
+
+WEIR_INLINE uint32_t exact6_first(uint64_t hash, uint32_t buckets)
+{
+	return exact6_reduce((uint32_t)(hash >> 32), buckets);
+}
+
+WEIR_INLINE uint32_t exact6_second(uint64_t hash, uint32_t buckets)
+{
+	uint32_t second = exact6_first(hash, buckets) + 1 + exact6_reduce((uint32_t)hash, buckets - 1);
+
+	return second >= buckets ? second - buckets : second;
+}
+
+/* The word of a key, without the filter. */
+WEIR_INLINE uint64_t exact6_word(uint64_t hash, enum exact6_state state)
+{
+	return hash << EXACT6_REMAINDER_SHIFT | (uint64_t)state << EXACT6_STATE_SHIFT;
+}
+
+/* The slot whose word has the filter bit of the hash. */
+WEIR_INLINE uint32_t exact6_filter_slot(uint64_t hash, enum exact6_kind kind)
+{
+	return (uint32_t)hash & (kind == EXACT6_NET ? 7 : 3);
+}
+
+/* 1 if the word of that slot says that keys went on from the bucket, 0 if not. */
+WEIR_INLINE uint32_t exact6_filter_bit(uint64_t word, uint64_t hash, enum exact6_kind kind)
+{
+	return (uint32_t)(word >> ((kind == EXACT6_NET ? hash >> 3 : hash >> 2) & 3)) & 1;
 }
 
 /* 1 if the overflow has the key; a network's lo is 0. */
@@ -77,55 +120,62 @@ WEIR_INLINE uint32_t exact6_overflow_find(struct table table, uint64_t hash, uin
 	return (uint32_t)(misses >> 63) ^ 1;
 }
 
-WEIR_INLINE uint32_t exact6_net_find(struct table table, uint64_t hi)
+/* 1 if the bucket, whose first word is `first`, has the word, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_has(struct table table, uint32_t first, enum exact6_kind kind, uint64_t word, uint64_t hi)
 {
-	uint32_t buckets = image_section(table, EXACT6_NETS_FIELD + 1) >> 6;
-	uint64_t hash = exact6_net_hash(exact6_seed(table), hi);
-	uint32_t first = (image_section(table, EXACT6_NETS_FIELD) >> 3) +
-			 exact6_reduce((uint32_t)(hash >> 32), buckets) * EXACT6_LINE_WORDS;
-	uint64_t misses = UINT64_MAX, word = 0;
+	uint64_t misses = UINT64_MAX;
+
+	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind) {
+		uint64_t differs = (image_u64(table, first + i) ^ word) & ~EXACT6_FILTER;
+
+		if (kind == EXACT6_HOST)
+			differs |= image_u64(table, first + i + 1) ^ hi;
+		misses &= differs | (0 - differs);
+	}
+	return (uint32_t)(misses >> 63) ^ 1;
+}
+
+/* 1 if keys with the filter bit of the hash went on from the bucket, 0 if not. */
+WEIR_INLINE uint32_t exact6_went_on(struct table table, uint32_t first, enum exact6_kind kind, uint64_t hash)
+{
+	return exact6_filter_bit(image_u64(table, first + exact6_filter_slot(hash, kind) * kind), hash, kind);
+}
+
+/* 1 if the set has the key, 0 if not. `field` is the kind's header field; a network's lo is 0. */
+WEIR_INLINE uint32_t exact6_find(struct table table, uint32_t field, enum exact6_kind kind, uint64_t hash, uint64_t hi,
+				 uint64_t lo)
+{
+	uint32_t buckets = image_section(table, field + 1) >> 6;
+	uint32_t begin = image_section(table, field) >> 3;
+	uint32_t first = begin + exact6_first(hash, buckets) * EXACT6_LINE_WORDS;
+	bool is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
 
 	if (buckets == 0)
 		return 0;
-	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i++) {
-		uint64_t differs;
+	if (WEIR_LIKELY(!is_only_in_overflow)) {
+		uint32_t has = exact6_has(table, first, kind, exact6_word(hash, EXACT6_FIRST), hi);
 
-		word = image_u64(table, first + i);
-		differs = word ^ hi;
-		misses &= differs | (0 - differs);
+		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
+			return has;
+		read_fence();
+		first = begin + exact6_second(hash, buckets) * EXACT6_LINE_WORDS;
+		has = exact6_has(table, first, kind, exact6_word(hash, EXACT6_SECOND), hi);
+		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
+			return has;
 	}
-	if (WEIR_LIKELY(word != EXACT6_OVERFLOWED && hi < EXACT6_OVERFLOWED))
-		return (uint32_t)(misses >> 63) ^ 1;
-	if (misses >> 63 == 0 && hi < EXACT6_OVERFLOWED)
-		return 1;
 	read_fence();
-	return exact6_overflow_find(table, hash, EXACT6_NET, hi, 0);
+	return exact6_overflow_find(table, hash, kind, hi, lo);
+}
+
+WEIR_INLINE uint32_t exact6_net_find(struct table table, uint64_t hi)
+{
+	return exact6_find(table, EXACT6_NETS_FIELD, EXACT6_NET, exact6_net_hash(exact6_seed(table), hi), hi, 0);
 }
 
 WEIR_INLINE uint32_t exact6_host_find(struct table table, uint64_t hi, uint64_t lo)
 {
-	uint32_t buckets = image_section(table, EXACT6_HOSTS_FIELD + 1) >> 6;
-	uint64_t hash = exact6_host_hash(exact6_seed(table), hi, lo);
-	uint32_t first = (image_section(table, EXACT6_HOSTS_FIELD) >> 3) +
-			 exact6_reduce((uint32_t)(hash >> 32), buckets) * EXACT6_LINE_WORDS;
-	uint64_t misses = UINT64_MAX, word = 0;
-	bool marked = hi >= EXACT6_OVERFLOWED || lo == EXACT6_FREE;
-
-	if (buckets == 0)
-		return 0;
-	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += 2) {
-		uint64_t differs;
-
-		word = image_u64(table, first + i);
-		differs = (word ^ hi) | (image_u64(table, first + i + 1) ^ lo);
-		misses &= differs | (0 - differs);
-	}
-	if (WEIR_LIKELY(word != EXACT6_OVERFLOWED && !marked))
-		return (uint32_t)(misses >> 63) ^ 1;
-	if (misses >> 63 == 0 && !marked)
-		return 1;
-	read_fence();
-	return exact6_overflow_find(table, hash, EXACT6_HOST, hi, lo);
+	return exact6_find(table, EXACT6_HOSTS_FIELD, EXACT6_HOST, exact6_host_hash(exact6_seed(table), hi, lo), hi,
+			   lo);
 }
 
 /* 1 if the address of the given 64-bit halves (host byte order) is in the set, 0 if not. */
@@ -141,113 +191,125 @@ WEIR_INLINE uint32_t exact_set6_find(struct table table, uint64_t hi, uint64_t l
 typedef uint64_t exact6_line __attribute__((vector_size(64), may_alias));
 typedef _Bool exact6_bits __attribute__((ext_vector_type(8)));
 
-/* Bit i: word i of the bucket is `even` or, for odd i, `odd`. */
-WEIR_INLINE uint32_t exact6_words_equal(const uint8_t *bucket, uint64_t even, uint64_t odd)
+/* Not 0 if the bucket has the word, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
 {
-	exact6_line keys = {even, odd, even, odd, even, odd, even, odd};
-	exact6_bits bits = __builtin_convertvector(*(const exact6_line *)(const void *)bucket == keys, exact6_bits);
+	const exact6_line nets = (exact6_line){0} + word, hosts = {word, hi, word, hi, word, hi, word, hi};
+	const uint64_t known = ~EXACT6_FILTER, all = kind == EXACT6_NET ? known : UINT64_MAX;
+	const exact6_line compared = {known, all, known, all, known, all, known, all};
+	exact6_line differs = (*(const exact6_line *)(const void *)bucket ^ (kind == EXACT6_NET ? nets : hosts));
+	exact6_bits bits = __builtin_convertvector((differs & compared) == 0, exact6_bits);
 	uint8_t mask;
 
 	__builtin_memcpy(&mask, &bits, sizeof(mask));
-	return mask;
+	return kind == EXACT6_NET ? mask : mask & mask >> 1 & 0x55;
 }
 
 #else
 
-WEIR_INLINE uint32_t exact6_words_equal(const uint8_t *bucket, uint64_t even, uint64_t odd)
+WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
 {
 	const uint64_t *words = __builtin_assume_aligned(bucket, 64);
-	uint32_t mask = 0;
+	uint32_t found = 0;
 
-	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i++)
-		mask |= (uint32_t)(words[i] == (i & 1 ? odd : even)) << i;
-	return mask;
+	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind)
+		found |= ((words[i] ^ word) & ~EXACT6_FILTER) == 0 && (kind == EXACT6_NET || words[i + 1] == hi);
+	return found;
 }
 
 #endif
 
-/* Buckets of a burst's keys. */
+/* The keys of a burst of one kind. */
 struct exact6_burst {
+	const uint64_t *hi, *lo; /* lo is not read for networks */
 	uint64_t hashes[WEIR_BURST_MAX];
-	uint32_t offsets[WEIR_BURST_MAX]; /* bytes from the image */
+	uint32_t offsets[WEIR_BURST_MAX]; /* of their buckets, bytes from the image */
 };
 
-/* The high half of the last place, read after the places: its mark replaces a key that went to the overflow. */
-WEIR_INLINE uint64_t exact6_mark(const uint8_t *bucket, uint32_t word, uint32_t *mask)
+/* 1 if keys with the filter bit of the hash went on from the bucket, 0 if not. */
+WEIR_INLINE uint32_t exact6_leads_on(const uint8_t *bucket, uint64_t hash, enum exact6_kind kind)
 {
-	uint64_t mark;
+	uint64_t word;
 
-	__asm__("" : "+r"(bucket), "+r"(*mask));
-	__builtin_memcpy(&mark, __builtin_assume_aligned(bucket + word * 8, 8), sizeof(mark));
-	return mark;
+	bucket += exact6_filter_slot(hash, kind) * kind * 8;
+	__builtin_memcpy(&word, __builtin_assume_aligned(bucket, 8), sizeof(word));
+	return exact6_filter_bit(word, hash, kind);
 }
 
-WEIR_INLINE void exact6_nets(struct table table, const uint64_t *hi, uint32_t *labels, uint32_t count)
+/* Searches the second buckets of the keys in `further` (a bit each), and then the overflow. Adds to the labels. */
+WEIR_INLINE void exact6_find_further(struct table table, enum exact6_kind kind, struct exact6_burst *burst,
+				     uint64_t further, uint32_t *labels)
 {
-	uint32_t buckets = image_section(table, EXACT6_NETS_FIELD + 1) >> 6;
-	uint32_t first = image_section(table, EXACT6_NETS_FIELD);
-	uint64_t seed = exact6_seed(table);
-	struct exact6_burst burst;
+	uint32_t field = kind == EXACT6_NET ? EXACT6_NETS_FIELD : EXACT6_HOSTS_FIELD;
+	uint32_t buckets = image_section(table, field + 1) >> 6;
 
-	for (uint32_t i = 0; i < count; i++) {
-		burst.hashes[i] = exact6_net_hash(seed, hi[i]);
-		burst.offsets[i] = first + exact6_reduce((uint32_t)(burst.hashes[i] >> 32), buckets) * 64;
-		__builtin_prefetch(table_at(table, burst.offsets[i]));
+	read_fence();
+	for (uint64_t left = further; left != 0; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
+
+		burst->offsets[i] = image_section(table, field) + exact6_second(burst->hashes[i], buckets) * 64;
+		__builtin_prefetch(table_at(table, burst->offsets[i]));
 	}
-	for (uint32_t i = 0; i < count; i++) {
-		const uint8_t *bucket = table_at(table, burst.offsets[i]);
-		uint32_t mask = exact6_words_equal(bucket, hi[i], hi[i]);
-		uint64_t mark = exact6_mark(bucket, EXACT6_LINE_WORDS - 1, &mask);
+	for (; further != 0; further &= further - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(further);
+		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
+		const uint8_t *bucket = table_at(table, burst->offsets[i]);
+		bool is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
+		uint32_t found = exact6_compare(bucket, kind, exact6_word(hash, EXACT6_SECOND), hi);
 
-		labels[i] = mask != 0;
-		if (WEIR_UNLIKELY(mark == EXACT6_OVERFLOWED || hi[i] >= EXACT6_OVERFLOWED)) {
+		if (WEIR_UNLIKELY(is_only_in_overflow || (found == 0 && exact6_leads_on(bucket, hash, kind)))) {
 			read_fence();
-			if (mask == 0 || hi[i] >= EXACT6_OVERFLOWED)
-				labels[i] = exact6_overflow_find(table, burst.hashes[i], EXACT6_NET, hi[i], 0);
+			found = exact6_overflow_find(table, hash, kind, hi, kind == EXACT6_HOST ? burst->lo[i] : 0);
 		}
+		labels[i] |= found != 0;
 	}
 }
 
-WEIR_INLINE void exact6_hosts(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-			      uint32_t count)
+/* Searches the buckets of a burst, whose hashes are known. Adds to the labels. */
+WEIR_INLINE void exact6_find_all(struct table table, enum exact6_kind kind, struct exact6_burst *burst,
+				 uint32_t *labels, uint32_t count)
 {
-	uint32_t buckets = image_section(table, EXACT6_HOSTS_FIELD + 1) >> 6;
-	uint32_t first = image_section(table, EXACT6_HOSTS_FIELD);
-	uint64_t seed = exact6_seed(table);
-	struct exact6_burst burst;
+	uint32_t field = kind == EXACT6_NET ? EXACT6_NETS_FIELD : EXACT6_HOSTS_FIELD;
+	uint32_t buckets = image_section(table, field + 1) >> 6;
+	uint32_t begin = image_section(table, field);
+	uint64_t further = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		burst.hashes[i] = exact6_host_hash(seed, hi[i], lo[i]);
-		burst.offsets[i] = first + exact6_reduce((uint32_t)(burst.hashes[i] >> 32), buckets) * 64;
-		__builtin_prefetch(table_at(table, burst.offsets[i]));
+		burst->offsets[i] = begin + exact6_first(burst->hashes[i], buckets) * 64;
+		__builtin_prefetch(table_at(table, burst->offsets[i]));
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		const uint8_t *bucket = table_at(table, burst.offsets[i]);
-		uint32_t words = exact6_words_equal(bucket, hi[i], lo[i]);
-		uint32_t mask = words & words >> 1 & 0x55;
-		uint64_t mark = exact6_mark(bucket, EXACT6_LINE_WORDS - 2, &mask);
-		bool marked = hi[i] >= EXACT6_OVERFLOWED || lo[i] == EXACT6_FREE;
+		const uint8_t *bucket = table_at(table, burst->offsets[i]);
+		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
+		uint32_t is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
+		uint32_t found = exact6_compare(bucket, kind, exact6_word(hash, EXACT6_FIRST), hi) != 0;
+		uint32_t goes_on = exact6_leads_on(bucket, hash, kind) | is_only_in_overflow;
 
-		if (WEIR_UNLIKELY(mark == EXACT6_OVERFLOWED || marked)) {
-			read_fence();
-			if (mask == 0 || marked)
-				mask = exact6_overflow_find(table, burst.hashes[i], EXACT6_HOST, hi[i], lo[i]);
-		}
-		labels[i] |= mask != 0;
+		labels[i] |= found & (is_only_in_overflow ^ 1);
+		further |= (uint64_t)(goes_on & (labels[i] ^ 1)) << i;
 	}
+	if (further != 0)
+		exact6_find_further(table, kind, burst, further, labels);
 }
 
 WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
 				   uint32_t count)
 {
+	struct exact6_burst burst = {.hi = hi, .lo = lo};
+	uint64_t seed = exact6_seed(table);
+
+	for (uint32_t i = 0; i < count; i++)
+		labels[i] = 0;
 	if (image_section(table, EXACT6_NETS_FIELD + 1) > 0) {
-		exact6_nets(table, hi, labels, count);
-	} else {
 		for (uint32_t i = 0; i < count; i++)
-			labels[i] = 0;
+			burst.hashes[i] = exact6_net_hash(seed, hi[i]);
+		exact6_find_all(table, EXACT6_NET, &burst, labels, count);
 	}
-	if (image_section(table, EXACT6_HOSTS_FIELD + 1) > 0)
-		exact6_hosts(table, hi, lo, labels, count);
+	if (image_section(table, EXACT6_HOSTS_FIELD + 1) > 0) {
+		for (uint32_t i = 0; i < count; i++)
+			burst.hashes[i] = exact6_host_hash(seed, hi[i], lo[i]);
+		exact6_find_all(table, EXACT6_HOST, &burst, labels, count);
+	}
 }
 
 SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void

@@ -242,6 +242,26 @@ fn sets_grow_from_nothing_and_shrink_again() {
     }
 }
 
+/// Three fifths of the slots are used at first, so few keys find both of their buckets full.
+#[test]
+fn an_exact_set_of_ipv6_grows_by_a_tenth_in_place() {
+    const COUNT: usize = 30_000;
+    for len in [64, 128] {
+        let mut random = Random(u64::from(len));
+        let mut addr = || u128::from(random.next()) << 64 | if len == 128 { u128::from(random.next()) } else { 0 };
+        let mut entries = Entries::new(Family::Ipv6, Kind::Set);
+        (0..COUNT).for_each(|_| entries.insert_prefix(Ipv6Addr::from(addr()).into(), len, None).unwrap());
+        let mut live = LiveTable::new(&Readers::new(), &entries.settle(), Layout::ExactSet6).unwrap();
+        let mut inserted = 0;
+        while live.built_anew() == 0 && inserted < COUNT {
+            assert!(live.insert(Ipv6Addr::from(addr()).into(), len, None).unwrap());
+            inserted += 1;
+        }
+        assert!(inserted > COUNT / 10, "/{len}: {inserted} beside {COUNT}");
+        assert!(inserted < COUNT, "the image is rebuilt before lookups become slow");
+    }
+}
+
 #[test]
 fn changes_that_cannot_be_are_refused_and_change_nothing() {
     let v4: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();

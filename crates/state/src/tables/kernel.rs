@@ -30,22 +30,21 @@ const LEAF_BYTES_MIN: usize = 1 << 19;
 /// dynamic. `None` if the image is too large for two halves of at most `max` bytes.
 ///
 /// Rank leaves of a million random addresses take 11 bytes each, of random IPv6 networks (/64) 48. Random hosts in
-/// random networks take 164, for which there may be no room. Exact sets are at least a third full.
+/// random networks take 164, for which there may be no room. Exact sets of IPv4 are at least a third full, and those of
+/// IPv6 with their room for changes more than half full.
 pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: usize) -> Option<usize> {
     let (least, bytes_each) = match layout {
         Layout::ExactSet | Layout::ExactSets => (EXACT_BYTES_MIN, 8),
-        Layout::ExactSet6 => (EXACT_BYTES_MIN, 48),
+        Layout::ExactSet6 => (EXACT_BYTES_MIN, 32),
         Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
         Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
-        // All entries of IPv4 may be prefixes, and all of IPv6 hosts.
+        // All entries may be prefixes.
         Layout::ExactLeaf => (2 * LEAF_BYTES_MIN, 14),
-        Layout::ExactLeaf6 => (2 * LEAF_BYTES_MIN, 84),
+        Layout::ExactLeaf6 => (2 * LEAF_BYTES_MIN, 64),
     };
     let grown = match layout {
         // The number of buckets of these layouts doubles.
-        Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactLeaf | Layout::ExactLeaf6 => {
-            2 * image_bytes + image_bytes / 8
-        }
+        Layout::ExactSet | Layout::ExactSets | Layout::ExactLeaf => 2 * image_bytes + image_bytes / 8,
         _ => image_bytes + image_bytes / 2,
     };
     let wanted = grown.max(least + size * bytes_each).next_power_of_two();

@@ -1,5 +1,5 @@
 //! Exact leaf: sets whose prefixes are mostly hosts, such as blocked sources. An exact set (exact_set.rs,
-//! exact_set6.rs) has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact set
+//! exact_set6/mod.rs) has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact set
 //! is done, and while there are no other prefixes, so is one that does not.
 //!
 //! ```text

@@ -1,16 +1,30 @@
-//! Exact sets of IPv6 networks and hosts that change in place. The steps are as in exact.rs. Unlike there, a host takes
-//! two words and an overflow entry takes three.
-//!
-//! A pair of words is free if its high half says so, and lookups match the high half first. An insert therefore writes
-//! the low half first, and a removal writes only the high half. A reader that loads one half of the old pair and one of
-//! the new would see a host that was never in the set. So a pair is reused in two steps, and each step waits for all
-//! readers:
+//! Exact sets of IPv6 networks and hosts that change in place. Every change is a sequence of aligned stores, and
+//! lookups are correct after each of them.
 //!
 //! ```text
-//! remove           high = free               readers may have loaded the old high half before this store
-//! readers passed   low  = ff..ff             no host in a pair has this low half
-//! readers passed   the pair may be used      no reader holds the old low half any more
-//! insert           low, then high            a reader sees ff..ff or the new low half: the new host, or none
+//! insert, a free slot in the first bucket     slot = the key                                  the key is in
+//! insert, a free slot in the second one       slot of the second bucket = the key             nothing changes
+//!                                             filter bit of the first one                     the key is in
+//! insert, no free slot                        overflow += the key                             nothing changes
+//!                                             filter bit of the second bucket, then           nothing changes
+//!                                             of the first one                                the key is in
+//! remove                                      slot = free, or overflow -= the key             the key is out
+//!   no other key went on by a filter bit      filter bit = 0                                  nothing changes
+//! ```
+//! If a filter bit is set already, its store is left out. A key never moves. So a reader may load the words of a bucket
+//! in any order, and must only load the next bucket or the overflow after the filter bit that leads there.
+//!
+//! A store of a slot keeps the filter bits in its word, which belong to the bucket.
+//!
+//! A pair of words is free if its first word says so. An insert therefore writes the high half first, and a removal
+//! writes only the first word. A reader that loads one word of the old pair and one of the new would see a host that was
+//! never in the set. So a pair is reused in two steps, and each step waits for all readers:
+//!
+//! ```text
+//! remove           word = free               readers may have loaded the old word before this store
+//! readers passed   high = ff..ff             no host in a pair has this high half
+//! readers passed   the pair may be used      no reader holds the old high half any more
+//! insert           high, then word           a reader sees ff..ff or the new high half: the new host, or none
 //! ```
 //! The kind of an overflow entry says whether it is free. It is written last and read first. A free entry may be reused
 //! after all readers have passed once. A network is one word, and its slot can be reused at once.
@@ -23,15 +37,17 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::cells::CellsMut;
-use crate::layout::exact_set6::{Exact6Buckets, FREE, Key, OVERFLOWED, WORD_BYTES};
+use crate::layout::exact_set6::{
+    Exact6Buckets, FILTER, FilterBit, Key, KeyKind, NO_HOST, WORD_BYTES, Way, is_free, slots,
+};
 use crate::live::epochs::{Quiescence, Unlinked};
-use crate::live::exact::{Full, MARKED_ONE_IN};
+use crate::live::exact::Full;
 use crate::live::rib::Net;
 use crate::prefix::Prefix6;
 
 /// What to do with a pair or entry when all readers have passed.
 enum Reclaim {
-    /// Overwrite the low half of the pair.
+    /// Overwrite the high half of the pair.
     Forget(usize),
     /// Reuse the pair or the entry.
     Reuse(usize),
@@ -39,20 +55,24 @@ enum Reclaim {
     Settle(Young),
 }
 
-/// A recently inserted key that some readers may not have seen: its words (1 for a network, 2 for a host) and its high
-/// half.
-type Young = (usize, u64);
+/// A recently inserted key that some readers may not have seen: its kind and its high half.
+type Young = (KeyKind, u64);
 
 /// Limit on steps that wait for readers. More accumulate only if readers are stuck in a burst.
 const STEPS_MAX: usize = 1 << 16;
 
+/// Up to one key for this many buckets may be in the overflow, or twice as many as when the image was built if that is
+/// more. With more of them, lookups are faster in a rebuilt image.
+const LEFT_ONE_IN: usize = 16;
+
 /// The writer's state of one set image.
 pub(super) struct Exact6Writer {
     buckets: Exact6Buckets,
-    /// Entries in the overflow of each bucket that has the mark, by the bucket's byte offset.
-    overflowed: HashMap<usize, u32>,
-    /// Above this number of marks, lookups are faster in a rebuilt image.
-    marks_max: usize,
+    /// Number of keys that went on by each filter bit.
+    went_on: HashMap<FilterBit, u32>,
+    /// Number of keys in the overflow.
+    left: usize,
+    left_max: usize,
     /// Byte offsets of pairs and entries that are free but cannot be reused yet.
     resting: HashSet<usize>,
     /// Number of young keys, by key.
@@ -62,18 +82,19 @@ pub(super) struct Exact6Writer {
 
 impl Exact6Writer {
     pub fn new(cells: &impl CellsMut, buckets: Exact6Buckets) -> Self {
-        let mut overflowed = HashMap::new();
-        for at in buckets.all_entries() {
-            let entry = [0, 1, 2].map(|word| cells.u64(at + word * WORD_BYTES));
-            let bucket =
-                Key::of_entry(entry).filter(|key| !key.looks_like_a_mark()).and_then(|key| buckets.bucket(key));
-            if let Some(bucket) = bucket {
-                *overflowed.entry(bucket).or_default() += 1;
+        let mut went_on: HashMap<FilterBit, u32> = HashMap::new();
+        buckets.went_on(cells).for_each(|filter| *went_on.entry(filter).or_default() += 1);
+        let entries = buckets.all_entries().map(|at| [0, 1, 2].map(|word| cells.u64(at + word * WORD_BYTES)));
+        let mut left = 0;
+        for key in entries.filter_map(Key::of_entry) {
+            left += 1;
+            for way in buckets.ways(key).into_iter().flatten().filter(|_| !key.is_only_in_overflow()) {
+                *went_on.entry(way.filter).or_default() += 1;
             }
         }
-        let marks_max = (buckets.count() / MARKED_ONE_IN).max(2 * overflowed.len());
+        let left_max = (buckets.count() / LEFT_ONE_IN).max(2 * left);
         let (resting, young) = (HashSet::new(), HashMap::new());
-        Exact6Writer { buckets, overflowed, marks_max, resting, young, deferred: Unlinked::default() }
+        Exact6Writer { buckets, went_on, left, left_max, resting, young, deferred: Unlinked::default() }
     }
 
     /// Inserts or removes a network or host.
@@ -92,59 +113,68 @@ impl Exact6Writer {
         if self.deferred.len() > STEPS_MAX {
             return Err(Full);
         }
-        self.place_key(cells, readers, key)?;
-        let young = (key.words(), key.entry()[1]);
+        self.place_key(cells, key)?;
+        let young = (key.kind(), key.high());
         *self.young.entry(young).or_default() += 1;
         self.deferred.push(readers, Reclaim::Settle(young));
         Ok(())
     }
 
-    fn place_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
+    fn place_key(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
         // A set built without keys of this kind has no bucket for them.
-        let bucket = self.buckets.bucket(key).ok_or(Full)?;
-        if key.looks_like_a_mark() {
+        let [first, second] = self.buckets.ways(key).ok_or(Full)?;
+        if key.is_only_in_overflow() {
             return self.insert_overflow(cells, key);
         }
-        let is_free = |&at: &usize| cells.u64(at) == FREE && !self.resting.contains(&at);
-        if let Some(free) = self.buckets.slots(bucket, key).find(is_free) {
-            let [_, high, low] = key.entry();
-            if key.words() == 2 {
-                cells.set_u64(free + WORD_BYTES, low);
-            }
-            cells.set_u64(free, high);
+        if self.place_in(cells, key, first) {
             return Ok(());
         }
-        let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
-        if cells.u64(last) != OVERFLOWED && self.overflowed.len() >= self.marks_max {
-            return Err(Full);
+        if !self.place_in(cells, key, second) {
+            self.insert_overflow(cells, key)?;
+            self.go_on(cells, second.filter);
         }
-        let driven_out = match (cells.u64(last), key) {
-            (OVERFLOWED, _) => return self.insert_overflow(cells, key),
-            (FREE, _) => None,
-            (high, Key::Net(_)) => Some(Key::Net(high)),
-            (high, Key::Host(..)) => Some(Key::Host(high, cells.u64(last + WORD_BYTES))),
-        };
-        if let Some(driven_out) = driven_out {
-            self.insert_overflow(cells, driven_out)?;
-        }
-        if let Err(full) = self.insert_overflow(cells, key) {
-            if let Some(driven_out) = driven_out {
-                self.remove_overflow(cells, readers, driven_out);
-            }
-            return Err(full);
-        }
-        cells.set_u64(last, OVERFLOWED);
-        if driven_out.is_some() {
-            self.rest_slot(readers, last, key);
-        }
+        self.go_on(cells, first.filter);
         Ok(())
+    }
+
+    /// Places a key in a bucket; `false` if the bucket has no free slot.
+    fn place_in(&self, cells: &impl CellsMut, key: Key, way: Way) -> bool {
+        let usable = |&at: &usize| is_free(cells.u64(at)) && !self.resting.contains(&at);
+        let Some(free) = slots(way.bucket, key.kind()).find(usable) else { return false };
+        if key.kind() == KeyKind::Host {
+            cells.set_u64(free + WORD_BYTES, key.high());
+        }
+        cells.set_u64(free, cells.u64(free) & FILTER | way.word);
+        true
+    }
+
+    /// Counts a key that went on from a bucket.
+    fn go_on(&mut self, cells: &impl CellsMut, filter: FilterBit) {
+        let keys = self.went_on.entry(filter).or_default();
+        *keys += 1;
+        if *keys == 1 {
+            cells.set_u64(filter.at, cells.u64(filter.at) | filter.bit);
+        }
+    }
+
+    /// Forgets a key that went on from a bucket.
+    fn come_back(&mut self, cells: &impl CellsMut, filter: FilterBit) {
+        let Some(keys) = self.went_on.get_mut(&filter) else { return };
+        *keys -= 1;
+        if *keys == 0 {
+            self.went_on.remove(&filter);
+            cells.set_u64(filter.at, cells.u64(filter.at) & !filter.bit);
+        }
     }
 
     /// Removes a key that the set holds.
     pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.reclaim(cells, readers);
-        let other_kind = 3 - key.words();
-        if self.young.contains_key(&(other_kind, key.entry()[1])) {
+        let other_kind = match key.kind() {
+            KeyKind::Net => KeyKind::Host,
+            KeyKind::Host => KeyKind::Net,
+        };
+        if self.young.contains_key(&(other_kind, key.high())) {
             return Err(Full);
         }
         self.take_key(cells, readers, key);
@@ -152,20 +182,33 @@ impl Exact6Writer {
     }
 
     fn take_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(bucket) = self.buckets.bucket(key) else { return };
-        if !key.looks_like_a_mark() {
-            let [_, high, low] = key.entry();
-            let holds = |&at: &usize| cells.u64(at) == high && (key.words() == 1 || cells.u64(at + WORD_BYTES) == low);
-            if let Some(at) = self.buckets.slots(bucket, key).find(holds) {
-                cells.set_u64(at, FREE);
-                return self.rest_slot(readers, at, key);
-            }
+        let Some([first, second]) = self.buckets.ways(key) else { return };
+        if key.is_only_in_overflow() {
+            return self.remove_overflow(cells, readers, key);
         }
-        self.remove_overflow(cells, readers, key);
-        if !key.looks_like_a_mark() && !self.overflowed.contains_key(&bucket) {
-            let last = self.buckets.slots(bucket, key).next_back().expect("a bucket has slots");
-            cells.set_u64(last, FREE);
+        if self.take_from(cells, readers, key, first) {
+            return;
         }
+        let was_in_second = self.take_from(cells, readers, key, second);
+        if !was_in_second {
+            self.remove_overflow(cells, readers, key);
+        }
+        self.come_back(cells, first.filter);
+        if !was_in_second {
+            self.come_back(cells, second.filter);
+        }
+    }
+
+    /// Removes a key from a bucket; `false` if the bucket does not have it.
+    fn take_from(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key, way: Way) -> bool {
+        let has = |&at: &usize| self.buckets.has(cells, at, key, way.word);
+        let Some(at) = slots(way.bucket, key.kind()).find(has) else { return false };
+        cells.set_u64(at, cells.u64(at) & FILTER);
+        if key.kind() == KeyKind::Host {
+            self.resting.insert(at);
+            self.deferred.push(readers, Reclaim::Forget(at));
+        }
+        true
     }
 
     /// Whether any step waits for readers.
@@ -178,7 +221,7 @@ impl Exact6Writer {
         while let Some(step) = self.deferred.pop(readers) {
             match step {
                 Reclaim::Forget(pair) => {
-                    cells.set_u64(pair + WORD_BYTES, FREE);
+                    cells.set_u64(pair + WORD_BYTES, NO_HOST);
                     self.deferred.push(readers, Reclaim::Reuse(pair));
                 }
                 Reclaim::Reuse(at) => {
@@ -196,38 +239,22 @@ impl Exact6Writer {
         }
     }
 
-    fn rest_slot(&mut self, readers: &impl Quiescence, at: usize, key: Key) {
-        if key.words() == 2 {
-            self.resting.insert(at);
-            self.deferred.push(readers, Reclaim::Forget(at));
-        }
-    }
-
     fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
-        let is_free = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
-        let free = self.buckets.entries(key).find(is_free).ok_or(Full)?;
+        let usable = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
+        let free = self.buckets.entries(key).find(usable).filter(|_| self.left < self.left_max).ok_or(Full)?;
         let [kind, high, low] = key.entry();
         cells.set_u64(free + WORD_BYTES, high);
         cells.set_u64(free + 2 * WORD_BYTES, low);
         cells.set_u64(free, kind);
-        if let Some(bucket) = self.buckets.bucket(key).filter(|_| !key.looks_like_a_mark()) {
-            *self.overflowed.entry(bucket).or_default() += 1;
-        }
+        self.left += 1;
         Ok(())
     }
 
     fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
         let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.is(cells, at, key)) else { return };
         cells.set_u64(at, 0);
+        self.left -= 1;
         self.resting.insert(at);
         self.deferred.push(readers, Reclaim::Reuse(at));
-        if let Some(bucket) = self.buckets.bucket(key)
-            && let Some(entries) = self.overflowed.get_mut(&bucket)
-        {
-            *entries -= 1;
-            if *entries == 0 {
-                self.overflowed.remove(&bucket);
-            }
-        }
     }
 }

@@ -4,9 +4,13 @@ use weir_abi::{Family, Layout};
 
 use super::recorded::{RecordedImage, copy};
 use super::rib::Net;
+use super::shared::{LiveLayout, SharedImage};
 use super::*;
+use crate::cells::Cells;
 use crate::entries::Entries;
 use crate::image::ImageView;
+use crate::layout::exact_set6::{self, Key, slots};
+use crate::prefix::Prefix6;
 use std::collections::BTreeMap;
 
 /// A deterministic random sequence (xorshift64).
@@ -32,7 +36,7 @@ impl Random {
             // halves.
             Layout::ExactSet | Layout::ExactSets => Net::of4((low as u32 & 0xff_0000) << 8 | low as u32 & 0x30, 32),
             Layout::ExactSet6 if low & 1 == 0 => Net::new(0x2001_0db8 << 96 | (low & 0xfe) << 63, 64),
-            Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x1ff, 128),
+            Layout::ExactSet6 => Net::new(0x2001_0db8 << 96 | low >> 8 & 0x7ff, 128),
             // A few hosts and a few prefixes around them.
             Layout::ExactLeaf if low & 3 != 0 => Net::of4(0x0a01_0000 ^ low as u32 & 0x3f0, 32),
             Layout::ExactLeaf6 if low & 3 == 3 => Net::new(0x2001_0db8 << 96 | (low & 0xfc) << 62, 64),
@@ -144,7 +148,48 @@ fn drive(layout: Layout, kind: Kind, start: usize, rounds: usize) {
 fn every_store_of_an_exact_set_leaves_it_right() {
     drive(Layout::ExactSet, Kind::Set, 300, 60);
     drive(Layout::ExactSets, Kind::Set, 2000, 60);
-    drive(Layout::ExactSet6, Kind::Set, 500, 300);
+    drive(Layout::ExactSet6, Kind::Set, 2500, 300);
+}
+
+#[test]
+fn every_store_to_full_buckets_leaves_an_exact_set_of_ipv6_right() {
+    let host = |index: u64| Net::new(0x2001_0db8 << 96 | u128::from(index), 128);
+    let first = Prefix6 { addr: host(0).first, len: 128, label: 1 };
+    let image = SharedImage::new(exact_set6::build(&[first], Room::None).unwrap());
+    let LiveLayout::Exact6(buckets) = image.live_layout() else { panic!("an exact set of IPv6") };
+    let (mut writer, readers) = (Exact6Writer::new(&image, buckets), Readers::new());
+    let change = |writer: &mut Exact6Writer, net: Net, new: u32, held: &[Net]| {
+        let mut bytes = copy(&image);
+        let recorded = RecordedImage::new(&image);
+        let made = writer.change(&recorded, &readers, net, new).is_ok();
+        let mut answers = vec![1 - new];
+        for (at, word) in recorded.into_stores() {
+            bytes[at..at + word.len()].copy_from_slice(&word);
+            let now = ImageView::new(&bytes).unwrap();
+            answers.push(now.find6(net.first));
+            assert!(held.iter().all(|other| now.find6(other.first) == 1), "{net:?} to {new}");
+        }
+        answers.dedup();
+        assert_eq!(answers, [1 - new, new][..1 + usize::from(made)], "{net:?}: the answer changes once");
+        made
+    };
+    let mut held = vec![host(0)];
+    while change(&mut writer, host(held.len() as u64), 1, &held) {
+        held.push(host(held.len() as u64));
+    }
+    assert!(held.len() > 128, "{} of 256 slots", held.len());
+    assert!(buckets.went_on(&image).count() > 0 && buckets.all_entries().any(|entry| image.u64(entry) != 0));
+    while !held.is_empty() {
+        let net = held.swap_remove(held.len() / 2);
+        assert!(change(&mut writer, net, 0, &held));
+    }
+    while writer.is_waiting() {
+        writer.reclaim(&image, &readers);
+    }
+    let left = Key::Host(0, 0);
+    let first = buckets.ways(left).unwrap()[0].bucket;
+    assert!(slots(first, left.kind()).all(|slot| (image.u64(slot), image.u64(slot + 8)) == (0, u64::MAX)));
+    assert!(buckets.all_entries().all(|entry| image.u64(entry) == 0));
 }
 
 #[test]

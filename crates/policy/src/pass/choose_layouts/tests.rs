@@ -45,7 +45,7 @@ impl Catalog for Typical<'_> {
         let halvings = f64::from(entries.max(1).ilog2());
         let (bytes, words, lines) = match layout {
             Layout::ExactSet | Layout::ExactSets => ((4 * entries).next_power_of_two().max(1 << 19), 1.0, 1.0),
-            Layout::ExactSet6 => (40 * entries, 1.5, 1.5),
+            Layout::ExactSet6 => (16 * entries, 1.6, 1.6),
             Layout::RankLeaf | Layout::CountedLeaf => ((256 << 10) + 5 * entries, 4.0, 4.0),
             Layout::ExactLeaf | Layout::ExactLeaf6 => ((800 << 10) + 10 * entries, 1.5, 1.5),
             Layout::RankLeaf6 => ((256 << 10) + 5 * entries, 7.0, 7.0),
