@@ -295,9 +295,12 @@ WEIR_INLINE void exact6_find_all(struct table table, enum exact6_kind kind, stru
 WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
 				   uint32_t count)
 {
-	struct exact6_burst burst = {.hi = hi, .lo = lo};
+	struct exact6_burst burst;
 	uint64_t seed = exact6_seed(table);
 
+	/* An initialiser would clear the columns, by a call of memset() that policies do not have. */
+	burst.hi = hi;
+	burst.lo = lo;
 	for (uint32_t i = 0; i < count; i++)
 		labels[i] = 0;
 	if (image_section(table, EXACT6_NETS_FIELD + 1) > 0) {
