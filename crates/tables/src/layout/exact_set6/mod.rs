@@ -328,8 +328,8 @@ impl Exact6Buckets {
         Some([lines.way(key.kind(), first, hash, FIRST), lines.way(key.kind(), second, hash, SECOND)])
     }
 
-    /// The filter bits, in their first buckets, of all keys that are in their second buckets. A bit occurs once for each
-    /// key.
+    /// The filter bits, in their first buckets, of all keys that are in their second buckets. A bit occurs once for
+    /// each key.
     pub fn went_on(&self, cells: &(impl Cells + ?Sized)) -> impl Iterator<Item = FilterBit> {
         let buckets = |kind: KeyKind| (0..self.lines(kind).count).map(move |bucket| (kind, bucket));
         buckets(KeyKind::Net).chain(buckets(KeyKind::Host)).flat_map(move |(kind, bucket)| {
