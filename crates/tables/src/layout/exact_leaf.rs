@@ -1,6 +1,6 @@
 //! Exact leaf: sets whose prefixes are mostly hosts, such as blocked sources. An exact set (exact_set.rs,
-//! exact_set6/mod.rs) has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact set
-//! is done, and while there are no other prefixes, so is one that does not.
+//! exact_set6/mod.rs) has the hosts, and rank leaves have the other prefixes. A lookup that finds the key in the exact
+//! set is done, and while there are no other prefixes, so is one that does not.
 //!
 //! ```text
 //! image     an exact set of the /32 addresses, or of the IPv6 /64s and /128s; its sections are those of that layout

@@ -17,8 +17,8 @@
 //! A store of a slot keeps the filter bits in its word, which belong to the bucket.
 //!
 //! A pair of words is free if its first word says so. An insert therefore writes the high half first, and a removal
-//! writes only the first word. A reader that loads one word of the old pair and one of the new would see a host that was
-//! never in the set. So a pair is reused in two steps, and each step waits for all readers:
+//! writes only the first word. A reader that loads one word of the old pair and one of the new would see a host that
+//! was never in the set. So a pair is reused in two steps, and each step waits for all readers:
 //!
 //! ```text
 //! remove           word = free               readers may have loaded the old word before this store

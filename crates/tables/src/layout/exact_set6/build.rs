@@ -1,9 +1,9 @@
 //! Builds exact sets of IPv6.
 //!
 //! First every key goes to its first bucket, as long as there is room. Each of the others then goes to its second
-//! bucket, or takes the slot of a key in its first bucket that can move to its own second one. A key that moves may make
-//! others move (R. Pagh and F. F. Rodler, "Cuckoo hashing", Journal of Algorithms 51, 2004). Keys never move back, and
-//! at most [`MOVES_MAX`] move for one. The very few that find no room go to the overflow.
+//! bucket, or takes the slot of a key in its first bucket that can move to its own second one. A key that moves may
+//! make others move (R. Pagh and F. F. Rodler, "Cuckoo hashing", Journal of Algorithms 51, 2004). Keys never move back,
+//! and at most [`MOVES_MAX`] move for one. The very few that find no room go to the overflow.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 

@@ -21,9 +21,10 @@
 //!           +------------+-----+--------+  remainder = hash mod 2^58
 //! nets      8 words each
 //!           | word  | word  |  ...  | word  |    filter bit of a key: bit hash div 8 mod 4 of word hash mod 8
-//! hosts     4 pairs each
-//!           | word  | high  |  ...  | word  | high  |     filter bit: bit hash div 4 mod 4 of the word of pair hash mod 4
-//! overflow  63    0 63    0 63    0 63    0    groups of 4 entries, 128 bytes; group = (hash mod 2^32) * groups div 2^32
+//! hosts     4 pairs each; filter bit of a key: bit hash div 4 mod 4 of the word of pair hash mod 4
+//!           | word  | high  |  ...  | word  | high  |
+//! group    = (hash mod 2^32) * groups div 2^32
+//! overflow  63    0 63    0 63    0 63    0    groups of 4 entries, 128 bytes
 //!          +-------+-------+-------+-------+
 //!          | kind  | high  | low   | 0     |    kind 0: free, 1: a network (low is 0), 2: a host
 //!          +-------+-------+-------+-------+
@@ -327,8 +328,8 @@ impl Exact6Buckets {
         Some([lines.way(key.kind(), first, hash, FIRST), lines.way(key.kind(), second, hash, SECOND)])
     }
 
-    /// The filter bits, in their first buckets, of all keys that are in their second buckets. A bit occurs once for each
-    /// key.
+    /// The filter bits, in their first buckets, of all keys that are in their second buckets. A bit occurs once for
+    /// each key.
     pub fn went_on(&self, cells: &(impl Cells + ?Sized)) -> impl Iterator<Item = FilterBit> {
         let buckets = |kind: KeyKind| (0..self.lines(kind).count).map(move |bucket| (kind, bucket));
         buckets(KeyKind::Net).chain(buckets(KeyKind::Host)).flat_map(move |(kind, bucket)| {
