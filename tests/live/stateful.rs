@@ -173,7 +173,7 @@ fn no_attack_cuts_a_connection(engine: &str, hosts: &Hosts, folder: &Path) {
     attack(engine, hosts, folder, &policy(0));
 }
 
-each_engine!(no_attack_cuts_a_proxied_connection);
+each_engine_and_p4!(no_attack_cuts_a_proxied_connection);
 /// SYNs of clients that do not exist take no place in the table, and do not reach the server.
 fn no_attack_cuts_a_proxied_connection(engine: &str, hosts: &Hosts, folder: &Path) {
     let (stats, flows) = attack(engine, hosts, folder, &proxying(0, "synproxy"));
@@ -263,7 +263,7 @@ fn transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
     restart(engine, hosts, folder, &policy(0));
 }
 
-each_engine!(proxied_transfers_survive_restarts);
+each_engine_and_p4!(proxied_transfers_survive_restarts);
 /// Without what translates them, segments would be refused, or reach hosts that know other numbers. A policy that
 /// cannot translate leaves the flows out.
 fn proxied_transfers_survive_restarts(engine: &str, hosts: &Hosts, folder: &Path) {
