@@ -2,7 +2,7 @@
 //!
 //! `WEIR_TRANSFERS=1000` sets the number of connections, `WEIR_FORGED=409600` the number of forged SYNs.
 
-use crate::device_under_test::{Running, Setup, TIMEOUT};
+use crate::device_under_test::{Running, SPLIT, Setup, TIMEOUT};
 use crate::hosts::{CLIENT, Hosts, SERVER};
 use crate::soak::Footprint;
 use crate::{BETWEEN_BURSTS, check_account, put};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use weir_abi::Link;
-use weir_control::{FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Request, Stats};
+use weir_control::{FlowOperation, FlowsCounted, FlowsKilled, FlowsListed, Request, Stats, TrackedAt};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
@@ -254,8 +254,16 @@ fn swap(engine: &str, hosts: &Hosts, folder: &Path, policy: &dyn Fn(u64) -> Stri
     check_account(&stats);
     let refused = stats.downstream.total.reasons.get("no-state").copied().unwrap_or_default();
     assert_eq!(refused, 0, "{engine}: {stats:#?}");
+    check_tracked(engine, &stats, connections.into());
     assert_eq!(running.stop(), 0);
     stats
+}
+
+/// Checks where packets were tracked over all policies: handshakes by the controller, and most data by the pipeline.
+fn check_tracked(engine: &str, stats: &Stats, connections: u64) {
+    let Some(TrackedAt { pipeline, controller }) = stats.tracked else { return assert_ne!(engine, SPLIT) };
+    assert_eq!(engine, SPLIT);
+    assert!(controller >= 3 * connections && pipeline > controller, "{stats:#?}");
 }
 
 each_engine_and_host!(transfers_survive_restarts);

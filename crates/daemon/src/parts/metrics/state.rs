@@ -3,7 +3,7 @@
 use super::figures::{Figures, ListFiles};
 use super::page::{Metric, Page};
 use crate::requests::occupancy::FlowOccupancy;
-use weir_control::{AdditionStats, ListName, UpdatesStatus};
+use weir_control::{AdditionStats, ListName, TrackedAt, UpdatesStatus};
 
 static ENTRIES: Metric = Metric::gauge("weir_table_entries", &["table"], "Entries of a table of the active policy.");
 static MAX_ENTRIES: Metric =
@@ -52,6 +52,11 @@ static FLOWS: Metric = Metric::gauge(
     "Flows in the table: proven (open connections), embryonic (not open yet), unproven (sources that cannot prove their \
      address) or closing.",
 );
+static TRACKED: Metric = Metric::counter(
+    "weir_p4_tracked_packets",
+    &["by"],
+    "Packets that P4 pipelines and their controllers have tracked: pipeline or controller. Absent without a controller.",
+);
 static MAX_FLOWS: Metric = Metric::gauge("weir_max_flows", &[], "Flows that the table can hold.");
 
 /// The metrics of this file.
@@ -72,6 +77,7 @@ pub const ALL: &[&Metric] = &[
     &MAX_BUCKETS,
     &FLOWS,
     &MAX_FLOWS,
+    &TRACKED,
 ];
 
 /// Adds the metrics of this file to a page.
@@ -106,6 +112,10 @@ pub fn put(page: &mut Page, figures: &Figures) {
         let classes = [("proven", proven), ("embryonic", embryonic), ("unproven", unproven), ("closing", closing)];
         classes.iter().for_each(|&(class, flows)| page.put(&FLOWS, &[class], flows));
         page.put(&MAX_FLOWS, &[], size);
+    }
+    if let Some(TrackedAt { pipeline, controller }) = figures.stats.tracked {
+        page.put(&TRACKED, &["pipeline"], pipeline);
+        page.put(&TRACKED, &["controller"], controller);
     }
 }
 
