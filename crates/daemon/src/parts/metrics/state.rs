@@ -46,6 +46,16 @@ static EXCEEDED: Metric =
     Metric::gauge("weir_limits_exceeded", &[], "Limits that were exceeded since their bucket was assigned.");
 static BUCKETS: Metric = Metric::gauge("weir_limit_buckets", &[], "Buckets that limits of loaded policies have.");
 static MAX_BUCKETS: Metric = Metric::gauge("weir_limit_max_buckets", &[], "Buckets that there are.");
+static ADDRESSES: Metric = Metric::gauge(
+    "weir_limit_addresses",
+    &[],
+    "Addresses whose bucket is not full, in rates of `limit each` of loaded policies. Absent without such limits.",
+);
+static MAX_ADDRESSES: Metric = Metric::gauge(
+    "weir_limit_max_addresses",
+    &[],
+    "Addresses that rates of `limit each` keep apart. Beyond, some pass less than their rate.",
+);
 static FLOWS: Metric = Metric::gauge(
     "weir_flows",
     &["class"],
@@ -75,6 +85,8 @@ pub const ALL: &[&Metric] = &[
     &EXCEEDED,
     &BUCKETS,
     &MAX_BUCKETS,
+    &ADDRESSES,
+    &MAX_ADDRESSES,
     &FLOWS,
     &MAX_FLOWS,
     &TRACKED,
@@ -107,6 +119,10 @@ pub fn put(page: &mut Page, figures: &Figures) {
     if let Some([assigned, all]) = occupancy.buckets {
         page.put(&BUCKETS, &[], assigned);
         page.put(&MAX_BUCKETS, &[], all);
+    }
+    if let Some([in_debt, room]) = occupancy.addresses {
+        page.put(&ADDRESSES, &[], in_debt);
+        page.put(&MAX_ADDRESSES, &[], room);
     }
     if let Some(FlowOccupancy { proven, embryonic, unproven, closing, size }) = occupancy.flows {
         let classes = [("proven", proven), ("embryonic", embryonic), ("unproven", unproven), ("closing", closing)];

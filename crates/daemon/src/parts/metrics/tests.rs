@@ -98,6 +98,7 @@ fn occupancy() -> Occupancy {
     Occupancy {
         tables: vec![table("bad", None, 0), table("blocked", Some(100), 7)],
         buckets: Some([12, 65536]),
+        addresses: Some([77, 524_288]),
         limits: Some(LimitsTotal { limits: 10, exceeded: 3 }),
         flows: Some(FlowOccupancy { proven: 1, embryonic: 2, unproven: 3, closing: 4, size: 4096 }),
     }
