@@ -46,7 +46,7 @@ fn refused(engine: &str, hosts: &Hosts, running: &Running) {
     running.wait_for("the SYN is refused", move |stats| limited(stats) > before);
 }
 
-each_engine_and_host!(a_client_holds_as_many_connections_as_it_may);
+each_engine_host_and_p4!(a_client_holds_as_many_connections_as_it_may);
 fn a_client_holds_as_many_connections_as_it_may(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "edge.weir", &policy(0));
     let running = Running::start(&hosts.weir, folder, "edge.weir", engine, 1);

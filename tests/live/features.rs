@@ -46,7 +46,7 @@ fn frame(saddr: &str, daddr: &str, dport: u16) -> Vec<u8> {
     frames(&text).remove(0)
 }
 
-each_engine_and_form!(every_packet_that_passes_is_observed_once);
+each_engine_form_and_p4!(every_packet_that_passes_is_observed_once);
 fn every_packet_that_passes_is_observed_once(engine: &str, hosts: &Hosts, folder: &Path) {
     put(folder, "p.weir", POLICY);
     // The declaration is the same, so the counts stay.

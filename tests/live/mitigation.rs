@@ -29,7 +29,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
-use weir_control::{AttackEntry, AttackOperation, AttacksListed, Request};
+use weir_control::{AttackEntry, AttackOperation, AttacksListed, Request, Status};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 use weir_test_support::program::install_script;

@@ -1,7 +1,7 @@
 //! The SYN proxy on interfaces: Linux is the client and the server, and leaves checksums and segmentation to cards that
 //! do not exist. Every SYN is answered, every connection carries what was sent, and copies are of what was received.
 
-use crate::device_under_test::{Running, Setup, TIMEOUT};
+use crate::device_under_test::{Running, Setup, TIMEOUT, uses_dpdk};
 use crate::hosts::{CLIENT, Hosts, SERVER, Settings, Wires};
 use crate::traffic::Listener;
 use crate::{check_account, put};
@@ -113,7 +113,7 @@ fn check_answers(engine: &str, running: &Running, connections: usize) {
     check_account(&stats);
 }
 
-each_engine!(
+each_engine_and_p4!(
     every_syn_is_answered_and_connections_carry_what_is_sent,
     Wires { settings: Settings::Polling, ..Wires::default() }
 );
@@ -121,7 +121,7 @@ fn every_syn_is_answered_and_connections_carry_what_is_sent(engine: &str, hosts:
     put(folder, "proxy.weir", &policy(""));
     add_ipv6(hosts);
     let running = Running::start(&hosts.weir, folder, "proxy.weir", engine, 1);
-    if engine == "dpdk" {
+    if uses_dpdk(engine) {
         // As its warning advises, segmentation offload is off for its sockets.
         for (host, far) in [(&hosts.client, "c"), (&hosts.server, "s")] {
             host.call("ethtool", &format!("-K {far} tso off gso off"));
@@ -183,7 +183,7 @@ fn check_numbers(what: &str, segments: &[Segment], from_client: bool, initial: &
 
 // XDP programs cannot copy: the kernel sends one packet to two interfaces, so both are as it leaves.
 test_on!(
-    [afpacket, afxdp, #[cfg(feature = "dpdk")] dpdk]
+    [afpacket, afxdp, #[cfg(feature = "dpdk")] dpdk, #[cfg(feature = "dpdk")] p4]
     copies_are_of_what_was_received,
     Wires { divert: 1, ..Wires::default() }
 );

@@ -38,7 +38,7 @@ fn upgrade(running: &Running) -> (i32, String, String) {
 }
 
 /// Upgrades to the same program. Returns what was carried over.
-fn upgraded(running: &Running) -> UpgradeStatus {
+pub fn upgraded(running: &Running) -> UpgradeStatus {
     let (code, stdout, stderr) = upgrade(running);
     assert_eq!(code, 0, "{stderr}\n{}", running.log());
     serde_json::from_str(&stdout).expect("a status of upgrades")

@@ -55,4 +55,5 @@ pub mod limit_counts;
 pub mod options;
 pub mod report;
 pub mod signals;
+pub mod tracked;
 pub mod values;

@@ -67,7 +67,7 @@ pub use shadow::{ShadowOperation, ShadowReport, ShadowShown};
 pub use slots::{SlotChanged, SlotListed, SlotOperation, SlotRuleListed};
 pub use stats::{
     AdditionStats, CardCounts, DirectionStats, FromCard, GONE, InterfaceStats, Outcome, OutcomeStats, RuleCount, Stats,
-    TableCount, Tally, TxDropped, WorkerStats,
+    TableCount, Tally, TrackedAt, TxDropped, WorkerStats,
 };
 pub use status::{
     Activating, Active, AutomaticPosture, FlowsStatus, GenerationStatus, InterfaceStatus, KeptStatus, LinkState,

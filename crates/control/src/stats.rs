@@ -20,6 +20,18 @@ pub struct Stats {
     /// What a card has dropped. It is a part of `upstream` and of `interfaces`, beside the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<CardCounts>,
+    /// Where the engine `p4` has tracked packets since the start, with a controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracked: Option<TrackedAt>,
+}
+
+/// How many packets P4 pipelines and their controllers have tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackedAt {
+    /// The pipelines.
+    pub pipeline: u64,
+    /// The controllers.
+    pub controller: u64,
 }
 
 /// What a card has dropped, in the snapshot of all counters.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_state::BoundState;
 use weir_state::tables::{EntryMaps, KernelImage};
+use weir_state::tracked::TrackedCounts;
 
 use crate::image::Image;
 use crate::native::Controller;
@@ -17,6 +18,8 @@ pub struct Bound {
     pub state: BoundState,
     /// The controller of a P4 program's pipelines, if they have one.
     pub controller: Option<Controller>,
+    /// What pipelines with a controller add their counts to.
+    pub tracked: Option<Arc<TrackedCounts>>,
 }
 
 impl Bound {

@@ -25,9 +25,9 @@ use crate::additions::{self, AdditionBuffer};
 use crate::clang::NativeObject;
 use crate::counters::CounterBlock;
 use crate::sealed::{Answered, AnsweredFn};
-use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, filter, kernels};
+use crate::{Bound, EngineError, Filter, FrameBurst, ProgramShape, TrackedBy, filter, kernels};
 use library::{check_version, front, loader_message, memory_file};
-pub use pipeline::{Controller, TrackedBy};
+pub use pipeline::Controller;
 use pipeline::{P4Program, Pipeline};
 
 /// `void weir_<chain>(const struct weir_burst *)`.
@@ -99,6 +99,8 @@ pub struct NativeFilter {
     state: WorkerState,
     /// Whether the buckets are still to be filled at the time of the first burst.
     fills_buckets: bool,
+    /// What has been added to the counts that pipelines share.
+    tracked: TrackedBy,
 }
 
 /// The stages of a burst that are timed in code compiled with [`STAGE_CLOCK`].
@@ -194,8 +196,8 @@ impl NativeCode {
                 Some(pipeline.expect("the first one was built"))
             }
         };
-        let (code, fills_buckets) = (self.clone(), false);
-        NativeFilter { pipeline, code, tables, reader, counters, additions, rewrites, state, fills_buckets }
+        let (code, fills_buckets, tracked) = (self.clone(), false, TrackedBy::default());
+        NativeFilter { pipeline, code, tables, reader, counters, additions, rewrites, state, fills_buckets, tracked }
     }
 }
 
@@ -431,8 +433,15 @@ impl NativeFilter {
             }
         }
         self.state.end();
+        self.share_tracked();
         if let Some(additions) = &mut self.additions {
             additions.take();
+        }
+    }
+    /// Adds what the last burst has tracked to the counts that pipelines share.
+    fn share_tracked(&mut self) {
+        if let (Some(shared), Some(by)) = (&self.code.bound.tracked, self.tracked_by()) {
+            shared.add(by.since(std::mem::replace(&mut self.tracked, by)));
         }
     }
 }

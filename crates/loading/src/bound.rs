@@ -117,7 +117,7 @@ impl Policy {
         state.flows = shared.bind_flows(self.program.flow_needs())?;
         state.slots = self.bind_slots(shared)?;
         state.features = shared.bind_features(self.program.observe.as_ref().map(|observe| observe.shape()))?;
-        Ok(Bound { images: images.collect(), state, controller: None })
+        Ok(Bound { images: images.collect(), state, ..Bound::default() })
     }
 
     /// The slots. In a replay they have the rules that were given for it.

@@ -16,11 +16,11 @@ use weir_command::engine::{self, action};
 use weir_command::failure::{self, Failure};
 use weir_command::limit_counts::Counting;
 use weir_command::options::{ChainOptions, EngineName};
-use weir_command::{additions, report};
-use weir_control::{AdditionStats, CountedLimit, RuleCount};
+use weir_command::{additions, report, tracked};
+use weir_control::{AdditionStats, CountedLimit, RuleCount, TrackedAt};
 use weir_engine::bundle::trust::Trust;
 use weir_engine::capture::{CaptureBurst, CaptureReader};
-use weir_engine::{Controller, Filter, TrackedBy};
+use weir_engine::{Controller, Filter};
 use weir_loading::{Policy, PolicyFile, eval};
 use weir_policy::ir::Program;
 use weir_policy::ir::eval::rewrite::Leaving;
@@ -102,21 +102,6 @@ impl Replayed {
     pub fn counted(&self) -> (Counts, Vec<RuleExpected>) {
         let Replayed { packets, bytes, passed, dropped, diverted, replied, .. } = *self;
         (Counts::new([packets, bytes, passed, dropped, diverted, replied]), expected::rules(&self.rules))
-    }
-}
-
-/// How many packets a P4 pipeline and its controller have tracked.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct TrackedAt {
-    /// The pipeline.
-    pub pipeline: u64,
-    /// The controller.
-    pub controller: u64,
-}
-
-impl From<TrackedBy> for TrackedAt {
-    fn from(TrackedBy { pipeline, controller }: TrackedBy) -> Self {
-        TrackedAt { pipeline, controller }
     }
 }
 
@@ -228,7 +213,7 @@ impl Replay<'_> {
             limits: limits.limits,
             slots: slots(policy, filter.as_ref()),
             additions: additions::stats(filter.addition_counts()),
-            tracked: filter.tracked_by().map(TrackedAt::from),
+            tracked: filter.tracked_by().map(tracked::stats),
             truncated: failure.is_some(),
             truncated_at: damage,
             error: failure.as_ref().map(Failure::error),

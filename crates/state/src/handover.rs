@@ -16,6 +16,7 @@ use crate::flows::FlowTable;
 use crate::limits::{Buckets, Counts, HandedAssignment, LimitStore};
 use crate::shared::HandedBucketMap;
 use crate::slots::HandedRules;
+use crate::tracked::TrackedBy;
 use crate::{SharedState, UsedBy};
 
 /// Keeps a descriptor open for the next program. Returns its number.
@@ -33,6 +34,9 @@ pub struct StateHandover {
     slots: Vec<HandedSlot>,
     /// What rules have added to tables: new, updated, lost, refused by full tables, and by protected ones.
     additions: [u64; 5],
+    /// Packets that P4 pipelines and their controllers have tracked, if there were any.
+    #[serde(default)]
+    tracked: Option<[u64; 2]>,
 }
 
 /// A slot with its rules.
@@ -90,7 +94,8 @@ impl SharedState {
         }
         let AdditionCounts { added, updated, overflow, table_full, protected } = self.additions().counts();
         let additions = [added, updated, overflow, table_full, protected];
-        Ok(StateHandover { abi: ABI_VERSION, seed: self.seed(), flows, limits, slots, additions })
+        let tracked = self.known_tracked().map(|TrackedBy { pipeline, controller }| [pipeline, controller]);
+        Ok(StateHandover { abi: ABI_VERSION, seed: self.seed(), flows, limits, slots, additions, tracked })
     }
 
     /// State that continues with what was handed over. State of another layout begins anew, and what is handed over is
@@ -129,6 +134,9 @@ impl SharedState {
         };
         let [added, updated, overflow, table_full, protected] = handed.additions;
         state.additions().continue_with(AdditionCounts { added, updated, overflow, table_full, protected });
+        if let Some([pipeline, controller]) = handed.tracked {
+            state.tracked().add(TrackedBy { pipeline, controller });
+        }
         state.take_handed(tables, limits);
         if is_same {
             state.slots().continue_with(slots, crate::now_ns())?;

@@ -37,6 +37,7 @@ pub mod slot_store;
 pub mod slots;
 pub mod store;
 pub mod tables;
+pub mod tracked;
 pub mod words;
 
 pub use bound_kind::{Sharing, StateShape, Worker};

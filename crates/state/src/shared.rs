@@ -15,6 +15,7 @@ use crate::saved::SavedFlows;
 use crate::slot_store::SlotStore;
 use crate::store::{Declared, StateKind, Store};
 use crate::tables::{Additions, TableStore};
+use crate::tracked::{TrackedBy, TrackedCounts};
 use crate::words::BUCKETS_MAX;
 use crate::{StateError, UsedBy};
 
@@ -38,6 +39,7 @@ pub struct SharedState {
     tables: OnceLock<Arc<TableStore>>,
     additions: OnceLock<Arc<Additions>>,
     slots: OnceLock<SlotStore>,
+    tracked: OnceLock<Arc<TrackedCounts>>,
     flows: Store<FlowTables>,
     features: Store<ObservedFeatures>,
     /// Debts for limits that no generation has declared yet.
@@ -62,8 +64,9 @@ impl SharedState {
         let (limits, tables, additions) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let flows = Store::new(FlowTables { used_by, saved: None, handed: Vec::new() });
         let features = Store::new(ObservedFeatures { used_by });
-        let (slots, debts, handed_buckets) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        SharedState { used_by, seed, limits, tables, additions, slots, flows, features, debts, handed_buckets }
+        let (slots, tracked, debts, handed_buckets) =
+            (OnceLock::new(), OnceLock::new(), Mutex::default(), Mutex::default());
+        SharedState { used_by, seed, limits, tables, additions, slots, tracked, flows, features, debts, handed_buckets }
     }
 
     /// The hash seed of addresses.
@@ -155,6 +158,16 @@ impl SharedState {
     pub fn slots(&self) -> &SlotStore {
         let readers = || (!self.is_replay()).then(|| self.tables().readers().clone());
         self.slots.get_or_init(|| SlotStore::new(self.used_by.memory(), readers()))
+    }
+
+    /// What pipelines with a controller add to.
+    pub fn tracked(&self) -> &Arc<TrackedCounts> {
+        self.tracked.get_or_init(Arc::default)
+    }
+
+    /// What pipelines with a controller have counted. `None` if there were none.
+    pub fn known_tracked(&self) -> Option<TrackedBy> {
+        self.tracked.get().map(|counts| counts.read())
     }
 
     /// Keeps saved flows. New tables of flows begin with them until [`SharedState::end_saved_flows`].

@@ -122,6 +122,7 @@ fn limiters_of_one_list_have_neighbouring_buckets() {
     assert!(all.iter().all(|&slot| store.buckets().word(slot) == ticks(3)));
     let second = store.bind(vec![both("11.0.0.0/8,7\n")], 4).unwrap();
     assert_eq!(second.object(0).slots(), [slots[0], slots[2]]);
+    assert_eq!(store.addresses(4), None, "no bucket is an address's");
     // One limiter less is another arrangement.
     let alone = store.bind(vec![prefixes("customers/ipv4", "11.0.0.0/8,7\n")], 5).unwrap();
     assert!(alone.object(0).slots().iter().all(|slot| !all.contains(slot)));
@@ -178,6 +179,8 @@ fn tables_of_addresses_begin_at_cache_lines_and_are_refreshed_in_their_own_ticks
     let others: Vec<u32> = [0, 2].iter().flat_map(|&wanted| held.object(wanted).slots().to_vec()).collect();
     assert!(others.iter().all(|slot| !(first..first + 1024).contains(slot) && word(*slot) == ticks(700)));
 
+    assert_eq!(store.addresses(700), Some([0, 1024]));
+    assert_eq!(store.addresses(600), Some([1024, 1024]), "their words are in the future");
     store.refresh(90_000);
     assert!((first..first + 1024).all(|slot| word(slot) == each::ticks(90_000, 9)));
     assert!(others.iter().all(|&slot| word(slot) == ticks(90_000)));

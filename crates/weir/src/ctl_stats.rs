@@ -8,6 +8,7 @@ use weir_command::additions;
 use weir_command::failure::Failure;
 use weir_command::figures;
 use weir_command::report;
+use weir_command::tracked;
 use weir_control::{Client, DirectionStats, InterfaceStats, Request, Stats, Status, Tally, TxDropped, WorkerStats};
 use weir_policy::diag::printable::printable;
 
@@ -160,6 +161,9 @@ fn text(stats: &Stats, top: Option<usize>) -> String {
             figures::grouped(total)
         );
     }
+    if let Some(tracked) = &stats.tracked {
+        let _ = writeln!(text, "tracked {} since start", tracked::describe(tracked));
+    }
     stats.interfaces.iter().for_each(|port| text += &interface(port));
     text + &additions::describe(&stats.additions)
 }
@@ -226,6 +230,7 @@ mod tests {
                                 "no-divert": 0 },
             }],
             "additions": { "added": 3, "updated": 0, "additions-overflow": 1, "table-full": 0, "protected": 0 },
+            "tracked": { "pipeline": 1200, "controller": 34 },
         });
         let stats = serde_json::from_value(value).expect("stats");
         let short = text(&stats, Some(1));
@@ -247,6 +252,7 @@ mod tests {
             [
                 "worker 0: 1,234 packets upstream, 1,234 downstream",
                 "worker 1: 1,234 packets upstream, 1,234 downstream",
+                "tracked by the pipeline 1,200, by its controller 34 since start",
                 "eth0 (lower): 1,234 received, 5 sent, 2 missed, 3 not sent: link-down",
                 "rules added 3 entries to tables and updated 0, additions-overflow 1",
             ]

@@ -8,13 +8,13 @@ use weir_command::failure::Failure;
 use weir_command::limit_counts;
 use weir_command::options::EngineName;
 use weir_command::report::{self, Decided};
-use weir_command::{additions, figures};
+use weir_command::{additions, figures, tracked};
 use weir_loading::PolicyFile;
 use weir_policy::ir::{Program, RuleId};
 use weir_recording::captures::{self, Sinks};
 use weir_recording::cut_short::Cut;
 use weir_recording::export::expected::{self, Expected};
-use weir_recording::replay::{Replay, Replayed, SlotReplayed, TrackedAt, put_into_slots};
+use weir_recording::replay::{Replay, Replayed, SlotReplayed, put_into_slots};
 use weir_recording::vlan_sides;
 
 /// Runs the command.
@@ -137,9 +137,7 @@ fn describe(replayed: &Replayed, program: &Program, counters: &[Counter], input:
 
 /// Where packets were tracked, with a controller.
 fn tracked(replayed: &Replayed) -> String {
-    let Some(TrackedAt { pipeline, controller }) = replayed.tracked else { return String::new() };
-    let [pipeline, controller] = [pipeline, controller].map(figures::grouped);
-    format!("\n  Tracked by the pipeline {pipeline}, by its controller {controller}\n")
+    replayed.tracked.map_or(String::new(), |tracked| format!("\n  Tracked {}\n", tracked::describe(&tracked)))
 }
 
 /// What a report says of the capture.

@@ -1,6 +1,7 @@
 //! The counters of limits, as clients and logs show them.
 
 use super::*;
+use crate::upgrades::upgraded;
 
 /// The counts of each prefix: passed and exceeded packets.
 type PrefixCounts = BTreeMap<String, (u64, u64)>;
@@ -95,4 +96,39 @@ fn what_limits_count_is_told_and_logged(engine: &str, hosts: &Hosts, folder: &Pa
     let all = prefix_counts(&[("10.20.1.0/24", 11, 297), ("10.20.2.0/24", 20, 85), ("10.20.3.0/24", 15, 45)]);
     let sums = all.values().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     assert_eq!(logged(&logs), (all, sums), "{engine}");
+}
+
+test_on!([afpacket, xdp] debts_continue_after_an_upgrade_and_counts_in_the_kernel);
+/// In user space counts begin anew, as the log of limits does (docs/guide/upgrade.md).
+fn debts_continue_after_an_upgrade_and_counts_in_the_kernel(engine: &str, hosts: &Hosts, folder: &Path) {
+    const A: [u8; 3] = [10, 20, 1];
+    const B: [u8; 3] = [10, 20, 2];
+    let limits =
+        "limits customers { elements = { 10.20.1.0/24 : 1/hour burst 10, 10.20.2.0/24 : 1/hour burst 20 }; log all }\n";
+    put(
+        folder,
+        "edge.weir",
+        &format!("{limits}upstream {{ ip saddr limit @customers; accept }}\ndownstream {{ accept }}\n"),
+    );
+    let running = Running::start_as(&hosts.weir, folder, "edge.weir", &Setup::new(engine));
+    let send_all = |counts: &[([u8; 3], usize)], sent: u64| {
+        let packets: Vec<Vec<u8>> =
+            counts.iter().flat_map(|&(from, count)| from_hosts(from, 1..1 + count, 9)).collect();
+        send(&hosts.client, "c", &packets);
+        running.wait_for("all are counted", |stats| stats.upstream.total.packets >= sent);
+    };
+    send_all(&[(A, 14), (B, 15)], 29);
+    let before = prefix_counts(&[("10.20.1.0/24", 10, 4), ("10.20.2.0/24", 15, 0)]);
+    assert_eq!(listed(&running, 20), (before, 2, 1), "{engine}");
+    upgraded(&running);
+    // A has no room, and B has room for five packets.
+    send_all(&[(A, 3), (B, 9)], 41);
+    let total = running.stats().upstream.total;
+    assert_eq!((total.passed, total.reasons.get("limit")), (30, Some(&11)), "{engine}: {total:#?}");
+    let since = prefix_counts(match engine {
+        "xdp" => &[("10.20.1.0/24", 10, 7), ("10.20.2.0/24", 20, 4)],
+        _ => &[("10.20.1.0/24", 0, 3), ("10.20.2.0/24", 5, 4)],
+    });
+    assert_eq!(listed(&running, 20), (since, 2, 2), "{engine}");
+    assert_eq!(running.stop(), 0);
 }

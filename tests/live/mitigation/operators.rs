@@ -4,7 +4,7 @@ use super::*;
 use weir_control::BaselineListed;
 
 /// A posture that is the last resort: without datagrams.
-const POSTURES: &str = "
+pub const POSTURES: &str = "
 table blocked { type ipv4; dynamic; size 100 }
 slot attacks { size 8 }
 upstream { sample 1/1; ip saddr @blocked drop; slot attacks; accept }
@@ -46,7 +46,7 @@ fn ipv6_flood() -> String {
 
 /// Datagrams that look as everyday questions do, to the port that serves, from hosts with every TTL. Answers would not
 /// do: this server asks no questions.
-fn everyday_flood() -> String {
+pub fn everyday_flood() -> String {
     let frame = |at: u32| {
         let (high, low, port) = (at * 7 % 200, at * 13 % 250 + 1, 32_768 + at * 31 % 28_000);
         let ttl = [64, 64, 128, 255][at as usize % 4] - at * 5 % 20;

@@ -1,6 +1,8 @@
-//! A flood goes on while Weir is upgraded: it stays one attack, and is held.
+//! A flood goes on while Weir is upgraded: it stays one attack, and is held, also by a posture.
 
+use super::operators::{POSTURES, everyday_flood, send};
 use super::*;
+use crate::upgrades::upgraded;
 
 test_on!([xdp] an_attack_that_is_held_stays_held_in_an_upgrade);
 fn an_attack_that_is_held_stays_held_in_an_upgrade(engine: &str, hosts: &Hosts, folder: &Path) {
@@ -30,4 +32,32 @@ fn an_attack_that_is_held_stays_held_in_an_upgrade(engine: &str, hosts: &Hosts, 
     assert_eq!(running.stop(), 0);
     let events = fs::read_to_string(events).expect("it was written");
     assert_eq!(["attack-began", "attack-ended"].map(|name| events.matches(name).count()), [1, 1], "{events}");
+}
+
+test_on!([afpacket, xdp] an_automatic_posture_continues_and_ends_after_an_upgrade);
+fn an_automatic_posture_continues_and_ends_after_an_upgrade(engine: &str, hosts: &Hosts, folder: &Path) {
+    put(folder, "p.weir", POSTURES);
+    let mut setup = setup(engine, "act");
+    setup.more.extend(["--mitigate-posture", "high"].map(str::to_owned));
+    let running = Running::start_as(&hosts.weir, folder, "p.weir", &setup);
+    let client = in_peace(hosts, &running);
+    let flood = send(hosts, everyday_flood());
+    let is_held = |attack: &AttackEntry| {
+        attack.actions.iter().any(|action| action.action == "posture" && action.state == "active")
+    };
+    let attack = wait_for_attack(&running, "the posture is the last resort", is_held);
+    let decides = |status: &Status| (status.generation, status.posture.clone(), status.automatic.clone());
+    let before = decides(&running.status());
+    assert!(before.1.as_deref() == Some("high") && before.2.is_some(), "{engine}: {before:?}");
+    let missing = upgraded(&running).carried.expect("it was upgraded").missing;
+    assert_eq!((decides(&running.status()), missing), (before, vec![]), "{engine}: {}", running.log());
+    assert!(attacks(&running).attacks.iter().any(|one| one.attack == attack.attack && is_held(one)), "{engine}");
+    // The action that the new program has taken over ends it.
+    drop(flood);
+    running.wait_until("the posture is left", |running| running.status().posture.is_none());
+    let status = running.status();
+    assert_eq!((status.automatic, status.rollback_to), (None, None), "{engine}: {}", running.log());
+    assert!(running.log().contains("the automatic posture high ends: it is not needed any more"), "{}", running.log());
+    drop(client);
+    assert_eq!(running.stop(), 0);
 }

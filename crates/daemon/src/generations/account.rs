@@ -102,6 +102,7 @@ impl Account {
             // The tables' state counts additions, for workers and for the kernel.
             additions: AdditionStats::default(),
             card: None,
+            tracked: None,
         }
     }
 

@@ -105,7 +105,8 @@ impl Loader for NativeLoader {
     type Datapath = Workers;
 
     fn load(&self, policy: &Policy) -> Result<Prepared<NativeCode>, Failure> {
-        let bound = Bound { controller: self.controller, ..policy.bind(Some(&self.shared))? };
+        let tracked = self.controller.map(|_| self.shared.tracked().clone());
+        let bound = Bound { controller: self.controller, tracked, ..policy.bind(Some(&self.shared))? };
         let state = bound.state.clone();
         let compiled = match self.runs_p4 {
             true => policy.compile_p4(Cpu::Native)?,

@@ -18,8 +18,8 @@ use crate::parts::flow_room;
 use crate::parts::metrics::process;
 use std::time::Duration;
 use weir_abi::Reason;
-use weir_command::additions;
 use weir_command::failure::Failure;
+use weir_command::{additions, tracked};
 use weir_control::{
     AdditionStats, FlowsStatus, ListName, Ready, Reply, Request, Room, SlotRoom, Stats, Status, TOP_MAX, TableRoom,
 };
@@ -102,7 +102,9 @@ pub fn perform<L: Loader>(
 
 /// All counters of the software.
 pub fn stats<L: Loader>(controller: &Controller<L::Datapath>, loader: &L) -> Stats {
-    Stats { additions: addition_stats(loader.shared()), ..controller.stats() }
+    let shared = loader.shared();
+    let tracked = shared.known_tracked().map(tracked::stats);
+    Stats { additions: addition_stats(shared), tracked, ..controller.stats() }
 }
 
 /// The status with the interfaces and with what became of updates.

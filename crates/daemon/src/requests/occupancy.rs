@@ -1,5 +1,5 @@
-//! How full tables, buckets and flows are. Entries of tables are not read. The counters of limits are, and the tags of
-//! the table of flows, whose number the policy bounds.
+//! How full tables, buckets and flows are. Entries of tables are not read. The counters of limits are, the words of
+//! `limit each`, and the tags of the table of flows, whose numbers the policy bounds.
 
 use crate::generations::generation::Generation;
 use weir_control::LimitsTotal;
@@ -12,6 +12,8 @@ pub struct Occupancy {
     pub tables: Vec<TableOccupancy>,
     /// Buckets that limits of loaded generations have, and buckets that there are; `None` without limits.
     pub buckets: Option<[usize; 2]>,
+    /// Addresses in debt at rates of `limit each`, and addresses for which these have room; `None` without such limits.
+    pub addresses: Option<[usize; 2]>,
     /// Counts of limits; `None` if no list counts.
     pub limits: Option<LimitsTotal>,
     /// Flows of each class, and the flows that the table can hold; `None` if the generation does not track.
@@ -51,6 +53,7 @@ pub fn of<C>(active: &Generation<C>, shared: &SharedState) -> Occupancy {
     Occupancy {
         tables: tables(active, shared),
         buckets: shared.known_limits().map(|limits| [limits.assigned(), limits.buckets().count()]),
+        addresses: shared.known_limits().and_then(|limits| limits.addresses(weir_state::now_ns())),
         limits: active.limits(0, None).ok().map(|limits| limits.total),
         flows: flows(active, shared),
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libloading::os::unix::Library;
 use weir_abi::Burst;
+use weir_state::tracked::TrackedBy;
 
 use crate::EngineError;
 
@@ -37,15 +38,6 @@ impl P4Program {
 pub struct Controller {
     /// The time that it takes for each packet, besides the work: a model of a slow interface.
     pub takes: Duration,
-}
-
-/// How many packets were tracked where, with a [`Controller`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrackedBy {
-    /// In the pipeline.
-    pub pipeline: u64,
-    /// At the controller.
-    pub controller: u64,
 }
 
 #[cfg(feature = "dpdk")]

@@ -88,6 +88,13 @@ impl Buckets {
         self.bring_forward(slots, |word| each::refreshed(word, now));
     }
 
+    /// Number of words in a table of addresses whose address is in debt.
+    pub(super) fn addresses_in_debt(&self, slots: Range<u32>, now_ns: u64, coarse: u64) -> usize {
+        let now = each::ticks(now_ns, coarse);
+        let words = self.words()[slots.start as usize..slots.end as usize].iter();
+        words.map(|word| word.load(Ordering::Relaxed)).filter(|&word| each::bounded(word, now, 0) != word).count()
+    }
+
     /// Reduces the debts of buckets to `room`. Returns whether there was a larger one. `clock` returns the present
     /// in nanoseconds.
     pub(super) fn bound(&self, slots: Range<u32>, room: u64, clock: &dyn Fn() -> u64) -> bool {
@@ -164,5 +171,18 @@ mod tests {
         assert_eq!(buckets.word(BUCKETS_MAX as u32 - 1), 0);
         let refused = Buckets::reserve(BUCKETS_MAX + 1).err().map(|error| error.to_string());
         assert_eq!(refused.as_deref(), Some("67108865 buckets: there are at most 67108864"));
+    }
+
+    #[test]
+    fn addresses_are_in_debt_until_the_clock_has_passed_their_words() {
+        let (buckets, now_ns, coarse) = (Buckets::reserve(32).expect("there is memory"), 1 << 40, 9);
+        let now = each::ticks(now_ns, coarse);
+        (8..24).for_each(|slot| buckets.set(slot, each::empty(now)));
+        for (slot, word) in [(8, now + 1), (9, now - 1), (10, now + each::ROOM_MAX), (23, now + 5), (24, now + 5)] {
+            buckets.set(slot, 3 << each::TIME_BITS | each::empty(word));
+        }
+        assert_eq!(buckets.addresses_in_debt(8..24, now_ns, coarse), 3);
+        // Two of them have debts of at most a few ticks.
+        assert_eq!(buckets.addresses_in_debt(8..24, now_ns + 1_000_000, coarse), 1);
     }
 }

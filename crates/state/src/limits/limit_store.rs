@@ -325,6 +325,22 @@ impl LimitStore {
         })
     }
 
+    /// Addresses in debt at the rates of `limit each` of loaded generations, and addresses for which these have room.
+    /// `None` without such limits. Reads all words of their tables.
+    pub fn addresses(&self, now_ns: u64) -> Option<[usize; 2]> {
+        self.store.maintain(|LimitBuckets { buckets, .. }, loaded| {
+            let mut sums = None;
+            for (slots, format) in address_tables(loaded) {
+                if let WordFormat::AddressTable { coarse } = format {
+                    let [in_debt, room] = sums.get_or_insert([0; 2]);
+                    *room += slots.len();
+                    *in_debt += buckets.addresses_in_debt(slots, now_ns, coarse);
+                }
+            }
+            sums
+        })
+    }
+
     /// The counts of all buckets.
     pub(crate) fn counts(&self) -> &Arc<Counts> {
         &self.counts

@@ -1,20 +1,23 @@
 //! Draws the scenario: the CPU time of a packet, and the paper's Fig. 5 (throughput by packet size) and Fig. 6 (HTTP
 //! transfers by page and number of connections).
 
+use super::paper;
 use crate::plot::Drawing;
 use crate::plot::by_fields::{self, Plan};
 use crate::row::Row;
 
-/// Draws the rows. Parts that were not measured are left out.
+/// Draws the rows. Parts that were not measured are left out. The paper's figures are beside those that were measured.
 pub fn draw(title: &str, rows: &[Row]) -> Drawing {
     let plans = [
         (": a packet in memory", &MEMORY),
         (": what a forwarded packet of established flows costs on a veth pair", &FORWARDED),
-        (": throughput by packet size (paper: Fig. 5)", &THROUGHPUT),
-        (": HTTP transfers by number of connections (paper: Fig. 6)", &HTTP),
+        (": throughput by packet size (paper: Fig. 5, with its hardware)", &THROUGHPUT),
+        (": HTTP transfers by number of connections (paper: Fig. 6, with its hardware)", &HTTP),
         (": requests that are answered under a flood", &DEMAND),
     ];
-    by_fields::draw(title, &plans, rows)
+    let is_measured = |row: &Row| rows.iter().any(|measured| measured.text("part") == row.text("part"));
+    let rows: Vec<Row> = rows.iter().cloned().map(paper::beside_measured).filter(is_measured).collect();
+    by_fields::draw(title, &plans, &rows)
 }
 
 const MEMORY: Plan = Plan {
@@ -65,7 +68,7 @@ mod tests {
     #[test]
     fn each_part_has_its_chart() {
         let part = |part| Row::default().of("part", part);
-        let rows = [
+        let measured = [
             part("throughput")
                 .of("device", "xdp")
                 .of("tracking", "yes")
@@ -78,10 +81,17 @@ mod tests {
                 .of("connections", "256")
                 .number("mbit_per_s", 77.5),
         ];
-        let text = draw("stateful", &rows).svg();
+        let text = draw("stateful", &measured).svg();
         for wanted in ["Fig. 5", "xdp", "frame_bytes 88", "1.5", "Fig. 6", "synproxy", "page 1 KB, flood SYN", "77.5"] {
             assert!(text.contains(wanted), "{wanted} is missing");
         }
-        assert!(!text.contains("a packet in memory"));
+        assert!(!text.contains("a packet in memory") && !text.contains("paper: p4"));
+        assert!(!draw("stateful", &paper::rows()).svg().contains("paper: p4"));
+        let text = draw("stateful", &[measured.to_vec(), paper::rows()].concat()).svg();
+        for wanted in
+            ["frame_bytes 88", "frame_bytes 1500", "70.7", "page 1 KB, flood none", "paper: software", "best", "300"]
+        {
+            assert!(text.contains(wanted), "{wanted} is missing");
+        }
     }
 }

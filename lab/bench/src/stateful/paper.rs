@@ -15,3 +15,12 @@ pub fn rows() -> Vec<Row> {
     let transfers = |(device, mbit)| row("6", device).of("page", "1 KB").number("mbit_per_s", mbit);
     THROUGHPUTS.into_iter().map(throughput).chain(TRANSFERS.into_iter().map(transfers)).collect()
 }
+
+/// Gives a row of the paper the fields of the measured rows that its figure belongs to. Others stay as they are.
+pub fn beside_measured(row: Row) -> Row {
+    match (row.text("part"), row.text("figure")) {
+        (Some("paper"), Some("5")) => row.of("part", "throughput").of("tracking", "yes"),
+        (Some("paper"), _) => row.of("part", "http").of("flood", "none").of("connections", "best"),
+        _ => row,
+    }
+}

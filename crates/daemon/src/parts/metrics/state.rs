@@ -3,7 +3,7 @@
 use super::figures::{Figures, ListFiles};
 use super::page::{Metric, Page};
 use crate::requests::occupancy::FlowOccupancy;
-use weir_control::{AdditionStats, ListName, UpdatesStatus};
+use weir_control::{AdditionStats, ListName, TrackedAt, UpdatesStatus};
 
 static ENTRIES: Metric = Metric::gauge("weir_table_entries", &["table"], "Entries of a table of the active policy.");
 static MAX_ENTRIES: Metric =
@@ -46,11 +46,26 @@ static EXCEEDED: Metric =
     Metric::gauge("weir_limits_exceeded", &[], "Limits that were exceeded since their bucket was assigned.");
 static BUCKETS: Metric = Metric::gauge("weir_limit_buckets", &[], "Buckets that limits of loaded policies have.");
 static MAX_BUCKETS: Metric = Metric::gauge("weir_limit_max_buckets", &[], "Buckets that there are.");
+static ADDRESSES: Metric = Metric::gauge(
+    "weir_limit_addresses",
+    &[],
+    "Addresses whose bucket is not full, in rates of `limit each` of loaded policies. Absent without such limits.",
+);
+static MAX_ADDRESSES: Metric = Metric::gauge(
+    "weir_limit_max_addresses",
+    &[],
+    "Addresses that rates of `limit each` keep apart. Beyond, some pass less than their rate.",
+);
 static FLOWS: Metric = Metric::gauge(
     "weir_flows",
     &["class"],
     "Flows in the table: proven (open connections), embryonic (not open yet), unproven (sources that cannot prove their \
      address) or closing.",
+);
+static TRACKED: Metric = Metric::counter(
+    "weir_p4_tracked_packets",
+    &["by"],
+    "Packets that P4 pipelines and their controllers have tracked: pipeline or controller. Absent without a controller.",
 );
 static MAX_FLOWS: Metric = Metric::gauge("weir_max_flows", &[], "Flows that the table can hold.");
 
@@ -70,8 +85,11 @@ pub const ALL: &[&Metric] = &[
     &EXCEEDED,
     &BUCKETS,
     &MAX_BUCKETS,
+    &ADDRESSES,
+    &MAX_ADDRESSES,
     &FLOWS,
     &MAX_FLOWS,
+    &TRACKED,
 ];
 
 /// Adds the metrics of this file to a page.
@@ -102,10 +120,18 @@ pub fn put(page: &mut Page, figures: &Figures) {
         page.put(&BUCKETS, &[], assigned);
         page.put(&MAX_BUCKETS, &[], all);
     }
+    if let Some([in_debt, room]) = occupancy.addresses {
+        page.put(&ADDRESSES, &[], in_debt);
+        page.put(&MAX_ADDRESSES, &[], room);
+    }
     if let Some(FlowOccupancy { proven, embryonic, unproven, closing, size }) = occupancy.flows {
         let classes = [("proven", proven), ("embryonic", embryonic), ("unproven", unproven), ("closing", closing)];
         classes.iter().for_each(|&(class, flows)| page.put(&FLOWS, &[class], flows));
         page.put(&MAX_FLOWS, &[], size);
+    }
+    if let Some(TrackedAt { pipeline, controller }) = figures.stats.tracked {
+        page.put(&TRACKED, &["pipeline"], pipeline);
+        page.put(&TRACKED, &["controller"], controller);
     }
 }
 

@@ -65,6 +65,7 @@ fn stats() -> Stats {
         "workers": [{ "worker": 0, "upstream": outcome(800), "downstream": outcome(16), "interfaces": [] }],
         "interfaces": [interface("eth0", "lower", Some(9)), interface("eth1", "upper", None)],
         "additions": { "added": 1, "updated": 2, "additions-overflow": 3, "table-full": 4, "protected": 5 },
+        "tracked": { "pipeline": 14, "controller": 5 },
         "card": { "upstream": outcome(50), "interface": interface("card", "lower", None) },
     }))
 }
@@ -97,6 +98,7 @@ fn occupancy() -> Occupancy {
     Occupancy {
         tables: vec![table("bad", None, 0), table("blocked", Some(100), 7)],
         buckets: Some([12, 65536]),
+        addresses: Some([77, 524_288]),
         limits: Some(LimitsTotal { limits: 10, exceeded: 3 }),
         flows: Some(FlowOccupancy { proven: 1, embryonic: 2, unproven: 3, closing: 4, size: 4096 }),
     }
@@ -256,7 +258,7 @@ fn a_bare_weir_has_no_metrics_of_what_it_does_not_do() {
         card: None,
         shadow: None,
         status: Status { confirm_left_s: None, state: None, ..status() },
-        stats: Stats { card: None, ..stats() },
+        stats: Stats { card: None, tracked: None, ..stats() },
         ..figures()
     };
     let text = page(&bare, &mut Memory::default()).text();
@@ -269,6 +271,7 @@ fn a_bare_weir_has_no_metrics_of_what_it_does_not_do() {
         "weir_trial_left",
         "weir_state",
         "weir_shadow",
+        "weir_p4",
     ] {
         assert!(!text.contains(absent), "{absent}: {text}");
     }

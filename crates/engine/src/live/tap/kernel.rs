@@ -84,9 +84,13 @@ impl KernelTaps {
     pub fn create() -> Result<Self, EngineError> {
         let refused = |error: std::io::Error| failed(TAPS_SECTION, error.to_string()).caused_by(&error);
         let cpus = weir_state::cpus().map_err(refused)?;
-        let bytes = offset_of!(TapsHead, cpu) + cpus * size_of::<TapCpu>();
-        let (map, memory) = weir_state::mapped_array("weir_taps", bytes, 1).map_err(refused)?;
+        let (map, memory) = weir_state::mapped_array("weir_taps", Self::bytes(cpus), 1).map_err(refused)?;
         Ok(KernelTaps { map, memory, cpus, ring: RecordRing::create(TAP_RING, RING_BYTES)?, reading: Mutex::default() })
+    }
+
+    /// Length of the section of taps.
+    pub fn bytes(cpus: usize) -> usize {
+        offset_of!(TapsHead, cpu) + cpus * size_of::<TapCpu>()
     }
 
     /// The maps for programs, by section.

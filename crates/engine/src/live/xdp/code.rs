@@ -24,7 +24,7 @@ use crate::live::os::inherited::Kept;
 use crate::live::tap::{KernelTaps, PolicyBits, PolicyNames, Taps};
 use crate::sealed::Answered;
 use crate::xdp::load::{
-    ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TAP_RING, TAPS_SECTION, TRACKS, WORDS,
+    ADDITIONS, ANSWERS, COUNTERS, LOSSES, LoadedSizes, Plan, REWRITES, SAMPLES, TAPS_SECTION, TRACKS, WORDS,
     addition_rings, fill_tables, join_parts, load_object, map, part_of, program_name,
 };
 use crate::xdp::{failed, find};
@@ -113,7 +113,11 @@ pub struct Sent<'a> {
 
 /// The sections with memory for each CPU, and their lengths in bytes.
 fn slots(program: &ProgramShape, cpus: usize) -> Vec<(&'static str, usize)> {
-    let mut lengths = vec![(PACKETS, cpus * size_of::<CpuPacket>()), (CHECKSUMS, cpus * size_of::<CpuChecksum>())];
+    let mut lengths = vec![
+        (PACKETS, cpus * size_of::<CpuPacket>()),
+        (CHECKSUMS, cpus * size_of::<CpuChecksum>()),
+        (TAPS_SECTION, KernelTaps::bytes(cpus)),
+    ];
     if program.state.adders > 0 {
         lengths.push((ADDITIONS, cpus * ring_bytes(cpus)));
     }
@@ -140,13 +144,10 @@ fn is_of_downstream(program: &ProgramShape, name: &str) -> bool {
     program.chains.iter().enumerate().any(|(number, chain)| is_downstream(number) && is_of(chain))
 }
 
-/// Whether programs for these ports use a map.
+/// Whether programs for these ports need a map. Linux before 6.8 verifies the functions of taps although nothing calls
+/// them, so the maps of taps are always needed.
 fn is_wanted(map: &str, ports: &Ports) -> bool {
-    match map {
-        SAMPLES => ports.samples().is_some(),
-        TAP_RING | TAPS_SECTION => ports.taps().is_some(),
-        _ => true,
-    }
+    map != SAMPLES || ports.samples().is_some()
 }
 
 /// Whether a program decides packets of interfaces.
