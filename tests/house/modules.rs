@@ -63,6 +63,8 @@ impl Module {
                 "mod" if next(2) == ";" => _ = module.children.insert(next(1).to_owned()),
                 "mod" if next(2) == "{" => inline.push(depth),
                 "pub" => is_public = true,
+                // Lifetimes that a type captures: `impl Iterator + use<>`.
+                "use" if next(1) == "<" => {}
                 "use" => {
                     let end =
                         tokens[at..].iter().position(|token| token.text == ";").map_or(tokens.len(), |end| at + end);

@@ -243,6 +243,12 @@ pub(super) fn describe(report: &Report) -> String {
     for reason in &certificate.not_measured {
         let _ = writeln!(text, "\n  not measured: {reason}");
     }
+    describe_native(&mut text, certificate);
+    text
+}
+
+/// Describes native code, if it was measured.
+fn describe_native(text: &mut String, certificate: &Certificate) {
     if let Some(kernels) = &certificate.kernels {
         let _ = writeln!(text, "\n  lookups of bursts: {kernels}");
     }
@@ -254,7 +260,6 @@ pub(super) fn describe(report: &Report) -> String {
             seconds.native_without_clang, seconds.lists, seconds.build, seconds.clang_native
         );
     }
-    text
 }
 
 fn describe_p4(text: &mut String, certificate: &Certificate) {

@@ -96,7 +96,7 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     }
     for &table in &selection.threes {
         plan.begin(table.name);
-        rows.extend(three::run(plan, table, &selection, &sources, &lookups, &mut peer)?);
+        rows.extend(three::run(plan, table, &selection.mixes, &selection.layouts, &sources, &lookups, &mut peer)?);
     }
     Ok(rows)
 }

@@ -10,11 +10,11 @@ use crate::data::{Data, Dataset};
 use crate::plan::Plan;
 use crate::row::Row;
 use crate::scale::Scale;
+use crate::tables::chosen;
 use crate::tables::effort::{EFFORT, Effort};
 use crate::tables::layouts::{Built, CONTENDERS, Find, Lookups, best_way};
 use crate::tables::race::{self, Oracle, REFERENCE_ONE_IN};
 use crate::tables::rte_fib::Peer;
-use crate::tables::{Selection, chosen};
 use std::ops::Range;
 use std::rc::Rc;
 use weir_abi::{BURST_MAX, Family};
@@ -93,7 +93,8 @@ impl Step {
 pub fn run(
     plan: &Plan<'_>,
     three: Three,
-    selection: &Selection,
+    mixes: &[KeyMix],
+    layouts: &[&'static str],
     sources: &Sources,
     lookups: &Lookups,
     peer: &mut Peer,
@@ -101,7 +102,7 @@ pub fn run(
     let data: Vec<Data> = three.tables.iter().map(|table| plan.load(*table)).collect::<Result<_, _>>()?;
     let (mut rows, mut entrants) = (Vec::new(), Vec::new());
     let suits = |layout: &&&str| three.tables[0].family == Family::Ipv4 || **layout == "chosen";
-    for &layout in LAYOUTS.iter().filter(|layout| selection.layouts.contains(layout)).filter(suits) {
+    for &layout in LAYOUTS.iter().filter(|layout| layouts.contains(layout)).filter(suits) {
         let found = match layout {
             "rte-fib" => peers(&data, peer)?,
             "chosen" => Ok(chosen(&data, lookups, plan.scale)?),
@@ -120,7 +121,7 @@ pub fn run(
     {
         (sources.allowed, sources.blocked) = (allowed.addresses(), blocked.addresses());
     }
-    for &mix in &selection.mixes {
+    for &mix in mixes {
         let Some(keys) = Keys::of(mix, &data[1], &sources, count) else { continue };
         for (index, oracle) in oracles.iter().enumerate() {
             check(three.name, index, &entrants, &keys, &oracle.labels(&keys, REFERENCE_ONE_IN)?)?;
