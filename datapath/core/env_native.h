@@ -13,6 +13,30 @@
 #define WEIR_GLOBAL WEIR_INLINE
 #define WEIR_TABLE(env, index) ((struct table){(env)->tables.images[index], UINT32_MAX, 0})
 
+#if !__STDC_HOSTED__ && defined(__x86_64__) && !defined(_STRING_H) /* no C library */
+
+/*
+ * Compilers call these for large copies, above all on processors without AVX. Policies have no C library. In the symbol
+ * table they are local, so nothing else calls them.
+ */
+static __attribute__((used, noinline)) void *memcpy(void *restrict to, const void *restrict from, size_t bytes)
+{
+	void *at = to;
+
+	__asm__ volatile("rep movsb" : "+D"(at), "+S"(from), "+c"(bytes) : : "memory");
+	return to;
+}
+
+static __attribute__((used, noinline)) void *memset(void *to, int byte, size_t bytes)
+{
+	void *at = to;
+
+	__asm__ volatile("rep stosb" : "+D"(at), "+c"(bytes) : "a"(byte) : "memory");
+	return to;
+}
+
+#endif
+
 struct env {
 	struct burst_counters counters;
 	struct burst_tables tables;

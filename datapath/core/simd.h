@@ -49,8 +49,11 @@ WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 
 #else
 
-/* The kinds whose AVX-512 kernels run. The loader writes it before the first burst: 0 without AVX-512. */
-uint32_t weir_kernels __attribute__((weak));
+/*
+ * The kinds whose AVX-512 kernels run. The loader writes it before the first burst: 0 without AVX-512. A bundle has no
+ * relocations, so the symbol is protected.
+ */
+uint32_t weir_kernels __attribute__((weak, visibility("protected")));
 
 WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 {

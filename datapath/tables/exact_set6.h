@@ -298,7 +298,7 @@ WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const
 	struct exact6_burst burst;
 	uint64_t seed = exact6_seed(table);
 
-	/* An initialiser would clear the columns, by a call of memset() that policies do not have. */
+	/* An initialiser would clear the columns. */
 	burst.hi = hi;
 	burst.lo = lo;
 	for (uint32_t i = 0; i < count; i++)
