@@ -4,7 +4,7 @@ use super::layouts::{Builder, Built, CONTENDERS, Lookups};
 use super::race::{Entrant, Oracle};
 use super::{SCENARIO, Selection, choice, chosen, race, run};
 use crate::data::Dataset;
-use crate::data::keys::Keys;
+use crate::data::keys::{KeyMix, Keys};
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::row::Row;
