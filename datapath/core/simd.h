@@ -18,7 +18,7 @@
  * (crates/engine/src/kernels.rs). Code for the compiling machine (-march=native) gets the answer as WEIR_KERNELS, so
  * compilers drop one of the two. If plain C is faster without AVX-512, none of this code has it outside of kernels. A
  * bundle for x86-64-v3 has both kernels, and the loader stores the answer in weir_kernels. Code for a lesser target
- *runs what the compiler made of the kernel. The selection costs one predicted branch per burst.
+ * runs what the compiler made of the kernel. The selection costs one predicted branch per burst.
  *
  * A kernel that needs gathers is written twice. The second version uses intrinsics (core/simd_words.h).
  */

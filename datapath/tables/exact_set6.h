@@ -3,8 +3,8 @@
  * Exact set of IPv6 /64s and /128s. crates/tables/src/layout/exact_set6/mod.rs has the bit diagrams.
  *
  * A bucket is compared as a whole, without a branch on the result. A writer may change the set meanwhile
- * (crates/tables/src/live/exact6.rs): the second bucket is read after the filter bit of the first one, and the overflow
- * after that of the second one.
+ * (crates/tables/src/live/exact6.rs). So a lookup reads the second bucket after the filter bit of the first one, and
+ * the overflow after the filter bit of the second one.
  */
 #ifndef WEIR_TABLES_EXACT_SET6_H
 #define WEIR_TABLES_EXACT_SET6_H

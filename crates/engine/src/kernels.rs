@@ -1,9 +1,8 @@
 //! Which lookups a burst takes on this machine: those with AVX-512, or those that compilers make of plain C.
 //!
-//! A bit of CPUID does not say which is faster. Gathers take one load per key on some processors, and ten times as long
-//! on those whose microcode protects them from *gather data sampling*; others lower their clock. So the first program
-//! that asks times both kernels of each kind, in turns, on tables that it makes. This takes about 20 ms. The answer
-//! stays the same until the process ends.
+//! A bit of CPUID does not say which is faster. Gathers are slow where microcode protects the processor from *gather data
+//! sampling*, and wide vectors are slow on others. So the first use in a process times both kernels of each kind, in
+//! turns, on tables of its own. This takes about 20 ms. The answer stays the same until the process ends.
 //!
 //! Code for this machine is compiled with the answer, and has no other kernels. It keeps them in a bundle. Code for
 //! x86-64-v3 has both, and gets the answer when it is loaded. See `datapath/core/simd.h`.

@@ -438,6 +438,7 @@ impl NativeFilter {
             additions.take();
         }
     }
+
     /// Adds what the last burst has tracked to the counts that pipelines share.
     fn share_tracked(&mut self) {
         if let (Some(shared), Some(by)) = (&self.code.bound.tracked, self.tracked_by()) {

@@ -162,7 +162,7 @@ impl Key {
         Key::Host(high, (x ^ x >> 32).wrapping_sub(base))
     }
 
-    /// Whether the key is a host whose high half is that of a free pair. No bucket has it.
+    /// Whether the key is a host with the high half by which buckets mark a free pair. Only the overflow can have it.
     pub fn is_only_in_overflow(self) -> bool {
         matches!(self, Key::Host(NO_HOST, _))
     }
