@@ -137,6 +137,8 @@ table fused-b {{ layout exact-sets; {hosts} }}
 table leaf6 {{ layout rank-leaf6; {six} }}
 table range6 {{ layout range6; {six} }}
 table exact6 {{ layout exact-set6; type ipv6; elements = {{ 2001:db8:1::/64, 2001:db8::1 }} }}
+table fused6-a {{ layout exact-sets6; type ipv6; elements = {{ 2001:db8:1::/64, 2001:db8::1 }} }}
+table fused6-b {{ layout exact-sets6; type ipv6; elements = {{ 2001:db8:1::/64, 2001:db8::2 }} }}
 limits each {{ elements = {{ 10.1.0.0/16 : 1pps, 2001:db8::/64 : 2pps }}; log all }}
 upstream {{
   ip saddr @d16 counter
@@ -148,6 +150,8 @@ upstream {{
   ip6 saddr @leaf6 counter
   ip6 saddr @range6 counter
   ip6 daddr @exact6 counter
+  ip6 saddr @fused6-a counter
+  ip6 saddr @fused6-b counter
   ip saddr limit @each
   ip6 saddr limit @each
   accept

@@ -22,13 +22,20 @@ enum {
 	EXACT6_GROUP_ENTRIES = 4,
 	EXACT6_ENTRY_WORDS = 4,
 	EXACT6_STATE_SHIFT = 4, /* in a word of a bucket; the bits below are the filter's */
-	EXACT6_REMAINDER_SHIFT = 6,
+	EXACT6_MEMBERS_SHIFT = 6,
+	EXACT6_MEMBERS_MAX = 4,
 };
 
 /* Number in an entry of the overflow, and words of a slot. */
 enum exact6_kind {
 	EXACT6_NET = 1,
 	EXACT6_HOST = 2,
+};
+
+/* How many sets an image has. It decides how words are divided. */
+enum exact6_sets {
+	EXACT6_ONE_SET,
+	EXACT6_FUSED, /* each word has a bit for each member that has the key (exact_sets6.h) */
 };
 
 /* State of a slot: which bucket of the key it is in. */
@@ -38,6 +45,7 @@ enum exact6_state {
 };
 
 #define EXACT6_FILTER UINT64_C(15)
+#define EXACT6_MEMBERS UINT64_C(15)
 #define EXACT6_NO_HOST UINT64_MAX /* high half of a free pair */
 
 WEIR_INLINE uint64_t exact6_seed(struct table table)
@@ -82,10 +90,24 @@ WEIR_INLINE uint32_t exact6_second(uint64_t hash, uint32_t buckets)
 	return second >= buckets ? second - buckets : second;
 }
 
-/* The word of a key, without the filter. */
-WEIR_INLINE uint64_t exact6_word(uint64_t hash, enum exact6_state state)
+/* The word of a key, without filter and members. */
+WEIR_INLINE uint64_t exact6_word(enum exact6_sets sets, uint64_t hash, enum exact6_state state)
 {
-	return hash << EXACT6_REMAINDER_SHIFT | (uint64_t)state << EXACT6_STATE_SHIFT;
+	uint32_t shift = EXACT6_MEMBERS_SHIFT + (sets == EXACT6_FUSED ? EXACT6_MEMBERS_MAX : 0);
+
+	return hash << shift | (uint64_t)state << EXACT6_STATE_SHIFT;
+}
+
+/* The bits of a word by which a key is found. */
+WEIR_INLINE uint64_t exact6_compared(enum exact6_sets sets)
+{
+	return ~(EXACT6_FILTER | (sets == EXACT6_FUSED ? EXACT6_MEMBERS << EXACT6_MEMBERS_SHIFT : 0));
+}
+
+/* The members (a bit each) of a word of fused sets. */
+WEIR_INLINE uint32_t exact6_members(uint64_t word)
+{
+	return (uint32_t)(word >> EXACT6_MEMBERS_SHIFT) & (uint32_t)EXACT6_MEMBERS;
 }
 
 /* The slot whose word has the filter bit of the hash. */
@@ -100,13 +122,15 @@ WEIR_INLINE uint32_t exact6_filter_bit(uint64_t word, uint64_t hash, enum exact6
 	return (uint32_t)(word >> ((kind == EXACT6_NET ? hash >> 3 : hash >> 2) & 3)) & 1;
 }
 
-/* 1 if the overflow has the key; a network's lo is 0. */
-WEIR_INLINE uint32_t exact6_overflow_find(struct table table, uint64_t hash, uint64_t kind, uint64_t hi, uint64_t lo)
+/* The members (a bit each) whose overflow has the key; a network's lo is 0. The one set is member 0. */
+WEIR_INLINE uint32_t exact6_overflow_find(struct table table, enum exact6_sets sets, uint64_t hash, uint64_t kind,
+					  uint64_t hi, uint64_t lo)
 {
 	uint32_t groups = image_section(table, EXACT6_OVERFLOW_FIELD + 1) / EXACT6_GROUP_BYTES;
 	uint32_t group = exact6_reduce((uint32_t)hash, groups);
 	uint32_t at = (image_section(table, EXACT6_OVERFLOW_FIELD) + group * EXACT6_GROUP_BYTES) >> 3;
 	uint64_t misses = UINT64_MAX; /* bit 63: of all entries */
+	uint64_t members = 0;
 
 	for (uint32_t i = 0; i < EXACT6_GROUP_ENTRIES; i++) {
 		uint64_t differs = image_u64(table, at) ^ kind;
@@ -114,25 +138,33 @@ WEIR_INLINE uint32_t exact6_overflow_find(struct table table, uint64_t hash, uin
 		/* The writer stores the kind last. */
 		read_fence();
 		differs |= (image_u64(table, at + 1) ^ hi) | (image_u64(table, at + 2) ^ lo);
-		misses &= differs | (0 - differs);
+		differs |= 0 - differs;
+		misses &= differs;
+		if (sets == EXACT6_FUSED)
+			members |= image_u64(table, at + 3) & ((uint64_t)opaque((uint32_t)(differs >> 63)) - 1);
 		at += EXACT6_ENTRY_WORDS;
 	}
-	return (uint32_t)(misses >> 63) ^ 1;
+	return sets == EXACT6_FUSED ? (uint32_t)members & (uint32_t)EXACT6_MEMBERS : (uint32_t)(misses >> 63) ^ 1;
 }
 
-/* 1 if the bucket, whose first word is `first`, has the word, and beside it a host's hi. */
-WEIR_INLINE uint32_t exact6_has(struct table table, uint32_t first, enum exact6_kind kind, uint64_t word, uint64_t hi)
+/* The members (a bit each) that have the word in the bucket, whose first word is `first`, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_has(struct table table, enum exact6_sets sets, uint32_t first, enum exact6_kind kind,
+				uint64_t word, uint64_t hi)
 {
-	uint64_t misses = UINT64_MAX;
+	uint64_t misses = UINT64_MAX, found = 0;
 
 	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind) {
-		uint64_t differs = (image_u64(table, first + i) ^ word) & ~EXACT6_FILTER;
+		uint64_t stored = image_u64(table, first + i);
+		uint64_t differs = (stored ^ word) & exact6_compared(sets);
 
 		if (kind == EXACT6_HOST)
 			differs |= image_u64(table, first + i + 1) ^ hi;
-		misses &= differs | (0 - differs);
+		differs |= 0 - differs;
+		misses &= differs;
+		if (sets == EXACT6_FUSED)
+			found |= stored & ((uint64_t)opaque((uint32_t)(differs >> 63)) - 1);
 	}
-	return (uint32_t)(misses >> 63) ^ 1;
+	return sets == EXACT6_FUSED ? exact6_members(found) : (uint32_t)(misses >> 63) ^ 1;
 }
 
 /* 1 if keys with the filter bit of the hash went on from the bucket, 0 if not. */
@@ -141,9 +173,9 @@ WEIR_INLINE uint32_t exact6_went_on(struct table table, uint32_t first, enum exa
 	return exact6_filter_bit(image_u64(table, first + exact6_filter_slot(hash, kind) * kind), hash, kind);
 }
 
-/* 1 if the set has the key, 0 if not. `field` is the kind's header field; a network's lo is 0. */
-WEIR_INLINE uint32_t exact6_find(struct table table, uint32_t field, enum exact6_kind kind, uint64_t hash, uint64_t hi,
-				 uint64_t lo)
+/* The members (a bit each) that have the key. `field` is the kind's header field; a network's lo is 0. */
+WEIR_INLINE uint32_t exact6_find(struct table table, enum exact6_sets sets, uint32_t field, enum exact6_kind kind,
+				 uint64_t hash, uint64_t hi, uint64_t lo)
 {
 	uint32_t buckets = image_section(table, field + 1) >> 6;
 	uint32_t begin = image_section(table, field) >> 3;
@@ -153,35 +185,34 @@ WEIR_INLINE uint32_t exact6_find(struct table table, uint32_t field, enum exact6
 	if (buckets == 0)
 		return 0;
 	if (WEIR_LIKELY(!is_only_in_overflow)) {
-		uint32_t has = exact6_has(table, first, kind, exact6_word(hash, EXACT6_FIRST), hi);
+		uint32_t has = exact6_has(table, sets, first, kind, exact6_word(sets, hash, EXACT6_FIRST), hi);
 
 		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
 			return has;
 		read_fence();
 		first = begin + exact6_second(hash, buckets) * EXACT6_LINE_WORDS;
-		has = exact6_has(table, first, kind, exact6_word(hash, EXACT6_SECOND), hi);
+		has = exact6_has(table, sets, first, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
 		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
 			return has;
 	}
 	read_fence();
-	return exact6_overflow_find(table, hash, kind, hi, lo);
+	return exact6_overflow_find(table, sets, hash, kind, hi, lo);
 }
 
-WEIR_INLINE uint32_t exact6_net_find(struct table table, uint64_t hi)
+/* The members (a bit each) that have the network or the host. */
+WEIR_INLINE uint32_t exact6_find_both(struct table table, enum exact6_sets sets, uint64_t hi, uint64_t lo)
 {
-	return exact6_find(table, EXACT6_NETS_FIELD, EXACT6_NET, exact6_net_hash(exact6_seed(table), hi), hi, 0);
-}
+	uint64_t seed = exact6_seed(table);
+	uint64_t net = exact6_net_hash(seed, hi), host = exact6_host_hash(seed, hi, lo);
 
-WEIR_INLINE uint32_t exact6_host_find(struct table table, uint64_t hi, uint64_t lo)
-{
-	return exact6_find(table, EXACT6_HOSTS_FIELD, EXACT6_HOST, exact6_host_hash(exact6_seed(table), hi, lo), hi,
-			   lo);
+	return exact6_find(table, sets, EXACT6_NETS_FIELD, EXACT6_NET, net, hi, 0) |
+	       exact6_find(table, sets, EXACT6_HOSTS_FIELD, EXACT6_HOST, host, hi, lo);
 }
 
 /* 1 if the address of the given 64-bit halves (host byte order) is in the set, 0 if not. */
 WEIR_INLINE uint32_t exact_set6_find(struct table table, uint64_t hi, uint64_t lo)
 {
-	return exact6_net_find(table, hi) | exact6_host_find(table, hi, lo);
+	return exact6_find_both(table, EXACT6_ONE_SET, hi, lo);
 }
 
 #ifdef WEIR_BURSTS
@@ -191,11 +222,12 @@ WEIR_INLINE uint32_t exact_set6_find(struct table table, uint64_t hi, uint64_t l
 typedef uint64_t exact6_line __attribute__((vector_size(64), may_alias));
 typedef _Bool exact6_bits __attribute__((ext_vector_type(8)));
 
-/* Not 0 if the bucket has the word, and beside it a host's hi. */
-WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
+/* Bit i: word i of the bucket is the word, and beside it is a host's hi. */
+WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
+				    uint64_t hi)
 {
 	const exact6_line nets = (exact6_line){0} + word, hosts = {word, hi, word, hi, word, hi, word, hi};
-	const uint64_t known = ~EXACT6_FILTER, all = kind == EXACT6_NET ? known : UINT64_MAX;
+	const uint64_t known = exact6_compared(sets), all = kind == EXACT6_NET ? known : UINT64_MAX;
 	const exact6_line compared = {known, all, known, all, known, all, known, all};
 	exact6_line differs = (*(const exact6_line *)(const void *)bucket ^ (kind == EXACT6_NET ? nets : hosts));
 	exact6_bits bits = __builtin_convertvector((differs & compared) == 0, exact6_bits);
@@ -207,17 +239,41 @@ WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_kind kind
 
 #else
 
-WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
+WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
+				    uint64_t hi)
 {
 	const uint64_t *words = __builtin_assume_aligned(bucket, 64);
 	uint32_t found = 0;
 
-	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind)
-		found |= ((words[i] ^ word) & ~EXACT6_FILTER) == 0 && (kind == EXACT6_NET || words[i + 1] == hi);
+	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind) {
+		uint32_t is_equal =
+			((words[i] ^ word) & exact6_compared(sets)) == 0 && (kind == EXACT6_NET || words[i + 1] == hi);
+
+		found |= is_equal << i;
+	}
 	return found;
 }
 
 #endif
+
+/*
+ * The members (a bit each) that have the word in the bucket, and beside it a host's hi. Of fused sets, the word is read
+ * once more. If a writer has replaced it, the key was removed meanwhile.
+ */
+WEIR_INLINE uint32_t exact6_members_in(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind,
+				       uint64_t word, uint64_t hi)
+{
+	uint32_t found = exact6_compare(bucket, sets, kind, word, hi);
+	uint64_t stored, is_equal;
+
+	if (sets == EXACT6_ONE_SET)
+		return found != 0;
+	__asm__("" : "+r"(bucket), "+r"(found));
+	bucket += (uint32_t)__builtin_ctz(found | 1u << (EXACT6_LINE_WORDS - 1)) * 8;
+	__builtin_memcpy(&stored, __builtin_assume_aligned(bucket, 8), sizeof(stored));
+	is_equal = (found != 0) & (((stored ^ word) & exact6_compared(sets)) == 0);
+	return exact6_members(stored) & (uint32_t)(0 - is_equal);
+}
 
 /* The keys of a burst of one kind. */
 struct exact6_burst {
@@ -237,8 +293,8 @@ WEIR_INLINE uint32_t exact6_leads_on(const uint8_t *bucket, uint64_t hash, enum 
 }
 
 /* Searches the second buckets of the keys in `further` (a bit each), and then the overflow. Adds to the labels. */
-WEIR_INLINE void exact6_find_further(struct table table, enum exact6_kind kind, struct exact6_burst *burst,
-				     uint64_t further, uint32_t *labels)
+WEIR_INLINE void exact6_find_further(struct table table, enum exact6_sets sets, enum exact6_kind kind,
+				     struct exact6_burst *burst, uint64_t further, uint32_t *labels)
 {
 	uint32_t field = kind == EXACT6_NET ? EXACT6_NETS_FIELD : EXACT6_HOSTS_FIELD;
 	uint32_t buckets = image_section(table, field + 1) >> 6;
@@ -255,19 +311,20 @@ WEIR_INLINE void exact6_find_further(struct table table, enum exact6_kind kind, 
 		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
 		const uint8_t *bucket = table_at(table, burst->offsets[i]);
 		bool is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
-		uint32_t found = exact6_compare(bucket, kind, exact6_word(hash, EXACT6_SECOND), hi);
+		uint32_t found = exact6_members_in(bucket, sets, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
 
 		if (WEIR_UNLIKELY(is_only_in_overflow || (found == 0 && exact6_leads_on(bucket, hash, kind)))) {
 			read_fence();
-			found = exact6_overflow_find(table, hash, kind, hi, kind == EXACT6_HOST ? burst->lo[i] : 0);
+			found = exact6_overflow_find(table, sets, hash, kind, hi,
+						     kind == EXACT6_HOST ? burst->lo[i] : 0);
 		}
-		labels[i] |= found != 0;
+		labels[i] |= found;
 	}
 }
 
 /* Searches the buckets of a burst, whose hashes are known. Adds to the labels. */
-WEIR_INLINE void exact6_find_all(struct table table, enum exact6_kind kind, struct exact6_burst *burst,
-				 uint32_t *labels, uint32_t count)
+WEIR_INLINE void exact6_find_all(struct table table, enum exact6_sets sets, enum exact6_kind kind,
+				 struct exact6_burst *burst, uint32_t *labels, uint32_t count)
 {
 	uint32_t field = kind == EXACT6_NET ? EXACT6_NETS_FIELD : EXACT6_HOSTS_FIELD;
 	uint32_t buckets = image_section(table, field + 1) >> 6;
@@ -282,18 +339,21 @@ WEIR_INLINE void exact6_find_all(struct table table, enum exact6_kind kind, stru
 		const uint8_t *bucket = table_at(table, burst->offsets[i]);
 		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
 		uint32_t is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
-		uint32_t found = exact6_compare(bucket, kind, exact6_word(hash, EXACT6_FIRST), hi) != 0;
+		uint32_t found = exact6_members_in(bucket, sets, kind, exact6_word(sets, hash, EXACT6_FIRST), hi) &
+				 (is_only_in_overflow - 1);
 		uint32_t goes_on = exact6_leads_on(bucket, hash, kind) | is_only_in_overflow;
 
-		labels[i] |= found & (is_only_in_overflow ^ 1);
-		further |= (uint64_t)(goes_on & (labels[i] ^ 1)) << i;
+		labels[i] |= found;
+		/* One set needs no second hit. */
+		further |= (uint64_t)(goes_on & ((sets == EXACT6_FUSED ? found : labels[i]) == 0)) << i;
 	}
 	if (further != 0)
-		exact6_find_further(table, kind, burst, further, labels);
+		exact6_find_further(table, sets, kind, burst, further, labels);
 }
 
-WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-				   uint32_t count)
+/* labels[i] = exact6_find_both(table, sets, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
+WEIR_INLINE void exact6_find_burst(struct table table, enum exact6_sets sets, const uint64_t *hi, const uint64_t *lo,
+				   uint32_t *labels, uint32_t count)
 {
 	struct exact6_burst burst;
 	uint64_t seed = exact6_seed(table);
@@ -306,13 +366,19 @@ WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const
 	if (image_section(table, EXACT6_NETS_FIELD + 1) > 0) {
 		for (uint32_t i = 0; i < count; i++)
 			burst.hashes[i] = exact6_net_hash(seed, hi[i]);
-		exact6_find_all(table, EXACT6_NET, &burst, labels, count);
+		exact6_find_all(table, sets, EXACT6_NET, &burst, labels, count);
 	}
 	if (image_section(table, EXACT6_HOSTS_FIELD + 1) > 0) {
 		for (uint32_t i = 0; i < count; i++)
 			burst.hashes[i] = exact6_host_hash(seed, hi[i], lo[i]);
-		exact6_find_all(table, EXACT6_HOST, &burst, labels, count);
+		exact6_find_all(table, sets, EXACT6_HOST, &burst, labels, count);
 	}
+}
+
+WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+				   uint32_t count)
+{
+	exact6_find_burst(table, EXACT6_ONE_SET, hi, lo, labels, count);
 }
 
 SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void

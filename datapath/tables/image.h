@@ -21,6 +21,7 @@ enum layout {
 	LAYOUT_COUNTED_LEAF = 8,
 	LAYOUT_EXACT_LEAF = 9,
 	LAYOUT_EXACT_LEAF6 = 10,
+	LAYOUT_EXACT_SETS6 = 11,
 };
 
 enum { IMAGE_MAGIC = 0x52494557 }; /* "WEIR" in memory */

@@ -6,6 +6,7 @@
  *	exact_set_find(table, addr)	IPv4 address -> 1 or 0
  *	exact_sets_find(table, addr)	IPv4 address -> a bit for each set that contains it
  *	exact_set6_find(table, hi, lo)	IPv6 address -> 1 or 0
+ *	exact_sets6_find(table, hi, lo)	IPv6 address -> a bit for each set that contains it
  *	range6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix contains it
  *	rank_leaf_find(table, addr)	IPv4 address -> label, 0 if no prefix contains it
  *	rank_leaf6_find(table, hi, lo)	IPv6 address -> label, 0 if no prefix contains it
@@ -27,6 +28,7 @@
 #include "tables/exact_set.h"
 #include "tables/exact_set6.h"
 #include "tables/exact_sets.h"
+#include "tables/exact_sets6.h"
 #include "tables/range6.h"
 #include "tables/rank_leaf.h"
 #include "tables/rank_leaf_burst.h"

@@ -146,13 +146,13 @@ pub(crate) fn table_image(data: &[u8]) {
 }
 
 /// An image of several sets.
-fn fused(lists: [&str; 3]) -> Vec<u8> {
+fn fused(family: Family, lists: [&str; 3]) -> Vec<u8> {
     let tables = lists.map(|list| {
-        let mut entries = Entries::new(Family::Ipv4, Kind::Set);
+        let mut entries = Entries::new(family, Kind::Set);
         entries.read("list", list.as_bytes(), &ReadOptions::default()).expect("a good list");
         entries.settle()
     });
-    weir_tables::exact_sets(&tables.each_ref()).expect("sets of addresses").as_bytes().to_vec()
+    weir_tables::fused(&tables.each_ref()).expect("sets of addresses").as_bytes().to_vec()
 }
 
 /// An image of each layout.
@@ -170,7 +170,7 @@ fn whole_images() -> &'static [Vec<u8>] {
             image(Family::Ipv4, Layout::ExactSet, "192.0.2.1\n198.51.100.7\n10.0.0.1\n"),
             image(Family::Ipv4, Layout::Dxr16x4, "192.0.2.0/28,AT\n192.0.2.4/32,HR\n10.0.0.0/8,SI\n10.0.128.0/20,AT\n"),
             image(Family::Ipv6, Layout::Range6, "2001:db8::/32,AT\n2001:db8:1::/48,HR\n2001:db8:1::7/128,SI\n"),
-            fused(["192.0.2.1\n198.51.100.7\n", "192.0.2.1\n255.255.0.1\n", "10.0.0.1\n"]),
+            fused(Family::Ipv4, ["192.0.2.1\n198.51.100.7\n", "192.0.2.1\n255.255.0.1\n", "10.0.0.1\n"]),
             image(
                 Family::Ipv4,
                 Layout::RankLeaf,
@@ -181,6 +181,10 @@ fn whole_images() -> &'static [Vec<u8>] {
             image(Family::Ipv4, Layout::CountedLeaf, &halves()),
             image(Family::Ipv4, Layout::ExactLeaf, "192.0.2.1\n198.51.100.7\n10.0.0.0/8\n10.0.128.0/20\n"),
             image(Family::Ipv6, Layout::ExactLeaf6, "2001:db8::/64\n2001:db8:1::7/128\n2001:db8:1::/48\n"),
+            fused(
+                Family::Ipv6,
+                ["2001:db8::/64\n2001:db8:1::7/128\n", "2001:db8::/64\n", "ffff:ffff:ffff:ffff::1/128\n"],
+            ),
         ]
     })
 }

@@ -4,6 +4,8 @@
 //! of its layout. Native code maps the bytes, and a BPF array map has the same bytes as its value. Only `tables`
 //! (builders) and `datapath/tables/lookup.h` (lookups) know what the sections contain.
 
+use crate::Family;
+
 /// `"WEIR"` in memory.
 pub const IMAGE_MAGIC: u32 = u32::from_le_bytes(*b"WEIR");
 
@@ -32,11 +34,13 @@ pub enum Layout {
     ExactLeaf = 9,
     /// IPv6 prefixes, no labels: an exact set of the /64s and /128s, and rank leaves of the other prefixes inside it.
     ExactLeaf6 = 10,
+    /// Up to four sets of IPv6 /64 and /128 prefixes in shared buckets; the label has one bit per set.
+    ExactSets6 = 11,
 }
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 10] = [
+    pub const ALL: [Layout; 11] = [
         Layout::Dxr16x4,
         Layout::ExactSet,
         Layout::Range6,
@@ -47,6 +51,7 @@ impl Layout {
         Layout::CountedLeaf,
         Layout::ExactLeaf,
         Layout::ExactLeaf6,
+        Layout::ExactSets6,
     ];
 
     /// The name in reports and benchmarks.
@@ -62,7 +67,21 @@ impl Layout {
             Layout::CountedLeaf => "counted-leaf",
             Layout::ExactLeaf => "exact-leaf",
             Layout::ExactLeaf6 => "exact-leaf6",
+            Layout::ExactSets6 => "exact-sets6",
         }
+    }
+
+    /// The layout of several sets in one image.
+    pub const fn fused(family: Family) -> Self {
+        match family {
+            Family::Ipv4 => Layout::ExactSets,
+            Family::Ipv6 => Layout::ExactSets6,
+        }
+    }
+
+    /// Whether images of this layout have several sets, with one bit per set in a label.
+    pub const fn is_fused(self) -> bool {
+        matches!(self, Layout::ExactSets | Layout::ExactSets6)
     }
 
     /// Whether lookups of this layout can read images of layout `image`. A builder of counted leaves makes rank leaves

@@ -23,11 +23,10 @@ pub fn in_layout(table: &Table, layout: Layout) -> Option<ImageFacts> {
     facts(table.build(layout), layout, |image| table.reads(image))
 }
 
-/// Facts about the shared image of sets of addresses.
+/// Facts about the shared image of exact sets of one family.
 pub fn of_sets(tables: &[&Table]) -> Option<ImageFacts> {
-    facts(weir_tables::exact_sets(tables), Layout::ExactSets, |image| {
-        tables.first().map(|table| table.reads(image)).unwrap_or_default()
-    })
+    let first = *tables.first()?;
+    facts(weir_tables::fused(tables), Layout::fused(first.family()), |image| first.reads(image))
 }
 
 /// Facts about the prefixes of a list of limits, in every possible layout.

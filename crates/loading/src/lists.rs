@@ -143,7 +143,7 @@ impl Catalog for Lists {
         }
         let tables: Vec<&Table> =
             tables.iter().map(|name| self.tables.get(*name).map(|(table, ..)| &**table)).collect::<Option<_>>()?;
-        (layout == Layout::ExactSets).then(|| image_facts::of_sets(&tables)).flatten()
+        image_facts::of_sets(&tables).filter(|image| image.layout == layout)
     }
 
     fn limits_image(&self, list: &str, family: Family, layout: Layout) -> Option<ImageFacts> {

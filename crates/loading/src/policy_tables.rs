@@ -107,7 +107,7 @@ impl PolicyTables {
         let built = match members.as_slice() {
             [one] if slot.counted.is_some() => one.build_numbered(slot.layout),
             [one] => one.build(slot.layout),
-            fused => weir_tables::exact_sets(fused),
+            fused => weir_tables::fused(fused),
         };
         built.map_err(|error| LoadError::Image { object: format!("table {}", slot.name()), error })
     }

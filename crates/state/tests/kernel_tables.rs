@@ -156,7 +156,7 @@ fn all_entries_are_replaced_in_all_images_or_in_none() {
         let (old, other) = (addresses(0, 2), addresses(1, 3));
         // As if rules looked the table up with two keys. The first image is fused with another table, and the second
         // one is small.
-        let image = Arc::new(weir_tables::exact_sets(&[&old, &other]).unwrap());
+        let image = Arc::new(weir_tables::fused(&[&old, &other]).unwrap());
         let member =
             |name: &str, table: &Table| Member { name: name.to_owned(), table: Arc::new(table.clone()), dynamic: None };
         let members = vec![member("t", &old), member("other", &other)];

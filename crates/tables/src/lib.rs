@@ -35,13 +35,14 @@ mod split_mix;
 mod trace;
 pub mod unique;
 
+pub use build::fused;
 pub use coverage::Coverage;
 pub use difference::{Difference, Overlap};
 pub use entries::{Entries, Facts, Kind, Table};
 pub use image::{BuildError, Image, ImageError, ImageView};
 pub use layout::dxr::Stages;
 pub use layout::exact_leaf::host_lengths;
-pub use layout::exact_sets::{MEMBERS_MAX, exact_sets, fused_bytes};
+pub use layout::exact_sets::{MEMBERS_MAX, fused_bytes};
 pub use limits::image::{self as limit_image, LimitImage, Limiter};
 pub use limits::{BadLines, LabelLimits, LimitTable, Nesting, PrefixLimits, RateOfLabel};
 pub use list::{BadLine, Format, ListError, ReadOptions, ReadReport, Remark};

@@ -220,6 +220,18 @@ fn ipv6_sets_in_c_hold_what_rust_ones_hold() {
 }
 
 #[test]
+fn fused_sets_of_ipv6_in_c_hold_what_rust_ones_hold() {
+    for sizes in [&[(0, 0), (1, 0)][..], &[(20_000, 0), (3, 20_000)], &[(9000, 9000), (100, 0), (0, 9000), (9000, 1)]] {
+        let lists = sizes.iter().zip(5..).map(|(&(nets, hosts), seed)| nets_and_hosts6(nets, hosts, seed & 6));
+        let lists: Vec<_> = lists.collect();
+        let image = fused6(&lists);
+        for datapath in Datapath::all() {
+            datapath.check6(&image, edges6(&lists.concat()));
+        }
+    }
+}
+
+#[test]
 fn exact_leaves_in_c_hold_what_rust_ones_hold() {
     for (prefixes, hosts) in [(comb4(), 0), (vec![], 20_000), (comb4(), 20_000)] {
         let list = [prefixes, crowd4(hosts, 11)].concat();
@@ -264,6 +276,7 @@ fn mutated_images_that_are_accepted_answer_alike() {
         build(table(Family::Ipv6, Kind::Labels, &crowd6()), Layout::RankLeaf6),
         fused(&[crowd4(3000, 5), crowd4(20_000, 6), crowd4(100, 7)]),
         build(table(Family::Ipv6, Kind::Set, &nets_and_hosts6(500, 300, 3)), Layout::ExactSet6),
+        fused6(&[nets_and_hosts6(500, 300, 3), nets_and_hosts6(50, 3000, 3)]),
         build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
         build(table(Family::Ipv4, Kind::Set, &[comb4(), crowd4(3000, 5)].concat()), Layout::ExactLeaf),
         build(table(Family::Ipv6, Kind::Set, &[crowd6(), nets_and_hosts6(500, 300, 3)].concat()), Layout::ExactLeaf6),

@@ -8,7 +8,7 @@ use support::*;
 use weir_abi::{Family, Layout};
 use weir_tables::{Entries, Image, ImageError, ImageView, Kind};
 
-fn images() -> [Image; 11] {
+fn images() -> [Image; 12] {
     let build = |entries: Entries, layout| entries.settle().build(layout).unwrap();
     [
         build(table(Family::Ipv4, Kind::Labels, &comb4()), Layout::Dxr16x4),
@@ -22,6 +22,7 @@ fn images() -> [Image; 11] {
         build(table(Family::Ipv4, Kind::Labels, &counting4().0), Layout::CountedLeaf),
         build(table(Family::Ipv4, Kind::Set, &[comb4(), crowd4(3000, 5)].concat()), Layout::ExactLeaf),
         build(table(Family::Ipv6, Kind::Set, &[crowd6(), nets_and_hosts6(200, 200, 5)].concat()), Layout::ExactLeaf6),
+        fused6(&[nets_and_hosts6(2000, 2000, 5), nets_and_hosts6(200, 3000, 6), nets_and_hosts6(9, 9, 7)]),
     ]
 }
 
@@ -90,7 +91,7 @@ fn an_image_survives_a_copy() {
 
 #[test]
 fn reasons_are_named() {
-    let [dxr, set, range6, _, _, _, sets, set6, _, leaf, leaf6] = images();
+    let [dxr, set, range6, _, _, _, sets, set6, _, leaf, leaf6, sets6] = images();
     assert_eq!(error(b"WEIR"), "table image of 4 bytes is shorter than its header");
     assert_eq!(error(&with_word(&dxr, 0, 0x1234)), "not a table image: starts with 0x00001234");
     assert_eq!(error(&with_word(&dxr, 1, 99)), "table image of unknown layout 99");
@@ -123,6 +124,10 @@ fn reasons_are_named() {
     assert_eq!(error(&with_word(&set6, 7, 8)), "corrupt exact-set6 image: section `nets`: bad section size");
     assert_eq!(error(&with_word(&set6, 11, 64)), "corrupt exact-set6 image: section `overflow`: bad section size");
     assert_eq!(error(&with_word(&set6, 11, 0)), "corrupt exact-set6 image: section `overflow`: bad section size");
+    assert_eq!(error(&with_word(&sets6, 3, 5)), "corrupt exact-sets6 image: section `header`: bad label count");
+    assert_eq!(error(&with_word(&sets6, 3, 31)), "corrupt exact-sets6 image: section `header`: bad label count");
+    assert_eq!(error(&with_word(&sets6, 3, 3)), "corrupt exact-sets6 image: section `buckets`: bad label");
+    assert_eq!(error(&with_word(&sets6, 7, 64 * 64)), "corrupt exact-sets6 image: section `nets`: bad section size");
     let inside = leaf.as_bytes()[56..60].try_into().map(u32::from_le_bytes).unwrap() as usize / 4;
     assert_eq!(error(&with_word(&leaf, 14, 65)), "corrupt exact-leaf image: section `prefixes`: bad section offset");
     assert_eq!(error(&with_word(&leaf, 14, 64)), "not a table image: starts with 0xffffffff");

@@ -129,10 +129,11 @@ impl Driven {
     }
 }
 
-const KINDS: [(Layout, Kind); 13] = [
+const KINDS: [(Layout, Kind); 14] = [
     (Layout::ExactSet, Kind::Set),
     (Layout::ExactSets, Kind::Set),
     (Layout::ExactSet6, Kind::Set),
+    (Layout::ExactSets6, Kind::Set),
     (Layout::Dxr16x4, Kind::Labels),
     (Layout::RankLeaf, Kind::Labels),
     (Layout::RankLeaf, Kind::Set),
@@ -178,9 +179,15 @@ fn replaced_tables_hold_the_new_and_nothing_of_the_old() {
 
 #[test]
 fn fused_sets_change_apart() {
+    for layout in [Layout::ExactSets, Layout::ExactSets6] {
+        change_fused_sets(layout);
+    }
+}
+
+fn change_fused_sets(layout: Layout) {
     let mut random = Random(9);
     let mut models: Vec<Model> =
-        [500, 40, 2000].map(|count| Model::random(Layout::ExactSets, Kind::Set, count, &mut random)).into();
+        [500, 40, 2000].map(|count| Model::random(layout, Kind::Set, count, &mut random)).into();
     let tables: Vec<_> = models.iter().map(Model::table).collect();
     let readers = Readers::new();
     let mut live = LiveTable::fused(&readers, &tables.iter().collect::<Vec<_>>()).unwrap();
@@ -203,10 +210,12 @@ fn fused_sets_change_apart() {
         let keys = changes.iter().flat_map(|&(net, _)| models[set].edges(net)).collect::<Vec<_>>();
         for key in keys.into_iter().chain((0..20).map(|_| models[0].key(&mut random)).collect::<Vec<_>>()) {
             let right: u32 = models.iter().enumerate().map(|(set, model)| model.find(key) << set).sum();
-            assert_eq!(view.find4((key >> 96) as u32), right, "{key:#034x} in round {round}");
+            let found = if layout == Layout::ExactSets { view.find4((key >> 96) as u32) } else { view.find6(key) };
+            assert_eq!(found, right, "{key:#034x} in round {round}");
         }
     }
-    let unknown = Change::remove(Ipv4Addr::LOCALHOST.into(), 32).in_set(3);
+    assert!(live.built_anew() < 200, "{} of 3000 changes were not made in place", live.built_anew());
+    let unknown = models[0].as_change(((0, 32), 0), &names).in_set(3);
     assert_eq!(live.change(&[unknown]), Err(LiveError::NoSuchSet { set: 3, sets: 3 }));
     assert!(matches!(live.replace(3, &tables[0]), Err(LiveError::NoSuchSet { set: 3, sets: 3 })));
 }

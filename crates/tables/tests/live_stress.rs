@@ -86,7 +86,7 @@ impl Shared {
     /// at two sets, so that a lookup finds what the address was in one set before the first and in another after the
     /// second.
     fn was(&self, watched: &Watched, since: u64, label: u32) -> Option<bool> {
-        if self.layout != Layout::ExactSets {
+        if !self.layout.is_fused() {
             return watched.was(since, label, u32::MAX);
         }
         let masks = (0..MEMBERS_MAX).map(|set| 1 << set).chain([u32::MAX << MEMBERS_MAX]);
@@ -321,6 +321,11 @@ fn fused_exact_sets() {
 #[test]
 fn exact_set_of_ipv6() {
     stress(Layout::ExactSet6, Kind::Set, &[300]);
+}
+
+#[test]
+fn fused_exact_sets_of_ipv6() {
+    stress(Layout::ExactSets6, Kind::Set, &[300, 30, 500]);
 }
 
 #[test]

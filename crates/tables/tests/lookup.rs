@@ -7,7 +7,7 @@ mod support;
 use proptest::prelude::*;
 use support::*;
 use weir_abi::{Family, Layout};
-use weir_tables::{BuildError, Entries, Image, ImageView, Kind, exact_sets};
+use weir_tables::{BuildError, Entries, Image, ImageView, Kind};
 
 fn check4(entries: Entries, layout: Layout, keys: impl IntoIterator<Item = u32>) -> Image {
     let reference = entries.reference();
@@ -55,6 +55,19 @@ fn check_fused(lists: &[Vec<Entry<u32>>], keys: impl IntoIterator<Item = u32>) -
     image
 }
 
+/// As [`check_fused`].
+fn check_fused6(lists: &[Vec<Entry<u128>>], keys: impl IntoIterator<Item = u128>) -> Image {
+    let image = fused6(lists);
+    let references: Vec<_> = lists.iter().map(|list| table(Family::Ipv6, Kind::Set, list).reference()).collect();
+    let view = ImageView::new(image.as_bytes()).unwrap();
+    assert_eq!((view.labels(), view.find4(1)), ((1 << lists.len()) - 1, 0));
+    for key in keys {
+        let bits = references.iter().enumerate().map(|(member, reference)| reference.find6(key) << member);
+        assert_eq!(view.find6(key), bits.sum(), "{key:#034x}");
+    }
+    image
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
@@ -87,6 +100,11 @@ proptest! {
     fn exact_set6_is_exact(list in exact6(), keys in proptest::collection::vec(any::<u128>(), 100)) {
         let keys: Vec<_> = edges6(&list).into_iter().chain(keys).collect();
         check6_in(table(Family::Ipv6, Kind::Set, &list), Layout::ExactSet6, &keys);
+    }
+
+    #[test]
+    fn fused_sets_of_ipv6_answer_for_each(lists in proptest::collection::vec(exact6(), 1..=4), keys in proptest::collection::vec(any::<u128>(), 100)) {
+        check_fused6(&lists, lists.iter().flat_map(|list| edges6(list)).chain(keys));
     }
 
     #[test]
@@ -244,6 +262,24 @@ fn exact_set6_of_either_kind_and_both() {
 }
 
 #[test]
+fn fused_sets_of_ipv6_share_most_and_least_keys() {
+    for (first, second) in [(5, 5), (5, 6)] {
+        let lists = [nets_and_hosts6(20_000, 30_000, first), nets_and_hosts6(10_000, 30_000, second), vec![]];
+        let image = check_fused6(&lists, lists.iter().flat_map(|list| edges6(list)));
+        // A key has one word, whichever members have it.
+        let distinct = |len: u8| {
+            let prefix = |&(addr, of, _): &Entry<u128>| (of == len).then_some(addr >> (128 - len));
+            lists.iter().flatten().filter_map(prefix).collect::<std::collections::BTreeSet<_>>().len()
+        };
+        let sections = image.sections();
+        assert!(sections[1].1 <= (distinct(64) * 32 / 3 + 64).max(1024 * 64), "{sections:?}");
+        assert!(sections[2].1 <= (distinct(128) * 64 / 3 + 64).max(1024 * 64), "{sections:?}");
+        assert!(sections[3].1 <= distinct(128) * 4 + 256, "{sections:?}");
+    }
+    assert_eq!(fused6(&[nets_and_hosts6(1, 0, 1)]).sections()[1], ("nets", 1024 * 64), "the least");
+}
+
+#[test]
 fn nodes_and_heads_of_range6() {
     let list = crowd6();
     let image = check6(table(Family::Ipv6, Kind::Labels, &list), edges6(&list));
@@ -261,6 +297,7 @@ fn empty_tables_are_legal() {
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSet, [0, 1, u32::MAX]);
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactSets, [0, 1, u32::MAX]);
     check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactSet6, &[0, 1, u128::MAX]);
+    check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactSets6, &[0, 1, u128::MAX]);
     check4(Entries::new(Family::Ipv4, Kind::Set), Layout::ExactLeaf, [0, 1, u32::MAX]);
     check6_in(Entries::new(Family::Ipv6, Kind::Set), Layout::ExactLeaf6, &[0, 1, u128::MAX]);
 }
@@ -296,14 +333,18 @@ fn layouts_refuse_what_they_cannot_hold() {
     assert_eq!(error.to_string(), "layout exact-set holds /32 addresses only, the table has 10.0.0.0/8");
     assert_eq!(nets.build(Layout::Range6).unwrap_err().to_string(), "layout range6 does not hold IPv4 prefixes");
     assert_eq!(labelled.build(Layout::ExactSets).unwrap_err(), BuildError::Labelled { layout: Layout::ExactSets });
-    let error = exact_sets(&[&nets; 5]).unwrap_err();
+    let error = weir_tables::fused(&[&nets; 5]).unwrap_err();
     assert_eq!(error.to_string(), "layout exact-sets holds at most 4 sets, and at least one");
-    let error = exact_sets(&[&nets]).unwrap_err();
+    let error = weir_tables::fused(&[&nets]).unwrap_err();
     assert_eq!(error.to_string(), "layout exact-sets holds /32 addresses only, the table has 10.0.0.0/8");
     let subnet = table(Family::Ipv6, Kind::Set, &[(1u128, 127, 1)]).settle();
     let error = subnet.build(Layout::ExactSet6).unwrap_err();
     assert_eq!(error.to_string(), "layout exact-set6 holds /64 and /128 prefixes only, the table has ::/127");
     let v6 = table(Family::Ipv6, Kind::Set, &[(1u128, 128, 1)]).settle();
+    let error = weir_tables::fused(&[&v6, &nets]).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-sets6 does not hold IPv4 prefixes");
+    let error = weir_tables::fused(&[&v6, &subnet]).unwrap_err();
+    assert_eq!(error.to_string(), "layout exact-sets6 holds /64 and /128 prefixes only, the table has ::/127");
     assert_eq!(v6.build(Layout::ExactSets).unwrap_err().to_string(), "layout exact-sets does not hold IPv6 prefixes");
     assert_eq!(v6.build(Layout::Dxr16x4).unwrap_err().to_string(), "layout d16x4r does not hold IPv6 prefixes");
 }

@@ -65,6 +65,7 @@ pub fn constants() -> Vec<(String, u64)> {
             Layout::Range6 => "LAYOUT_RANGE6",
             Layout::ExactSets => "LAYOUT_EXACT_SETS",
             Layout::ExactSet6 => "LAYOUT_EXACT_SET6",
+            Layout::ExactSets6 => "LAYOUT_EXACT_SETS6",
             Layout::RankLeaf => "LAYOUT_RANK_LEAF",
             Layout::RankLeaf6 => "LAYOUT_RANK_LEAF6",
             Layout::CountedLeaf => "LAYOUT_COUNTED_LEAF",

@@ -18,7 +18,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 /// Labels of every map.
 const LABELS: [&str; 4] = ["HR", "SI", "AT", "other"];
 /// Names of the IPv4 and IPv6 sets and maps in every policy.
-const TABLES: [(&str, &str, bool); 13] = [
+const TABLES: [(&str, &str, bool); 14] = [
     ("hosts", "ipv4", false),
     ("hosts-b", "ipv4", false),
     ("hosts-c", "ipv4", false),
@@ -29,6 +29,7 @@ const TABLES: [(&str, &str, bool); 13] = [
     ("sites", "ipv4", true),
     ("hosts6", "ipv6", false),
     ("whole6", "ipv6", false),
+    ("whole6-b", "ipv6", false),
     ("nets6", "ipv6", false),
     ("fed6", "ipv6", false),
     ("sites6", "ipv6", true),
@@ -191,7 +192,7 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
     let element = match (family, name) {
         ("ipv4", hosts) if hosts.starts_with("hosts") => matches::host4(pool),
         ("ipv4", _) => matches::element4(pool),
-        ("ipv6", "whole6") => matches::whole6(pool),
+        ("ipv6", "whole6" | "whole6-b") => matches::whole6(pool),
         _ => matches::element6(pool),
     };
     // Sets of addresses are fused unless something prevents it.
@@ -202,6 +203,7 @@ fn table(pool: &Pool, name: &'static str, family: &'static str, labelled: bool) 
         "nets" => vec!["", "layout d16x4r; ", "layout counted-leaf; ", "counters; "],
         "nets6" => vec!["", "layout rank-leaf6; ", "layout range6; ", "counters; "],
         "whole6" => vec!["", "", "layout rank-leaf6; ", "dynamic; "],
+        "whole6-b" => vec!["", "", "layout exact-set6; ", "layout exact-sets6; "],
         "fed" | "fed6" => additions::TABLES.to_vec(),
         _ => vec![""],
     };

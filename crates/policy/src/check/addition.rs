@@ -128,7 +128,7 @@ fn additions(rule: &Rule) -> impl Iterator<Item = &Add> {
 fn holds_length(layout: Layout, length: u8) -> bool {
     match layout {
         Layout::ExactSet | Layout::ExactSets => length == 32,
-        Layout::ExactSet6 => [64, 128].contains(&length),
+        Layout::ExactSet6 | Layout::ExactSets6 => [64, 128].contains(&length),
         Layout::Dxr16x4
         | Layout::RankLeaf
         | Layout::CountedLeaf

@@ -277,10 +277,17 @@ impl<'a> Checker<'a> {
             {
                 Some("holds only IPv4")
             }
-            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6 if family == Family::Ipv4 => {
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactSets6 | Layout::ExactLeaf6
+                if family == Family::Ipv4 =>
+            {
                 Some("holds only IPv6")
             }
-            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactLeaf | Layout::ExactLeaf6
+            Layout::ExactSet
+            | Layout::ExactSets
+            | Layout::ExactSet6
+            | Layout::ExactSets6
+            | Layout::ExactLeaf
+            | Layout::ExactLeaf6
                 if kind == TableKind::Labels =>
             {
                 Some("holds no labels")
@@ -289,7 +296,7 @@ impl<'a> Checker<'a> {
             Layout::ExactSet | Layout::ExactSets if !only(&[32]) => {
                 Some("holds only single addresses, but the table has prefixes")
             }
-            Layout::ExactSet6 if !only(&[64, 128]) => {
+            Layout::ExactSet6 | Layout::ExactSets6 if !only(&[64, 128]) => {
                 Some("holds only /64 networks and single addresses, but the table has other prefixes")
             }
             _ => None,

@@ -57,7 +57,7 @@ fn verify_declarations(program: &Program) -> Result<(), String> {
         }
     }
     for (index, slot) in program.slots.iter().enumerate() {
-        let fits = slot.layout == Layout::ExactSets && slot.tables().len() <= FUSED_MAX;
+        let fits = slot.layout.is_fused() && slot.tables().len() <= FUSED_MAX;
         let empty = matches!(&slot.contents, SlotContents::Tables(names) if names.is_empty());
         if slot.counted.is_some()
             && (slot.tables().len() != 1 || !matches!(slot.layout, Layout::RankLeaf | Layout::RankLeaf6))

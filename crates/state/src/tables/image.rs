@@ -201,7 +201,7 @@ impl TableImage {
             _ if is_as_declared => image,
             [one] if counted => Arc::new(one.build_numbered(layout)?),
             [one] => Arc::new(one.build(layout)?),
-            fused => Arc::new(weir_tables::exact_sets(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
+            fused => Arc::new(weir_tables::fused(&fused.iter().map(|table| &**table).collect::<Vec<_>>())?),
         };
         let is_dynamic = members.iter().any(|member| member.dynamic.is_some());
         let changes = !is_as_declared || is_dynamic || expiry.iter().any(|expiry| !expiry.is_empty());

@@ -36,6 +36,8 @@ pub(super) fn half_bytes(layout: Layout, image_bytes: usize, size: usize, max: u
     let (least, bytes_each) = match layout {
         Layout::ExactSet | Layout::ExactSets => (EXACT_BYTES_MIN, 8),
         Layout::ExactSet6 => (EXACT_BYTES_MIN, 32),
+        // Each kind has at least 64 KiB of buckets.
+        Layout::ExactSets6 => (4 * EXACT_BYTES_MIN, 32),
         Layout::RankLeaf | Layout::CountedLeaf | Layout::Dxr16x4 => (LEAF_BYTES_MIN, 14),
         Layout::RankLeaf6 | Layout::Range6 => (LEAF_BYTES_MIN, 64),
         // All entries may be prefixes.

@@ -31,7 +31,7 @@ pub fn image(
     let tables: Vec<&Table> = members.iter().map(|(_, table)| &***table).collect();
     let image = match tables.as_slice() {
         [one] => one.build(layout).unwrap(),
-        fused => weir_tables::exact_sets(fused).unwrap(),
+        fused => weir_tables::fused(fused).unwrap(),
     };
     let member = |&(name, table): &(&str, &Arc<Table>)| Member { name: name.to_owned(), table: table.clone(), dynamic };
     let name = members.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("+");

@@ -38,7 +38,7 @@ impl Image {
         let names: &[&'static str] = match self.layout {
             Layout::Dxr16x4 => &dxr::SECTIONS,
             Layout::ExactSet | Layout::ExactSets | Layout::ExactLeaf => &exact_set::SECTIONS,
-            Layout::ExactSet6 | Layout::ExactLeaf6 => &exact_set6::SECTIONS,
+            Layout::ExactSet6 | Layout::ExactSets6 | Layout::ExactLeaf6 => &exact_set6::SECTIONS,
             Layout::Range6 => &range6::SECTIONS,
             Layout::RankLeaf | Layout::RankLeaf6 | Layout::CountedLeaf => &rank_leaf::SECTIONS,
         };
@@ -67,6 +67,7 @@ enum Lookup<'a> {
     ExactSet(exact_set::View<'a>),
     ExactSets(exact_sets::View<'a>),
     ExactSet6(exact_set6::View<'a>),
+    ExactSets6(exact_set6::View<'a>),
     Range6(range6::View<'a>),
     RankLeaf(rank_leaf::View<'a>),
     RankLeaf6(rank_leaf::View<'a>),
@@ -87,7 +88,7 @@ impl<'a> ImageView<'a> {
             Lookup::Dxr(dxr) => dxr.check(&header)?,
             Lookup::ExactSet(set) => set.check(&header)?,
             Lookup::ExactSets(sets) => sets.check(&header)?,
-            Lookup::ExactSet6(_) => {}
+            Lookup::ExactSet6(sets) | Lookup::ExactSets6(sets) => sets.check(&header)?,
             Lookup::Range6(range6) => range6.check(&header)?,
             Lookup::RankLeaf(leaves) => leaves.check4(&header)?,
             Lookup::RankLeaf6(leaves) => leaves.check6(&header)?,
@@ -104,6 +105,7 @@ impl<'a> ImageView<'a> {
             Layout::ExactSet => Lookup::ExactSet(exact_set::View::open(header, bytes)?),
             Layout::ExactSets => Lookup::ExactSets(exact_sets::View::open(header, bytes)?),
             Layout::ExactSet6 => Lookup::ExactSet6(exact_set6::View::open(header, bytes)?),
+            Layout::ExactSets6 => Lookup::ExactSets6(exact_set6::View::open(header, bytes)?),
             Layout::Range6 => Lookup::Range6(range6::View::open(header, bytes)?),
             Layout::RankLeaf => Lookup::RankLeaf(rank_leaf::View::open(header, bytes)?),
             Layout::RankLeaf6 => Lookup::RankLeaf6(rank_leaf::View::open(header, bytes)?),
@@ -121,6 +123,7 @@ impl<'a> ImageView<'a> {
             Lookup::ExactSet(_) => Layout::ExactSet,
             Lookup::ExactSets(_) => Layout::ExactSets,
             Lookup::ExactSet6(_) => Layout::ExactSet6,
+            Lookup::ExactSets6(_) => Layout::ExactSets6,
             Lookup::Range6(_) => Layout::Range6,
             Lookup::RankLeaf(_) => Layout::RankLeaf,
             Lookup::RankLeaf6(_) => Layout::RankLeaf6,
@@ -158,7 +161,11 @@ impl<'a> ImageView<'a> {
             Lookup::RankLeaf(view) => view.find4(addr),
             Lookup::CountedLeaf(view) => view.find4(addr),
             Lookup::ExactLeaf(view) => view.find4(addr),
-            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) | Lookup::ExactLeaf6(_) => 0,
+            Lookup::Range6(_)
+            | Lookup::RankLeaf6(_)
+            | Lookup::ExactSet6(_)
+            | Lookup::ExactSets6(_)
+            | Lookup::ExactLeaf6(_) => 0,
         }
     }
 
@@ -174,7 +181,7 @@ impl<'a> ImageView<'a> {
             | Lookup::ExactLeaf(_) => 0,
             Lookup::ExactLeaf6(view) => view.find6(addr),
             Lookup::Range6(view) => view.find(addr),
-            Lookup::ExactSet6(view) => view.find(addr),
+            Lookup::ExactSet6(view) | Lookup::ExactSets6(view) => view.find(addr),
             Lookup::RankLeaf6(view) => view.find6(addr),
         }
     }
@@ -190,7 +197,11 @@ impl ImageView<'_> {
             Lookup::RankLeaf(view) => view.trace4(addr, trace),
             Lookup::CountedLeaf(view) => view.trace4(addr, trace),
             Lookup::ExactLeaf(view) => view.trace4(addr, trace),
-            Lookup::Range6(_) | Lookup::RankLeaf6(_) | Lookup::ExactSet6(_) | Lookup::ExactLeaf6(_) => {}
+            Lookup::Range6(_)
+            | Lookup::RankLeaf6(_)
+            | Lookup::ExactSet6(_)
+            | Lookup::ExactSets6(_)
+            | Lookup::ExactLeaf6(_) => {}
         }
     }
 
@@ -198,7 +209,7 @@ impl ImageView<'_> {
     pub(crate) fn trace6(&self, addr: u128, trace: &mut Trace) {
         match &self.lookup {
             Lookup::Range6(view) => view.trace(addr, trace),
-            Lookup::ExactSet6(view) => view.trace(addr, trace),
+            Lookup::ExactSet6(view) | Lookup::ExactSets6(view) => view.trace(addr, trace),
             Lookup::RankLeaf6(view) => view.trace6(addr, trace),
             Lookup::Dxr(_)
             | Lookup::ExactSet(_)

@@ -25,7 +25,6 @@ use std::ops::Range;
 
 use weir_abi::Layout;
 
-use crate::entries::{Kind, Table};
 use crate::image::{BuildError, Header, Image, ImageError, Section, Writer};
 use crate::layout::exact_set::{
     BUCKET_BITS_MAX, BUCKET_BITS_MIN, ExactBuckets, Filler, Geometry, ORDER, ORDER_MAX, OVERFLOW_ONE_IN, SHIFT,
@@ -141,33 +140,6 @@ fn overflow_share(mean: f64, slots: usize) -> f64 {
         rest -= term;
     }
     rest
-}
-
-/// Builds one image for all the tables. A lookup sets bit `m` if `tables[m]` holds the address.
-///
-/// # Errors
-/// There are no tables or more than [`MEMBERS_MAX`], or one of them is not a set of IPv4 addresses.
-pub fn exact_sets(tables: &[&Table]) -> Result<Image, BuildError> {
-    check(tables)?;
-    let sets: Vec<&[Prefix4]> = tables.iter().map(|table| table.prefixes4()).collect();
-    build(&sets, Room::None)
-}
-
-/// Refuses tables that cannot share buckets: of the other family or with labels, none, or too many.
-pub(crate) fn check(tables: &[&Table]) -> Result<(), BuildError> {
-    let layout = Layout::ExactSets;
-    if tables.is_empty() || tables.len() > MEMBERS_MAX {
-        return Err(BuildError::Limit { layout, what: "sets, and at least one", max: MEMBERS_MAX });
-    }
-    for table in tables {
-        if table.family() != weir_abi::Family::Ipv4 {
-            return Err(BuildError::Family { layout, family: table.family() });
-        }
-        if table.kind() == Kind::Labels {
-            return Err(BuildError::Labelled { layout });
-        }
-    }
-    Ok(())
 }
 
 /// Builds the image of one to [`MEMBERS_MAX`] sets, each sorted and without duplicates.

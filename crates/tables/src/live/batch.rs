@@ -43,7 +43,7 @@ impl LiveTable {
             return Err(LiveError::NoSuchSet { set, sets: self.sets });
         }
         match self.layout {
-            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 => {
+            Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactSets6 => {
                 nets(table).try_for_each(|(net, _)| Ok(self.suits(net)?))
             }
             _ => Ok(()),

@@ -10,6 +10,7 @@
 //!                                             of the first one                                the key is in
 //! remove                                      slot = free, or overflow -= the key             the key is out
 //!   no other key went on by a filter bit      filter bit = 0                                  nothing changes
+//! other members (fused sets)                  the key's word, or the entry's last word        the key has these members
 //! ```
 //! If a filter bit is set already, its store is left out. A key never moves. So a reader may load the words of a bucket
 //! in any order, and must only load the next bucket or the overflow after the filter bit that leads there.
@@ -32,13 +33,13 @@
 //! A lookup searches for the network and then for the host. If a host were removed just after its network was inserted,
 //! a reader between the two searches could find neither. The same holds with network and host exchanged. So a key is
 //! removed in place only if all readers have passed since a key of the other kind was inserted. Otherwise the table is
-//! rebuilt.
+//! rebuilt. A member of fused sets that gets or loses a key is treated in the same way.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::cells::CellsMut;
 use crate::layout::exact_set6::{
-    Exact6Buckets, FILTER, FilterBit, Key, KeyKind, NO_HOST, WORD_BYTES, Way, is_free, slots,
+    Exact6Buckets, FILTER, FilterBit, Key, KeyKind, MEMBERS_AT, NO_HOST, WORD_BYTES, Way, is_free, slots,
 };
 use crate::live::epochs::{Quiescence, Unlinked};
 use crate::live::exact::Full;
@@ -97,40 +98,62 @@ impl Exact6Writer {
         Exact6Writer { buckets, went_on, left, left_max, resting, young, deferred: Unlinked::default() }
     }
 
-    /// Inserts or removes a network or host.
-    pub fn change(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, net: Net, new: u32) -> Result<(), Full> {
+    /// Gives a network or host the members `new` (a bit each; 1 for one set). It has `old` now; 0 is none.
+    pub fn change(
+        &mut self,
+        cells: &impl CellsMut,
+        readers: &impl Quiescence,
+        net: Net,
+        (old, new): (u32, u32),
+    ) -> Result<(), Full> {
         let key = Key::of(&Prefix6 { addr: net.first, len: net.len, label: 1 });
         let key = key.expect("the prefix was checked");
-        match new {
-            0 => self.remove(cells, readers, key),
-            _ => self.insert(cells, readers, key),
-        }
-    }
-
-    /// Inserts a key that the set does not hold.
-    pub fn insert(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
         self.reclaim(cells, readers);
-        if self.deferred.len() > STEPS_MAX {
+        if old & !new != 0 && self.young.contains_key(&(key.kind().other(), key.high())) {
             return Err(Full);
         }
-        self.place_key(cells, key)?;
-        let young = (key.kind(), key.high());
-        *self.young.entry(young).or_default() += 1;
-        self.deferred.push(readers, Reclaim::Settle(young));
+        if new & !old != 0 && self.deferred.len() > STEPS_MAX {
+            return Err(Full);
+        }
+        match (old, new) {
+            (0, members) => self.place_key(cells, key, members)?,
+            (_, 0) => self.take_key(cells, readers, key),
+            (_, members) => self.set_members(cells, key, members),
+        }
+        if new & !old != 0 {
+            let young = (key.kind(), key.high());
+            *self.young.entry(young).or_default() += 1;
+            self.deferred.push(readers, Reclaim::Settle(young));
+        }
         Ok(())
     }
 
-    fn place_key(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
+    /// Changes the members of a key that fused sets hold.
+    fn set_members(&self, cells: &impl CellsMut, key: Key, members: u32) {
+        let words = self.buckets.words;
+        for way in self.buckets.ways(key).into_iter().flatten().filter(|_| !key.is_only_in_overflow()) {
+            let has = |&slot: &usize| self.buckets.of_slot(cells, slot, key, way).is_some();
+            if let Some(slot) = slots(way.bucket, key.kind()).find(has) {
+                return cells.set_u64(slot, cells.u64(slot) & FILTER | way.word | words.of_members(members));
+            }
+        }
+        let has = |&entry: &usize| self.buckets.of_entry(cells, entry, key).is_some();
+        if let Some(entry) = self.buckets.entries(key).find(has) {
+            cells.set_u64(entry + MEMBERS_AT, words.entry_members(members));
+        }
+    }
+
+    fn place_key(&mut self, cells: &impl CellsMut, key: Key, members: u32) -> Result<(), Full> {
         // A set built without keys of this kind has no bucket for them.
         let [first, second] = self.buckets.ways(key).ok_or(Full)?;
         if key.is_only_in_overflow() {
-            return self.insert_overflow(cells, key);
+            return self.insert_overflow(cells, key, members);
         }
-        if self.place_in(cells, key, first) {
+        if self.place_in(cells, key, members, first) {
             return Ok(());
         }
-        if !self.place_in(cells, key, second) {
-            self.insert_overflow(cells, key)?;
+        if !self.place_in(cells, key, members, second) {
+            self.insert_overflow(cells, key, members)?;
             self.go_on(cells, second.filter);
         }
         self.go_on(cells, first.filter);
@@ -138,13 +161,13 @@ impl Exact6Writer {
     }
 
     /// Places a key in a bucket; `false` if the bucket has no free slot.
-    fn place_in(&self, cells: &impl CellsMut, key: Key, way: Way) -> bool {
+    fn place_in(&self, cells: &impl CellsMut, key: Key, members: u32, way: Way) -> bool {
         let usable = |&at: &usize| is_free(cells.u64(at)) && !self.resting.contains(&at);
         let Some(free) = slots(way.bucket, key.kind()).find(usable) else { return false };
         if key.kind() == KeyKind::Host {
             cells.set_u64(free + WORD_BYTES, key.high());
         }
-        cells.set_u64(free, cells.u64(free) & FILTER | way.word);
+        cells.set_u64(free, cells.u64(free) & FILTER | way.word | self.buckets.words.of_members(members));
         true
     }
 
@@ -167,20 +190,6 @@ impl Exact6Writer {
         }
     }
 
-    /// Removes a key that the set holds.
-    pub fn remove(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) -> Result<(), Full> {
-        self.reclaim(cells, readers);
-        let other_kind = match key.kind() {
-            KeyKind::Net => KeyKind::Host,
-            KeyKind::Host => KeyKind::Net,
-        };
-        if self.young.contains_key(&(other_kind, key.high())) {
-            return Err(Full);
-        }
-        self.take_key(cells, readers, key);
-        Ok(())
-    }
-
     fn take_key(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
         let Some([first, second]) = self.buckets.ways(key) else { return };
         if key.is_only_in_overflow() {
@@ -201,7 +210,7 @@ impl Exact6Writer {
 
     /// Removes a key from a bucket; `false` if the bucket does not have it.
     fn take_from(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key, way: Way) -> bool {
-        let has = |&at: &usize| self.buckets.has(cells, at, key, way.word);
+        let has = |&at: &usize| self.buckets.of_slot(cells, at, key, way).is_some();
         let Some(at) = slots(way.bucket, key.kind()).find(has) else { return false };
         cells.set_u64(at, cells.u64(at) & FILTER);
         if key.kind() == KeyKind::Host {
@@ -239,19 +248,22 @@ impl Exact6Writer {
         }
     }
 
-    fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key) -> Result<(), Full> {
+    fn insert_overflow(&mut self, cells: &impl CellsMut, key: Key, members: u32) -> Result<(), Full> {
         let usable = |&at: &usize| cells.u64(at) == 0 && !self.resting.contains(&at);
         let free = self.buckets.entries(key).find(usable).filter(|_| self.left < self.left_max).ok_or(Full)?;
         let [kind, high, low] = key.entry();
         cells.set_u64(free + WORD_BYTES, high);
         cells.set_u64(free + 2 * WORD_BYTES, low);
+        cells.set_u64(free + MEMBERS_AT, self.buckets.words.entry_members(members));
         cells.set_u64(free, kind);
         self.left += 1;
         Ok(())
     }
 
     fn remove_overflow(&mut self, cells: &impl CellsMut, readers: &impl Quiescence, key: Key) {
-        let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.is(cells, at, key)) else { return };
+        let Some(at) = self.buckets.entries(key).find(|&at| self.buckets.of_entry(cells, at, key).is_some()) else {
+            return;
+        };
         cells.set_u64(at, 0);
         self.left -= 1;
         self.resting.insert(at);

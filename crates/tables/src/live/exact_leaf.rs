@@ -106,7 +106,7 @@ impl ExactLeafWriter {
     fn change_host<Q: Quiescence>(&mut self, cells: &impl CellsMut, readers: &Q, step: Step) -> Result<(), Full> {
         match &mut self.hosts {
             HostsWriter::V4(hosts) => hosts.change(cells, step.net.addr4(), step.old, step.new)?,
-            HostsWriter::V6(hosts) => hosts.change(cells, readers, step.net, step.new)?,
+            HostsWriter::V6(hosts) => hosts.change(cells, readers, step.net, (step.old, step.new))?,
         }
         if step.new != 0 {
             if self.young.len() == YOUNG_MAX {

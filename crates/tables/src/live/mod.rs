@@ -60,8 +60,7 @@ use crate::cells::CellsMut;
 use crate::entries::{Kind, Labels, Table};
 use crate::image::{BuildError, Image, LABELS_MAX};
 use crate::layout::exact_leaf::host_lengths;
-use crate::layout::{Room, exact_sets};
-use crate::prefix::Prefix4;
+use crate::layout::{Room, exact_set6, exact_sets};
 use crate::problem::{LABEL_BYTES_MAX, Problem};
 use change::To;
 pub use change::{Change, LiveError};
@@ -124,7 +123,7 @@ impl LiveWriter {
         let Step { net, old, new } = steps[0];
         match self {
             LiveWriter::Exact(writer) => writer.change(cells, net.addr4(), old, new),
-            LiveWriter::Exact6(writer) => writer.change(cells, readers, net, new),
+            LiveWriter::Exact6(writer) => writer.change(cells, readers, net, (old, new)),
             LiveWriter::RankLeaf(writer) => writer.change(cells, readers, rib, net, labels),
             LiveWriter::ExactLeaf(writer) => writer.change(cells, readers, rib, steps),
             LiveWriter::Rebuild => Err(Full),
@@ -173,14 +172,14 @@ impl LiveTable {
         Self::make(readers, layout, (table.kind(), 1), Rib::of(table), labels_of(table))
     }
 
-    /// Fuses up to [`crate::MEMBERS_MAX`] sets into one live table with [`Layout::ExactSets`]. A lookup sets bit `m` if
+    /// Fuses up to [`crate::MEMBERS_MAX`] sets into one live table with [`Layout::fused`]. A lookup sets bit `m` if
     /// `tables[m]` holds the address.
     ///
     /// # Errors
-    /// As for [`crate::exact_sets`].
+    /// As for [`crate::fused`].
     pub fn fused(readers: &Readers, tables: &[&Table]) -> Result<Self, LiveError> {
-        exact_sets::check(tables)?;
-        Self::make(readers, Layout::ExactSets, (Kind::Set, tables.len()), Rib::of_sets(tables), Labels::default())
+        let layout = Layout::fused(build::check_fused(tables)?);
+        Self::make(readers, layout, (Kind::Set, tables.len()), Rib::of_sets(tables), Labels::default())
     }
 
     fn make(
@@ -199,7 +198,7 @@ impl LiveTable {
     /// the image with room for changes.
     pub fn take_over(published: PublishedImage, tables: &[&Table], layout: Layout) -> Self {
         let first = tables[0];
-        let rib = if layout == Layout::ExactSets { Rib::of_sets(tables) } else { Rib::of(first) };
+        let rib = if layout.is_fused() { Rib::of_sets(tables) } else { Rib::of(first) };
         let (of, contents) = ((first.kind(), tables.len()), (rib, labels_of(first)));
         Self::with_writer(layout, of, contents, published.0, LiveWriter::Rebuild)
     }
@@ -382,7 +381,7 @@ impl LiveTable {
             Layout::ExactSet | Layout::ExactSets if net.len != 32 => {
                 Err(BuildError::NotAnAddress { layout, prefix: prefix() })
             }
-            Layout::ExactSet6 if net.len != 64 && net.len != 128 => {
+            Layout::ExactSet6 | Layout::ExactSets6 if net.len != 64 && net.len != 128 => {
                 Err(BuildError::NotANetOrHost { layout, prefix: prefix() })
             }
             _ => Ok(()),
@@ -433,9 +432,17 @@ fn lengths(rib: &Rib, sets: usize) -> Vec<usize> {
 
 /// Builds the image of these prefixes, whose labels are at most `highest`.
 fn build(layout: Layout, kind: Kind, sets: usize, rib: &Rib, highest: u32, room: Room) -> Result<Image, BuildError> {
-    if layout == Layout::ExactSets && rib.family() == Family::Ipv4 && kind == Kind::Set {
-        let members: Vec<Vec<Prefix4>> = (0..sets).map(|set| rib.prefixes_of(set)).collect();
-        return exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room);
+    if layout != Layout::fused(rib.family()) || kind == Kind::Labels {
+        return build::build(kind, highest, &rib.prefixes(), layout, room);
     }
-    build::build(kind, highest, &rib.prefixes(), layout, room)
+    match rib.family() {
+        Family::Ipv4 => {
+            let members: Vec<_> = (0..sets).map(|set| rib.prefixes4_of(set)).collect();
+            exact_sets::build(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room)
+        }
+        Family::Ipv6 => {
+            let members: Vec<_> = (0..sets).map(|set| rib.prefixes6_of(set)).collect();
+            exact_set6::build_fused(&members.iter().map(Vec::as_slice).collect::<Vec<_>>(), room)
+        }
+    }
 }

@@ -12,7 +12,7 @@ use weir_abi::Family;
 use crate::entries::{Prefixes, Table};
 use crate::flatten::{Range, flatten};
 use crate::merge::merge;
-use crate::prefix::{Prefix, Prefix4};
+use crate::prefix::{Prefix, Prefix4, Prefix6};
 
 /// The prefix of `len` bits whose lowest address is `first`. An IPv4 address is in the highest 32 bits, so that one
 /// code handles both families.
@@ -103,15 +103,21 @@ impl Rib {
         }
     }
 
-    /// The prefixes of several IPv4 sets.
+    /// The prefixes of several sets of one family.
     pub fn of_sets(tables: &[&Table]) -> Self {
-        let mut masks: BTreeMap<(u32, u8), u32> = BTreeMap::new();
-        for (set, table) in tables.iter().enumerate() {
-            for prefix in table.prefixes4() {
-                *masks.entry((prefix.addr, prefix.len)).or_default() |= 1 << set;
+        fn masks<'t, A: Copy + Ord + 't>(sets: impl Iterator<Item = &'t [Prefix<A>]>) -> BTreeMap<(A, u8), u32> {
+            let mut masks = BTreeMap::new();
+            for (set, prefixes) in sets.enumerate() {
+                for prefix in prefixes {
+                    *masks.entry((prefix.addr, prefix.len)).or_default() |= 1 << set;
+                }
             }
+            masks
         }
-        Self::new(Map::V4(masks))
+        match tables[0].family() {
+            Family::Ipv4 => Self::new(Map::V4(masks(tables.iter().map(|table| table.prefixes4())))),
+            Family::Ipv6 => Self::new(Map::V6(masks(tables.iter().map(|table| table.prefixes6())))),
+        }
     }
 
     fn new(map: Map) -> Self {
@@ -236,10 +242,18 @@ impl Rib {
         (label, ranges)
     }
 
-    /// The addresses of one of several sets, sorted for a builder.
-    pub fn prefixes_of(&self, set: usize) -> Vec<Prefix4> {
-        let of = self.iter().filter(|&(_, mask)| mask >> set & 1 != 0);
-        of.map(|(net, _)| Prefix { addr: net.addr4(), len: net.len, label: 1 }).collect()
+    /// The IPv4 prefixes of one of several sets, sorted for a builder.
+    pub fn prefixes4_of(&self, set: usize) -> Vec<Prefix4> {
+        self.nets_of(set).map(|net| Prefix { addr: net.addr4(), len: net.len, label: 1 }).collect()
+    }
+
+    /// The IPv6 prefixes of one of several sets, sorted for a builder.
+    pub fn prefixes6_of(&self, set: usize) -> Vec<Prefix6> {
+        self.nets_of(set).map(|net| Prefix { addr: net.first, len: net.len, label: 1 }).collect()
+    }
+
+    fn nets_of(&self, set: usize) -> impl Iterator<Item = Net> {
+        self.iter().filter(move |&(_, mask)| mask >> set & 1 != 0).map(|(net, _)| net)
     }
 
     /// The prefixes, sorted for a builder.

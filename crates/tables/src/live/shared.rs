@@ -19,7 +19,7 @@ use crate::live::two_halves::TwoHalves;
 pub(super) enum LiveLayout {
     /// One or more sets of IPv4 addresses.
     Exact(ExactBuckets, exact_sets::Ends),
-    /// A set of IPv6 /64s and /128s.
+    /// One or more sets of IPv6 /64s and /128s.
     Exact6(Exact6Buckets),
     /// IPv4 prefixes.
     RankLeaf(Offsets),
@@ -83,7 +83,7 @@ impl SharedImage {
                 let ends = exact_sets::open_ends(&header, buckets.geometry);
                 LiveLayout::Exact(buckets, ends.expect("an image is valid by construction"))
             }
-            Layout::ExactSet6 => {
+            Layout::ExactSet6 | Layout::ExactSets6 => {
                 LiveLayout::Exact6(Exact6Buckets::open(&header, bytes).expect("an image is valid by construction"))
             }
             Layout::RankLeaf => LiveLayout::RankLeaf(leaves()),

@@ -26,7 +26,9 @@ pub struct Model {
 impl Model {
     pub fn new(layout: Layout, kind: Kind) -> Self {
         let family = match layout {
-            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6 => Family::Ipv6,
+            Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactSets6 | Layout::ExactLeaf6 => {
+                Family::Ipv6
+            }
             _ => Family::Ipv4,
         };
         Model { layout, kind, family, held: BTreeMap::new() }
@@ -65,7 +67,7 @@ impl Model {
         let bits = self.family.bits();
         let len = match self.layout {
             Layout::ExactSet | Layout::ExactSets => 32,
-            Layout::ExactSet6 => [64, 128][random.below(2)],
+            Layout::ExactSet6 | Layout::ExactSets6 => [64, 128][random.below(2)],
             Layout::ExactLeaf6 if random.below(4) == 0 => 64,
             _ => match random.below(60) {
                 0 => random.below(17) as u8,

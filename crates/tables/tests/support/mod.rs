@@ -158,7 +158,13 @@ pub fn nets_and_hosts6(nets: usize, hosts: usize, seed: u64) -> Vec<Entry<u128>>
 /// One image of several sets.
 pub fn fused(lists: &[Vec<Entry<u32>>]) -> weir_tables::Image {
     let tables: Vec<_> = lists.iter().map(|list| table(Family::Ipv4, Kind::Set, list).settle()).collect();
-    weir_tables::exact_sets(&tables.iter().collect::<Vec<_>>()).unwrap()
+    weir_tables::fused(&tables.iter().collect::<Vec<_>>()).unwrap()
+}
+
+/// One image of several sets of IPv6 networks and hosts.
+pub fn fused6(lists: &[Vec<Entry<u128>>]) -> weir_tables::Image {
+    let tables: Vec<_> = lists.iter().map(|list| table(Family::Ipv6, Kind::Set, list).settle()).collect();
+    weir_tables::fused(&tables.iter().collect::<Vec<_>>()).unwrap()
 }
 
 /// Every second address of a /19: range blocks of 4096 ranges, whose count stands at the head.

@@ -14,6 +14,7 @@ pub fn lookup(layout: Layout) -> (&'static str, bool) {
         Layout::ExactSet => ("exact_set_find", true),
         Layout::ExactSets => ("exact_sets_find", true),
         Layout::ExactSet6 => ("exact_set6_find", true),
+        Layout::ExactSets6 => ("exact_sets6_find", true),
         Layout::Range6 => ("range6_find", false),
         Layout::RankLeaf => ("rank_leaf_find", true),
         Layout::RankLeaf6 => ("rank_leaf6_find", true),
@@ -24,7 +25,7 @@ pub fn lookup(layout: Layout) -> (&'static str, bool) {
 }
 
 pub fn is_ipv6(layout: Layout) -> bool {
-    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactLeaf6)
+    matches!(layout, Layout::Range6 | Layout::RankLeaf6 | Layout::ExactSet6 | Layout::ExactSets6 | Layout::ExactLeaf6)
 }
 
 /// Functions that a loader finds: `shim_` and the name of the lookup.

@@ -86,6 +86,7 @@ pub const CONTENDERS: &[Contender] = &[
     layout(Layout::Range6, Family::Ipv6, &[Way::single("tables/range6.h", "range6_find")]),
     layout(Layout::RankLeaf6, Family::Ipv6, &[Way::single("tables/rank_leaf.h", "rank_leaf6_find"), Way::burst("tables/rank_leaf_burst.h", "rank_leaf6_find_burst")]),
     layout(Layout::ExactSet6, Family::Ipv6, &[Way::single("tables/exact_set6.h", "exact_set6_find"), Way::burst("tables/exact_set6.h", "exact_set6_find_burst")]),
+    layout(Layout::ExactSets6, Family::Ipv6, &[Way::single("tables/exact_sets6.h", "exact_sets6_find"), Way::burst("tables/exact_sets6.h", "exact_sets6_find_burst")]),
     layout(Layout::ExactLeaf, Family::Ipv4, &[Way::single("tables/exact_leaf.h", "exact_leaf_find"), Way::burst("tables/exact_leaf.h", "exact_leaf_find_burst")]),
     layout(Layout::ExactLeaf6, Family::Ipv6, &[Way::single("tables/exact_leaf.h", "exact_leaf6_find"), Way::burst("tables/exact_leaf.h", "exact_leaf6_find_burst")]),
     Contender { name: "rte-fib", family: Family::Ipv4, builder: Builder::RteFib, ways: &[] },

@@ -141,7 +141,7 @@ fn chosen(data: &[Data], lookups: &Lookups, scale: Scale) -> Result<Vec<Entrant>
         let members: Vec<usize> = image.tables().iter().map(|id| usize::from(id.0)).collect();
         let built = match members.as_slice() {
             &[one] => tables[one].build(image.layout),
-            several => weir_tables::exact_sets(&several.iter().map(|&one| tables[one]).collect::<Vec<_>>()),
+            several => weir_tables::fused(&several.iter().map(|&one| tables[one]).collect::<Vec<_>>()),
         };
         let built = built.map_err(|error| Failure::Runtime(format!("bench tables: {error}")))?;
         let built = Rc::new(Built::Image(built));

@@ -108,7 +108,7 @@ fn wishes(table: &Table, layout: Layout, count: usize) -> Vec<Wish> {
         return Vec::new();
     }
     let bits = table.family().bits();
-    let exact = matches!(layout, Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6);
+    let exact = matches!(layout, Layout::ExactSet | Layout::ExactSets | Layout::ExactSet6 | Layout::ExactSets6);
     let mut random = SplitMix::new(1);
     let mut wish = || {
         let (addr, len) = sorted[random.below(sorted.len() as u64) as usize];

@@ -105,7 +105,7 @@ pub fn one(pool: &Pool) -> BoxedStrategy<String> {
         4 => addresses("ip", element4(pool)),
         2 => addresses("ip6", element6(pool)),
         3 => table("ip", &["hosts", "hosts-b", "hosts-c", "hosts-d", "hosts-e", "nets", "fed", "fed"], "sites"),
-        2 => table("ip6", &["hosts6", "whole6", "nets6", "fed6"], "sites6"),
+        2 => table("ip6", &["hosts6", "whole6", "whole6-b", "nets6", "fed6"], "sites6"),
         5 => select(WORDS.to_vec()).prop_map(str::to_owned),
         3 => raw(),
     ]

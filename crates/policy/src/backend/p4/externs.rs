@@ -275,6 +275,7 @@ fn find_function(layout: Layout) -> &'static str {
         Layout::ExactSet => "exact_set_find",
         Layout::ExactSets => "exact_sets_find",
         Layout::ExactSet6 => "exact_set6_find",
+        Layout::ExactSets6 => "exact_sets6_find",
         Layout::Range6 => "range6_find",
         Layout::RankLeaf => "rank_leaf_find",
         Layout::RankLeaf6 => "rank_leaf6_find",

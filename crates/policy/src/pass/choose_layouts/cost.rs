@@ -83,6 +83,7 @@ impl LookupCost {
             Layout::ExactSet => staged(2.5, 0.0),
             Layout::ExactSets => staged(3.2, 0.0),
             Layout::ExactSet6 => staged(6.0, 3.0),
+            Layout::ExactSets6 => staged(7.0, 3.0),
             Layout::RankLeaf => staged(0.0, 0.8),
             // Of a set with hosts only.
             Layout::ExactLeaf => staged(2.5, 0.0),

@@ -1,8 +1,8 @@
 //! Plans the images of tables: the layout of each image, and which tables share one.
 //!
 //! The [`Catalog`] measures the image of a table in each layout. A table gets the layout for which [`CostModel`]
-//! expects the fewest cycles. Up to four sets of IPv4 addresses are *fused* into one image, so that one lookup serves
-//! all of them. This is done if the expected cycles of all lookups are fewer than without fusing.
+//! expects the fewest cycles. Up to four exact sets of one family are *fused* into one image, so that one lookup
+//! serves all of them. This is done if the expected cycles of all lookups are fewer than without fusing.
 
 mod cost;
 
@@ -204,8 +204,9 @@ impl Planner<'_> {
             self.catalog.image(&names, layout).map(|image| self.model.estimate(image))
         };
         let (&first, others) = tables.split_first()?;
+        let family = table(first).family;
         let mut members = vec![first];
-        let mut apart = vec![image(&[first], Layout::ExactSet)?];
+        let mut apart = vec![image(&[first], exact_set(family))?];
         let mut all_lookups = self.lookups[first].clone();
         let mut cost = apart[0];
         for &other in others {
@@ -213,8 +214,8 @@ impl Planner<'_> {
                 break;
             }
             let with_other = [members.as_slice(), &[other]].concat();
-            let together = image(&with_other, Layout::ExactSets);
-            let (Some(together), Some(alone)) = (together, image(&[other], Layout::ExactSet)) else { continue };
+            let together = image(&with_other, Layout::fused(family));
+            let (Some(together), Some(alone)) = (together, image(&[other], exact_set(family))) else { continue };
             let all: BTreeSet<Lookup> = all_lookups.union(&self.lookups[other]).copied().collect();
             let total = |estimate: Estimate, lookups: &BTreeSet<Lookup>| estimate.cycles * lookups.len() as f64;
             let forced = table(other).layout.is_some();
@@ -226,7 +227,7 @@ impl Planner<'_> {
         let tables: BTreeSet<usize> = members.iter().copied().collect();
         (members.len() > 1).then(|| Planned {
             contents: ImageContents::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
-            layout: Layout::ExactSets,
+            layout: Layout::fused(family),
             reason: Reason::Fused { together: cost, apart },
         })
     }
@@ -265,7 +266,7 @@ fn holds_table(layout: Layout, table: &Table) -> bool {
         Layout::ExactSet => table.family == Family::Ipv4 && only(&[32]),
         Layout::ExactSet6 => table.family == Family::Ipv6 && only(&[64, 128]),
         // Layouts for several tables, for lists of limits, and for dynamic tables.
-        Layout::ExactSets | Layout::CountedLeaf | Layout::ExactLeaf | Layout::ExactLeaf6 => false,
+        Layout::ExactSets | Layout::ExactSets6 | Layout::CountedLeaf | Layout::ExactLeaf | Layout::ExactLeaf6 => false,
     }
 }
 
@@ -279,6 +280,7 @@ fn holds_limits(layout: Layout, family: Family) -> bool {
         | Layout::ExactSet
         | Layout::ExactSets
         | Layout::ExactSet6
+        | Layout::ExactSets6
         | Layout::ExactLeaf
         | Layout::ExactLeaf6 => false,
     }
@@ -298,7 +300,16 @@ fn lists(policy: &Checked) -> BTreeSet<(LimitsId, Family)> {
 
 /// Whether a table may share an image. A dynamic table may not, because it may get prefixes.
 fn may_be_fused(table: &Table) -> bool {
-    holds_table(Layout::ExactSet, table) && table.layout.is_none_or(|layout| layout == Layout::ExactSets)
+    let fused = Layout::fused(table.family);
+    holds_table(exact_set(table.family), table) && table.layout.is_none_or(|layout| layout == fused)
+}
+
+/// The layout of an exact set alone.
+const fn exact_set(family: Family) -> Layout {
+    match family {
+        Family::Ipv4 => Layout::ExactSet,
+        Family::Ipv6 => Layout::ExactSet6,
+    }
 }
 
 /// A lookup: the posture's number, the direction and the key.

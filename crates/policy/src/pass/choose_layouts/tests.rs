@@ -45,7 +45,7 @@ impl Catalog for Typical<'_> {
         let halvings = f64::from(entries.max(1).ilog2());
         let (bytes, words, lines) = match layout {
             Layout::ExactSet | Layout::ExactSets => ((4 * entries).next_power_of_two().max(1 << 19), 1.0, 1.0),
-            Layout::ExactSet6 => (16 * entries, 1.6, 1.6),
+            Layout::ExactSet6 | Layout::ExactSets6 => (16 * entries, 1.6, 1.6),
             Layout::RankLeaf | Layout::CountedLeaf => ((256 << 10) + 5 * entries, 4.0, 4.0),
             Layout::ExactLeaf | Layout::ExactLeaf6 => ((800 << 10) + 10 * entries, 1.5, 1.5),
             Layout::RankLeaf6 => ((256 << 10) + 5 * entries, 7.0, 7.0),
@@ -152,6 +152,19 @@ fn sets_with_lookups_of_the_same_key_are_fused() {
     let mut forced = tables();
     forced[0].layout = Some(Layout::ExactSet);
     assert_eq!(planned(forced, &both), apart, "the policy wants one alone");
+}
+
+#[test]
+fn sets_of_ipv6_are_fused_with_each_other_only() {
+    let six = |nets: usize, hosts: usize| table(Family::Ipv6, TableKind::Set, &[(64, nets), (128, hosts)], 0);
+    let tables = vec![addresses(9000), six(9000, 1000), six(0, 9000), addresses(9000)];
+    let lookups = [(0, Field::IpSaddr), (1, Field::Ip6Saddr), (2, Field::Ip6Saddr), (3, Field::IpSaddr)];
+    let expected = [(vec![0, 3], Layout::ExactSets), (vec![1, 2], Layout::ExactSets6)];
+    assert_eq!(planned(tables, &lookups), expected);
+    let mut forced = vec![six(9000, 0), six(9000, 0)];
+    forced[1].layout = Some(Layout::ExactSet6);
+    let apart = [(vec![0], Layout::ExactSet6), (vec![1], Layout::ExactSet6)];
+    assert_eq!(planned(forced, &[(0, Field::Ip6Saddr), (1, Field::Ip6Saddr)]), apart);
 }
 
 #[test]

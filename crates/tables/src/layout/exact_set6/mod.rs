@@ -1,5 +1,5 @@
-//! Exact set of IPv6: a set whose prefixes are all /64 or /128. A lookup compares the key with one cache line for each
-//! of the two lengths, and rarely with a second one.
+//! Exact sets of IPv6: one set whose prefixes are all /64 or /128, or up to four such sets for the same key. A lookup
+//! compares the key with one cache line for each of the two lengths, and rarely with a second one.
 //!
 //! A bucket is one cache line: 8 networks or 4 hosts. A key has two buckets. It is in the second one only if the first
 //! one is full, and the first one says so: bits of its words, the *filter*, say which keys went on from there. A set
@@ -35,6 +35,16 @@
 //! a kind. The high half of a free pair is ff..ff, and hosts of that network are only in the overflow (live/exact6.rs
 //! says why).
 //!
+//! Fused sets (`exact-sets6`) store a key once, and its word says which *members* have it. A lookup returns one bit per
+//! member. A kind has at least 1024 buckets, so that a word can lack 4 bits of the hash more:
+//!
+//! ```text
+//! word       63        10 9     6 5   4 3      0
+//!           +------------+-------+-----+--------+
+//!           | remainder  |members|state| filter |  remainder = hash mod 2^54; the last word of an overflow entry has the
+//!           +------------+-------+-----+--------+  members; labels = 2^members - 1
+//! ```
+//!
 //! On average 6 of 8 and 3 of 4 slots are used: 11 bytes a network and 21 a host. One network in 19 and one host in 9
 //! are then in their second bucket. A key that is not in the set finds its filter bit set in one lookup of 100
 //! (networks) or 50 (hosts).
@@ -43,14 +53,20 @@
 //! 16 + 1 + 31 = 48. The remainder is `0x8000_0019`, as the 58 bits lack the leading `0x4`. Its filter bit is bit 3 of
 //! word 1.
 
+use weir_abi::Layout;
+
 use crate::cells::Cells;
 use crate::image::{Header, ImageError};
+use crate::layout::exact_sets::MEMBERS_MAX;
 use crate::prefix::Prefix6;
 use crate::trace::{Trace, TracedLines};
 
 mod build;
+mod words;
 
-pub(crate) use build::build;
+pub(crate) use build::{build, build_fused};
+use words::STATE;
+pub(crate) use words::{FILTER, FIRST, SECOND, Words, is_free};
 
 const M1: u64 = 0x9e37_79b9_7f4a_7c15;
 const M2: u64 = 0xbf58_476d_1ce4_e5b9;
@@ -62,18 +78,8 @@ pub(crate) const WORD_BYTES: usize = 8;
 const GROUP_ENTRIES: usize = 4;
 const ENTRY_WORDS: usize = 4;
 const GROUP_WORDS: usize = GROUP_ENTRIES * ENTRY_WORDS;
-
-/// Where the remainder begins in a word.
-const REMAINDER_SHIFT: u32 = 6;
-/// A kind has this many buckets or none, so that a bucket tells the bits of the hash that the remainder lacks.
-const BUCKETS_MIN: usize = 1 << REMAINDER_SHIFT;
-/// The states of a slot. A word of a free slot has neither.
-pub(crate) const FIRST: u64 = 1 << STATE_SHIFT;
-pub(crate) const SECOND: u64 = 2 << STATE_SHIFT;
-const STATE_SHIFT: u32 = 4;
-const STATE: u64 = 3 << STATE_SHIFT;
-/// The bits of a word that belong to the bucket.
-pub(crate) const FILTER: u64 = (1 << STATE_SHIFT) - 1;
+/// Byte of an overflow entry where its members are, in fused sets.
+pub(crate) const MEMBERS_AT: usize = 3 * WORD_BYTES;
 
 /// The high half of a free pair.
 pub(crate) const NO_HOST: u64 = u64::MAX;
@@ -96,6 +102,14 @@ impl KeyKind {
     /// Number of words per slot.
     pub const fn words(self) -> usize {
         self as usize
+    }
+
+    /// The other kind.
+    pub const fn other(self) -> Self {
+        match self {
+            KeyKind::Net => KeyKind::Host,
+            KeyKind::Host => KeyKind::Net,
+        }
     }
 
     /// Number of slots per bucket.
@@ -185,16 +199,6 @@ impl Key {
     }
 }
 
-/// The word of a key, without filter bits.
-fn word(hash: u64, state: u64) -> u64 {
-    hash << REMAINDER_SHIFT | state
-}
-
-/// Whether the slot of a word is free.
-pub(crate) fn is_free(word: u64) -> bool {
-    word & STATE == 0
-}
-
 /// Maps `hash div 2^32` or `hash mod 2^32` to a number below `count`.
 fn reduce(half: u32, count: usize) -> usize {
     ((u64::from(half) * count as u64) >> 32) as usize
@@ -234,7 +238,7 @@ impl FilterBit {
 pub(crate) struct Way {
     /// Byte offset of the bucket.
     pub bucket: usize,
-    /// The key's word there, without filter bits.
+    /// The key's word there, without filter and members.
     pub word: u64,
     /// Says whether the key may have gone on from here.
     pub filter: FilterBit,
@@ -243,6 +247,7 @@ pub(crate) struct Way {
 /// The positions of buckets and overflow in an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exact6Buckets {
+    pub words: Words,
     seed: u64,
     nets: Lines,
     hosts: Lines,
@@ -257,34 +262,40 @@ struct Lines {
 }
 
 impl Lines {
-    /// The bucket with this number as the way of a hash.
-    fn way(self, kind: KeyKind, bucket: usize, hash: u64, state: u64) -> Way {
+    /// The bucket with this number as the way of a hash, whose word is there `word`.
+    fn way(self, kind: KeyKind, bucket: usize, hash: u64, word: u64) -> Way {
         let bucket = self.at + bucket * LINE_WORDS * WORD_BYTES;
         let (slot, bit) = kind.filter(hash);
         let filter = FilterBit { at: bucket + slot * kind.words() * WORD_BYTES, bit };
-        Way { bucket, word: word(hash, state), filter }
+        Way { bucket, word, filter }
     }
 }
 
 impl Exact6Buckets {
     /// Locates the sections and checks their bounds.
     pub fn open(header: &Header, image: &[u8]) -> Result<Self, ImageError> {
-        if header.labels != 1 {
+        let (words, highest) = match header.layout {
+            Layout::ExactSets6 => (Words::Fused, (1 << MEMBERS_MAX) - 1),
+            _ => (Words::OneSet, 1),
+        };
+        // Each member has one bit.
+        if header.labels == 0 || header.labels > highest || !(header.labels + 1).is_power_of_two() {
             return Err(header.corrupt("header", "label count"));
         }
-        let lines = |section: usize, words: usize, least: usize| {
+        let lines = |section: usize, each: usize, least: usize| {
             let name = SECTIONS[section];
             let found: &[[u8; WORD_BYTES]] = header.section(image, section, name)?;
-            let count = found.len() / words;
-            match found.len().is_multiple_of(words) && (count == 0 || count >= least) {
+            let count = found.len() / each;
+            match found.len().is_multiple_of(each) && (count == 0 || count >= least) {
                 true => Ok(Lines { at: header.section[2 * section] as usize, count }),
                 false => Err(header.corrupt(name, "section size")),
             }
         };
         let buckets = Exact6Buckets {
+            words,
             seed: u64::from(header.section[SEED]) | u64::from(header.section[SEED + 1]) << 32,
-            nets: lines(NETS, LINE_WORDS, BUCKETS_MIN)?,
-            hosts: lines(HOSTS, LINE_WORDS, BUCKETS_MIN)?,
+            nets: lines(NETS, LINE_WORDS, words.buckets_min())?,
+            hosts: lines(HOSTS, LINE_WORDS, words.buckets_min())?,
             overflow: lines(OVERFLOW, GROUP_WORDS, 1)?,
         };
         match buckets.overflow.count {
@@ -325,7 +336,8 @@ impl Exact6Buckets {
         let hash = key.hash(self.seed);
         let first = first(hash, lines.count);
         let second = second(hash, first, lines.count);
-        Some([lines.way(key.kind(), first, hash, FIRST), lines.way(key.kind(), second, hash, SECOND)])
+        let way = |bucket: usize, state: u64| lines.way(key.kind(), bucket, hash, self.words.of(hash, state));
+        Some([way(first, FIRST), way(second, SECOND)])
     }
 
     /// The filter bits, in their first buckets, of all keys that are in their second buckets. A bit occurs once for
@@ -336,9 +348,9 @@ impl Exact6Buckets {
             let lines = self.lines(kind);
             let words = slots(lines.at + bucket * LINE_WORDS * WORD_BYTES, kind).map(|slot| cells.u64(slot));
             words.filter(|word| word & STATE == SECOND).map(move |word| {
-                let hash = word >> REMAINDER_SHIFT;
+                let hash = self.words.hash(word);
                 let first = (bucket + lines.count - distance(hash, lines.count)) % lines.count;
-                lines.way(kind, first, hash, FIRST).filter
+                lines.way(kind, first, hash, word).filter
             })
         })
     }
@@ -356,37 +368,51 @@ impl Exact6Buckets {
         (0..GROUP_ENTRIES).map(move |entry| at + entry * ENTRY_WORDS * WORD_BYTES)
     }
 
-    /// Whether the set holds exactly this key.
-    pub fn holds(&self, cells: &(impl Cells + ?Sized), key: Key) -> bool {
-        let Some(ways) = self.ways(key) else { return false };
+    /// The members (a bit each) that have exactly this key.
+    pub fn members(&self, cells: &(impl Cells + ?Sized), key: Key) -> u32 {
+        let Some(ways) = self.ways(key) else { return 0 };
         if !key.is_only_in_overflow() {
             for way in ways {
-                if slots(way.bucket, key.kind()).any(|slot| self.has(cells, slot, key, way.word)) {
-                    return true;
+                if let Some(members) =
+                    slots(way.bucket, key.kind()).find_map(|slot| self.of_slot(cells, slot, key, way))
+                {
+                    return members;
                 }
                 if !way.filter.is_set(cells) {
-                    return false;
+                    return 0;
                 }
             }
         }
-        self.entries(key).any(|entry| self.is(cells, entry, key))
+        self.entries(key).find_map(|entry| self.of_entry(cells, entry, key)).unwrap_or(0)
     }
 
-    /// Whether the slot has the key, whose word in this bucket is `word`. The word is written last and read first.
-    pub fn has(&self, cells: &(impl Cells + ?Sized), slot: usize, key: Key, word: u64) -> bool {
-        cells.u64(slot) & !FILTER == word && (key.kind() == KeyKind::Net || cells.u64(slot + WORD_BYTES) == key.high())
+    /// The members of the slot, if it has the key in this bucket. The word is written last and read first.
+    pub fn of_slot(&self, cells: &(impl Cells + ?Sized), slot: usize, key: Key, way: Way) -> Option<u32> {
+        let word = cells.u64(slot);
+        let is_equal = word & self.words.compared() == way.word
+            && (key.kind() == KeyKind::Net || cells.u64(slot + WORD_BYTES) == key.high());
+        // A word without members is in no image that a builder made.
+        is_equal.then(|| self.words.members(word)).filter(|&members| members != 0)
     }
 
-    /// Whether the overflow entry at `entry` holds the key. The kind is read first, because it is written last.
-    pub fn is(&self, cells: &(impl Cells + ?Sized), entry: usize, key: Key) -> bool {
+    /// The members of the overflow entry at `entry`, if it has the key. The kind is read first, because it is written
+    /// last.
+    pub fn of_entry(&self, cells: &(impl Cells + ?Sized), entry: usize, key: Key) -> Option<u32> {
         let [kind, high, low] = key.entry();
-        cells.u64(entry) == kind && cells.u64(entry + WORD_BYTES) == high && cells.u64(entry + 2 * WORD_BYTES) == low
+        let is_equal = cells.u64(entry) == kind
+            && cells.u64(entry + WORD_BYTES) == high
+            && cells.u64(entry + 2 * WORD_BYTES) == low;
+        let members = match self.words {
+            Words::OneSet => 1,
+            Words::Fused => cells.u64(entry + MEMBERS_AT) as u32,
+        };
+        (is_equal && members != 0).then_some(members)
     }
 
-    /// 1 if `addr` is in a prefix of the set, 0 if not.
+    /// The members (a bit each) that have `addr` in a prefix. The one set is member 0.
     pub fn find(&self, cells: &(impl Cells + ?Sized), addr: u128) -> u32 {
         let (high, low) = ((addr >> 64) as u64, addr as u64);
-        u32::from(self.holds(cells, Key::Net(high)) || self.holds(cells, Key::Host(high, low)))
+        self.members(cells, Key::Net(high)) | self.members(cells, Key::Host(high, low))
     }
 }
 
@@ -409,7 +435,25 @@ impl<'a> View<'a> {
         Ok(View { image, buckets: Exact6Buckets::open(header, image)? })
     }
 
-    /// 1 if `addr` is in a prefix of the set, 0 if not.
+    /// Checks that no word and no entry of the overflow has a member that the image does not have.
+    pub fn check(&self, header: &Header) -> Result<(), ImageError> {
+        if self.buckets.words == Words::OneSet {
+            return Ok(());
+        }
+        let of_kind = |kind: KeyKind| {
+            let lines = self.buckets.lines(kind);
+            (0..lines.count).flat_map(move |bucket| slots(lines.at + bucket * LINE_WORDS * WORD_BYTES, kind))
+        };
+        let words = of_kind(KeyKind::Net).chain(of_kind(KeyKind::Host)).map(|slot| self.image.u64(slot));
+        let in_buckets = words.map(|word| u64::from(self.buckets.words.members(word)));
+        let in_overflow = self.buckets.all_entries().map(|entry| self.image.u64(entry + MEMBERS_AT));
+        match in_buckets.chain(in_overflow).all(|members| members <= header.labels.into()) {
+            true => Ok(()),
+            false => Err(header.corrupt("buckets", "label")),
+        }
+    }
+
+    /// The members (a bit each) that have `addr` in a prefix. The one set is member 0.
     pub fn find(&self, addr: u128) -> u32 {
         self.buckets.find(self.image, addr)
     }
@@ -418,7 +462,7 @@ impl<'a> View<'a> {
     pub fn trace(&self, addr: u128, trace: &mut Trace) {
         let (high, low) = ((addr >> 64) as u64, addr as u64);
         let cells = TracedLines::new(self.image, trace);
-        self.buckets.holds(&cells, Key::Net(high));
-        self.buckets.holds(&cells, Key::Host(high, low));
+        self.buckets.members(&cells, Key::Net(high));
+        self.buckets.members(&cells, Key::Host(high, low));
     }
 }
