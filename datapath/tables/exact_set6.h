@@ -220,59 +220,88 @@ WEIR_INLINE uint32_t exact_set6_find(struct table table, uint64_t hi, uint64_t l
 #ifdef __clang__
 
 typedef uint64_t exact6_line __attribute__((vector_size(64), may_alias));
+typedef uint64_t exact6_half __attribute__((vector_size(32), may_alias));
 typedef _Bool exact6_bits __attribute__((ext_vector_type(8)));
 
-/* Bit i: word i of the bucket is the word, and beside it is a host's hi. */
-WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
-				    uint64_t hi)
+/* 1 if the bucket has the word, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_is_in(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
 {
 	const exact6_line nets = (exact6_line){0} + word, hosts = {word, hi, word, hi, word, hi, word, hi};
-	const uint64_t known = exact6_compared(sets), all = kind == EXACT6_NET ? known : UINT64_MAX;
+	const uint64_t known = ~EXACT6_FILTER, all = kind == EXACT6_NET ? known : UINT64_MAX;
 	const exact6_line compared = {known, all, known, all, known, all, known, all};
 	exact6_line differs = (*(const exact6_line *)(const void *)bucket ^ (kind == EXACT6_NET ? nets : hosts));
 	exact6_bits bits = __builtin_convertvector((differs & compared) == 0, exact6_bits);
 	uint8_t mask;
 
 	__builtin_memcpy(&mask, &bits, sizeof(mask));
-	return kind == EXACT6_NET ? mask : mask & mask >> 1 & 0x55;
+	return (kind == EXACT6_NET ? mask : mask & mask >> 1 & 0x55) != 0;
+}
+
+/* Adds the words of half a bucket that are the word, and beside them a host's hi, to the words at the same place. */
+WEIR_INLINE void exact6_add_equal(const uint8_t *half, enum exact6_kind kind, uint64_t word, uint64_t hi,
+				  exact6_half *found)
+{
+	const uint64_t known = exact6_compared(EXACT6_FUSED), all = kind == EXACT6_NET ? known : UINT64_MAX;
+	const exact6_half key = {word, kind == EXACT6_NET ? word : hi, word, kind == EXACT6_NET ? word : hi};
+	const exact6_half compared = {known, all, known, all};
+	/* Volatile, because a writer may change a word meanwhile, so it is read once. */
+	exact6_half stored = *(const volatile exact6_half *)(const void *)half;
+	exact6_half equal = (exact6_half)(((stored ^ key) & compared) == 0);
+
+	if (kind == EXACT6_HOST)
+		equal &= __builtin_shufflevector(equal, equal, 1, 0, 3, 2);
+	*found |= equal & stored;
+}
+
+/* The members (a bit each) that have the word in the bucket, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_members_in(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
+{
+	exact6_half found = {0};
+
+	exact6_add_equal(bucket, kind, word, hi, &found);
+	exact6_add_equal(bucket + 32, kind, word, hi, &found);
+	return exact6_members(kind == EXACT6_NET ? found[0] | found[1] | found[2] | found[3] : found[0] | found[2]);
 }
 
 #else
 
-WEIR_INLINE uint32_t exact6_compare(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
-				    uint64_t hi)
+/* The words of the bucket that are the word, and beside them a host's hi, as one. */
+WEIR_INLINE uint64_t exact6_equal(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
+				  uint64_t hi)
 {
 	const uint64_t *words = __builtin_assume_aligned(bucket, 64);
-	uint32_t found = 0;
+	uint64_t found = 0;
 
 	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind) {
-		uint32_t is_equal =
-			((words[i] ^ word) & exact6_compared(sets)) == 0 && (kind == EXACT6_NET || words[i + 1] == hi);
+		uint64_t stored = words[i], is_equal;
 
-		found |= is_equal << i;
+		/* A writer may change a word meanwhile, so it is read once. */
+		__asm__("" : "+r"(stored));
+		is_equal = ((stored ^ word) & exact6_compared(sets)) == 0 && (kind == EXACT6_NET || words[i + 1] == hi);
+		found |= stored & (0 - is_equal);
 	}
 	return found;
 }
 
+WEIR_INLINE uint32_t exact6_is_in(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
+{
+	/* The state of a word is not 0. */
+	return exact6_equal(bucket, EXACT6_ONE_SET, kind, word, hi) != 0;
+}
+
+WEIR_INLINE uint32_t exact6_members_in(const uint8_t *bucket, enum exact6_kind kind, uint64_t word, uint64_t hi)
+{
+	return exact6_members(exact6_equal(bucket, EXACT6_FUSED, kind, word, hi));
+}
+
 #endif
 
-/*
- * The members (a bit each) that have the word in the bucket, and beside it a host's hi. Of fused sets, the word is read
- * once more. If a writer has replaced it, the key was removed meanwhile.
- */
-WEIR_INLINE uint32_t exact6_members_in(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind,
-				       uint64_t word, uint64_t hi)
+/* The members (a bit each) that have the word in the bucket, and beside it a host's hi. The one set is member 0. */
+WEIR_INLINE uint32_t exact6_search(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
+				   uint64_t hi)
 {
-	uint32_t found = exact6_compare(bucket, sets, kind, word, hi);
-	uint64_t stored, is_equal;
-
-	if (sets == EXACT6_ONE_SET)
-		return found != 0;
-	__asm__("" : "+r"(bucket), "+r"(found));
-	bucket += (uint32_t)__builtin_ctz(found | 1u << (EXACT6_LINE_WORDS - 1)) * 8;
-	__builtin_memcpy(&stored, __builtin_assume_aligned(bucket, 8), sizeof(stored));
-	is_equal = (found != 0) & (((stored ^ word) & exact6_compared(sets)) == 0);
-	return exact6_members(stored) & (uint32_t)(0 - is_equal);
+	return sets == EXACT6_ONE_SET ? exact6_is_in(bucket, kind, word, hi)
+				      : exact6_members_in(bucket, kind, word, hi);
 }
 
 /* The keys of a burst of one kind. */
@@ -311,7 +340,7 @@ WEIR_INLINE void exact6_find_further(struct table table, enum exact6_sets sets, 
 		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
 		const uint8_t *bucket = table_at(table, burst->offsets[i]);
 		bool is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
-		uint32_t found = exact6_members_in(bucket, sets, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
+		uint32_t found = exact6_search(bucket, sets, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
 
 		if (WEIR_UNLIKELY(is_only_in_overflow || (found == 0 && exact6_leads_on(bucket, hash, kind)))) {
 			read_fence();
@@ -322,30 +351,46 @@ WEIR_INLINE void exact6_find_further(struct table table, enum exact6_sets sets, 
 	}
 }
 
-/* Searches the buckets of a burst, whose hashes are known. Adds to the labels. */
-WEIR_INLINE void exact6_find_all(struct table table, enum exact6_sets sets, enum exact6_kind kind,
-				 struct exact6_burst *burst, uint32_t *labels, uint32_t count)
+/* Locates the first buckets of a burst, whose hashes are known. */
+WEIR_INLINE void exact6_locate(struct table table, enum exact6_kind kind, struct exact6_burst *burst, uint32_t count)
 {
 	uint32_t field = kind == EXACT6_NET ? EXACT6_NETS_FIELD : EXACT6_HOSTS_FIELD;
 	uint32_t buckets = image_section(table, field + 1) >> 6;
 	uint32_t begin = image_section(table, field);
+
+	for (uint32_t i = 0; i < count; i++)
+		burst->offsets[i] = begin + exact6_first(burst->hashes[i], buckets) * 64;
+}
+
+WEIR_INLINE void exact6_prefetch(struct table table, const struct exact6_burst *burst, uint32_t i)
+{
+	__builtin_prefetch(table_at(table, burst->offsets[i]));
+}
+
+/*
+ * Searches the buckets of a burst. Adds to the labels. Meanwhile the buckets of `next`, unless that is null, come
+ * closer.
+ */
+WEIR_INLINE void exact6_find_all(struct table table, enum exact6_sets sets, enum exact6_kind kind,
+				 struct exact6_burst *burst, const struct exact6_burst *next, uint32_t *labels,
+				 uint32_t count)
+{
 	uint64_t further = 0;
 
-	for (uint32_t i = 0; i < count; i++) {
-		burst->offsets[i] = begin + exact6_first(burst->hashes[i], buckets) * 64;
-		__builtin_prefetch(table_at(table, burst->offsets[i]));
-	}
 	for (uint32_t i = 0; i < count; i++) {
 		const uint8_t *bucket = table_at(table, burst->offsets[i]);
 		uint64_t hash = burst->hashes[i], hi = burst->hi[i];
 		uint32_t is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
-		uint32_t found = exact6_members_in(bucket, sets, kind, exact6_word(sets, hash, EXACT6_FIRST), hi) &
+		uint32_t found = exact6_search(bucket, sets, kind, exact6_word(sets, hash, EXACT6_FIRST), hi) &
 				 (is_only_in_overflow - 1);
 		uint32_t goes_on = exact6_leads_on(bucket, hash, kind) | is_only_in_overflow;
 
+		if (next != NULL)
+			exact6_prefetch(table, next, i);
 		labels[i] |= found;
-		/* One set needs no second hit. */
-		further |= (uint64_t)(goes_on & ((sets == EXACT6_FUSED ? found : labels[i]) == 0)) << i;
+		/* One set needs no second hit. Of fused sets, a branch on what was found would be mispredicted. */
+		further |= (uint64_t)(goes_on & (sets == EXACT6_FUSED ? (opaque(found) - 1) >> 31 : labels[i] ^ 1))
+			   << i;
 	}
 	if (further != 0)
 		exact6_find_further(table, sets, kind, burst, further, labels);
@@ -355,24 +400,34 @@ WEIR_INLINE void exact6_find_all(struct table table, enum exact6_sets sets, enum
 WEIR_INLINE void exact6_find_burst(struct table table, enum exact6_sets sets, const uint64_t *hi, const uint64_t *lo,
 				   uint32_t *labels, uint32_t count)
 {
-	struct exact6_burst burst;
+	/* Initialisers would clear the columns. */
+	struct exact6_burst nets, hosts;
+	bool has_nets = image_section(table, EXACT6_NETS_FIELD + 1) > 0;
+	bool has_hosts = image_section(table, EXACT6_HOSTS_FIELD + 1) > 0;
 	uint64_t seed = exact6_seed(table);
 
-	/* An initialiser would clear the columns. */
-	burst.hi = hi;
-	burst.lo = lo;
+	nets.hi = hosts.hi = hi;
+	nets.lo = hosts.lo = lo;
 	for (uint32_t i = 0; i < count; i++)
 		labels[i] = 0;
-	if (image_section(table, EXACT6_NETS_FIELD + 1) > 0) {
+	if (has_nets) {
 		for (uint32_t i = 0; i < count; i++)
-			burst.hashes[i] = exact6_net_hash(seed, hi[i]);
-		exact6_find_all(table, sets, EXACT6_NET, &burst, labels, count);
-	}
-	if (image_section(table, EXACT6_HOSTS_FIELD + 1) > 0) {
+			nets.hashes[i] = exact6_net_hash(seed, hi[i]);
+		exact6_locate(table, EXACT6_NET, &nets, count);
 		for (uint32_t i = 0; i < count; i++)
-			burst.hashes[i] = exact6_host_hash(seed, hi[i], lo[i]);
-		exact6_find_all(table, sets, EXACT6_HOST, &burst, labels, count);
+			exact6_prefetch(table, &nets, i);
 	}
+	if (has_hosts) {
+		for (uint32_t i = 0; i < count; i++)
+			hosts.hashes[i] = exact6_host_hash(seed, hi[i], lo[i]);
+		exact6_locate(table, EXACT6_HOST, &hosts, count);
+		for (uint32_t i = 0; !has_nets && i < count; i++)
+			exact6_prefetch(table, &hosts, i);
+	}
+	if (has_nets)
+		exact6_find_all(table, sets, EXACT6_NET, &nets, has_hosts ? &hosts : NULL, labels, count);
+	if (has_hosts)
+		exact6_find_all(table, sets, EXACT6_HOST, &hosts, NULL, labels, count);
 }
 
 WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
