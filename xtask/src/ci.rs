@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 /// Features that are off by default, but tested.
 const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
+/// The lookups that compiled policies take (`crates/engine/src/kernels.rs`): with AVX-512 those of prefixes, without it
+/// those of sets, so both kinds run. Without this variable each process times them. Its noise would give the same policy
+/// different flags, and it would be compiled again.
+const KERNELS: (&str, &str) = ("WEIR_KERNELS", "6");
+
 /// Number of parallel tests per core. Tests on interfaces mostly wait.
 const TESTS_PER_CORE: usize = 2;
 
@@ -73,7 +78,7 @@ fn tests(times: &mut Times, smoke: &mut Vec<Binary>) -> Result<Tally, String> {
     let test = |what| {
         let mut command = cargo(["test", "--workspace", FEATURES, "--no-fail-fast", what]);
         command.env("INSTA_UPDATE", "no").env("RUST_TEST_THREADS", (TESTS_PER_CORE * cores).to_string());
-        command.env("PATH", &path).env(SEED.0, SEED.1);
+        command.env("PATH", &path).env(SEED.0, SEED.1).env(KERNELS.0, KERNELS.1);
         command
     };
     let mut listing = test("--tests");

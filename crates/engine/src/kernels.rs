@@ -2,7 +2,8 @@
 //!
 //! A bit of CPUID does not say which is faster. Gathers are slow where microcode protects the processor from *gather data
 //! sampling*, and wide vectors are slow on others. So the first use in a process times both kernels of each kind, in
-//! turns, on tables of its own. This takes about 20 ms. The answer stays the same until the process ends.
+//! turns, on tables of its own. This takes about 20 ms. The answer stays the same until the process ends. Tests name
+//! the answer in [`KERNELS_ENV`]: the same policy then compiles to the same code in every process.
 //!
 //! Code for this machine is compiled with the answer, and has no other kernels. It keeps them in a bundle. Code for
 //! x86-64-v3 has both, and gets the answer when it is loaded. See `datapath/core/simd.h`.
@@ -55,10 +56,21 @@ const KEYS: usize = 64 * BURST_MAX;
 /// Prefixes of the table of a trial. Tables and keys fit the second-level cache.
 const PREFIXES: usize = 12_000;
 
+/// Environment variable with the kinds whose AVX-512 kernels run instead of the faster ones: a sum of [`KernelKind`]s.
+/// A processor without AVX-512 ignores it.
+pub const KERNELS_ENV: &str = "WEIR_KERNELS";
+/// The sum of all kinds.
+const ALL: u32 = 7;
+
 impl Kernels {
-    /// The faster kernels of this machine.
+    /// The faster kernels of this machine, or those that [`KERNELS_ENV`] names.
     pub fn of_this_machine() -> Self {
-        Self::chosen(trials())
+        let named = std::env::var(KERNELS_ENV).ok().and_then(|text| Self::named(&text));
+        named.filter(|_| machine::has_avx512()).unwrap_or_else(|| Self::chosen(trials()))
+    }
+
+    fn named(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|&sum| sum <= ALL).map(Kernels)
     }
 
     fn chosen(trials: &[Trial]) -> Self {
@@ -174,8 +186,8 @@ mod machine {
         static mut WEIR_KERNELS: u32;
     }
 
-    /// Times all kinds.
-    pub fn trials() -> Vec<Trial> {
+    /// Whether this processor has what the kernels use.
+    pub fn has_avx512() -> bool {
         let features = [
             is_x86_feature_detected!("avx512f"),
             is_x86_feature_detected!("avx512bw"),
@@ -184,7 +196,12 @@ mod machine {
             is_x86_feature_detected!("avx2"),
             is_x86_feature_detected!("bmi2"),
         ];
-        if features.contains(&false) {
+        !features.contains(&false)
+    }
+
+    /// Times all kinds.
+    pub fn trials() -> Vec<Trial> {
+        if !has_avx512() {
             return vec![];
         }
         let keys: Vec<u32> = addresses().map(|(address, _)| address).take(KEYS).collect();
@@ -233,6 +250,11 @@ mod machine {
 mod machine {
     use super::Trial;
 
+    /// Other processors have no AVX-512.
+    pub fn has_avx512() -> bool {
+        false
+    }
+
     /// Other processors have one kernel of each kind.
     pub fn trials() -> Vec<Trial> {
         vec![]
@@ -255,8 +277,15 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_a_sum_of_kinds() {
+        assert_eq!(["0", "6", "7"].map(Kernels::named), [Some(Kernels(0)), Some(Kernels(6)), Some(Kernels(7))]);
+        assert_eq!(["", "8", "-1", "all"].map(Kernels::named), [None; 4]);
+    }
+
+    #[test]
     fn the_answer_stays() {
         assert_eq!(Kernels::of_this_machine(), Kernels::of_this_machine());
+        assert_eq!(Kernels::chosen(trials()), Kernels::chosen(trials()));
         let kinds: Vec<KernelKind> = trials().iter().map(|trial| trial.kind).collect();
         assert!(kinds.is_empty() || kinds == [KernelKind::Plain, KernelKind::Rank, KernelKind::Rank6]);
         assert!(trials().iter().all(|trial| trial.plain_cycles > 0.0 && trial.avx512_cycles > 0.0));
