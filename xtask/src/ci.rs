@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Features that are off by default, but tested.
-const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
+pub const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
 /// Number of parallel tests per core. Tests on interfaces mostly wait.
 const TESTS_PER_CORE: usize = 2;
