@@ -81,7 +81,7 @@ static const struct observing observing;
 /* The sheet that this CPU writes, among the sheets of all CPUs. */
 WEIR_INLINE uint32_t feature_sheet(void)
 {
-	return live_cpu() * 2 + ((uint32_t)weir_feature_head.selected & 1);
+	return (uint32_t)plus(live_cpu() * 2, weir_feature_head.selected & 1);
 }
 
 WEIR_INLINE union feature_element *feature_elements_of(uint32_t sheet)

@@ -29,22 +29,20 @@ fn run(sandbox: &Sandbox, more: u64) -> String {
 }
 
 #[test]
-fn messages_are_entries_with_levels() {
+fn messages_are_entries_with_levels_and_the_last_one_is_a_line() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("journal")).expect("a new folder");
     let journal = UnixDatagram::bind(sandbox.path("journal/socket")).expect("a new socket");
     journal.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has timeouts");
-    assert_eq!(run(&sandbox, 0), "");
-    let next = || {
-        let mut bytes = [0; 4096];
-        let length = journal.recv(&mut bytes).expect("an entry");
-        bytes[..length].escape_ascii().to_string()
-    };
-    let (info, error) = (next(), next());
-    let begins =
-        |entry: &str, level: u8| entry.starts_with(&format!("PRIORITY={level}\\nSYSLOG_IDENTIFIER=weir\\nMESSAGE\\n"));
-    assert!(begins(&info, 6) && info.contains("weir: `--lower` of the command line"), "{info}");
-    assert!(begins(&error, 3) && error.contains("nosuch2"), "{error}");
+    let error = run(&sandbox, 0);
+    assert!(error.starts_with("<3>") && error.contains("nosuch2") && error.lines().count() == 1, "{error}");
+    let mut bytes = [0; 4096];
+    let length = journal.recv(&mut bytes).expect("an entry");
+    let info = bytes[..length].escape_ascii().to_string();
+    assert!(info.starts_with("PRIORITY=6\\nSYSLOG_IDENTIFIER=weir\\nMESSAGE\\n"), "{info}");
+    assert!(info.contains("weir: `--lower` of the command line"), "{info}");
+    journal.set_nonblocking(true).expect("it is a socket");
+    assert!(journal.recv(&mut bytes).is_err(), "the journal may read an entry after the process has ended");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Features that are off by default, but tested.
-const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
+pub const FEATURES: &str = "--features=weir/dpdk,weir-bench/dpdk";
 
 /// The lookups that compiled policies take (`crates/engine/src/kernels.rs`): with AVX-512 those of prefixes, without it
 /// those of sets, so both kinds run. Without this variable each process times them. Its noise would give the same policy

@@ -44,6 +44,10 @@ const CPU: &str = "processor";
 const SETPRIV: &str = "/usr/bin/setpriv";
 /// What compiles for this processor.
 const NATIVE: &str = "-march=native";
+/// The choice of kernels with AVX-512, which Weir makes on each processor (crates/engine/src/kernels.rs), and the choice
+/// of a processor without.
+const CHOICE: &str = "-DWEIR_KERNELS=";
+const CHOICE_WITHOUT: [&str; 2] = ["-DWEIR_KERNELS=0", "-mno-avx512f"];
 
 /// Fills `folder` with a program that replaces the compiler. Returns the PATH that finds it. If `cpu` is given, what
 /// asks for code for this processor gets code for that one.
@@ -83,6 +87,16 @@ pub fn called_as_compiler() -> Option<ExitCode> {
     }))
 }
 
+/// The arguments with which a processor without AVX-512 compiles.
+fn without_choice(args: Vec<OsString>) -> Vec<OsString> {
+    let plain = |arg: OsString| match arg.to_str() {
+        Some(text) if text.starts_with(CHOICE) => CHOICE_WITHOUT.map(OsString::from).to_vec(),
+        Some(text) if text == CHOICE_WITHOUT[1] => vec![],
+        _ => vec![arg],
+    };
+    args.into_iter().flat_map(plain).collect()
+}
+
 /// Returns the object of an entry, or compiles it.
 fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -94,6 +108,7 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let cpu = fs::read_to_string(cache.join(CPU)).ok();
+    let args = if cpu.is_some() { without_choice(args) } else { args };
     let real_arg = |arg: &OsString| match &cpu {
         Some(cpu) if arg == NATIVE => format!("-march={cpu}").into(),
         _ => arg.clone(),
@@ -281,9 +296,18 @@ impl fmt::Display for Calls {
 
 #[cfg(test)]
 mod tests {
-    use super::{Job, without_comments};
+    use super::{Job, without_choice, without_comments};
     use std::ffi::OsString;
     use std::path::Path;
+
+    #[test]
+    fn processors_with_and_without_avx512_ask_for_the_same_code() {
+        let words = |line: &str| -> Vec<OsString> { line.split(' ').map(OsString::from).collect() };
+        let without = words("a.c -march=native -DWEIR_KERNELS=0 -mno-avx512f -c");
+        for asked in ["-DWEIR_KERNELS=0 -mno-avx512f", "-DWEIR_KERNELS=2 -mno-avx512f", "-DWEIR_KERNELS=7"] {
+            assert_eq!(without_choice(words(&format!("a.c -march=native {asked} -c"))), without, "{asked}");
+        }
+    }
 
     fn job(folder: &Path, source: &str, level: &str) -> Job {
         std::fs::create_dir_all(folder).expect("the folder can be made");

@@ -6,6 +6,7 @@
 //! It is not part of `cargo xtask ci`, because it downloads and needs qemu.
 
 use crate::binaries::{self, Binary};
+use crate::ci::FEATURES;
 use crate::compile_once;
 use crate::shell::{self, cargo, run, target_dir};
 use crate::vm::{self, Kernel, Processor, Run};
@@ -53,7 +54,8 @@ pub fn test(kernel: Option<&str>, test: Option<&str>, processor: Processor) -> R
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
     let cache = folder.join("compile-once");
     let path = compile_once::install(&cache, Some(CPU))?;
-    let mut cargo = cargo(["test", "--package", "weir", "--features", "dpdk", "--quiet"]);
+    // As `make test` builds them.
+    let mut cargo = cargo(["test", "--workspace", FEATURES, "--quiet"]);
     cargo.args(asked.iter().flat_map(|(name, _)| ["--test", name])).env("INSTA_UPDATE", "no").env("PATH", &path);
     let mut tests = Vec::new();
     for mut binary in binaries::list(&mut cargo, &folder.join("binaries"))? {

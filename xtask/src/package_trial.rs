@@ -5,31 +5,61 @@
 //! packages are those of `make deb`.
 
 mod machine;
+mod packets;
 mod wires;
 
 use crate::deb;
 use crate::debian::Root;
 use crate::shell::run;
 use machine::{Machine, PACKAGES};
+pub use packets::Packets;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
-pub use wires::Packets;
 use wires::Wires;
 
 /// Ends that would show a moment without Weir: packets that the policy drops pass.
+/// What continues in an upgrade is a flow that only a tracker knows, a limit with debt, and a table (packets.rs).
 const POLICY: &str = "on-exit forward
+inside { 10.9.0.2, 10.9.1.2 }
+tracking { size 4096; pickup off }
 table suspects { type ipv4; dynamic; size 1000 }
-upstream { udp dport 666 drop; ip saddr @suspects drop; accept }
-downstream { accept }
+upstream {
+  udp dport 666 drop
+  ip saddr @suspects drop
+  udp dport 11 limit each ip saddr 1/hour burst 5
+  tcp track
+  accept
+}
+downstream { tcp track; accept }
 ";
+/// Additions by hand: the second is an address of the sender.
+const SUSPECTS: [&str; 2] = ["203.0.113.5", "10.9.0.3"];
 const BROKEN: &str = "upstream { udp dorp }\n";
 const CONFIGURATION: &str = "policy = \"edge.weir\"\nengine = \"xdp\"\nlower = \"lower\"\nupper = \"upper\"\n";
 /// The longest wait for an event in the machine.
 const WAIT: Duration = Duration::from_secs(60);
-/// Engine arguments of weir-dpdk: no huge pages, ports without a card.
+/// A start of weir-dpdk without a configuration: no huge pages, ports without a card.
 const DPDK: &str = "weir-dpdk run /etc/weir/plain.weir --engine dpdk --lower net_null0 --upper net_null1 --control \
                     /run/dpdk.sock --eal '--no-huge -m 256 --no-pci --vdev=net_null0 --vdev=net_null1'";
+/// The instance `ports` of weir-dpdk, whose ports are interfaces of the kernel.
+const PORTS: &str = "policy = \"ports.weir\"
+engine = \"dpdk\"
+lower = \"net_af_packet0\"
+upper = \"net_af_packet1\"
+eal = \"--no-huge -m 256 --no-pci --vdev=net_af_packet0,iface=lower3 --vdev=net_af_packet1,iface=upper3\"
+";
+/// The drop-in of that instance (docs/guide/service.md).
+const PORTS_UNIT: &str = "[Service]
+ExecStart=
+ExecStart=/usr/bin/weir-dpdk run --config /etc/weir/%i.toml --control /run/weir/%i.sock --state /var/lib/weir/%i \
+--keep-confirmed
+PrivateDevices=no
+DevicePolicy=auto
+ProtectKernelTunables=no
+CapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_RAWIO
+SystemCallFilter=@raw-io
+";
 
 /// Runs all steps. `mirror` is an address of Debian's archive, in place of that of this machine's apt.
 ///
@@ -62,6 +92,8 @@ pub fn run_all(mirror: Option<&str>) -> Result<(), String> {
     booted(&machine, &root, &wires)?;
     step("weir-dpdk");
     dpdk(&machine, &root)?;
+    step("upgrade of weir-dpdk under traffic");
+    upgrade_dpdk(&machine, &root, &wires)?;
     step("remove and purge");
     removed(&machine)?;
     println!("package-trial: all steps passed");
@@ -136,14 +168,13 @@ fn start(machine: &Machine, root: &Root) -> Result<(), String> {
 
 /// Loads and activates another policy, on trial.
 fn policies(machine: &Machine, root: &Root) -> Result<(), String> {
-    root.put(
-        "/etc/weir/next.weir",
-        &POLICY.replace("accept }\ndownstream", "tcp dport 23 drop; accept }\ndownstream"),
-    )?;
-    machine.run("weir ctl table suspects add 203.0.113.5")?;
+    root.put("/etc/weir/next.weir", &POLICY.replace("  tcp track\n", "  tcp dport 23 drop\n  tcp track\n"))?;
     machine.run("weir ctl load /etc/weir/next.weir")?;
     machine.run("weir ctl activate 2 --confirm 1h")?;
-    expect(&machine.run("weir ctl status")?, &["generation 2"])
+    for suspect in SUSPECTS {
+        machine.run(&format!("weir ctl table suspects add {suspect}"))?;
+    }
+    expect(&machine.run("weir ctl status")?, &["generation 2", "on trial: rolls back to generation 1"])
 }
 
 /// The reason of a reload that fails is in the journal, and the old policy stays.
@@ -171,9 +202,10 @@ fn pid(machine: &Machine, unit: &str) -> String {
 fn upgrade(machine: &Machine, root: &Root, wires: &Wires) -> Result<(), String> {
     let new = repack(root, "weir", "0.1.0-2")?;
     let before = [pid(machine, "weir"), pid(machine, "weir@other")];
-    let traffic = wires.traffic()?;
+    let traffic = wires.traffic(wires::WEIR)?;
     let said = machine.run(&format!("apt-get -q install -y {new} 2>&1"))?;
     traffic.end()?.check()?;
+    no_flow_is_unknown(machine, "weir")?;
     expect(&said, &["weir.service: upgraded from", "weir@other.service: upgraded from"])?;
     if before != [pid(machine, "weir"), pid(machine, "weir@other")] {
         return Err("a process was replaced".to_owned());
@@ -182,10 +214,16 @@ fn upgrade(machine: &Machine, root: &Root, wires: &Wires) -> Result<(), String> 
         let path = machine.ask(&format!("readlink /proc/{process}/exe"));
         (path == "/usr/bin/weir").then_some(()).ok_or_else(|| format!("it runs {path}"))?;
     }
-    expect(&machine.run("weir ctl status")?, &["generation 2"])?;
-    expect(&machine.run("weir ctl table suspects list")?, &["203.0.113.5"])?;
+    expect(&machine.run("weir ctl status")?, &["generation 2", "on trial: rolls back to generation 1"])?;
+    expect(&machine.run("weir ctl table suspects list")?, &SUSPECTS)?;
     expect(&machine.ask("systemctl is-active weir@idle"), &["inactive"])?;
     machine.run("weir ctl confirm").map(drop)
+}
+
+/// The tracker of an instance knew the flow of each packet.
+fn no_flow_is_unknown(machine: &Machine, instance: &str) -> Result<(), String> {
+    let stats = machine.run(&format!("weir ctl --control /run/weir/{instance}.sock stats"))?;
+    if stats.contains("no-state") { Err(stats) } else { Ok(()) }
 }
 
 /// An instance that refuses restarts, with the reason.
@@ -221,7 +259,7 @@ fn booted(machine: &Machine, root: &Root, wires: &Wires) -> Result<(), String> {
     expect(&machine.run("weir ctl status")?, &["STARTED WITH THE LAST CONFIRMED POLICY"])?;
     machine.wait_for("systemctl status weir --no-pager", "Status:", WAIT)?;
     expect(&machine.run("systemctl status weir --no-pager -n 0")?, &["Status: \"the last confirmed policy decides"])?;
-    let traffic = wires.traffic()?;
+    let traffic = wires.traffic(wires::WEIR)?;
     std::thread::sleep(Duration::from_secs(1));
     traffic.end()?.check()?;
     // The corrected policy leaves no bypass at its end.
@@ -239,6 +277,36 @@ fn dpdk(machine: &Machine, root: &Root) -> Result<(), String> {
     machine.wait_for("weir ctl --control /run/dpdk.sock status", "generation 1", WAIT)?;
     machine.run("weir ctl --control /run/dpdk.sock stats | head -n 12")?;
     machine.run("systemctl stop dpdk").map(drop)
+}
+
+/// The package replaces the second program, as an instance of the service. Its engine has nothing in the kernel that
+/// decides meanwhile, so packets are lost, none passes unfiltered, and what an upgrade carries over continues.
+fn upgrade_dpdk(machine: &Machine, root: &Root, wires: &Wires) -> Result<(), String> {
+    let new = repack(root, "weir-dpdk", "0.1.0-2")?;
+    root.put("/etc/weir/ports.weir", &POLICY.replace("on-exit forward", "on-exit block"))?;
+    root.put("/etc/weir/ports.toml", PORTS)?;
+    machine.run("mkdir -p /etc/systemd/system/weir@ports.service.d")?;
+    root.put("/etc/systemd/system/weir@ports.service.d/dpdk.conf", PORTS_UNIT)?;
+    machine.run("systemctl daemon-reload; systemctl enable --now weir@ports 2>&1")?;
+    let control = "weir ctl --control /run/weir/ports.sock";
+    machine.wait_for(&format!("{control} status"), "generation 1", WAIT)?;
+    machine.run(&format!("{control} table suspects add 10.9.1.3"))?;
+    let before = pid(machine, "weir@ports");
+    let traffic = wires.traffic(wires::DPDK)?;
+    // A flow is saved within a second after it was answered.
+    machine.wait_for(&format!("{control} flows"), "established", WAIT)?;
+    let said = machine.run(&format!("apt-get -q install -y {new} 2>&1"))?;
+    machine.wait_for(&format!("{control} status"), "generation 1", WAIT)?;
+    traffic.end()?.check_restarted()?;
+    no_flow_is_unknown(machine, "ports")?;
+    expect(&said, &["weir@ports.service: upgraded from"])?;
+    if before != pid(machine, "weir@ports") {
+        return Err("the process was replaced".to_owned());
+    }
+    let path = machine.ask(&format!("readlink /proc/{before}/exe"));
+    (path == "/usr/bin/weir-dpdk").then_some(()).ok_or_else(|| format!("it runs {path}"))?;
+    expect(&machine.run(&format!("{control} table suspects list"))?, &["10.9.1.3"])?;
+    machine.run("systemctl disable --now weir@ports 2>&1; rm -r /etc/systemd/system/weir@ports.service.d").map(drop)
 }
 
 /// Nothing is left of either package.

@@ -4,6 +4,7 @@
 //! names its device and inode), a message is an entry with fields, by journald's protocol (systemd.io,
 //! JOURNAL_NATIVE_PROTOCOL). One that the journal does not take at once goes to standard error with the level as
 //! `<4>` in front of each line (sd-daemon(3)), so that nothing waits for the journal's socket and no message is lost.
+//! The last message of a process goes there too ([`say_last`]).
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -64,6 +65,15 @@ pub fn say(level: Level, fields: &[(Field, String)], text: &str) {
         Some(socket) if socket.send_to(&entry(level, fields, text), SOCKET).is_ok() => return,
         Some(_) => prefixed(level, text),
     };
+    let _ = std::io::stderr().lock().write_all(lines.as_bytes());
+}
+
+/// Prints the last message of a process, whose text is escaped already. Write errors are ignored.
+///
+/// The journal finds the unit of an entry by its process. A busy journal reads the entry after the process has ended,
+/// and then `journalctl -u` does not show it. Standard error has had the name of the unit since it was opened.
+pub fn say_last(level: Level, text: &str) {
+    let lines = if journal().is_some() { prefixed(level, text) } else { format!("{text}\n") };
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 

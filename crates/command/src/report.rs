@@ -164,7 +164,8 @@ pub fn say_rendered(level: Level, text: &str) {
 }
 
 impl Failure {
-    /// Reports the failure on standard error and, for JSON, on standard output. Returns the exit code.
+    /// Reports the failure with which the process ends, on standard error and, for JSON, on standard output. Returns the
+    /// exit code.
     pub fn tell(&self, format: Format) -> ExitCode {
         if format == Format::Json && !matches!(self, Failure::Reported(_)) {
             // If standard output is what failed, standard error must be enough.
@@ -176,10 +177,12 @@ impl Failure {
 
     fn say(&self) {
         match self {
-            Failure::Mistakes { rejected, .. } => say_rendered(Level::Error, &failure::rendered(rejected, style())),
+            Failure::Mistakes { rejected, .. } => {
+                journal::say_last(Level::Error, &failure::rendered(rejected, style()));
+            }
             Failure::Reported(failure) => failure.say(),
             Failure::Rejected(_) | Failure::Nothing(_) | Failure::Runtime(_) | Failure::NoDescriptors(_) => {
-                say_with(Level::Error, &[], &self.to_string());
+                journal::say_last(Level::Error, &printable(&self.to_string()));
             }
         }
     }

@@ -1,30 +1,32 @@
-//! Three network namespaces in a row, and numbered packets between the outer two.
+//! Three network namespaces in a row, and packets between the outer two (packets.rs).
 //!
 //! ```text
-//!   client (10.9.0.1)            weir                      server (10.9.0.2)
-//!          wire ------------ lower    upper ------------------ wire
-//!                            lower2 - peer2, upper2 - peer3     for a second instance
+//!   client                       weir                          server
+//!   10.9.0.1, .3   wire ------ lower    upper ------ wire      10.9.0.2
+//!   10.9.1.1, .3   wire2 ----- lower3   upper3 ----- wire2     10.9.1.2   for weir-dpdk
+//!                              lower2 - peer2, upper2 - peer3             for a second instance
 //! ```
 
+use super::packets::{BURST, LATER};
 use crate::shell::run;
-use clap::Subcommand;
 use std::io::Read;
-use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-/// Ports whose packets pass, are dropped, and end the count. The policy of the trial says the first two.
-const PASSES: u16 = 9;
-const DROPPED: u16 = 666;
-const END: u16 = 10;
-const SERVER: &str = "10.9.0.2";
-/// Pause between two pairs of packets.
-const PAUSE: Duration = Duration::from_millis(1);
-/// The longest wait for a packet.
-const PACKET_WAIT: Duration = Duration::from_secs(20);
+/// A way between the outer namespaces.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// The interface of the outer namespaces.
+    outer: &'static str,
+    lower: &'static str,
+    upper: &'static str,
+    /// The network of the addresses, without the last number.
+    network: &'static str,
+}
+
+/// The way of `weir`.
+pub const WEIR: Way = Way { outer: "wire", lower: "lower", upper: "upper", network: "10.9.0" };
+/// The way of `weir-dpdk`.
+pub const DPDK: Way = Way { outer: "wire2", lower: "lower3", upper: "upper3", network: "10.9.1" };
 
 /// The namespaces. They are removed when it is dropped.
 pub struct Wires {
@@ -43,13 +45,17 @@ impl Wires {
         for name in [&client, &weir, &server] {
             ip(&format!("netns add {name}"))?;
         }
-        for (outer, address, inner) in [(&client, "10.9.0.1/24", "lower"), (&server, "10.9.0.2/24", "upper")] {
-            ip(&format!("-n {outer} link add wire type veth peer name {inner} netns {weir}"))?;
-            ip(&format!("-n {outer} address add {address} dev wire"))?;
-            ip(&format!("-n {outer} link set wire up"))?;
-            // Between virtual wires, XDP needs the first one (docs/reference/interfaces.md).
-            ip(&format!("netns exec {outer} ethtool -K wire gro on tx off"))?;
-            ip(&format!("-n {weir} link set {inner} up"))?;
+        for Way { outer, lower, upper, network } in [WEIR, DPDK] {
+            for (name, inner, numbers) in [(&client, lower, [1, 3].as_slice()), (&server, upper, &[2])] {
+                ip(&format!("-n {name} link add {outer} type veth peer name {inner} netns {weir}"))?;
+                for number in numbers {
+                    ip(&format!("-n {name} address add {network}.{number}/24 dev {outer}"))?;
+                }
+                ip(&format!("-n {name} link set {outer} up"))?;
+                // Between virtual wires, XDP needs the first one (docs/reference/interfaces.md).
+                ip(&format!("netns exec {name} ethtool -K {outer} gro on tx off"))?;
+                ip(&format!("-n {weir} link set {inner} up"))?;
+            }
         }
         for (inner, peer) in [("lower2", "peer2"), ("upper2", "peer3")] {
             ip(&format!("-n {weir} link add {inner} type veth peer name {peer}"))?;
@@ -65,29 +71,25 @@ impl Wires {
         format!("weir-trial-{}-{of}", self.id)
     }
 
-    /// Sends packets until [`Traffic::end`].
+    /// Sends packets until [`Traffic::end`]. A connection is open when this returns.
     ///
     /// # Errors
-    /// A process cannot be started.
-    pub fn traffic(&self) -> Result<Traffic, String> {
-        let receiver = self.end(Packets::Receive)?;
-        Ok(Traffic { receiver, sender: self.end(Packets::Send)? })
+    /// A process cannot be started, or nothing passes.
+    pub fn traffic(&self, way: Way) -> Result<Traffic, String> {
+        let receiver = self.end("server", &["receive"])?;
+        Ok(Traffic { receiver, sender: self.end("client", &["send", &format!("{}.2", way.network)])? })
     }
 
     /// Starts this program in a namespace.
-    fn end(&self, packets: Packets) -> Result<Child, String> {
-        let (name, word) = match packets {
-            Packets::Send => ("client", "send"),
-            Packets::Receive => ("server", "receive"),
-        };
+    fn end(&self, place: &str, words: &[&str]) -> Result<Child, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(name)]).arg(program).args(["package-trial", "packets", word]);
+        command.args(["netns", "exec", &self.name(place)]).arg(program).args(["package-trial", "packets"]).args(words);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("ip netns exec: {error}"))?;
         // It says when it is ready.
         let output = child.stdout.as_mut().expect("it is piped");
-        output.read_exact(&mut [0]).map_err(|error| format!("packets {word}: {error}"))?;
+        output.read_exact(&mut [0]).map_err(|error| format!("packets {words:?}: {error}"))?;
         Ok(child)
     }
 }
@@ -115,24 +117,46 @@ pub struct Traffic {
 /// What became of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Sent to each port.
+    /// Rounds that were sent: one packet to each port.
     pub sent: u64,
+    /// Numbers that came back on the connection.
+    pub exchanged: u64,
     /// Received on the port whose packets pass.
     pub passed: u64,
-    /// Received although the policy drops them.
+    /// Received although the policy drops them, or the table that was changed by hand.
     pub unfiltered: u64,
+    /// Received on the port with a limit.
+    pub limited: u64,
 }
 
 impl Counts {
-    /// Fails if a packet was lost, or if one has passed that the policy drops.
+    /// Fails if a packet was lost, if one has passed that is to be dropped, or if more or fewer have passed than the
+    /// limit permits from the first packet to the last.
     ///
     /// # Errors
     /// It says how many.
     pub fn check(self) -> Result<(), String> {
-        let Counts { sent, passed, unfiltered } = self;
+        if self.lost()? > 0 || self.limited != BURST { Err(format!("{self:?}")) } else { Ok(()) }
+    }
+
+    /// Like [`Counts::check`] for a program that begins anew: packets are lost, and the limit begins with a full
+    /// bucket. Packets pass before and behind that.
+    ///
+    /// # Errors
+    /// It says how many.
+    pub fn check_restarted(self) -> Result<(), String> {
+        let lost = self.lost()?;
+        if lost == self.sent || self.limited != BURST + LATER { Err(format!("{self:?}")) } else { Ok(()) }
+    }
+
+    /// Packets that were lost.
+    fn lost(self) -> Result<u64, String> {
+        let Counts { sent, exchanged, passed, unfiltered, limited } = self;
         let lost = sent - passed;
         println!("    {sent} packets sent to each port: {lost} lost, {unfiltered} unfiltered");
-        if sent == 0 || lost + unfiltered > 0 { Err(format!("{self:?}")) } else { Ok(()) }
+        println!("    {exchanged} numbers came back on a connection; {limited} packets passed the limit");
+        // A number before and one behind.
+        if sent == 0 || exchanged < 2 || unfiltered > 0 { Err(format!("{self:?}")) } else { Ok(lost) }
     }
 }
 
@@ -142,9 +166,14 @@ impl Traffic {
     /// # Errors
     /// A process has failed.
     pub fn end(mut self) -> Result<Counts, String> {
-        let sent = numbers(&mut self.sender)?[0];
+        let sent = numbers(&mut self.sender)?;
         let received = numbers(&mut self.receiver)?;
-        Ok(Counts { sent, passed: received[0], unfiltered: received[1] })
+        match (&sent[..], &received[..]) {
+            (&[sent, exchanged], &[passed, dropped, suspected, limited]) => {
+                Ok(Counts { sent, exchanged, passed, unfiltered: dropped + suspected, limited })
+            }
+            _ => Err(format!("packets: {sent:?} {received:?}")),
+        }
     }
 }
 
@@ -167,90 +196,4 @@ fn numbers(child: &mut Child) -> Result<Vec<u64>, String> {
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let status = child.wait().map_err(|error| format!("packets: {error}"))?;
     if status.success() && !numbers.is_empty() { Ok(numbers) } else { Err(format!("packets: {status}")) }
-}
-
-/// What a process in a namespace does until its standard input ends.
-#[derive(Clone, Copy, Subcommand)]
-pub enum Packets {
-    /// Sends packets to both ports in turns, and prints how many to each.
-    Send,
-    /// Counts different packets on the first port, and all on the second.
-    Receive,
-}
-
-impl Packets {
-    /// Runs in the namespace of this process.
-    ///
-    /// # Errors
-    /// A socket cannot be used, or no packet comes.
-    pub fn run(self) -> Result<(), String> {
-        match self {
-            Packets::Send => send(),
-            Packets::Receive => receive(),
-        }
-        .map_err(|error| format!("packets: {error}"))
-    }
-}
-
-fn send() -> std::io::Result<()> {
-    let socket = UdpSocket::bind("0.0.0.0:0")?;
-    println!();
-    let stop = told_to_stop();
-    let mut number = 0u64;
-    while !stop.load(Ordering::Relaxed) {
-        for port in [DROPPED, PASSES] {
-            socket.send_to(&number.to_be_bytes(), (SERVER, port))?;
-        }
-        number += 1;
-        thread::sleep(PAUSE);
-    }
-    socket.send_to(&[], (SERVER, END))?;
-    println!("{number}");
-    Ok(())
-}
-
-fn receive() -> std::io::Result<()> {
-    let [passes, dropped, end] = [PASSES, DROPPED, END].map(|port| UdpSocket::bind(("0.0.0.0", port)));
-    let (passes, dropped, end) = (passes?, dropped?, end?);
-    println!();
-    let count = |socket: UdpSocket, done: Arc<AtomicBool>| -> std::io::Result<u64> {
-        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let (mut seen, mut bytes) = (std::collections::BTreeSet::new(), [0; 8]);
-        loop {
-            match socket.recv(&mut bytes) {
-                Ok(_) => _ = seen.insert(u64::from_be_bytes(bytes)),
-                Err(_) if done.load(Ordering::Relaxed) => return Ok(seen.len() as u64),
-                Err(_) => {}
-            }
-        }
-    };
-    let done = Arc::new(AtomicBool::new(false));
-    let counting = [passes, dropped].map(|socket| {
-        let done = done.clone();
-        thread::spawn(move || count(socket, done))
-    });
-    // The last packet comes after the sender was told to stop.
-    let stop = told_to_stop();
-    while !stop.load(Ordering::Relaxed) {
-        thread::sleep(PAUSE);
-    }
-    end.set_read_timeout(Some(PACKET_WAIT))?;
-    end.recv(&mut [0])?;
-    done.store(true, Ordering::Relaxed);
-    for thread in counting {
-        println!("{}", thread.join().expect("it does not panic")?);
-    }
-    Ok(())
-}
-
-/// Set when standard input ends.
-fn told_to_stop() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
-    thread::spawn(move || {
-        // An error is an end too.
-        let _read = std::io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, Ordering::Relaxed);
-    });
-    stop
 }
