@@ -34,9 +34,10 @@
 
 /* What may have AVX-512 or not. crates/engine/src/kernels.rs has the same numbers. */
 enum simd_kind {
-	SIMD_PLAIN = 1, /* vectors of the compiler: exact sets */
+	SIMD_PLAIN = 1, /* vectors of the compiler: exact sets of IPv4 */
 	SIMD_RANK = 2,	/* gathers of 32-bit words */
 	SIMD_RANK6 = 4, /* gathers, and compression of vectors of 32 and 64 bits */
+	SIMD_SETS6 = 8, /* vectors of the compiler, of whole lines: exact sets of IPv6 */
 };
 
 #ifdef WEIR_KERNELS
@@ -65,7 +66,7 @@ WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 
 #define SIMD_AVX512
 
-enum simd_kind { SIMD_PLAIN, SIMD_RANK, SIMD_RANK6 };
+enum simd_kind { SIMD_PLAIN, SIMD_RANK, SIMD_RANK6, SIMD_SETS6 };
 
 WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 {

@@ -446,7 +446,7 @@ exact_set6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t 
 WEIR_INLINE void exact_set6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
 				       uint32_t count)
 {
-	if (simd_avx512(SIMD_PLAIN))
+	if (simd_avx512(SIMD_SETS6))
 		exact_set6_kernel_avx512(table, hi, lo, labels, count);
 	else
 		exact_set6_kernel(table, hi, lo, labels, count);

@@ -34,7 +34,7 @@ exact_sets6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t
 WEIR_INLINE void exact_sets6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *masks,
 					uint32_t count)
 {
-	if (simd_avx512(SIMD_PLAIN))
+	if (simd_avx512(SIMD_SETS6))
 		exact_sets6_kernel_avx512(table, hi, lo, masks, count);
 	else
 		exact_sets6_kernel(table, hi, lo, masks, count);

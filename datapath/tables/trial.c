@@ -23,3 +23,9 @@ void weir_trial_rank6(struct table table, const uint64_t *hi, const uint64_t *lo
 {
 	rank_leaf6_find_burst(table, hi, lo, labels, count);
 }
+
+void weir_trial_exact6(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count);
+void weir_trial_exact6(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count)
+{
+	exact_set6_find_burst(table, hi, lo, labels, count);
+}

@@ -23,12 +23,18 @@ use crate::tsc;
 /// A kind of kernels: `enum simd_kind` in `datapath/core/simd.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelKind {
-    /// What compilers make of plain C: the comparisons of exact sets.
+    /// What compilers make of plain C: parsing, and the comparisons of exact sets of IPv4.
     Plain = 1,
     /// They gather words of 32 bits: rank leaves and counted leaves of IPv4.
     Rank = 2,
     /// They also compress vectors: rank leaves of IPv6.
     Rank6 = 4,
+    /// What compilers make of comparisons of whole lines: exact sets of IPv6.
+    Sets6 = 8,
+}
+
+impl KernelKind {
+    const ALL: [Self; 4] = [Self::Plain, Self::Rank, Self::Rank6, Self::Sets6];
 }
 
 /// The result of a trial.
@@ -60,7 +66,7 @@ const PREFIXES: usize = 12_000;
 /// A processor without AVX-512 ignores it.
 pub const KERNELS_ENV: &str = "WEIR_KERNELS";
 /// The sum of all kinds.
-const ALL: u32 = 7;
+const ALL: u32 = 15;
 
 impl Kernels {
     /// The faster kernels of this machine, or those that [`KERNELS_ENV`] names.
@@ -107,6 +113,7 @@ impl Display for Kernels {
             KernelKind::Plain => "sets and parsing",
             KernelKind::Rank => "IPv4 prefixes",
             KernelKind::Rank6 => "IPv6 prefixes",
+            KernelKind::Sets6 => "IPv6 sets",
         };
         for (number, trial) in trials.iter().enumerate() {
             let with = if self.0 & trial.kind as u32 != 0 { "with" } else { "without" };
@@ -139,8 +146,10 @@ fn image(kind: KernelKind) -> Image {
         KernelKind::Plain => (weir_abi::Family::Ipv4, Layout::ExactSet),
         KernelKind::Rank => (weir_abi::Family::Ipv4, Layout::RankLeaf),
         KernelKind::Rank6 => (weir_abi::Family::Ipv6, Layout::RankLeaf6),
+        KernelKind::Sets6 => (weir_abi::Family::Ipv6, Layout::ExactSet6),
     };
-    let mut entries = Entries::new(family, if kind == KernelKind::Plain { Kind::Set } else { Kind::Labels });
+    let is_set = matches!(kind, KernelKind::Plain | KernelKind::Sets6);
+    let mut entries = Entries::new(family, if is_set { Kind::Set } else { Kind::Labels });
     for (number, (address, length)) in addresses().enumerate() {
         let label = (number % 200).to_string();
         let inserted = match kind {
@@ -152,6 +161,12 @@ fn image(kind: KernelKind) -> Image {
             KernelKind::Rank6 => {
                 let address = (u128::from(key6(address)) << 64) & u128::MAX << (128 - 2 * u32::from(length));
                 entries.insert_prefix(Ipv6Addr::from(address).into(), 2 * length, Some(&label))
+            }
+            KernelKind::Sets6 => {
+                // Half of them are hosts.
+                let (high, low) = (u128::from(key6(address)), u128::from(key6(address)) * u128::from(number % 2 == 0));
+                let length = if number % 2 == 0 { 128 } else { 64 };
+                entries.insert_prefix(Ipv6Addr::from(high << 64 | low).into(), length, None)
             }
         };
         inserted.expect("the prefix is valid");
@@ -182,6 +197,7 @@ mod machine {
         fn weir_trial_exact(table: CTable, keys: *const u32, labels: *mut u32, count: u32);
         fn weir_trial_rank(table: CTable, keys: *const u32, labels: *mut u32, count: u32);
         fn weir_trial_rank6(table: CTable, hi: *const u64, lo: *const u64, labels: *mut u32, count: u32);
+        fn weir_trial_exact6(table: CTable, hi: *const u64, lo: *const u64, labels: *mut u32, count: u32);
         #[link_name = "weir_kernels"]
         static mut WEIR_KERNELS: u32;
     }
@@ -206,7 +222,7 @@ mod machine {
         }
         let keys: Vec<u32> = addresses().map(|(address, _)| address).take(KEYS).collect();
         let wide: Vec<u64> = keys.iter().map(|&key| key6(key)).collect();
-        [KernelKind::Plain, KernelKind::Rank, KernelKind::Rank6].map(|kind| trial(kind, &keys, &wide)).to_vec()
+        KernelKind::ALL.map(|kind| trial(kind, &keys, &wide)).to_vec()
     }
 
     fn trial(kind: KernelKind, keys: &[u32], wide: &[u64]) -> Trial {
@@ -226,6 +242,9 @@ mod machine {
                         KernelKind::Rank => weir_trial_rank(table, burst.as_ptr(), labels, count),
                         KernelKind::Rank6 => {
                             weir_trial_rank6(table, wide.as_ptr(), wide.as_ptr(), labels, count);
+                        }
+                        KernelKind::Sets6 => {
+                            weir_trial_exact6(table, wide.as_ptr(), wide.as_ptr(), labels, count);
                         }
                     }
                 }
@@ -278,8 +297,8 @@ mod tests {
 
     #[test]
     fn a_name_is_a_sum_of_kinds() {
-        assert_eq!(["0", "6", "7"].map(Kernels::named), [Some(Kernels(0)), Some(Kernels(6)), Some(Kernels(7))]);
-        assert_eq!(["", "8", "-1", "all"].map(Kernels::named), [None; 4]);
+        assert_eq!(["0", "6", "15"].map(Kernels::named), [Some(Kernels(0)), Some(Kernels(6)), Some(Kernels(15))]);
+        assert_eq!(["", "16", "-1", "all"].map(Kernels::named), [None; 4]);
     }
 
     #[test]
@@ -287,7 +306,7 @@ mod tests {
         assert_eq!(Kernels::of_this_machine(), Kernels::of_this_machine());
         assert_eq!(Kernels::chosen(trials()), Kernels::chosen(trials()));
         let kinds: Vec<KernelKind> = trials().iter().map(|trial| trial.kind).collect();
-        assert!(kinds.is_empty() || kinds == [KernelKind::Plain, KernelKind::Rank, KernelKind::Rank6]);
+        assert!(kinds.is_empty() || kinds == KernelKind::ALL);
         assert!(trials().iter().all(|trial| trial.plain_cycles > 0.0 && trial.avx512_cycles > 0.0));
     }
 }
