@@ -272,7 +272,7 @@ fn no_host_is_made_of_two_halves() {
                 let mut announced = IDLE;
                 for ghost in ghosts {
                     readers.start_burst(&mut announced);
-                    assert!(!(buckets.members(&*words, ghost) != 0), "{ghost:?} never was");
+                    assert_eq!(buckets.members(&*words, ghost), 0, "{ghost:?} never was");
                     // C compares the whole line with one vector instruction, which may load its words in any order.
                     let high = words.u64(bucket + 8);
                     let word = words.u64(bucket) & !FILTER;
