@@ -4,7 +4,7 @@
 use super::running::{behind_card, in_card, status};
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Host, Hosts, SERVER};
-use crate::mitigation::{Repeated, attacks, has, wait_for_attack};
+use crate::mitigation::{Repeated, attacks, wait_for_attack};
 use crate::put;
 use crate::tables::done;
 use crate::traffic::frames;
@@ -17,6 +17,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_abi::Link;
+use weir_control::AttackEntry;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::wire::Wire;
 
@@ -150,9 +151,11 @@ fn a_web_server_survives_an_attack_that_ends_in_the_card() {
         assert!(dropped > 1000 && passed < dropped, "{dropped} {passed}: {}", running.log());
 
         // The card drops them, so there are no samples of them: its counters keep them blocked.
-        let found = wait_for_attack(&running, "it acts", has("active"));
-        let states: BTreeSet<&str> = found.actions.iter().map(|action| action.state.as_str()).collect();
-        assert_eq!(states, BTreeSet::from(["active"]), "{found:#?}");
+        // An action is quiet for a moment when a busy machine gives its attacker no time to send.
+        let acts = |attack: &AttackEntry| {
+            !attack.actions.is_empty() && attack.actions.iter().all(|action| action.state == "active")
+        };
+        let found = wait_for_attack(&running, "it acts on all", acts);
         assert!(found.actions.iter().all(|action| action.action == "block"), "{found:#?}");
         let seen = status(&running);
         assert!(seen.share > 0.0 && seen.share_blocked > 0.9 && seen.blocked_pps > 100.0, "{seen:#?}");
