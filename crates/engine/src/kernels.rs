@@ -2,7 +2,7 @@
 //!
 //! A bit of CPUID does not say which is faster. Gathers are slow where microcode protects the processor from *gather data
 //! sampling*, and wide vectors are slow on others. So the first use in a process times both kernels of each kind, in
-//! turns, on tables of its own. This takes about 20 ms. The answer stays the same until the process ends. Tests name
+//! turns, on tables of its own. This takes about 25 ms. The answer stays the same until the process ends. Tests name
 //! the answer in [`KERNELS_ENV`]: the same policy then compiles to the same code in every process.
 //!
 //! Code for this machine is compiled with the answer, and has no other kernels. It keeps them in a bundle. Code for
@@ -63,10 +63,8 @@ const KEYS: usize = 64 * BURST_MAX;
 const PREFIXES: usize = 12_000;
 
 /// Environment variable with the kinds whose AVX-512 kernels run instead of the faster ones: a sum of [`KernelKind`]s.
-/// A processor without AVX-512 ignores it.
+/// A processor without AVX-512 ignores it, and any processor ignores another text. `weir check` shows what runs.
 pub const KERNELS_ENV: &str = "WEIR_KERNELS";
-/// The sum of all kinds.
-const ALL: u32 = 15;
 
 impl Kernels {
     /// The faster kernels of this machine, or those that [`KERNELS_ENV`] names.
@@ -76,7 +74,8 @@ impl Kernels {
     }
 
     fn named(text: &str) -> Option<Self> {
-        text.parse().ok().filter(|&sum| sum <= ALL).map(Kernels)
+        let all = KernelKind::ALL.into_iter().fold(0, |bits, kind| bits | kind as u32);
+        text.parse().ok().filter(|&sum| sum <= all).map(Kernels)
     }
 
     fn chosen(trials: &[Trial]) -> Self {
@@ -164,9 +163,9 @@ fn image(kind: KernelKind) -> Image {
             }
             KernelKind::Sets6 => {
                 // Half of them are hosts.
-                let (high, low) = (u128::from(key6(address)), u128::from(key6(address)) * u128::from(number % 2 == 0));
-                let length = if number % 2 == 0 { 128 } else { 64 };
-                entries.insert_prefix(Ipv6Addr::from(high << 64 | low).into(), length, None)
+                let (low, length) = if number % 2 == 0 { (key6(address), 128) } else { (0, 64) };
+                let address = u128::from(key6(address)) << 64 | u128::from(low);
+                entries.insert_prefix(Ipv6Addr::from(address).into(), length, None)
             }
         };
         inserted.expect("the prefix is valid");

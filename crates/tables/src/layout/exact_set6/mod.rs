@@ -262,7 +262,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// The bucket with this number as the way of a hash, whose word is there `word`.
+    /// The way of a hash to the bucket with this number, where its word is `word`.
     fn way(self, kind: KeyKind, bucket: usize, hash: u64, word: u64) -> Way {
         let bucket = self.at + bucket * LINE_WORDS * WORD_BYTES;
         let (slot, bit) = kind.filter(hash);
@@ -402,11 +402,7 @@ impl Exact6Buckets {
         let is_equal = cells.u64(entry) == kind
             && cells.u64(entry + WORD_BYTES) == high
             && cells.u64(entry + 2 * WORD_BYTES) == low;
-        let members = match self.words {
-            Words::OneSet => 1,
-            Words::Fused => cells.u64(entry + MEMBERS_AT) as u32,
-        };
-        (is_equal && members != 0).then_some(members)
+        is_equal.then(|| self.words.members_of_entry(cells.u64(entry + MEMBERS_AT))).filter(|&members| members != 0)
     }
 
     /// The members (a bit each) that have `addr` in a prefix. The one set is member 0.

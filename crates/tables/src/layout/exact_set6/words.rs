@@ -1,6 +1,6 @@
 //! The words of a bucket.
 
-/// Bits of a word below the filter's end: one for each filter bit.
+/// Where the state begins in a word. The bits below are the filter's.
 const STATE_SHIFT: u32 = 4;
 /// The bits of a word that belong to the bucket.
 pub(crate) const FILTER: u64 = (1 << STATE_SHIFT) - 1;
@@ -60,11 +60,19 @@ impl Words {
         }
     }
 
-    /// The last word of an overflow entry. One set has none.
+    /// The last word of an overflow entry: its members. One set leaves it 0.
     pub const fn entry_members(self, members: u32) -> u64 {
         match self {
             Words::OneSet => 0,
             Words::Fused => members as u64,
+        }
+    }
+
+    /// The members of an overflow entry that is not free, by its last word. The one set is member 0.
+    pub const fn members_of_entry(self, last: u64) -> u32 {
+        match self {
+            Words::OneSet => 1,
+            Words::Fused => last as u32,
         }
     }
 
