@@ -130,11 +130,17 @@ impl CostModel {
         }
     }
 
-    /// Estimates the cost of lookups in an image.
+    /// Estimates the cost of lookups in an image that has the cache for itself.
     pub(super) fn estimate(&self, image: ImageFacts) -> Estimate {
+        self.estimate_beside(image, 0)
+    }
+
+    /// Estimates the cost of lookups in an image, if the same packets are also looked up in `others` bytes of other
+    /// images. All of them share the cache.
+    pub(super) fn estimate_beside(&self, image: ImageFacts, others: usize) -> Estimate {
         let ImageFacts { layout, bytes, words, lines } = image;
         let cost = LookupCost::of(layout);
-        let cycles = cost.fixed + words * cost.per_word + lines * cost.line_factor * self.line_cycles(bytes);
+        let cycles = cost.fixed + words * cost.per_word + lines * cost.line_factor * self.line_cycles(bytes + others);
         Estimate { layout, cycles, bytes }
     }
 }

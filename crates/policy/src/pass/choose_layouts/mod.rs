@@ -196,19 +196,25 @@ impl Planner<'_> {
 
     /// Plans a shared image for the first table and those others that make lookups cheaper. `None` if there are no such
     /// others.
+    ///
+    /// Packets that are looked up in one are looked up in the others. So images apart share the cache, and each is
+    /// estimated beside the bytes of the others.
     fn fuse(&self, tables: &[usize]) -> Option<Planned> {
         let table = |table: usize| &self.policy.tables[table];
         let image = |members: &[usize], layout: Layout| {
             let members: BTreeSet<usize> = members.iter().copied().collect();
             let names: Vec<&str> = members.into_iter().map(|member| table(member).name.as_str()).collect();
-            self.catalog.image(&names, layout).map(|image| self.model.estimate(image))
+            self.catalog.image(&names, layout)
+        };
+        let cycles = |image: ImageFacts, others: usize, lookups: &BTreeSet<Lookup>| {
+            self.model.estimate_beside(image, others).cycles * lookups.len() as f64
         };
         let (&first, others) = tables.split_first()?;
         let family = table(first).family;
         let mut members = vec![first];
         let mut apart = vec![image(&[first], exact_set(family))?];
         let mut all_lookups = self.lookups[first].clone();
-        let mut cost = apart[0];
+        let mut shared = apart[0];
         for &other in others {
             if members.len() == FUSED_MAX {
                 break;
@@ -217,18 +223,22 @@ impl Planner<'_> {
             let together = image(&with_other, Layout::fused(family));
             let (Some(together), Some(alone)) = (together, image(&[other], exact_set(family))) else { continue };
             let all: BTreeSet<Lookup> = all_lookups.union(&self.lookups[other]).copied().collect();
-            let total = |estimate: Estimate, lookups: &BTreeSet<Lookup>| estimate.cycles * lookups.len() as f64;
-            let forced = table(other).layout.is_some();
-            if forced || total(together, &all) < total(cost, &all_lookups) + total(alone, &self.lookups[other]) {
-                (members, all_lookups, cost) = (with_other, all, together);
+            let two = cycles(shared, alone.bytes, &all_lookups) + cycles(alone, shared.bytes, &self.lookups[other]);
+            if table(other).layout.is_some() || cycles(together, 0, &all) < two {
+                (members, all_lookups, shared) = (with_other, all, together);
                 apart.push(alone);
             }
         }
         let tables: BTreeSet<usize> = members.iter().copied().collect();
+        let bytes: usize = apart.iter().map(|image| image.bytes).sum();
+        let beside = |image: ImageFacts| self.model.estimate_beside(image, bytes - image.bytes);
         (members.len() > 1).then(|| Planned {
             contents: ImageContents::Tables(tables.into_iter().map(|member| TableId(member as u16)).collect()),
             layout: Layout::fused(family),
-            reason: Reason::Fused { together: cost, apart },
+            reason: Reason::Fused {
+                together: self.model.estimate(shared),
+                apart: apart.into_iter().map(beside).collect(),
+            },
         })
     }
 }

@@ -168,6 +168,18 @@ fn sets_of_ipv6_are_fused_with_each_other_only() {
 }
 
 #[test]
+fn images_apart_share_the_cache() {
+    // Lines of one image alone would come from a cache, and lines of two do not.
+    let model = CostModel::measured(vec![(2 << 20, 11.0), (4 << 20, 90.0)]).expect("there are points");
+    let set = |count: usize| table(Family::Ipv6, TableKind::Set, &[(64, count)], 0);
+    let policy = policy(vec![set(100_000), set(120_000)], &[(0, Field::Ip6Saddr), (1, Field::Ip6Saddr)]);
+    let plan = plan(&policy, &Typical(&policy.tables), &model);
+    let Reason::Fused { together, apart } = &plan.images[0].reason else { panic!("{plan:?}") };
+    assert_eq!(apart.iter().map(|image| image.bytes).sum::<usize>(), together.bytes);
+    assert!(together.cycles < 0.6 * apart.iter().map(|image| image.cycles).sum::<f64>(), "{plan:?}");
+}
+
+#[test]
 fn an_image_has_at_most_four_fused_sets() {
     let lookups: Vec<(u16, Field)> = (0..6).map(|table| (table, Field::IpSaddr)).collect();
     let images = planned((0..6).map(|_| addresses(1000)).collect(), &lookups);
