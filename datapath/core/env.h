@@ -28,7 +28,7 @@
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum {
-	WEIR_ABI_VERSION = 19,
+	WEIR_ABI_VERSION = 20,
 	WEIR_BURST_MAX = 64,
 	WEIR_WINDOW_BYTES = 2048, /* bytes of a frame beyond this are never read */
 	REWRITE_BYTES = WEIR_WINDOW_BYTES + 112,

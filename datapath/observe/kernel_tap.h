@@ -2,7 +2,7 @@
 /*
  * Taps: copies of decided packets for user space (crates/abi/src/tap.rs has the layout). All generations share the
  * taps, so they open and close while programs run. Without an open tap a packet costs one read of a word that nothing
- * writes. A packet that a tap wants and that is not one in so many costs two counters in one line of the CPU.
+ * writes. A packet that a tap wants and that is not one in so many costs one counter of the CPU.
  *
  * A tap gets a limited number of copies (`left`), which its reader renews. So the cost of packets that a tap wants is
  * bounded, and an attacker who sends only such packets gains nothing. A full ring loses copies. Both are counted.
@@ -26,18 +26,20 @@ enum {
 /* What a tap wants, and what it may still get. A cache line each, because `left` is written. */
 struct tap {
 	int64_t left;
-	uint32_t one_in; /* 0 and 1: each packet is copied */
 	uint32_t snap;
-	uint64_t zero[6];
+	uint32_t headers; /* whether packets must be in its `tap_where` */
+	uint64_t skips;	  /* most packets that go by between two copies; 0: each packet is copied */
+	uint64_t lets_by; /* this; 0 if `headers`, because such a tap has to see each packet */
+	uint64_t zero[4];
 };
 
 /* What a CPU counts for a tap: a cache line, because most packets write to no other one. */
 struct tap_count {
-	uint64_t matched;
+	uint64_t matched;  /* without those that are excluded */
 	uint64_t over;	   /* not copied: the tap has had enough */
 	uint64_t lost;	   /* the ring was full */
 	uint64_t excluded; /* the headers are not what the tap wants */
-	uint64_t skip;	   /* wanted packets that go by until the next copy */
+	uint64_t next;	   /* the next packet that is copied, as a number of `matched` */
 	uint64_t zero[3];
 };
 
@@ -61,11 +63,9 @@ struct tap_cpu {
 };
 
 struct taps {
-	uint64_t open; /* epoch << 32 | bit of each open tap */
-	uint8_t actions[4];
-	uint8_t sides[2];
-	uint8_t wheres; /* bits of taps whose `headers` packets must be in */
-	uint8_t zero[49];
+	uint64_t open;	 /* epoch << 32 | 4 bits for each action and side: the open taps that want its packets */
+	uint32_t wheres; /* bits of taps with `headers` */
+	uint32_t zero[13];
 	struct tap tap[TAPS];
 	uint64_t zeros[8];
 	struct tap_where headers[TAPS];
@@ -100,34 +100,25 @@ WEIR_INLINE struct tap_cpu *tap_cpu(uint32_t cpu)
 WEIR_INLINE uint32_t taps_wanting(uint64_t open, uint32_t verdict, uint32_t side)
 {
 	const uint32_t reason = bounded(verdict >> 16, WEIR_COUNTERS - 1);
+	const uint32_t kind = bounded(verdict, 3) * 2 + bounded(side, 1);
 
-	return (uint32_t)open & weir_taps.actions[bounded(verdict, 3)] & weir_taps.sides[bounded(side, 1)] &
-	       weir_words.taps[reason];
+	return (uint32_t)open >> kind * TAPS & weir_words.taps[reason] & ((1 << TAPS) - 1);
 }
 
 /*
- * Whether a packet goes by, because `left` do so until the next copy. A number from twice `one_in` - 1 on is of an
- * earlier tap. If each packet is copied, that is each number but 0.
+ * Whether a packet is one in so many, and counts it. Only a copy draws a number: as many packets go by until the next
+ * one, at most `skips`. The mean is half of that (sFlow version 5, section 3.1). If more are left, the number is of an
+ * earlier tap.
  */
-WEIR_INLINE bool tap_skips(uint64_t one_in, uint64_t left)
+WEIR_INLINE bool tap_chooses(const struct tap *tap, struct tap_count *count)
 {
-	return left && left + 1 < 2 * one_in;
-}
+	const uint64_t left = count->next - count->matched++;
 
-/*
- * Whether a packet is one in so many. Each CPU counts down to its next copy. Only a copy draws a number: any one below
- * twice `one_in` - 1, so the mean is `one_in` - 1 (sFlow version 5, section 3.1).
- */
-WEIR_INLINE bool tap_chooses(uint64_t one_in, uint64_t *skip)
-{
-	const uint64_t left = *skip;
-
-	if (tap_skips(one_in, left)) {
-		*skip = left - 1;
+	if (left - 1 < tap->skips)
 		return false;
-	}
-	if (one_in > 1)
-		*skip = bpf_get_prandom_u32() * (2 * one_in - 1) >> 32;
+	count->next = count->matched;
+	if (tap->skips)
+		count->next += bpf_get_prandom_u32() * (tap->skips + 1) >> 32;
 	return true;
 }
 
@@ -144,10 +135,8 @@ WEIR_INLINE uint32_t taps_choosing(struct tap_cpu *own, uint32_t wanting)
 
 	for (uint32_t i = 0; i < TAPS && left; i++) {
 		const uint32_t bit = left & -left, at = tap_number(bit);
-		struct tap_count *count = &own->count[at];
 
-		count->matched++;
-		chosen = forget(chosen | (tap_chooses(weir_taps.tap[at].one_in, &count->skip) ? bit : 0));
+		chosen = forget(chosen | (tap_chooses(&weir_taps.tap[at], &own->count[at]) ? bit : 0));
 		left = forget(left & ~bit);
 	}
 	return chosen;
@@ -155,18 +144,17 @@ WEIR_INLINE uint32_t taps_choosing(struct tap_cpu *own, uint32_t wanting)
 
 /*
  * Counts a packet that only one tap wants and does not choose. False, and nothing is counted, if it is another packet.
- * One line of the CPU is written, without a call.
+ * One word of the CPU is written, without a call.
  */
 WEIR_INLINE bool tap_lets_by(uint32_t cpu, uint32_t wanting)
 {
 	const uint32_t at = tap_number(wanting);
 	struct tap_count *count = &tap_cpu(cpu)->count[at];
-	const uint64_t left = count->skip;
+	const uint64_t matched = count->matched;
 
-	if (wanting & (wanting - 1) || !tap_skips(weir_taps.tap[at].one_in, left))
+	if (wanting & (wanting - 1) || count->next - matched - 1 >= weir_taps.tap[at].lets_by)
 		return false;
-	count->skip = left - 1;
-	count->matched++;
+	count->matched = matched + 1;
 	return true;
 }
 
@@ -210,7 +198,6 @@ WEIR_GLOBAL uint32_t weir_tap_excludes(uint32_t number, uint32_t cpu)
 
 	if (!tap_excludes(&weir_taps.headers[at], &own->head))
 		return 0;
-	own->count[at].matched++;
 	own->count[at].excluded++;
 	return 1;
 }
@@ -294,7 +281,7 @@ WEIR_INLINE void put_taps(TAP_CONTEXT *ctx, struct arrival arrival, uint32_t ver
 	if (!WEIR_UNLIKELY(open << 32))
 		return;
 	wanting = taps_wanting(open, verdict, weir_ports.port[bounded(arrival.port, PORTS_MAX - 1)].side);
-	if (wanting && (wanting & weir_taps.wheres || !tap_lets_by(arrival.cpu, wanting)))
+	if (wanting && !tap_lets_by(arrival.cpu, wanting))
 		weir_tap(ctx, verdict, arrival.port, len, arrival.cpu);
 }
 

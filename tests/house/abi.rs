@@ -241,11 +241,11 @@ fn of_taps() -> String {
     same(&mut program, "offsetof(struct words, policy)", offset_of!(Words, policy));
     same(&mut program, "offsetof(struct words, more)", offset_of!(Words, more));
     same(&mut program, "offsetof(struct words, taps)", kernel::WORDS_TAPS);
-    layout!(program, "tap", tap::Tap, left, one_in, snap);
-    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded, skip);
+    layout!(program, "tap", tap::Tap, left, snap, headers, skips, lets_by);
+    layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded, next);
     layout!(program, "tap_record", tap::TapRecord, at_ns, verdict, len, cap, policy, epoch, taps, side, port, bytes);
     layout!(program, "tap_cpu", tap::TapCpu, count, head, record);
-    layout!(program, "taps", tap::Taps, open, actions, sides, wheres, tap, headers, cpu);
+    layout!(program, "taps", tap::Taps, open, wheres, tap, headers, cpu);
     layout!(program, "tap_head", tap::TapHead, saddr, daddr, family, proto, sport, dport);
     layout!(program, "tap_where", tap_where::TapWhere, saddr, daddr, sport, dport, proto, family);
     same(&mut program, "TAP_HEAD_BYTES", tap_where::TAP_HEAD_BYTES);

@@ -52,7 +52,7 @@ pub use verdict::{Action, Verdict};
 
 /// Version of everything in this crate. An artifact carries the version it was compiled against and is refused
 /// by an engine of another one.
-pub const ABI_VERSION: u32 = 19;
+pub const ABI_VERSION: u32 = 20;
 
 /// Number of bytes of a frame that a datapath may read. Bytes after the window are payload to every rule. On every
 /// engine, a header that starts inside the window and ends outside it is malformed. One XDP page holds the whole

@@ -1,21 +1,21 @@
 //! Taps: copies of decided packets for user space. A tap says which packets it wants by action, reason and side. The
-//! datapath finds the taps of a packet by three tables of bits, one bit for each tap.
+//! datapath finds the taps of a packet by two tables of bits, one bit for each tap.
 //!
 //! ```text
 //! struct taps (one for all generations)                 struct tap_record (in the ring)
-//!    0 open      epoch << 32 | bit of each open tap         0 at_ns       8 verdict    12 len
-//!    8 actions   bits of taps, by action                   16 cap        20 policy     24 epoch
-//!   12 sides     bits of taps, by side                     28 taps       29 side       30 port
-//!   14 where     bits of taps that test headers            32 bytes      `cap` of them
-//!   64 tap       4 of 64 bytes
-//!  384 headers   4 of 128 bytes ([`TapWhere`])
+//!    0 open      epoch << 32 | open taps by kind            0 at_ns       8 verdict    12 len
+//!    8 wheres    bits of taps that test headers            16 cap        20 policy     24 epoch
+//!   64 tap       4 of 64 bytes                             28 taps       29 side       30 port
+//!  384 headers   4 of 128 bytes ([`TapWhere`])             32 bytes      `cap` of them
 //!  896 cpu       9728 bytes for each CPU
 //! ```
+//! A kind of packets is an action and a side. The lower half of `open` has [`TAPS`] bits for each ([`kind_shift`]).
 //! The bits of taps by reason are in `struct words`, because each generation has its own reasons.
 //!
-//! Example: tap 1 wants dropped packets from the lower side. Bit 1 is set in `actions[1]`, in `sides[0]`, in all bytes
-//! by reason, and in `open`.
+//! Example: tap 1 wants dropped packets from the lower side. Bit 1 is set in all bytes by reason, and bit 9 in `open`:
+//! the action is 1 and the side 0.
 
+use crate::Action;
 use crate::tap_where::TapWhere;
 
 /// Maximum number of open taps.
@@ -33,26 +33,37 @@ const SPARE_BYTES: usize = 160;
 pub struct Tap {
     /// Copies that it may still get until it gets more.
     pub left: i64,
-    /// One packet in so many is copied, at most [`ONE_IN_MAX`]. 0 and 1: each packet.
-    pub one_in: u32,
     /// Bytes of a packet that it wants.
     pub snap: u32,
-    zero: [u64; 6],
+    /// Whether packets must be in its ranges of headers, 0 or 1.
+    pub headers: u32,
+    /// The most wanted packets that go by between two copies. Their mean number is half of it.
+    pub skips: u64,
+    /// The same if a packet may go by before its headers are read, and else 0.
+    pub lets_by: u64,
+    zero: [u64; 4],
 }
 
 impl Tap {
-    /// A tap that wants `snap` bytes of one packet in `one_in`.
-    pub const fn new(one_in: u32, snap: u32) -> Self {
+    /// A tap that wants `snap` bytes of one packet in `one_in`, at most [`ONE_IN_MAX`]. 0 and 1: each packet.
+    pub const fn new(one_in: u32, snap: u32, tests_headers: bool) -> Self {
         let one_in = if one_in > ONE_IN_MAX { ONE_IN_MAX } else { one_in };
-        Tap { left: 0, one_in, snap, zero: [0; 6] }
+        let skips = 2 * (one_in as u64).saturating_sub(1);
+        let lets_by = if tests_headers { 0 } else { skips };
+        Tap { left: 0, snap, headers: tests_headers as u32, skips, lets_by, zero: [0; 4] }
     }
+}
+
+/// Where [`Taps::open`] has the bits of the taps that want packets with this action from a side (0 lower, 1 upper).
+pub const fn kind_shift(action: Action, side: usize) -> usize {
+    (2 * action as usize + side) * TAPS
 }
 
 /// What one CPU counts for a tap: `struct tap_count`. It is a cache line, because most packets write to no other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct TapCount {
-    /// Packets that the tap wants.
+    /// Packets that the tap wants. Those that are `excluded` are not among them.
     pub matched: u64,
     /// Packets that were not copied, because the tap has had enough.
     pub over: u64,
@@ -60,8 +71,9 @@ pub struct TapCount {
     pub lost: u64,
     /// Packets that cannot be in the ranges of the tap.
     pub excluded: u64,
-    /// Wanted packets that go by until the next copy, below twice [`Tap::one_in`] - 1. A larger number means none.
-    pub skip: u64,
+    /// The next packet that is copied, as a number of `matched`. If it is further away than [`Tap::skips`], the next
+    /// one is.
+    pub next: u64,
     zero: [u64; 3],
 }
 
@@ -144,15 +156,11 @@ pub struct TapCpu {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Taps {
-    /// The epoch, which every change increases, and a bit for each open tap.
+    /// The epoch, which every change increases, and the bits of the open taps by kind of packet.
     pub open: u64,
-    /// Bits of taps by action.
-    pub actions: [u8; 4],
-    /// Bits of taps by side.
-    pub sides: [u8; 2],
     /// Bits of taps whose `headers` packets must be in.
-    pub wheres: u8,
-    zero: [u8; 49],
+    pub wheres: u32,
+    zero: [u32; 13],
     /// By number.
     pub tap: [Tap; TAPS],
     zeros: [u64; 8],

@@ -5,13 +5,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use memmap2::MmapRaw;
 use weir_abi::kernel::{WORDS_TAPS, Words};
-use weir_abi::tap::{TAP_RECORD_HEAD, TAPS, Tap, TapCount, TapCpu, TapRecord, Taps as TapsHead};
+use weir_abi::tap::{TAP_RECORD_HEAD, TAPS, Tap, TapCount, TapCpu, TapRecord, Taps as TapsHead, kind_shift};
 use weir_abi::tap_where::TapWhere;
-use weir_abi::{Action, Link, Verdict};
+use weir_abi::{Link, Verdict};
 use weir_tables::SplitMix;
 
 use super::filter::TapFilter;
@@ -131,37 +131,35 @@ impl KernelTaps {
 
     /// Sets what a tap wants. It is not open.
     pub fn set(&self, tap: usize, filter: &TapFilter) {
-        let Tap { one_in, snap, .. } = Tap::new(filter.one_in, filter.snap());
-        self.tap::<AtomicU32>(tap, offset_of!(Tap, one_in)).store(one_in, Ordering::Relaxed);
+        let Tap { snap, headers, skips, lets_by, .. } = Tap::new(filter.one_in, filter.snap(), filter.tests_headers());
+        self.tap::<AtomicU64>(tap, offset_of!(Tap, skips)).store(skips, Ordering::Relaxed);
+        self.tap::<AtomicU64>(tap, offset_of!(Tap, lets_by)).store(lets_by, Ordering::Relaxed);
         // The first packets are chosen by chance too.
         let mut random = SplitMix::new(RandomState::new().build_hasher().finish());
         for cpu in 0..self.cpus {
-            let skip = self.count(cpu, tap, offset_of!(TapCount, skip));
-            skip.store(random.below(2 * u64::from(one_in.max(1)) - 1), Ordering::Relaxed);
+            let word = |field: usize| self.count(cpu, tap, field);
+            let matched = word(offset_of!(TapCount, matched)).load(Ordering::Relaxed);
+            word(offset_of!(TapCount, next)).store(matched + random.below(skips + 1), Ordering::Relaxed);
         }
         self.tap::<AtomicU32>(tap, offset_of!(Tap, snap)).store(snap, Ordering::Relaxed);
         self.left(tap).store(0, Ordering::Relaxed);
         renew(self.left(tap), filter.budget_pps.into(), filter.budget_pps.into());
-        let put = |bits: &AtomicU8, wanted: bool| match wanted {
-            true => bits.fetch_or(1 << tap, Ordering::Relaxed),
-            false => bits.fetch_and(!(1 << tap), Ordering::Relaxed),
-        };
-        for action in Action::ALL {
-            put(self.at(offset_of!(TapsHead, actions) + action as usize), filter.actions.contains(&action));
-        }
-        put(self.at(offset_of!(TapsHead, wheres)), filter.tests_headers());
+        let wheres = self.at::<AtomicU32>(offset_of!(TapsHead, wheres));
+        wheres.fetch_and(!(1 << tap), Ordering::Relaxed);
+        wheres.fetch_or(headers << tap, Ordering::Relaxed);
         let headers = offset_of!(TapsHead, headers) + tap * size_of::<TapWhere>();
         for (number, word) in filter.headers.words().into_iter().enumerate() {
             self.at::<AtomicU64>(headers + number * size_of::<u64>()).store(word, Ordering::Relaxed);
         }
-        for side in Side::BOTH {
-            put(self.at(offset_of!(TapsHead, sides) + side as usize), filter.sides.contains(&side));
-        }
     }
 
     /// Says which taps are open, from the next packet on.
-    pub fn open(&self, epoch: u32, taps: impl Iterator<Item = usize>) {
-        let bits = taps.fold(0u64, |bits, tap| bits | 1 << tap);
+    pub fn open<'a>(&self, epoch: u32, taps: impl Iterator<Item = (usize, &'a TapFilter)>) {
+        let kinds_of = |(tap, filter): (usize, &TapFilter)| {
+            let kinds = filter.actions.iter().flat_map(|&action| filter.sides.iter().map(move |&side| (action, side)));
+            kinds.fold(0, |bits: u64, (action, side)| bits | 1 << (kind_shift(action, side as usize) + tap))
+        };
+        let bits = taps.map(kinds_of).fold(0, |all, bits| all | bits);
         self.at::<AtomicU64>(offset_of!(TapsHead, open)).store(u64::from(epoch) << 32 | bits, Ordering::Release);
     }
 
@@ -181,7 +179,7 @@ impl KernelTaps {
         let sums =
             (0..self.cpus).map(of_cpu).fold([0; 4], |sum: [u64; 4], one| std::array::from_fn(|at| sum[at] + one[at]));
         let [matched, over, lost, excluded] = sums;
-        TapCounts { matched, copied: 0, over, excluded, lost }
+        TapCounts { matched: matched + excluded, copied: 0, over, excluded, lost }
     }
 
     /// Shows waiting copies to `visit`, unless another reader does. Returns whether there were any.

@@ -127,7 +127,7 @@ impl Taps {
     /// Tells workers and programs which taps are open.
     pub(super) fn changed(&self, state: &State) {
         if let Some(kernel) = &self.kernel {
-            kernel.open(state.epoch, state.open.iter().flatten().map(|tap| tap.index));
+            kernel.open(state.epoch, state.open.iter().flatten().map(|tap| (tap.index, &tap.filter)));
         }
         self.version.fetch_add(1, Ordering::Relaxed);
     }
