@@ -9,6 +9,9 @@ use crate::frame_set::FrameSet;
 /// Size of a minimum Ethernet frame without its frame check sequence, in bytes. It has 64 bytes on the wire.
 pub const SMALL_FRAME_BYTES: usize = 60;
 
+/// Size of a UDP packet of IPv6 without data, in an Ethernet frame without its frame check sequence, in bytes.
+pub const SMALL_FRAME6_BYTES: usize = 62;
+
 /// `count` packets like the packets of [`packets_from`], with random sources.
 pub fn random_packets(count: usize, seed: u64) -> FrameSet {
     let mut random = SplitMix::new(seed);
@@ -27,6 +30,22 @@ pub fn packets_of(bytes: usize, sources: &[u32]) -> FrameSet {
         write_packet(packet, source);
     }
     FrameSet::new(Link::Ethernet, packets.chunks_exact(bytes).map(|packet| (packet, bytes as u32)))
+}
+
+/// One UDP packet of IPv6 without data for each source, all to one destination.
+pub fn packets6_from(sources: &[u128]) -> FrameSet {
+    let mut header = [0; SMALL_FRAME6_BYTES];
+    header[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd]);
+    header[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 8, 17, 64]);
+    header[38..54].copy_from_slice(&(0x2001_0db8_00cb_0071_u128 << 64 | 1).to_be_bytes());
+    header[54..62].copy_from_slice(&[0x9c, 0x40, 0x1f, 0x90, 0, 8, 0, 0]);
+    let packet = |source: &u128| {
+        let mut packet = header;
+        packet[22..38].copy_from_slice(&source.to_be_bytes());
+        packet
+    };
+    let packets: Vec<_> = sources.iter().map(packet).collect();
+    FrameSet::new(Link::Ethernet, packets.iter().map(|packet| (&packet[..], SMALL_FRAME6_BYTES as u32)))
 }
 
 /// A UDP packet of 64 bytes on the wire.

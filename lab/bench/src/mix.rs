@@ -17,14 +17,6 @@ pub enum Mix<'a> {
 }
 
 impl Mix<'_> {
-    /// The name in benchmark rows.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mix::Random => "random",
-            Mix::Botnet { .. } => "botnet",
-        }
-    }
-
     /// A random address of the mix, in host byte order.
     pub fn source(self, random: &mut SplitMix) -> u32 {
         let any = |random: &mut SplitMix| random.draw() as u32;

@@ -38,7 +38,7 @@ pub fn cost(filter: &mut XdpFilter, chain: usize, sources: &[u32]) -> Result<f64
     let mut streams = sources.chunks(SOURCES_MAX).cycle();
     while !stretches.is_enough() {
         let some = streams.next().expect("there are sources");
-        decide_in(&mut stretches, filter, chain, &frames.burst(0), 0, some)?;
+        decide_in(&mut stretches, filter, chain, &frames.burst(0), 0, some.into())?;
     }
     Ok(stretches.cost_per_packet())
 }

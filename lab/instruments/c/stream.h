@@ -4,7 +4,7 @@
  * between them. For measurements. Generated BPF code comes first, and names its chains with WEIR_XDP_STREAM(<chain>).
  *
  * One run of the program decides STREAM_PACKETS times the same packet, or fewer at the end of the sources. Each time,
- * the next IPv4 source of the list is written into it first. Checksums are not updated, because the parser reads none.
+ * the next source of the list is written into it first. Checksums are not updated, because the parser reads none.
  * The kernel could repeat the program itself, but waits for milliseconds in front of repetitions and behind them.
  */
 #ifndef WEIR_MEASURE_STREAM_H

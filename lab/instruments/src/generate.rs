@@ -124,5 +124,5 @@ impl Generator {
 /// Sets the sources of the next packets, repeated until the list is full.
 fn fill(programs: &PlainPrograms, sources: &[u32]) -> Result<(), EngineError> {
     let all: Vec<u32> = sources.iter().copied().cycle().take(SOURCES_MAX).collect();
-    sources::fill(programs.object(), &all)
+    sources::fill(programs.object(), all.as_slice().into())
 }

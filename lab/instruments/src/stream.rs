@@ -6,10 +6,10 @@
 use weir_engine::{EngineError, FrameBurst, XdpFilter};
 
 use crate::quiet::Stretches;
-use crate::sources::{SOURCES_MAX, STREAM_PACKETS, fill};
+use crate::sources::{SOURCES_MAX, STREAM_PACKETS, Sources, fill};
 
-/// Decides frame `index` of `burst` once from each of `sources` (host byte order). The frame must be Ethernet and IPv4
-/// without VLAN tags. Returns the kernel's average time of a packet in ns, of runs of some hundred packets each without
+/// Decides frame `index` of `burst` once from each of `sources`. The frame must be Ethernet without VLAN tags, with a
+/// packet of their family. Returns the kernel's average time of a packet in ns, of runs of some hundred packets each without
 /// a system call in between. Runs on a shared core do not count ([`crate::quiet`]). Every packet is counted.
 ///
 /// # Errors
@@ -17,13 +17,14 @@ use crate::sources::{SOURCES_MAX, STREAM_PACKETS, fill};
 ///
 /// # Panics
 /// If there is no such chain or frame, no sources, or more than [`SOURCES_MAX`].
-pub fn decide(
+pub fn decide<'a>(
     filter: &mut XdpFilter,
     chain: usize,
     burst: &FrameBurst<'_>,
     index: usize,
-    sources: &[u32],
+    sources: impl Into<Sources<'a>>,
 ) -> Result<f64, EngineError> {
+    let sources = sources.into();
     let mut stretches = Stretches::begin(sources.len());
     decide_in(&mut stretches, filter, chain, burst, index, sources)?;
     Ok(stretches.cost_per_packet())
@@ -42,14 +43,14 @@ pub fn decide_in(
     chain: usize,
     burst: &FrameBurst<'_>,
     index: usize,
-    sources: &[u32],
+    sources: Sources<'_>,
 ) -> Result<(), EngineError> {
     assert!((1..=SOURCES_MAX).contains(&sources.len()), "1 to {SOURCES_MAX} sources");
     fill(filter.object(), sources)?;
     let name = format!("weir_{}_stream", filter.verifier_costs()[chain].chain);
-    for run in sources.chunks(STREAM_PACKETS) {
+    for from in (0..sources.len()).step_by(STREAM_PACKETS) {
         let took = filter.time_program(&name, burst, index, 1)?;
-        stretches.end(took.as_nanos() as f64, run.len());
+        stretches.end(took.as_nanos() as f64, STREAM_PACKETS.min(sources.len() - from));
     }
     Ok(())
 }

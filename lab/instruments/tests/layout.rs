@@ -5,7 +5,7 @@ use std::mem::offset_of;
 
 use weir_engine::clang::{BpfShape, Clang, DataSizes, Extras, Hook};
 use weir_engine::cpu::Cpu;
-use weir_instruments::sources::{HEADERS, SOURCES_MAX, STREAM_PACKETS, Stream};
+use weir_instruments::sources::{HEADERS, SOURCES_MAX, STREAM_PACKETS, Stream, WORDS6};
 use weir_tables::limit_image::Logged;
 
 #[test]
@@ -13,9 +13,11 @@ fn c_has_the_same_numbers() {
     let numbers = [
         ("STREAM_SOURCES_MAX", SOURCES_MAX),
         ("STREAM_PACKETS", STREAM_PACKETS),
+        ("STREAM_WORDS6", WORDS6),
         ("sizeof(weir_stream)", size_of::<Stream>()),
         ("offsetof(struct stream, next)", offset_of!(Stream, next)),
         ("offsetof(struct stream, count)", offset_of!(Stream, count)),
+        ("offsetof(struct stream, words)", offset_of!(Stream, words)),
         ("offsetof(struct stream, sources)", offset_of!(Stream, sources)),
     ];
     let mut c = "#include \"sources.h\"\n".to_owned();

@@ -5,7 +5,7 @@ use weir_abi::{Link, Reason};
 use weir_engine::clang::{BpfShape, Clang};
 use weir_engine::frame_set::FrameSet;
 use weir_engine::{Bound, Filter, ProgramShape, XdpFilter};
-use weir_instruments::sources::HEADERS;
+use weir_instruments::sources::{HEADERS, Sources};
 use weir_instruments::stream;
 
 /// Counts each packet for rule 0 or 1, by the lowest bit of its source.
@@ -38,6 +38,20 @@ fn odd_and_even(extra: &str) -> XdpFilter {
     let object =
         Clang::find().unwrap().bpf_with("odd", &format!("{ODD_AND_EVEN}{extra}"), &shape, HEADERS).unwrap().object;
     XdpFilter::load("odd", &object, &program, &Bound::default()).unwrap()
+}
+
+#[test]
+fn a_stream_has_sources_of_ipv6() {
+    let mut filter = odd_and_even("#include \"stream.h\"\nWEIR_XDP_STREAM(odd_upstream)\n");
+    let mut bytes = [0u8; 62];
+    bytes[12..22].copy_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]);
+    bytes[58..60].copy_from_slice(&[0, 8]);
+    let frames = FrameSet::new(Link::Ethernet, [(&bytes[..], 62)]);
+    // The lowest bit of the upper half, as the chain reads it, is the last bit of the eighth byte.
+    let sources: Vec<u128> = (0..1000).map(|n| 0x2001_0db8 << 96 | u128::from(n % 4 == 0) << 64 | n).collect();
+    stream::decide(&mut filter, 0, &frames.burst(0), 0, Sources::V6(&sources)).unwrap();
+    let counters = filter.counters();
+    assert_eq!([0, 1].map(|rule| counters[usize::from(Reason::rule(rule).0)].packets), [750, 250]);
 }
 
 /// A UDP packet from 0.0.0.0.

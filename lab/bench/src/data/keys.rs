@@ -171,6 +171,18 @@ impl Keys {
     }
 }
 
+/// Sources of IPv6 packets like those of [`Mix`], `count` of them: 10% random, 20% in the allow list, 70% in the block
+/// list; without lists all are random.
+pub fn sources6(count: usize, lists: Option<(&Data, &Data)>, seed: u64) -> Vec<u128> {
+    let mut random = SplitMix::new(seed);
+    let source = |random: &mut SplitMix| match (lists, random.below(10)) {
+        (None, _) | (_, 0) => random6(random),
+        (Some((allowed, _)), 1 | 2) => entry6(allowed, random),
+        (Some((_, blocked)), _) => entry6(blocked, random),
+    };
+    (0..count).map(|_| source(&mut random)).collect()
+}
+
 fn random6(random: &mut SplitMix) -> u128 {
     let word = u128::from(random.draw()) << 64 | u128::from(random.draw());
     word >> 3 | 1 << 125

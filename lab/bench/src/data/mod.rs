@@ -15,14 +15,14 @@ mod tests;
 use geo::GeoShape;
 use hosts::HostShape;
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use weir_abi::Family;
 use weir_command::failure::Failure;
 use weir_engine::traffic::SplitMix;
-use weir_tables::{Entries, Kind, Prefix4, ReadOptions, Table};
+use weir_tables::{Entries, Kind, ReadOptions, Table};
 
 /// A list with a stable name.
 #[derive(Clone, Copy, Debug)]
@@ -264,13 +264,14 @@ impl Data {
         Data { name, source, table: entries.settle() }
     }
 
-    /// The IPv4 prefixes as a list file, with their labels if they have any.
+    /// The prefixes as a list file, with their labels if they have any.
     pub fn text(&self) -> String {
-        let line = |prefix: &Prefix4| match self.table.labels().get(prefix.label as usize - 1) {
+        let line = |prefix: &dyn Display, label: u32| match self.table.labels().get(label as usize - 1) {
             Some(label) => format!("{prefix},{label}\n"),
             None => format!("{prefix}\n"),
         };
-        self.table.prefixes4().iter().map(line).collect()
+        let of4 = self.table.prefixes4().iter().map(|prefix| line(prefix, prefix.label));
+        of4.chain(self.table.prefixes6().iter().map(|prefix| line(prefix, prefix.label))).collect()
     }
 
     /// First address of each IPv4 prefix, sorted.

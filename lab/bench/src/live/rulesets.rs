@@ -3,7 +3,7 @@
 use crate::data::Dataset;
 use crate::mix::{self, Mix};
 use crate::plan::Plan;
-use crate::rfpf_three_tables;
+use crate::rfpf_three_tables::{self, COUNTRIES};
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -56,12 +56,11 @@ impl Ruleset {
     /// # Errors
     /// The list of countries is missing, or files cannot be written.
     pub fn three_tables(plan: &Plan<'_>) -> Result<Self, Failure> {
-        let addresses = |dataset: Dataset| Ok::<_, Failure>(plan.load(dataset)?.addresses());
-        let (allowed, blocked) = (addresses(Dataset::ALLOW_100K)?, addresses(Dataset::BLOCK_178K)?);
+        let (allowed, blocked) = (plan.load(Dataset::ALLOW_100K)?, plan.load(Dataset::BLOCK_178K)?);
         let directory = directory()?;
         let country = plan.file(Dataset::COUNTRY, directory.path())?;
-        let policy = rfpf_three_tables::write_policy(directory.path(), &country, &allowed, &blocked)?;
-        let sources = Sources::Botnet { allowed, blocked };
+        let policy = rfpf_three_tables::write_policy(directory.path(), (&country, COUNTRIES), &allowed, &blocked)?;
+        let sources = Sources::Botnet { allowed: allowed.addresses(), blocked: blocked.addresses() };
         let path = directory.path().join(rfpf_three_tables::POLICY_FILE);
         Ok(Ruleset { name: "three-tables", policy, path, sources, _directory: directory })
     }

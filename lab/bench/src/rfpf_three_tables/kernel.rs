@@ -20,6 +20,7 @@ use weir_command::failure::Failure;
 use weir_engine::frame_set::FrameSet;
 use weir_engine::measure::Spread;
 use weir_engine::{Bound, Filter, Image, ProgramShape, XdpFilter};
+use weir_instruments::sources::Sources;
 use weir_loading::Policy;
 
 /// How much is measured.
@@ -36,8 +37,9 @@ const PROGRAMS: usize = 5;
 /// The number of the policy among them.
 const POLICY: usize = 3;
 
-/// Lookups that only read.
+/// Lookups that only read, of IPv4 and of IPv6.
 const BARE_C: &str = include_str!("bare_lookup.h");
+const BARE6_C: &str = include_str!("bare_lookup6.h");
 /// What generated code has between the layouts of its tables and its lookups.
 const HOOK: &str = "#include \"kernel/hook.h\"\n";
 
@@ -73,18 +75,34 @@ upstream {
 downstream { accept }
 "#;
 
+/// These rules for IPv6.
+const RULES6: &str = r#"
+upstream {
+  ip6 saddr fc00::/7 counter
+  ip6 saddr 2001:db8::/32 counter
+  ip6 saddr 3fff::/20 counter drop
+  accept
+}
+downstream { accept }
+"#;
+
 /// Runs `frames`, whose sources are `sources`, in the kernel.
 ///
 /// # Errors
 /// clang or the kernel rejects a program, or the kernel and native code count different packets.
 pub fn run(
     policy: &Policy,
-    sources: &[u32],
+    sources: Sources<'_>,
     frames: &FrameSet,
     Effort { streams, cold_frames }: Effort,
     row: Row,
 ) -> Result<Row, Failure> {
-    let mut programs = [empty()?, filter(&plain(PARSE)?)?, filter(&plain(RULES)?)?, filter(policy)?, bare(policy)?];
+    let (rules, bare_c) = match sources {
+        Sources::V4(_) => (RULES, BARE_C),
+        Sources::V6(_) => (RULES6, BARE6_C),
+    };
+    let bare = bare(policy, bare_c)?;
+    let mut programs = [empty()?, filter(&plain(PARSE)?)?, filter(&plain(rules)?)?, filter(policy)?, bare];
     let row = stream_all(&mut programs, sources, frames, streams, row)?;
     compare(&programs[POLICY].counters(), &native_counters(policy, frames)?, streams as u64)?;
     cold(&mut programs, frames, cold_frames, row)
@@ -93,7 +111,7 @@ pub fn run(
 /// Streams all packets through each program, as often as `streams` says.
 fn stream_all(
     programs: &mut [XdpFilter; PROGRAMS],
-    sources: &[u32],
+    sources: Sources<'_>,
     frames: &FrameSet,
     streams: usize,
     row: Row,
@@ -165,11 +183,11 @@ fn filter(policy: &Policy) -> Result<XdpFilter, Failure> {
     load(artifact.source(Target::Bpf), &artifact.shape, &policy.images()?)
 }
 
-/// The policy with bare accesses in place of lookups. Its packets are decided wrongly.
-fn bare(policy: &Policy) -> Result<XdpFilter, Failure> {
+/// The policy with the bare accesses of `lookups` in place of its own. Its packets are decided wrongly.
+fn bare(policy: &Policy, lookups: &str) -> Result<XdpFilter, Failure> {
     let artifact = policy.artifact()?;
     let whole = artifact.source(Target::Bpf);
-    let c = whole.replacen(HOOK, &format!("{HOOK}{BARE_C}"), 1);
+    let c = whole.replacen(HOOK, &format!("{HOOK}{lookups}"), 1);
     assert!(c.len() > whole.len(), "compiler bug: generated code does not include the hook");
     load(&c, &artifact.shape, &policy.images()?)
 }

@@ -4,10 +4,13 @@
 //! The paper uses eight ports of 10 Gbps. Here bursts come from memory, so that only parsing, lookups and rules are
 //! measured. As in the paper, random traffic has uniformly random sources; the botnet mix has 10% random, 20% allowed
 //! and 70% blocked sources. `kernel.rs` measures the same packets in the kernel.
+//!
+//! The lists of IPv6 and their packets are Weir's own: the paper has none.
 
 mod kernel;
 
-use super::data::Dataset;
+use super::data::keys::sources6;
+use super::data::{Data, Dataset};
 use crate::mix::{self, Mix};
 use crate::need::Need;
 use crate::plan::Plan;
@@ -15,11 +18,9 @@ use crate::plot;
 use crate::row::Row;
 use crate::scale::Scaled;
 use crate::scenario::{Picks, Scenario};
-use std::fmt::Write;
 use std::fs;
-use std::net::Ipv4Addr;
-use std::path::Path;
-use weir_abi::{BURST_MAX, Link, Target, Verdict};
+use std::path::{Path, PathBuf};
+use weir_abi::{BURST_MAX, Family, Link, Target, Verdict};
 use weir_command::failure::Failure;
 use weir_engine::clang::Clang;
 use weir_engine::cpu::Cpu;
@@ -28,6 +29,7 @@ use weir_engine::measure::{self, Spread};
 use weir_engine::native::{STAGE_CLOCK, STAGES};
 use weir_engine::traffic::{self, SMALL_FRAME_BYTES};
 use weir_engine::{Bound, Filter, NativeCode, NativeFilter};
+use weir_instruments::sources::Sources;
 use weir_loading::{Policy, load};
 use weir_policy::backend;
 
@@ -52,8 +54,23 @@ struct Settings {
     /// Number of turns in native code.
     repeats: usize,
     kernel: kernel::Effort,
-    /// The block lists.
-    blocked: &'static [Dataset],
+    /// What is looked up. The rows have the names of the block lists.
+    lists: &'static [Lists],
+}
+
+/// Three lists of one family.
+#[derive(Clone, Copy)]
+struct Lists {
+    allowed: Dataset,
+    blocked: Dataset,
+    country: Dataset,
+}
+
+impl Lists {
+    const V4: Lists = Lists { allowed: Dataset::ALLOW_100K, blocked: Dataset::BLOCK_178K, country: Dataset::COUNTRY };
+    const V4_LARGE: Lists = Lists { blocked: Dataset::BLOCK_1_1M, ..Lists::V4 };
+    const V6: Lists =
+        Lists { allowed: Dataset::ALLOW6_100K, blocked: Dataset::BLOCK6_178K, country: Dataset::COUNTRY6 };
 }
 
 const SETTINGS: Scaled<Settings> = Scaled {
@@ -61,35 +78,41 @@ const SETTINGS: Scaled<Settings> = Scaled {
         packets: 1 << 18,
         repeats: 15,
         kernel: kernel::Effort { streams: 15, cold_frames: 1 << 14 },
-        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+        lists: &[Lists::V4, Lists::V6, Lists::V4_LARGE],
     },
     quick: Settings {
         packets: 1 << 18,
         repeats: 3,
         kernel: kernel::Effort { streams: 3, cold_frames: 1 << 12 },
-        blocked: &[Dataset::BLOCK_178K, Dataset::BLOCK_1_1M],
+        lists: &[Lists::V4, Lists::V6, Lists::V4_LARGE],
     },
     smoke: Settings {
         packets: 1 << 10,
         repeats: 1,
         kernel: kernel::Effort { streams: 1, cold_frames: 64 },
-        blocked: &[Dataset::BLOCK_178K],
+        lists: &[Lists::V4, Lists::V6],
     },
 };
 
 const POLICY: &str = r#"
-table allow   { type ipv4; file "allow.txt" }
-table block   { type ipv4; file "block.txt" }
-table country { type ipv4 : label; file "COUNTRY" }
+table allow   { type FAMILY; file "allow.txt" }
+table block   { type FAMILY; file "block.txt" }
+table country { type FAMILY : label; file "COUNTRY" }
 
 upstream {
-  ip saddr @country { HR, SI, AT } counter
-  ip saddr @allow counter
-  ip saddr @block counter drop
+  KEY @country { LABELS } counter
+  KEY @allow counter
+  KEY @block counter drop
   accept
 }
 downstream { accept }
 "#;
+
+/// Countries whose packets are counted.
+pub const COUNTRIES: &str = "HR, SI, AT";
+
+/// The seed of the sources.
+const SEED: u64 = 11;
 
 /// The name of the policy's file.
 pub const POLICY_FILE: &str = "three.weir";
@@ -98,52 +121,91 @@ pub const POLICY_FILE: &str = "three.weir";
 fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     let settings = SETTINGS.at(plan.scale);
     let mut rows = Vec::new();
-    let allowed = plan.load(Dataset::ALLOW_100K)?.addresses();
-    for &blocked in settings.blocked {
-        plan.begin(blocked.name);
-        let (name, blocked) = (blocked.name, plan.load(blocked)?.addresses());
+    for lists in settings.lists {
+        plan.begin(lists.blocked.name);
+        let (allowed, blocked) = (plan.load(lists.allowed)?, plan.load(lists.blocked)?);
         let directory =
             tempfile::tempdir().map_err(|error| Failure::Runtime(format!("temporary directory: {error}")))?;
-        let country = plan.file(Dataset::COUNTRY, directory.path())?;
-        let policy = write_policy(directory.path(), &country, &allowed, &blocked)?;
-        let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
-        for mix in [Mix::Random, Mix::Botnet { allowed: &allowed, blocked: &blocked }] {
-            let sources = mix::sources(settings.packets, mix, 11);
-            let frames = traffic::packets_from(&sources);
-            let row = || Row::default().of("policy", name).of("keys", mix.name());
-            rows.push(
-                native(&policy, &frames, settings.repeats, row().of("engine", "native"))?.number("bytes", bytes as f64),
-            );
-            if NativeCode::check_p4().is_ok() {
-                rows.push(p4(&policy, &frames, settings.repeats, row().of("engine", "p4"))?);
-            }
-            rows.push(kernel::run(&policy, &sources, &frames, settings.kernel, row().of("engine", "xdp"))?);
+        let (country, labels) = countries(plan, lists.country, directory.path())?;
+        let policy = write_policy(directory.path(), (&country, &labels), &allowed, &blocked)?;
+        for keys in ["random", "botnet"] {
+            let row = || Row::default().of("policy", lists.blocked.name).of("keys", keys);
+            let listed = (keys == "botnet").then_some((&allowed, &blocked));
+            rows.extend(match lists.country.family {
+                Family::Ipv4 => {
+                    let sources = sources4(settings.packets, listed);
+                    engines(&policy, Sources::V4(&sources), &traffic::packets_from(&sources), settings, row)?
+                }
+                Family::Ipv6 => {
+                    let sources = sources6(settings.packets, listed, SEED);
+                    engines(&policy, Sources::V6(&sources), &traffic::packets6_from(&sources), settings, row)?
+                }
+            });
         }
     }
     Ok(rows)
 }
 
-/// Writes the policy and its lists into a directory, and loads it. `country` must be an absolute path.
+/// The file of the countries, and three of them. Those of a list that is made up have numbers.
+fn countries(plan: &Plan<'_>, dataset: Dataset, directory: &Path) -> Result<(PathBuf, String), Failure> {
+    if dataset.family == Family::Ipv4 {
+        return Ok((plan.file(dataset, directory)?, COUNTRIES.to_owned()));
+    }
+    let data = plan.load(dataset)?;
+    let labels: Vec<&str> = data.table.labels().iter().take(3).map(AsRef::as_ref).collect();
+    Ok((write(directory, "country6.csv", &data.text())?, labels.join(", ")))
+}
+
+fn sources4(count: usize, listed: Option<(&Data, &Data)>) -> Vec<u32> {
+    match listed.map(|(allowed, blocked)| (allowed.addresses(), blocked.addresses())) {
+        None => mix::sources(count, Mix::Random, SEED),
+        Some((allowed, blocked)) => mix::sources(count, Mix::Botnet { allowed: &allowed, blocked: &blocked }, SEED),
+    }
+}
+
+/// Measures the policy on each engine. The frames have these sources.
+fn engines(
+    policy: &Policy,
+    sources: Sources<'_>,
+    frames: &FrameSet,
+    settings: Settings,
+    row: impl Fn() -> Row,
+) -> Result<Vec<Row>, Failure> {
+    let bytes: usize = policy.images()?.iter().map(|image| image.as_bytes().len()).sum();
+    let native = native(policy, frames, settings.repeats, row().of("engine", "native"))?;
+    let mut rows = vec![native.number("bytes", bytes as f64)];
+    if NativeCode::check_p4().is_ok() {
+        rows.push(p4(policy, frames, settings.repeats, row().of("engine", "p4"))?);
+    }
+    rows.push(kernel::run(policy, sources, frames, settings.kernel, row().of("engine", "xdp"))?);
+    Ok(rows)
+}
+
+/// Writes the policy and its lists of one family into a directory, and loads it. The path of the countries
+/// must be absolute. Packets from those with `labels` are counted.
 ///
 /// # Errors
 /// A file cannot be written or read.
-pub fn write_policy(directory: &Path, country: &Path, allowed: &[u32], blocked: &[u32]) -> Result<Policy, Failure> {
-    let write = |name: &str, text: String| {
-        let path = directory.join(name);
-        fs::write(&path, text).map_err(|error| Failure::file(&path, error))
+pub fn write_policy(
+    directory: &Path,
+    (country, labels): (&Path, &str),
+    allowed: &Data,
+    blocked: &Data,
+) -> Result<Policy, Failure> {
+    let (family, key) = match allowed.table.family() {
+        Family::Ipv4 => ("ipv4", "ip saddr"),
+        Family::Ipv6 => ("ipv6", "ip6 saddr"),
     };
-    write("allow.txt", list(allowed))?;
-    write("block.txt", list(blocked))?;
-    write(POLICY_FILE, POLICY.replace("COUNTRY", &country.display().to_string()))?;
-    Ok(load(&directory.join(POLICY_FILE))?)
+    let text = POLICY.replace("FAMILY", family).replace("KEY", key).replace("LABELS", labels);
+    write(directory, "allow.txt", &allowed.text())?;
+    write(directory, "block.txt", &blocked.text())?;
+    Ok(load(&write(directory, POLICY_FILE, &text.replace("COUNTRY", &country.display().to_string()))?)?)
 }
 
-fn list(addresses: &[u32]) -> String {
-    let mut text = String::with_capacity(addresses.len() * 16);
-    for &address in addresses {
-        let _ = writeln!(text, "{}", Ipv4Addr::from(address));
-    }
-    text
+fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let path = directory.join(name);
+    fs::write(&path, text).map_err(|error| Failure::file(&path, error))?;
+    Ok(path)
 }
 
 /// Measures the cycles per packet, and the share of each stage in a second build with the stage clock. The first run
