@@ -240,7 +240,7 @@ WEIR_INLINE uint32_t be32(const uint8_t *at)
 
 WEIR_INLINE uint64_t be64(const uint8_t *at)
 {
-	return (uint64_t)be32(at) << 32 | be32(at + 4);
+	return __builtin_bswap64(host64(at));
 }
 
 /* Reads a byte for nothing, so that its cache line is on its way when it is needed. */
@@ -253,6 +253,13 @@ WEIR_INLINE void touch(const uint8_t *at)
 
 /* Keeps the compiler from turning a bounded value back into branches, which the verifier would follow one by one. */
 WEIR_INLINE uint32_t opaque(uint32_t x)
+{
+	__asm__ volatile("" : "+r"(x));
+	return x;
+}
+
+/* Like opaque(), for 64 bits. */
+WEIR_INLINE uint64_t opaque64(uint64_t x)
 {
 	__asm__ volatile("" : "+r"(x));
 	return x;

@@ -476,6 +476,7 @@ WEIR_INLINE const uint8_t *frame_start(const struct frame *frame, uint32_t bytes
 /* x86 and arm64 kernels read unaligned words. Without this the BPF back end reads byte by byte. */
 typedef uint16_t unaligned16 __attribute__((may_alias));
 typedef uint32_t unaligned32 __attribute__((may_alias));
+typedef uint64_t unaligned64 __attribute__((may_alias));
 
 WEIR_INLINE uint16_t be16(const uint8_t *at)
 {
@@ -485,6 +486,11 @@ WEIR_INLINE uint16_t be16(const uint8_t *at)
 WEIR_INLINE uint32_t host32(const uint8_t *at)
 {
 	return *(const unaligned32 *)at;
+}
+
+WEIR_INLINE uint64_t host64(const uint8_t *at)
+{
+	return *(const unaligned64 *)at;
 }
 
 #endif

@@ -234,4 +234,12 @@ WEIR_INLINE uint32_t host32(const uint8_t *at)
 	return word;
 }
 
+WEIR_INLINE uint64_t host64(const uint8_t *at)
+{
+	uint64_t word;
+
+	__builtin_memcpy(&word, at, sizeof(word));
+	return word;
+}
+
 #endif

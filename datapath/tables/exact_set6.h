@@ -18,6 +18,7 @@ enum {
 	EXACT6_OVERFLOW_FIELD = 4,
 	EXACT6_SEED_FIELD = 6,
 	EXACT6_LINE_WORDS = 8, /* 64-bit words of a bucket */
+	EXACT6_LINE_BYTES = 64,
 	EXACT6_GROUP_BYTES = 128,
 	EXACT6_GROUP_ENTRIES = 4,
 	EXACT6_ENTRY_WORDS = 4,
@@ -147,30 +148,46 @@ WEIR_INLINE uint32_t exact6_overflow_find(struct table table, enum exact6_sets s
 	return sets == EXACT6_FUSED ? (uint32_t)members & (uint32_t)EXACT6_MEMBERS : (uint32_t)(misses >> 63) ^ 1;
 }
 
-/* The members (a bit each) that have the word in the bucket, whose first word is `first`, and beside it a host's hi. */
-WEIR_INLINE uint32_t exact6_has(struct table table, enum exact6_sets sets, uint32_t first, enum exact6_kind kind,
-				uint64_t word, uint64_t hi)
+/* All ones if a host's slot has the word and beside it its hi, else 0. `differs` is for the word. */
+WEIR_INLINE uint64_t exact6_host_equals(uint64_t differs, uint64_t stored_hi, uint64_t hi)
 {
-	uint64_t misses = UINT64_MAX, found = 0;
+	differs |= stored_hi ^ hi;
+	return ~(uint64_t)((int64_t)(differs | opaque64(0 - differs)) >> 63);
+}
+
+/* All ones if a network's slot has the word, else 0. The filter is no part of `differs`. */
+WEIR_INLINE uint64_t exact6_net_equals(uint64_t differs)
+{
+	return (uint64_t)((int64_t)opaque64((differs >> EXACT6_STATE_SHIFT) - 1) >> 63);
+}
+
+/* The members (a bit each) that have the word in the bucket, and beside it a host's hi. */
+WEIR_INLINE uint32_t exact6_has(const uint8_t *bucket, enum exact6_sets sets, enum exact6_kind kind, uint64_t word,
+				uint64_t hi)
+{
+	uint64_t found = 0;
 
 	for (uint32_t i = 0; i < EXACT6_LINE_WORDS; i += kind) {
-		uint64_t stored = image_u64(table, first + i);
+		uint64_t stored = opaque64(block_u64(bucket, i)); /* read once, because a writer may change it */
 		uint64_t differs = (stored ^ word) & exact6_compared(sets);
 
-		if (kind == EXACT6_HOST)
-			differs |= image_u64(table, first + i + 1) ^ hi;
-		differs |= 0 - differs;
-		misses &= differs;
-		if (sets == EXACT6_FUSED)
-			found |= stored & ((uint64_t)opaque((uint32_t)(differs >> 63)) - 1);
+		found |= stored & (kind == EXACT6_NET ? exact6_net_equals(differs)
+						      : exact6_host_equals(differs, block_u64(bucket, i + 1), hi));
 	}
-	return sets == EXACT6_FUSED ? exact6_members(found) : (uint32_t)(misses >> 63) ^ 1;
+	/* The state of a word is not 0. */
+	return sets == EXACT6_FUSED ? exact6_members(found) : found != 0;
 }
 
 /* 1 if keys with the filter bit of the hash went on from the bucket, 0 if not. */
-WEIR_INLINE uint32_t exact6_went_on(struct table table, uint32_t first, enum exact6_kind kind, uint64_t hash)
+WEIR_INLINE uint32_t exact6_went_on(const uint8_t *bucket, enum exact6_kind kind, uint64_t hash)
 {
-	return exact6_filter_bit(image_u64(table, first + exact6_filter_slot(hash, kind) * kind), hash, kind);
+	return exact6_filter_bit(block_u64(bucket, exact6_filter_slot(hash, kind) * kind), hash, kind);
+}
+
+/* The bucket with this number of the kind with this header field. */
+WEIR_INLINE const uint8_t *exact6_bucket(struct table table, uint32_t field, uint32_t number)
+{
+	return table_block(table, image_section(table, field) + number * EXACT6_LINE_BYTES, EXACT6_LINE_BYTES);
 }
 
 /* The members (a bit each) that have the key. `field` is the kind's header field; a network's lo is 0. */
@@ -178,21 +195,20 @@ WEIR_INLINE uint32_t exact6_find(struct table table, enum exact6_sets sets, uint
 				 uint64_t hash, uint64_t hi, uint64_t lo)
 {
 	uint32_t buckets = image_section(table, field + 1) >> 6;
-	uint32_t begin = image_section(table, field) >> 3;
-	uint32_t first = begin + exact6_first(hash, buckets) * EXACT6_LINE_WORDS;
+	const uint8_t *bucket = exact6_bucket(table, field, exact6_first(hash, buckets));
 	bool is_only_in_overflow = kind == EXACT6_HOST && hi == EXACT6_NO_HOST;
 
 	if (buckets == 0)
 		return 0;
 	if (WEIR_LIKELY(!is_only_in_overflow)) {
-		uint32_t has = exact6_has(table, sets, first, kind, exact6_word(sets, hash, EXACT6_FIRST), hi);
+		uint32_t has = exact6_has(bucket, sets, kind, exact6_word(sets, hash, EXACT6_FIRST), hi);
 
-		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
+		if (WEIR_LIKELY((has | (exact6_went_on(bucket, kind, hash) ^ 1)) != 0))
 			return has;
 		read_fence();
-		first = begin + exact6_second(hash, buckets) * EXACT6_LINE_WORDS;
-		has = exact6_has(table, sets, first, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
-		if (WEIR_LIKELY((has | (exact6_went_on(table, first, kind, hash) ^ 1)) != 0))
+		bucket = exact6_bucket(table, field, exact6_second(hash, buckets));
+		has = exact6_has(bucket, sets, kind, exact6_word(sets, hash, EXACT6_SECOND), hi);
+		if (WEIR_LIKELY((has | (exact6_went_on(bucket, kind, hash) ^ 1)) != 0))
 			return has;
 	}
 	read_fence();

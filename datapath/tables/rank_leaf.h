@@ -24,6 +24,7 @@ enum {
 	RANK_NUMBER_MASK = (1 << 26) - 1,
 	RANK_NUMBER_SHIFT = 5,
 	RANK_LOW_MASK = 31,
+	RANK_LINE_BYTES = 64,
 	RANK_LINE_MASK = 31,   /* lanes of a line - 1, in IPv4 */
 	RANK6_LINE_MASK = 15,  /* likewise in IPv6 */
 	RANK_BITS = 16,	       /* bits of an IPv4 address after the root */
@@ -94,22 +95,44 @@ WEIR_INLINE uint32_t rank_entry(struct table table, uint32_t entries, uint32_t w
 
 #ifndef WEIR_BURSTS
 
+/* The start of a lane, given its line of an IPv4 table. */
+WEIR_INLINE uint32_t rank_start(const uint8_t *line, uint32_t lane)
+{
+	uint16_t start;
+
+	__builtin_memcpy(&start, __builtin_assume_aligned(line + (lane << 1 & (RANK_LINE_BYTES - 2)), 2),
+			 sizeof(start));
+	return start;
+}
+
+/* Like rank_start(), in an IPv6 table. */
+WEIR_INLINE uint32_t rank6_start(const uint8_t *line, uint32_t lane)
+{
+	uint32_t start;
+
+	__builtin_memcpy(&start, __builtin_assume_aligned(line + (lane << 2 & (RANK_LINE_BYTES - 4)), 4),
+			 sizeof(start));
+	return start;
+}
+
 /*
- * The lane of the key's run in an IPv4 table, given its leaf. A value of the leaf is read before the starts are
- * searched: the values of a leaf are next to each other, so that their line arrives at the same time as the line of the
- * starts. Only counted leaves have leaves of one lane.
+ * The lane of the key's run in an IPv4 table, given its leaf. All starts of a leaf are in one line. A value of the leaf
+ * is read before the starts are searched: the values of a leaf are next to each other, so that their line arrives at
+ * the same time as the line of the starts. Only counted leaves have leaves of one lane.
  */
 WEIR_INLINE uint32_t rank_lane(struct table table, struct rank_lanes lanes, uint32_t entry, uint32_t chunk)
 {
 	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
 	uint32_t count = (entry & RANK_LOW_MASK) + 1;
+	const uint8_t *line;
 
 	if (WEIR_LIKELY(count == 1))
 		return lane;
 	touch(table_at(table, lanes.values + (lane + (count >> 1)) * lanes.value_bytes));
+	line = table_block(table, (lanes.starts + (lane & ~(uint32_t)RANK_LINE_MASK)) << 1, RANK_LINE_BYTES);
 	for (uint32_t step = 0; step < RANK_SEARCH_STEPS; step++) {
 		uint32_t half = count >> 1;
-		uint32_t start = image_u16(table, lanes.starts + lane + half);
+		uint32_t start = rank_start(line, lane + half);
 
 		/* All ones if the run starts at or before the chunk. With one lane left, half is 0. */
 		lane += half & (uint32_t)((int32_t)opaque(start - chunk - 1) >> 31);
@@ -123,11 +146,13 @@ WEIR_INLINE uint32_t rank6_lane(struct table table, struct rank_lanes lanes, uin
 {
 	uint32_t lane = entry >> RANK_NUMBER_SHIFT;
 	uint32_t count = (entry & RANK_LOW_MASK) + 1;
+	const uint8_t *line =
+		table_block(table, (lanes.starts + (lane & ~(uint32_t)RANK6_LINE_MASK)) << 2, RANK_LINE_BYTES);
 
 	touch(table_at(table, lanes.values + (lane + (count >> 1)) * lanes.value_bytes));
 	for (uint32_t step = 0; step < RANK6_SEARCH_STEPS; step++) {
 		uint32_t half = count >> 1;
-		uint32_t start = image_u32(table, lanes.starts + lane + half);
+		uint32_t start = rank6_start(line, lane + half);
 
 		/* No branch, which would double the paths for the verifier. With one lane left, half is 0. */
 		lane += half & (0 - opaque((uint32_t)(((uint64_t)start - key - 1) >> 63)));

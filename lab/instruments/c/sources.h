@@ -30,25 +30,30 @@ _Static_assert(offsetof(struct stream, sources) == 64, "Stream");
 
 struct stream weir_stream __attribute__((aligned(64))) WEIR_SECTION(".bss.stream");
 
-/* Gives the packet, at `from`, the source of `words` words with this number. False if the packet is too short. */
-WEIR_INLINE bool stream_give(const struct xdp_md *ctx, uint32_t from, uint32_t words, uint32_t number)
+/* Gives an IPv6 packet this source. The stores are as wide as the loads of a parser, which wait for no two of them. */
+WEIR_INLINE bool stream_give6(const struct xdp_md *ctx, const uint32_t *source)
 {
-	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + from;
+	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + STREAM_SOURCE6_AT;
 
-	if (at + words * sizeof(uint32_t) > (const uint8_t *)(uintptr_t)ctx->data_end)
+	if (at + STREAM_WORDS6 * sizeof(uint32_t) > (const uint8_t *)(uintptr_t)ctx->data_end)
 		return false;
-	for (uint32_t i = 0; i < words; i++)
-		((unaligned32 *)at)[i] = weir_stream.sources[words * (number & (STREAM_SOURCES_MAX - 1)) + i];
+	((unaligned64 *)at)[0] = ((const unaligned64 *)source)[0];
+	((unaligned64 *)at)[1] = ((const unaligned64 *)source)[1];
 	return true;
 }
 
 /* Gives the packet the next source. Returns false if the packet is too short for one. */
 WEIR_INLINE bool stream_next(const struct xdp_md *ctx)
 {
-	const uint32_t number = weir_stream.next++;
+	uint8_t *at = (uint8_t *)(uintptr_t)ctx->data + STREAM_SOURCE_AT;
+	const uint32_t number = weir_stream.next++ & (STREAM_SOURCES_MAX - 1);
 
-	return weir_stream.words == STREAM_WORDS6 ? stream_give(ctx, STREAM_SOURCE6_AT, STREAM_WORDS6, number)
-						  : stream_give(ctx, STREAM_SOURCE_AT, 1, number);
+	if (weir_stream.words == STREAM_WORDS6)
+		return stream_give6(ctx, &weir_stream.sources[STREAM_WORDS6 * number]);
+	if (at + sizeof(uint32_t) > (const uint8_t *)(uintptr_t)ctx->data_end)
+		return false;
+	*(unaligned32 *)at = weir_stream.sources[number];
+	return true;
 }
 
 /* How many packets a run of a stream decides. */
