@@ -146,7 +146,7 @@ fn run(plan: &Plan<'_>) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The file of the countries, and three of them. Those of a list that is made up have numbers.
+/// The file of the countries, and three of them. A made-up list numbers its countries.
 fn countries(plan: &Plan<'_>, dataset: Dataset, directory: &Path) -> Result<(PathBuf, String), Failure> {
     if dataset.family == Family::Ipv4 {
         return Ok((plan.file(dataset, directory)?, COUNTRIES.to_owned()));
