@@ -19,7 +19,7 @@ mod rulesets;
 #[path = "import/traffic.rs"]
 mod traffic;
 
-use router::{Router, numbered, with_router};
+use router::{Router, number_of, numbered, with_router};
 use rulesets::{Format, Ruleset, bless_or_compare, rulesets};
 use weir_abi::Action;
 use weir_loading::Policy;
@@ -34,7 +34,7 @@ fn weir(policy: &Policy, sent: &[(bool, Vec<u8>)]) -> Vec<(bool, String)> {
     let mut evaluator = Evaluator::new(&policy.program, policy.answers());
     let decide = |(index, (is_upstream, packet)): (usize, &(bool, Vec<u8>))| {
         // The kernel sees packets with their numbers, which begin again with each burst.
-        let bytes = numbered(packet, (index % 256) as u16);
+        let bytes = numbered(packet, number_of(index));
         let time_ns = 1_000_000_000 + index as u64 * 1000;
         let frame = Frame { bytes: &bytes, wire_len: bytes.len() as u32, link: weir_abi::Link::RawIp, time_ns };
         let verdict = evaluator.decide(usize::from(!is_upstream), frame, &mut ());

@@ -94,8 +94,8 @@ impl Router {
 
     /// Removes all rules and flows.
     pub fn clear(&mut self) {
-        run("nft", "flush ruleset", "");
-        run("nft", "-f -", SILENCE);
+        // At once, so that the kernel never sends a packet of its own.
+        run("nft", "-f -", &format!("flush ruleset; {SILENCE}"));
         // struct nlmsghdr: length, type (subsystem conntrack, delete), flags (request), sequence, port; struct
         // nfgenmsg.
         let mut message = 20u32.to_ne_bytes().to_vec();
@@ -121,7 +121,7 @@ impl Router {
         let mut passed = vec![false; packets.len()];
         for (number, (is_upstream, packet)) in packets.iter().enumerate() {
             let side = usize::from(!is_upstream);
-            self.send(side, &framed(&numbered(packet, number as u16), side));
+            self.send(side, &framed(&numbered(packet, number_of(number)), side));
         }
         let mut last = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0];
         last.extend(LAST);
@@ -138,10 +138,10 @@ impl Router {
                         return passed;
                     }
                     let Some(number) = identified(frame).filter(|_| is_sent) else { continue };
-                    let Some((is_upstream, _)) = packets.get(usize::from(number)) else { continue };
-                    if from.ifindex() == self.ports[usize::from(*is_upstream)] {
-                        passed[usize::from(number)] = true;
-                    }
+                    let Some(at) = usize::from(number).checked_sub(1).filter(|&at| at < packets.len()) else {
+                        continue;
+                    };
+                    passed[at] |= from.ifindex() == self.ports[usize::from(packets[at].0)];
                 }
                 Ok(_) => {}
                 Err(nix::errno::Errno::EAGAIN) => std::thread::yield_now(),
@@ -171,6 +171,11 @@ fn framed(packet: &[u8], side: usize) -> Vec<u8> {
     frame.extend(if packet[0] >> 4 == 6 { [0x86, 0xdd] } else { [0x08, 0] });
     frame.extend(packet);
     frame
+}
+
+/// The number of a packet. No packet has 0, which is the flow label of packets that the kernel sends itself.
+pub fn number_of(at: usize) -> u16 {
+    (at % BURST) as u16 + 1
 }
 
 /// An IP packet with a number, and a lifetime that lasts for forwarding.
