@@ -26,11 +26,10 @@ enum {
 /* What a tap wants, and what it may still get. A cache line each, because `left` is written. */
 struct tap {
 	int64_t left;
-	uint32_t snap;
-	uint32_t headers; /* whether packets must be in its `tap_where` */
 	uint64_t skips;	  /* most packets that go by between two copies; 0: each packet is copied */
-	uint64_t lets_by; /* this; 0 if `headers`, because such a tap has to see each packet */
-	uint64_t zero[4];
+	uint64_t lets_by; /* `skips`; 0 if the tap tests headers, because it has to see each packet */
+	uint32_t snap;
+	uint32_t zero[9];
 };
 
 /* What a CPU counts for a tap: a cache line, because most packets write to no other one. */
@@ -64,7 +63,7 @@ struct tap_cpu {
 
 struct taps {
 	uint64_t open;	 /* epoch << 32 | 4 bits for each action and side: the open taps that want its packets */
-	uint32_t wheres; /* bits of taps with `headers` */
+	uint32_t wheres; /* bits of taps whose `headers` packets must be in */
 	uint32_t zero[13];
 	struct tap tap[TAPS];
 	uint64_t zeros[8];

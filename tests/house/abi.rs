@@ -241,7 +241,7 @@ fn of_taps() -> String {
     same(&mut program, "offsetof(struct words, policy)", offset_of!(Words, policy));
     same(&mut program, "offsetof(struct words, more)", offset_of!(Words, more));
     same(&mut program, "offsetof(struct words, taps)", kernel::WORDS_TAPS);
-    layout!(program, "tap", tap::Tap, left, snap, headers, skips, lets_by);
+    layout!(program, "tap", tap::Tap, left, skips, lets_by, snap);
     layout!(program, "tap_count", tap::TapCount, matched, over, lost, excluded, next);
     layout!(program, "tap_record", tap::TapRecord, at_ns, verdict, len, cap, policy, epoch, taps, side, port, bytes);
     layout!(program, "tap_cpu", tap::TapCpu, count, head, record);

@@ -33,15 +33,13 @@ const SPARE_BYTES: usize = 160;
 pub struct Tap {
     /// Copies that it may still get until it gets more.
     pub left: i64,
-    /// Bytes of a packet that it wants.
-    pub snap: u32,
-    /// Whether packets must be in its ranges of headers, 0 or 1.
-    pub headers: u32,
     /// The most wanted packets that go by between two copies. Their mean number is half of it.
     pub skips: u64,
-    /// The same if a packet may go by before its headers are read, and else 0.
+    /// [`Tap::skips`]; 0 if the tap tests headers, because it has to see each packet.
     pub lets_by: u64,
-    zero: [u64; 4],
+    /// Bytes of a packet that it wants.
+    pub snap: u32,
+    zero: [u32; 9],
 }
 
 impl Tap {
@@ -50,7 +48,7 @@ impl Tap {
         let one_in = if one_in > ONE_IN_MAX { ONE_IN_MAX } else { one_in };
         let skips = 2 * (one_in as u64).saturating_sub(1);
         let lets_by = if tests_headers { 0 } else { skips };
-        Tap { left: 0, snap, headers: tests_headers as u32, skips, lets_by, zero: [0; 4] }
+        Tap { left: 0, skips, lets_by, snap, zero: [0; 9] }
     }
 }
 

@@ -131,7 +131,7 @@ impl KernelTaps {
 
     /// Sets what a tap wants. It is not open.
     pub fn set(&self, tap: usize, filter: &TapFilter) {
-        let Tap { snap, headers, skips, lets_by, .. } = Tap::new(filter.one_in, filter.snap(), filter.tests_headers());
+        let Tap { skips, lets_by, snap, .. } = Tap::new(filter.one_in, filter.snap(), filter.tests_headers());
         self.tap::<AtomicU64>(tap, offset_of!(Tap, skips)).store(skips, Ordering::Relaxed);
         self.tap::<AtomicU64>(tap, offset_of!(Tap, lets_by)).store(lets_by, Ordering::Relaxed);
         // The first packets are chosen by chance too.
@@ -146,7 +146,7 @@ impl KernelTaps {
         renew(self.left(tap), filter.budget_pps.into(), filter.budget_pps.into());
         let wheres = self.at::<AtomicU32>(offset_of!(TapsHead, wheres));
         wheres.fetch_and(!(1 << tap), Ordering::Relaxed);
-        wheres.fetch_or(headers << tap, Ordering::Relaxed);
+        wheres.fetch_or(u32::from(filter.tests_headers()) << tap, Ordering::Relaxed);
         let headers = offset_of!(TapsHead, headers) + tap * size_of::<TapWhere>();
         for (number, word) in filter.headers.words().into_iter().enumerate() {
             self.at::<AtomicU64>(headers + number * size_of::<u64>()).store(word, Ordering::Relaxed);
