@@ -54,6 +54,20 @@ void dpdk_free(struct rte_mbuf **packets, uint32_t count)
 	rte_pktmbuf_free_bulk(packets, count);
 }
 
+/* Frees the packets that wait in a receive queue, at most about `most` of them. Returns how many there were. */
+uint32_t dpdk_discard(uint16_t port, uint16_t queue, uint32_t most)
+{
+	struct rte_mbuf *packets[WEIR_BURST_MAX];
+	uint32_t sum = 0, count;
+
+	do {
+		count = rte_eth_rx_burst(port, queue, packets, WEIR_BURST_MAX);
+		rte_pktmbuf_free_bulk(packets, count);
+		sum += count;
+	} while (count && sum < most);
+	return sum;
+}
+
 /* A new packet with all bytes of this one; NULL if the pool is empty. */
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool)
 {

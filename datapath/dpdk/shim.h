@@ -95,6 +95,7 @@ uint32_t dpdk_receive(uint16_t port, uint16_t queue, struct rte_mbuf **packets, 
 		      uint8_t (*windows)[WEIR_WINDOW_BYTES]);
 uint32_t dpdk_send(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
 uint32_t dpdk_send_again(uint16_t port, uint16_t queue, struct rte_mbuf **packets, uint32_t count);
+uint32_t dpdk_discard(uint16_t port, uint16_t queue, uint32_t most);
 void dpdk_free(struct rte_mbuf **packets, uint32_t count);
 struct rte_mbuf *dpdk_copy(struct rte_mbuf *packet, struct rte_mempool *pool);
 void dpdk_cut(struct rte_mbuf **packets, const struct weir_frame *frames, uint32_t count);

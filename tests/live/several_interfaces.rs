@@ -2,10 +2,11 @@
 
 use crate::device_under_test::{Running, Setup};
 use crate::hosts::{Hosts, Wires, names};
-use crate::traffic::{Listener, flows, send, send_on_queue};
+use crate::traffic::{Listener, StopOnDrop, flows, send, send_on_queue};
 use crate::{check_account, put};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_abi::verdict::Sampled;
 use weir_abi::{Action, Reason, Verdict};
@@ -33,6 +34,24 @@ fn two_interfaces_face_one(engine: &str, hosts: &Hosts, folder: &Path) {
 each_engine!(one_interface_faces_two, Wires { lower: 1, upper: 2, queues: 1, ..Wires::default() });
 fn one_interface_faces_two(engine: &str, hosts: &Hosts, folder: &Path) {
     packets_leave_by_the_facing_interface((1, 2), engine, hosts, folder);
+}
+
+each_engine!(packets_of_the_start_are_of_their_own_side);
+/// A socket that is not bound yet receives the packets of all interfaces.
+fn packets_of_the_start_are_of_their_own_side(engine: &str, hosts: &Hosts, folder: &Path) {
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = StopOnDrop(&enough);
+        scope.spawn(|| {
+            while !enough.load(Ordering::Relaxed) {
+                send(&hosts.client, "c", &flows(64, 4, 9));
+            }
+        });
+        let running = start(engine, hosts, folder, (1, 1), 2);
+        let stats = running.wait_for("packets arrive", |stats| stats.upstream.total.packets > 0);
+        assert_eq!(stats.downstream.total.packets, 0, "{engine}: {stats:#?}");
+        assert_eq!(running.stop(), 0);
+    });
 }
 
 /// With one queue per interface, the interface by which a packet leaves depends only on the one by which it came.

@@ -22,8 +22,13 @@ pub(super) const ROOMS: [u16; 3] = [2048, 4096, 16384];
 /// Number of packets that a pool may cache for a thread, and a few for copies.
 const POOL_SPARE: usize = 1024;
 
+/// The driver of sockets of the kernel.
+const AF_PACKET: &str = "net_af_packet";
+/// Maximum number of packets that are discarded from a queue. No ring of a socket has room for more.
+const DISCARDED_MAX: u32 = 1 << 20;
+
 /// Virtual drivers that deliver packets to all their queues, including unused ones.
-const ALL_QUEUES: [&str; 4] = ["net_af_packet", "net_af_xdp", "net_pcap", "net_ring"];
+const ALL_QUEUES: [&str; 4] = [AF_PACKET, "net_af_xdp", "net_pcap", "net_ring"];
 
 /// The warning that packets which a sender leaves to a card to segment are lost, if there is no card.
 const UNSEGMENTED: &str = "warning: packets that senders leave to a card to segment are lost, and connections are slow: \
@@ -103,10 +108,21 @@ impl Found {
         if step != opening::DONE {
             return Err(self.failed(step, error));
         }
-        let sockets = (self.facts.driver() == "net_af_packet").then(|| Sockets::of_interface(self.facts.interface));
+        let sockets = (self.facts.driver() == AF_PACKET).then(|| Sockets::of_interface(self.facts.interface));
         let port = Port { name: self.name.clone(), id: self.id, up: AtomicBool::new(false), sockets };
         port.look();
         Ok(port)
+    }
+
+    /// Discards what the sockets of an open port have received so far. Until a socket is bound to its interface, it
+    /// receives packets of all others. Returns what to say about it.
+    fn discard_strays(&self) -> Option<Access> {
+        let queues = if self.facts.driver() == AF_PACKET { self.queues } else { 0 };
+        // SAFETY: the port is open, and no worker uses the queue yet.
+        let discard = |queue| u64::from(unsafe { shim::dpdk_discard(self.id, queue as u16, DISCARDED_MAX) });
+        let discarded: u64 = (0..queues).map(discard).sum();
+        let way = format!("{discarded} packets from before the start are discarded: some may be from other interfaces");
+        (discarded > 0).then(|| Access { interface: self.name.clone(), index: 0, way })
     }
 
     /// How its packets reach the lanes.
@@ -116,7 +132,7 @@ impl Found {
         let finished = if self.is_virtual { checksum::FINISHED } else { "" };
         let way = format!("driver {}, {queues} queue pairs, buffers of {room} bytes{finished}", facts.driver());
         // For a program on a virtual link the kernel segments packets beforehand; for a socket it does not.
-        let warned = self.is_virtual && facts.driver() == "net_af_packet";
+        let warned = self.is_virtual && facts.driver() == AF_PACKET;
         [line(way)].into_iter().chain(warned.then(|| line(UNSEGMENTED.to_owned()))).collect()
     }
 
@@ -226,6 +242,7 @@ impl Ports {
                     let access = found.iter().flat_map(|port| port.access(room)).collect();
                     let mut ports = Ports { ports: Vec::new(), pools, access };
                     found.iter().try_for_each(|port| port.open().map(|port| ports.ports.push(port)))?;
+                    ports.access.extend(found.iter().filter_map(Found::discard_strays));
                     return Ok(ports);
                 }
                 Err((opening::NO_RX_QUEUE, error)) => refused = Some(error),

@@ -81,6 +81,7 @@ unsafe extern "C" {
     ) -> u32;
     pub(super) fn dpdk_send(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;
     pub(super) fn dpdk_send_again(port: u16, queue: u16, packets: *mut *mut Mbuf, count: u32) -> u32;
+    pub(super) fn dpdk_discard(port: u16, queue: u16, most: u32) -> u32;
     pub(super) fn dpdk_free(packets: *mut *mut Mbuf, count: u32);
     pub(super) fn dpdk_copy(packet: *mut Mbuf, pool: *mut Mempool) -> *mut Mbuf;
     pub(super) fn dpdk_rewrite(packet: *mut Mbuf, length: u32, at: u32, from: *const u8, bytes: u32) -> bool;
