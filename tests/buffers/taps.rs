@@ -134,6 +134,7 @@ fn a_tap_of_a_rule_follows_it_to_other_programs_and_stays_in_its_budget() {
 /// The CPU counts down to the next copy. The mean of what it skips is one in 8.
 #[test]
 fn one_packet_in_n_is_copied() {
+    weir_engine::cpu::pin().expect("a thread may stay where it runs");
     let taps = taps();
     let loaded = load(POLICY, &between(&taps));
     let packets = support::packets(PACKETS).expect("they are packets");

@@ -59,8 +59,7 @@ downstream {{ tcp track; ct state established,related accept; drop }}
     )
 }
 
-/// Maximum time that a connection waits for an answer. TCP doubles its pauses between retries: if Weir was away for 26
-/// s, because many compilers run at once, the next retry is 51 s after the first try.
+/// Maximum time that a connection waits for an answer. Weir may be away for long, because many compilers run at once.
 const LONGEST_PAUSE: Duration = Duration::from_secs(90);
 
 /// Connections that send and receive until told to stop.
@@ -84,13 +83,15 @@ impl Transfers {
         });
         // All connections together exchange about 1000 chunks a second, which is a small part of a processor.
         let pause = Duration::from_millis(1) * connections;
-        let mut threads = vec![serving];
+        let mut threads = Vec::new();
         for number in 0..connections {
             let (enough, chunks) = (enough.clone(), chunks.clone());
             // One after the other, because the server's queue is short.
             let stream = hosts.client.run(move || connect(CLIENT_PORT + number as u16));
             threads.push(thread::spawn(move || exchange(stream, pause, &enough, &chunks)));
         }
+        // Behind the clients: it would wait forever for one that gave up.
+        threads.push(serving);
         Transfers { enough, chunks, threads, listener }
     }
 
