@@ -123,7 +123,7 @@ fn repeat_alone(mut live: Command, sum: &mut Tally) {
     if (1..=REPEATED_MAX).contains(&failed.len()) {
         live.arg("--exact").args(failed).env("RUST_TEST_THREADS", "1");
         let (_, _, repeated) = run_tests(Binary { name: LIVE.into(), command: live });
-        sum.replace_failures(repeated);
+        sum.replace_failures(LIVE, repeated);
     }
 }
 

@@ -28,6 +28,11 @@ impl Failure {
         Failure { name: name.into(), lines: message.lines().map(str::to_owned).collect() }
     }
 
+    /// Whether a runner or one of its tests failed.
+    fn is_of(&self, runner: &str) -> bool {
+        self.name.strip_prefix(runner).is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+    }
+
     /// The essential lines of the message: those around the first panic. Without backtraces, empty lines, and
     /// proptest's advice on its seeds.
     fn excerpt(&self, count: usize) -> Vec<String> {
@@ -58,24 +63,26 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The names of the tests of a runner that failed. Empty if anything else failed, too.
+    /// The names of the tests of a runner that failed. Empty if the runner failed in another way, too.
     pub fn failed_tests(&self, runner: &str) -> Vec<String> {
-        let names = self.failures.iter().map(|failure| failure.name.strip_prefix(runner)?.strip_prefix(": "));
+        let failures = self.failures.iter().filter(|failure| failure.is_of(runner));
+        let names = failures.map(|failure| failure.name.strip_prefix(runner)?.strip_prefix(": "));
         names.map(|name| name.map(str::to_owned)).collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// Takes the results of the failed tests from their repetition. If not each of them has passed or failed again, all
-    /// stay failed.
-    pub fn replace_failures(&mut self, repeated: Tally) {
+    /// Takes the results of a runner's failed tests from their repetition. If not each of them has passed or failed
+    /// again, all stay failed.
+    pub fn replace_failures(&mut self, runner: &str, repeated: Tally) {
+        let failed: Vec<Failure> = self.failures.extract_if(.., |failure| failure.is_of(runner)).collect();
         let again = |failure: &&Failure| repeated.failures.iter().any(|other| other.name == failure.name);
-        let (_, passed): (Vec<_>, Vec<_>) = self.failures.iter().partition(again);
-        if passed.len() as u64 != repeated.passed {
-            self.failures.extend(repeated.failures);
-            return;
+        let (_, passed): (Vec<_>, Vec<_>) = failed.iter().partition(again);
+        if passed.len() as u64 == repeated.passed {
+            self.passed_alone.extend(passed.into_iter().map(|failure| failure.name.clone()));
+            self.passed += repeated.passed;
+        } else {
+            self.failures.extend(failed);
         }
-        self.passed_alone.extend(passed.into_iter().map(|failure| failure.name.clone()));
-        self.passed += repeated.passed;
-        self.failures = repeated.failures;
+        self.failures.extend(repeated.failures);
     }
 
     /// The tests in libtest's output. Each summary line counts, as in `test result: ok. 12 passed; 0 failed; 0 ignored;
@@ -183,15 +190,17 @@ mod tests {
     #[test]
     fn a_test_that_passes_alone_is_named() {
         let mut tally = Tally::read("live", FAILED, Err("exit status: 101".into()));
-        assert_eq!((tally.failed_tests("live"), tally.failed_tests("random")), (vec!["a".into(), "b".into()], vec![]));
+        tally += Tally::read("live 2", "", Err("signal: 6".into()));
+        assert_eq!(tally.failed_tests("live"), ["a", "b"]);
+        assert!(tally.failed_tests("live 2").is_empty() && tally.failed_tests("random").is_empty());
         let again = "test a ... FAILED\ntest b ... ok\n\nfailures:\n\n---- a stdout ----\nno\n\nfailures:\n    a\n\n\
             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.10s\n";
-        tally.replace_failures(Tally::read("live", again, Err("exit status: 101".into())));
-        assert_eq!(tally.to_string(), "2 passed, 1 failed (1 passed only alone: live: b)");
-        assert_eq!(tally.failures().to_string(), "ci: FAILED live: a\n    no\n");
+        tally.replace_failures("live", Tally::read("live", again, Err("exit status: 101".into())));
+        assert_eq!(tally.to_string(), "2 passed, 2 failed (1 passed only alone: live: b)");
+        assert_eq!(tally.failures().to_string(), "ci: FAILED live 2\n    signal: 6\nci: FAILED live: a\n    no\n");
 
         let mut ended = Tally::read("live", FAILED, Err("exit status: 101".into()));
-        ended.replace_failures(Tally::read("live", "", Err("exit status: 124".into())));
+        ended.replace_failures("live", Tally::read("live", "", Err("exit status: 124".into())));
         assert_eq!(ended.to_string(), "1 passed, 3 failed");
     }
 
