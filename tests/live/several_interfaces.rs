@@ -6,11 +6,14 @@ use crate::traffic::{Listener, StopOnDrop, flows, send, send_on_queue};
 use crate::{check_account, put};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_abi::verdict::Sampled;
-use weir_abi::{Action, Reason, Verdict};
+use weir_abi::{Action, BURST_MAX, Link, Reason, Verdict};
+use weir_engine::frame_set::FrameSet;
 use weir_engine::live::afpacket::AfPacketLane;
+use weir_engine::live::afpacket::wire::Wire;
 use weir_engine::live::{Interfaces, Lane, Side, facing_interface};
 
 const POLICY: &str = "upstream { udp dport 7 drop; accept }\ndownstream { accept }\n";
@@ -105,17 +108,15 @@ fn flows_spread_over_more_interfaces_and_each_keeps_its_own(engine: &str, hosts:
     assert_eq!(running.stop(), 0);
 }
 
-/// Receives the packets that wait at a lane, and returns their source ports.
-fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
-    let mut seen = BTreeSet::new();
+/// Receives the packets that wait at a lane, and returns what `read` finds in them.
+fn seen<T>(lane: &mut AfPacketLane, from: Side, read: impl Fn(&[u8]) -> T) -> Vec<T> {
+    let mut seen = Vec::new();
     for _ in 0..50 {
         loop {
             let burst = lane.receive(from).expect("the interfaces are there");
             let count = burst.len();
             for index in 0..count {
-                let bytes = burst.bytes(index);
-                let at = if from == Side::Lower { 34 } else { 36 };
-                seen.insert(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+                seen.push(read(burst.bytes(index)));
             }
             if count == 0 {
                 break;
@@ -126,6 +127,47 @@ fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
         lane.wait(Duration::from_millis(2)).expect("the interfaces are there");
     }
     seen
+}
+
+/// The client's ports of the packets that wait at a lane.
+fn ports_seen(lane: &mut AfPacketLane, from: Side) -> BTreeSet<u16> {
+    let at = if from == Side::Lower { 34 } else { 36 };
+    seen(lane, from, |bytes| u16::from_be_bytes([bytes[at], bytes[at + 1]])).into_iter().collect()
+}
+
+/// A socket that is not yet of the group would receive the packets of the others, too.
+#[test]
+fn raw_sockets_receive_packets_of_the_start_once() {
+    const ROUNDS: u64 = 8;
+    let hosts = Hosts::new();
+    let [frame] = <[Vec<u8>; 1]>::try_from(flows(1, 1, 9)).expect("one was asked for");
+    let number_at = frame.len() - 8;
+    let mut received = 0;
+    for round in 0..ROUNDS {
+        let (enough, frame) = (Arc::new(AtomicBool::new(false)), frame.clone());
+        let ended = enough.clone();
+        let flood = hosts.client.start(move || {
+            let mut wire = Wire::open("c").expect("the host has the wire");
+            let mut numbers = (round << 32..).map(u64::to_be_bytes);
+            while !ended.load(Ordering::Relaxed) {
+                let numbered = |number: [u8; 8]| [&frame[..number_at], &number].concat();
+                let frames: Vec<Vec<u8>> = numbers.by_ref().take(BURST_MAX).map(numbered).collect();
+                let set = FrameSet::new(Link::Ethernet, frames.iter().map(|frame| (&frame[..], frame.len() as u32)));
+                wire.send(&set.burst(0)).expect("the wire takes frames");
+            }
+        });
+        let mut lanes = hosts.weir.run(|| {
+            let interfaces = Interfaces { lower: names("lower", 1), upper: names("upper", 1), divert: None };
+            AfPacketLane::open(&interfaces, 4).expect("the interfaces are there")
+        });
+        enough.store(true, Ordering::Relaxed);
+        flood.join().expect("all are sent");
+        let number = |bytes: &[u8]| bytes[number_at..].to_vec();
+        let numbers: Vec<Vec<u8>> = lanes.iter_mut().flat_map(|lane| seen(lane, Side::Lower, number)).collect();
+        received += numbers.len();
+        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), numbers.len(), "none arrived twice");
+    }
+    assert!(received > 0, "packets were sent meanwhile");
 }
 
 #[test]

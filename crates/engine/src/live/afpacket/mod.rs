@@ -63,7 +63,12 @@ impl AfPacketLane {
     /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let mut fanouts = vec![None; interfaces.lower.len() + interfaces.upper.len()];
-        (0..workers).map(|worker| Self::open_one(interfaces, (worker, workers), &mut fanouts)).collect()
+        let mut open = |worker| Self::open_one(interfaces, (worker, workers), &mut fanouts);
+        let lanes: Vec<Self> = (0..workers).map(&mut open).collect::<Result<_, _>>()?;
+        if workers > 1 {
+            lanes.iter().flat_map(|lane| lane.sides.iter()).try_for_each(|port| port.socket.begin())?;
+        }
+        Ok(lanes)
     }
 
     fn open_one(
@@ -103,12 +108,16 @@ impl AfPacketLane {
 }
 
 impl Port {
+    /// Opens a port. With a fanout group, it refuses all packets until all sockets of the group are open.
     fn open(name: &str, side: Side, fanout: Option<&mut Option<u16>>, retire_ms: u32) -> Result<Self, EngineError> {
         let socket = Socket::open(name)?;
         let ring = Ring::map(&socket, retire_ms)?;
-        socket.receive_all()?;
         if let Some(group) = fanout {
+            socket.refuse_all()?;
+            socket.receive_all()?;
             *group = Some(socket.join_fanout(*group)?);
+        } else {
+            socket.receive_all()?;
         }
         let counters = PortCounters::new(name, socket.device().index(), side);
         Ok(Port { socket, ring, outbox: Outbox::default(), counters })

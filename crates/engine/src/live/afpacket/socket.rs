@@ -3,7 +3,7 @@
 use std::mem::zeroed;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use libc::c_int;
+use libc::{c_int, sock_filter};
 
 use crate::EngineError;
 use crate::live::os::device::Device;
@@ -15,6 +15,9 @@ pub(super) use libc::tpacket_req3 as RingRequest;
 /// Limit on bytes of packets in transmission from a socket: several bursts of 64 KB packets. A slow card limits packets
 /// by its own queue and not by this.
 const SEND_BYTES: c_int = 32 << 20;
+
+/// The program of classic BPF that refuses all packets.
+const NOTHING: [sock_filter; 1] = [sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
 
 /// A packet socket, which receives nothing at first.
 pub(in crate::live) struct Socket(PacketSocket);
@@ -33,6 +36,17 @@ impl Socket {
     /// Requests the receive ring.
     pub fn request_ring(&self, request: &RingRequest) -> Result<(), EngineError> {
         self.set(libc::PACKET_RX_RING, request)
+    }
+
+    /// Refuses all packets until [`Socket::begin`]. A socket can join a group only when it receives packets, and until
+    /// then it would receive those that are for others of the group.
+    pub fn refuse_all(&self) -> Result<(), EngineError> {
+        self.0.filter(&NOTHING)
+    }
+
+    /// Ends [`Socket::refuse_all`].
+    pub fn begin(&self) -> Result<(), EngineError> {
+        self.0.end_filter()
     }
 
     /// Receives all packets of the interface from now on, for any address, until the socket is closed.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use libc::{sock_filter, sock_fprog};
+use libc::sock_filter;
 use weir_abi::card::{SEAL_BYTES, control};
 
 use crate::EngineError;
@@ -46,9 +46,7 @@ impl ControlSocket {
     /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interface: &str) -> Result<Self, EngineError> {
         let socket = PacketSocket::open(interface)?;
-        let mut program = ANSWERS;
-        let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        socket.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)?;
+        socket.filter(&ANSWERS)?;
         socket.be_promiscuous()?;
         socket.bind(control::ETHER_TYPE)?;
         Ok(ControlSocket(socket))

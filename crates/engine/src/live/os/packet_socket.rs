@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_int, sockaddr_ll, socklen_t};
+use libc::{c_int, sock_filter, sock_fprog, sockaddr_ll, socklen_t};
 
 use crate::EngineError;
 use crate::live::os::device::Device;
@@ -67,6 +67,19 @@ impl PacketSocket {
             libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of::<sockaddr_ll>() as socklen_t)
         };
         if failed == 0 { Ok(()) } else { Err(self.failed()) }
+    }
+
+    /// Lets the socket receive only packets that a program of classic BPF accepts, in place of an earlier program.
+    pub fn filter(&self, program: &[sock_filter]) -> Result<(), EngineError> {
+        let length = program.len() as u16;
+        // The kernel copies the program, and does not change it.
+        let program = sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Lets the socket receive all packets again.
+    pub fn end_filter(&self) -> Result<(), EngineError> {
+        self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &(0 as c_int))
     }
 
     /// Sets an option. What `value` points to must live until the call returns.
