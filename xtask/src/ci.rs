@@ -24,9 +24,22 @@ const TESTS_PER_CORE: usize = 2;
 const LIVE: &str = "weir live";
 /// The binaries that take longest, which begin first.
 const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command", "weir kernel", "weir tracking"];
-/// All scenarios of the benchmarks at their smallest scale. They run beside fuzzing only: they use the same interfaces of
-/// the kernel as other tests, and notice lost packets.
+/// All scenarios of the benchmarks at their smallest scale. They notice lost packets, and use interfaces of the kernel as
+/// other tests do. They leave the processors idle half of the time.
 const SMOKE: &str = "weir-bench smoke";
+/// Tests that compute only, beside [`SMOKE`].
+const COMPUTING: &[&str] = &[
+    "weir-card rtl",
+    "weir adversary",
+    "weir-tables weir_tables",
+    "weir-tables lookup",
+    "weir-schemes schemes",
+    "weir-bench weir_bench",
+    "weir-daemon weir_daemon",
+    "weir-fuzz corpus",
+];
+/// Gives them a processor only when nothing else wants it.
+const WHEN_IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 /// Gives the processors to [`LIVE`] first. The other tests compile and compute.
 const NICE: [&str; 3] = ["nice", "-n", "10"];
 /// Ends a test binary, and what it has started, after 45 minutes, or when this program ends. Without it, one test that
@@ -48,9 +61,9 @@ pub fn run() -> Result<(), String> {
     let clippy = ["clippy", "--workspace", "--all-targets", FEATURES, "--quiet", "--", "-D", "warnings"];
     report.step("clippy", cargo(clippy));
     report.step("build tests", cargo(["test", "--workspace", FEATURES, "--no-run", "--quiet"]));
-    let (mut by_binary, mut smoke) = (Times::default(), Vec::new());
-    report.runner("tests", || tests(&mut by_binary, &mut smoke));
-    report.runner("smoke and fuzz", || smoke_and_fuzz(smoke, &mut by_binary));
+    let (mut by_binary, mut later) = (Times::default(), Vec::new());
+    report.runner("tests", || tests(&mut by_binary, &mut later));
+    report.runner("smoke and fuzz", || smoke_and_fuzz(later, &mut by_binary));
     report.end(&by_binary)
 }
 
@@ -70,8 +83,8 @@ fn clang_format() -> Command {
     command
 }
 
-/// Runs the tests, one binary per core at a time. What is left for later is put into `smoke`.
-fn tests(times: &mut Times, smoke: &mut Vec<Binary>) -> Result<Tally, String> {
+/// Runs the tests, one binary per core at a time. [`SMOKE`] and [`COMPUTING`] are put into `later`.
+fn tests(times: &mut Times, later: &mut Vec<Binary>) -> Result<Tally, String> {
     let cores = shell::cores();
     let cache = target_dir().join("compile-once");
     let path = compile_once::install(&cache, None)?;
@@ -86,7 +99,8 @@ fn tests(times: &mut Times, smoke: &mut Vec<Binary>) -> Result<Tally, String> {
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
     let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
-    *smoke = binaries.extract_if(.., |binary| binary.name == SMOKE).collect();
+    let is_later = |name: &str| name == SMOKE || COMPUTING.contains(&name);
+    *later = binaries.extract_if(.., |binary| is_later(&binary.name)).collect();
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
     let mut sum = Tally::default();
     let mut results = vec![documents];
@@ -103,12 +117,18 @@ fn tests(times: &mut Times, smoke: &mut Vec<Binary>) -> Result<Tally, String> {
     if sum.passed == 0 { Err("no test was run".into()) } else { Ok(sum) }
 }
 
-/// Runs the smallest benchmarks, which leave the processors idle half of the time, and meanwhile fuzzes the C.
-fn smoke_and_fuzz(smoke: Vec<Binary>, times: &mut Times) -> Result<Tally, String> {
+/// Runs the smallest benchmarks, and meanwhile fuzzes the C, and then runs the other tests of `later`.
+fn smoke_and_fuzz(mut later: Vec<Binary>, times: &mut Times) -> Result<Tally, String> {
+    let smoke: Vec<Binary> = later.extract_if(.., |binary| binary.name == SMOKE).collect();
+    if let Some(none) = COMPUTING.iter().find(|name| !later.iter().any(|binary| binary.name == **name)) {
+        return Err(format!("{none} is no test binary"));
+    }
     std::thread::scope(|scope| {
         let smoke = scope.spawn(|| smoke.into_iter().map(run_tests).collect::<Vec<_>>());
         let mut sum = fuzz::run_c();
-        for (name, took, tally) in smoke.join().map_err(|_| "a thread panicked".to_owned())? {
+        let mut results: Vec<_> = later.into_iter().map(run_tests).collect();
+        results.extend(smoke.join().map_err(|_| "a thread panicked".to_owned())?);
+        for (name, took, tally) in results {
             times.add(name, took);
             sum += tally;
         }
@@ -130,7 +150,11 @@ fn repeat_alone(mut live: Command, sum: &mut Tally) {
 /// Runs a test binary. Returns its name and duration, and its results.
 fn run_tests(binary: Binary) -> (String, Duration, Tally) {
     let Binary { name, command } = binary;
-    let command = if name == LIVE { command } else { shell::started_by(NICE, &command) };
+    let command = match name.as_str() {
+        LIVE => command,
+        other if COMPUTING.contains(&other) => shell::started_by(WHEN_IDLE, &command),
+        _ => shell::started_by(NICE, &command),
+    };
     let mut command = shell::started_by(LIMIT, &command);
     let start = Instant::now();
     let (output, outcome) = shell::run_and_read(&name, &mut command);
