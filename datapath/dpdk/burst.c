@@ -54,7 +54,7 @@ void dpdk_free(struct rte_mbuf **packets, uint32_t count)
 	rte_pktmbuf_free_bulk(packets, count);
 }
 
-/* Frees the packets that wait in a receive queue, at most about `most` of them. Returns how many there were. */
+/* Frees the packets that wait in a receive queue, until there were `most`. Returns how many there were. */
 uint32_t dpdk_discard(uint16_t port, uint16_t queue, uint32_t most)
 {
 	struct rte_mbuf *packets[WEIR_BURST_MAX];

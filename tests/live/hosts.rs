@@ -101,17 +101,19 @@ impl Host {
 /// Lets TCP of this namespace repeat each second what was not answered, for minutes. Otherwise each pause is twice as long
 /// as the one before, and a test waits for the next retry long after Weir is there again. Kernels before 6.15 cannot.
 fn retry_each_second() {
-    let set = |name: &str, value: &str| std::fs::write(Path::new("/proc/sys/net/ipv4").join(name), value);
-    if set("tcp_rto_max_ms", "1000").is_ok() {
-        // Numbers of retries. The kernel takes no more.
-        for (name, most) in [
-            ("tcp_syn_retries", "127"),
-            ("tcp_synack_retries", "255"),
-            ("tcp_retries2", "255"),
-            ("tcp_orphan_retries", "255"),
-        ] {
-            set(name, most).unwrap_or_else(|error| panic!("{name}: {error}"));
-        }
+    let folder = Path::new("/proc/sys/net/ipv4");
+    if !folder.join("tcp_rto_max_ms").exists() {
+        return;
+    }
+    // The longest pause, and the largest numbers of retries that the kernel takes.
+    for (name, value) in [
+        ("tcp_rto_max_ms", "1000"),
+        ("tcp_syn_retries", "127"),
+        ("tcp_synack_retries", "255"),
+        ("tcp_retries2", "255"),
+        ("tcp_orphan_retries", "255"),
+    ] {
+        std::fs::write(folder.join(name), value).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }
 

@@ -27,7 +27,7 @@ const LONGEST: &[&str] = &[LIVE, "weir random", "weir features", "weir command",
 /// All scenarios of the benchmarks at their smallest scale. They notice lost packets, and use interfaces of the kernel as
 /// other tests do. They leave the processors idle half of the time.
 const SMOKE: &str = "weir-bench smoke";
-/// Tests that compute only, beside [`SMOKE`].
+/// Tests that only compute. They run beside [`SMOKE`].
 const COMPUTING: &[&str] = &[
     "weir-card rtl",
     "weir adversary",
@@ -99,8 +99,13 @@ fn tests(times: &mut Times, later: &mut Vec<Binary>) -> Result<Tally, String> {
     let order = |name: &str| LONGEST.iter().position(|longest| *longest == name).unwrap_or(LONGEST.len());
     binaries.sort_by_key(|binary| order(&binary.name));
     let live = binaries.iter().find(|binary| binary.name == LIVE).map(|binary| shell::started_by([], &binary.command));
-    let is_later = |name: &str| name == SMOKE || COMPUTING.contains(&name);
-    *later = binaries.extract_if(.., |binary| is_later(&binary.name)).collect();
+    for name in COMPUTING.iter().chain([&SMOKE]) {
+        let found = later.len();
+        later.extend(binaries.extract_if(.., |binary| binary.name == *name));
+        if later.len() == found {
+            return Err(format!("{name} is no test binary"));
+        }
+    }
     let documents = run_tests(Binary { name: "doc-tests".into(), command: test("--doc") });
     let mut sum = Tally::default();
     let mut results = vec![documents];
@@ -120,9 +125,6 @@ fn tests(times: &mut Times, later: &mut Vec<Binary>) -> Result<Tally, String> {
 /// Runs the smallest benchmarks, and meanwhile fuzzes the C, and then runs the other tests of `later`.
 fn smoke_and_fuzz(mut later: Vec<Binary>, times: &mut Times) -> Result<Tally, String> {
     let smoke: Vec<Binary> = later.extract_if(.., |binary| binary.name == SMOKE).collect();
-    if let Some(none) = COMPUTING.iter().find(|name| !later.iter().any(|binary| binary.name == **name)) {
-        return Err(format!("{none} is no test binary"));
-    }
     std::thread::scope(|scope| {
         let smoke = scope.spawn(|| smoke.into_iter().map(run_tests).collect::<Vec<_>>());
         let mut sum = fuzz::run_c();

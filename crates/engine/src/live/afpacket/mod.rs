@@ -63,8 +63,8 @@ impl AfPacketLane {
     /// There is no such interface, or the process lacks the right to raw sockets (CAP_NET_RAW).
     pub fn open(interfaces: &Interfaces, workers: usize) -> Result<Vec<Self>, EngineError> {
         let mut fanouts = vec![None; interfaces.lower.len() + interfaces.upper.len()];
-        let mut open = |worker| Self::open_one(interfaces, (worker, workers), &mut fanouts);
-        let lanes: Vec<Self> = (0..workers).map(&mut open).collect::<Result<_, _>>()?;
+        let open = |worker| Self::open_one(interfaces, (worker, workers), &mut fanouts);
+        let lanes: Vec<Self> = (0..workers).map(open).collect::<Result<_, _>>()?;
         if workers > 1 {
             lanes.iter().flat_map(|lane| lane.sides.iter()).try_for_each(|port| port.socket.begin())?;
         }

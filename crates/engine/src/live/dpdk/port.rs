@@ -24,7 +24,7 @@ const POOL_SPARE: usize = 1024;
 
 /// The driver of sockets of the kernel.
 const AF_PACKET: &str = "net_af_packet";
-/// Maximum number of packets that are discarded from a queue. No ring of a socket has room for more.
+/// Maximum number of packets that are discarded from a queue. A flood must not keep a port from opening.
 const DISCARDED_MAX: u32 = 1 << 20;
 
 /// Virtual drivers that deliver packets to all their queues, including unused ones.
@@ -115,7 +115,7 @@ impl Found {
     }
 
     /// Discards what the sockets of an open port have received so far. Until a socket is bound to its interface, it
-    /// receives packets of all others. Returns what to say about it.
+    /// receives packets of all interfaces. Returns what to say about it.
     fn discard_strays(&self) -> Option<Access> {
         let queues = if self.facts.driver() == AF_PACKET { self.queues } else { 0 };
         // SAFETY: the port is open, and no worker uses the queue yet.
