@@ -62,16 +62,9 @@ WEIR_INLINE void rank_values_of(struct table table, struct rank_left *left, uint
 WEIR_INLINE uint32_t rank_root(struct table table, const uint32_t *addrs, uint32_t *values, struct rank_left *left,
 			       uint32_t count)
 {
-	uint32_t asked = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t value = image_u32(table, RANK_ROOT + (addrs[i] >> 16));
-
-		values[i] = value;
-		left->keys[asked] = (uint8_t)i;
-		asked += value >> 31;
-	}
-	return asked;
+	for (uint32_t i = 0; i < count; i++)
+		values[i] = image_u32(table, RANK_ROOT + (addrs[i] >> 16));
+	return lanes_flagged(values, left->keys, count);
 }
 
 /* Replaces the blocks of the first `asked` keys that are left by their labels. */
@@ -459,15 +452,11 @@ WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, c
 {
 	struct rank6_keys keys;
 	uint8_t asked[WEIR_BURST_MAX]; /* keys whose value is a block */
-	uint32_t blocks = 0;
+	uint32_t blocks;
 
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t value = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
-
-		labels[i] = value;
-		asked[blocks] = (uint8_t)i;
-		blocks += value >> 31;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		labels[i] = image_u32(table, RANK_ROOT + (uint32_t)(hi[i] >> 48));
+	blocks = lanes_flagged(labels, asked, count);
 	if (blocks == 0)
 		return;
 #ifdef SIMD_HAS_AVX512
