@@ -93,8 +93,8 @@ WEIR_INLINE void dxr16x4_prefetch(struct table table, uint32_t entry)
  * Finishes a lookup of all packets: the R stage over the image that the card has, too. Ranges are fetched for all
  * packets before the first one is searched.
  */
-static void __attribute__((noinline, unused)) finish_labels(struct table table, const struct weir_burst *burst,
-							    uint32_t offset, uint32_t *labels, uint8_t *there)
+WEIR_NOINLINE void finish_labels(struct table table, const struct weir_burst *burst, uint32_t offset, uint32_t *labels,
+				 uint8_t *there)
 {
 	uint32_t entries[WEIR_BURST_MAX];
 	uint16_t keys[WEIR_BURST_MAX];
@@ -117,8 +117,8 @@ static void __attribute__((noinline, unused)) finish_labels(struct table table, 
  * same number are decided at once, so a counter is written once for a burst, and numbers that no packet has cost
  * nothing.
  */
-static void __attribute__((noinline, unused)) decide_firsts(const struct env *env, struct verdicts *verdicts,
-							    const uint8_t *flags, const uint32_t *words, uint8_t mask)
+WEIR_NOINLINE void decide_firsts(const struct env *env, struct verdicts *verdicts, const uint8_t *flags,
+				 const uint32_t *words, uint8_t mask)
 {
 	uint64_t left = verdicts->open & ~u8_masked(flags, mask, 0, 0);
 

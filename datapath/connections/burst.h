@@ -28,9 +28,9 @@ WEIR_INLINE struct holding burst_holding(const struct env *env, const struct tra
 }
 
 /* Grants the claims of the hits, in their order. Returns the hits that exceed the limit of their address. */
-static uint64_t __attribute__((noinline, unused))
-connections_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
-		      const struct track_burst *tracked, const struct each_hash *hashes, uint64_t hits)
+WEIR_NOINLINE uint64_t connections_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
+					     const struct track_burst *tracked, const struct each_hash *hashes,
+					     uint64_t hits)
 {
 	uint64_t clock = tracked->clock, exceeding = 0;
 

@@ -29,9 +29,9 @@ _Static_assert(WEIR_BURST_MAX == 64, "a mask has 64 bits");
  * prefer vectors of 256 bits where there are wider ones, which need half the instructions here.
  */
 #ifdef __clang__
-#define WEIR_COLUMN_WORK __attribute__((noinline, unused, min_vector_width(512))) static
+#define WEIR_COLUMN_WORK __attribute__((min_vector_width(512))) WEIR_NOINLINE
 #else
-#define WEIR_COLUMN_WORK __attribute__((noinline, unused)) static
+#define WEIR_COLUMN_WORK WEIR_NOINLINE
 #endif
 
 /* The decisions about the packets. */
@@ -259,8 +259,8 @@ WEIR_COLUMN_WORK bool settle(struct verdicts *verdicts, uint64_t hits, uint32_t 
 }
 
 /* Ends the evaluation of packets without room. `beside` counts packets that the rule's limits ended. */
-static void __attribute__((noinline, unused)) end_exceeding(const struct env *env, struct verdicts *verdicts,
-							    uint64_t exceeding, enum action action, uint32_t beside)
+WEIR_NOINLINE void end_exceeding(const struct env *env, struct verdicts *verdicts, uint64_t exceeding,
+				 enum action action, uint32_t beside)
 {
 	if (!exceeding)
 		return;

@@ -10,6 +10,7 @@
 
 /* A function that the verifier follows once per program, with unknown arguments, and not at each call. */
 #define WEIR_GLOBAL __attribute__((noinline))
+#define WEIR_NATIVE_FUNCTION WEIR_INLINE
 
 /*
  * Rules load a packet's fields for each use. The verifier distinguishes values kept in registers, so the paths through

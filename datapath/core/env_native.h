@@ -11,6 +11,8 @@
 #define WEIR_FRESH
 /* A function that a verifier would follow once per program. */
 #define WEIR_GLOBAL WEIR_INLINE
+/* Called in native code, which is compiled faster so, and inlined in the kernel. */
+#define WEIR_NATIVE_FUNCTION WEIR_NOINLINE
 #define WEIR_TABLE(env, index) ((struct table){(env)->tables.images[index], UINT32_MAX, 0})
 
 #if !__STDC_HOSTED__ && defined(__x86_64__) && !defined(_STRING_H) /* no C library */

@@ -401,4 +401,14 @@ WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *p
 	return at ? parse_plain(frame, packet, at) : parse_any(frame, packet);
 }
 
+#ifdef WEIR_BURSTS
+
+/* parse_packet(), called: for packets that are parsed again. */
+WEIR_NOINLINE enum reason parse_again(const struct frame *frame, struct packet *packet)
+{
+	return parse_packet(frame, packet);
+}
+
+#endif
+
 #endif

@@ -42,6 +42,10 @@ enum simd_kind {
 
 #ifdef WEIR_KERNELS
 
+#if !WEIR_KERNELS
+#define SIMD_NONE
+#endif
+
 /* Whether bursts take the AVX-512 kernels of this kind. */
 WEIR_INLINE bool simd_avx512(enum simd_kind kind)
 {

@@ -2,14 +2,14 @@
 /*
  * Words of AVX-512, for kernels that need intrinsics: where SIMD_HAS_AVX512 is defined. They are apart from
  * core/simd.h, because the compiler reads its header of intrinsics for longer than all of Weir's. Code that looks up
- * one key at a time defines WEIR_ONE_BY_ONE and does without.
+ * one key at a time defines WEIR_ONE_BY_ONE and does without, as does code for a machine that runs no such kernel.
  */
 #ifndef WEIR_CORE_SIMD_WORDS_H
 #define WEIR_CORE_SIMD_WORDS_H
 
 #include "core/simd.h"
 
-#if defined(WEIR_BURSTS) && defined(__x86_64__) && !defined(WEIR_ONE_BY_ONE)
+#if defined(WEIR_BURSTS) && defined(__x86_64__) && !defined(WEIR_ONE_BY_ONE) && !defined(SIMD_NONE)
 
 #include <immintrin.h>
 

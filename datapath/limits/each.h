@@ -211,9 +211,8 @@ struct each_places {
  * Charges each of the hits, in their order. Returns the hits without room. All sets are prefetched before the first
  * charge.
  */
-static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const struct env *env,
-								       const struct weir_burst *burst, uint32_t limiter,
-								       const struct each_places *places, uint64_t hits)
+WEIR_NOINLINE uint64_t limit_each_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
+					    const struct each_places *places, uint64_t hits)
 {
 	const struct table limits = env_limits(env);
 	const struct limit_profile profile = limit_profile(limits, LIMITER_FIELD(limits, limiter, profiles) + 1);
@@ -232,8 +231,8 @@ static uint64_t __attribute__((noinline, unused)) limit_each_exceeding(const str
 	return exceeding;
 }
 
-static void __attribute__((noinline, unused)) each_count_one(const struct env *env, uint32_t limiter,
-							     struct each_hash hash, uint64_t hi, uint64_t lo)
+WEIR_NOINLINE void each_count_one(const struct env *env, uint32_t limiter, struct each_hash hash, uint64_t hi,
+				  uint64_t lo)
 {
 	uint64_t *set = env_exceeded(env, each_records(env_limits(env), limiter, hash.hash));
 

@@ -229,8 +229,8 @@ WEIR_INLINE void limit_give_back(uint64_t *bucket, uint64_t now, uint64_t owed, 
  * be refused, but one without room never passes. The bucket without room counts the packet; otherwise all charged ones
  * do.
  */
-static bool __attribute__((noinline, unused))
-limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket, uint64_t now, uint32_t bytes)
+WEIR_NOINLINE bool limit_charge_nested(const struct env *env, uint32_t limiter, struct limit_bucket bucket,
+				       uint64_t now, uint32_t bytes)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);
@@ -337,9 +337,8 @@ WEIR_INLINE void limit_buckets(struct table limits, uint32_t limiter, const uint
 }
 
 /* limit_count() for the hits of a burst, except for nested buckets, which have counted already. */
-static void __attribute__((noinline, unused)) limit_count_hits(const struct env *env, uint32_t logged,
-							       const struct limit_buckets *buckets, uint64_t hits,
-							       uint64_t exceeding)
+WEIR_NOINLINE void limit_count_hits(const struct env *env, uint32_t logged, const struct limit_buckets *buckets,
+				    uint64_t hits, uint64_t exceeding)
 {
 	if (logged != LOGGED_ALL)
 		hits = exceeding;
@@ -361,9 +360,8 @@ static void __attribute__((noinline, unused)) limit_count_hits(const struct env 
  * limit_settle() for each of the hits, in their order. Returns the hits without room. `found` has the lookup results of
  * the burst; NULL if there was nothing to look up. All buckets are prefetched before the first is charged.
  */
-static uint64_t __attribute__((noinline, unused)) limit_exceeding(const struct env *env, const struct weir_burst *burst,
-								  uint32_t limiter, const uint32_t *found,
-								  uint64_t hits)
+WEIR_NOINLINE uint64_t limit_exceeding(const struct env *env, const struct weir_burst *burst, uint32_t limiter,
+				       const uint32_t *found, uint64_t hits)
 {
 	const struct table limits = env_limits(env);
 	const uint32_t profiles = LIMITER_FIELD(limits, limiter, profiles);

@@ -229,10 +229,9 @@ WEIR_INLINE uint64_t without_first(uint64_t mask, uint64_t count)
 }
 
 /* Writes the record of the next sampled packet, which is `inside`. Returns the packets behind it. */
-static uint64_t __attribute__((noinline, unused)) observe_sample(const struct weir_burst *burst,
-								 const struct verdicts *verdicts,
-								 const struct observed *seen, uint64_t inside,
-								 uint32_t records, struct feature_sampler *sampler)
+WEIR_NOINLINE uint64_t observe_sample(const struct weir_burst *burst, const struct verdicts *verdicts,
+				      const struct observed *seen, uint64_t inside, uint32_t records,
+				      struct feature_sampler *sampler)
 {
 	const uint64_t seed = burst->features.seed;
 	const uint64_t sampled = without_first(inside, sampler->next - sampler->seen);
@@ -243,7 +242,7 @@ static uint64_t __attribute__((noinline, unused)) observe_sample(const struct we
 
 	sampler->seen = sampler->next + 1;
 	sampler->next = feature_next(seed, sampler->taken, sampler->next);
-	parse_packet(&frame, &packet);
+	parse_again(&frame, &packet);
 	feature_fill(&sheet[records + place].record, &packet, seen->classes[i], verdicts->lens[i]);
 	return without_first(sampled, 1);
 }

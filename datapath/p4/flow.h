@@ -39,8 +39,8 @@ WEIR_INLINE struct p4_flow *p4_flow(const void *worker, uint32_t packet)
 }
 
 /* Reads which flow a well-formed packet belongs to, and its numbers. */
-static void __attribute__((noinline, unused)) p4_read(const struct env *env, const struct frame *frame, uint32_t now,
-						      enum from_side from, struct p4_flow *flow)
+WEIR_NOINLINE void p4_read(const struct env *env, const struct frame *frame, uint32_t now, enum from_side from,
+			   struct p4_flow *flow)
 {
 	struct track *track = &flow->track;
 
@@ -54,13 +54,13 @@ static void __attribute__((noinline, unused)) p4_read(const struct env *env, con
 }
 
 /* Judges a packet whose flow was looked up. */
-static void __attribute__((noinline, unused)) p4_judge_flow(const struct env *env, struct track *track, uint32_t now)
+WEIR_NOINLINE void p4_judge_flow(const struct env *env, struct track *track, uint32_t now)
 {
 	track_judge(env, track, now);
 }
 
 /* Tracks a packet that was read. */
-static void __attribute__((noinline, unused)) p4_judge(const struct env *env, struct p4_flow *flow)
+WEIR_NOINLINE void p4_judge(const struct env *env, struct p4_flow *flow)
 {
 	struct track *track = &flow->track;
 

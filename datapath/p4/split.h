@@ -68,8 +68,7 @@ WEIR_INLINE bool split_keeps(const struct track *track, uint64_t before)
 }
 
 /* Tracks a packet in the pipeline. Returns false, and changes nothing, if its flow is none of these or would change. */
-static bool __attribute__((noinline, unused)) split_track_here(const struct env *env, struct track *track, uint32_t now,
-							       enum split_flows flows)
+WEIR_NOINLINE bool split_track_here(const struct env *env, struct track *track, uint32_t now, enum split_flows flows)
 {
 	uint64_t before;
 	bool here;
@@ -151,7 +150,7 @@ WEIR_INLINE bool split_continue(struct p4_worker *worker, uint32_t i, enum from_
 }
 
 /* Tracks packet `i` here or at the controller. Returns false if the packet waits, and must be called again then. */
-static bool __attribute__((noinline, unused)) split_track(struct p4_worker *worker, uint32_t i, enum from_side from)
+WEIR_NOINLINE bool split_track(struct p4_worker *worker, uint32_t i, enum from_side from)
 {
 	struct p4_flow *flow = p4_flow(worker, i);
 	const uint64_t bit = UINT64_C(1) << i;

@@ -27,7 +27,7 @@ struct p4_tracked {
 } P4_MAILBOX;
 
 /* Tracks a well-formed packet. Returns false if it waits for a controller, and must be called again then. */
-static bool __attribute__((noinline, unused)) p4_track_packet(void *worker, uint32_t i, enum from_side from)
+WEIR_NOINLINE bool p4_track_packet(void *worker, uint32_t i, enum from_side from)
 {
 	const struct env *env = p4_env(worker);
 	const struct weir_burst *burst = p4_burst(worker);

@@ -46,8 +46,8 @@ WEIR_INLINE struct flow_head *flow_head(const struct env *env)
 }
 
 /* The cookie of a client in an epoch: cookie_make(). */
-WEIR_INLINE uint32_t track_cookie(const struct env *env, const struct track *track, uint32_t isn, uint32_t epoch,
-				  uint32_t mss_index)
+WEIR_NOINLINE uint32_t track_cookie(const struct env *env, const struct track *track, uint32_t isn, uint32_t epoch,
+				    uint32_t mss_index)
 {
 	const struct cookie_request request = {.key = track->key, .client = track->sender, .isn = isn};
 
@@ -95,7 +95,7 @@ WEIR_INLINE uint32_t track_cookie_check(const struct env *env, const struct trac
  * Replaces the packet by the SYN to the server. Returns false if it lacks the timestamps that were agreed on (RFC 7323,
  * section 3.2).
  */
-WEIR_INLINE bool edit_syn(struct track *track, uint32_t isn)
+WEIR_NATIVE_FUNCTION bool edit_syn(struct track *track, uint32_t isn)
 {
 	const struct segment *segment = &track->segment;
 	const struct flow_proxied *proxied = &track->edit.proxied;
@@ -123,7 +123,7 @@ WEIR_INLINE bool edit_syn(struct track *track, uint32_t isn)
  * Replaces the server's SYN-ACK by a keep-alive for the client (RFC 9293, section 3.8.4), which the client answers. It
  * has the number of the SYN-ACK, and an octet in place of its SYN.
  */
-WEIR_INLINE void edit_keep_alive(struct track *track)
+WEIR_NATIVE_FUNCTION void edit_keep_alive(struct track *track)
 {
 	const struct segment *segment = &track->segment;
 	const struct flow_proxied *proxied = &track->edit.proxied;
@@ -174,7 +174,7 @@ WEIR_INLINE struct flow_proxied proxied_of_cookie(const struct segment *segment,
  * Opens a flow if the packet is an ACK that returns a valid cookie. It has the number behind the client's SYN; a probe
  * of the closed window has the number of the SYN (RFC 9293, section 3.8.6.1).
  */
-WEIR_INLINE bool open_by_cookie(const struct env *env, struct track *track, uint32_t now)
+WEIR_NATIVE_FUNCTION bool open_by_cookie(const struct env *env, struct track *track, uint32_t now)
 {
 	const struct segment *segment = &track->segment;
 	const uint32_t epoch = epoch_at(env, now), cookie = segment->ack - 1;

@@ -45,7 +45,7 @@ WEIR_INLINE void slot_parse(const struct weir_burst *burst, struct slot_packets 
 		packet_view *packet = &parsed;
 		uint32_t headers;
 
-		parse_packet(&frame, &parsed);
+		parse_again(&frame, &parsed);
 		headers = slot_headers(packet);
 		if ((headers & SLOT_TRANSPORT) && raw_bits(&frame, packet->l4_offset + 8u, 0, 32, &raw))
 			headers |= SLOT_HAS_PAYLOAD;
@@ -91,8 +91,7 @@ WEIR_INLINE uint64_t slot_in_range(const struct slot_rule *rule, const struct sl
 	} while (0)
 
 /* The packets among `hits` that the rule matches. */
-static uint64_t __attribute__((noinline, unused)) slot_matching(const struct slot_rule *rule,
-								const struct slot_packets *packets, uint64_t hits)
+WEIR_NOINLINE uint64_t slot_matching(const struct slot_rule *rule, const struct slot_packets *packets, uint64_t hits)
 {
 	const uint16_t headers = (uint16_t)rule->headers;
 
@@ -121,8 +120,8 @@ static uint64_t __attribute__((noinline, unused)) slot_matching(const struct slo
 }
 
 /* Charges the hits to the rule's bucket. Returns those without room. */
-static uint64_t __attribute__((noinline, unused)) slot_exceeding(const struct weir_burst *burst, struct rule_slot *slot,
-								 const struct slot_rule *rule, uint64_t hits)
+WEIR_NOINLINE uint64_t slot_exceeding(const struct weir_burst *burst, struct rule_slot *slot,
+				      const struct slot_rule *rule, uint64_t hits)
 {
 	uint64_t exceeding = 0;
 
@@ -149,9 +148,8 @@ WEIR_INLINE void slot_add(uint64_t *packets, uint64_t *bytes, const struct verdi
 }
 
 /* The packets among `hits` that the rules of a slot drop. */
-static uint64_t __attribute__((noinline, unused)) slot_rules(const struct weir_burst *burst,
-							     const struct verdicts *verdicts, struct rule_slot *slot,
-							     uint64_t active, uint64_t hits)
+WEIR_NOINLINE uint64_t slot_rules(const struct weir_burst *burst, const struct verdicts *verdicts,
+				  struct rule_slot *slot, uint64_t active, uint64_t hits)
 {
 	const struct slot_rule *rules = &slot->records[(active >> 32) * SLOT_RULES_MAX];
 	struct slot_counter *counters = &slot->counters[burst->slots.stripe * SLOT_CELLS];

@@ -11,8 +11,8 @@
 #ifdef WEIR_BURSTS
 
 /* Adds the prefix of an IPv4 address for each of the hits. The engine has room for every addition of a burst. */
-static void __attribute__((noinline, unused)) add4_hits(const struct weir_burst *burst, uint32_t adder,
-							const uint32_t *addresses, uint32_t mask, uint64_t hits)
+WEIR_NOINLINE void add4_hits(const struct weir_burst *burst, uint32_t adder, const uint32_t *addresses, uint32_t mask,
+			     uint64_t hits)
 {
 	uint64_t count = *burst->additions.count;
 
@@ -25,9 +25,8 @@ static void __attribute__((noinline, unused)) add4_hits(const struct weir_burst 
 }
 
 /* Adds the prefix of an IPv6 address for each of the hits. */
-static void __attribute__((noinline, unused)) add6_hits(const struct weir_burst *burst, uint32_t adder,
-							const uint64_t *hi, uint64_t mask_hi, const uint64_t *lo,
-							uint64_t mask_lo, uint64_t hits)
+WEIR_NOINLINE void add6_hits(const struct weir_burst *burst, uint32_t adder, const uint64_t *hi, uint64_t mask_hi,
+			     const uint64_t *lo, uint64_t mask_lo, uint64_t hits)
 {
 	uint64_t count = *burst->additions.count;
 

@@ -123,8 +123,8 @@ SIMD_AVX512 WEIR_INLINE __m512i counted_labels_avx512(struct table table, struct
 	return label;
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-counted_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void counted_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *labels,
+							  uint32_t count)
 {
 	const struct rank_lanes lanes = rank_lanes(table);
 	const uint8_t *root = table_at(table, COUNTED_ROOT * 8), *starts = table_at(table, lanes.starts << 1);
@@ -178,7 +178,7 @@ counted_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *
 #endif
 
 /* labels[i] = counted_leaf_find(table, addrs[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void counted_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+WEIR_NOINLINE void counted_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
 {
 	if (counted_leaf_is_rank_leaf(table))
 		return rank_leaf_find_burst(table, addrs, labels, count);

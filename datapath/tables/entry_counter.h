@@ -49,8 +49,7 @@ WEIR_INLINE void entry_labels(const struct weir_burst *burst, uint32_t index, co
 }
 
 /* Counts the hits at the entries that they found. */
-static void __attribute__((noinline, unused)) count_entries(const struct weir_burst *burst, uint32_t index,
-							    const uint32_t *numbers, uint64_t hits)
+WEIR_NOINLINE void count_entries(const struct weir_burst *burst, uint32_t index, const uint32_t *numbers, uint64_t hits)
 {
 	struct entry_counter *counters = burst->entries.tables[index].counters;
 	const uint64_t *times = burst->times.each_ns;

@@ -53,7 +53,7 @@ WEIR_INLINE uint32_t exact_leaf6_find(struct table table, uint64_t hi, uint64_t 
 #ifdef WEIR_BURSTS
 
 /* labels[i] = exact_leaf_find(table, keys[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_leaf_find_burst(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)
+WEIR_NOINLINE void exact_leaf_find_burst(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)
 {
 	uint32_t in_prefixes[WEIR_BURST_MAX];
 
@@ -66,8 +66,8 @@ WEIR_INLINE void exact_leaf_find_burst(struct table table, const uint32_t *keys,
 }
 
 /* labels[i] = exact_leaf6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-					uint32_t count)
+WEIR_NOINLINE void exact_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+					  uint32_t count)
 {
 	uint32_t in_prefixes[WEIR_BURST_MAX];
 

@@ -287,14 +287,14 @@ WEIR_INLINE void exact_set_kernel(struct table table, const uint32_t *keys, uint
 	exact_add_overflow(table, keys, labels, overflowed);
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void exact_set_kernel_avx512(struct table table, const uint32_t *keys,
-									       uint32_t *labels, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void exact_set_kernel_avx512(struct table table, const uint32_t *keys, uint32_t *labels,
+						       uint32_t count)
 {
 	exact_set_kernel(table, keys, labels, count);
 }
 
 /* labels[i] = exact_set_find(table, keys[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_set_find_burst(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)
+WEIR_NOINLINE void exact_set_find_burst(struct table table, const uint32_t *keys, uint32_t *labels, uint32_t count)
 {
 	if (simd_avx512(SIMD_PLAIN))
 		exact_set_kernel_avx512(table, keys, labels, count);

@@ -452,15 +452,15 @@ WEIR_INLINE void exact_set6_kernel(struct table table, const uint64_t *hi, const
 	exact6_find_burst(table, EXACT6_ONE_SET, hi, lo, labels, count);
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-exact_set6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void exact_set6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t *lo,
+							uint32_t *labels, uint32_t count)
 {
 	exact_set6_kernel(table, hi, lo, labels, count);
 }
 
 /* labels[i] = exact_set6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_set6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-				       uint32_t count)
+WEIR_NOINLINE void exact_set6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+					 uint32_t count)
 {
 	if (simd_avx512(SIMD_SETS6))
 		exact_set6_kernel_avx512(table, hi, lo, labels, count);

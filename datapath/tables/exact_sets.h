@@ -93,14 +93,14 @@ WEIR_INLINE void exact_sets_kernel(struct table table, const uint32_t *keys, uin
 	exact_add_overflow(table, keys, masks, overflowed);
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-exact_sets_kernel_avx512(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void exact_sets_kernel_avx512(struct table table, const uint32_t *keys, uint32_t *masks,
+							uint32_t count)
 {
 	exact_sets_kernel(table, keys, masks, count);
 }
 
 /* masks[i] = exact_sets_find(table, keys[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_sets_find_burst(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count)
+WEIR_NOINLINE void exact_sets_find_burst(struct table table, const uint32_t *keys, uint32_t *masks, uint32_t count)
 {
 	if (simd_avx512(SIMD_PLAIN))
 		exact_sets_kernel_avx512(table, keys, masks, count);

@@ -24,15 +24,15 @@ WEIR_INLINE void exact_sets6_kernel(struct table table, const uint64_t *hi, cons
 	exact6_find_burst(table, EXACT6_FUSED, hi, lo, masks, count);
 }
 
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-exact_sets6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *masks, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void exact_sets6_kernel_avx512(struct table table, const uint64_t *hi, const uint64_t *lo,
+							 uint32_t *masks, uint32_t count)
 {
 	exact_sets6_kernel(table, hi, lo, masks, count);
 }
 
 /* masks[i] = exact_sets6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void exact_sets6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *masks,
-					uint32_t count)
+WEIR_NOINLINE void exact_sets6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *masks,
+					  uint32_t count)
 {
 	if (simd_avx512(SIMD_SETS6))
 		exact_sets6_kernel_avx512(table, hi, lo, masks, count);

@@ -257,8 +257,8 @@ SIMD_AVX512 WEIR_INLINE void rank_steps_avx512(struct table table, struct rank_l
 }
 
 /* Replaces the blocks among the values of the keys by their labels. */
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE void
-rank_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE void rank_leaf_kernel_avx512(struct table table, const uint32_t *addrs, uint32_t *labels,
+						       uint32_t count)
 {
 	struct rank_words found, chunks;
 
@@ -392,9 +392,9 @@ SIMD_AVX512 WEIR_INLINE void rank6_values_avx512(struct table table, struct rank
  * Looks up the first leaf of the `count` keys of `asked`. Gives `left` those whose value is a block, and `keys` what
  * they continue with. Returns their number.
  */
-SIMD_AVX512 __attribute__((unused)) WEIR_NOINLINE uint32_t
-rank_leaf6_kernel_avx512(struct table table, struct rank6_asked *asked, const uint64_t *hi, const uint64_t *lo,
-			 uint32_t *labels, struct rank6_keys *keys, uint8_t *left, uint32_t count)
+SIMD_AVX512 WEIR_NOINLINE uint32_t rank_leaf6_kernel_avx512(struct table table, struct rank6_asked *asked,
+							    const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+							    struct rank6_keys *keys, uint8_t *left, uint32_t count)
 {
 	struct rank6_leaves leaves;
 	struct rank_words values;
@@ -434,7 +434,7 @@ rank_leaf6_kernel_avx512(struct table table, struct rank6_asked *asked, const ui
 #endif
 
 /* labels[i] = rank_leaf_find(table, addrs[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
+WEIR_NOINLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs, uint32_t *labels, uint32_t count)
 {
 	struct rank_left left;
 	uint32_t asked = rank_root(table, addrs, labels, &left, count);
@@ -447,8 +447,8 @@ WEIR_INLINE void rank_leaf_find_burst(struct table table, const uint32_t *addrs,
 }
 
 /* labels[i] = rank_leaf6_find(table, hi[i], lo[i]) for a burst of at most WEIR_BURST_MAX. */
-WEIR_INLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
-				       uint32_t count)
+WEIR_NOINLINE void rank_leaf6_find_burst(struct table table, const uint64_t *hi, const uint64_t *lo, uint32_t *labels,
+					 uint32_t count)
 {
 	struct rank6_keys keys;
 	uint8_t asked[WEIR_BURST_MAX]; /* keys whose value is a block */

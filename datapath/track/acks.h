@@ -339,9 +339,8 @@ WEIR_INLINE uint64_t acks_left(const struct env *env, const struct weir_burst *b
  * Tracks acknowledgements in their order, up to the first one that is not the common case. `now` is the time of the
  * first one. Sets the states of those that were tracked, and returns them.
  */
-static uint64_t __attribute__((noinline, unused)) acks_track(const struct env *env, const struct weir_burst *burst,
-							     struct ack_columns *acks, uint64_t packets, uint32_t now,
-							     uint8_t *states)
+WEIR_NOINLINE uint64_t acks_track(const struct env *env, const struct weir_burst *burst, struct ack_columns *acks,
+				  uint64_t packets, uint32_t now, uint8_t *states)
 {
 	packets &= ~(flow_alone(env) ? acks_left(env, burst, acks, packets, now, USERS_ONE)
 				     : acks_left(env, burst, acks, packets, now, USERS_SEVERAL));

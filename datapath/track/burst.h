@@ -20,8 +20,8 @@
 #ifdef WEIR_BURSTS
 
 /* Finds the acknowledgements of the common case among packets. */
-static void __attribute__((noinline, unused)) track_acks(const struct env *env, const struct weir_burst *burst,
-							 uint64_t packets, struct track_burst *tracked)
+WEIR_NOINLINE void track_acks(const struct env *env, const struct weir_burst *burst, uint64_t packets,
+			      struct track_burst *tracked)
 {
 	tracked->columns.keyed = 0;
 	tracked->acks = burst->link == LINK_ETHERNET ? acks_find(env, burst, packets, &tracked->columns) : 0;
@@ -53,9 +53,8 @@ WEIR_INLINE uint64_t track_which(const struct weir_burst *burst, const struct ve
 }
 
 /* Reads the packets to track, `left`, and fetches tags and then entries, so that cache misses overlap. */
-static void __attribute__((noinline, unused)) track_start(const struct env *env, const struct weir_burst *burst,
-							  const struct verdicts *verdicts, uint64_t left,
-							  struct track_burst *tracked)
+WEIR_NOINLINE void track_start(const struct env *env, const struct weir_burst *burst, const struct verdicts *verdicts,
+			       uint64_t left, struct track_burst *tracked)
 {
 	const uint64_t acks = tracked->acks & left;
 
@@ -98,7 +97,7 @@ WEIR_INLINE void track_begin_late(const struct env *env, const struct weir_burst
 	track_start(env, burst, verdicts, left, tracked);
 }
 
-static void __attribute__((noinline, unused)) track_open(const struct env *env, struct track *track)
+WEIR_NOINLINE void track_open(const struct env *env, struct track *track)
 {
 	/* Later packets of the segment may have other times. */
 	const uint32_t now = status_time(track->words[FLOW_STATE_WORDS - 1]);
@@ -158,8 +157,7 @@ WEIR_INLINE void track_note_opener(struct track_burst *tracked, const struct tra
  * Whether an earlier packet of the segment may open the flow of the packet, takes the place of its flow, or needs a
  * place in one of its buckets.
  */
-static bool __attribute__((noinline, unused)) track_waits_for_one(const struct track_burst *tracked,
-								  const struct track *track)
+WEIR_NOINLINE bool track_waits_for_one(const struct track_burst *tracked, const struct track *track)
 {
 	for (uint64_t rest = track->is_known ? tracked->replacing : tracked->openers; rest; rest &= rest - 1) {
 		const struct track *opener = &tracked->tracks[first_of(rest)];
@@ -196,8 +194,8 @@ WEIR_INLINE bool track_waits_for_claims(const struct track_burst *tracked, const
 }
 
 /* Tracks the next packet. Returns false if it must wait for the end of the segment. */
-static bool __attribute__((noinline, unused)) track_in_segment(const struct env *env, const struct weir_burst *burst,
-							       struct track_burst *tracked, uint32_t i, uint32_t now)
+WEIR_NOINLINE bool track_in_segment(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked,
+				    uint32_t i, uint32_t now)
 {
 	struct track *track = &tracked->tracks[i];
 	const struct frame frame = burst_frame(burst, i);
@@ -238,9 +236,8 @@ WEIR_INLINE uint64_t leading_acks(const struct track_burst *tracked, uint64_t le
  * Ends the last segment and tracks the next one. `states` becomes the column of the packets' states. Open packets of
  * the segment are open for the rules. Returns false if there are no more packets.
  */
-static bool __attribute__((noinline, unused)) track_next(const struct env *env, const struct weir_burst *burst,
-							 struct verdicts *verdicts, struct track_burst *tracked,
-							 uint8_t *states)
+WEIR_NOINLINE bool track_next(const struct env *env, const struct weir_burst *burst, struct verdicts *verdicts,
+			      struct track_burst *tracked, uint8_t *states)
 {
 	uint64_t open = 0, left = tracked->left;
 
@@ -298,8 +295,8 @@ WEIR_INLINE void track_accepted(const struct env *env, const struct weir_burst *
 }
 
 /* Drops those hits of a rule with `tcp track` that the tracker refused. Returns the others. */
-static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env *env, struct verdicts *verdicts,
-							       const struct track_burst *tracked, uint64_t hits)
+WEIR_NOINLINE uint64_t drop_refused(const struct env *env, struct verdicts *verdicts, const struct track_burst *tracked,
+				    uint64_t hits)
 {
 	for (uint64_t rest = hits & tracked->invalid; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
@@ -319,9 +316,8 @@ static uint64_t __attribute__((noinline, unused)) drop_refused(const struct env 
 
 /* Counts those hits of a rule with `tcp synproxy` that ask to open a connection, and answers them if the proxy is on.
  * Returns the others. */
-static uint64_t __attribute__((noinline, unused)) answer_hits(const struct env *env, const struct weir_burst *burst,
-							      struct verdicts *verdicts, struct track_burst *tracked,
-							      uint64_t hits)
+WEIR_NOINLINE uint64_t answer_hits(const struct env *env, const struct weir_burst *burst, struct verdicts *verdicts,
+				   struct track_burst *tracked, uint64_t hits)
 {
 	for (uint64_t rest = hits & tracked->proxy.asking & ~tracked->proxy.asked; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest);
@@ -339,8 +335,7 @@ static uint64_t __attribute__((noinline, unused)) answer_hits(const struct env *
 }
 
 /* Makes what leaves in place of packets that are accepted or answered. */
-static void __attribute__((noinline, unused)) rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts,
-							    struct track_burst *tracked)
+WEIR_NOINLINE void rewrite_burst(const struct weir_burst *burst, struct verdicts *verdicts, struct track_burst *tracked)
 {
 	for (uint64_t rest = tracked->proxy.edits; rest; rest &= rest - 1) {
 		const uint32_t i = first_of(rest), action = verdicts->words[i] & 0xff;

@@ -95,12 +95,12 @@ WEIR_INLINE void track_guess_next(const struct env *env, struct track_burst *tra
 }
 
 /* Reads a packet that is not tracked as an acknowledgement of the common case. */
-static void __attribute__((noinline, unused)) track_read_whole(const struct env *env, const struct weir_burst *burst,
-							       struct track_burst *tracked, uint32_t i)
+WEIR_NOINLINE void track_read_whole(const struct env *env, const struct weir_burst *burst, struct track_burst *tracked,
+				    uint32_t i)
 {
 	const struct frame frame = burst_frame(burst, i);
 
-	parse_packet(&frame, &tracked->packets[i]);
+	parse_again(&frame, &tracked->packets[i]);
 	track_read(env->flows.head, &frame, &tracked->packets[i], env->from, &tracked->tracks[i]);
 }
 

@@ -96,7 +96,7 @@ WEIR_INLINE uint32_t spare_in(const struct env *env, uint32_t number, const stru
 /* These steps again, as functions that the verifier follows once. */
 #ifdef WEIR_BURSTS
 
-WEIR_INLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
+WEIR_NOINLINE void place_free_expired(const struct env *env, uint32_t bucket, uint32_t now)
 {
 	free_expired_in(env, bucket, now);
 }
@@ -106,7 +106,7 @@ WEIR_INLINE uint32_t place_use(const struct env *env, uint32_t bucket, uint32_t 
 	return use_in(env, bucket, class);
 }
 
-WEIR_INLINE uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)
+WEIR_NOINLINE uint32_t place_spare(const struct env *env, uint32_t bucket, const struct spare *spare)
 {
 	return spare_in(env, bucket, spare);
 }

@@ -263,11 +263,25 @@ WEIR_INLINE uint32_t entries_of(const struct flow_bucket *bucket, uint32_t class
 WEIR_INLINE uint32_t spare_entry(const struct flow_bucket *bucket, uint32_t class, uint32_t age_min, uint32_t start,
 				 uint32_t now)
 {
-	const uint32_t entries = entries_of(bucket, class);
+	const uint32_t entries = entries_of(bucket, class), first = start & (FLOW_ENTRIES - 1);
 	uint32_t oldest = FLOW_ENTRIES, oldest_age = 0;
 
+#ifdef WEIR_BURSTS
+	/* Bit i is entry start + i. Entries of other classes stay out of the cache. */
+	uint32_t left = entries >> first | (uint32_t)((uint64_t)entries << (FLOW_ENTRIES - first));
+
+	for (; left; left &= left - 1) {
+		const uint32_t index = (first + first_entry(left)) & (FLOW_ENTRIES - 1);
+		const uint32_t age = status_weighted_age(bucket->entries[index][FLOW_STATUS], now);
+
+		if (age >= age_min && (oldest == FLOW_ENTRIES || age > oldest_age)) {
+			oldest = index;
+			oldest_age = age;
+		}
+	}
+#else
 	for (uint32_t i = 0; i < FLOW_ENTRIES; i++) {
-		const uint32_t index = (start + i) & (FLOW_ENTRIES - 1);
+		const uint32_t index = (first + i) & (FLOW_ENTRIES - 1);
 		const uint32_t age = status_weighted_age(bucket->entries[index][FLOW_STATUS], now);
 
 		if ((entries >> index & 1) && age >= age_min && (oldest == FLOW_ENTRIES || age > oldest_age)) {
@@ -277,6 +291,7 @@ WEIR_INLINE uint32_t spare_entry(const struct flow_bucket *bucket, uint32_t clas
 		oldest = forget(oldest);
 		oldest_age = forget(oldest_age);
 	}
+#endif
 	return oldest;
 }
 

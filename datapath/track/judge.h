@@ -21,7 +21,7 @@ WEIR_INLINE bool new_connection(struct track *track, uint32_t now)
 }
 
 /* A SYN begins a known connection anew. */
-WEIR_INLINE void reopen_by_syn(struct track *track, uint32_t now)
+WEIR_NATIVE_FUNCTION void reopen_by_syn(struct track *track, uint32_t now)
 {
 	new_connection(track, now);
 	track->opens = PLACE_KNOWN;
@@ -81,7 +81,7 @@ WEIR_INLINE void judge_tcp(struct track *track, uint32_t now)
 /* In the kernel a function that the verifier follows once. */
 #ifdef WEIR_BURSTS
 
-WEIR_INLINE void track_judge_tcp(struct track *track, uint32_t now)
+WEIR_NOINLINE void track_judge_tcp(struct track *track, uint32_t now)
 {
 	judge_tcp(track, now);
 }
@@ -148,7 +148,7 @@ WEIR_INLINE void judge_other(struct track *track, uint32_t now)
 }
 
 /* Whether the sender of the quoted packet may have sent it: has_sent() in window.rs. Errors change no flow. */
-WEIR_INLINE void judge_error(struct track *track)
+WEIR_NATIVE_FUNCTION void judge_error(struct track *track)
 {
 	const struct flow flow = flow_load(track->words, track->sender);
 	const uint32_t window = window_bytes(flow.theirs.window), seq = track->segment.seq;
