@@ -17,6 +17,8 @@ const INCLUDE: &[u8] = b"#include <immintrin.h>";
 const SOURCE: &str = "precompiled.h";
 /// The option of a compilation that is followed by a path.
 const OUTPUT: &str = "-o";
+/// Options of compilations that do not read the header: for the kernel, and for a processor without AVX-512.
+const WITHOUT: [&str; 2] = ["--target=bpf", "-DWEIR_KERNELS=0"];
 /// Prefixes of options that do not concern the header: a path, the end of a compilation, and the linker.
 const OTHERS: [&str; 3] = ["-ffile-prefix-map=", "-c", "-Wl,"];
 
@@ -28,7 +30,7 @@ const OTHERS: [&str; 3] = ["-ffile-prefix-map=", "-c", "-Wl,"];
 pub fn options(real: &Path, folder: &Path, args: &[OsString], texts: &[u8]) -> io::Result<Vec<OsString>> {
     let given = |option: &str| args.iter().any(|arg| arg == option);
     let includes = || texts.windows(INCLUDE.len()).any(|text| text == INCLUDE);
-    if !given("-c") || given("--target=bpf") || !includes() {
+    if !given("-c") || WITHOUT.into_iter().any(given) || !includes() {
         return Ok(Vec::new());
     }
     let flags = flags(args);
@@ -121,7 +123,9 @@ mod tests {
     #[test]
     fn only_native_compilations_that_include_it_get_it() {
         let nowhere = Path::new("/nonexistent");
-        for (line, text) in [("a.c -c", "int a;"), ("a.o -shared", TEXT), ("a.c --target=bpf -c", TEXT)] {
+        let without_avx512 = ("a.c -DWEIR_KERNELS=0 -mno-avx512f -c", TEXT);
+        for (line, text) in [("a.c -c", "int a;"), ("a.o -shared", TEXT), ("a.c --target=bpf -c", TEXT), without_avx512]
+        {
             assert!(options(nowhere, nowhere, &args(line), text.as_bytes()).expect("nothing runs").is_empty());
         }
     }
