@@ -25,9 +25,8 @@ install-test-deps:
 test: install-test-deps
 	@cargo xtask ci
 
-demo: install-demo-deps
-	@echo 'demo: building Weir; the first time takes one to two minutes'
-	@cargo build --profile demo --package weir
+demo:
+	@scripts/build-demo.sh
 	@scripts/demo.sh
 
 picture: install-demo-deps

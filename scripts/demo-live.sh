@@ -11,7 +11,7 @@ record=${2:-}
 policy=examples/mitigate/mitigate.weir
 server=192.0.2.10
 client=198.51.100.1
-seconds=4
+seconds=3
 
 scratch=$(mktemp -d)
 outside=weir-demo-outside-$$ middle=weir-demo-weir-$$ line=weir-demo-line-$$ inside=weir-demo-inside-$$
