@@ -42,6 +42,8 @@ const ASK_VERSION: &str = "--version";
 const CPU: &str = "processor";
 /// Starts a program that the kernel ends with the one that has started it.
 const SETPRIV: &str = "/usr/bin/setpriv";
+/// Starts a program unless the process whose number comes first has ended: before the kernel was asked to end both.
+const IF_STARTED_BY: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 /// What compiles for this processor.
 const NATIVE: &str = "-march=native";
 /// The choice of kernels with AVX-512, which Weir makes on each processor (crates/engine/src/kernels.rs), and the choice
@@ -134,7 +136,9 @@ fn compile(cache: &Path, real: &Path) -> io::Result<ExitCode> {
     // The process that starts a compiler may be killed, and this program with it. The compiler must then end too.
     // Guests have no `setpriv`, nor a compiler.
     if Path::new(SETPRIV).exists() {
-        command = crate::shell::started_by([SETPRIV, "--pdeathsig", "KILL"], &command);
+        let this = std::process::id().to_string();
+        let prefix = [SETPRIV, "--pdeathsig", "KILL", "sh", "-c", IF_STARTED_BY, &this];
+        command = crate::shell::started_by(prefix, &command);
     }
     let output = command.output()?;
     io::stdout().write_all(&output.stdout)?;
