@@ -9,10 +9,8 @@ echo "demo: building Weir; the first time takes one to two minutes"
 # Cargo fails at the crates that need the packages, and goes on with the others. The build below shows what is wrong.
 { build --keep-going 2>&1 || true; } | grep -E '^ +(Compiling|Downloaded) ' &
 early=$!
-if ! scripts/install-deps.sh --demo; then
-	# It fails itself where there is no Rust.
-	wait $early || true
-	exit 1
-fi
+installed=0
+scripts/install-deps.sh --demo || installed=$?
 wait $early || true
+[ $installed -eq 0 ] || exit $installed
 build
