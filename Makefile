@@ -3,7 +3,7 @@
 # The default folder of rustup, for shells that have not read its profile.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help test demo picture deb image install-deps install-demo-deps install-test-deps
+.PHONY: help test demo picture deb image install-deps install-test-deps
 
 help:
 	@echo 'make demo          replay a real attack through the shipped policy, and stop one in network namespaces'
@@ -16,9 +16,6 @@ help:
 install-deps:
 	@scripts/install-deps.sh
 
-install-demo-deps:
-	@scripts/install-deps.sh --demo
-
 install-test-deps:
 	@scripts/install-deps.sh --tests
 
@@ -29,8 +26,8 @@ demo:
 	@scripts/build-demo.sh
 	@scripts/demo.sh
 
-picture: install-demo-deps
-	@cargo build --profile demo --package weir
+picture:
+	@scripts/build-demo.sh
 	@scripts/picture.sh "$$(pwd)/$${CARGO_TARGET_DIR:-target}/demo/weir"
 
 deb: install-deps

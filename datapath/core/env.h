@@ -23,7 +23,8 @@
 #else
 #define WEIR_INLINE WEIR_INLINE_RELOCATED
 #endif
-/* Inlined, each chain and each caller would be compiled with it: for bursts, and for what few packets need. */
+/* For work on a burst and for rare packets. Inlined, such a function would be compiled for each caller and each chain.
+ */
 #define WEIR_NOINLINE static __attribute__((noinline, unused))
 #define WEIR_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR_UNLIKELY(x) __builtin_expect(!!(x), 0)

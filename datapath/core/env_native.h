@@ -11,7 +11,7 @@
 #define WEIR_FRESH
 /* A function that a verifier would follow once per program. */
 #define WEIR_GLOBAL WEIR_INLINE
-/* Called in native code, which is compiled faster so, and inlined in the kernel. */
+/* Native code calls such a function, which is compiled once. The kernel's programs inline it. */
 #define WEIR_NATIVE_FUNCTION WEIR_NOINLINE
 #define WEIR_TABLE(env, index) ((struct table){(env)->tables.images[index], UINT32_MAX, 0})
 

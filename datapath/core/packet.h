@@ -403,7 +403,7 @@ WEIR_INLINE enum reason parse_packet(const struct frame *frame, struct packet *p
 
 #ifdef WEIR_BURSTS
 
-/* parse_packet(), called: for packets that are parsed again. */
+/* parse_packet() as a call, for packets that are parsed again. */
 WEIR_NOINLINE enum reason parse_again(const struct frame *frame, struct packet *packet)
 {
 	return parse_packet(frame, packet);

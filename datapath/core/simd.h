@@ -43,7 +43,7 @@ enum simd_kind {
 #ifdef WEIR_KERNELS
 
 #if !WEIR_KERNELS
-#define SIMD_NONE
+#define SIMD_NONE /* no lookup takes AVX-512 */
 #endif
 
 /* Whether bursts take the AVX-512 kernels of this kind. */

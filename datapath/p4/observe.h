@@ -108,7 +108,7 @@ WEIR_INLINE void p4_record(union feature_element *sheet, uint64_t seed, enum obs
 }
 
 /* Counts a packet that passes. */
-static void __attribute__((noinline)) p4_observe_packet(const struct weir_burst *burst, const struct p4_observe *mail)
+WEIR_NOINLINE void p4_observe_packet(const struct weir_burst *burst, const struct p4_observe *mail)
 {
 	const enum observed_direction direction = (enum observed_direction)mail->from;
 	const uint64_t seed = burst->features.seed;

@@ -77,7 +77,7 @@ static long lock_step(uint32_t step, void *state)
 	return (long)wait->is_held;
 }
 
-static __attribute__((noinline)) bool lock_slowly(volatile uint64_t *word)
+WEIR_NOINLINE bool lock_slowly(volatile uint64_t *word)
 {
 	struct lock_wait wait = {.word = word, .is_held = 0};
 

@@ -42,7 +42,8 @@ const ASK_VERSION: &str = "--version";
 const CPU: &str = "processor";
 /// Starts a program that the kernel ends with the one that has started it.
 const SETPRIV: &str = "/usr/bin/setpriv";
-/// Starts a program unless the process whose number comes first has ended: before the kernel was asked to end both.
+/// Starts a program only if its parent has the number that comes first. A parent that ends before `setpriv` asks the
+/// kernel would leave the program running.
 const IF_STARTED_BY: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 /// What compiles for this processor.
 const NATIVE: &str = "-march=native";
